@@ -1,0 +1,173 @@
+# shellcheck shell=bash
+# What the cluster's scripts share: names, paths, and how its processes are started, recognised and ended. Sourced.
+#
+# There is at most one such cluster per machine, since it uses fixed ports, chains and cgroups. What must have a short
+# path (a unix socket's may be 107 bytes long) or is shared by the machine lives in $STATE and $SOCKETS; what a person
+# or a test wants to see (pids, logs, kubeconfigs) in RUN_DIR. While $STATE exists, the machine is this cluster's.
+
+HERE=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+# shellcheck source-path=SCRIPTDIR source=../../scripts/lib.sh
+source "$HERE/../../scripts/lib.sh"
+
+# shellcheck disable=SC2034  # read by the scripts that source this file
+{
+  STATE=/var/lib/ckb-probe-cluster
+  SOCKETS=/run/ckb-probe-cluster
+  CONTAINERD_SOCKET=$SOCKETS/containerd.sock
+  NODE=node0
+  NODE_IP=192.0.2.10 # the API server refuses to advertise a loopback address, so the loopback device gets this one
+  SERVICE_IP=10.96.0.1
+  SERVICE_CIDR=10.96.0.0/16
+  POD_CIDR=10.244.0.0/24
+  BRIDGE=ckb-probe0
+  ETCD_URL=http://127.0.0.1:12379
+  ETCD_PEER_URL=http://127.0.0.1:12380
+  API_URL=https://127.0.0.1:6443
+  KUBERNETES_BIN=$CACHE/kubernetes-$KUBERNETES/bin
+}
+
+# use_run_dir [DIR]: sets RUN_DIR.
+use_run_dir() { RUN_DIR=$(realpath -m "${1:-${CKB_PROBE_RUN:-$HERE/../../target/cluster}}"); }
+
+# lock: one script at a time changes the cluster of this machine. The lock is on a folder that is always there, so that
+# it leaves no file behind.
+lock() {
+  [[ -z ${CKB_PROBE_CLUSTER_LOCKED:-} ]] || return 0
+  exec {LOCK}< /run
+  flock --nonblock "$LOCK" || {
+    step "waiting for another up, down or apiserver command"
+    flock "$LOCK"
+  }
+  export CKB_PROBE_CLUSTER_LOCKED=1
+}
+
+kubectl() { "$KUBERNETES_BIN/kubectl" --kubeconfig "$RUN_DIR/admin.kubeconfig" --cache-dir "$RUN_DIR/kubectl-cache" "$@"; }
+ctr() { command ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io "$@"; }
+
+# start NAME COMMAND...: starts a process of the cluster in a session of its own, with its pid in RUN_DIR/NAME.pid and
+# its output in RUN_DIR/log/NAME.log. The variable marks the process, and what it starts, as the cluster's.
+start() {
+  local name=$1
+  shift
+  env -u CKB_PROBE_CLUSTER_LOCKED CKB_PROBE_CLUSTER_PROCESS="$name" setsid "$@" \
+    < /dev/null >> "$RUN_DIR/log/$name.log" 2>&1 {LOCK}<&- &
+  echo $! > "$RUN_DIR/$name.pid"
+  # The new process carries the mark from its exec on.
+  wait_for 5 marked_or_gone $! "$name" || die "cannot start $name"
+}
+
+marked_or_gone() { is_ours "$1" "$2" || none_alive "$1"; }
+
+# is_ours PID [NAME]: whether PID is a process that `start` started, or a descendant of one.
+is_ours() {
+  local marker=CKB_PROBE_CLUSTER_PROCESS=${2:-}
+  [[ -n ${2:-} ]] && marker+='$'
+  grep --quiet --null-data "^$marker" "/proc/$1/environ" 2> /dev/null
+}
+
+# running NAME: whether the pid in RUN_DIR/NAME.pid is (still) the process that was started under that name.
+running() {
+  local pid
+  [[ -s $RUN_DIR/$1.pid ]] && pid=$(< "$RUN_DIR/$1.pid") && is_ours "$pid" "$1"
+}
+
+# our_pids: every process that carries the mark, found without the pid files, which `cargo clean` may have taken.
+our_pids() {
+  local environ
+  for environ in /proc/[0-9]*/environ; do
+    grep --quiet --null-data '^CKB_PROBE_CLUSTER_PROCESS=' "$environ" 2> /dev/null || continue
+    basename "$(dirname "$environ")"
+  done
+}
+
+# kubepods_cgroups: the top cgroups of the pods, in each hierarchy of cgroup v1 or in the one of v2.
+kubepods_cgroups() { find /sys/fs/cgroup -maxdepth 2 -type d -name kubepods; }
+
+# container_pids: every process inside a pod.
+container_pids() {
+  local cgroup
+  kubepods_cgroups | while read -r cgroup; do
+    find "$cgroup" -name cgroup.procs -exec cat {} + 2> /dev/null
+  done | sort -nu
+}
+
+# our_mounts: what is mounted under the cluster's folders, the innermost last.
+our_mounts() {
+  awk -v state="$STATE/" -v sockets="$SOCKETS/" '
+    index($5, state) == 1 || index($5, sockets) == 1 { print $5 }' /proc/self/mountinfo
+}
+
+# our_chains COMMAND: "TABLE CHAIN" for each chain that Kubernetes or CNI made, where COMMAND is iptables or ip6tables.
+our_chains() {
+  "$1-save" | awk '/^\*/ { table = substr($1, 2) } /^:(KUBE|CNI)-/ { print table, substr($1, 2) }'
+}
+
+# our_links: the bridge of the pods and what is plugged into it.
+our_links() {
+  ip -oneline link show | awk -F': ' -v bridge="$BRIDGE" '
+    { split($2, name, "@") } name[1] == bridge || $0 ~ " master " bridge " " { print name[1] }'
+}
+
+# wait_for SECONDS COMMAND...: whether COMMAND came to succeed within the time.
+wait_for() {
+  local deadline=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    ((SECONDS < deadline)) || return 1
+    sleep 0.2
+  done
+}
+
+# end SIGNAL SECONDS PIDS...: signals those that are there, and says whether all of them went within the time.
+end() {
+  local signal=$1 seconds=$2
+  shift 2
+  (($#)) || return 0
+  kill -s "$signal" "$@" 2> /dev/null || : # one of them may have gone by itself meanwhile
+  wait_for "$seconds" none_alive "$@"
+}
+
+none_alive() {
+  local pid state
+  for pid in "$@"; do
+    # A zombie is gone: only its parent can remove the entry.
+    state=$(awk '/^State:/ { print $2 }' "/proc/$pid/status" 2> /dev/null) || continue
+    [[ -z $state || $state == Z ]] || return 1
+  done
+}
+
+# stop NAME: ends one process of the cluster, if it runs, and forgets its pid.
+stop() {
+  if running "$1"; then
+    local pid
+    pid=$(< "$RUN_DIR/$1.pid")
+    end TERM 10 "$pid" || end KILL 10 "$pid" || die "$1 (process $pid) does not end"
+  fi
+  rm -f "$RUN_DIR/$1.pid"
+}
+
+# failed NAME TEXT: ends the script with the end of NAME's log.
+failed() {
+  tail -n 20 "$RUN_DIR/log/$1.log" >&2
+  die "$2. Above: the end of $RUN_DIR/log/$1.log. Take down what is there with $HERE/down.sh"
+}
+
+api_ready() { kubectl get --raw /readyz > /dev/null 2>&1; }
+
+# start_apiserver: starts it, and waits until it answers.
+start_apiserver() {
+  local pki=$RUN_DIR/pki
+  start apiserver "$KUBERNETES_BIN/kube-apiserver" \
+    --etcd-servers="$ETCD_URL" --secure-port=6443 --advertise-address="$NODE_IP" \
+    --service-cluster-ip-range="$SERVICE_CIDR" --authorization-mode=Node,RBAC --allow-privileged=true \
+    --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" --client-ca-file="$pki/ca.crt" \
+    --service-account-issuer=https://kubernetes.default.svc \
+    --service-account-key-file="$pki/service-account.pub" --service-account-signing-key-file="$pki/service-account.key" \
+    --enable-admission-plugins=NodeRestriction \
+    --kubelet-client-certificate="$pki/admin.crt" --kubelet-client-key="$pki/admin.key" \
+    --kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP
+  wait_for 90 api_ready_or_gone && api_ready && return
+  failed apiserver "the API server does not answer"
+}
+
+api_ready_or_gone() { api_ready || ! running apiserver; }

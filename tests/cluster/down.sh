@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# down.sh [RUN_DIR]: takes the cluster down and leaves nothing of it on the machine but RUN_DIR/log. Needs root.
+# Works from whatever state the cluster is in, and does nothing when there is none.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=cluster.sh
+source "$(dirname "$(realpath "$0")")/cluster.sh"
+use_run_dir "${1:-}"
+need_root down.sh
+
+main() {
+  lock
+  # Without this folder nothing of the cluster can be here, and the chains and cgroups belong to somebody else.
+  [[ -e $STATE ]] || {
+    step "no cluster is up"
+    return
+  }
+  follow_run_dir
+  step "stopping kubelet, kube-proxy, the scheduler and the controller manager"
+  local name
+  for name in kubelet proxy scheduler controller-manager; do stop "$name"; done
+  step "ending the containers"
+  end_containers
+  step "stopping containerd, the API server and etcd"
+  for name in containerd apiserver etcd; do stop "$name"; done
+  end_strays
+  step "removing mounts, links, chains and cgroups"
+  remove_mounts
+  remove_network
+  remove_chains iptables
+  remove_chains ip6tables
+  remove_cgroups
+  restore_sysctls
+  remove_files
+  "$HERE/leftovers.sh" || die "the above is left of the cluster: run $HERE/down.sh again, and tell what you find"
+  step "down"
+}
+
+# The machine's cluster is the one to take down, whichever clone brought it up; but say so rather than surprise.
+follow_run_dir() {
+  [[ -s $STATE/run-dir ]] || return 0
+  local other
+  other=$(< "$STATE/run-dir")
+  [[ $other == "$RUN_DIR" ]] || die "this machine's cluster was brought up with the folder $other: give that folder"
+}
+
+end_containers() {
+  local pids
+  if running containerd; then
+    ctr tasks ls --quiet | xargs --no-run-if-empty --max-args 1 timeout 20 ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io tasks rm --force ||
+      step "containerd could not end every container: ending the processes one by one"
+    ctr containers ls --quiet | xargs --no-run-if-empty timeout 20 ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io containers rm ||
+      step "containerd could not forget every container"
+  fi
+  mapfile -t pids < <(container_pids)
+  end KILL 10 "${pids[@]}" || die "these processes of containers do not end: ${pids[*]}"
+}
+
+# What carries the cluster's mark: shims, or processes whose pid file got lost.
+end_strays() {
+  local pids
+  mapfile -t pids < <(our_pids)
+  end TERM 5 "${pids[@]}" && return
+  mapfile -t pids < <(our_pids)
+  end KILL 10 "${pids[@]}" || die "these processes do not end: ${pids[*]}"
+}
+
+remove_mounts() {
+  local mount
+  our_mounts | tac | while read -r mount; do
+    # mountinfo writes a blank as \040
+    umount "$(printf '%b' "${mount//\\/\\0}")"
+  done
+}
+
+remove_network() {
+  local link
+  our_links | while read -r link; do
+    # The kernel removes a veth by itself, soon after its network namespace is gone.
+    ip link delete "$link" 2> /dev/null || ! ip link show "$link" > /dev/null 2>&1 || die "cannot delete the link $link"
+  done
+  [[ -z $(ip -oneline address show to "$NODE_IP") ]] || ip address delete "$NODE_IP/32" dev lo
+}
+
+# remove_chains COMMAND: in each table, deletes the rules that jump to our chains, empties the chains, deletes them.
+remove_chains() {
+  "$1-save" | awk '
+    /^\*/ { table = $1 }
+    /^:(KUBE|CNI)-/ { chain = substr($1, 2); flush[table] = flush[table] "-F " chain "\n"; delete_[table] = delete_[table] "-X " chain "\n" }
+    /^-A / && $2 !~ /^(KUBE|CNI)-/ && / -j (KUBE|CNI)-/ { rule = $0; sub(/^-A/, "-D", rule); rules[table] = rules[table] rule "\n" }
+    END { for (table in flush) printf "%s\n%s%s%sCOMMIT\n", table, rules[table], flush[table], delete_[table] }
+  ' | "$1-restore" --noflush
+}
+
+remove_cgroups() {
+  local cgroup
+  kubepods_cgroups | while read -r cgroup; do
+    wait_for 10 remove_cgroup "$cgroup" || die "cannot remove the cgroup $cgroup"
+  done
+}
+
+# A cgroup stays busy for a moment after its last process.
+remove_cgroup() { find "$1" -depth -type d -exec rmdir {} + 2> /dev/null; }
+
+restore_sysctls() {
+  local setting value
+  [[ -s $STATE/sysctls ]] || return 0
+  while read -r setting value; do
+    [[ $(< "/proc/sys/$setting") == "$value" ]] || echo "$value" > "/proc/sys/$setting"
+  done < "$STATE/sysctls"
+}
+
+remove_files() {
+  rm -rf "$RUN_DIR"/{pki,config,kubectl-cache} "$RUN_DIR"/*.{pid,kubeconfig}
+  # kubelet and the CNI library also write to fixed places.
+  rm -rf /var/lib/kubelet/device-plugins
+  if [[ -d /var/lib/cni/results ]]; then find /var/lib/cni/results -name 'ckb-probe-*' -delete; fi
+  if [[ -d /var/log/containers ]]; then find /var/log/containers -lname "$RUN_DIR/log/pods/*" -delete; fi
+  local folder
+  for folder in /var/lib/kubelet /var/lib/cni/results /var/lib/cni /var/log/containers /run/containerd/s /run/containerd; do
+    [[ ! -d $folder ]] || rmdir --ignore-fail-on-non-empty "$folder"
+  done
+  # Last: while the state is there, this script knows that there is something to take down.
+  rm -rf "$SOCKETS" "$STATE"
+}
+
+main
