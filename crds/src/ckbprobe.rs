@@ -1,0 +1,312 @@
+//! `CkbProbe`: what a user asks for, and the answer.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Duration, Reason, kinds::rocksdb::RocksDbProbe};
+
+/// Measures CKB nodes that run in pods of this namespace, with eBPF, from outside the process.
+#[derive(Clone, CustomResource, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[kube(
+    group = "ckbprobe.dev",
+    version = "v1alpha1",
+    kind = "CkbProbe",
+    plural = "ckbprobes",
+    shortname = "ckbp",
+    category = "ckb",
+    namespaced,
+    status = "CkbProbeStatus",
+    derive = "PartialEq",
+    doc = "Measures CKB nodes that run in pods of this namespace, with eBPF, from outside the process.",
+    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && size(self.metadata.name) <= 63")
+        .message("metadata.name must be a label: at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit"),
+    printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
+    printcolumn(name = "Targets", type_ = "string", json_path = ".status.targets.summary", description = "attached/matched"),
+    printcolumn(name = "Ops/s", type_ = "string", json_path = ".status.totals.perSecond"),
+    printcolumn(name = "P99", type_ = "string", json_path = ".status.totals.p99", description = "over all operations of the last report interval"),
+    printcolumn(name = "Overhead", type_ = "string", json_path = ".status.overhead.summary", description = "estimated share of the targets' CPU time"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Firing", type_ = "integer", json_path = ".status.targets.firing", priority = 1),
+    printcolumn(name = "P50", type_ = "string", json_path = ".status.totals.p50", priority = 1),
+    printcolumn(name = "Max", type_ = "string", json_path = ".status.totals.max", priority = 1),
+    printcolumn(name = "Slow", type_ = "integer", json_path = ".status.totals.slow", priority = 1),
+    printcolumn(name = "Lost", type_ = "integer", json_path = ".status.totals.lost", priority = 1),
+    printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#, priority = 1)
+)]
+#[serde(rename_all = "camelCase")]
+pub struct CkbProbeSpec {
+    /// The processes to measure.
+    pub target: Target,
+
+    /// What measuring may cost them.
+    #[serde(default)]
+    pub overhead: Overhead,
+
+    /// How often figures are reported; rates and quantiles in the status are those of one such interval.
+    #[serde(default = "default_report_interval")]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')"
+    ).message("reportInterval must be a duration from 1s to 1h, such as 10s or 1m"))]
+    pub report_interval: Duration,
+
+    /// Detaches everything while true, and keeps the resource.
+    #[serde(default)]
+    pub paused: bool,
+
+    /// Detaches everything once this long has passed since the resource was created. Unset: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')"
+    ).message("duration must be a duration from 1s to 8760h, such as 10m or 24h"))]
+    pub duration: Option<Duration>,
+
+    /// What to measure: a list keyed by name, exactly one kind each.
+    #[schemars(length(min = 1, max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
+    pub probes: Vec<Probe>,
+}
+
+/// Which processes of this namespace to measure.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Target {
+    /// The pods, by their labels. At least one label or expression; only pods of this namespace can match.
+    #[x_kube(validation = Rule::new(
+        "(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)"
+    ).message("target.selector is empty and would match every pod of the namespace: name at least one label, for example matchLabels: {app: ckb}"))]
+    pub selector: LabelSelector,
+
+    /// The container to look in. Unset: every container of the pod that runs the executable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("target.container must be the name of a container: a-z, 0-9 and '-', beginning and ending with a letter or digit"))]
+    pub container: Option<String>,
+
+    /// The base name of the executable of the process to probe. It need not be the first process of its container.
+    #[serde(default = "default_executable")]
+    #[schemars(length(max = 255))]
+    #[x_kube(validation = Rule::new("size(self) > 0 && !self.contains('/')")
+        .message("target.executable must be a base name without '/', such as ckb"))]
+    pub executable: String,
+}
+
+/// A ceiling on what measuring costs the targets.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overhead {
+    /// The ceiling, in percent of the CPU time that the target itself uses.
+    #[serde(default = "default_max_percent")]
+    #[x_kube(validation = Rule::new("double(self) >= 0.01 && double(self) <= 50.0")
+        .message("overhead.maxPercent must be from 0.01 to 50: it is the share of the target's CPU time that measuring may cost"))]
+    pub max_percent: f64,
+
+    /// What to do when the estimate stays above the ceiling: say so, or detach.
+    #[serde(default)]
+    pub on_breach: Breach,
+}
+
+impl Default for Overhead {
+    fn default() -> Self {
+        Self {
+            max_percent: default_max_percent(),
+            on_breach: Breach::default(),
+        }
+    }
+}
+
+/// What happens when measuring costs more than the budget.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
+pub enum Breach {
+    /// The condition WithinBudget turns false, and an Event says so.
+    #[default]
+    Report,
+    /// As Report, and the target is detached until the spec changes.
+    Detach,
+}
+
+/// One thing to measure. Exactly one kind is set.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.rocksdb)")
+    .message("a probe needs exactly one kind: set rocksdb (rocksdb: {} measures the usual operations)"))]
+pub struct Probe {
+    /// Names the probe in the status and in the metrics' label `probe`.
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
+        .message("a probe's name must be a label: at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit"))]
+    pub name: String,
+
+    /// Latency of the RocksDB C API, as CKB calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rocksdb: Option<RocksDbProbe>,
+}
+
+/// What the operator found, did, and was told by the agents.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CkbProbeStatus {
+    /// The generation of the spec that this status answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+
+    /// Ready, Progressing, Degraded, WithinBudget.
+    #[serde(default)]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
+
+    /// How many processes match, are attached, and are seen to call.
+    #[serde(default)]
+    pub targets: TargetCounts,
+
+    /// What measuring is estimated to cost the targets.
+    #[serde(default)]
+    pub overhead: OverheadStatus,
+
+    /// All operations of all targets together.
+    #[serde(default)]
+    pub totals: Totals,
+
+    /// Each operation, merged over all targets: exact merges of histograms, not averages of quantiles.
+    #[serde(default)]
+    pub operations: Vec<OperationStatus>,
+
+    /// The targets, the worst first; at most 50 are listed.
+    #[serde(default)]
+    pub instances: Vec<InstanceStatus>,
+
+    /// How many targets the list above leaves out.
+    #[serde(default)]
+    pub instances_omitted: u32,
+
+    /// When the newest report that this status rests on was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_report_time: Option<Time>,
+}
+
+/// Ground truth of coverage.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TargetCounts {
+    /// Targets that the spec selects: pods (or containers, once their processes are known).
+    pub matched: u32,
+    /// Targets with probes in place.
+    pub attached: u32,
+    /// Targets whose calls the kernel counted within the last three report intervals.
+    pub firing: u32,
+    /// `attached/matched`.
+    pub summary: String,
+}
+
+/// The cost of measuring, as estimated from calls per second and the calibrated cost of one.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OverheadStatus {
+    /// Percent of the targets' own CPU time; of the target that pays most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_percent: Option<String>,
+    /// Percent of the time that the probes are in place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_percent: Option<String>,
+    /// The estimate as the printer column shows it, for example `0.4%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+}
+
+/// All operations together, over the last report interval.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// Calls per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<String>,
+    /// Median duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<String>,
+    /// 99th percentile of the duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<String>,
+    /// Longest duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<String>,
+    /// Slow calls since the agents attached.
+    #[serde(default)]
+    pub slow: u64,
+    /// Events and calls that could not be recorded since the agents attached. 0 means none, not unknown.
+    #[serde(default)]
+    pub lost: u64,
+}
+
+/// One operation over all targets: rates, quantiles and bytes of the last report interval; counts since the agents attached.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationStatus {
+    /// The probe's name in the spec.
+    pub probe: String,
+    /// The operation.
+    pub operation: String,
+    /// Calls per second.
+    pub per_second: String,
+    /// Median duration, off by at most 3.2 %; unset when there was no call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<String>,
+    /// 90th percentile of the duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p90: Option<String>,
+    /// 99th percentile of the duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<String>,
+    /// Longest duration, exact.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<String>,
+    /// Payload bytes per second, where the operation's are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes_per_second: Option<String>,
+    /// Calls counted since the agents attached.
+    pub count: u64,
+    /// Of these, calls as slow as `slowThreshold` or slower.
+    pub slow: u64,
+}
+
+/// One target.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceStatus {
+    /// The pod.
+    pub pod: String,
+    /// The container, once known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// The node it runs on, once scheduled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<String>,
+    /// How far it is.
+    pub state: crate::InstanceState,
+    /// Why.
+    pub reason: Reason,
+    /// What happened and what to do, for a person.
+    pub message: String,
+    /// How often the process was found anew after it had gone.
+    #[serde(default)]
+    pub reattaches: u64,
+    /// Seconds, in all, between the end of a process and the attach to its successor.
+    #[serde(default)]
+    pub gap_seconds: String,
+    /// Estimated percent of the target's CPU time that measuring costs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead_percent: Option<String>,
+}
+
+fn default_report_interval() -> Duration {
+    std::time::Duration::from_secs(10).into()
+}
+
+fn default_executable() -> String {
+    "ckb".to_string()
+}
+
+fn default_max_percent() -> f64 {
+    1.0
+}

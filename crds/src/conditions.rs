@@ -1,0 +1,91 @@
+//! Condition types and reasons: one spelling for the operator, the agents, the tests and the docs.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The condition types of a `CkbProbe`. Always chosen by type, never by index.
+pub mod condition {
+    /// Every matched target is attached and the kernel counts its calls.
+    pub const READY: &str = "Ready";
+    /// The operator or an agent is still on its way to what the spec asks for.
+    pub const PROGRESSING: &str = "Progressing";
+    /// Something a person must look at: the message says what, of which object, and what to do.
+    pub const DEGRADED: &str = "Degraded";
+    /// What probing costs the targets is estimated below `spec.overhead.maxPercent`.
+    pub const WITHIN_BUDGET: &str = "WithinBudget";
+}
+
+/// Why an instance, or a condition, is as it is. One list for both, so that a reason means one thing.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+pub enum Reason {
+    /// Attached, and the kernel counted calls lately.
+    Firing,
+    /// Attached, but the kernel counted no call for three report intervals.
+    Silent,
+    /// Attached a moment ago: no full report interval has passed yet.
+    Attaching,
+    /// No pod of the namespace matches `target.selector`.
+    NoMatchingPods,
+    /// The matched pod is not running yet, or not on a node yet.
+    PodNotRunning,
+    /// The pod runs, but none of its selected containers runs the executable.
+    ExecutableNotFound,
+    /// An operation was asked for whose functions the binary lacks.
+    SymbolNotFound,
+    /// The kernel refused a probe.
+    AttachFailed,
+    /// The agent has not reported on this target yet.
+    AgentStarting,
+    /// The agent pod cannot start; the message carries the kubelet's or scheduler's reason.
+    AgentUnavailable,
+    /// The agent has said nothing for longer than three report intervals.
+    AgentSilent,
+    /// Probing cost the target more than the budget.
+    OverBudget,
+    /// Probing costs the target less than the budget.
+    UnderBudget,
+    /// Nothing is attached, so there is no cost to speak of.
+    NothingAttached,
+    /// `spec.paused` is true.
+    Paused,
+    /// `spec.duration` has passed since the CkbProbe was created.
+    Expired,
+    /// The stored object does not fit this version's schema.
+    InvalidSpec,
+    /// Everything that was asked for is in place.
+    Done,
+}
+
+impl Reason {
+    /// The CamelCase word as it stands in conditions, Events and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Firing => "Firing",
+            Self::Silent => "Silent",
+            Self::Attaching => "Attaching",
+            Self::NoMatchingPods => "NoMatchingPods",
+            Self::PodNotRunning => "PodNotRunning",
+            Self::ExecutableNotFound => "ExecutableNotFound",
+            Self::SymbolNotFound => "SymbolNotFound",
+            Self::AttachFailed => "AttachFailed",
+            Self::AgentStarting => "AgentStarting",
+            Self::AgentUnavailable => "AgentUnavailable",
+            Self::AgentSilent => "AgentSilent",
+            Self::OverBudget => "OverBudget",
+            Self::UnderBudget => "UnderBudget",
+            Self::NothingAttached => "NothingAttached",
+            Self::Paused => "Paused",
+            Self::Expired => "Expired",
+            Self::InvalidSpec => "InvalidSpec",
+            Self::Done => "Done",
+        }
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

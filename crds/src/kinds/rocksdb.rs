@@ -1,0 +1,112 @@
+//! `rocksdb`: the latency of the RocksDB C API, as CKB calls it.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Duration;
+
+/// Latency of the RocksDB C API: count, rate, quantiles, bytes and slow calls of each operation.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RocksDbProbe {
+    /// The operations to measure. A binary that lacks the functions of one is reported, and the others are attached.
+    #[serde(default = "default_operations")]
+    #[schemars(length(min = 1, max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    pub operations: Vec<Operation>,
+
+    /// A call that takes at least this long is counted as slow (and listed by `ckb-probe rocksdb --slow`).
+    #[serde(default = "default_slow_threshold")]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')"
+    ).message("slowThreshold must be a duration from 1us to 1h, such as 500us or 1ms"))]
+    pub slow_threshold: Duration,
+}
+
+/// A RocksDB operation. Several C functions may serve one.
+#[derive(
+    Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+pub enum Operation {
+    /// A read outside any transaction: `rocksdb_get_pinned_cf`.
+    Get,
+    /// A read inside a transaction: `rocksdb_transaction_get_pinned_cf`, `rocksdb_transaction_get_for_update_cf`.
+    TxnGet,
+    /// `rocksdb_transaction_put_cf`.
+    TxnPut,
+    /// `rocksdb_transaction_delete_cf`.
+    TxnDelete,
+    /// `rocksdb_transaction_commit`.
+    TxnCommit,
+    /// A write batch: `rocksdb_write`.
+    Write,
+    /// `rocksdb_put`, `rocksdb_put_cf`.
+    Put,
+    /// `rocksdb_delete`, `rocksdb_delete_cf`.
+    Delete,
+    /// The creation of an iterator: `rocksdb_create_iterator_cf`, `rocksdb_transaction_create_iterator_cf`.
+    IteratorNew,
+    /// `rocksdb_multi_get_cf`.
+    MultiGet,
+}
+
+impl Operation {
+    /// Every operation, in the order in which tables show them.
+    pub const ALL: [Self; 10] = [
+        Self::Get,
+        Self::TxnGet,
+        Self::TxnPut,
+        Self::TxnDelete,
+        Self::TxnCommit,
+        Self::Write,
+        Self::Put,
+        Self::Delete,
+        Self::IteratorNew,
+        Self::MultiGet,
+    ];
+
+    /// The word used in the spec, the status and the metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "Get",
+            Self::TxnGet => "TxnGet",
+            Self::TxnPut => "TxnPut",
+            Self::TxnDelete => "TxnDelete",
+            Self::TxnCommit => "TxnCommit",
+            Self::Write => "Write",
+            Self::Put => "Put",
+            Self::Delete => "Delete",
+            Self::IteratorNew => "IteratorNew",
+            Self::MultiGet => "MultiGet",
+        }
+    }
+}
+
+impl std::str::FromStr for Operation {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|operation| operation.as_str().eq_ignore_ascii_case(text))
+            .ok_or_else(|| {
+                let known: Vec<_> = Self::ALL
+                    .iter()
+                    .map(|operation| operation.as_str())
+                    .collect();
+                format!("no operation {text:?}; there are {}", known.join(", "))
+            })
+    }
+}
+
+/// What a CKB node spends its time on: reads, transactional reads and writes, commits, batches, iterators.
+pub fn default_operations() -> Vec<Operation> {
+    use Operation::{Get, IteratorNew, TxnCommit, TxnGet, TxnPut, Write};
+    vec![Get, TxnGet, TxnPut, TxnCommit, Write, IteratorNew]
+}
+
+/// One millisecond: a hundred times what a cached read takes.
+pub fn default_slow_threshold() -> Duration {
+    std::time::Duration::from_millis(1).into()
+}

@@ -1,0 +1,266 @@
+//! `NodeProbe`: the work order of one node, and its agent's report.
+//!
+//! Only the operator writes `spec`; only that node's agent writes `status`.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Duration, Histogram, Overhead, Probe, Reason};
+
+/// What the agent of the node of this name is to measure. Written by the operator, not by people.
+#[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[kube(
+    group = "ckbprobe.dev",
+    version = "v1alpha1",
+    kind = "NodeProbe",
+    plural = "nodeprobes",
+    category = "ckb",
+    namespaced,
+    status = "NodeProbeStatus",
+    derive = "PartialEq",
+    doc = "What the agent of the node of this name is to measure. Written by the operator, not by people.",
+    printcolumn(name = "Tier", type_ = "string", json_path = ".status.agent.tier"),
+    printcolumn(
+        name = "Version",
+        type_ = "string",
+        json_path = ".status.agent.version"
+    ),
+    printcolumn(name = "Reported", type_ = "date", json_path = ".status.reportedAt"),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeProbeSpec {
+    /// One entry for each pair of CkbProbe and pod on this node.
+    #[serde(default)]
+    pub assignments: Vec<Assignment>,
+}
+
+/// Measure this pod on behalf of this CkbProbe.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Assignment {
+    /// On whose behalf.
+    pub probe: ProbeReference,
+    /// The pod to measure.
+    pub pod: PodReference,
+    /// The containers to look in, with the ids that the API server knew when this was written.
+    pub containers: Vec<Container>,
+    /// Base name of the executable to look for.
+    pub executable: String,
+    /// How often to report.
+    pub report_interval: Duration,
+    /// What measuring may cost.
+    pub overhead: Overhead,
+    /// What to measure, as the CkbProbe says.
+    pub probes: Vec<Probe>,
+    /// Detach at this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+}
+
+/// A CkbProbe, told apart from a later one of the same name by its uid.
+#[derive(
+    Clone, Debug, Default, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeReference {
+    /// Its namespace, which is also the pods'.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// A pod, told apart from a later one of the same name by its uid.
+#[derive(
+    Clone, Debug, Default, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PodReference {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+/// A container of the pod.
+#[derive(
+    Clone, Debug, Default, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+)]
+#[serde(rename_all = "camelCase")]
+pub struct Container {
+    /// Its name in the pod.
+    pub name: String,
+    /// Its id, without the runtime's prefix; unset while the kubelet has not reported one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+}
+
+/// What the agent did, found and counted.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeProbeStatus {
+    /// The generation of the spec that the agent works on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When this was written: the agent's heartbeat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_at: Option<MicroTime>,
+    /// The agent itself.
+    #[serde(default)]
+    pub agent: AgentStatus,
+    /// At least one entry for each assignment.
+    #[serde(default)]
+    pub instances: Vec<InstanceReport>,
+}
+
+/// Who reports, and by what means it measures.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStatus {
+    /// The agent pod.
+    pub pod: String,
+    /// The agent's version.
+    pub version: String,
+    /// The node's kernel release.
+    pub kernel: String,
+    /// How probes are attached on this kernel.
+    pub tier: String,
+    /// What one probed call costs the target, in nanoseconds, as calibrated on this node at start.
+    pub cost_per_call_ns: u64,
+    /// When this agent process started: its counters count from there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<MicroTime>,
+}
+
+/// How far a target is.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Deserialize,
+    Eq,
+    Hash,
+    JsonSchema,
+    Ord,
+    PartialEq,
+    PartialOrd,
+    Serialize,
+)]
+pub enum InstanceState {
+    /// Nothing is attached, and a person must act.
+    Failed,
+    /// Nothing is attached yet, or not any more; the agent goes on looking.
+    #[default]
+    Waiting,
+    /// Nothing is attached, as the spec wants it (paused, expired, over budget with onBreach: Detach).
+    Detached,
+    /// Probes are in place.
+    Attached,
+}
+
+/// One target on this node: a process in a container of an assigned pod, or the lack of one.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InstanceReport {
+    /// On whose behalf.
+    pub probe: ProbeReference,
+    /// The pod.
+    pub pod: PodReference,
+    /// The container, once a process was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// The process, in the host's pid namespace. For a person's eyes: never an identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// How far it is.
+    pub state: InstanceState,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// What happened and what to do.
+    #[serde(default)]
+    pub message: String,
+    /// True when the kernel counted a call within the last three report intervals.
+    #[serde(default)]
+    pub firing: bool,
+    /// Operations that were asked for and are not measured, since the binary lacks every function that serves them.
+    #[serde(default)]
+    pub missing_operations: Vec<String>,
+    /// Functions that were looked for and not found.
+    #[serde(default)]
+    pub missing_symbols: Vec<String>,
+    /// How often the process was found anew after it had gone.
+    #[serde(default)]
+    pub reattaches: u64,
+    /// Milliseconds, in all, between the end of a process and the attach to its successor.
+    #[serde(default)]
+    pub gap_milliseconds: u64,
+    /// Thousandths of a percent of the target's CPU time that measuring is estimated to cost; unset before the first interval ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead_millipercent: Option<u64>,
+    /// Calls that were not recorded because the kernel-side table of calls in flight was full.
+    #[serde(default)]
+    pub calls_lost: u64,
+    /// Slow-call events that the ring buffer could not take. Their calls are counted all the same.
+    #[serde(default)]
+    pub events_lost: u64,
+    /// What each operation did.
+    #[serde(default)]
+    pub operations: Vec<OperationReport>,
+}
+
+/// What the kernel counted for one operation.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OperationReport {
+    /// The probe's name in the spec.
+    pub probe: String,
+    /// The operation.
+    pub operation: String,
+    /// Whether payload bytes are known for this operation.
+    #[serde(default)]
+    pub has_bytes: bool,
+    /// Since the agent first attached to this target; never goes backwards while the agent lives.
+    pub total: Counters,
+    /// The last report interval.
+    pub window: Window,
+}
+
+/// Sums of one operation.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counters {
+    /// Calls.
+    pub count: u64,
+    /// Nanoseconds spent in them.
+    pub nanoseconds: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+    /// Calls at or above the slow threshold.
+    pub slow: u64,
+}
+
+/// One operation during one report interval.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Window {
+    /// Its length in milliseconds, as measured.
+    pub milliseconds: u64,
+    /// What happened in it.
+    pub counters: Counters,
+    /// Longest call, in nanoseconds.
+    pub max_nanoseconds: u64,
+    /// Durations of the calls.
+    pub histogram: Histogram,
+}

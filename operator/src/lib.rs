@@ -1,0 +1,1 @@
+//! ckb-probe-operator
