@@ -57,6 +57,7 @@ pub struct CkbProbeSpec {
 
     /// Detaches everything once this long has passed since the resource was created. Unset: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Duration")]
     #[x_kube(validation = Rule::new(
         "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')"
     ).message("duration must be a duration from 1s to 8760h, such as 10m or 24h"))]
@@ -80,7 +81,7 @@ pub struct Target {
 
     /// The container to look in. Unset: every container of the pod that runs the executable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 63))]
+    #[schemars(with = "String", length(max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
         .message("target.container must be the name of a container: a-z, 0-9 and '-', beginning and ending with a letter or digit"))]
     pub container: Option<String>,
@@ -141,6 +142,7 @@ pub struct Probe {
 
     /// Latency of the RocksDB C API, as CKB calls it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "RocksDbProbe")]
     pub rocksdb: Option<RocksDbProbe>,
 }
 
