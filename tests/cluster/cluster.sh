@@ -102,6 +102,11 @@ our_chains() {
   "$1-save" | awk '/^\*/ { table = substr($1, 2) } /^:(KUBE|CNI)-/ { print table, substr($1, 2) }'
 }
 
+# our_cni_results: what the CNI library remembers of pods that are not torn down yet. It has one place for everybody.
+our_cni_results() {
+  [[ ! -d /var/lib/cni/results ]] || find /var/lib/cni/results -type f -exec grep -l --fixed-strings "$SOCKETS/" {} +
+}
+
 # our_links: the bridge of the pods and what is plugged into it.
 our_links() {
   ip -oneline link show | awk -F': ' -v bridge="$BRIDGE" '
@@ -164,6 +169,7 @@ start_apiserver() {
     --service-account-issuer=https://kubernetes.default.svc \
     --service-account-key-file="$pki/service-account.pub" --service-account-signing-key-file="$pki/service-account.key" \
     --enable-admission-plugins=NodeRestriction \
+    --requestheader-client-ca-file="$pki/ca.crt" --requestheader-allowed-names=front-proxy \
     --kubelet-client-certificate="$pki/admin.crt" --kubelet-client-key="$pki/admin.key" \
     --kubelet-certificate-authority="$pki/ca.crt" --kubelet-preferred-address-types=InternalIP
   wait_for 90 api_ready_or_gone && api_ready && return

@@ -113,10 +113,10 @@ remove_files() {
   rm -rf "$RUN_DIR"/{pki,config,kubectl-cache} "$RUN_DIR"/*.{pid,kubeconfig}
   # kubelet and the CNI library also write to fixed places.
   rm -rf /var/lib/kubelet/device-plugins
-  if [[ -d /var/lib/cni/results ]]; then find /var/lib/cni/results -name 'ckb-probe-*' -delete; fi
+  our_cni_results | xargs --no-run-if-empty rm
   if [[ -d /var/log/containers ]]; then find /var/log/containers -lname "$RUN_DIR/log/pods/*" -delete; fi
   local folder
-  for folder in /var/lib/kubelet /var/lib/cni/results /var/lib/cni /var/log/containers /run/containerd/s /run/containerd; do
+  for folder in /var/lib/kubelet /var/lib/cni/results /var/lib/cni /var/log/containers /run/containerd/s /run/containerd /run/mount; do
     [[ ! -d $folder ]] || rmdir --ignore-fail-on-non-empty "$folder"
   done
   # Last: while the state is there, this script knows that there is something to take down.

@@ -23,8 +23,7 @@ list() {
   for path in "$STATE" "$SOCKETS" /var/lib/kubelet/device-plugins; do
     [[ ! -e $path ]] || echo "folder: $path"
   done
-  find /var/lib/cni/results /var/lib/cni/networks -name 'ckb-probe*' 2> /dev/null | each "CNI state" || :
-  find /run/netns -name 'cni-*' 2> /dev/null | each "network namespace" || :
+  our_cni_results | each "CNI result"
 }
 
 found=$(list)

@@ -99,7 +99,7 @@ start_control_plane() {
   step "starting the controller manager and the scheduler"
   start controller-manager "$KUBERNETES_BIN/kube-controller-manager" --bind-address 127.0.0.1 --leader-elect=false \
     --{kubeconfig,authentication-kubeconfig,authorization-kubeconfig}="$RUN_DIR/controller-manager.kubeconfig" \
-    --use-service-account-credentials --root-ca-file "$RUN_DIR/pki/ca.crt" \
+    --flex-volume-plugin-dir "$STATE/volume-plugins" --use-service-account-credentials --root-ca-file "$RUN_DIR/pki/ca.crt" \
     --service-account-private-key-file "$RUN_DIR/pki/service-account.key"
   start scheduler "$KUBERNETES_BIN/kube-scheduler" --bind-address 127.0.0.1 --leader-elect=false \
     --{kubeconfig,authentication-kubeconfig,authorization-kubeconfig}="$RUN_DIR/scheduler.kubeconfig"
@@ -190,7 +190,7 @@ evictionHard:
 YAML
   start kubelet "$KUBERNETES_BIN/kubelet" --config "$RUN_DIR/config/kubelet.yaml" \
     --kubeconfig "$RUN_DIR/kubelet.kubeconfig" --root-dir "$STATE/kubelet" --cert-dir "$RUN_DIR/pki" \
-    --hostname-override "$NODE" --node-ip "$NODE_IP"
+    --hostname-override "$NODE" --node-ip "$NODE_IP" --containerd "$CONTAINERD_SOCKET"
   # Conntrack limits are left as the machine has them.
   start proxy "$KUBERNETES_BIN/kube-proxy" --kubeconfig "$RUN_DIR/proxy.kubeconfig" --proxy-mode iptables \
     --hostname-override "$NODE" --cluster-cidr "$POD_CIDR" \
