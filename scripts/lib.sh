@@ -58,3 +58,52 @@ install_into() {
   ) {lock}>&-
   exec {lock}>&-
 }
+
+as_root() { if [[ $EUID -eq 0 ]]; then "$@"; else sudo "$@"; fi; }
+
+# missing_packages PACKAGE=PROOF...: the packages whose PROOF, a command or a pattern of paths, is not on this machine.
+# What is there counts wherever it comes from.
+missing_packages() {
+  local need
+  for need in "$@"; do
+    PATH=$PATH:/usr/sbin:/sbin command -v "${need#*=}" > /dev/null || compgen -G "${need#*=}" > /dev/null || echo "${need%%=*}"
+  done
+}
+
+# install_packages PACKAGE...: installs Debian packages, without leaving a service of theirs running or enabled.
+install_packages() {
+  (($#)) || return 0
+  command -v apt-get > /dev/null || die "this machine has no apt-get: install what these Debian packages hold: $*"
+  step "installing from Debian: $*"
+  local apt=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300) policy=/usr/sbin/policy-rc.d
+  # Set-ups running side by side: the lock on the package lists has no time-out of its own.
+  local log=$CACHE/log/apt.log attempt
+  for attempt in {1..30}; do
+    mkdir -p "$CACHE/log"
+    "${apt[@]}" update > "$log" 2>&1 && break
+    grep --quiet 'lists/lock' "$log" || break
+    sleep 10
+  done
+  [[ $attempt == 1 ]] || step "waited for another apt-get"
+  (
+    if [[ ! -e $policy ]]; then
+      trap 'as_root rm -f "$policy"' EXIT
+      printf '#!/bin/sh\nexit 101\n' | as_root install -m 755 /dev/stdin "$policy"
+    fi
+    run_logged "$log" "${apt[@]}" install --yes --no-install-recommends "$@"
+  )
+  local package unit
+  [[ -d /run/systemd/system ]] || return 0
+  for package in "$@"; do
+    for unit in $(dpkg -L "$package" | sed -n 's|^/lib/systemd/system/\([^@]*\.service\)$|\1|p'); do
+      as_root systemctl --quiet disable "$unit"
+    done
+  done
+}
+
+# cargo_install TMP LOG CRATE VERSION OPTIONS...: builds a program from the crate registry into TMP/bin.
+cargo_install() {
+  local tmp=$1 log=$2 crate=$3 version=$4
+  shift 4
+  run_logged "$log" cargo install "$crate" --version "$version" --locked --root "$tmp" "$@"
+}

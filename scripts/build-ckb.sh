@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# build-ckb.sh: builds the real CKB node that the end-to-end tests probe, into the cache. Half an hour the first time,
+# nothing after that.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$(dirname "$(realpath "$0")")/lib.sh"
+
+CKB_DIR=$CACHE/ckb-$CKB
+LOG=$CACHE/log/ckb.log
+# Kept until the build is through, so that an interrupted one goes on where it was.
+TARGET_DIR=$CACHE/build/ckb-$CKB
+
+build() {
+  report_progress $BASHPID &
+  CARGO_TARGET_DIR=$TARGET_DIR cargo_install "$1" "$LOG" ckb "$CKB"
+}
+
+# report_progress PID: a line a minute, as long as PID runs.
+report_progress() {
+  while ! timeout 60 tail --pid="$1" -f /dev/null; do
+    step "$(grep -c '^ *Compiling' "$LOG") crates compiled or begun; the latest: $(sed -n 's/^ *Compiling //p' "$LOG" | tail -n 1)"
+  done
+}
+
+[[ ! -x $CKB_DIR/bin/ckb ]] || exit 0
+mapfile -t packages < <(missing_packages gcc=gcc g++=g++ make=make clang=clang pkg-config=pkg-config \
+  libclang-dev=/usr/lib/llvm-*/lib/libclang.so libssl-dev=/usr/include/openssl/ssl.h)
+install_packages "${packages[@]}"
+step "building CKB $CKB: half an hour on two cores, most of it RocksDB"
+install_into "$CKB_DIR" build
+rm -rf "$TARGET_DIR"
+step "CKB is ready: $CKB_DIR/bin/ckb"

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# setup.sh [build|cluster|lint|all]...: installs what is missing to build, to run the test cluster, or to lint.
+# The default is all. Silent when nothing is missing.
+#
+#   build    a Rust for BPF and bpf-linker           the first time 2 minutes
+#   cluster  Kubernetes, helm, containerd, etcd, …   the first time 10 minutes
+#   lint     shellcheck and cargo-deny               the first time 4 minutes
+set -euo pipefail
+ROOT=$(dirname "$(dirname "$(realpath "$0")")")
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$ROOT/scripts/lib.sh"
+
+KUBERNETES_DIR=$CACHE/kubernetes-$KUBERNETES
+KUBERNETES_PROGRAMS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
+HELM_DIR=$CACHE/helm-$HELM
+BPF_LINKER_DIR=$CACHE/bpf-linker-$BPF_LINKER
+CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
+
+main() {
+  local group groups=("$@") packages
+  [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build cluster lint)
+  for group in "${groups[@]}"; do
+    [[ $group == @(build|cluster|lint) ]] || die "usage: setup.sh [build|cluster|lint|all]..."
+  done
+  mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
+  install_packages "${packages[@]}"
+  for group in "${groups[@]}"; do "${group}_tools"; done
+}
+
+build_packages() {
+  missing_packages gcc=gcc libc6-dev=/usr/include/stdlib.h pkg-config=pkg-config
+  command -v cargo > /dev/null || echo cargo-web
+  # Either rustup's nightly builds core for BPF from its source, or Debian has it ready-made.
+  nightly_has_source || missing_packages rustc-web=/usr/bin/rustc \
+    "rust-web-llvm=/usr/lib/rustlib/$(uname -m)-unknown-linux-gnu/bin/gcc-ld" libstd-rust-web-dev-bpf=/usr/lib/rustlib/bpfel-unknown-none
+  bpf_linker_works || missing_packages llvm-22-dev=/usr/lib/llvm-22/bin/llvm-config \
+    libpolly-22-dev=/usr/lib/llvm-22/lib/libPolly.a zlib1g-dev=/usr/include/zlib.h libzstd-dev=/usr/include/zstd.h \
+    libxml2-dev=/usr/include/libxml2/libxml/parser.h
+}
+
+nightly_has_source() {
+  local rustc
+  command -v rustup > /dev/null && rustc=$(rustup which --toolchain nightly rustc 2> /dev/null) &&
+    [[ -e $(dirname "$rustc")/../lib/rustlib/src/rust/library/core ]]
+}
+
+bpf_linker_works() { "$BPF_LINKER_DIR/bin/bpf-linker" --version > /dev/null 2>&1; }
+
+build_tools() {
+  bpf_linker_works || {
+    step "building bpf-linker $BPF_LINKER (1 minute)"
+    LLVM_PREFIX=/usr/lib/llvm-22 install_into "$BPF_LINKER_DIR" cargo_install "$CACHE/log/bpf-linker.log" \
+      bpf-linker "$BPF_LINKER" --no-default-features --features llvm-22
+    step "bpf-linker is ready"
+  }
+}
+
+cluster_packages() {
+  missing_packages gcc=gcc libc6-dev=/usr/include/stdlib.h etcd-server=etcd containerd=containerd runc=runc \
+    containernetworking-plugins=/usr/lib/cni/bridge iptables=iptables conntrack=conntrack iproute2=ip openssl=openssl \
+    jq=jq librocksdb-dev=/usr/include/rocksdb/c.h bpftrace=bpftrace bpftool=bpftool prometheus=prometheus python3=python3
+}
+
+cluster_tools() {
+  has_programs "$KUBERNETES_DIR" "${KUBERNETES_PROGRAMS[@]}" || {
+    step "building Kubernetes $KUBERNETES (9 minutes on two cores)"
+    install_into "$KUBERNETES_DIR" build_kubernetes
+    step "Kubernetes is ready"
+  }
+  has_programs "$HELM_DIR" helm || {
+    step "building helm $HELM (2 minutes)"
+    install_into "$HELM_DIR" build_helm
+    step "helm is ready"
+  }
+}
+
+# has_programs DIR PROGRAM...: whether DIR/bin holds them all.
+has_programs() {
+  local dir=$1 program
+  shift
+  for program in "$@"; do [[ -x $dir/bin/$program ]] || return 1; done
+}
+
+build_kubernetes() {
+  local minor=${KUBERNETES#*.}
+  go_build "$1" kubernetes k8s.io/kubernetes "$KUBERNETES" \
+    "-X k8s.io/component-base/version.gitVersion=v$KUBERNETES -X k8s.io/component-base/version.gitMajor=${KUBERNETES%%.*} -X k8s.io/component-base/version.gitMinor=${minor%%.*}" \
+    "${KUBERNETES_PROGRAMS[@]/#/k8s.io/kubernetes/cmd/}"
+}
+
+build_helm() {
+  go_build "$1" helm helm.sh/helm/v3 "$HELM" "-X helm.sh/helm/v3/internal/version.version=v$HELM" helm.sh/helm/v3/cmd/helm
+}
+
+# go_build TMP NAME MODULE VERSION LDFLAGS PACKAGE...: builds what tests/cluster/NAME/go.mod pins into TMP/bin.
+go_build() {
+  local tmp=$1 name=$2 module=$3 version=$4 ldflags=$5 pinned
+  shift 5
+  command -v go > /dev/null || die "Go 1.21 or newer is needed to build $name (it fetches the newer Go that it needs)"
+  cd "$ROOT/tests/cluster/$name"
+  export GOFLAGS=-mod=readonly
+  pinned=$(go list -m -f '{{.Version}}' "$module")
+  [[ $pinned == "v$version" ]] || die "scripts/lib.sh says $name $version, but $PWD/go.mod says $pinned"
+  mkdir "$tmp/bin"
+  run_logged "$CACHE/log/$name.log" go build -trimpath -ldflags "-s -w $ldflags" -o "$tmp/bin/" "$@"
+}
+
+lint_packages() { missing_packages shellcheck=shellcheck; }
+
+lint_tools() {
+  has_programs "$CARGO_DENY_DIR" cargo-deny || {
+    step "building cargo-deny $CARGO_DENY (4 minutes)"
+    install_into "$CARGO_DENY_DIR" cargo_install "$CACHE/log/cargo-deny.log" cargo-deny "$CARGO_DENY"
+    step "cargo-deny is ready"
+  }
+}
+
+main "$@"
