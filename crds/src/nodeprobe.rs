@@ -37,7 +37,10 @@ use crate::{Duration, Histogram, Overhead, Probe, Reason};
 #[serde(rename_all = "camelCase")]
 pub struct NodeProbeSpec {
     /// One entry for each pair of CkbProbe and pod on this node.
+    // Without bounds here and on `probes`, the API server refuses the CRD: the rules of a probe, run on every probe of
+    // every assignment, could cost too much.
     #[serde(default)]
+    #[schemars(length(max = 1024))]
     pub assignments: Vec<Assignment>,
 }
 
@@ -58,6 +61,7 @@ pub struct Assignment {
     /// What measuring may cost.
     pub overhead: Overhead,
     /// What to measure, as the CkbProbe says.
+    #[schemars(length(max = 16))]
     pub probes: Vec<Probe>,
     /// Detach at this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
