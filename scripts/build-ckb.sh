@@ -18,15 +18,15 @@ build() {
 # report_progress PID: a line a minute, as long as PID runs.
 report_progress() {
   while ! timeout 60 tail --pid="$1" -f /dev/null; do
-    step "$(grep -c '^ *Compiling' "$LOG") crates compiled or begun; the latest: $(sed -n 's/^ *Compiling //p' "$LOG" | tail -n 1)"
+    step "$(grep -c '^ *Compiling' "$LOG") crates begun, the latest $(sed -n 's/^ *Compiling //p' "$LOG" | tail -n 1)"
   done
 }
 
-[[ ! -x $CKB_DIR/bin/ckb ]] || exit 0
+has_ckb() { [[ -x $CKB_DIR/bin/ckb ]]; }
+
+! has_ckb || exit 0
 mapfile -t packages < <(missing_packages gcc=gcc g++=g++ make=make clang=clang pkg-config=pkg-config \
   libclang-dev=/usr/lib/llvm-*/lib/libclang.so libssl-dev=/usr/include/openssl/ssl.h)
 install_packages "${packages[@]}"
-step "building CKB $CKB: half an hour on two cores, most of it RocksDB"
-install_into "$CKB_DIR" build
+provide "CKB $CKB: half an hour on two cores, most of it RocksDB" has_ckb "$CKB_DIR" build
 rm -rf "$TARGET_DIR"
-step "CKB is ready: $CKB_DIR/bin/ckb"

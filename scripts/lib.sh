@@ -36,26 +36,28 @@ run_logged() {
   }
 }
 
-# install_into DIR BUILDER ARGS...: runs `BUILDER TMP ARGS...`, which fills TMP, and only then moves TMP to DIR. An
-# interrupted build is thus never taken for a finished one. A second caller waits for the first.
-install_into() {
-  local dir=$1 builder=$2 tmp lock
-  shift 2
+# provide WHAT CHECK DIR BUILDER ARGS...: unless CHECK succeeds, runs `BUILDER TMP ARGS...`, which fills TMP, and only
+# then moves TMP to DIR. An interrupted build is thus never taken for a finished one. A second caller waits for the first.
+provide() {
+  local what=$1 check=$2 dir=$3 builder=$4 lock
+  shift 4
+  ! "$check" || return 0
   mkdir -p "$CACHE"
-  exec {lock}> "$CACHE/.lock"
+  exec {lock}> "$dir.lock"
   flock --nonblock "$lock" || {
-    step "waiting for another set-up to finish"
+    step "waiting for another set-up that builds $what"
     flock "$lock"
   }
-  tmp=$(mktemp -d "$CACHE/.partial.XXXXXX")
-  # A subshell: the builder cannot leave the caller in another folder, and TMP goes whatever happens.
-  (
-    trap 'rm -rf "$tmp"' EXIT
-    trap 'exit 130' INT TERM
-    "$builder" "$tmp" "$@"
+  "$check" || (
+    exec {lock}>&-
+    step "building $what"
+    rm -rf "$dir.partial"
+    mkdir "$dir.partial"
+    "$builder" "$dir.partial" "$@"
     rm -rf "$dir"
-    mv -T "$tmp" "$dir"
-  ) {lock}>&-
+    mv -T "$dir.partial" "$dir"
+    step "ready: $dir"
+  )
   exec {lock}>&-
 }
 
@@ -64,9 +66,10 @@ as_root() { if [[ $EUID -eq 0 ]]; then "$@"; else sudo "$@"; fi; }
 # missing_packages PACKAGE=PROOF...: the packages whose PROOF, a command or a pattern of paths, is not on this machine.
 # What is there counts wherever it comes from.
 missing_packages() {
-  local need
+  local need proof
   for need in "$@"; do
-    PATH=$PATH:/usr/sbin:/sbin command -v "${need#*=}" > /dev/null || compgen -G "${need#*=}" > /dev/null || echo "${need%%=*}"
+    proof=${need#*=}
+    PATH=$PATH:/usr/sbin:/sbin command -v "$proof" > /dev/null || compgen -G "$proof" > /dev/null || echo "${need%%=*}"
   done
 }
 
@@ -75,16 +78,15 @@ install_packages() {
   (($#)) || return 0
   command -v apt-get > /dev/null || die "this machine has no apt-get: install what these Debian packages hold: $*"
   step "installing from Debian: $*"
-  local apt=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300) policy=/usr/sbin/policy-rc.d
-  # Set-ups running side by side: the lock on the package lists has no time-out of its own.
-  local log=$CACHE/log/apt.log attempt
+  local apt=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300)
+  local log=$CACHE/log/apt.log policy=/usr/sbin/policy-rc.d attempt
+  mkdir -p "$CACHE/log"
+  # The lock on the package lists has no time-out of its own. Without fresh lists the installation may still succeed.
   for attempt in {1..30}; do
-    mkdir -p "$CACHE/log"
-    "${apt[@]}" update > "$log" 2>&1 && break
-    grep --quiet 'lists/lock' "$log" || break
+    if "${apt[@]}" update > "$log" 2>&1 || ! grep --quiet lists/lock "$log"; then break; fi
+    [[ $attempt != 1 ]] || step "waiting for another apt-get"
     sleep 10
   done
-  [[ $attempt == 1 ]] || step "waited for another apt-get"
   (
     if [[ ! -e $policy ]]; then
       trap 'as_root rm -f "$policy"' EXIT

@@ -32,7 +32,8 @@ build_packages() {
   command -v cargo > /dev/null || echo cargo-web
   # Either rustup's nightly builds core for BPF from its source, or Debian has it ready-made.
   nightly_has_source || missing_packages rustc-web=/usr/bin/rustc \
-    "rust-web-llvm=/usr/lib/rustlib/$(uname -m)-unknown-linux-gnu/bin/gcc-ld" libstd-rust-web-dev-bpf=/usr/lib/rustlib/bpfel-unknown-none
+    "rust-web-llvm=/usr/lib/rustlib/$(uname -m)-unknown-linux-gnu/bin/gcc-ld" \
+    libstd-rust-web-dev-bpf=/usr/lib/rustlib/bpfel-unknown-none
   bpf_linker_works || missing_packages llvm-22-dev=/usr/lib/llvm-22/bin/llvm-config \
     libpolly-22-dev=/usr/lib/llvm-22/lib/libPolly.a zlib1g-dev=/usr/include/zlib.h libzstd-dev=/usr/include/zstd.h \
     libxml2-dev=/usr/include/libxml2/libxml/parser.h
@@ -47,12 +48,8 @@ nightly_has_source() {
 bpf_linker_works() { "$BPF_LINKER_DIR/bin/bpf-linker" --version > /dev/null 2>&1; }
 
 build_tools() {
-  bpf_linker_works || {
-    step "building bpf-linker $BPF_LINKER (1 minute)"
-    LLVM_PREFIX=/usr/lib/llvm-22 install_into "$BPF_LINKER_DIR" cargo_install "$CACHE/log/bpf-linker.log" \
-      bpf-linker "$BPF_LINKER" --no-default-features --features llvm-22
-    step "bpf-linker is ready"
-  }
+  LLVM_PREFIX=/usr/lib/llvm-22 provide "bpf-linker $BPF_LINKER (1 minute)" bpf_linker_works "$BPF_LINKER_DIR" \
+    cargo_install "$CACHE/log/bpf-linker.log" bpf-linker "$BPF_LINKER" --no-default-features --features llvm-22
 }
 
 cluster_packages() {
@@ -62,17 +59,12 @@ cluster_packages() {
 }
 
 cluster_tools() {
-  has_programs "$KUBERNETES_DIR" "${KUBERNETES_PROGRAMS[@]}" || {
-    step "building Kubernetes $KUBERNETES (9 minutes on two cores)"
-    install_into "$KUBERNETES_DIR" build_kubernetes
-    step "Kubernetes is ready"
-  }
-  has_programs "$HELM_DIR" helm || {
-    step "building helm $HELM (2 minutes)"
-    install_into "$HELM_DIR" build_helm
-    step "helm is ready"
-  }
+  provide "Kubernetes $KUBERNETES (9 minutes on two cores)" has_kubernetes "$KUBERNETES_DIR" build_kubernetes
+  provide "helm $HELM (2 minutes)" has_helm "$HELM_DIR" build_helm
 }
+
+has_kubernetes() { has_programs "$KUBERNETES_DIR" "${KUBERNETES_PROGRAMS[@]}"; }
+has_helm() { has_programs "$HELM_DIR" helm; }
 
 # has_programs DIR PROGRAM...: whether DIR/bin holds them all.
 has_programs() {
@@ -82,14 +74,15 @@ has_programs() {
 }
 
 build_kubernetes() {
-  local minor=${KUBERNETES#*.}
+  local minor=${KUBERNETES#*.} version=k8s.io/component-base/version
   go_build "$1" kubernetes k8s.io/kubernetes "$KUBERNETES" \
-    "-X k8s.io/component-base/version.gitVersion=v$KUBERNETES -X k8s.io/component-base/version.gitMajor=${KUBERNETES%%.*} -X k8s.io/component-base/version.gitMinor=${minor%%.*}" \
+    "-X $version.gitVersion=v$KUBERNETES -X $version.gitMajor=${KUBERNETES%%.*} -X $version.gitMinor=${minor%%.*}" \
     "${KUBERNETES_PROGRAMS[@]/#/k8s.io/kubernetes/cmd/}"
 }
 
 build_helm() {
-  go_build "$1" helm helm.sh/helm/v3 "$HELM" "-X helm.sh/helm/v3/internal/version.version=v$HELM" helm.sh/helm/v3/cmd/helm
+  go_build "$1" helm helm.sh/helm/v3 "$HELM" \
+    "-X helm.sh/helm/v3/internal/version.version=v$HELM" helm.sh/helm/v3/cmd/helm
 }
 
 # go_build TMP NAME MODULE VERSION LDFLAGS PACKAGE...: builds what tests/cluster/NAME/go.mod pins into TMP/bin.
@@ -108,11 +101,10 @@ go_build() {
 lint_packages() { missing_packages shellcheck=shellcheck; }
 
 lint_tools() {
-  has_programs "$CARGO_DENY_DIR" cargo-deny || {
-    step "building cargo-deny $CARGO_DENY (4 minutes)"
-    install_into "$CARGO_DENY_DIR" cargo_install "$CACHE/log/cargo-deny.log" cargo-deny "$CARGO_DENY"
-    step "cargo-deny is ready"
-  }
+  provide "cargo-deny $CARGO_DENY (4 minutes)" has_cargo_deny "$CARGO_DENY_DIR" \
+    cargo_install "$CACHE/log/cargo-deny.log" cargo-deny "$CARGO_DENY"
 }
+
+has_cargo_deny() { has_programs "$CARGO_DENY_DIR" cargo-deny; }
 
 main "$@"

@@ -41,7 +41,18 @@ lock() {
   export CKB_PROBE_CLUSTER_LOCKED=1
 }
 
-kubectl() { "$KUBERNETES_BIN/kubectl" --kubeconfig "$RUN_DIR/admin.kubeconfig" --cache-dir "$RUN_DIR/kubectl-cache" "$@"; }
+# refuse_other_run_dir: the cluster is one per machine, whatever the number of clones; none may surprise another.
+refuse_other_run_dir() {
+  [[ -s $STATE/run-dir ]] || return 0
+  local other
+  other=$(< "$STATE/run-dir")
+  [[ $other == "$RUN_DIR" ]] ||
+    die "this machine's cluster has the folder $other: give that folder, or first take it down: $HERE/down.sh '$other'"
+}
+
+kubectl() {
+  "$KUBERNETES_BIN/kubectl" --kubeconfig "$RUN_DIR/admin.kubeconfig" --cache-dir "$RUN_DIR/kubectl-cache" "$@"
+}
 ctr() { command ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io "$@"; }
 
 # start NAME COMMAND...: starts a process of the cluster in a session of its own, with its pid in RUN_DIR/NAME.pid and

@@ -14,7 +14,7 @@ main() {
     step "no cluster is up"
     return
   }
-  follow_run_dir
+  refuse_other_run_dir
   step "stopping kubelet, kube-proxy, the scheduler and the controller manager"
   local name
   for name in kubelet proxy scheduler controller-manager; do stop "$name"; done
@@ -35,25 +35,25 @@ main() {
   step "down"
 }
 
-# The machine's cluster is the one to take down, whichever clone brought it up; but say so rather than surprise.
-follow_run_dir() {
-  [[ -s $STATE/run-dir ]] || return 0
-  local other
-  other=$(< "$STATE/run-dir")
-  [[ $other == "$RUN_DIR" ]] || die "this machine's cluster was brought up with the folder $other: give that folder"
-}
-
 end_containers() {
   local pids
   if running containerd; then
-    ctr tasks ls --quiet | xargs --no-run-if-empty --max-args 1 timeout 20 ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io tasks rm --force ||
-      step "containerd could not end every container: ending the processes one by one"
-    ctr containers ls --quiet | xargs --no-run-if-empty timeout 20 ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io containers rm ||
-      step "containerd could not forget every container"
+    forget_containers > "$RUN_DIR/log/down.log" 2>&1 ||
+      step "containerd does not end every container ($RUN_DIR/log/down.log): ending the processes one by one"
   fi
   mapfile -t pids < <(container_pids)
   end KILL 10 "${pids[@]}" || die "these processes of containers do not end: ${pids[*]}"
 }
+
+# Through containerd, which deletes the task of a container that ended, so that each shim ends in good order.
+forget_containers() {
+  local ctr=(timeout 20 ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io)
+  "${ctr[@]}" tasks ls --quiet | xargs --no-run-if-empty --max-args 1 "${ctr[@]}" tasks kill --signal KILL
+  wait_for 10 no_tasks || return 1
+  "${ctr[@]}" containers ls --quiet | xargs --no-run-if-empty "${ctr[@]}" containers rm
+}
+
+no_tasks() { [[ -z $(ctr tasks ls --quiet) ]]; }
 
 # What carries the cluster's mark: shims, or processes whose pid file got lost.
 end_strays() {
@@ -85,9 +85,16 @@ remove_network() {
 remove_chains() {
   "$1-save" | awk '
     /^\*/ { table = $1 }
-    /^:(KUBE|CNI)-/ { chain = substr($1, 2); flush[table] = flush[table] "-F " chain "\n"; delete_[table] = delete_[table] "-X " chain "\n" }
-    /^-A / && $2 !~ /^(KUBE|CNI)-/ && / -j (KUBE|CNI)-/ { rule = $0; sub(/^-A/, "-D", rule); rules[table] = rules[table] rule "\n" }
-    END { for (table in flush) printf "%s\n%s%s%sCOMMIT\n", table, rules[table], flush[table], delete_[table] }
+    /^:(KUBE|CNI)-/ {
+      chain = substr($1, 2)
+      empty[table] = empty[table] "-F " chain "\n"
+      remove[table] = remove[table] "-X " chain "\n"
+    }
+    /^-A / && $2 !~ /^(KUBE|CNI)-/ && / -j (KUBE|CNI)-/ {
+      sub(/^-A/, "-D")
+      unhook[table] = unhook[table] $0 "\n"
+    }
+    END { for (table in empty) printf "%s\n%s%s%sCOMMIT\n", table, unhook[table], empty[table], remove[table] }
   ' | "$1-restore" --noflush
 }
 
@@ -116,7 +123,7 @@ remove_files() {
   our_cni_results | xargs --no-run-if-empty rm
   if [[ -d /var/log/containers ]]; then find /var/log/containers -lname "$RUN_DIR/log/pods/*" -delete; fi
   local folder
-  for folder in /var/lib/kubelet /var/lib/cni/results /var/lib/cni /var/log/containers /run/containerd/s /run/containerd /run/mount; do
+  for folder in /var/lib/kubelet /var/lib/cni{/results,} /var/log/containers /run/containerd{/s,} /run/mount; do
     [[ ! -d $folder ]] || rmdir --ignore-fail-on-non-empty "$folder"
   done
   # Last: while the state is there, this script knows that there is something to take down.

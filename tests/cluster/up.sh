@@ -33,14 +33,6 @@ main() {
   step "up: export KUBECONFIG=$RUN_DIR/admin.kubeconfig"
 }
 
-# The cluster is one per machine, whatever the number of clones.
-refuse_other_run_dir() {
-  [[ -s $STATE/run-dir ]] || return 0
-  local other
-  other=$(< "$STATE/run-dir")
-  [[ $other == "$RUN_DIR" ]] || die "this machine's cluster was brought up with the folder $other: use that, or take it down with $HERE/down.sh $other"
-}
-
 is_up() {
   local name
   for name in "${PROCESSES[@]}"; do
