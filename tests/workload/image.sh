@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# image.sh rocksdb|ckb OUT.tar: makes the image of a workload as an OCI archive, without a container engine.
+#
+#   rocksdb   registry.local/ckb-probe/workload:dev: /usr/bin/ckb is rocksdb_load.c; the fixtures lie beside it
+#   ckb       registry.local/ckb-probe/ckb:dev: a real node and a dev chain in /etc/ckb; `ckb run` or `ckb miner` by
+#             the container's arguments; $CKB_BIN names the node's executable (default: `ckb` on PATH, else the cache)
+#
+# Neither has a shell: the workload is process 1 of its container and gets its signals.
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+# shellcheck source-path=SCRIPTDIR source=../../scripts/lib.sh
+source "$here/../../scripts/lib.sh"
+usage='usage: image.sh rocksdb|ckb OUT.tar'
+kind=${1:?$usage}
+out=${2:?$usage}
+user=65532 # nobody in particular: the images have no list of users
+
+# Of the key that every dev chain's specification publishes.
+MINERS_LOCK=0xc8328aabcd9b9e8e64fbc566c4385c3bdeb219d7
+# How long the miner pretends to work on a block: about ten blocks a second.
+BLOCK_MS=80
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+archive() { python3 "$here/../cluster/oci_archive.py" --libs --user "$user" "$out" "$@"; }
+
+rocksdb_image() {
+  "$here/../fixtures/build.sh" "$work"
+  local name files=()
+  for name in ckb ground-truth ground-truth-partial ground-truth-stripped; do
+    files+=("$work/$name:/usr/bin/$name")
+  done
+  archive registry.local/ckb-probe/workload:dev '["/usr/bin/ckb"]' "${files[@]}"
+}
+
+find_ckb() {
+  local candidate candidates=("$(command -v ckb || true)" "$CACHE/ckb-$CKB/bin/ckb")
+  [[ -z ${CKB_BIN:-} ]] || candidates=("$CKB_BIN")
+  for candidate in "${candidates[@]}"; do
+    [[ ! -x $candidate ]] || {
+      realpath "$candidate"
+      return
+    }
+  done
+  die "no CKB node in ${candidates[*]}: set CKB_BIN, or build one with scripts/build-ckb.sh"
+}
+
+# set_toml FILE KEY VALUE: sets a key that must be there exactly once, or the node's defaults have changed under us.
+set_toml() {
+  [[ $(grep -c "^$2 = " "$1") == 1 ]] || die "$(basename "$1") has no line, or several, '$2 = …'"
+  sed -i "s|^$2 = .*|$2 = $3|" "$1"
+}
+
+# The chain is made here, not in the container: its configuration is then part of a read-only image, and node and miner
+# start in any order. All that changes is under /data.
+ckb_image() {
+  local ckb config=$work/etc file
+  ckb=$(find_ckb)
+  run_logged "$CACHE/log/ckb-init.log" "$ckb" init --chain dev --ba-arg "$MINERS_LOCK" -C "$config"
+  for file in "$config"/{ckb,ckb-miner}.toml; do
+    set_toml "$file" data_dir '"/data"'
+    set_toml "$file" log_to_file false
+  done
+  set_toml "$config/ckb-miner.toml" value "$BLOCK_MS"
+  set_toml "$config/ckb-miner.toml" poll_interval 10
+  archive registry.local/ckb-probe/ckb:dev '["/usr/bin/ckb"]' "$ckb:/usr/bin/ckb" "$config:/etc/ckb"
+}
+
+case $kind in
+  rocksdb) rocksdb_image ;;
+  ckb) ckb_image ;;
+  *) die "$usage" ;;
+esac
+step "made $out ($(du -h --apparent-size "$out" | cut -f1))"
