@@ -1,17 +1,12 @@
-{{- define "ckb-probe.name" -}}
-{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
-{{- end -}}
-
 {{/* Leaves room for the longest suffix in 63 characters. */}}
 {{- define "ckb-probe.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 45 | trimSuffix "-" -}}
 {{- else -}}
-{{- $name := include "ckb-probe.name" . -}}
-{{- if contains $name .Release.Name -}}
+{{- if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 45 | trimSuffix "-" -}}
 {{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 45 | trimSuffix "-" -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 45 | trimSuffix "-" -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -20,9 +15,9 @@
 {{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
 {{- end -}}
 
-{{/* The labels a selector may use: they never change within a release. */}}
+{{/* The labels a selector may use: they never change within a release, and the operator puts the name on every agent. */}}
 {{- define "ckb-probe.selectorLabels" -}}
-app.kubernetes.io/name: {{ include "ckb-probe.name" . }}
+app.kubernetes.io/name: ckb-probe
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
