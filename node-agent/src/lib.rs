@@ -1,1 +1,12 @@
-//! ckb-probe-agent
+//! The engine of ckb-probe: it finds processes, attaches BPF programs to them, and reports what they count.
+//!
+//! Two programs stand on it: `node-agent`, which takes its orders from a `NodeProbe`, and `ckb-probe`, a
+//! command line for a host without Kubernetes.
+//!
+//! The pure part decides and computes ([`target`], [`instance`], [`kinds`], [`metrics`]); the edges act:
+//! [`observe`] alone reads /proc, [`probe`] alone speaks to the kernel's BPF, [`engine`] carries out what
+//! [`target::plan`] decides, and [`agent`] connects it to the API server.
+
+pub mod kinds;
+pub mod observe;
+pub mod probe;

@@ -1,0 +1,215 @@
+//! Processes, and the containers they run in.
+//!
+//! No runtime socket is asked: a process's container id stands in its cgroup's path, whatever the runtime
+//! and the cgroup version. Its pod and container *name* stand in its mounts, since the kubelet mounts
+//! `…/pods/<uid>/containers/<name>/<n>` into every container to take its termination message. So a
+//! container that restarts is recognised by name at once, before the API server knows its new id.
+
+use std::{
+    io,
+    os::fd::{AsRawFd, OwnedFd},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use procfs::process::{self as proc, MMapPath};
+use tokio::io::{Interest, unix::AsyncFd};
+
+/// A process, told apart from a later one of the same number by when it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId {
+    /// Its number in the host's pid namespace.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
+    pub start_ticks: u64,
+}
+
+/// A process that runs an executable somebody looks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// Which one.
+    pub id: ProcessId,
+    /// The base name of its executable.
+    pub executable: String,
+    /// The container ids in its cgroup's path: one, or none outside of containers.
+    pub containers: Vec<String>,
+    /// The uid of its pod and the name of its container, where the kubelet's mounts say.
+    pub place: Option<(String, String)>,
+}
+
+/// CPU time a process has used, user and system.
+pub type CpuTime = Duration;
+
+/// /proc would not tell.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// The process is gone, or is not ours to look at.
+    #[error("cannot read /proc/{pid}: {source}")]
+    Process {
+        /// Whose.
+        pid: u32,
+        /// The system's word.
+        source: procfs::ProcError,
+    },
+    /// /proc itself.
+    #[error("cannot list /proc: {0}")]
+    List(#[from] io::Error),
+    /// No descriptor for the process.
+    #[error("cannot watch process {pid} for its end: {source}")]
+    Watch {
+        /// Whose.
+        pid: u32,
+        /// The system's word.
+        source: io::Error,
+    },
+    /// An address that no file backs.
+    #[error("no file is mapped at {0:#x}")]
+    NotMapped(u64),
+}
+
+/// Every process whose executable's base name satisfies `wanted`, in order of pid.
+///
+/// One `readlink` for each process of the host; more is read of the wanted ones only. Processes that end
+/// meanwhile are left out.
+pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Vec<Process>, ObserveError> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc")?.flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let Some(executable) = executable(&entry.path()) else {
+            continue;
+        };
+        if wanted(&executable) {
+            found.extend(inspect(pid, executable).ok());
+        }
+    }
+    found.sort_by_key(|process| process.id);
+    Ok(found)
+}
+
+/// The base name of the executable. None for kernel threads and for processes that are gone.
+fn executable(directory: &Path) -> Option<String> {
+    let target = std::fs::read_link(directory.join("exe")).ok()?;
+    let name = target.file_name()?.to_str()?;
+    // The kernel's word for an executable that was replaced on disk while it runs.
+    Some(name.strip_suffix(" (deleted)").unwrap_or(name).to_string())
+}
+
+fn inspect(pid: u32, executable: String) -> Result<Process, ObserveError> {
+    let error = |source| ObserveError::Process { pid, source };
+    let process = proc::Process::new(pid as i32).map_err(error)?;
+    let stat = process.stat().map_err(error)?;
+    let cgroups = process.cgroups().map_err(error)?;
+    let mut containers: Vec<String> = cgroups
+        .into_iter()
+        .filter_map(|cgroup| container_id(&cgroup.pathname).map(str::to_string))
+        .collect();
+    containers.sort_unstable();
+    containers.dedup();
+    let place = process
+        .mountinfo()
+        .map_err(error)?
+        .into_iter()
+        .find_map(|mount| pod_and_container(&mount.root));
+    Ok(Process {
+        id: ProcessId {
+            pid,
+            start_ticks: stat.starttime,
+        },
+        executable,
+        containers,
+        place,
+    })
+}
+
+/// The container id in a cgroup's path: 64 hexadecimal digits, with or without a runtime's prefix and suffix
+/// (`/kubepods/…/<id>`, `cri-containerd-<id>.scope`, `crio-<id>.scope`, `docker-<id>.scope`).
+pub fn container_id(cgroup: &str) -> Option<&str> {
+    cgroup
+        .rsplit(|c: char| !c.is_ascii_hexdigit())
+        .find(|part| part.len() == 64)
+}
+
+/// Pod uid and container name in the root of a mount that the kubelet made for the container itself:
+/// `…/pods/<uid>/containers/<name>/<n>`.
+pub fn pod_and_container(mount_root: &str) -> Option<(String, String)> {
+    let mut parts = mount_root.split('/').skip_while(|part| *part != "pods").skip(1);
+    match (parts.next(), parts.next(), parts.next(), parts.next()) {
+        (Some(uid), Some("containers"), Some(name), Some(_)) => {
+            Some((uid.to_string(), name.to_string()))
+        }
+        _ => None,
+    }
+}
+
+/// The CPU time that the process has used so far.
+pub fn cpu_time(process: ProcessId) -> Result<CpuTime, ObserveError> {
+    let error = |source| ObserveError::Process {
+        pid: process.pid,
+        source,
+    };
+    let stat = proc::Process::new(process.pid as i32)
+        .and_then(|process| process.stat())
+        .map_err(error)?;
+    let ticks = stat.utime + stat.stime;
+    Ok(Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64))
+}
+
+/// The end of a process, told by the kernel and not by polling.
+pub struct Exit(AsyncFd<OwnedFd>);
+
+impl Exit {
+    /// Watches a process. Inside a tokio runtime only. Fails when the process is gone.
+    pub fn of(process: ProcessId) -> Result<Self, ObserveError> {
+        let error = |source| ObserveError::Watch {
+            pid: process.pid,
+            source,
+        };
+        let fd = pidfd_open(process.pid).map_err(error)?;
+        // The number may have been given to another process before the descriptor was opened.
+        let started = proc::Process::new(process.pid as i32)
+            .and_then(|process| process.stat())
+            .map(|stat| stat.starttime);
+        match started {
+            Ok(start_ticks) if start_ticks == process.start_ticks => {}
+            _ => return Err(error(io::Error::from_raw_os_error(libc::ESRCH))),
+        }
+        #[expect(deprecated, reason = "an OwnedFd keeps the promise that its successor is unsafe for")]
+        let fd = AsyncFd::with_interest(fd, Interest::READABLE).map_err(error)?;
+        Ok(Self(fd))
+    }
+
+    /// Waits for it.
+    pub async fn wait(&self) {
+        if let Err(error) = self.0.readable().await {
+            tracing::warn!(fd = self.0.as_raw_fd(), %error, "cannot wait for a process's end");
+        }
+    }
+}
+
+fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
+    rustix::process::pidfd_open(
+        rustix::process::Pid::from_raw(pid as i32).ok_or(io::ErrorKind::InvalidInput)?,
+        rustix::process::PidfdFlags::NONBLOCK,
+    )
+    .map_err(io::Error::from)
+}
+
+/// The file mapped at `address` of this very process, and the address's offset in it.
+pub fn own_file_offset(address: u64) -> Result<(PathBuf, u64), ObserveError> {
+    let error = |source| ObserveError::Process { pid: 0, source };
+    let maps = proc::Process::myself()
+        .and_then(|process| process.maps())
+        .map_err(error)?;
+    maps.into_iter()
+        .find(|map| (map.address.0..map.address.1).contains(&address))
+        .and_then(|map| match map.pathname {
+            MMapPath::Path(path) => Some((path, address - map.address.0 + map.offset)),
+            _ => None,
+        })
+        .ok_or(ObserveError::NotMapped(address))
+}
+
+#[cfg(test)]
+mod tests;

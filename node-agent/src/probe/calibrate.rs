@@ -1,0 +1,105 @@
+//! What one probed call costs on this node: measured at start on a function of the agent's own.
+
+use std::{arch::global_asm, time::Instant};
+
+use super::{AttachError, DEFAULT_RING_BYTES, Payload, Plan, Probes, Site, Tier};
+use crate::observe::{ObserveError, own_file_offset};
+
+// The first instruction is one that the kernel emulates, as the `push` at the head of CKB's hot functions is:
+// one that it must single-step would cost many times as much and say nothing about them.
+global_asm!(
+    ".pushsection .text.ckb_probe_calibration_call,\"ax\",@progbits",
+    ".global ckb_probe_calibration_call",
+    ".type ckb_probe_calibration_call,@function",
+    "ckb_probe_calibration_call:",
+    "nop",
+    "ret",
+    ".size ckb_probe_calibration_call, . - ckb_probe_calibration_call",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn ckb_probe_calibration_call();
+}
+
+const CALLS: u64 = 10_000;
+const ROUNDS: usize = 5;
+
+/// The cost of a probed call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calibration {
+    /// Nanoseconds that entry and return add to a call: the median of five rounds.
+    pub cost_per_call_ns: u64,
+    /// Calls made while attached.
+    pub calls: u64,
+    /// Calls that the kernel counted: the attach works when the two are equal.
+    pub counted: u64,
+}
+
+/// No calibration, hence no measuring: what cannot be attached to the agent cannot be attached to a target.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrationError {
+    /// The function's place is unknown.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// The kernel refused.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The counts cannot be read.
+    #[error(transparent)]
+    Read(#[from] super::ReadError),
+    /// The kernel took the probes and counted something else than what happened.
+    #[error("the kernel counted {counted} of {calls} calibration calls")]
+    Miscounted {
+        /// Calls made.
+        calls: u64,
+        /// Calls counted.
+        counted: u64,
+    },
+}
+
+/// Attaches to a function of this process, calls it, and compares the time with that of unprobed calls.
+pub fn calibrate(tier: Tier) -> Result<Calibration, CalibrationError> {
+    let (path, offset) = own_file_offset(ckb_probe_calibration_call as *const () as u64)?;
+    let plan = Plan {
+        pid: std::process::id(),
+        slots: 1,
+        sites: vec![Site {
+            symbol: "ckb_probe_calibration_call".to_string(),
+            path,
+            offset,
+            slot: 0,
+            payload: Payload::Unknown,
+            slow_threshold_ns: u64::MAX,
+        }],
+        ring_bytes: DEFAULT_RING_BYTES,
+    };
+    let unprobed = median(std::array::from_fn(|_| nanos_per_call()));
+    let mut probes = Probes::attach(tier, &plan)?;
+    let probed = median(std::array::from_fn(|_| nanos_per_call()));
+    let reading = probes.read()?;
+    let calls = CALLS * ROUNDS as u64;
+    let counted = reading.slots.iter().map(|slot| slot.histogram.count()).sum();
+    if counted != calls {
+        return Err(CalibrationError::Miscounted { calls, counted });
+    }
+    Ok(Calibration {
+        cost_per_call_ns: probed.saturating_sub(unprobed),
+        calls,
+        counted,
+    })
+}
+
+fn nanos_per_call() -> u64 {
+    let start = Instant::now();
+    for _ in 0..CALLS {
+        // SAFETY: the function takes nothing, returns nothing and touches nothing.
+        unsafe { ckb_probe_calibration_call() };
+    }
+    (start.elapsed().as_nanos() / u128::from(CALLS)) as u64
+}
+
+fn median(mut rounds: [u64; ROUNDS]) -> u64 {
+    rounds.sort_unstable();
+    rounds[ROUNDS / 2]
+}
