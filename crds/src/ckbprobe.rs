@@ -77,6 +77,9 @@ pub struct Target {
     #[x_kube(validation = Rule::new(
         "(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)"
     ).message("target.selector is empty and would match every pod of the namespace: name at least one label, for example matchLabels: {app: ckb}"))]
+    #[x_kube(validation = Rule::new(
+        "!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))"
+    ).message("target.selector.matchExpressions: In and NotIn need values, Exists and DoesNotExist take none, and there is no other operator"))]
     pub selector: LabelSelector,
 
     /// The container to look in. Unset: every container of the pod that runs the executable.

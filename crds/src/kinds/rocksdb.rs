@@ -10,7 +10,8 @@ use crate::Duration;
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RocksDbProbe {
-    /// The operations to measure. A binary that lacks the functions of one is reported, and the others are attached.
+    /// The operations to measure: any of Get, TxnGet, TxnPut, TxnDelete, TxnCommit, Write, Put, Delete, IteratorNew and
+    /// MultiGet. A binary that lacks the functions of one is reported, and the others are attached.
     #[serde(default = "default_operations")]
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = ListMerge::Set)]
