@@ -11,7 +11,8 @@ LOG=$CACHE/log/ckb.log
 TARGET_DIR=$CACHE/build/ckb-$CKB
 
 build() {
-  report_progress $BASHPID &
+  local builder=$BASHPID # taken here: after & it would be the reporter's own
+  report_progress "$builder" &
   CARGO_TARGET_DIR=$TARGET_DIR cargo_install "$1" "$LOG" ckb "$CKB"
 }
 
