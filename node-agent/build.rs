@@ -31,7 +31,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let status = toolchain
         .cargo()
         .current_dir(&programs)
-        .args(["build", "--release", "--locked", "--target", TARGET, "--target-dir"])
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--target",
+            TARGET,
+            "--target-dir",
+        ])
         .arg(&target_dir)
         .env("PATH", path_with_linker()?)
         // Cargo hands build scripts the flags and wrappers of the host's build; this one has its own.

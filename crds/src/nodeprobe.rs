@@ -10,6 +10,10 @@ use serde::{Deserialize, Serialize};
 use crate::{Duration, Histogram, Overhead, Probe, Reason};
 
 /// What the agent of the node of this name is to measure. Written by the operator, not by people.
+#[expect(
+    clippy::duplicated_attributes,
+    reason = "two columns may well be of one type"
+)]
 #[derive(Clone, CustomResource, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[kube(
     group = "ckbprobe.dev",

@@ -7,6 +7,12 @@
 //! [`observe`] alone reads /proc, [`probe`] alone speaks to the kernel's BPF, [`engine`] carries out what
 //! [`target::plan`] decides, and [`agent`] connects it to the API server.
 
+pub mod agent;
+pub mod engine;
+pub mod instance;
 pub mod kinds;
+pub mod metrics;
 pub mod observe;
 pub mod probe;
+pub mod server;
+pub mod target;

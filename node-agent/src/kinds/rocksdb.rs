@@ -30,9 +30,7 @@ const fn function(symbol: &'static str, payload: Payload) -> Function {
 fn functions(operation: Operation) -> &'static [Function] {
     match operation {
         // (db, options, column_family, key, key_length, error) -> slice
-        Operation::Get => {
-            const { &[function("rocksdb_get_pinned_cf", ReturnedSlice)] }
-        }
+        Operation::Get => const { &[function("rocksdb_get_pinned_cf", ReturnedSlice)] },
         // (transaction, options, column_family, key, key_length, error) -> slice
         // (transaction, options, column_family, key, key_length, *value_length, exclusive, error) -> value
         Operation::TxnGet => {
@@ -44,16 +42,10 @@ fn functions(operation: Operation) -> &'static [Function] {
             }
         }
         // (transaction, column_family, key, key_length, value, value_length, error)
-        Operation::TxnPut => {
-            const { &[function("rocksdb_transaction_put_cf", Arguments3And5)] }
-        }
+        Operation::TxnPut => const { &[function("rocksdb_transaction_put_cf", Arguments3And5)] },
         // (transaction, column_family, key, key_length, error)
-        Operation::TxnDelete => {
-            const { &[function("rocksdb_transaction_delete_cf", Argument3)] }
-        }
-        Operation::TxnCommit => {
-            const { &[function("rocksdb_transaction_commit", Unknown)] }
-        }
+        Operation::TxnDelete => const { &[function("rocksdb_transaction_delete_cf", Argument3)] },
+        Operation::TxnCommit => const { &[function("rocksdb_transaction_commit", Unknown)] },
         Operation::Write => const { &[function("rocksdb_write", Unknown)] },
         // (db, options, key, key_length, value, value_length, error)
         // (db, options, column_family, key, key_length, value, value_length, error)
@@ -116,6 +108,9 @@ mod tests {
             .filter(|slot| slot.has_bytes())
             .map(|slot| slot.operation)
             .collect();
-        assert_eq!(with_bytes, ["Get", "TxnGet", "TxnPut", "TxnDelete", "Put", "Delete"]);
+        assert_eq!(
+            with_bytes,
+            ["Get", "TxnGet", "TxnPut", "TxnDelete", "Put", "Delete"]
+        );
     }
 }

@@ -74,7 +74,11 @@ pub enum ObserveError {
 pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Vec<Process>, ObserveError> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
             continue;
         };
         let Some(executable) = executable(&entry.path()) else {
@@ -134,7 +138,10 @@ pub fn container_id(cgroup: &str) -> Option<&str> {
 /// Pod uid and container name in the root of a mount that the kubelet made for the container itself:
 /// `…/pods/<uid>/containers/<name>/<n>`.
 pub fn pod_and_container(mount_root: &str) -> Option<(String, String)> {
-    let mut parts = mount_root.split('/').skip_while(|part| *part != "pods").skip(1);
+    let mut parts = mount_root
+        .split('/')
+        .skip_while(|part| *part != "pods")
+        .skip(1);
     match (parts.next(), parts.next(), parts.next(), parts.next()) {
         (Some(uid), Some("containers"), Some(name), Some(_)) => {
             Some((uid.to_string(), name.to_string()))
@@ -153,7 +160,9 @@ pub fn cpu_time(process: ProcessId) -> Result<CpuTime, ObserveError> {
         .and_then(|process| process.stat())
         .map_err(error)?;
     let ticks = stat.utime + stat.stime;
-    Ok(Duration::from_secs_f64(ticks as f64 / procfs::ticks_per_second() as f64))
+    Ok(Duration::from_secs_f64(
+        ticks as f64 / procfs::ticks_per_second() as f64,
+    ))
 }
 
 /// The end of a process, told by the kernel and not by polling.
@@ -175,7 +184,10 @@ impl Exit {
             Ok(start_ticks) if start_ticks == process.start_ticks => {}
             _ => return Err(error(io::Error::from_raw_os_error(libc::ESRCH))),
         }
-        #[expect(deprecated, reason = "an OwnedFd keeps the promise that its successor is unsafe for")]
+        #[expect(
+            deprecated,
+            reason = "an OwnedFd keeps the promise that its successor is unsafe for"
+        )]
         let fd = AsyncFd::with_interest(fd, Interest::READABLE).map_err(error)?;
         Ok(Self(fd))
     }

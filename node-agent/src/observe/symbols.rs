@@ -177,7 +177,8 @@ impl Elf<'_> {
             let symbols = self.contents(section, endian)?;
             let strings = self.contents(strings, endian)?;
             let count = symbols.len() / size_of::<Sym64<Endianness>>();
-            let Ok((symbols, _)) = pod::slice_from_bytes::<Sym64<Endianness>>(&symbols, count) else {
+            let Ok((symbols, _)) = pod::slice_from_bytes::<Sym64<Endianness>>(&symbols, count)
+            else {
                 continue;
             };
             for symbol in symbols {

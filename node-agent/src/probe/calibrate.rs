@@ -79,7 +79,11 @@ pub fn calibrate(tier: Tier) -> Result<Calibration, CalibrationError> {
     let probed = median(std::array::from_fn(|_| nanos_per_call()));
     let reading = probes.read()?;
     let calls = CALLS * ROUNDS as u64;
-    let counted = reading.slots.iter().map(|slot| slot.histogram.count()).sum();
+    let counted = reading
+        .slots
+        .iter()
+        .map(|slot| slot.histogram.count())
+        .sum();
     if counted != calls {
         return Err(CalibrationError::Miscounted { calls, counted });
     }

@@ -29,7 +29,8 @@ fn compile(directory: &Path, flags: &[&str]) -> PathBuf {
 }
 
 fn scratch(name: &str) -> PathBuf {
-    let directory = std::env::temp_dir().join(format!("ckb-probe-symbols-{}-{name}", std::process::id()));
+    let directory =
+        std::env::temp_dir().join(format!("ckb-probe-symbols-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
     directory
 }
@@ -42,7 +43,10 @@ fn offset_by_readelf(path: &Path, name: &str) -> u64 {
     };
     let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
     let symbols = run("nm", &[]);
-    let line = symbols.lines().find(|line| line.ends_with(&format!(" {name}"))).unwrap();
+    let line = symbols
+        .lines()
+        .find(|line| line.ends_with(&format!(" {name}")))
+        .unwrap();
     let address = hex(line.split_whitespace().next().unwrap());
     let segments = run("readelf", &["-lW"]);
     let (offset, virtual_address) = segments
@@ -62,11 +66,19 @@ fn offset_by_readelf(path: &Path, name: &str) -> u64 {
 fn functions_are_found_where_nm_and_readelf_say() {
     let directory = scratch("found");
     let path = compile(&directory, &[]);
-    let table = search(&path, &names(&["first_function", "second_function", "third_function"])).unwrap();
+    let table = search(
+        &path,
+        &names(&["first_function", "second_function", "third_function"]),
+    )
+    .unwrap();
     assert!(table.has_symbol_table);
     assert_eq!(table.offsets.len(), 2);
     for name in ["first_function", "second_function"] {
-        assert_eq!(table.offsets[name], offset_by_readelf(&path, name), "{name}");
+        assert_eq!(
+            table.offsets[name],
+            offset_by_readelf(&path, name),
+            "{name}"
+        );
     }
     std::fs::remove_dir_all(directory).unwrap();
 }
@@ -120,9 +132,15 @@ fn a_table_that_claims_more_than_the_file_holds_is_refused() {
 #[test]
 fn a_function_of_a_mapped_library_is_found_through_the_process() {
     let stat = ProcProcess::myself().unwrap().stat().unwrap();
-    let own = ProcessId { pid: std::process::id(), start_ticks: stat.starttime };
+    let own = ProcessId {
+        pid: std::process::id(),
+        start_ticks: stat.starttime,
+    };
     let symbols = find_symbols(own, &names(&["getpid", "no_such_function_anywhere"])).unwrap();
     assert_eq!(symbols.missing, names(&["no_such_function_anywhere"]));
     let location = &symbols.found["getpid"];
-    assert!(location.path.to_string_lossy().contains("libc"), "{location:?}");
+    assert!(
+        location.path.to_string_lossy().contains("libc"),
+        "{location:?}"
+    );
 }

@@ -1,0 +1,303 @@
+//! The agent: takes its orders from the NodeProbe of its node, and writes its report there.
+
+use std::{future::pending, net::SocketAddr, pin::pin, time::Duration};
+
+use ckb_probe_crds::{AgentStatus, NodeProbe, NodeProbeStatus};
+use futures::{Stream, StreamExt};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use kube::{
+    Api, Client, Resource as _,
+    api::{Patch, PatchParams},
+    runtime::{WatchStreamExt, watcher},
+};
+use serde_json::json;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::{Instant, sleep, sleep_until},
+};
+use tracing::{info, warn};
+
+use crate::{
+    engine::Engine,
+    metrics, observe,
+    probe::{CalibrationError, Tier, calibrate},
+    server::{self, Inquiry, Question},
+};
+
+const FIELD_MANAGER: &str = "ckb-probe-agent";
+
+/// How often the ring buffers of slow calls are emptied: a thousand slow calls fit in between.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Between two attempts to write a report: at first, and at most.
+const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+
+/// Who the agent is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The node it runs on, and so the name of its NodeProbe.
+    pub node: String,
+    /// The namespace of its NodeProbe.
+    pub namespace: String,
+    /// Its own pod, for the report.
+    pub pod: String,
+    /// Where `/metrics`, `/healthz` and `/readyz` are served.
+    pub address: SocketAddr,
+}
+
+/// The agent cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// The kernel does not let it measure even itself.
+    #[error("cannot measure on this node: {0}")]
+    Calibrate(#[from] CalibrationError),
+    /// The address is taken or not allowed.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// The system's word.
+        source: std::io::Error,
+    },
+    /// Signals cannot be caught.
+    #[error("cannot wait for signals: {0}")]
+    Signal(#[source] std::io::Error),
+    /// A task that must run for ever ended.
+    #[error("the task {0} ended")]
+    TaskEnded(&'static str),
+}
+
+/// Runs until SIGTERM or SIGINT, and detaches everything before it returns.
+pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signal)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signal)?;
+
+    let tier = Tier::PerfEvent;
+    let calibration = calibrate(tier)?;
+    info!(
+        tier = tier.as_str(),
+        cost_per_call_ns = calibration.cost_per_call_ns,
+        "calibrated: counted {} of {} calls",
+        calibration.counted,
+        calibration.calls
+    );
+
+    let address = settings.address;
+    let listener = server::bind(address)
+        .await
+        .map_err(|source| AgentError::Listen { address, source })?;
+    let (inquiries, mut asked) = mpsc::channel(16);
+    let mut server = tokio::spawn(server::serve(listener, inquiries));
+
+    let api: Api<NodeProbe> = Api::namespaced(client, &settings.namespace);
+    let (reports, latest) = watch::channel(None);
+    let mut writer = tokio::spawn(write_reports(api.clone(), settings.node.clone(), latest));
+    let mut orders = pin!(orders(api, &settings.node));
+
+    let mut work = Work {
+        engine: Engine::new(tier, calibration),
+        about: about(&settings, tier, calibration.cost_per_call_ns),
+        order: None,
+        ordered: false,
+    };
+    let mut drain = Instant::now() + DRAIN;
+    loop {
+        let scan = work.engine.next_scan().into();
+        let window = work.engine.next_window().map(Instant::from);
+        let changed = tokio::select! {
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = ended(&mut server) => return Err(AgentError::TaskEnded("server")),
+            _ = ended(&mut writer) => return Err(AgentError::TaskEnded("reports")),
+            order = orders.next() => match order {
+                Some(order) => work.take(order),
+                None => return Err(AgentError::TaskEnded("orders")),
+            },
+            Some(inquiry) = asked.recv() => work.answer(inquiry),
+            () = work.engine.process_ended() => work.engine.reconcile(),
+            () = sleep_until(scan), if work.ordered => work.engine.reconcile(),
+            () = until(window) => work.engine.close_windows(),
+            () = sleep_until(drain), if window.is_some() => {
+                drain = Instant::now() + DRAIN;
+                work.drain()
+            }
+        };
+        if changed {
+            reports.send_replace(Some(work.report()));
+        }
+    }
+    info!("detaching everything");
+    Ok(())
+}
+
+struct Work {
+    engine: Engine,
+    about: AgentStatus,
+    order: Option<OrderId>,
+    ordered: bool,
+}
+
+/// The uid and generation of a NodeProbe: a report changes the object too, but only these make a new order.
+type OrderId = (String, i64);
+
+impl Work {
+    fn take(&mut self, order: Option<NodeProbe>) -> bool {
+        self.ordered = true;
+        let (id, assignments) = match order {
+            Some(NodeProbe { metadata, spec, .. }) => {
+                let id = (
+                    metadata.uid.unwrap_or_default(),
+                    metadata.generation.unwrap_or_default(),
+                );
+                (Some(id), spec.assignments)
+            }
+            None => (None, Vec::new()),
+        };
+        if id == self.order {
+            return false;
+        }
+        self.order = id;
+        self.engine.assign(assignments);
+        // The report says which generation it answers.
+        true
+    }
+
+    fn answer(&mut self, (question, answer): Inquiry) -> bool {
+        let text = match question {
+            Question::Healthy => Ok("ok\n".to_string()),
+            Question::Ready if self.ordered => Ok("ok\n".to_string()),
+            Question::Ready => {
+                Err("no orders seen yet: is the API server reachable?\n".to_string())
+            }
+            Question::Metrics => {
+                self.engine.read();
+                let (now, instances) = self.engine.instances();
+                metrics::render(self.engine.calibration(), now, instances)
+                    .map_err(|error| format!("cannot render the metrics: {error}\n"))
+            }
+        };
+        // Whoever asked may have gone.
+        let _ = answer.send(text);
+        false
+    }
+
+    fn drain(&mut self) -> bool {
+        for slow in self.engine.slow_operations() {
+            tracing::debug!(
+                pod = %slow.key.pod.name, operation = slow.operation, duration_ns = slow.call.duration_ns,
+                thread = slow.call.thread, "slow"
+            );
+        }
+        false
+    }
+
+    fn report(&self) -> NodeProbeStatus {
+        NodeProbeStatus {
+            observed_generation: self.order.as_ref().map(|(_, generation)| *generation),
+            reported_at: Some(MicroTime(Timestamp::now())),
+            agent: self.about.clone(),
+            instances: self.engine.reports(),
+        }
+    }
+}
+
+fn about(settings: &Settings, tier: Tier, cost_per_call_ns: u64) -> AgentStatus {
+    AgentStatus {
+        pod: settings.pod.clone(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+        kernel: observe::kernel_release(),
+        tier: tier.as_str().to_string(),
+        cost_per_call_ns,
+        started_at: Some(MicroTime(Timestamp::now())),
+    }
+}
+
+/// The NodeProbe of this node as it changes; None while there is none. Errors of the watch are waited out:
+/// the orders of before hold until there are new ones.
+fn orders(api: Api<NodeProbe>, node: &str) -> impl Stream<Item = Option<NodeProbe>> + use<> {
+    let config = watcher::Config::default().fields(&format!("metadata.name={node}"));
+    let mut listed = None;
+    watcher(api, config)
+        .default_backoff()
+        .filter_map(move |event| {
+            let order = match event {
+                Ok(watcher::Event::Init) => {
+                    listed = None;
+                    None
+                }
+                Ok(watcher::Event::InitApply(order)) => {
+                    listed = Some(order);
+                    None
+                }
+                Ok(watcher::Event::InitDone) => Some(listed.take()),
+                Ok(watcher::Event::Apply(order)) => Some(Some(order)),
+                Ok(watcher::Event::Delete(_)) => Some(None),
+                Err(error) => {
+                    warn!(%error, "cannot watch the NodeProbe; the orders of before hold");
+                    None
+                }
+            };
+            std::future::ready(order)
+        })
+}
+
+/// Writes the latest report whenever there is a new one. A slow API server delays reports, never the engine.
+async fn write_reports(
+    api: Api<NodeProbe>,
+    node: String,
+    mut latest: watch::Receiver<Option<NodeProbeStatus>>,
+) {
+    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    let mut pause = RETRY.0;
+    while latest.changed().await.is_ok() {
+        loop {
+            let Some(status) = latest.borrow_and_update().clone() else {
+                break;
+            };
+            // The name goes along: server-side apply wants the whole identity.
+            let report = json!({
+                "apiVersion": NodeProbe::api_version(&()),
+                "kind": NodeProbe::kind(&()),
+                "metadata": { "name": node },
+                "status": status,
+            });
+            match api
+                .patch_status(&node, &parameters, &Patch::Apply(&report))
+                .await
+            {
+                Ok(_) => {
+                    pause = RETRY.0;
+                    break;
+                }
+                // Withdrawn meanwhile: the watch will say so.
+                Err(kube::Error::Api(error)) if error.is_not_found() => break,
+                Err(error) => {
+                    warn!(%error, ?pause, "cannot write the report; trying again with the newest");
+                    sleep(jitter(pause)).await;
+                    pause = (pause * 2).min(RETRY.1);
+                }
+            }
+        }
+    }
+}
+
+/// Half to all of a pause, so that the agents of a cluster do not come back all at once.
+fn jitter(pause: Duration) -> Duration {
+    let random = f64::from(Timestamp::now().subsec_nanosecond()) / 1e9;
+    pause.mul_f64(0.5 + 0.5 * random)
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => pending().await,
+    }
+}
+
+async fn ended(task: &mut JoinHandle<()>) {
+    if let Err(error) = task.await {
+        warn!(%error, "a task failed");
+    }
+}

@@ -1,0 +1,203 @@
+//! Which process is whose target, and what to do about it: pure functions of the orders and of /proc.
+
+use std::collections::BTreeMap;
+
+use ckb_probe_crds::{Assignment, PodReference, ProbeReference};
+
+use crate::observe::{Process, ProcessId};
+
+/// One target: a container of an assigned pod, on behalf of one CkbProbe. A process comes and goes; this stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceKey {
+    /// On whose behalf.
+    pub probe: ProbeReference,
+    /// The pod, by uid and name.
+    pub pod: PodReference,
+    /// The container's name.
+    pub container: String,
+}
+
+/// A process, and how many others of its container run the same executable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The oldest of them: the one that is measured.
+    pub process: ProcessId,
+    /// How many there are besides.
+    pub others: usize,
+}
+
+/// What the orders and the processes together ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Desired {
+    /// The order.
+    pub assignment: Assignment,
+    /// The process, unless there is none at the moment.
+    pub located: Option<Located>,
+}
+
+/// What is in place for one target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    /// The order it was put in place for.
+    pub assignment: Assignment,
+    /// The process it was put in place on.
+    pub process: Option<ProcessId>,
+}
+
+/// One step from what is in place to what is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Detach and forget: no order asks for it any more.
+    Forget(InstanceKey),
+    /// Detach, and go on looking: its process is gone.
+    Lose(InstanceKey),
+    /// Attach to this process, in place of whatever was there.
+    Attach(InstanceKey, Desired),
+    /// Note the order; there is nothing to attach to.
+    Await(InstanceKey, Desired),
+}
+
+/// Finds the process of every target. Targets that are known already stay, with or without a process; an order
+/// none of whose containers runs the executable yields nothing (see [`unmatched`]).
+pub fn locate<'a>(
+    assignments: &[Assignment],
+    processes: &[Process],
+    known: impl IntoIterator<Item = &'a InstanceKey>,
+) -> BTreeMap<InstanceKey, Desired> {
+    let mut targets = BTreeMap::new();
+    for assignment in assignments {
+        for process in processes {
+            let Some(container) = container_of(assignment, process) else {
+                continue;
+            };
+            targets
+                .entry(key(assignment, container))
+                .and_modify(|desired: &mut Desired| prefer_older(desired, process.id))
+                .or_insert_with(|| Desired {
+                    assignment: assignment.clone(),
+                    located: Some(Located {
+                        process: process.id,
+                        others: 0,
+                    }),
+                });
+        }
+    }
+    for known in known {
+        let assignment = assignments.iter().find(|assignment| {
+            assignment.probe == known.probe
+                && assignment.pod == known.pod
+                && assignment
+                    .containers
+                    .iter()
+                    .any(|container| container.name == known.container)
+        });
+        if let Some(assignment) = assignment {
+            targets.entry(known.clone()).or_insert_with(|| Desired {
+                assignment: assignment.clone(),
+                located: None,
+            });
+        }
+    }
+    targets
+}
+
+/// The orders that have no target, known or found.
+pub fn unmatched<'a>(
+    assignments: &'a [Assignment],
+    targets: &BTreeMap<InstanceKey, Desired>,
+) -> Vec<&'a Assignment> {
+    assignments
+        .iter()
+        .filter(|assignment| {
+            !targets
+                .keys()
+                .any(|key| key.probe == assignment.probe && key.pod == assignment.pod)
+        })
+        .collect()
+}
+
+/// The steps from `observed` to `desired`, detaching before attaching.
+pub fn plan(
+    desired: &BTreeMap<InstanceKey, Desired>,
+    observed: &BTreeMap<InstanceKey, Observed>,
+) -> Vec<Action> {
+    let forget = observed
+        .keys()
+        .filter(|key| !desired.contains_key(*key))
+        .map(|key| Action::Forget(key.clone()));
+    let change = desired.iter().filter_map(|(key, want)| {
+        let have = observed.get(key);
+        let process = want.located.as_ref().map(|located| located.process);
+        let same_order = have.is_some_and(|have| same_work(&have.assignment, &want.assignment));
+        match (process, have.and_then(|have| have.process)) {
+            (Some(process), Some(attached)) if process == attached && same_order => None,
+            (Some(_), _) => Some(Action::Attach(key.clone(), want.clone())),
+            (None, Some(_)) => Some(Action::Lose(key.clone())),
+            (None, None) if same_order => None,
+            (None, None) => Some(Action::Await(key.clone(), want.clone())),
+        }
+    });
+    forget.chain(change).collect()
+}
+
+/// Whether two orders ask for the same probes on the same terms: container ids come and go with restarts.
+pub fn same_work(a: &Assignment, b: &Assignment) -> bool {
+    let Assignment {
+        probe,
+        pod,
+        containers: _,
+        executable,
+        report_interval,
+        overhead,
+        probes,
+        expires_at: _,
+    } = a;
+    *probe == b.probe
+        && *pod == b.pod
+        && *executable == b.executable
+        && *report_interval == b.report_interval
+        && *overhead == b.overhead
+        && *probes == b.probes
+}
+
+/// The name of the assigned container that the process runs in, if it is the executable looked for.
+///
+/// The kubelet's mounts name pod and container; where they say nothing, the container id in the cgroup's path
+/// does, as far as the API server knew it.
+fn container_of<'a>(assignment: &'a Assignment, process: &Process) -> Option<&'a str> {
+    if process.executable != assignment.executable {
+        return None;
+    }
+    let container = assignment
+        .containers
+        .iter()
+        .find(|container| match &process.place {
+            Some((pod, name)) => *pod == assignment.pod.uid && *name == container.name,
+            None => container
+                .id
+                .as_ref()
+                .is_some_and(|id| process.containers.contains(id)),
+        })?;
+    Some(&container.name)
+}
+
+fn key(assignment: &Assignment, container: &str) -> InstanceKey {
+    InstanceKey {
+        probe: assignment.probe.clone(),
+        pod: assignment.pod.clone(),
+        container: container.to_string(),
+    }
+}
+
+fn prefer_older(desired: &mut Desired, process: ProcessId) {
+    if let Some(located) = &mut desired.located {
+        located.others += 1;
+        let age = |id: ProcessId| (id.start_ticks, id.pid);
+        if age(process) < age(located.process) {
+            located.process = process;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
