@@ -1,0 +1,92 @@
+#!/usr/bin/env bash
+# lint.sh [--advisories]: everything that can be said about the sources without running them. Goes through all checks,
+# and fails when one of them did.
+#
+# With --advisories also looks for known vulnerabilities of dependencies. That fetches a database from the network,
+# which not every machine can reach, and its answer changes without any change here: hence only on demand.
+set -euo pipefail
+ROOT=$(dirname "$(dirname "$(realpath "$0")")")
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$ROOT/scripts/lib.sh"
+cd "$ROOT"
+
+DENY=(bans licenses sources)
+case ${1:-} in
+  '') ;;
+  --advisories) DENY+=(advisories) ;;
+  *) die "usage: lint.sh [--advisories]" ;;
+esac
+
+# The BPF programs are a workspace of their own.
+WORKSPACES=(Cargo.toml ebpf/programs/Cargo.toml)
+
+format() {
+  local manifest
+  for manifest in "${WORKSPACES[@]}"; do
+    cargo fmt --manifest-path "$manifest" --all --check || return 1
+  done
+}
+
+lints() { cargo clippy --quiet --locked --workspace --all-targets -- -D warnings; }
+
+dependencies() {
+  local manifest deny
+  deny=$(tool cargo-deny "$CACHE/cargo-deny-$CARGO_DENY" lint) || return 1
+  for manifest in "${WORKSPACES[@]}"; do
+    "$deny" --log-level warn --config "$ROOT/deny.toml" --manifest-path "$manifest" check "${DENY[@]}" || return 1
+  done
+}
+
+shell() {
+  local files
+  mapfile -t files < <(committed '*.sh')
+  shellcheck --external-sources "${files[@]}"
+}
+
+generated() { scripts/render-config.sh --check; }
+
+chart() {
+  local helm
+  helm=$(tool helm "$CACHE/helm-$HELM" cluster) || return 1
+  "$helm" lint --quiet --strict charts/ckb-probe
+}
+
+# documentation: what a user can meet in the status or in Prometheus has its place in the docs, and only that.
+# shellcheck disable=SC2016  # the backquotes are Markdown's
+documentation() {
+  same "reasons" \
+    <(sed -n 's/^ *Self::[A-Za-z]* => "\([A-Za-z]*\)",$/\1/p' crds/src/conditions.rs) \
+    <(sed -n 's/^### \([A-Za-z]*\)$/\1/p' docs/troubleshooting.md) &&
+    same "metrics" \
+      <(committed '*.rs' | grep -E '^(operator|node-agent)/src/' | grep -v /tests | xargs grep -oh '"ckb_probe_[a-z_]*[a-z]"' | tr -d '"' | grep -v -x -E 'ckb_probe_(operator|agent|crds|common)') \
+      <(sed -n 's/^| `\(ckb_probe_[a-z_]*\)` .*/\1/p' docs/reference/metrics.md)
+}
+
+# same WHAT IN_CODE IN_DOCS: whether both list the same.
+same() {
+  local difference
+  difference=$(diff <(sort -u "$2") <(sort -u "$3")) && return
+  printf 'the %s in the code (<) and those in the docs (>) differ:\n%s\n' "$1" "$difference"
+  return 1
+}
+
+# tool NAME DIR GROUP: the pinned program, or whatever this machine has.
+tool() {
+  if [[ -x $2/bin/$1 ]]; then
+    echo "$2/bin/$1"
+  else
+    command -v "$1" || die "$1 is missing: run scripts/setup.sh $3"
+  fi
+}
+
+# committed PATTERN: the files of that name that are, or are to be, committed.
+committed() { git ls-files --cached --others --exclude-standard "$1"; }
+
+failed=()
+for check in format lints dependencies shell generated chart documentation; do
+  step "$check"
+  # A subshell of its own, so that `die` ends the check and not the script.
+  ("$check") || failed+=("$check")
+done
+((${#failed[@]} == 0)) || die "failed: ${failed[*]}"
+step "nothing to say"
