@@ -18,7 +18,7 @@ user=65532 # nobody in particular: the images have no list of users
 # Of the key that every dev chain's specification publishes.
 MINERS_LOCK=0xc8328aabcd9b9e8e64fbc566c4385c3bdeb219d7
 # How long the miner pretends to work on a block: about ten blocks a second.
-BLOCK_MS=80
+BLOCK_MS=100
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -61,7 +61,9 @@ ckb_image() {
   for file in "$config"/{ckb,ckb-miner}.toml; do
     set_toml "$file" data_dir '"/data"'
     set_toml "$file" log_to_file false
+    set_toml "$file" color false
   done
+  set_toml "$config/ckb.toml" filter '"warn"' # at info, four lines a block
   set_toml "$config/ckb-miner.toml" value "$BLOCK_MS"
   set_toml "$config/ckb-miner.toml" poll_interval 10
   archive registry.local/ckb-probe/ckb:dev '["/usr/bin/ckb"]' "$ckb:/usr/bin/ckb" "$config:/etc/ckb"
