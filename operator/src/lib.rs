@@ -1,1 +1,116 @@
-//! ckb-probe-operator
+//! The operator of ckb-probe: turns CkbProbes into NodeProbes and agent pods, and the agents' reports into status.
+//!
+//! [`world`] is what the API has; [`desired`] and [`plan`] say what to do about it, [`aggregate`] and [`notes`]
+//! what to tell. Those are plain functions. [`watch`], [`execute`], [`election`] and [`http`] are the effects, and
+//! [`controller`] ties them together. Every replica watches; only the one that leads writes.
+
+use std::{io, net::SocketAddr};
+
+use kube::Client;
+use tokio::net::TcpListener;
+
+pub mod aggregate;
+pub mod controller;
+pub mod desired;
+pub mod election;
+pub mod execute;
+mod hash;
+pub mod http;
+pub mod metrics;
+pub mod notes;
+pub mod plan;
+pub mod queue;
+pub mod selector;
+pub mod template;
+pub mod watch;
+pub mod world;
+
+use controller::Controller;
+use election::{Election, ElectionConfig};
+use execute::Executor;
+use http::Pages;
+use metrics::Metrics;
+use template::AgentTemplate;
+use watch::Scope;
+
+/// What an operator is started with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The election; its namespace is where NodeProbes and agent pods live.
+    pub election: ElectionConfig,
+    /// The namespace whose CkbProbes are served; unset: all.
+    pub watch_namespace: Option<String>,
+    /// What agent pods are made from.
+    pub template: AgentTemplate,
+    /// Where the pages are.
+    pub metrics_address: SocketAddr,
+}
+
+/// Why an operator ended.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The metrics cannot be registered.
+    #[error("cannot register the metrics: {0}")]
+    Metrics(#[from] prometheus::Error),
+    /// The address is taken, or not ours.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
+    },
+    /// A part ended that runs for ever.
+    #[error("{0} ended: {1}")]
+    Ended(&'static str, String),
+}
+
+/// Runs until `stop` is ready, then gives the Lease up.
+pub async fn run(
+    client: Client,
+    config: Config,
+    stop: impl Future<Output = ()>,
+) -> Result<(), RunError> {
+    let Config {
+        election,
+        watch_namespace,
+        template,
+        metrics_address: address,
+    } = config;
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|source| RunError::Listen { address, source })?;
+    let pages = Pages {
+        metrics: Metrics::new()?,
+        ready: Default::default(),
+    };
+    let scope = Scope {
+        own: election.namespace.clone(),
+        watched: watch_namespace,
+    };
+    let executor = Executor::new(
+        client.clone(),
+        election.namespace.clone(),
+        election.identity.clone(),
+        template,
+    );
+    let (mut election, leadership) = Election::new(client.clone(), election);
+    let controller = Controller::new(
+        executor,
+        leadership,
+        pages.metrics.clone(),
+        pages.ready.clone(),
+    );
+    let changes = watch::changes(&client, &scope);
+    let result = tokio::select! {
+        () = stop => Ok(()),
+        () = controller.run(changes) => Err(RunError::Ended("the controller", "its watches ended".to_owned())),
+        error = http::serve(listener, pages) => Err(RunError::Ended("the HTTP server", error.to_string())),
+        () = election.run() => Err(RunError::Ended("the election", "without a reason".to_owned())),
+    };
+    // Whatever was being written was dropped with the controller: nothing is written after the Lease is free.
+    if let Err(error) = election.release().await {
+        tracing::warn!(%error, "the Lease will have to expire");
+    }
+    result
+}

@@ -1,0 +1,113 @@
+//! The status of a CkbProbe, merged out of what the agents of all nodes report.
+
+use ckb_probe_crds::{CkbProbeStatus, InstanceState, InstanceStatus, OverheadStatus, TargetCounts};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
+
+use crate::world::{ProbeRow, ValidSpec, World};
+
+mod conditions;
+mod figures;
+mod numbers;
+mod targets;
+
+use targets::Target;
+
+/// How many targets a status lists.
+const MAX_INSTANCES: usize = 50;
+
+/// The status that answers this CkbProbe's spec, as far as is known now.
+pub fn aggregate(probe: &ProbeRow, world: &World, now: Timestamp) -> CkbProbeStatus {
+    let (targets, figures, verdict) = match &probe.spec {
+        Ok(spec) => {
+            let targets = targets::of(probe, spec, world, now);
+            let figures = figures::merge(&spec.spec, &targets);
+            let verdict = conditions::judge(probe, spec, &targets, world, now);
+            (targets, figures, verdict)
+        }
+        Err(invalid) => (
+            Vec::new(),
+            figures::Figures::default(),
+            conditions::invalid(invalid),
+        ),
+    };
+    let previous = probe.status.as_ref().map_or(&[][..], |s| &s.conditions);
+    CkbProbeStatus {
+        observed_generation: Some(probe.generation),
+        conditions: verdict.conditions(previous, probe.generation, now),
+        targets: counts(&targets),
+        overhead: overhead(&targets),
+        totals: figures.totals,
+        operations: figures.operations,
+        instances_omitted: targets.len().saturating_sub(MAX_INSTANCES) as u32,
+        last_report_time: targets.iter().filter_map(|t| t.reported_at).max().map(Time),
+        instances: instances(targets),
+    }
+}
+
+/// When time alone will next change the status: an agent falls silent, or the CkbProbe expires.
+pub fn next_change(probe: &ProbeRow, world: &World, now: Timestamp) -> Option<Timestamp> {
+    let spec = probe.spec.as_ref().ok()?;
+    let expiry = probe.expires().filter(|expires| *expires > now);
+    targets::deadlines(probe, spec, world, now)
+        .chain(expiry)
+        .min()
+}
+
+/// Whether two statuses say the same, the times at which they say it aside.
+pub fn same(a: &CkbProbeStatus, b: &CkbProbeStatus) -> bool {
+    let timeless = |status: &CkbProbeStatus| {
+        let mut status = status.clone();
+        status.last_report_time = None;
+        for condition in &mut status.conditions {
+            condition.last_transition_time = Time(Timestamp::UNIX_EPOCH);
+        }
+        status
+    };
+    timeless(a) == timeless(b)
+}
+
+fn counts(targets: &[Target]) -> TargetCounts {
+    let count = |which: fn(&Target) -> bool| targets.iter().filter(|t| which(t)).count() as u32;
+    let matched = targets.len() as u32;
+    let attached = count(|target| target.state == InstanceState::Attached);
+    TargetCounts {
+        matched,
+        attached,
+        firing: count(|target| target.firing),
+        summary: format!("{attached}/{matched}"),
+    }
+}
+
+/// That of the target that pays most.
+fn overhead(targets: &[Target]) -> OverheadStatus {
+    let estimate = targets::overhead(targets);
+    let attached = targets.iter().any(|t| t.state == InstanceState::Attached);
+    OverheadStatus {
+        estimated_percent: estimate.map(numbers::percent),
+        sampling_percent: attached.then(|| "100".to_owned()),
+        summary: estimate.map(numbers::percent_summary),
+    }
+}
+
+/// The worst first, and in a lasting order among equals.
+fn instances(mut targets: Vec<Target>) -> Vec<InstanceStatus> {
+    targets.sort_by(|a, b| a.rank().cmp(&b.rank()));
+    targets
+        .into_iter()
+        .take(MAX_INSTANCES)
+        .map(Target::into_status)
+        .collect()
+}
+
+/// Whether anything is to be measured at all.
+fn halted(probe: &ProbeRow, spec: &ValidSpec, now: Timestamp) -> Option<ckb_probe_crds::Reason> {
+    if spec.spec.paused {
+        return Some(ckb_probe_crds::Reason::Paused);
+    }
+    probe
+        .expired(now)
+        .then_some(ckb_probe_crds::Reason::Expired)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+//! Ready, Progressing, Degraded and WithinBudget, each with a sentence that a person can act on.
+
+use ckb_probe_crds::{InstanceState, Reason, condition};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{Condition, Time},
+    jiff::Timestamp,
+};
+
+use super::{halted, numbers, targets, targets::Target};
+use crate::world::{InvalidProbe, ProbeRow, ValidSpec, World};
+
+/// How many targets a message names.
+const NAMED: usize = 3;
+/// What the API server takes as a condition's message.
+const MESSAGE_LENGTH: usize = 32_768;
+
+/// One condition's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    status: &'static str,
+    reason: Reason,
+    message: String,
+}
+
+/// The four answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    ready: Answer,
+    progressing: Answer,
+    degraded: Answer,
+    within_budget: Answer,
+}
+
+fn yes(reason: Reason, message: impl Into<String>) -> Answer {
+    answer("True", reason, message)
+}
+
+fn no(reason: Reason, message: impl Into<String>) -> Answer {
+    answer("False", reason, message)
+}
+
+fn answer(status: &'static str, reason: Reason, message: impl Into<String>) -> Answer {
+    let message: String = message.into();
+    Answer {
+        status,
+        reason,
+        message: message.chars().take(MESSAGE_LENGTH).collect(),
+    }
+}
+
+/// That of a CkbProbe whose spec makes no sense.
+pub fn invalid(error: &InvalidProbe) -> Verdict {
+    let reason = Reason::InvalidSpec;
+    let message = format!("{error}: correct it, or apply it anew");
+    Verdict {
+        ready: no(reason, &*message),
+        progressing: no(reason, "waits for a change of the spec"),
+        degraded: yes(reason, message),
+        within_budget: nothing_attached(),
+    }
+}
+
+/// That of a CkbProbe with these targets.
+pub fn judge(
+    probe: &ProbeRow,
+    spec: &ValidSpec,
+    targets: &[Target],
+    world: &World,
+    now: Timestamp,
+) -> Verdict {
+    let within_budget = budget(spec, targets);
+    if let Some(reason) = halted(probe, spec, now) {
+        return stopped(reason, probe, targets, within_budget);
+    }
+    let troubles = troubles(probe, spec, targets);
+    let pending = pending(targets).or_else(|| untaken(targets, world));
+    let degraded = match troubles.first() {
+        Some((reason, message)) => yes(*reason, message),
+        None => no(Reason::Done, "nothing is known to be wrong"),
+    };
+    let progressing = match (&pending, troubles.first()) {
+        (Some((reason, message)), _) => yes(*reason, message),
+        (None, Some((reason, _))) => no(*reason, "waits for a change: see Degraded"),
+        (None, None) => no(Reason::Done, "everything that was asked for is in place"),
+    };
+    Verdict {
+        ready: ready(targets, &troubles, pending),
+        progressing,
+        degraded,
+        within_budget,
+    }
+}
+
+/// True when every target is attached and fires. What is missing of a target that fires is for Degraded to say.
+fn ready(
+    targets: &[Target],
+    troubles: &[(Reason, String)],
+    pending: Option<(Reason, String)>,
+) -> Answer {
+    let firing = targets.iter().filter(|target| target.firing).count();
+    if firing == targets.len() && firing > 0 {
+        let noun = if firing == 1 {
+            "target is"
+        } else {
+            "targets are"
+        };
+        return yes(
+            Reason::Firing,
+            format!("{firing} {noun} attached and firing"),
+        );
+    }
+    let (reason, message) = troubles
+        .iter()
+        .find(|(reason, _)| *reason != Reason::SymbolNotFound || targets.iter().all(|t| !t.firing))
+        .cloned()
+        .or(pending)
+        .unwrap_or_else(|| (Reason::Attaching, "not every target fires yet".to_owned()));
+    no(
+        reason,
+        format!("{firing} of {} targets fire: {message}", targets.len()),
+    )
+}
+
+/// What a person must look at, the gravest first.
+fn troubles(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target]) -> Vec<(Reason, String)> {
+    if targets.is_empty() {
+        let message = format!(
+            "no pod in namespace {} matches the selector {}: check target.selector against \
+             kubectl get pods -n {0} --show-labels",
+            probe.reference.namespace, spec.selector
+        );
+        return vec![(Reason::NoMatchingPods, message)];
+    }
+    let order = [
+        Reason::AgentUnavailable,
+        Reason::AgentSilent,
+        Reason::AttachFailed,
+        Reason::ExecutableNotFound,
+        Reason::SymbolNotFound,
+        Reason::OverBudget,
+        Reason::Silent,
+    ];
+    order
+        .into_iter()
+        .filter_map(|reason| {
+            let hit: Vec<_> = targets
+                .iter()
+                .filter(|target| trouble(target) == Some(reason))
+                .collect();
+            let message = summary(&hit)?;
+            let hint = match reason {
+                Reason::ExecutableNotFound => format!(
+                    " (spec.target.executable is {:?}: it must be the base name of the process's executable)",
+                    spec.spec.target.executable
+                ),
+                _ => String::new(),
+            };
+            Some((reason, message + &hint))
+        })
+        .collect()
+}
+
+/// What is wrong with a target, if it will not pass by itself.
+fn trouble(target: &Target) -> Option<Reason> {
+    let lacking = target
+        .report
+        .is_some_and(|report| !report.missing_operations.is_empty());
+    match (target.state, target.reason) {
+        (InstanceState::Attached, Reason::OverBudget | Reason::Silent) => Some(target.reason),
+        (InstanceState::Attached, _) => lacking.then_some(Reason::SymbolNotFound),
+        (InstanceState::Failed, Reason::ExecutableNotFound | Reason::SymbolNotFound)
+        | (InstanceState::Failed, Reason::AgentUnavailable | Reason::AgentSilent) => {
+            Some(target.reason)
+        }
+        (InstanceState::Failed, _) => Some(Reason::AttachFailed),
+        (InstanceState::Detached, Reason::OverBudget) => Some(Reason::OverBudget),
+        (InstanceState::Detached, _) => None,
+        // A container that is known is between two processes, which passes; one that is not may never come.
+        (InstanceState::Waiting, Reason::ExecutableNotFound) => {
+            target.container.is_none().then_some(target.reason)
+        }
+        (InstanceState::Waiting, _) => None,
+    }
+}
+
+/// What is still on its way, by itself.
+fn pending(targets: &[Target]) -> Option<(Reason, String)> {
+    let on_its_way: Vec<_> = targets
+        .iter()
+        .filter(|target| match target.state {
+            InstanceState::Waiting => trouble(target).is_none(),
+            InstanceState::Attached => target.reason == Reason::Attaching,
+            InstanceState::Failed | InstanceState::Detached => false,
+        })
+        .collect();
+    let reason = on_its_way.iter().map(|target| target.reason).min()?;
+    Some((reason, summary(&on_its_way)?))
+}
+
+/// The agents that have not taken up the newest order.
+fn untaken(targets: &[Target], world: &World) -> Option<(Reason, String)> {
+    let node = targets.iter().find_map(|target| {
+        let node = target.pod.node.as_deref()?;
+        let behind = world.node_probe(node).is_none_or(|row| !row.observed());
+        (behind && target.state == InstanceState::Attached).then_some(node)
+    })?;
+    let message = format!("the agent of node {node} is taking up the new spec");
+    Some((Reason::Attaching, message))
+}
+
+/// The messages of the first few, each with the pod it is about.
+fn summary(targets: &[&Target]) -> Option<String> {
+    let mut messages: Vec<String> = Vec::new();
+    for target in targets {
+        let pod = targets::name(target.pod);
+        let message = match target.message.contains(&*target.pod.reference.name) {
+            true => target.message.clone(),
+            false => format!("{pod}: {}", target.message),
+        };
+        // One agent's trouble is that of every target on its node.
+        if !messages.contains(&message) {
+            messages.push(message);
+        }
+    }
+    messages.sort();
+    let more = messages.len().saturating_sub(NAMED);
+    messages.truncate(NAMED);
+    if more > 0 {
+        messages.push(format!("and {more} more"));
+    }
+    (!messages.is_empty()).then(|| messages.join("; "))
+}
+
+/// Paused or expired.
+fn stopped(reason: Reason, probe: &ProbeRow, targets: &[Target], within_budget: Answer) -> Verdict {
+    let why = match probe.expires().filter(|_| reason == Reason::Expired) {
+        Some(expires) => format!("spec.duration was over at {expires:.0}: nothing is probed"),
+        None => "spec.paused is true: nothing is probed".to_owned(),
+    };
+    let held = targets
+        .iter()
+        .filter(|target| target.state == InstanceState::Attached)
+        .count();
+    Verdict {
+        ready: no(reason, &*why),
+        progressing: match held {
+            0 => no(Reason::Done, "everything is detached"),
+            held => yes(reason, format!("{held} targets are being detached")),
+        },
+        degraded: no(reason, why),
+        within_budget,
+    }
+}
+
+fn nothing_attached() -> Answer {
+    yes(
+        Reason::NothingAttached,
+        "nothing is attached, so probing costs nothing",
+    )
+}
+
+fn budget(spec: &ValidSpec, targets: &[Target]) -> Answer {
+    let limit = spec.spec.overhead.max_percent;
+    let breached: Vec<_> = targets
+        .iter()
+        .filter(|target| target.reason == Reason::OverBudget)
+        .collect();
+    let estimate = targets::overhead(targets);
+    let over = estimate.filter(|estimate| *estimate as f64 / 1000.0 > limit);
+    if let Some(over) = over {
+        let costly: Vec<_> = targets
+            .iter()
+            .filter(|target| target.report.and_then(|r| r.overhead_millipercent) == Some(over))
+            .map(|target| targets::name(target.pod))
+            .take(1)
+            .collect();
+        let message = format!(
+            "probing is estimated to cost {} {} % of its CPU time, above overhead.maxPercent {limit}: raise it, \
+             or measure fewer operations",
+            costly.join(", "),
+            numbers::percent(over)
+        );
+        return no(Reason::OverBudget, message);
+    }
+    if let Some(message) = summary(&breached) {
+        return no(Reason::OverBudget, message);
+    }
+    let attached = targets.iter().any(|t| t.state == InstanceState::Attached);
+    match estimate {
+        Some(estimate) => {
+            // The figure is in status.overhead: here it would only make every status another.
+            let _ = estimate;
+            yes(
+                Reason::UnderBudget,
+                format!("probing is estimated to cost less than overhead.maxPercent {limit}"),
+            )
+        }
+        None if attached => answer(
+            "Unknown",
+            Reason::Attaching,
+            "the first report interval has not ended yet",
+        ),
+        None => nothing_attached(),
+    }
+}
+
+impl Verdict {
+    /// The conditions as the API has them. A time of transition is kept as long as the status is.
+    pub fn conditions(
+        self,
+        previous: &[Condition],
+        generation: i64,
+        now: Timestamp,
+    ) -> Vec<Condition> {
+        let Self {
+            ready,
+            progressing,
+            degraded,
+            within_budget,
+        } = self;
+        let all = [
+            (condition::READY, ready),
+            (condition::PROGRESSING, progressing),
+            (condition::DEGRADED, degraded),
+            (condition::WITHIN_BUDGET, within_budget),
+        ];
+        all.into_iter()
+            .map(|(type_, answer)| {
+                let unchanged = previous
+                    .iter()
+                    .find(|before| before.type_ == type_ && before.status == answer.status);
+                Condition {
+                    last_transition_time: unchanged
+                        .map_or(Time(now), |before| before.last_transition_time.clone()),
+                    message: answer.message,
+                    observed_generation: Some(generation),
+                    reason: answer.reason.as_str().to_owned(),
+                    status: answer.status.to_owned(),
+                    type_: type_.to_owned(),
+                }
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,365 @@
+//! The targets of a CkbProbe, each with what is known of it: from its pod, its agent's report, or its agent's pod.
+
+use ckb_probe_crds::{InstanceReport, InstanceState, InstanceStatus, Reason};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use super::{halted, numbers};
+use crate::{
+    desired::containers,
+    template::agent_name,
+    world::{AgentPod, NodeProbeRow, Phase, ProbeRow, TargetPod, ValidSpec, World},
+};
+
+/// An agent may be late by this much, however short the interval.
+const SILENCE_FLOOR: SignedDuration = SignedDuration::from_secs(5);
+
+/// A matched process, or a matched pod of which no process is known.
+#[derive(Clone, Debug)]
+pub struct Target<'a> {
+    pub pod: &'a TargetPod,
+    pub container: Option<&'a str>,
+    pub state: InstanceState,
+    pub reason: Reason,
+    pub message: String,
+    pub firing: bool,
+    /// What the agent says of it, however long ago.
+    pub report: Option<&'a InstanceReport>,
+    pub reported_at: Option<Timestamp>,
+}
+
+/// Every target of this CkbProbe: one for each reported process, and one for each pod without any.
+pub fn of<'a>(
+    probe: &'a ProbeRow,
+    spec: &'a ValidSpec,
+    world: &'a World,
+    now: Timestamp,
+) -> Vec<Target<'a>> {
+    let halted = halted(probe, spec, now);
+    world
+        .selected(&probe.reference.namespace, spec)
+        .flat_map(|pod| of_pod(probe, spec, pod, world, now, halted))
+        .collect()
+}
+
+/// The estimated cost of the target that pays most, in thousandths of a percent.
+pub fn overhead(targets: &[Target]) -> Option<u64> {
+    targets
+        .iter()
+        .filter(|target| target.state == InstanceState::Attached)
+        .filter_map(|target| target.report?.overhead_millipercent)
+        .max()
+}
+
+/// When agents that are heard now will count as silent, unless they report.
+pub fn deadlines<'a>(
+    probe: &'a ProbeRow,
+    spec: &'a ValidSpec,
+    world: &'a World,
+    now: Timestamp,
+) -> impl Iterator<Item = Timestamp> {
+    world
+        .selected(&probe.reference.namespace, spec)
+        .filter_map(move |pod| {
+            let node = pod.node.as_deref()?;
+            let row = world.node_probe(node)?;
+            let signs = [
+                world.heard(row),
+                last_sign(row, agent_of(node, world), world),
+            ];
+            Some(signs.into_iter().flatten())
+        })
+        .flatten()
+        .filter_map(move |since| since.checked_add(patience(spec)).ok())
+        .filter(move |deadline| *deadline > now)
+}
+
+fn of_pod<'a>(
+    probe: &'a ProbeRow,
+    spec: &'a ValidSpec,
+    pod: &'a TargetPod,
+    world: &'a World,
+    now: Timestamp,
+    halted: Option<Reason>,
+) -> Vec<Target<'a>> {
+    let row = pod.node.as_deref().and_then(|node| world.node_probe(node));
+    let reports = reports(probe, pod, row);
+    let fresh = row.is_some_and(|row| {
+        world
+            .heard(row)
+            .is_some_and(|heard| now.duration_since(heard) <= patience(spec))
+    });
+    if let Some(reason) = halted {
+        return stopped(pod, row, reports, fresh, reason);
+    }
+    // What is measured is there, whatever else the pod's phase or the caches may say.
+    let measured = fresh && reports.iter().any(|r| r.state == InstanceState::Attached);
+    if let Some((reason, message)) = absent(spec, pod, world).filter(|_| !measured) {
+        return vec![Target::unreported(
+            pod,
+            InstanceState::Waiting,
+            reason,
+            message,
+        )];
+    }
+    let agent = || silence(spec, pod, row, world, now);
+    match (reports.is_empty(), fresh) {
+        (true, true) => {
+            let message = format!(
+                "the agent of node {} has yet to take up {}",
+                node(pod),
+                name(pod)
+            );
+            vec![Target::unreported(
+                pod,
+                InstanceState::Waiting,
+                Reason::AgentStarting,
+                message,
+            )]
+        }
+        (true, false) => {
+            let (state, reason, message) = agent();
+            vec![Target::unreported(pod, state, reason, message)]
+        }
+        (false, true) => reports
+            .into_iter()
+            .map(|report| Target::reported(pod, report, row))
+            .collect(),
+        (false, false) => {
+            let (state, reason, message) = agent();
+            reports
+                .into_iter()
+                .map(|report| Target {
+                    state,
+                    reason,
+                    message: message.clone(),
+                    firing: false,
+                    ..Target::reported(pod, report, row)
+                })
+                .collect()
+        }
+    }
+}
+
+/// What was reported on this very pod for this very CkbProbe: the processes, or else the lack of one.
+fn reports<'a>(
+    probe: &ProbeRow,
+    pod: &TargetPod,
+    row: Option<&'a NodeProbeRow>,
+) -> Vec<&'a InstanceReport> {
+    let mut reports: Vec<_> = row
+        .and_then(|row| row.status.as_ref())
+        .into_iter()
+        .flat_map(|status| &status.instances)
+        .filter(|report| {
+            report.probe.uid == probe.reference.uid && report.pod.uid == pod.reference.uid
+        })
+        .collect();
+    if reports.iter().any(|report| report.container.is_some()) {
+        reports.retain(|report| report.container.is_some());
+    } else {
+        reports.truncate(1);
+    }
+    reports
+}
+
+/// Paused or expired: what an agent still holds is said, and of the rest that it is let go.
+fn stopped<'a>(
+    pod: &'a TargetPod,
+    row: Option<&'a NodeProbeRow>,
+    reports: Vec<&'a InstanceReport>,
+    fresh: bool,
+    reason: Reason,
+) -> Vec<Target<'a>> {
+    let held: Vec<_> = reports
+        .into_iter()
+        .filter(|report| fresh && report.state == InstanceState::Attached)
+        .map(|report| Target::reported(pod, report, row))
+        .collect();
+    if !held.is_empty() {
+        return held;
+    }
+    let message = format!("{} is not probed", name(pod));
+    vec![Target::unreported(
+        pod,
+        InstanceState::Detached,
+        reason,
+        message,
+    )]
+}
+
+/// Why no agent could find a process in this pod, whatever it did.
+fn absent(spec: &ValidSpec, pod: &TargetPod, world: &World) -> Option<(Reason, String)> {
+    let pod_name = name(pod);
+    let trouble = || match &pod.trouble {
+        Some(trouble) => format!(": {trouble}"),
+        None => String::new(),
+    };
+    let Some(node) = &pod.node else {
+        let message = format!("{pod_name} is on no node yet{}", trouble());
+        return Some((Reason::PodNotRunning, message));
+    };
+    if containers(spec, pod).is_empty() {
+        let wanted = spec.spec.target.container.as_deref().unwrap_or_default();
+        let there: Vec<_> = pod.containers.iter().map(|c| c.name.as_str()).collect();
+        let message = format!(
+            "{pod_name} has no container {wanted:?}, which spec.target.container asks for; it has {}",
+            there.join(", ")
+        );
+        return Some((Reason::ExecutableNotFound, message));
+    }
+    if world.node(node).is_none() {
+        let message = format!("{pod_name} is on node {node}, which is not there");
+        return Some((Reason::PodNotRunning, message));
+    }
+    (pod.phase == Phase::Pending).then(|| {
+        let message = format!("{pod_name} has not started on node {node}{}", trouble());
+        (Reason::PodNotRunning, message)
+    })
+}
+
+/// Why there is no word from the agent.
+fn silence(
+    spec: &ValidSpec,
+    pod: &TargetPod,
+    row: Option<&NodeProbeRow>,
+    world: &World,
+    now: Timestamp,
+) -> (InstanceState, Reason, String) {
+    let node = node(pod);
+    let agent_name = agent_name(node);
+    let Some(agent) = agent_of(node, world) else {
+        let message = format!("agent pod {agent_name} for node {node} is being created");
+        return (InstanceState::Waiting, Reason::AgentStarting, message);
+    };
+    let unready = match world.node(node) {
+        Some(node) if !node.ready => format!("; node {} is not Ready", node.name),
+        _ => String::new(),
+    };
+    if let Some(trouble) = &agent.trouble {
+        let message =
+            format!("agent pod {agent_name} for node {node} cannot start: {trouble}{unready}");
+        return (InstanceState::Failed, Reason::AgentUnavailable, message);
+    }
+    let last = row.and_then(|row| last_sign(row, Some(agent), world));
+    let overdue = |since: &Timestamp| now.duration_since(*since) > patience(spec);
+    match last.filter(overdue) {
+        Some(since) => {
+            let message = format!(
+                "agent pod {agent_name} on node {node} has not reported since {since:.0}{unready}: see its logs"
+            );
+            (InstanceState::Failed, Reason::AgentSilent, message)
+        }
+        None => {
+            let message = format!("agent pod {agent_name} on node {node} is starting{unready}");
+            (InstanceState::Waiting, Reason::AgentStarting, message)
+        }
+    }
+}
+
+fn agent_of<'a>(node: &str, world: &'a World) -> Option<&'a AgentPod> {
+    world.agent(&agent_name(node))
+}
+
+/// When the agent last spoke, or else began to run.
+fn last_sign(row: &NodeProbeRow, agent: Option<&AgentPod>, world: &World) -> Option<Timestamp> {
+    let heard = world.heard(row);
+    let running = agent.and_then(|agent| agent.running_since);
+    heard.max(running)
+}
+
+/// How long an agent may be silent.
+fn patience(spec: &ValidSpec) -> SignedDuration {
+    let interval =
+        SignedDuration::try_from(spec.spec.report_interval.get()).unwrap_or(SignedDuration::MAX);
+    interval
+        .checked_mul(3)
+        .unwrap_or(SignedDuration::MAX)
+        .max(SILENCE_FLOOR)
+}
+
+fn node(pod: &TargetPod) -> &str {
+    pod.node.as_deref().unwrap_or_default()
+}
+
+/// `pod ckb/ckb-0`, as messages name it.
+pub fn name(pod: &TargetPod) -> String {
+    format!("pod {}/{}", pod.reference.namespace, pod.reference.name)
+}
+
+impl<'a> Target<'a> {
+    fn unreported(
+        pod: &'a TargetPod,
+        state: InstanceState,
+        reason: Reason,
+        message: String,
+    ) -> Self {
+        Self {
+            pod,
+            container: None,
+            state,
+            reason,
+            message,
+            firing: false,
+            report: None,
+            reported_at: None,
+        }
+    }
+
+    fn reported(
+        pod: &'a TargetPod,
+        report: &'a InstanceReport,
+        row: Option<&NodeProbeRow>,
+    ) -> Self {
+        let attached = report.state == InstanceState::Attached;
+        let status = row.and_then(|row| row.status.as_ref());
+        Self {
+            pod,
+            container: report.container.as_deref(),
+            state: report.state,
+            reason: report.reason.unwrap_or(match attached {
+                true if report.firing => Reason::Firing,
+                _ => Reason::Attaching,
+            }),
+            message: report.message.clone(),
+            firing: attached && report.firing,
+            report: Some(report),
+            reported_at: status
+                .and_then(|s| s.reported_at.as_ref())
+                .map(|time| time.0),
+        }
+    }
+
+    /// The worst is the least; equals are in the order of their names.
+    pub fn rank(&self) -> impl Ord + use<> {
+        let trouble = match (self.state, self.reason) {
+            (InstanceState::Failed, _) => 0,
+            (InstanceState::Detached, Reason::OverBudget) => 1,
+            (InstanceState::Waiting, _) => 2,
+            (InstanceState::Attached, Reason::Firing) => 5,
+            (InstanceState::Attached, Reason::Attaching) => 4,
+            (InstanceState::Attached, _) => 3,
+            (InstanceState::Detached, _) => 6,
+        };
+        let pid = self.report.and_then(|report| report.pid);
+        let container = self.container.map(str::to_owned);
+        (trouble, self.pod.reference.name.clone(), container, pid)
+    }
+
+    pub fn into_status(self) -> InstanceStatus {
+        let report = self.report;
+        InstanceStatus {
+            pod: self.pod.reference.name.clone(),
+            container: self.container.map(str::to_owned),
+            node: self.pod.node.clone(),
+            state: self.state,
+            reason: self.reason,
+            message: self.message,
+            reattaches: report.map_or(0, |report| report.reattaches),
+            gap_seconds: numbers::seconds(report.map_or(0, |report| report.gap_milliseconds)),
+            overhead_percent: report
+                .filter(|_| self.state == InstanceState::Attached)
+                .and_then(|report| report.overhead_millipercent)
+                .map(numbers::percent),
+        }
+    }
+}

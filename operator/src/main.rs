@@ -1,0 +1,176 @@
+//! Parses arguments, connects, and runs until told to stop. Flags and RBAC are listed in `operator/README.md`.
+
+use std::{fs, io, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+
+use ckb_probe_operator::{
+    Config, RunError,
+    election::ElectionConfig,
+    run,
+    template::{AgentTemplate, TemplateError},
+};
+use clap::{Parser, ValueEnum};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+/// Serves CkbProbes: schedules agents onto the nodes that run their targets, and merges what they report.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES)]
+struct Arguments {
+    /// Where NodeProbes, agent pods and the Lease live
+    #[arg(long, env = "POD_NAMESPACE")]
+    namespace: String,
+
+    /// Who holds the Lease; must differ between replicas [default: the host name]
+    #[arg(long, env = "POD_NAME")]
+    identity: Option<String>,
+
+    /// Serve the CkbProbes and pods of this namespace only [default: every namespace]
+    #[arg(long, env = "WATCH_NAMESPACE")]
+    watch_namespace: Option<String>,
+
+    /// A v1 Pod from which agent pods are made; read once, at start
+    #[arg(
+        long,
+        env = "AGENT_TEMPLATE",
+        default_value = "/etc/ckb-probe/agent-pod.yaml"
+    )]
+    agent_template: PathBuf,
+
+    /// The name of the Lease
+    #[arg(long, env = "LEASE_NAME", default_value = "ckb-probe-operator")]
+    lease_name: String,
+
+    /// After how long without renewal another replica may take over: 3s to 1h, whole seconds
+    #[arg(long, env = "LEASE_DURATION", default_value = "15s", value_parser = lease_duration)]
+    lease_duration: Duration,
+
+    /// Where /metrics, /healthz and /readyz are served
+    #[arg(long, env = "METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
+    metrics_address: SocketAddr,
+
+    /// How log lines are written
+    #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+
+    /// What is logged, as tracing's filters say it
+    #[arg(long, env = "RUST_LOG", default_value = "info")]
+    log: EnvFilter,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  In a cluster, as the Helm chart runs it (POD_NAMESPACE and POD_NAME come from the downward API):
+    ckb-probe-operator
+
+  From a workstation, against the cluster of KUBECONFIG:
+    ckb-probe-operator --namespace ckb-probe-system --agent-template agent-pod.yaml --metrics-address 127.0.0.1:8080
+
+  For one team's namespace only, with JSON logs:
+    ckb-probe-operator --namespace team-a --watch-namespace team-a --log-format json";
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Why the operator did not start, or ended.
+#[derive(Debug, thiserror::Error)]
+enum MainError {
+    #[error("cannot read the agent template {}: {source}", path.display())]
+    ReadTemplate { path: PathBuf, source: io::Error },
+    #[error("{}: {source}", path.display())]
+    Template {
+        path: PathBuf,
+        source: TemplateError,
+    },
+    #[error("no identity: set --identity or POD_NAME ({0})")]
+    Identity(io::Error),
+    #[error("cannot find the cluster: {0}")]
+    Kubeconfig(#[from] kube::config::InferConfigError),
+    #[error("cannot make a client: {0}")]
+    Client(#[from] kube::Error),
+    #[error("cannot listen for signals: {0}")]
+    Signals(io::Error),
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+// One thread is enough for what is mostly waiting, and keeps the process small.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let format = arguments.log_format;
+    let log = tracing_subscriber::fmt().with_env_filter(arguments.log.clone());
+    match format {
+        LogFormat::Text => log.init(),
+        LogFormat::Json => log.json().init(),
+    }
+    match start(arguments).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            tracing::error!(%error, "stopping");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start(arguments: Arguments) -> Result<(), MainError> {
+    let Arguments {
+        namespace,
+        identity,
+        watch_namespace,
+        agent_template: path,
+        lease_name,
+        lease_duration,
+        metrics_address,
+        log_format: _,
+        log: _,
+    } = arguments;
+    let yaml = fs::read_to_string(&path).map_err(|source| MainError::ReadTemplate {
+        path: path.clone(),
+        source,
+    })?;
+    let template =
+        AgentTemplate::parse(&yaml).map_err(|source| MainError::Template { path, source })?;
+    let identity = match identity {
+        Some(identity) => identity,
+        None => host_name().map_err(MainError::Identity)?,
+    };
+    let mut client = kube::Config::infer().await?;
+    client.connect_timeout = Some(Duration::from_secs(5));
+    let config = Config {
+        election: ElectionConfig {
+            namespace,
+            lease: lease_name,
+            identity,
+            duration: lease_duration,
+        },
+        watch_namespace: watch_namespace.filter(|namespace| !namespace.is_empty()),
+        template,
+        metrics_address,
+    };
+    let mut terminate = signal(SignalKind::terminate()).map_err(MainError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(MainError::Signals)?;
+    let stop = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        tracing::info!("told to stop");
+    };
+    Ok(run(client.try_into()?, config, stop).await?)
+}
+
+fn host_name() -> io::Result<String> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
+    Ok(name.trim().to_owned())
+}
+
+fn lease_duration(text: &str) -> Result<Duration, String> {
+    let duration = text.parse::<ckb_probe_crds::Duration>()?.get();
+    match (duration.as_secs(), duration.subsec_nanos()) {
+        (3..=3600, 0) => Ok(duration),
+        _ => Err("must be from 3s to 1h, in whole seconds".to_owned()),
+    }
+}

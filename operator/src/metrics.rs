@@ -1,0 +1,107 @@
+//! The operator's own metrics.
+
+use std::time::Duration;
+
+use prometheus::{
+    HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+};
+
+/// Seconds: a reconcile is a few requests to the API server.
+const BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
+
+/// Every metric, registered once.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Registry,
+    durations: HistogramVec,
+    errors: IntCounterVec,
+    leader: IntGauge,
+    probes: IntGauge,
+    targets: IntGauge,
+    node_probes: IntGauge,
+}
+
+impl Metrics {
+    /// All at zero.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let durations = HistogramVec::new(
+            HistogramOpts::new(
+                "ckb_probe_reconcile_duration_seconds",
+                "How long bringing one node, or the status of one CkbProbe, in order took.",
+            )
+            .buckets(BUCKETS.to_vec()),
+            &["kind"],
+        )?;
+        let errors = IntCounterVec::new(
+            Opts::new(
+                "ckb_probe_reconcile_errors_total",
+                "Failures to read from or write to the API server, by what failed.",
+            ),
+            &["reason"],
+        )?;
+        let gauge = |name: &str, help: &str| IntGauge::new(name, help);
+        let metrics = Self {
+            leader: gauge(
+                "ckb_probe_operator_leader",
+                "1 when this replica leads, 0 when it stands by.",
+            )?,
+            probes: gauge("ckb_probe_operator_ckbprobes", "CkbProbes that are served.")?,
+            targets: gauge(
+                "ckb_probe_operator_targets",
+                "Pairs of CkbProbe and pod that are assigned to agents.",
+            )?,
+            node_probes: gauge(
+                "ckb_probe_operator_nodeprobes",
+                "Nodes that are to have an agent.",
+            )?,
+            registry,
+            durations,
+            errors,
+        };
+        metrics
+            .registry
+            .register(Box::new(metrics.durations.clone()))?;
+        metrics
+            .registry
+            .register(Box::new(metrics.errors.clone()))?;
+        for gauge in [
+            &metrics.leader,
+            &metrics.probes,
+            &metrics.targets,
+            &metrics.node_probes,
+        ] {
+            metrics.registry.register(Box::new(gauge.clone()))?;
+        }
+        Ok(metrics)
+    }
+
+    /// One object of this kind took so long.
+    pub fn reconciled(&self, kind: &str, took: Duration) {
+        self.durations
+            .with_label_values(&[kind])
+            .observe(took.as_secs_f64());
+    }
+
+    /// Something failed.
+    pub fn failed(&self, reason: &str) {
+        self.errors.with_label_values(&[reason]).inc();
+    }
+
+    /// Whether this replica leads.
+    pub fn set_leader(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// How much there is to look after.
+    pub fn set_extent(&self, probes: usize, targets: usize, node_probes: usize) {
+        self.probes.set(probes as i64);
+        self.targets.set(targets as i64);
+        self.node_probes.set(node_probes as i64);
+    }
+
+    /// In the text format of Prometheus.
+    pub fn render(&self) -> Result<String, prometheus::Error> {
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}

@@ -1,0 +1,177 @@
+//! What to do so that what is there becomes what should be, as plain data.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ckb_probe_crds::NodeProbeSpec;
+
+use crate::{
+    desired::Desired,
+    template::agent_name,
+    world::{AgentPod, NodeProbeRow, Phase, World},
+};
+
+/// One step on one node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Write the order of a node, new or changed.
+    ApplyNodeProbe {
+        /// The node.
+        node: String,
+        /// The order.
+        spec: NodeProbeSpec,
+    },
+    /// Withdraw the order of a node.
+    DeleteNodeProbe {
+        /// The node.
+        node: String,
+        /// Which one, lest a newer one be deleted.
+        uid: String,
+    },
+    /// Start the agent of a node.
+    CreateAgent {
+        /// The node.
+        node: String,
+        /// The uid of the node's NodeProbe, which will own the pod.
+        owner: String,
+    },
+    /// Stop an agent.
+    DeleteAgent {
+        /// The pod.
+        pod: String,
+        /// Which one, lest a newer one be deleted.
+        uid: String,
+        /// Why.
+        why: Removal,
+    },
+}
+
+impl Action {
+    /// The word for logs.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::ApplyNodeProbe { .. } => "ApplyNodeProbe",
+            Self::DeleteNodeProbe { .. } => "DeleteNodeProbe",
+            Self::CreateAgent { .. } => "CreateAgent",
+            Self::DeleteAgent { .. } => "DeleteAgent",
+        }
+    }
+}
+
+/// Why an agent pod goes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Removal {
+    /// The node has no target any more.
+    Unwanted,
+    /// It was made from another template, for another NodeProbe, or under another name.
+    Outdated,
+    /// It was evicted or otherwise ended, and will not run again.
+    Ended,
+}
+
+/// The steps of each node that needs some. Carried out, and planned again as long as there are any, they lead to
+/// what is desired; a node that needs none is not in the map.
+pub fn plan(
+    desired: &Desired,
+    world: &World,
+    template_hash: &str,
+) -> BTreeMap<String, Vec<Action>> {
+    let mut agents: BTreeMap<&str, Vec<&AgentPod>> = BTreeMap::new();
+    for agent in world.agents() {
+        if let Some(owner) = &agent.owner {
+            agents.entry(&owner.name).or_default().push(agent);
+        }
+    }
+    let nodes: BTreeSet<&str> = desired
+        .keys()
+        .map(String::as_str)
+        .chain(world.node_probes().map(|row| row.node.as_str()))
+        .chain(agents.keys().copied())
+        .collect();
+    nodes
+        .into_iter()
+        .filter_map(|node| {
+            let order = world.node_probe(node);
+            let agents = agents.remove(node).unwrap_or_default();
+            let actions = match desired.get(node) {
+                Some(spec) => wanted(node, spec, order, &agents, template_hash),
+                None => unwanted(order, &agents),
+            };
+            (!actions.is_empty()).then(|| (node.to_owned(), actions))
+        })
+        .collect()
+}
+
+fn unwanted(order: Option<&NodeProbeRow>, agents: &[&AgentPod]) -> Vec<Action> {
+    let agents = agents
+        .iter()
+        .filter(|agent| !agent.deleting)
+        .map(|agent| remove(agent, Removal::Unwanted));
+    let order = order
+        .filter(|order| !order.deleting)
+        .map(|order| Action::DeleteNodeProbe {
+            node: order.node.clone(),
+            uid: order.uid.clone(),
+        });
+    agents.chain(order).collect()
+}
+
+fn wanted(
+    node: &str,
+    spec: &NodeProbeSpec,
+    order: Option<&NodeProbeRow>,
+    agents: &[&AgentPod],
+    template_hash: &str,
+) -> Vec<Action> {
+    let mut actions = Vec::new();
+    let current = order.and_then(|order| order.spec.as_ref()) == Some(spec);
+    match order {
+        // It goes, and what it owns goes with it: the next plan starts afresh.
+        Some(order) if order.deleting => return actions,
+        Some(_) if current => {}
+        _ => actions.push(Action::ApplyNodeProbe {
+            node: node.to_owned(),
+            spec: spec.clone(),
+        }),
+    }
+    let Some(order) = order else {
+        return actions;
+    };
+    let name = agent_name(node);
+    actions.extend(
+        agents
+            .iter()
+            .filter(|agent| !agent.deleting)
+            .filter_map(|agent| {
+                let why = defect(agent, &name, &order.uid, template_hash)?;
+                Some(remove(agent, why))
+            }),
+    );
+    if !agents.iter().any(|agent| agent.name == name) {
+        actions.push(Action::CreateAgent {
+            node: node.to_owned(),
+            owner: order.uid.clone(),
+        });
+    }
+    actions
+}
+
+/// Why this agent pod cannot stay as it is.
+fn defect(agent: &AgentPod, name: &str, owner: &str, template_hash: &str) -> Option<Removal> {
+    let owned = agent.owner.as_ref().is_some_and(|o| o.uid == owner);
+    let made_from_template = agent.template_hash.as_deref() == Some(template_hash);
+    if agent.name != name || !owned || !made_from_template {
+        return Some(Removal::Outdated);
+    }
+    (agent.phase == Phase::Finished).then_some(Removal::Ended)
+}
+
+fn remove(agent: &AgentPod, why: Removal) -> Action {
+    Action::DeleteAgent {
+        pod: agent.name.clone(),
+        uid: agent.uid.clone(),
+        why,
+    }
+}
+
+#[cfg(test)]
+mod tests;

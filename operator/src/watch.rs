@@ -1,0 +1,158 @@
+//! The watches that feed the index. Each resumes by itself, with capped and jittered waits.
+
+use std::time::Duration;
+
+use backon::ExponentialBuilder;
+use ckb_probe_crds::{CkbProbe, NodeProbe};
+use futures::{
+    Stream, StreamExt,
+    stream::{BoxStream, select_all},
+};
+use k8s_openapi::api::core::v1;
+use kube::{
+    Api, Client,
+    core::ApiResource,
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, Config, Event, ExponentialBackoff, watcher},
+    },
+};
+use serde::Deserialize;
+
+use crate::{
+    template::LABELS,
+    world::{Change, Node, Raw, RawAgent, RawPod},
+};
+
+/// Objects are listed in pages of this many, so that a large cluster's list is never in memory as a whole.
+const PAGE: u32 = 100;
+
+/// What a watch failed on.
+#[derive(Debug, thiserror::Error)]
+#[error("the watch on {kind} failed: {source}")]
+pub struct WatchError {
+    /// The plural name.
+    pub kind: &'static str,
+    /// What the client says.
+    pub source: watcher::Error,
+}
+
+/// Where to look.
+#[derive(Clone, Debug)]
+pub struct Scope {
+    /// The operator's own namespace.
+    pub own: String,
+    /// The namespace whose CkbProbes are served; unset: all.
+    pub watched: Option<String>,
+}
+
+/// News of everything, for ever. Pods of all namespaces are watched at once: they are trimmed while they are read,
+/// and finished ones do not leave the API server.
+pub fn changes(
+    client: &Client,
+    scope: &Scope,
+) -> impl Stream<Item = Result<Change, WatchError>> + use<> {
+    let watched = scope.watched.as_deref();
+    let all = Config::default().page_size(PAGE);
+    let unfinished = all
+        .clone()
+        .fields("status.phase!=Succeeded,status.phase!=Failed");
+    let agents = all.clone().labels(
+        &LABELS
+            .map(|(key, value)| format!("{key}={value}"))
+            .join(","),
+    );
+    let own = Some(&*scope.own);
+    select_all([
+        watch::<Raw, _, CkbProbe>("ckbprobes", client, watched, all.clone(), Change::Probe),
+        watch::<RawPod, _, v1::Pod>("pods", client, watched, unfinished, Change::Pod),
+        watch::<RawNode, _, v1::Node>("nodes", client, None, all.clone(), Change::Node),
+        watch::<Raw, _, NodeProbe>("nodeprobes", client, own, all, Change::NodeProbe),
+        watch::<RawAgent, _, v1::Pod>("agent pods", client, own, agents, Change::Agent),
+    ])
+}
+
+type Changes = BoxStream<'static, Result<Change, WatchError>>;
+
+/// Watches `Kind` as `Raw`, and turns what comes into rows.
+fn watch<Raw, Row, Kind>(
+    kind: &'static str,
+    client: &Client,
+    namespace: Option<&str>,
+    config: Config,
+    change: fn(Event<Row>) -> Change,
+) -> Changes
+where
+    Raw: kube::Resource<DynamicType = ApiResource, Scope = kube::core::DynamicResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + serde::de::DeserializeOwned
+        + 'static,
+    Row: From<Raw> + 'static,
+    Kind: kube::Resource<DynamicType = ()>,
+{
+    let resource = ApiResource::erase::<Kind>(&());
+    let api: Api<Raw> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    watcher(api, config)
+        .backoff(backoff())
+        .map(move |event| match event {
+            Ok(event) => Ok(change(rows(event))),
+            Err(source) => Err(WatchError { kind, source }),
+        })
+        .boxed()
+}
+
+fn rows<Raw, Row: From<Raw>>(event: Event<Raw>) -> Event<Row> {
+    match event {
+        Event::Apply(raw) => Event::Apply(raw.into()),
+        Event::Delete(raw) => Event::Delete(raw.into()),
+        Event::Init => Event::Init,
+        Event::InitApply(raw) => Event::InitApply(raw.into()),
+        Event::InitDone => Event::InitDone,
+    }
+}
+
+/// Short enough that an API server that is back is noticed soon.
+fn backoff() -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(500))
+        .with_max_delay(Duration::from_secs(5))
+        .with_jitter()
+        .into()
+}
+
+type RawNode = kube::core::Object<Option<NodeSpec>, NodeStatus>;
+
+/// Of `node.spec`: nothing.
+#[derive(Clone, Debug, Deserialize)]
+struct NodeSpec {}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeStatus {
+    conditions: Vec<NodeCondition>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct NodeCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+}
+
+impl From<RawNode> for Node {
+    fn from(raw: RawNode) -> Self {
+        let conditions = raw.status.unwrap_or_default().conditions;
+        Self {
+            name: raw.metadata.name.unwrap_or_default(),
+            ready: conditions
+                .iter()
+                .any(|condition| condition.type_ == "Ready" && condition.status == "True"),
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Agent pods.
+
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
+
+use super::{Phase, RawPod, Row, pod::sentence};
+use crate::template::TEMPLATE_HASH;
+
+/// An agent pod as the watch brings it.
+pub type RawAgent = RawPod;
+
+/// An agent pod.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct AgentPod {
+    /// Its name.
+    pub name: String,
+    /// Tells it apart from a later one of the same name.
+    pub uid: String,
+    /// The NodeProbe that owns it; without one it is none of the operator's.
+    pub owner: Option<Owner>,
+    /// The hash of the template it was made from.
+    pub template_hash: Option<String>,
+    /// Whether it is on its way out.
+    pub deleting: bool,
+    /// How far it is.
+    pub phase: Phase,
+    /// Since when its container runs.
+    pub running_since: Option<Timestamp>,
+    /// Why it cannot start, as the scheduler or the kubelet says it.
+    pub trouble: Option<String>,
+}
+
+/// The NodeProbe that owns an agent pod.
+#[derive(Clone, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Owner {
+    /// Its name, which is the node's.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+}
+
+impl AgentPod {
+    /// One that was made just now, as far as its metadata tells.
+    pub fn created(meta: &ObjectMeta) -> Self {
+        let owners = meta.owner_references.iter().flatten();
+        let annotations = meta.annotations.as_ref();
+        Self {
+            name: meta.name.clone().unwrap_or_default(),
+            uid: meta.uid.clone().unwrap_or_default(),
+            owner: owners
+                .filter(|owner| owner.kind == "NodeProbe" && owner.controller == Some(true))
+                .map(|owner| Owner {
+                    name: owner.name.clone(),
+                    uid: owner.uid.clone(),
+                })
+                .next(),
+            template_hash: annotations.and_then(|a| a.get(TEMPLATE_HASH)).cloned(),
+            deleting: meta.deletion_timestamp.is_some(),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<RawAgent> for AgentPod {
+    fn from(raw: RawAgent) -> Self {
+        let status = raw.status.unwrap_or_default();
+        let phase = status.phase();
+        let ended =
+            || (phase == Phase::Finished).then(|| sentence(&status.reason, &status.message));
+        Self {
+            phase,
+            running_since: status
+                .container_statuses
+                .iter()
+                .filter_map(|status| status.state.running.as_ref()?.started_at.as_ref())
+                .map(|time| time.0)
+                .max(),
+            trouble: status
+                .unscheduled()
+                .or_else(|| status.stuck())
+                .or_else(ended),
+            ..Self::created(&raw.metadata)
+        }
+    }
+}
+
+impl Row for AgentPod {
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.name.clone()
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.uid == other.uid
+    }
+}

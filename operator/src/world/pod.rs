@@ -1,0 +1,221 @@
+//! Pods that may be targets. Only the fields named here are ever read from the API's answer: a cluster's pods
+//! are most of what a watch brings, and this is most of why the operator stays small.
+
+use ckb_probe_crds::{Container, PodReference};
+use serde::Deserialize;
+
+use super::{Labels, ObjectKey, Row};
+
+/// A pod as the watch brings it.
+pub type RawPod = kube::core::Object<PodSpec, PodStatus>;
+
+/// Of `pod.spec`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodSpec {
+    node_name: Option<String>,
+    containers: Vec<ContainerSpec>,
+    init_containers: Vec<ContainerSpec>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ContainerSpec {
+    name: String,
+    restart_policy: Option<String>,
+}
+
+/// Of `pod.status`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PodStatus {
+    pub(super) phase: Option<String>,
+    pub(super) reason: Option<String>,
+    pub(super) message: Option<String>,
+    pub(super) conditions: Vec<PodCondition>,
+    pub(super) container_statuses: Vec<ContainerStatus>,
+    init_container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PodCondition {
+    #[serde(rename = "type")]
+    type_: String,
+    status: String,
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ContainerStatus {
+    name: String,
+    #[serde(rename = "containerID")]
+    container_id: Option<String>,
+    pub(super) state: ContainerState,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ContainerState {
+    pub(super) waiting: Option<Waiting>,
+    pub(super) running: Option<Running>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Waiting {
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Running {
+    pub(super) started_at: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+}
+
+/// How far a pod's life is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Phase {
+    /// Not all of its containers have started.
+    #[default]
+    Pending,
+    /// It runs.
+    Running,
+    /// Succeeded or failed: it will not run again.
+    Finished,
+}
+
+/// A pod that may be a target.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TargetPod {
+    /// Which one.
+    pub reference: PodReference,
+    /// Its labels.
+    pub labels: Labels,
+    /// The node it is bound to.
+    pub node: Option<String>,
+    /// How far it is.
+    pub phase: Phase,
+    /// What keeps it from running, as the scheduler or the kubelet says it.
+    pub trouble: Option<String>,
+    /// The containers that run as long as the pod does, in the order of the spec.
+    pub containers: Vec<Container>,
+}
+
+impl From<RawPod> for TargetPod {
+    fn from(raw: RawPod) -> Self {
+        let RawPod {
+            metadata: meta,
+            spec,
+            status,
+            types: _,
+        } = raw;
+        let status = status.unwrap_or_default();
+        Self {
+            reference: PodReference {
+                namespace: meta.namespace.unwrap_or_default(),
+                name: meta.name.unwrap_or_default(),
+                uid: meta.uid.unwrap_or_default(),
+            },
+            labels: meta.labels.unwrap_or_default(),
+            phase: status.phase(),
+            trouble: status.unscheduled().or_else(|| status.waiting()),
+            containers: lasting(&spec, &status),
+            node: spec.node_name.filter(|node| !node.is_empty()),
+        }
+    }
+}
+
+/// The regular containers, and the init containers that restart (sidecars): the others end before the work begins.
+fn lasting(spec: &PodSpec, status: &PodStatus) -> Vec<Container> {
+    let sidecars = spec
+        .init_containers
+        .iter()
+        .filter(|container| container.restart_policy.as_deref() == Some("Always"))
+        .map(|container| (container, &status.init_container_statuses));
+    let regular = spec
+        .containers
+        .iter()
+        .map(|container| (container, &status.container_statuses));
+    regular
+        .chain(sidecars)
+        .map(|(container, statuses)| Container {
+            name: container.name.clone(),
+            id: statuses
+                .iter()
+                .find(|status| status.name == container.name)
+                .and_then(|status| bare_id(status.container_id.as_deref()?)),
+        })
+        .collect()
+}
+
+/// `containerd://abc` without its scheme.
+fn bare_id(id: &str) -> Option<String> {
+    let bare = id.split_once("://").map_or(id, |(_, bare)| bare);
+    (!bare.is_empty()).then(|| bare.to_owned())
+}
+
+impl PodStatus {
+    pub(super) fn phase(&self) -> Phase {
+        match self.phase.as_deref() {
+            Some("Running") => Phase::Running,
+            Some("Succeeded" | "Failed") => Phase::Finished,
+            _ => Phase::Pending,
+        }
+    }
+
+    /// Why the scheduler has found no node.
+    pub(super) fn unscheduled(&self) -> Option<String> {
+        let condition = self
+            .conditions
+            .iter()
+            .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")?;
+        Some(sentence(&condition.reason, &condition.message))
+    }
+
+    /// Why the kubelet has not started a container.
+    fn waiting(&self) -> Option<String> {
+        self.container_statuses
+            .iter()
+            .chain(&self.init_container_statuses)
+            .find_map(|status| {
+                let waiting = status.state.waiting.as_ref()?;
+                let why = sentence(&waiting.reason, &waiting.message);
+                Some(format!("container {} waits: {why}", status.name))
+            })
+    }
+
+    /// As [`Self::waiting`], but not for what is part of every start.
+    pub(super) fn stuck(&self) -> Option<String> {
+        let started = |reason: &str| matches!(reason, "ContainerCreating" | "PodInitializing" | "");
+        self.container_statuses.iter().find_map(|status| {
+            let waiting = status.state.waiting.as_ref()?;
+            let reason = waiting.reason.as_deref().unwrap_or_default();
+            (!started(reason)).then(|| sentence(&waiting.reason, &waiting.message))
+        })
+    }
+}
+
+/// `Reason: message`, or whichever there is.
+pub(super) fn sentence(reason: &Option<String>, message: &Option<String>) -> String {
+    match (reason, message) {
+        (Some(reason), Some(message)) if !message.is_empty() => format!("{reason}: {message}"),
+        (Some(reason), _) => reason.clone(),
+        (None, message) => message.clone().unwrap_or_default(),
+    }
+}
+
+impl Row for TargetPod {
+    type Key = ObjectKey;
+
+    fn key(&self) -> ObjectKey {
+        ObjectKey::new(&self.reference.namespace, &self.reference.name)
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.reference.uid == other.reference.uid
+    }
+}

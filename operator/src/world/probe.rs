@@ -1,0 +1,119 @@
+//! A CkbProbe, parsed.
+
+use ckb_probe_crds::{CkbProbeSpec, CkbProbeStatus, ProbeReference};
+use k8s_openapi::jiff::Timestamp;
+use kube::core::{Selector, SelectorExt};
+
+use super::{Labels, ObjectKey, Raw, Row};
+use crate::selector::{self, SelectorError};
+
+/// A CkbProbe as the API has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProbeRow {
+    /// Which one.
+    pub reference: ProbeReference,
+    /// The generation of its spec.
+    pub generation: i64,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Whether it is on its way out.
+    pub deleting: bool,
+    /// Its spec, if it makes sense.
+    pub spec: Result<ValidSpec, InvalidProbe>,
+    /// Its status, if there is one that this version can read.
+    pub status: Option<CkbProbeStatus>,
+}
+
+/// A spec that makes sense.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ValidSpec {
+    /// As written.
+    pub spec: CkbProbeSpec,
+    /// Its selector, parsed.
+    pub selector: Selector,
+}
+
+/// Why a stored spec is of no use. The API server refuses nearly all of these; older versions' objects remain.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidProbe {
+    /// There is none.
+    #[error("the object has no spec")]
+    Missing,
+    /// It does not fit the schema of this version.
+    #[error("the spec does not fit this version's schema: {0}")]
+    Unreadable(String),
+    /// Its selector means nothing.
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
+}
+
+impl ValidSpec {
+    /// Reads the spec.
+    pub fn parse(spec: Option<serde_json::Value>) -> Result<Self, InvalidProbe> {
+        let spec = spec.ok_or(InvalidProbe::Missing)?;
+        let spec: CkbProbeSpec = serde_json::from_value(spec)
+            .map_err(|error| InvalidProbe::Unreadable(error.to_string()))?;
+        Self::new(spec)
+    }
+
+    /// Checks what the types do not.
+    pub fn new(spec: CkbProbeSpec) -> Result<Self, InvalidProbe> {
+        let selector = selector::parse(&spec.target.selector)?;
+        Ok(Self { spec, selector })
+    }
+
+    /// Whether a pod with these labels is selected.
+    pub fn matches(&self, labels: &Labels) -> bool {
+        self.selector.matches(labels)
+    }
+}
+
+impl ProbeRow {
+    /// When the probe's `duration` is over, in whole seconds as the API keeps times.
+    pub fn expires(&self) -> Option<Timestamp> {
+        let duration = self.spec.as_ref().ok()?.spec.duration?.get();
+        let nanos = self.created.as_nanosecond() + i128::try_from(duration.as_nanos()).ok()?;
+        let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
+        Timestamp::from_second(seconds).ok()
+    }
+
+    /// Whether it is over.
+    pub fn expired(&self, now: Timestamp) -> bool {
+        self.expires().is_some_and(|expires| expires <= now)
+    }
+}
+
+impl From<Raw> for ProbeRow {
+    fn from(raw: Raw) -> Self {
+        let meta = raw.metadata;
+        Self {
+            reference: ProbeReference {
+                namespace: meta.namespace.unwrap_or_default(),
+                name: meta.name.unwrap_or_default(),
+                uid: meta.uid.unwrap_or_default(),
+            },
+            generation: meta.generation.unwrap_or_default(),
+            created: meta
+                .creation_timestamp
+                .map(|time| time.0)
+                .unwrap_or_default(),
+            deleting: meta.deletion_timestamp.is_some(),
+            spec: ValidSpec::parse(raw.spec),
+            status: raw
+                .status
+                .and_then(|status| serde_json::from_value(status).ok()),
+        }
+    }
+}
+
+impl Row for ProbeRow {
+    type Key = ObjectKey;
+
+    fn key(&self) -> ObjectKey {
+        ObjectKey::new(&self.reference.namespace, &self.reference.name)
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.reference.uid == other.reference.uid
+    }
+}
