@@ -58,7 +58,7 @@ documentation() {
     <(sed -n 's/^ *Self::[A-Za-z]* => "\([A-Za-z]*\)",$/\1/p' crds/src/conditions.rs) \
     <(sed -n 's/^### \([A-Za-z]*\)$/\1/p' docs/troubleshooting.md) &&
     same "metrics" \
-      <(committed '*.rs' | grep -E '^(operator|node-agent)/src/' | grep -v /tests | xargs grep -oh '"ckb_probe_[a-z_]*[a-z]"' | tr -d '"' | grep -v -x -E 'ckb_probe_(operator|agent|crds|common)') \
+      <(grep --no-filename --only-matching '"ckb_probe_[a-z_]*"' {operator,node-agent}/src/metrics.rs | tr --delete '"') \
       <(sed -n 's/^| `\(ckb_probe_[a-z_]*\)` .*/\1/p' docs/reference/metrics.md)
 }
 
