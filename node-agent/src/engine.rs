@@ -74,6 +74,9 @@ impl Clock {
     }
 }
 
+/// How to attach, and what the traps add to a call.
+type Means = (Tier, u64);
+
 struct Live {
     assignment: Assignment,
     instance: Instance,
@@ -138,9 +141,8 @@ impl Engine {
         }
     }
 
-    /// How probes are attached.
-    pub fn tier(&self) -> Tier {
-        self.tier
+    fn means(&self) -> Means {
+        (self.tier, self.calibration.trap_ns)
     }
 
     /// What a probed call costs.
@@ -194,8 +196,9 @@ impl Engine {
         for action in actions {
             self.carry_out(action);
         }
+        let means = self.means();
         for live in self.live.values_mut() {
-            changed |= live.retry(self.tier, self.clock);
+            changed |= live.retry(means, self.clock);
         }
         self.schedule_scan(changed);
         changed
@@ -321,8 +324,9 @@ impl Engine {
             Action::Await(key, desired) => self.take_order(key, &desired.assignment),
             Action::Attach(key, desired) => {
                 self.take_order(key.clone(), &desired.assignment);
+                let means = self.means();
                 if let Some(live) = self.live.get_mut(&key) {
-                    live.attach(self.tier, desired, self.clock, RETRY.0);
+                    live.attach(means, desired, self.clock, RETRY.0);
                 }
             }
         }
@@ -356,7 +360,7 @@ impl Engine {
 }
 
 impl Live {
-    fn attach(&mut self, tier: Tier, desired: Desired, clock: Clock, retry_after: Duration) {
+    fn attach(&mut self, means: Means, desired: Desired, clock: Clock, retry_after: Duration) {
         let Some(located) = desired.located.clone() else {
             return;
         };
@@ -366,11 +370,11 @@ impl Live {
         }
         let key = &self.instance.key;
         let mut coverage = Coverage::default();
-        match attach(tier, &desired.assignment, process, &mut coverage) {
+        match attach(means, &desired.assignment, process, &mut coverage) {
             Ok((probes, exit)) => {
                 info!(
                     pod = %key.pod.name, namespace = %key.pod.namespace, container = %key.container,
-                    probe = %key.probe.name, pid = process.pid, tier = tier.as_str(), "attached"
+                    probe = %key.probe.name, pid = process.pid, tier = means.0.as_str(), "attached"
                 );
                 let cpu = observe::cpu_time(process).ok();
                 self.instance
@@ -399,7 +403,7 @@ impl Live {
     }
 
     /// Tries a failed attach again when its time has come. True when it tried.
-    fn retry(&mut self, tier: Tier, clock: Clock) -> bool {
+    fn retry(&mut self, means: Means, clock: Clock) -> bool {
         match &self.probing {
             Probing::Failed {
                 desired,
@@ -408,7 +412,7 @@ impl Live {
                 ..
             } if *retry_at <= Instant::now() => {
                 let (desired, after) = (Desired::clone(desired), (*retry_after * 2).min(RETRY.1));
-                self.attach(tier, desired, clock, after);
+                self.attach(means, desired, clock, after);
                 true
             }
             _ => false,
@@ -469,7 +473,7 @@ impl Live {
 
 /// Searches the process's binaries and attaches to what is there. `coverage` is filled as far as it is known.
 fn attach(
-    tier: Tier,
+    (tier, trap_ns): Means,
     assignment: &Assignment,
     process: ProcessId,
     coverage: &mut Coverage,
@@ -484,6 +488,7 @@ fn attach(
         slots: u8::try_from(slots.len()).unwrap_or(u8::MAX),
         sites: sites(&slots, &symbols),
         ring_bytes: DEFAULT_RING_BYTES,
+        trap_ns,
     };
     if plan.sites.is_empty() {
         return Err(TargetError::NoSymbol(coverage.sentence()));

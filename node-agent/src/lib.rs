@@ -9,6 +9,7 @@
 
 pub mod agent;
 pub mod engine;
+pub mod host;
 pub mod instance;
 pub mod kinds;
 pub mod metrics;

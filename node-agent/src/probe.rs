@@ -122,6 +122,8 @@ pub struct Plan {
     pub sites: Vec<Site>,
     /// Size of the ring buffer for slow calls: a power of two, and a multiple of the page size.
     pub ring_bytes: u32,
+    /// Nanoseconds that the traps add to every call as the programs see it: see [`Calibration::trap_ns`].
+    pub trap_ns: u64,
 }
 
 /// A ring of 64 KiB: a thousand slow calls between two readings.
@@ -141,6 +143,7 @@ impl Probes {
         let mut object = EbpfLoader::new()
             // No program here is relocated against the kernel's types: do not hold a copy of them.
             .btf(None)
+            .override_global("TRAP_NS", &plan.trap_ns, true)
             .map_max_entries("SLOTS", slots)
             .map_max_entries("MAXIMA", slots * 2)
             .map_max_entries("IN_FLIGHT", IN_FLIGHT)

@@ -1,1 +1,3 @@
-//! ckb-probe-tests
+//! What the tests stand on: fixtures whose calls are known, and a local cluster to deploy to.
+
+pub mod fixture;

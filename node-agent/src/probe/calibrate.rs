@@ -2,6 +2,8 @@
 
 use std::{arch::global_asm, time::Instant};
 
+use ckb_probe_crds::Histogram;
+
 use super::{AttachError, DEFAULT_RING_BYTES, Payload, Plan, Probes, Site, Tier};
 use crate::observe::{ObserveError, own_file_offset};
 
@@ -30,6 +32,9 @@ const ROUNDS: usize = 5;
 pub struct Calibration {
     /// Nanoseconds that entry and return add to a call: the median of five rounds.
     pub cost_per_call_ns: u64,
+    /// What of it falls between the two clock readings, and so would be taken for the call's own time: the
+    /// median duration that the programs see of a function that does nothing.
+    pub trap_ns: u64,
     /// Calls made while attached.
     pub calls: u64,
     /// Calls that the kernel counted: the attach works when the two are equal.
@@ -73,22 +78,24 @@ pub fn calibrate(tier: Tier) -> Result<Calibration, CalibrationError> {
             slow_threshold_ns: u64::MAX,
         }],
         ring_bytes: DEFAULT_RING_BYTES,
+        trap_ns: 0,
     };
     let unprobed = median(std::array::from_fn(|_| nanos_per_call()));
     let mut probes = Probes::attach(tier, &plan)?;
     let probed = median(std::array::from_fn(|_| nanos_per_call()));
     let reading = probes.read()?;
     let calls = CALLS * ROUNDS as u64;
-    let counted = reading
-        .slots
-        .iter()
-        .map(|slot| slot.histogram.count())
-        .sum();
+    let mut seen = Histogram::default();
+    for slot in &reading.slots {
+        seen.merge(&slot.histogram);
+    }
+    let counted = seen.count();
     if counted != calls {
         return Err(CalibrationError::Miscounted { calls, counted });
     }
     Ok(Calibration {
         cost_per_call_ns: probed.saturating_sub(unprobed),
+        trap_ns: seen.quantile(0.5).unwrap_or_default(),
         calls,
         counted,
     })
