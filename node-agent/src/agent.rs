@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use crate::{
     engine::Engine,
     metrics, observe,
-    probe::{CalibrationError, Tier, calibrate},
+    probe::{CalibrationError, Tier, preflight},
     server::{self, Inquiry, Question},
 };
 
@@ -74,8 +74,10 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signal)?;
 
-    let tier = Tier::PerfEvent;
-    let calibration = calibrate(tier)?;
+    let (tier, calibration, refused) = preflight()?;
+    for (tier, error) in refused {
+        warn!(tier = tier.as_str(), %error, "this way to attach is not used");
+    }
     info!(
         tier = tier.as_str(),
         cost_per_call_ns = calibration.cost_per_call_ns,

@@ -7,11 +7,12 @@
 mod calibrate;
 mod maps;
 mod perf_event;
+mod uprobe_multi;
 
 use std::path::PathBuf;
 
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned, programs::ProgramError};
-pub use calibrate::{Calibration, CalibrationError, calibrate};
+pub use calibrate::{Calibration, CalibrationError, calibrate, preflight};
 use ckb_probe_common::Cookie;
 pub use ckb_probe_common::{Payload, SlowCall};
 use maps::Maps;
@@ -22,26 +23,42 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/calls")
 /// Calls of one target that may be in flight at a time, in all threads; more are lost, and counted as lost.
 const IN_FLIGHT: u32 = 8192;
 
-/// How the kernel is asked to attach. The next ones are faster; what they must do is [`Attach`].
+/// How the kernel is asked to attach: the one thing that differs between kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tier {
-    /// A pair of perf events for each function: kernel 5.15 and later, needs CAP_SYS_ADMIN on most.
+    /// One link for all functions of a file: kernel 6.6 and later. Detaches in milliseconds.
+    UprobeMulti,
+    /// A pair of perf events for each function: kernel 5.15 and later, needs CAP_SYS_ADMIN. Detaching takes the
+    /// kernel a tenth of a second or two for each event.
     PerfEvent,
 }
 
 impl Tier {
+    /// Every tier, the best first.
+    pub const ALL: [Self; 2] = [Self::UprobeMulti, Self::PerfEvent];
+
     /// The word in statuses and logs.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::UprobeMulti => "uprobe-multi",
             Self::PerfEvent => "perf-event",
         }
     }
 
-    fn attach(self, object: &mut Ebpf, pid: u32, sites: &[Site]) -> Result<(), AttachError> {
+    fn attach(self, object: &mut Ebpf, pid: u32, sites: &[Site]) -> Result<Links, AttachError> {
         match self {
-            Self::PerfEvent => perf_event::attach(object, pid, sites),
+            Self::UprobeMulti => uprobe_multi::attach(object, pid, sites).map(Links::UprobeMulti),
+            Self::PerfEvent => perf_event::attach(object, pid, sites).map(|()| Links::InObject),
         }
     }
+}
+
+/// What keeps probes in place, until it is dropped.
+#[expect(dead_code, reason = "kept to be dropped")]
+enum Links {
+    UprobeMulti(uprobe_multi::Links),
+    /// aya keeps a program's links with the program.
+    InObject,
 }
 
 /// A function to attach to, and what its calls count as.
@@ -80,6 +97,26 @@ pub enum AttachError {
         program: &'static str,
         /// The kernel's word.
         source: Box<ProgramError>,
+    },
+    /// A program was not accepted.
+    #[error("the kernel does not accept the program {program}: {source} ({log})")]
+    Program {
+        /// Which.
+        program: &'static str,
+        /// The kernel's word.
+        source: std::io::Error,
+        /// The end of the verifier's log.
+        log: String,
+    },
+    /// The probes of a file were not accepted.
+    #[error("cannot attach to {symbols} in {path}: {source}")]
+    Link {
+        /// The functions.
+        symbols: String,
+        /// The file.
+        path: PathBuf,
+        /// The kernel's word.
+        source: std::io::Error,
     },
     /// A probe was not accepted.
     #[error("cannot attach to {symbol} at {path}+{offset:#x}: {source}")]
@@ -132,6 +169,7 @@ pub const DEFAULT_RING_BYTES: u32 = 64 << 10;
 /// Probes in place on one process. Dropping it detaches them all.
 pub struct Probes {
     // Declared first: links go before the maps they write to.
+    _links: Links,
     _object: Ebpf,
     maps: Maps,
 }
@@ -151,9 +189,10 @@ impl Probes {
             .load(OBJECT)
             .map_err(|error| AttachError::Load(Box::new(error)))?;
         release_memory();
+        let links = tier.attach(&mut object, plan.pid, &plan.sites)?;
         let maps = Maps::take(&mut object, slots)?;
-        tier.attach(&mut object, plan.pid, &plan.sites)?;
         Ok(Self {
+            _links: links,
             _object: object,
             maps,
         })

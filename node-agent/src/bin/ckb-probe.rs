@@ -6,7 +6,7 @@ use ckb_probe_agent::{
     host::{HostError, Session, find_process, slots},
     kinds,
     observe::{Exit, find_symbols, kernel_release},
-    probe::{CalibrationError, SlowCall, Tier, calibrate},
+    probe::{CalibrationError, SlowCall, preflight},
 };
 use ckb_probe_crds::{
     InstanceReport, OperationReport, display_nanos,
@@ -133,8 +133,7 @@ async fn run(command: Command) -> Result<Outcome, CliError> {
 }
 
 fn check() -> Result<Outcome, CliError> {
-    let tier = Tier::PerfEvent;
-    let calibration = calibrate(tier)?;
+    let (tier, calibration, refused) = preflight()?;
     println!("kernel           {}", kernel_release());
     println!("attach tier      {}", tier.as_str());
     println!(
@@ -149,6 +148,9 @@ fn check() -> Result<Outcome, CliError> {
         "  of which seen as the call's own time, and taken off: {}",
         display_nanos(calibration.trap_ns)
     );
+    for (tier, error) in refused {
+        println!("not used         {}: {error}", tier.as_str());
+    }
     Ok(Outcome::Measured)
 }
 
@@ -182,8 +184,7 @@ fn symbols(arguments: &ProcessArguments) -> Result<Outcome, CliError> {
 async fn rocksdb(arguments: RocksDbArguments) -> Result<Outcome, CliError> {
     let process = find_process(arguments.process.pid, &arguments.process.executable)?;
     let exit = Exit::of(process.id)?;
-    let tier = Tier::PerfEvent;
-    let calibration = calibrate(tier)?;
+    let (tier, calibration, _) = preflight()?;
     let operations = match &arguments.operations[..] {
         [] => default_operations(),
         some => some.to_vec(),
