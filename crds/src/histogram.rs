@@ -44,9 +44,9 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// The number of values in all.
+    /// The number of values in all, at most `u64::MAX`.
     pub fn count(&self) -> u64 {
-        self.buckets.values().sum()
+        saturating_sum(self.buckets.values())
     }
 
     /// The non-empty buckets in ascending order, with their counts.
@@ -83,10 +83,11 @@ impl Histogram {
     /// nanoseconds, as its bucket's midpoint: off by at most 3.125 %. `None` when nothing was recorded.
     pub fn quantile(&self, quantile: f64) -> Option<u64> {
         let count = self.count();
-        let rank = ((quantile.clamp(0.0, 1.0) * count as f64).ceil() as u64).max(1);
-        let mut seen = 0;
+        let rank = (quantile.clamp(0.0, 1.0) * count as f64).ceil() as u64;
+        let rank = rank.min(count).max(1);
+        let mut seen = 0_u64;
         self.iter().find_map(|(bucket, count)| {
-            seen += count;
+            seen = seen.saturating_add(count);
             let Range { start, end } = bounds(bucket);
             (seen >= rank).then_some(start + (end - 1 - start) / 2)
         })
@@ -94,12 +95,17 @@ impl Histogram {
 
     /// How many durations are below `nanos`, which must be a bucket's lower bound for the answer to be exact.
     pub fn count_below(&self, nanos: u64) -> u64 {
-        self.buckets
+        let below = self
+            .buckets
             .iter()
-            .take_while(|(bucket, _)| bounds(**bucket).end <= nanos)
-            .map(|(_, count)| count)
-            .sum()
+            .take_while(|(bucket, _)| bounds(**bucket).end <= nanos);
+        saturating_sum(below.map(|(_, count)| count))
     }
+}
+
+/// Counts come from statuses, which anyone with the right to may have written: too many are as many as there can be.
+fn saturating_sum<'a>(counts: impl Iterator<Item = &'a u64>) -> u64 {
+    counts.fold(0, |sum, count| sum.saturating_add(*count))
 }
 
 impl FromIterator<(u32, u64)> for Histogram {

@@ -104,3 +104,12 @@ proptest! {
         let _ = text.parse::<Histogram>();
     }
 }
+
+#[test]
+fn more_values_than_can_be_counted_are_as_many_as_can_be() {
+    let full: Histogram = [(3, u64::MAX), (5, u64::MAX)].into_iter().collect();
+    assert_eq!(full.count(), u64::MAX);
+    assert_eq!(full.count_below(16), u64::MAX);
+    assert_eq!(full.quantile(0.5), Some(3));
+    assert!(full.quantile(1.0).is_some());
+}
