@@ -85,4 +85,4 @@ fn assignment(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -55,6 +55,7 @@ pub struct Sighting {
     holder: Option<String>,
     duration: Duration,
     transitions: i32,
+    acquired: Option<MicroTime>,
     /// When this version was first seen.
     since: Instant,
 }
@@ -112,6 +113,7 @@ pub struct Election {
     api: Api<Lease>,
     config: ElectionConfig,
     seen: Option<Sighting>,
+    stuck: bool,
     leadership: watch::Sender<Leadership>,
 }
 
@@ -123,6 +125,7 @@ impl Election {
             api: Api::namespaced(client, &config.namespace),
             config,
             seen: None,
+            stuck: false,
             leadership,
         };
         (election, receiver)
@@ -137,14 +140,15 @@ impl Election {
                 Ok(result) => result,
                 Err(_) => Err(ElectionError::Timeout(limit)),
             };
-            match result {
+            match &result {
                 Ok(true) => self.lead(started),
                 Ok(false) => self.stand_by("another replica holds the Lease"),
-                Err(error) => {
-                    tracing::warn!(%error, "the election is stuck");
-                    self.expire();
-                }
+                // Once for each outage.
+                Err(error) if !self.stuck => tracing::warn!(%error, "the election is stuck"),
+                Err(_) => {}
             }
+            self.stuck = result.is_err();
+            self.expire();
             tokio::time::sleep_until(self.next_attempt(started)).await;
             self.expire();
         }
@@ -187,9 +191,13 @@ impl Election {
             Decision::Hold {
                 version,
                 transitions,
-                taken: _,
+                taken,
             } => {
-                let lease = self.record(&version, Some(identity), transitions);
+                let acquired = self.seen.as_ref().and_then(|seen| seen.acquired.clone());
+                let mut lease = self.record(&version, Some(identity), transitions);
+                if let Some(spec) = lease.spec.as_mut().filter(|_| !taken) {
+                    spec.acquire_time = acquired;
+                }
                 self.api.replace(&self.config.lease, &post, &lease).await
             }
         };
@@ -217,6 +225,7 @@ impl Election {
                 holder: spec.holder_identity,
                 duration: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
                 transitions: spec.lease_transitions.unwrap_or_default(),
+                acquired: spec.acquire_time,
             }
         });
     }
@@ -232,7 +241,7 @@ impl Election {
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {
-                acquire_time: None,
+                acquire_time: holder.is_some().then(|| now.clone()),
                 renew_time: Some(now),
                 lease_duration_seconds: Some(seconds),
                 lease_transitions: Some(transitions),

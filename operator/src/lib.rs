@@ -22,6 +22,8 @@ pub mod plan;
 pub mod queue;
 pub mod selector;
 pub mod template;
+#[cfg(test)]
+mod testing;
 pub mod watch;
 pub mod world;
 

@@ -52,9 +52,10 @@ struct Arguments {
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
 
-    /// What is logged, as tracing's filters say it
-    #[arg(long, env = "RUST_LOG", default_value = "info")]
-    log: EnvFilter,
+    /// What is logged: a level, or tracing's filters. The client's own lines are left out unless a filter names
+    /// kube_client: its failures are logged where they matter
+    #[arg(long, env = "RUST_LOG", default_value = "info", value_parser = log_filter)]
+    log: LogFilter,
 }
 
 const EXAMPLES: &str = "\
@@ -67,6 +68,10 @@ Examples:
 
   For one team's namespace only, with JSON logs:
     ckb-probe-operator --namespace team-a --watch-namespace team-a --log-format json";
+
+/// Filters that are known to parse.
+#[derive(Clone, Debug)]
+struct LogFilter(String);
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogFormat {
@@ -101,7 +106,8 @@ enum MainError {
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let format = arguments.log_format;
-    let log = tracing_subscriber::fmt().with_env_filter(arguments.log.clone());
+    let filter = EnvFilter::new(&arguments.log.0);
+    let log = tracing_subscriber::fmt().with_env_filter(filter);
     match format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),
@@ -173,4 +179,15 @@ fn lease_duration(text: &str) -> Result<Duration, String> {
         (3..=3600, 0) => Ok(duration),
         _ => Err("must be from 3s to 1h, in whole seconds".to_owned()),
     }
+}
+
+fn log_filter(text: &str) -> Result<LogFilter, tracing_subscriber::filter::ParseError> {
+    EnvFilter::try_new(text)?;
+    let quiet = ["kube_client", "kube_runtime"]
+        .into_iter()
+        .filter(|library| !text.contains(library))
+        .map(|library| format!(",{library}=off"));
+    Ok(LogFilter(
+        quiet.fold(text.to_owned(), |all, one| all + &one),
+    ))
 }

@@ -48,11 +48,14 @@ fn trouble(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note> {
             action: "Probe",
             text: after.message.clone(),
         }),
-        (Some(reason), None) if halt_of(new).is_none() => Some(Note {
+        (Some(_), None) if halt_of(new).is_none() => Some(Note {
             type_: EventType::Normal,
             reason: RECOVERED,
             action: "Probe",
-            text: format!("{reason} is over: {} targets attached", new.targets.summary),
+            text: format!(
+                "what was wrong is over: {} targets attached",
+                new.targets.summary
+            ),
         }),
         _ => None,
     }

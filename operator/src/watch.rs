@@ -121,6 +121,7 @@ fn backoff() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(500))
         .with_max_delay(Duration::from_secs(5))
+        .without_max_times()
         .with_jitter()
         .into()
 }

@@ -15,7 +15,7 @@ mod pod;
 mod probe;
 mod table;
 
-pub use agent::{AgentPod, RawAgent};
+pub use agent::{AgentPod, Owner, RawAgent};
 pub use node_probe::NodeProbeRow;
 pub use pod::{Phase, RawPod, TargetPod};
 pub use probe::{InvalidProbe, ProbeRow, ValidSpec};
@@ -70,6 +70,10 @@ impl Row for Node {
 
 /// News of one object.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "each is moved into the index at once: a box would only add an allocation"
+)]
 pub enum Change {
     /// A CkbProbe.
     Probe(Event<ProbeRow>),

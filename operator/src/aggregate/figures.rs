@@ -19,7 +19,7 @@ pub struct Figures {
 }
 
 /// One operation of many targets. Merging two is associative and commutative, but for the last bit of the rates.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sum {
     count: u64,
     slow: u64,

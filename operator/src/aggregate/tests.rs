@@ -1,1 +1,652 @@
+use ckb_probe_crds::{
+    AgentStatus, Histogram, InstanceReport, OperationReport, Reason, condition, histogram::BUCKETS,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use proptest::{prelude::*, sample::Index};
+use serde_json::json;
 
+use super::{figures::Sum, *};
+use crate::{
+    desired::tests::shuffled,
+    testing::{
+        agent, at, container, firing, has, has_agent, node, node_probe, operation, pod, probe,
+        reports, runs, world,
+    },
+    world::{AgentPod, Change, TargetPod},
+};
+
+/// One probe and one pod on node `n`, whose agent runs; `changes` come on top.
+struct Scene {
+    probe: ProbeRow,
+    world: World,
+}
+
+fn scene(
+    overrides: serde_json::Value,
+    changes: impl FnOnce(&ProbeRow, &TargetPod) -> Vec<Change>,
+) -> Scene {
+    let probe = probe("a", "p", overrides);
+    let pod = pod("a", "ckb-0", Some("n"));
+    let base = [has(&probe), runs(&pod), node("n"), has_agent(agent("n"))];
+    let world = world(base.into_iter().chain(changes(&probe, &pod)));
+    Scene { probe, world }
+}
+
+impl Scene {
+    fn status(&self) -> CkbProbeStatus {
+        self.status_at(0)
+    }
+
+    fn status_at(&self, seconds: i64) -> CkbProbeStatus {
+        aggregate(&self.probe, &self.world, at(seconds))
+    }
+}
+
+/// Status and reason of a condition.
+fn answer<'a>(status: &'a CkbProbeStatus, type_: &str) -> (&'a str, &'a str) {
+    let condition = found(status, type_);
+    (&condition.status, &condition.reason)
+}
+
+fn found<'a>(status: &'a CkbProbeStatus, type_: &str) -> &'a Condition {
+    status.conditions.iter().find(|c| c.type_ == type_).unwrap()
+}
+
+fn answers(status: &CkbProbeStatus) -> [(&str, &str); 4] {
+    [
+        condition::READY,
+        condition::PROGRESSING,
+        condition::DEGRADED,
+        condition::WITHIN_BUDGET,
+    ]
+    .map(|type_| answer(status, type_))
+}
+
+#[test]
+fn a_target_that_fires_makes_the_probe_ready() {
+    let scene = scene(json!({}), |probe, pod| {
+        vec![reports(node_probe("n", 1, vec![firing(probe, pod)]))]
+    });
+    let status = scene.status();
+    assert_eq!(
+        answers(&status),
+        [
+            ("True", "Firing"),
+            ("False", "Done"),
+            ("False", "Done"),
+            ("True", "UnderBudget")
+        ]
+    );
+    assert_eq!(status.targets.summary, "1/1");
+    assert_eq!(status.targets.firing, 1);
+    assert_eq!(status.overhead.summary.as_deref(), Some("0.4%"));
+    assert_eq!(status.overhead.estimated_percent.as_deref(), Some("0.412"));
+    assert_eq!(status.overhead.sampling_percent.as_deref(), Some("100"));
+    assert_eq!(status.observed_generation, Some(3));
+    assert!(
+        status
+            .conditions
+            .iter()
+            .all(|c| c.observed_generation == Some(3))
+    );
+    let get = &status.operations[0];
+    assert_eq!(get.per_second, "100");
+    assert_eq!(get.bytes_per_second.as_deref(), Some("3200"));
+    // Bucket 119 is 1.472 to 1.536 us; the longest call was 1.48 us.
+    assert_eq!(get.p50.as_deref(), Some("1.48us"));
+    assert_eq!((get.count, get.slow), (1000, 2));
+    assert_eq!(status.totals.per_second.as_deref(), Some("100"));
+}
+
+#[test]
+fn no_matching_pod_is_named_with_selector_and_namespace() {
+    let probe = probe("a", "p", json!({}));
+    let status = aggregate(&probe, &world([has(&probe)]), at(0));
+    assert_eq!(
+        answers(&status),
+        [
+            ("False", "NoMatchingPods"),
+            ("False", "NoMatchingPods"),
+            ("True", "NoMatchingPods"),
+            ("True", "NothingAttached"),
+        ]
+    );
+    let message = &found(&status, condition::DEGRADED).message;
+    assert!(
+        message.contains("namespace a ") && message.contains("app=ckb"),
+        "{message}"
+    );
+    assert_eq!(status.targets.summary, "0/0");
+}
+
+#[test]
+fn a_pod_that_does_not_run_is_waited_for_and_says_why() {
+    let mut unbound = pod("a", "ckb-0", None);
+    unbound.trouble = Some("Unschedulable: 0/1 nodes".into());
+    let mut pulling = pod("a", "ckb-0", Some("n"));
+    pulling.phase = crate::world::Phase::Pending;
+    pulling.trouble = Some("container ckb waits: ErrImagePull".into());
+    for pod in [unbound, pulling] {
+        let why = pod.trouble.clone().unwrap();
+        let scene = scene(json!({}), |_, _| vec![runs(&pod)]);
+        let status = scene.status();
+        assert_eq!(
+            answer(&status, condition::PROGRESSING),
+            ("True", "PodNotRunning")
+        );
+        assert_eq!(answer(&status, condition::DEGRADED), ("False", "Done"));
+        let message = &status.instances[0].message;
+        assert!(
+            message.contains("a/ckb-0") && message.contains(&why),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_container_that_the_pod_lacks_is_named() {
+    let target = json!({ "selector": { "matchLabels": { "app": "ckb" } }, "container": "node" });
+    let scene = scene(json!({ "target": target }), |_, _| vec![]);
+    let status = scene.status();
+    assert_eq!(
+        answer(&status, condition::DEGRADED),
+        ("True", "ExecutableNotFound")
+    );
+    let message = &found(&status, condition::DEGRADED).message;
+    assert!(
+        message.contains("\"node\"") && message.contains("it has ckb"),
+        "{message}"
+    );
+}
+
+#[test]
+fn pods_none_of_which_runs_the_executable_are_named_with_it() {
+    let scene = scene(json!({}), |probe, pod| {
+        let report = InstanceReport {
+            container: None,
+            state: InstanceState::Waiting,
+            reason: Some(Reason::ExecutableNotFound),
+            message: "no process in container ckb runs an executable named ckb".into(),
+            firing: false,
+            operations: vec![],
+            ..firing(probe, pod)
+        };
+        vec![reports(node_probe("n", 1, vec![report]))]
+    });
+    let status = scene.status();
+    assert_eq!(
+        answer(&status, condition::DEGRADED),
+        ("True", "ExecutableNotFound")
+    );
+    assert_eq!(
+        answer(&status, condition::READY),
+        ("False", "ExecutableNotFound")
+    );
+    let message = &found(&status, condition::DEGRADED).message;
+    assert!(
+        message.contains("pod a/ckb-0") && message.contains("is \"ckb\""),
+        "{message}"
+    );
+    assert_eq!(status.targets.summary, "0/1");
+}
+
+#[test]
+fn a_process_that_is_between_two_lives_is_waited_for() {
+    let scene = scene(json!({}), |probe, pod| {
+        let report = InstanceReport {
+            state: InstanceState::Waiting,
+            reason: Some(Reason::ExecutableNotFound),
+            firing: false,
+            ..firing(probe, pod)
+        };
+        vec![reports(node_probe("n", 1, vec![report]))]
+    });
+    let status = scene.status();
+    assert_eq!(answer(&status, condition::DEGRADED), ("False", "Done"));
+    assert_eq!(
+        answer(&status, condition::PROGRESSING),
+        ("True", "ExecutableNotFound")
+    );
+    assert_eq!(
+        status.operations[0].count, 1000,
+        "what was counted stays counted"
+    );
+    assert_eq!(status.operations[0].per_second, "0");
+}
+
+#[test]
+fn a_missing_symbol_degrades_what_is_ready_all_the_same() {
+    let scene = scene(json!({}), |probe, pod| {
+        let report = InstanceReport {
+            missing_operations: vec!["Write".into()],
+            missing_symbols: vec!["rocksdb_write".into()],
+            message: "measuring process 7; not measured: Write, since rocksdb_write was not found"
+                .into(),
+            ..firing(probe, pod)
+        };
+        vec![reports(node_probe("n", 1, vec![report]))]
+    });
+    let status = scene.status();
+    assert_eq!(answer(&status, condition::READY), ("True", "Firing"));
+    assert_eq!(
+        answer(&status, condition::DEGRADED),
+        ("True", "SymbolNotFound")
+    );
+    let message = &found(&status, condition::DEGRADED).message;
+    assert!(
+        message.contains("a/ckb-0") && message.contains("rocksdb_write"),
+        "{message}"
+    );
+}
+
+#[test]
+fn an_agent_that_cannot_start_says_why() {
+    let scene = scene(json!({}), |_, _| {
+        vec![has_agent(AgentPod {
+            trouble: Some("ImagePullBackOff: no such image".into()),
+            ..agent("n")
+        })]
+    });
+    let status = scene.status();
+    assert_eq!(
+        answer(&status, condition::DEGRADED),
+        ("True", "AgentUnavailable")
+    );
+    let message = &found(&status, condition::DEGRADED).message;
+    assert!(message.contains("ckb-probe-agent-n"), "{message}");
+    assert!(
+        message.contains("ImagePullBackOff: no such image"),
+        "{message}"
+    );
+}
+
+#[test]
+fn an_agent_has_three_intervals_and_never_less_than_five_seconds() {
+    for (interval, last) in [("10s", 30), ("1s", 5)] {
+        let scene = scene(json!({ "reportInterval": interval }), |probe, pod| {
+            vec![reports(node_probe("n", 0, vec![firing(probe, pod)]))]
+        });
+        assert_eq!(
+            next_change(&scene.probe, &scene.world, at(0)),
+            Some(at(last))
+        );
+        let status = scene.status_at(last);
+        assert_eq!(
+            answer(&status, condition::READY),
+            ("True", "Firing"),
+            "{interval}"
+        );
+        let status = scene.status_at(last + 1);
+        assert_eq!(
+            answer(&status, condition::DEGRADED),
+            ("True", "AgentSilent"),
+            "{interval}"
+        );
+        assert_eq!(status.targets.summary, "0/1");
+        assert_eq!(status.totals.per_second, None);
+        assert_eq!(status.operations[0].count, 1000, "counts do not go back");
+        assert_eq!(status.operations[0].p99, None);
+        assert_eq!(next_change(&scene.probe, &scene.world, at(last + 1)), None);
+    }
+}
+
+#[test]
+fn an_agent_that_never_reported_is_starting_and_then_silent() {
+    let scene = scene(json!({}), |_, _| {
+        let mut silent = node_probe("n", 0, vec![]);
+        silent.status = None;
+        vec![
+            reports(silent),
+            has_agent(AgentPod {
+                running_since: Some(at(0)),
+                ..agent("n")
+            }),
+        ]
+    });
+    assert_eq!(
+        answer(&scene.status_at(30), condition::PROGRESSING),
+        ("True", "AgentStarting")
+    );
+    assert_eq!(
+        answer(&scene.status_at(31), condition::DEGRADED),
+        ("True", "AgentSilent")
+    );
+    assert_eq!(next_change(&scene.probe, &scene.world, at(0)), Some(at(30)));
+}
+
+#[test]
+fn only_reports_on_this_very_probe_and_pod_count() {
+    for stranger in ["probe", "pod"] {
+        let scene = scene(json!({}), |probe, pod| {
+            let mut report = firing(probe, pod);
+            match stranger {
+                "probe" => report.probe.uid = "older".into(),
+                _ => report.pod.uid = "older".into(),
+            }
+            vec![reports(node_probe("n", 1, vec![report]))]
+        });
+        let status = scene.status();
+        assert_eq!(status.targets.summary, "0/1");
+        assert_eq!(status.operations, []);
+        assert_eq!(
+            answer(&status, condition::PROGRESSING),
+            ("True", "AgentStarting")
+        );
+    }
+}
+
+#[test]
+fn each_process_is_a_target_and_a_pod_without_any_is_one() {
+    let scene = scene(json!({}), |probe, pod| {
+        let second = InstanceReport {
+            container: Some("sidecar".into()),
+            ..firing(probe, pod)
+        };
+        let other = crate::testing::pod("a", "ckb-1", Some("n"));
+        vec![
+            runs(&other),
+            reports(node_probe("n", 1, vec![firing(probe, pod), second])),
+        ]
+    });
+    let status = scene.status();
+    assert_eq!(status.targets.summary, "2/3");
+    assert_eq!(status.instances[0].pod, "ckb-1", "the worst first");
+    assert_eq!(
+        answer(&status, condition::READY),
+        ("False", "AgentStarting")
+    );
+}
+
+#[test]
+fn a_pause_detaches_and_an_end_of_time_does_too() {
+    for (overrides, reason) in [
+        (json!({ "paused": true }), "Paused"),
+        (json!({ "duration": "100s" }), "Expired"),
+    ] {
+        let held = scene(overrides.clone(), |probe, pod| {
+            vec![reports(node_probe("n", 1, vec![firing(probe, pod)]))]
+        });
+        assert_eq!(
+            answer(&held.status(), condition::PROGRESSING),
+            ("True", reason)
+        );
+        let free = scene(overrides, |_, _| vec![reports(node_probe("n", 1, vec![]))]);
+        let status = free.status();
+        assert_eq!(
+            answers(&status),
+            [
+                ("False", reason),
+                ("False", "Done"),
+                ("False", reason),
+                ("True", "NothingAttached")
+            ]
+        );
+        assert_eq!(status.instances[0].state, InstanceState::Detached);
+    }
+}
+
+#[test]
+fn a_breach_of_the_budget_names_the_pod_and_the_figures() {
+    let scene = scene(
+        json!({ "overhead": { "maxPercent": 0.4 } }),
+        |probe, pod| vec![reports(node_probe("n", 1, vec![firing(probe, pod)]))],
+    );
+    let status = scene.status();
+    assert_eq!(
+        answer(&status, condition::WITHIN_BUDGET),
+        ("False", "OverBudget")
+    );
+    let message = &found(&status, condition::WITHIN_BUDGET).message;
+    assert!(
+        message.contains("a/ckb-0 0.412 %") && message.contains("maxPercent 0.4"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_target_detached_over_budget_is_degraded() {
+    let scene = scene(json!({}), |probe, pod| {
+        let report = InstanceReport {
+            state: InstanceState::Detached,
+            reason: Some(Reason::OverBudget),
+            firing: false,
+            ..firing(probe, pod)
+        };
+        vec![reports(node_probe("n", 1, vec![report]))]
+    });
+    let status = scene.status();
+    assert_eq!(
+        answers(&status),
+        [
+            ("False", "OverBudget"),
+            ("False", "OverBudget"),
+            ("True", "OverBudget"),
+            ("False", "OverBudget")
+        ]
+    );
+}
+
+#[test]
+fn a_spec_that_makes_no_sense_says_so() {
+    let mut broken = probe("a", "p", json!({}));
+    broken.spec = ValidSpec::parse(Some(json!({ "probes": 1 })));
+    let status = aggregate(&broken, &world([has(&broken)]), at(0));
+    assert_eq!(answer(&status, condition::READY), ("False", "InvalidSpec"));
+    assert_eq!(
+        answer(&status, condition::DEGRADED),
+        ("True", "InvalidSpec")
+    );
+}
+
+#[test]
+fn a_time_of_transition_is_kept_until_the_status_changes() {
+    let mut scene = scene(json!({}), |probe, pod| {
+        vec![reports(node_probe("n", 0, vec![firing(probe, pod)]))]
+    });
+    let first = scene.status_at(1);
+    scene.probe.status = Some(first.clone());
+    let second = scene.status_at(2);
+    assert_eq!(first.conditions, second.conditions);
+    assert!(same(&first, &second));
+    scene.probe.status = Some(second);
+    let silent = scene.status_at(99);
+    assert_eq!(
+        found(&silent, condition::READY).last_transition_time.0,
+        at(99)
+    );
+    assert_eq!(
+        found(&silent, condition::PROGRESSING)
+            .last_transition_time
+            .0,
+        at(1)
+    );
+    assert!(!same(&first, &silent));
+}
+
+#[test]
+fn the_list_of_targets_is_bounded_and_says_what_it_leaves_out() {
+    let probe = probe("a", "p", json!({}));
+    let pods = (0..60).map(|n| runs(&pod("a", &format!("ckb-{n:02}"), Some("n"))));
+    let world = world([has(&probe), node("n")].into_iter().chain(pods));
+    let status = aggregate(&probe, &world, at(0));
+    assert_eq!(status.targets.matched, 60);
+    assert_eq!((status.instances.len(), status.instances_omitted), (50, 10));
+    let message = &found(&status, condition::READY).message;
+    assert!(message.len() < 1000, "{message}");
+}
+
+#[test]
+fn numbers_have_three_figures_and_no_exponent() {
+    for (value, text) in [
+        (0.0, "0"),
+        (f64::NAN, "0"),
+        (0.0123, "0.012"),
+        (1.0, "1"),
+        (1.234, "1.23"),
+        (12.34, "12.3"),
+        (171_034.4, "171034"),
+    ] {
+        assert_eq!(numbers::rate(value), text);
+    }
+    for (value, exact, glance) in [
+        (0, "0", "0%"),
+        (4, "0.004", "0%"),
+        (40, "0.04", "0.04%"),
+        (412, "0.412", "0.4%"),
+        (12_500, "12.5", "12.5%"),
+    ] {
+        assert_eq!(numbers::percent(value), exact);
+        assert_eq!(numbers::percent_summary(value), glance);
+    }
+}
+
+fn garbage() -> impl Strategy<Value = InstanceReport> {
+    let states = prop::sample::select(vec![
+        InstanceState::Failed,
+        InstanceState::Waiting,
+        InstanceState::Detached,
+        InstanceState::Attached,
+    ]);
+    let reasons = prop::option::of(prop::sample::select(vec![
+        Reason::Firing,
+        Reason::Silent,
+        Reason::OverBudget,
+        Reason::ExecutableNotFound,
+        Reason::Paused,
+    ]));
+    let operations = prop::collection::vec(wild_operation(), 0..4);
+    (
+        states,
+        reasons,
+        operations,
+        any::<(bool, u64, u64, u64)>(),
+        prop::option::of("[a-z]{0,3}"),
+    )
+        .prop_map(
+            |(state, reason, operations, (firing, lost, gap, over), container)| InstanceReport {
+                state,
+                reason,
+                operations,
+                firing,
+                container,
+                calls_lost: lost,
+                events_lost: lost,
+                reattaches: gap,
+                gap_milliseconds: gap,
+                overhead_millipercent: Some(over),
+                ..InstanceReport::default()
+            },
+        )
+}
+
+fn wild_operation() -> impl Strategy<Value = OperationReport> {
+    let names = prop::sample::select(vec!["Get", "Write", "Fly"]);
+    let buckets = prop::collection::vec((0..BUCKETS + 9, any::<u64>()), 0..4);
+    (names, buckets, any::<(u64, u64, u64, bool)>()).prop_map(
+        |(name, buckets, (count, millis, max, bytes))| {
+            let mut report = operation(name, 0, "");
+            report.has_bytes = bytes;
+            report.total.count = count;
+            report.total.slow = count;
+            report.window.counters.count = count;
+            report.window.counters.bytes = count;
+            report.window.milliseconds = millis % 3;
+            report.window.max_nanoseconds = max;
+            report.window.histogram = buckets.into_iter().collect();
+            report
+        },
+    )
+}
+
+/// Counts and whole-second windows, so that sums are exact.
+fn tame_operation() -> impl Strategy<Value = OperationReport> {
+    let buckets = prop::collection::vec((0..BUCKETS, 1..1000_u64), 0..6);
+    (buckets, 0..1_000_000_u64).prop_map(|(buckets, max)| {
+        let histogram: Histogram = buckets.into_iter().collect();
+        let mut report = operation("Get", histogram.count(), "");
+        report.window.max_nanoseconds = max;
+        report.window.histogram = histogram;
+        report
+    })
+}
+
+fn merged(reports: &[OperationReport]) -> Sum {
+    reports.iter().fold(Sum::default(), |mut sum, report| {
+        sum.merge(&Sum::of(report, true));
+        sum
+    })
+}
+
+proptest! {
+    #[test]
+    fn merging_is_associative_and_commutative(
+        a in tame_operation(),
+        b in tame_operation(),
+        c in tame_operation(),
+    ) {
+        let left = merged(&[a.clone(), b.clone(), c.clone()]);
+        let mut right = Sum::of(&a, true);
+        right.merge(&merged(&[b.clone(), c.clone()]));
+        prop_assert_eq!(&left, &right);
+        prop_assert_eq!(&left, &merged(&[c, a, b]));
+    }
+
+    #[test]
+    fn quantiles_rise_and_stay_below_the_longest(reports in prop::collection::vec(wild_operation(), 1..5)) {
+        let sum = merged(&reports);
+        let shown = [0.5, 0.9, 0.99].map(|quantile| sum.quantile(quantile));
+        prop_assert!(shown.is_sorted(), "{:?}", shown);
+        prop_assert!(shown[2] <= sum.longest(), "{:?} {:?}", shown, sum.longest());
+    }
+
+    #[test]
+    fn whatever_agents_report_makes_a_status_and_in_any_order_the_same(
+        garbage in prop::collection::vec((garbage(), 0..3_u8), 0..8),
+        picks in prop::collection::vec(any::<Index>(), 8),
+        age in -100..100_i64,
+    ) {
+        let probe = probe("a", "p", json!({}));
+        let pods = [0, 1, 2].map(|n| pod("a", &format!("ckb-{n}"), Some("n")));
+        let instances: Vec<InstanceReport> = garbage
+            .into_iter()
+            .enumerate()
+            .map(|(pid, (report, n))| InstanceReport {
+                probe: probe.reference.clone(),
+                pod: pods[usize::from(n)].reference.clone(),
+                // Distinct: equals would be listed in the order of the report.
+                container: report.container.map(|name| format!("{name}{pid}")),
+                ..report
+            })
+            .collect();
+        let with = |instances: Vec<InstanceReport>| {
+            let mut row = node_probe("n", age, instances);
+            if let Some(status) = &mut row.status {
+                status.agent = AgentStatus::default();
+            }
+            let pods = pods.iter().map(runs);
+            world(pods.chain([has(&probe), node("n"), reports(row)]))
+        };
+        let counts = |status: &CkbProbeStatus| (status.targets.clone(), status.totals.slow, status.totals.lost);
+        let first = aggregate(&probe, &with(instances.clone()), at(0));
+        let second = aggregate(&probe, &with(shuffled(&instances, &picks)), at(0));
+        prop_assert!(first.targets.attached <= first.targets.matched);
+        prop_assert!(first.targets.firing <= first.targets.attached);
+        let processes = instances.iter().all(|report| report.container.is_some());
+        if processes {
+            prop_assert_eq!(counts(&first), counts(&second));
+            prop_assert_eq!(&first.instances, &second.instances);
+            prop_assert_eq!(&first.conditions, &second.conditions);
+        }
+        serde_json::to_string(&first).unwrap();
+    }
+}
+
+#[test]
+fn containers_of_a_pod_are_looked_up_by_the_spec() {
+    let scene = scene(json!({}), |_, _| {
+        let mut pod = pod("a", "ckb-0", Some("n"));
+        pod.containers = vec![container("x"), container("y")];
+        vec![runs(&pod)]
+    });
+    assert_eq!(scene.status().targets.matched, 1);
+}

@@ -1,1 +1,164 @@
+use ckb_probe_crds::{InstanceState, InstanceStatus, TargetCounts};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
+use super::*;
+
+fn set(type_: &str, status: &str, reason: &str) -> Condition {
+    Condition {
+        last_transition_time: Time(Timestamp::UNIX_EPOCH),
+        message: format!("{reason}, in full"),
+        observed_generation: Some(1),
+        reason: reason.into(),
+        status: status.into(),
+        type_: type_.into(),
+    }
+}
+
+fn status(attached: u32, matched: u32, conditions: &[(&str, &str, &str)]) -> CkbProbeStatus {
+    CkbProbeStatus {
+        conditions: conditions.iter().map(|(t, s, r)| set(t, s, r)).collect(),
+        targets: TargetCounts {
+            matched,
+            attached,
+            firing: attached,
+            summary: format!("{attached}/{matched}"),
+        },
+        ..CkbProbeStatus::default()
+    }
+}
+
+fn reasons(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Vec<&'static str> {
+    notes(old, new)
+        .into_iter()
+        .map(|note| note.reason)
+        .collect()
+}
+
+fn instance(reattaches: u64) -> InstanceStatus {
+    InstanceStatus {
+        pod: "ckb-0".into(),
+        container: Some("ckb".into()),
+        node: None,
+        state: InstanceState::Attached,
+        reason: Reason::Firing,
+        message: String::new(),
+        reattaches,
+        gap_seconds: "1.5".into(),
+        overhead_percent: None,
+    }
+}
+
+#[test]
+fn the_same_status_twice_tells_nothing() {
+    let degraded = status(
+        1,
+        2,
+        &[
+            ("Degraded", "True", "SymbolNotFound"),
+            ("WithinBudget", "False", "OverBudget"),
+        ],
+    );
+    let paused = status(
+        0,
+        2,
+        &[
+            ("Ready", "False", "Paused"),
+            ("Degraded", "False", "Paused"),
+        ],
+    );
+    let whole = status(
+        2,
+        2,
+        &[("Ready", "True", "Firing"), ("Degraded", "False", "Done")],
+    );
+    for status in [degraded, paused, whole] {
+        assert_eq!(notes(Some(&status), &status), []);
+    }
+}
+
+#[test]
+fn trouble_is_told_when_it_begins_when_it_becomes_another_and_when_it_ends() {
+    let fine = status(1, 1, &[("Degraded", "False", "Done")]);
+    let silent = status(0, 1, &[("Degraded", "True", "AgentSilent")]);
+    let missing = status(0, 1, &[("Degraded", "True", "NoMatchingPods")]);
+    assert_eq!(reasons(None, &silent), ["AgentSilent"]);
+    assert_eq!(reasons(Some(&fine), &silent), ["AgentSilent"]);
+    assert_eq!(reasons(Some(&silent), &missing), ["NoMatchingPods"]);
+    assert_eq!(reasons(Some(&silent), &fine), ["Recovered", "Attached"]);
+    assert_eq!(notes(Some(&fine), &silent)[0].type_, EventType::Warning);
+    assert_eq!(notes(Some(&fine), &silent)[0].text, "AgentSilent, in full");
+}
+
+#[test]
+fn attached_is_told_when_all_are_and_were_not() {
+    let of = |attached, matched| status(attached, matched, &[]);
+    assert_eq!(reasons(None, &of(0, 0)), Vec::<&str>::new());
+    assert_eq!(reasons(None, &of(1, 2)), Vec::<&str>::new());
+    assert_eq!(reasons(Some(&of(1, 2)), &of(2, 2)), ["Attached"]);
+    assert_eq!(reasons(Some(&of(2, 2)), &of(3, 3)), ["Attached"]);
+    assert_eq!(reasons(Some(&of(3, 3)), &of(2, 2)), Vec::<&str>::new());
+}
+
+#[test]
+fn a_breach_is_told_once_whichever_condition_says_it() {
+    let fine = status(
+        1,
+        1,
+        &[
+            ("WithinBudget", "True", "UnderBudget"),
+            ("Degraded", "False", "Done"),
+        ],
+    );
+    let over = status(
+        1,
+        1,
+        &[
+            ("WithinBudget", "False", "OverBudget"),
+            ("Degraded", "False", "Done"),
+        ],
+    );
+    let detached = status(
+        0,
+        1,
+        &[
+            ("WithinBudget", "False", "OverBudget"),
+            ("Degraded", "True", "OverBudget"),
+        ],
+    );
+    assert_eq!(reasons(Some(&fine), &over), ["OverBudget"]);
+    assert_eq!(reasons(Some(&fine), &detached), ["OverBudget"]);
+}
+
+#[test]
+fn a_pause_is_told_and_is_no_recovery() {
+    let silent = status(
+        0,
+        1,
+        &[
+            ("Ready", "False", "AgentSilent"),
+            ("Degraded", "True", "AgentSilent"),
+        ],
+    );
+    let paused = status(
+        0,
+        1,
+        &[
+            ("Ready", "False", "Paused"),
+            ("Degraded", "False", "Paused"),
+        ],
+    );
+    assert_eq!(reasons(Some(&silent), &paused), ["Paused"]);
+}
+
+#[test]
+fn a_restart_is_told_for_a_target_that_was_known() {
+    let with = |reattaches| CkbProbeStatus {
+        instances: vec![instance(reattaches)],
+        ..CkbProbeStatus::default()
+    };
+    assert_eq!(reasons(Some(&with(1)), &with(2)), ["TargetRestarted"]);
+    assert_eq!(reasons(Some(&with(2)), &with(2)), Vec::<&str>::new());
+    assert_eq!(reasons(None, &with(2)), Vec::<&str>::new());
+    // Another agent counts from zero.
+    assert_eq!(reasons(Some(&with(2)), &with(0)), Vec::<&str>::new());
+}

@@ -1,1 +1,256 @@
+use kube::runtime::watcher::Event;
+use proptest::{prelude::*, sample::Index};
 
+use super::*;
+use crate::{
+    desired::{
+        desired,
+        tests::{changes, distinct, shuffled},
+    },
+    testing::{
+        HASH, agent, at, has, has_agent, node, node_probe, pod, probe, reports, runs, world,
+    },
+    world::{Change, Owner},
+};
+
+/// A perfect API: what it is told is done at once. What is on its way out is gone at the next round.
+fn carry_out(world: &mut World, action: Action, serial: &mut u32) {
+    *serial += 1;
+    let change = match action {
+        Action::ApplyNodeProbe { node, spec } => {
+            let known = world.node_probe(&node);
+            let uid = known.map_or(format!("uid-{serial}"), |row| row.uid.clone());
+            reports(NodeProbeRow {
+                uid,
+                spec: Some(spec),
+                ..node_probe(&node, 0, vec![])
+            })
+        }
+        Action::DeleteNodeProbe { node, uid } => {
+            let row = world.node_probe(&node).unwrap();
+            assert_eq!(row.uid, uid);
+            Change::NodeProbe(Event::Delete(row.clone()))
+        }
+        Action::CreateAgent { node, owner } => {
+            let name = agent_name(&node);
+            assert!(world.agent(&name).is_none(), "{name} is there already");
+            has_agent(AgentPod {
+                name,
+                uid: format!("uid-{serial}"),
+                owner: Some(Owner {
+                    name: node.clone(),
+                    uid: owner,
+                }),
+                ..agent(&node)
+            })
+        }
+        Action::DeleteAgent { pod, uid, why: _ } => {
+            let row = world.agent(&pod).unwrap();
+            assert_eq!(row.uid, uid);
+            has_agent(AgentPod {
+                deleting: true,
+                ..row.clone()
+            })
+        }
+    };
+    world.apply(change, at(0));
+}
+
+fn sweep(world: &mut World) {
+    let orders: Vec<_> = world
+        .node_probes()
+        .filter(|row| row.deleting)
+        .cloned()
+        .collect();
+    let agents: Vec<_> = world.agents().filter(|row| row.deleting).cloned().collect();
+    for row in orders {
+        world.apply(Change::NodeProbe(Event::Delete(row)), at(0));
+    }
+    for row in agents {
+        world.apply(Change::Agent(Event::Delete(row)), at(0));
+    }
+}
+
+/// Carries plans out until there is nothing left to do.
+fn converge(world: &mut World) -> Result<(), TestCaseError> {
+    let mut serial = 0;
+    for _ in 0..6 {
+        let desired = desired(world, at(0));
+        let plan = plan(&desired, world, HASH);
+        let leaving = world.agents().any(|agent| agent.deleting)
+            || world.node_probes().any(|row| row.deleting);
+        if plan.is_empty() && !leaving {
+            return Ok(());
+        }
+        for action in plan.into_values().flatten() {
+            carry_out(world, action, &mut serial);
+        }
+        sweep(world);
+    }
+    Err(TestCaseError::fail("the plan does not end"))
+}
+
+fn one_target() -> World {
+    world([
+        node("n"),
+        has(&probe("a", "p", serde_json::json!({}))),
+        runs(&pod("a", "ckb-0", Some("n"))),
+    ])
+}
+
+fn actions(world: &World) -> Vec<Action> {
+    let desired = desired(world, at(0));
+    plan(&desired, world, HASH)
+        .into_values()
+        .flatten()
+        .collect()
+}
+
+#[test]
+fn a_target_gets_an_order_first_and_then_an_agent_that_the_order_owns() {
+    let mut world = one_target();
+    let spec = desired(&world, at(0)).remove("n").unwrap();
+    let apply = Action::ApplyNodeProbe {
+        node: "n".into(),
+        spec: spec.clone(),
+    };
+    assert_eq!(actions(&world), [apply]);
+    let order = NodeProbeRow {
+        spec: Some(spec),
+        ..node_probe("n", 0, vec![])
+    };
+    world.apply(reports(order), at(0));
+    let create = Action::CreateAgent {
+        node: "n".into(),
+        owner: "uid-n".into(),
+    };
+    assert_eq!(actions(&world), [create]);
+    world.apply(has_agent(agent("n")), at(0));
+    assert_eq!(actions(&world), []);
+}
+
+#[test]
+fn the_last_target_takes_the_order_and_the_agent_along() {
+    let world = world([
+        node("n"),
+        reports(node_probe("n", 0, vec![])),
+        has_agent(agent("n")),
+    ]);
+    let delete_agent = Action::DeleteAgent {
+        pod: agent_name("n"),
+        uid: "uid-agent-n".into(),
+        why: Removal::Unwanted,
+    };
+    let delete_order = Action::DeleteNodeProbe {
+        node: "n".into(),
+        uid: "uid-n".into(),
+    };
+    assert_eq!(actions(&world), [delete_agent, delete_order]);
+}
+
+#[test]
+fn an_agent_that_cannot_stay_is_replaced_and_one_that_goes_is_waited_for() {
+    let with = |change: fn(&mut AgentPod)| {
+        let mut world = one_target();
+        let order = NodeProbeRow {
+            spec: desired(&world, at(0)).remove("n"),
+            ..node_probe("n", 0, vec![])
+        };
+        let mut agent = agent("n");
+        change(&mut agent);
+        world.apply(reports(order), at(0));
+        world.apply(has_agent(agent), at(0));
+        actions(&world)
+    };
+    let delete = |why| Action::DeleteAgent {
+        pod: agent_name("n"),
+        uid: "uid-agent-n".into(),
+        why,
+    };
+    assert_eq!(with(|_| {}), []);
+    assert_eq!(with(|agent| agent.deleting = true), []);
+    assert_eq!(
+        with(|agent| agent.template_hash = Some("older".into())),
+        [delete(Removal::Outdated)]
+    );
+    assert_eq!(
+        with(|agent| agent.template_hash = None),
+        [delete(Removal::Outdated)]
+    );
+    assert_eq!(
+        with(|agent| agent.owner.as_mut().unwrap().uid = "older".into()),
+        [delete(Removal::Outdated)]
+    );
+    assert_eq!(
+        with(|agent| agent.phase = Phase::Finished),
+        [delete(Removal::Ended)]
+    );
+}
+
+#[test]
+fn a_pod_with_the_labels_that_no_order_owns_is_left_alone() {
+    let stranger = AgentPod {
+        owner: None,
+        ..agent("n")
+    };
+    assert_eq!(actions(&world([node("n"), has_agent(stranger)])), []);
+}
+
+/// Orders and agents of four nodes, in any state, right and wrong.
+fn debris() -> impl Strategy<Value = Vec<Change>> {
+    let orders = (0..4_u8, any::<bool>(), any::<bool>()).prop_map(|(n, deleting, unreadable)| {
+        let mut row = node_probe(&format!("n{n}"), 0, vec![]);
+        row.deleting = deleting;
+        if unreadable {
+            row.spec = None;
+        }
+        reports(row)
+    });
+    let agents = (0..4_u8, any::<bool>(), 0..5_u8).prop_map(|(n, deleting, defect)| {
+        let mut agent = agent(&format!("n{n}"));
+        agent.deleting = deleting;
+        match defect {
+            0 => agent.phase = Phase::Finished,
+            1 => agent.template_hash = None,
+            2 => agent.name = "ckb-probe-agent-other".into(),
+            3 => agent.owner.as_mut().unwrap().uid = "older".into(),
+            _ => {}
+        }
+        has_agent(agent)
+    });
+    prop::collection::vec(prop_oneof![orders, agents], 0..12)
+}
+
+proptest! {
+    #[test]
+    fn carried_out_the_plan_leads_to_what_is_desired_and_then_is_empty(
+        changes in changes(),
+        debris in debris(),
+    ) {
+        let mut world = world(changes.into_iter().chain(debris));
+        converge(&mut world)?;
+        let wanted = desired(&world, at(0));
+        let orders: Desired = world
+            .node_probes()
+            .map(|row| (row.node.clone(), row.spec.clone().unwrap()))
+            .collect();
+        prop_assert_eq!(&orders, &wanted);
+        let agents: Vec<_> = world.agents().map(|agent| agent.name.clone()).collect();
+        let expected: Vec<_> = wanted.keys().map(|node| agent_name(node)).collect();
+        prop_assert_eq!(agents, expected);
+        for agent in world.agents() {
+            let owner = agent.owner.as_ref().unwrap();
+            prop_assert_eq!(&owner.uid, &world.node_probe(&owner.name).unwrap().uid);
+        }
+    }
+
+    #[test]
+    fn the_order_of_the_news_does_not_matter(
+        changes in changes(),
+        picks in prop::collection::vec(any::<Index>(), 24),
+    ) {
+        let changes = distinct(changes);
+        let again = shuffled(&changes, &picks);
+        prop_assert_eq!(actions(&world(changes)), actions(&world(again)));
+    }
+}

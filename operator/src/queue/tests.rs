@@ -1,1 +1,131 @@
+use super::*;
 
+fn node(name: &str) -> Key {
+    Key::Node(name.into())
+}
+
+fn probe(name: &str) -> Key {
+    Key::Probe(ObjectKey::new("a", name))
+}
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+#[test]
+fn keys_are_taken_when_due_the_longest_due_first_and_once() {
+    let now = Instant::now();
+    let mut queue = Queue::default();
+    queue.add(node("later"), now + seconds(5));
+    queue.add(node("b"), now - seconds(1));
+    queue.add(node("a"), now);
+    queue.add(node("a"), now + seconds(9));
+    assert_eq!(queue.take(now, 1), [node("b")]);
+    assert_eq!(queue.take(now, 9), [node("a")]);
+    assert_eq!(queue.take(now, 9), []);
+    assert_eq!(queue.next_due(), Some(now + seconds(5)));
+}
+
+#[test]
+fn news_that_come_during_the_work_make_more_work_when_it_is_done() {
+    let now = Instant::now();
+    let mut queue = Queue::default();
+    queue.add(node("a"), now);
+    queue.take(now, 9);
+    queue.add(node("a"), now);
+    assert_eq!(queue.take(now, 9), []);
+    assert_eq!(queue.next_due(), None);
+    queue.done(&node("a"), true, now);
+    assert_eq!(queue.take(now, 9), [node("a")]);
+}
+
+#[test]
+fn a_status_is_written_once_a_second_however_many_news_there_are() {
+    let now = Instant::now();
+    let mut queue = Queue::default();
+    let mut writes = 0;
+    for tick in 0..100 {
+        let now = now + Duration::from_millis(100) * tick;
+        queue.add(probe("p"), now);
+        for key in queue.take(now, 9) {
+            writes += 1;
+            queue.done(&key, true, now);
+        }
+    }
+    assert_eq!(writes, 10);
+}
+
+#[test]
+fn looking_without_writing_is_not_paced() {
+    let now = Instant::now();
+    let mut queue = Queue::default();
+    queue.add(probe("p"), now);
+    queue.take(now, 9);
+    queue.done(&probe("p"), false, now);
+    queue.add(probe("p"), now);
+    assert_eq!(queue.take(now, 9), [probe("p")]);
+}
+
+#[test]
+fn what_fails_waits_longer_each_time_up_to_a_limit_and_delays_no_other() {
+    let mut now = Instant::now();
+    let mut queue = Queue::default();
+    let mut waits = Vec::new();
+    queue.add(probe("broken"), now);
+    for _ in 0..20 {
+        assert_eq!(queue.take(now, 9), [probe("broken")]);
+        let wait = queue.again(&probe("broken"), now);
+        queue.add(probe("broken"), now);
+        assert_eq!(queue.take(now, 9), [], "news do not shorten the wait");
+        queue.add(node("fine"), now);
+        assert_eq!(queue.take(now, 9), [node("fine")]);
+        queue.done(&node("fine"), true, now);
+        waits.push(wait);
+        now += wait;
+    }
+    assert!(
+        waits[0] >= MIN_DELAY && waits[0] <= MIN_DELAY * 2,
+        "{waits:?}"
+    );
+    assert!(
+        waits[19] >= MAX_DELAY && waits[19] <= MAX_DELAY * 2,
+        "{waits:?}"
+    );
+}
+
+#[test]
+fn success_ends_the_waits() {
+    let now = Instant::now();
+    let mut queue = Queue::default();
+    queue.add(node("a"), now);
+    for _ in 0..8 {
+        queue.again(&node("a"), now);
+    }
+    queue.done(&node("a"), true, now);
+    assert!(queue.again(&node("a"), now) <= MIN_DELAY * 2);
+}
+
+#[test]
+fn work_that_does_not_last_is_done_ever_less_often_although_it_succeeds() {
+    let now = Instant::now();
+    let mut queue = Queue::default();
+    queue.add(node("a"), now);
+    for _ in 0..8 {
+        queue.hold(&node("a"), now);
+        queue.done(&node("a"), true, now);
+    }
+    assert!(queue.hold(&node("a"), now) >= MAX_DELAY);
+    let calm = now + CALM + seconds(60);
+    assert!(queue.hold(&node("a"), calm) <= MIN_DELAY * 2);
+}
+
+#[test]
+fn what_is_idle_is_forgotten() {
+    let now = Instant::now();
+    let mut queue = Queue::default();
+    queue.add(probe("p"), now);
+    queue.take(now, 9);
+    queue.done(&probe("p"), true, now);
+    queue.take(now + seconds(2), 9);
+    assert!(queue.items.is_empty());
+}

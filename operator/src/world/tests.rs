@@ -1,1 +1,246 @@
+use std::collections::BTreeSet;
 
+use ckb_probe_crds::Container;
+use serde_json::json;
+
+use super::*;
+use crate::testing::{at, firing, has, node, node_probe, pod, probe, reports, runs, world};
+
+fn target(pod: serde_json::Value) -> TargetPod {
+    serde_json::from_value::<RawPod>(pod).unwrap().into()
+}
+
+#[test]
+fn a_pod_is_read_as_far_as_it_is_needed() {
+    let pod = target(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": { "namespace": "ckb", "name": "ckb-0", "uid": "u", "labels": { "app": "ckb" } },
+        "spec": {
+            "nodeName": "node-a",
+            "initContainers": [{ "name": "once" }, { "name": "sidecar", "restartPolicy": "Always" }],
+            "containers": [{ "name": "ckb", "env": [{ "name": "A", "value": "b" }] }, { "name": "late" }],
+        },
+        "status": {
+            "phase": "Pending",
+            "containerStatuses": [
+                { "name": "ckb", "containerID": "containerd://abc", "state": { "running": {} } },
+                { "name": "late", "state": { "waiting": { "reason": "ErrImagePull", "message": "no such image" } } },
+            ],
+            "initContainerStatuses": [{ "name": "sidecar", "containerID": "cri-o://def" }],
+        },
+    }));
+    let container = |name: &str, id: Option<&str>| Container {
+        name: name.into(),
+        id: id.map(str::to_owned),
+    };
+    assert_eq!(
+        pod.containers,
+        [
+            container("ckb", Some("abc")),
+            container("late", None),
+            container("sidecar", Some("def")),
+        ]
+    );
+    assert_eq!(pod.node.as_deref(), Some("node-a"));
+    assert_eq!(pod.phase, Phase::Pending);
+    assert_eq!(
+        pod.trouble.as_deref(),
+        Some("container late waits: ErrImagePull: no such image")
+    );
+}
+
+#[test]
+fn a_pod_that_no_node_takes_says_why() {
+    let pod = target(json!({
+        "metadata": { "name": "ckb-0" },
+        "spec": { "containers": [{ "name": "ckb" }] },
+        "status": { "phase": "Pending", "conditions": [
+            { "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes" },
+        ] },
+    }));
+    assert_eq!(pod.node, None);
+    assert_eq!(pod.trouble.as_deref(), Some("Unschedulable: 0/1 nodes"));
+}
+
+#[test]
+fn an_agent_that_is_only_starting_is_in_no_trouble() {
+    let agent = |reason: &str| -> AgentPod {
+        let raw: RawAgent = serde_json::from_value(json!({
+            "metadata": { "name": "a" },
+            "spec": {},
+            "status": { "phase": "Pending", "containerStatuses": [
+                { "name": "agent", "state": { "waiting": { "reason": reason, "message": "m" } } },
+            ] },
+        }))
+        .unwrap();
+        raw.into()
+    };
+    assert_eq!(agent("ContainerCreating").trouble, None);
+    assert_eq!(agent("PodInitializing").trouble, None);
+    assert_eq!(
+        agent("ImagePullBackOff").trouble.as_deref(),
+        Some("ImagePullBackOff: m")
+    );
+}
+
+fn raw(spec: serde_json::Value, status: serde_json::Value) -> Raw {
+    serde_json::from_value(json!({
+        "metadata": { "namespace": "ckb", "name": "p", "uid": "u", "generation": 2 },
+        "spec": spec,
+        "status": status,
+    }))
+    .unwrap()
+}
+
+#[test]
+fn an_unreadable_spec_or_status_leaves_the_rest_readable() {
+    let broken = ProbeRow::from(raw(json!({ "probes": 7 }), json!({})));
+    assert!(
+        matches!(broken.spec, Err(InvalidProbe::Unreadable(_))),
+        "{broken:?}"
+    );
+    assert_eq!(broken.reference.uid, "u");
+
+    let empty = ProbeRow::from(raw(
+        json!({ "target": { "selector": {} }, "probes": [] }),
+        json!({}),
+    ));
+    assert!(
+        matches!(empty.spec, Err(InvalidProbe::Selector(_))),
+        "{empty:?}"
+    );
+
+    let good = json!({ "target": { "selector": { "matchLabels": { "a": "b" } } }, "probes": [] });
+    let odd_status = ProbeRow::from(raw(good, json!({ "conditions": "none" })));
+    assert!(odd_status.spec.is_ok());
+    assert_eq!(odd_status.status, None);
+
+    let report = NodeProbeRow::from(raw(
+        json!({ "assignments": [] }),
+        json!({ "instances": [{ "state": "Levitating" }] }),
+    ));
+    assert!(report.spec.is_some());
+    assert_eq!(report.status, None);
+}
+
+#[test]
+fn the_world_is_synced_when_every_kind_was_listed() {
+    let mut world = World::default();
+    let changes = [
+        Change::Probe(Event::InitDone),
+        Change::Pod(Event::InitDone),
+        Change::Node(Event::InitDone),
+        Change::NodeProbe(Event::InitDone),
+        Change::Agent(Event::InitDone),
+    ];
+    for change in changes {
+        assert!(!world.synced());
+        world.apply(change, at(0));
+    }
+    assert!(world.synced());
+}
+
+#[test]
+fn a_new_list_replaces_the_old_one_at_its_end() {
+    let probe = probe("ckb", "p", json!({}));
+    let (a, b) = (pod("ckb", "a", None), pod("ckb", "b", None));
+    let mut world = world([has(&probe), runs(&a)]);
+    let spec = probe.spec.as_ref().unwrap();
+    let names = |world: &World| -> Vec<String> {
+        let pods = world.selected("ckb", spec);
+        pods.map(|pod| pod.reference.name.clone()).collect()
+    };
+    world.apply(Change::Pod(Event::Init), at(0));
+    world.apply(Change::Pod(Event::InitApply(b)), at(0));
+    assert_eq!(names(&world), ["a"]);
+    let touched = world.apply(Change::Pod(Event::InitDone), at(0));
+    assert_eq!(names(&world), ["b"]);
+    assert_eq!(touched.probes, BTreeSet::from([ObjectKey::new("ckb", "p")]));
+}
+
+#[test]
+fn the_end_of_an_older_object_does_not_remove_a_newer_one_of_its_name() {
+    let old = pod("ckb", "a", None);
+    let mut new = old.clone();
+    new.reference.uid = "newer".into();
+    let probe = probe("ckb", "p", json!({}));
+    let mut world = world([has(&probe), runs(&new)]);
+    world.apply(Change::Pod(Event::Delete(old)), at(0));
+    assert_eq!(
+        world.selected("ckb", probe.spec.as_ref().unwrap()).count(),
+        1
+    );
+    world.apply(Change::Pod(Event::Delete(new)), at(0));
+    assert_eq!(
+        world.selected("ckb", probe.spec.as_ref().unwrap()).count(),
+        0
+    );
+}
+
+#[test]
+fn pods_touch_the_probes_of_their_namespace_only_and_nothing_when_nothing_changed() {
+    let mut world = world([
+        has(&probe("ckb", "p", json!({}))),
+        has(&probe("other", "q", json!({}))),
+    ]);
+    let a = pod("ckb", "a", None);
+    let touched = world.apply(runs(&a), at(0));
+    let expected = Touched {
+        probes: [ObjectKey::new("ckb", "p")].into(),
+        fleet: true,
+    };
+    assert_eq!(touched, expected);
+    assert_eq!(world.apply(runs(&a), at(0)), Touched::default());
+    let elsewhere = pod("empty", "a", None);
+    assert_eq!(world.apply(runs(&elsewhere), at(0)), Touched::default());
+}
+
+#[test]
+fn a_report_touches_statuses_but_not_the_fleet() {
+    let probe = probe("ckb", "p", json!({}));
+    let pod = pod("ckb", "a", Some("n"));
+    let mut world = world([
+        has(&probe),
+        runs(&pod),
+        node("n"),
+        reports(node_probe("n", 9, vec![])),
+    ]);
+    let touched = world.apply(
+        reports(node_probe("n", 1, vec![firing(&probe, &pod)])),
+        at(0),
+    );
+    assert_eq!(touched.probes, [ObjectKey::new("ckb", "p")].into());
+    assert!(!touched.fleet);
+}
+
+#[test]
+fn an_own_status_write_does_not_touch_the_fleet() {
+    let mut row = probe("ckb", "p", json!({}));
+    let mut world = world([has(&row)]);
+    row.status = Some(CkbProbeStatus::default());
+    assert!(!world.apply(has(&row), at(0)).fleet);
+    row.generation += 1;
+    assert!(world.apply(has(&row), at(0)).fleet);
+}
+
+#[test]
+fn reports_are_dated_by_this_clock_except_those_that_were_there_before() {
+    // An agent whose clock is an hour ahead.
+    let mut world = world([reports(node_probe("n", -3600, vec![]))]);
+    let heard = |world: &World| world.heard(world.node_probe("n").unwrap());
+    assert_eq!(heard(&world), Some(at(0)));
+    // The same report, seen again, is no news; a later one is.
+    world.apply(reports(node_probe("n", -3600, vec![])), at(50));
+    assert_eq!(heard(&world), Some(at(0)));
+    world.apply(reports(node_probe("n", -3610, vec![])), at(60));
+    assert_eq!(heard(&world), Some(at(60)));
+}
+
+#[test]
+fn an_agent_is_not_blamed_while_the_api_server_was_away() {
+    let mut world = world([reports(node_probe("n", 10, vec![]))]);
+    let heard = |world: &World| world.heard(world.node_probe("n").unwrap());
+    assert_eq!(heard(&world), Some(at(-10)));
+    world.apply(Change::Deaf, at(20));
+    assert_eq!(heard(&world), Some(at(20)));
+}
