@@ -1,0 +1,44 @@
+# Each target is one line: the work is in scripts/ and in the tests crate.
+.PHONY: help setup fmt lint build test test-unit test-ckb e2e crds image demo demo-down clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  \1\t\2/p' Makefile | expand -t 16
+
+setup: ## install what building, the local cluster and linting need (idempotent)
+	scripts/setup.sh all
+
+fmt: ## format the code
+	cargo fmt --all
+
+lint: ## fmt, clippy, cargo deny, shellcheck, drift of generated files
+	scripts/setup.sh build cluster lint && scripts/lint.sh
+
+build: ## build the operator, the agent and the command line
+	scripts/setup.sh build && cargo build --locked --release
+
+test: test-unit e2e ## unit, property, kernel and end-to-end tests
+
+test-unit: ## unit and property tests, and kernel tests against a program whose calls are known
+	scripts/setup.sh build cluster && cargo test --locked --workspace
+
+e2e: ## end-to-end tests on a local cluster, with the embedded workload
+	scripts/setup.sh build cluster && scripts/e2e.sh rocksdb
+
+test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built first: half an hour, once)
+	scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh ckb
+
+crds: ## regenerate everything that is generated: CRDs, their reference, the chart's copy, config/
+	scripts/render-config.sh
+
+image: ## build the image as an OCI archive, target/images/ckb-probe.tar
+	scripts/setup.sh build && scripts/image.sh target/images/ckb-probe.tar
+
+demo: ## the whole thing, live: a cluster, a workload, a CkbProbe and its status
+	scripts/demo.sh
+
+demo-down: ## take everything of the demo away again
+	scripts/demo-down.sh
+
+clean: ## remove what was built
+	cargo clean
