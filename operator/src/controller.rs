@@ -19,7 +19,7 @@ use tokio::{
 use crate::{
     aggregate::{aggregate, next_change, same},
     desired::{desired, next_expiry},
-    election::{Leadership, leads},
+    election::Leadership,
     execute::{ExecuteError, Executor, Report},
     metrics::Metrics,
     notes::notes,
@@ -45,7 +45,10 @@ pub struct Controller {
     expiry: Option<Timestamp>,
     running: FuturesUnordered<LocalBoxFuture<'static, Done>>,
     leading: bool,
-    deaf: bool,
+    /// When the election last found the API server away.
+    unanswered: Option<Instant>,
+    /// Whether a watch is broken, as far as is known.
+    broken: bool,
     executor: Executor,
     leadership: watch::Receiver<Leadership>,
     metrics: Metrics,
@@ -78,7 +81,8 @@ impl Controller {
             expiry: None,
             running: FuturesUnordered::new(),
             leading: false,
-            deaf: false,
+            unanswered: None,
+            broken: false,
             executor,
             leadership,
             metrics,
@@ -109,7 +113,12 @@ impl Controller {
 
     /// Stops everything at once when the lease is lost, and looks at everything anew when it is gained.
     fn follow_leadership(&mut self) {
-        let leading = leads(*self.leadership.borrow_and_update(), Instant::now());
+        let leadership = *self.leadership.borrow_and_update();
+        if leadership.unanswered > self.unanswered {
+            self.unanswered = leadership.unanswered;
+            self.apply(Change::Deaf);
+        }
+        let leading = leadership.leads(Instant::now());
         if leading == self.leading {
             return;
         }
@@ -134,7 +143,10 @@ impl Controller {
         let mut next = Some(first);
         for _ in 0..BATCH {
             match next {
-                Some(Ok(change)) => self.apply(change),
+                Some(Ok(change)) => {
+                    self.broken = false;
+                    self.apply(change);
+                }
                 Some(Err(error)) => self.watch_failed(&error),
                 None => break,
             }
@@ -146,16 +158,14 @@ impl Controller {
     }
 
     fn watch_failed(&mut self, error: &WatchError) {
-        if !std::mem::replace(&mut self.deaf, true) {
+        if !std::mem::replace(&mut self.broken, true) {
             tracing::warn!(%error, "waiting for the API server");
         }
         self.metrics.failed("Watch");
         self.apply(Change::Deaf);
-        self.deaf = true;
     }
 
     fn apply(&mut self, change: Change) {
-        self.deaf = false;
         let touched = self.world.apply(change, Timestamp::now());
         self.touch(touched);
     }
@@ -332,7 +342,7 @@ impl Controller {
             .filter(|_| self.running.len() < CONCURRENCY);
         let wall = Timestamp::now();
         let expiry = self.expiry.map(|expiry| instant(expiry, wall));
-        let lease = *self.leadership.borrow();
+        let lease = self.leadership.borrow().until;
         [due, expiry, lease]
             .into_iter()
             .flatten()

@@ -100,12 +100,20 @@ pub fn decide(identity: &str, seen: Option<&Sighting>, now: Instant) -> Decision
     }
 }
 
-/// Until when this replica may write; `None` when it may not.
-pub type Leadership = Option<Instant>;
+/// Where this replica stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leadership {
+    /// Until when it may write; `None` when it may not.
+    pub until: Option<Instant>,
+    /// When it last found that the API server does not answer.
+    pub unanswered: Option<Instant>,
+}
 
-/// Whether it may write now.
-pub fn leads(leadership: Leadership, now: Instant) -> bool {
-    leadership.is_some_and(|until| now < until)
+impl Leadership {
+    /// Whether it may write now.
+    pub fn leads(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
 }
 
 /// One replica's part in the election.
@@ -120,7 +128,7 @@ pub struct Election {
 impl Election {
     /// Takes part from [`Self::run`] on; the receiver says until when this replica may write.
     pub fn new(client: Client, config: ElectionConfig) -> (Self, watch::Receiver<Leadership>) {
-        let (leadership, receiver) = watch::channel(None);
+        let (leadership, receiver) = watch::channel(Leadership::default());
         let election = Self {
             api: Api::namespaced(client, &config.namespace),
             config,
@@ -136,18 +144,17 @@ impl Election {
         loop {
             let started = Instant::now();
             let limit = self.config.duration / 3;
-            let result = match tokio::time::timeout(limit, self.attempt(started)).await {
+            let result = match tokio::time::timeout(limit, self.attempt()).await {
                 Ok(result) => result,
                 Err(_) => Err(ElectionError::Timeout(limit)),
             };
-            match &result {
+            let stuck = result.is_err();
+            match result {
                 Ok(true) => self.lead(started),
                 Ok(false) => self.stand_by("another replica holds the Lease"),
-                // Once for each outage.
-                Err(error) if !self.stuck => tracing::warn!(%error, "the election is stuck"),
-                Err(_) => {}
+                Err(error) => self.unanswered(&error),
             }
-            self.stuck = result.is_err();
+            self.stuck = stuck;
             self.expire();
             tokio::time::sleep_until(self.next_attempt(started)).await;
             self.expire();
@@ -156,7 +163,7 @@ impl Election {
 
     /// Gives the Lease up, so that another replica need not wait for it to expire.
     pub async fn release(&mut self) -> Result<(), ElectionError> {
-        let held = self.leadership.borrow().is_some();
+        let held = self.leadership.borrow().until.is_some();
         self.stand_by("this replica stops");
         let Some(seen) = self.seen.take().filter(|_| held) else {
             return Ok(());
@@ -173,12 +180,14 @@ impl Election {
     }
 
     /// One look at the Lease and, if it may be had, one write. Returns whether this replica holds it.
-    async fn attempt(&mut self, now: Instant) -> Result<bool, ElectionError> {
+    async fn attempt(&mut self) -> Result<bool, ElectionError> {
         let lease = self
             .api
             .get_opt(&self.config.lease)
             .await
             .map_err(ElectionError::Read)?;
+        // Not `started`: the record may have changed while the request was on its way.
+        let now = Instant::now();
         self.look(lease.as_ref(), now);
         let post = PostParams::default();
         let identity = self.config.identity.clone();
@@ -203,7 +212,7 @@ impl Election {
         };
         match written {
             Ok(lease) => {
-                self.look(Some(&lease), now);
+                self.look(Some(&lease), Instant::now());
                 Ok(true)
             }
             // Another replica was faster.
@@ -252,41 +261,59 @@ impl Election {
     }
 
     fn lead(&self, since: Instant) {
-        let until = since + self.config.duration * 2 / 3;
-        let before = self.leadership.send_replace(Some(until));
+        let until = Some(self.trusted_until(since));
+        let mut before = None;
+        self.leadership
+            .send_modify(|leadership| before = std::mem::replace(&mut leadership.until, until));
         if before.is_none() {
-            tracing::info!(
-                identity = self.config.identity,
-                lease = self.config.lease,
-                "leading"
-            );
+            let ElectionConfig {
+                identity, lease, ..
+            } = &self.config;
+            tracing::info!(identity, lease, "leading");
         }
     }
 
     fn stand_by(&self, why: &str) {
         let led = self
             .leadership
-            .send_if_modified(|leadership| leadership.take().is_some());
+            .send_if_modified(|leadership| leadership.until.take().is_some());
         if led {
-            tracing::warn!(identity = self.config.identity, why, "not leading any more");
+            tracing::warn!(
+                identity = self.config.identity,
+                "not leading any more: {why}"
+            );
         }
+    }
+
+    fn unanswered(&self, error: &ElectionError) {
+        // One line for each outage.
+        if !self.stuck {
+            tracing::warn!(%error, "the election is stuck");
+        }
+        let now = Some(Instant::now());
+        self.leadership
+            .send_modify(|leadership| leadership.unanswered = now);
     }
 
     /// Stops leading when the last renewal is too long ago.
     fn expire(&self) {
-        let leadership = *self.leadership.borrow();
-        if leadership.is_some() && !leads(leadership, Instant::now()) {
+        if !self.leadership.borrow().leads(Instant::now()) {
             self.stand_by("the Lease could not be renewed in time");
         }
     }
 
+    /// How long a hold may be trusted that was renewed by a request made at `renewed`.
+    fn trusted_until(&self, renewed: Instant) -> Instant {
+        renewed + self.config.duration * 2 / 3
+    }
+
     /// A holder renews five times within the duration, and tries faster when that fails; others look each second.
     fn next_attempt(&self, started: Instant) -> Instant {
-        let leadership = *self.leadership.borrow();
-        let renewed = leadership == Some(started + self.config.duration * 2 / 3);
-        match leadership {
-            Some(_) if renewed => started + self.config.duration / 5,
-            Some(until) => (started + STANDBY_PERIOD).min(until.max(Instant::now())),
+        match self.leadership.borrow().until {
+            Some(until) if until == self.trusted_until(started) => {
+                started + self.config.duration / 5
+            }
+            Some(until) => (Instant::now() + STANDBY_PERIOD).min(until),
             None => Instant::now() + STANDBY_PERIOD,
         }
     }

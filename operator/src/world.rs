@@ -85,7 +85,7 @@ pub enum Change {
     NodeProbe(Event<NodeProbeRow>),
     /// An agent pod.
     Agent(Event<AgentPod>),
-    /// The watch on NodeProbes failed: agents cannot be heard for now.
+    /// The API server does not answer: agents cannot be heard for now.
     Deaf,
 }
 

@@ -245,7 +245,7 @@ fn silence(
     match last.filter(overdue) {
         Some(since) => {
             let message = format!(
-                "agent pod {agent_name} on node {node} has not reported since {since:.0}{unready}: see its logs"
+                "agent pod {agent_name} on node {node} has not reported since {since:.0}: see its logs{unready}"
             );
             (InstanceState::Failed, Reason::AgentSilent, message)
         }
