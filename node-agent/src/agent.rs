@@ -22,7 +22,7 @@ use tracing::{info, warn};
 use crate::{
     engine::Engine,
     metrics, observe,
-    probe::{CalibrationError, Tier, preflight},
+    probe::{CalibrationError, Preflight, Tier, preflight},
     server::{self, Inquiry, Question},
 };
 
@@ -74,7 +74,11 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signal)?;
 
-    let (tier, calibration, refused) = preflight()?;
+    let Preflight {
+        tier,
+        calibration,
+        refused,
+    } = preflight()?;
     for (tier, error) in refused {
         warn!(tier = tier.as_str(), %error, "this way to attach is not used");
     }

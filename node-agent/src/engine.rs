@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -523,7 +524,7 @@ pub fn sites(slots: &[kinds::Slot], symbols: &Symbols) -> Vec<Site> {
             if let Some(location) = symbols.found.get(function.symbol) {
                 sites.push(Site {
                     symbol: function.symbol.to_string(),
-                    path: location.path.clone(),
+                    binary: Arc::clone(&location.binary),
                     offset: location.offset,
                     slot: index,
                     payload: function.payload,

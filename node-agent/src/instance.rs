@@ -19,6 +19,9 @@ use crate::{
 /// Without a call for so many report intervals, a target is silent.
 const SILENT_AFTER: u32 = 3;
 
+/// The first interval after an attach is no longer than this: whoever waits for figures wants some.
+const FIRST_WINDOW: Duration = Duration::from_secs(2);
+
 /// Over budget for so many report intervals in a row, it is a breach and not a burst.
 const BREACH_AFTER: u32 = 3;
 
@@ -90,6 +93,7 @@ pub struct Instance {
     gone_since: Option<Duration>,
     last_call: Option<Duration>,
     window_start: Duration,
+    window_ends: Duration,
     cpu_at_window_start: Option<Duration>,
     breaches: u32,
 }
@@ -131,6 +135,7 @@ impl Instance {
             gone_since: None,
             last_call: None,
             window_start: now,
+            window_ends: now + interval,
             cpu_at_window_start: None,
             breaches: 0,
         }
@@ -189,6 +194,7 @@ impl Instance {
         self.last_call = None;
         self.coverage = coverage;
         self.window_start = now;
+        self.window_ends = now + self.interval.min(FIRST_WINDOW);
         self.cpu_at_window_start = cpu;
         let note = match others {
             0 => String::new(),
@@ -238,7 +244,7 @@ impl Instance {
 
     /// When the running interval ends.
     pub fn window_ends(&self) -> Duration {
-        self.window_start + self.interval
+        self.window_ends
     }
 
     /// Ends the running interval: what was observed in it becomes the figures of the next reports.
@@ -263,6 +269,7 @@ impl Instance {
             .is_some_and(|ratio| ratio * 100.0 > self.overhead.max_percent);
         self.breaches = if over { self.breaches + 1 } else { 0 };
         self.window_start = now;
+        self.window_ends = now + self.interval;
         self.cpu_at_window_start = cpu;
     }
 

@@ -7,7 +7,7 @@ pub use process::{
     CpuTime, Exit, ObserveError, Process, ProcessId, container_id, cpu_time, own_file_offset,
     pod_and_container, processes,
 };
-pub use symbols::{Location, Symbols, SymbolsError, find_symbols};
+pub use symbols::{Binary, Location, Symbols, SymbolsError, find_symbols};
 
 /// The kernel's release, such as `6.18.44`; `unknown` when /proc does not say.
 pub fn kernel_release() -> String {

@@ -9,14 +9,16 @@ mod maps;
 mod perf_event;
 mod uprobe_multi;
 
-use std::path::PathBuf;
+use std::{error::Error, path::PathBuf, sync::Arc};
 
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned, programs::ProgramError};
-pub use calibrate::{Calibration, CalibrationError, calibrate, preflight};
+pub use calibrate::{Calibration, CalibrationError, Preflight, calibrate, preflight};
 use ckb_probe_common::Cookie;
 pub use ckb_probe_common::{Payload, SlowCall};
 use maps::Maps;
 pub use maps::{Reading, SlotReading};
+
+use crate::observe::Binary;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/calls"));
 
@@ -62,12 +64,12 @@ enum Links {
 }
 
 /// A function to attach to, and what its calls count as.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Site {
     /// The function's name, for messages.
     pub symbol: String,
-    /// The file, by a path that is valid in this mount namespace.
-    pub path: PathBuf,
+    /// The file.
+    pub binary: Arc<Binary>,
     /// Offset of its first instruction in the file.
     pub offset: u64,
     /// The slot that its calls are counted in; several functions may share one.
@@ -88,10 +90,10 @@ impl Site {
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// The object was not accepted.
-    #[error("the kernel does not accept the BPF object: {0}")]
+    #[error("the kernel does not accept the BPF object: {}", causes(.0))]
     Load(#[source] Box<aya::EbpfError>),
     /// A program was not accepted.
-    #[error("the kernel does not accept the program {program}: {source}")]
+    #[error("the kernel does not accept the program {program}: {}", causes(source))]
     Verify {
         /// Which.
         program: &'static str,
@@ -119,7 +121,7 @@ pub enum AttachError {
         source: std::io::Error,
     },
     /// A probe was not accepted.
-    #[error("cannot attach to {symbol} at {path}+{offset:#x}: {source}")]
+    #[error("cannot attach to {symbol} at {path}+{offset:#x}: {}", causes(source))]
     Attach {
         /// The function.
         symbol: String,
@@ -138,9 +140,17 @@ pub enum AttachError {
     Map(#[from] ReadError),
 }
 
+/// An error and what caused it: aya says which call failed, and its source says why.
+fn causes(error: &(dyn Error + 'static)) -> String {
+    let chain = std::iter::successors(Some(error), |&error| error.source());
+    let mut parts: Vec<String> = chain.map(ToString::to_string).collect();
+    parts.dedup();
+    parts.join(": ")
+}
+
 /// The maps cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot access the map {map}: {source}")]
+#[error("cannot access the map {map}: {}", causes(source))]
 pub struct ReadError {
     /// Which.
     map: &'static str,
@@ -149,7 +159,7 @@ pub struct ReadError {
 }
 
 /// What to load for one process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     /// The process, in the host's pid namespace.
     pub pid: u32,

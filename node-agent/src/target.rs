@@ -125,17 +125,21 @@ pub fn plan(
         .keys()
         .filter(|key| !desired.contains_key(*key))
         .map(|key| Action::Forget(key.clone()));
-    let change = desired.iter().filter_map(|(key, want)| {
+    let change = desired.iter().flat_map(|(key, want)| {
         let have = observed.get(key);
         let process = want.located.as_ref().map(|located| located.process);
+        let attached = have.and_then(|have| have.process);
         let same_order = have.is_some_and(|have| same_work(&have.assignment, &want.assignment));
-        match (process, have.and_then(|have| have.process)) {
-            (Some(process), Some(attached)) if process == attached && same_order => None,
-            (Some(_), _) => Some(Action::Attach(key.clone(), want.clone())),
-            (None, Some(_)) => Some(Action::Lose(key.clone())),
-            (None, None) if same_order => None,
-            (None, None) => Some(Action::Await(key.clone(), want.clone())),
-        }
+        let lose = process.is_none() && attached.is_some();
+        let attach = process.is_some() && !(process == attached && same_order);
+        let wait = process.is_none() && !same_order;
+        [
+            lose.then(|| Action::Lose(key.clone())),
+            attach.then(|| Action::Attach(key.clone(), want.clone())),
+            wait.then(|| Action::Await(key.clone(), want.clone())),
+        ]
+        .into_iter()
+        .flatten()
     });
     forget.chain(change).collect()
 }

@@ -6,7 +6,7 @@ use ckb_probe_agent::{
     host::{HostError, Session, find_process, slots},
     kinds,
     observe::{Exit, find_symbols, kernel_release},
-    probe::{CalibrationError, SlowCall, preflight},
+    probe::{CalibrationError, Preflight, SlowCall, preflight},
 };
 use ckb_probe_crds::{
     InstanceReport, OperationReport, display_nanos,
@@ -133,7 +133,11 @@ async fn run(command: Command) -> Result<Outcome, CliError> {
 }
 
 fn check() -> Result<Outcome, CliError> {
-    let (tier, calibration, refused) = preflight()?;
+    let Preflight {
+        tier,
+        calibration,
+        refused,
+    } = preflight()?;
     println!("kernel           {}", kernel_release());
     println!("attach tier      {}", tier.as_str());
     println!(
@@ -168,7 +172,11 @@ fn symbols(arguments: &ProcessArguments) -> Result<Outcome, CliError> {
     for slot in &slots {
         for function in slot.functions {
             let place = match symbols.found.get(function.symbol) {
-                Some(location) => format!("{}+{:#x}", location.path.display(), location.offset),
+                Some(location) => format!(
+                    "{}+{:#x}",
+                    location.binary.path().display(),
+                    location.offset
+                ),
                 None => "not found".to_string(),
             };
             println!("{:<12} {:<40} {place}", slot.operation, function.symbol);
@@ -184,7 +192,9 @@ fn symbols(arguments: &ProcessArguments) -> Result<Outcome, CliError> {
 async fn rocksdb(arguments: RocksDbArguments) -> Result<Outcome, CliError> {
     let process = find_process(arguments.process.pid, &arguments.process.executable)?;
     let exit = Exit::of(process.id)?;
-    let (tier, calibration, _) = preflight()?;
+    let Preflight {
+        tier, calibration, ..
+    } = preflight()?;
     let operations = match &arguments.operations[..] {
         [] => default_operations(),
         some => some.to_vec(),

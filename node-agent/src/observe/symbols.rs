@@ -7,8 +7,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs::File,
     io,
-    os::unix::fs::FileExt,
+    os::{fd::AsRawFd, unix::fs::FileExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use object::{
@@ -19,6 +20,8 @@ use object::{
 };
 use procfs::process::{MMPermissions, MMapPath, Process as ProcProcess};
 
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+
 use super::ProcessId;
 
 /// No symbol or string table longer than this is read: ten times the largest CKB's.
@@ -27,17 +30,60 @@ const TABLE_LIMIT: u64 = 256 << 20;
 /// At most so many mapped libraries are searched.
 const LIBRARY_LIMIT: usize = 64;
 
+/// A file that a process has mapped, held open: whatever its container does to its paths meanwhile, what was
+/// searched is what is attached to.
+#[derive(Debug)]
+pub struct Binary {
+    file: File,
+    path: PathBuf,
+}
+
+impl Binary {
+    /// A file of this program's own.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            file: File::open(path)?,
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Opens a path as the target sees it: links lead nowhere but into its own root, and a pipe or a device does
+    /// not keep anyone waiting.
+    fn open_in_root(root: &File, path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
+        let file = File::from(openat2(root, path, flags, Mode::empty(), resolve)?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::from(io::ErrorKind::InvalidInput));
+        }
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Its path as the target sees it, for people.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A path by which the kernel finds this very file, while it is held open.
+    pub fn attach_path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+    }
+}
+
 /// Where a function is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Location {
-    /// The file, by a path that leads into the target's own mount namespace.
-    pub path: PathBuf,
+    /// The file.
+    pub binary: Arc<Binary>,
     /// The function's offset in the file, in bytes.
     pub offset: u64,
 }
 
 /// What a search found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Symbols {
     /// The functions that are there, by name.
     pub found: BTreeMap<String, Location>,
@@ -79,20 +125,25 @@ pub enum SymbolsError {
 /// Looks for functions by exact name: in the executable first, and for what it lacks in the libraries that
 /// the process has mapped.
 pub fn find_symbols(process: ProcessId, names: &BTreeSet<String>) -> Result<Symbols, SymbolsError> {
-    let executable = PathBuf::from(format!("/proc/{}/exe", process.pid));
+    let path = PathBuf::from(format!("/proc/{}/exe", process.pid));
+    let executable = Binary::open(&path).map_err(|source| SymbolsError::Read { path, source })?;
     let own = search(&executable, names)?;
     let mut symbols = Symbols {
         stripped: !own.has_symbol_table,
-        missing: names - &own.offsets.keys().cloned().collect(),
+        missing: names.clone(),
         ..Symbols::default()
     };
-    symbols.take(&executable, own);
-    for library in libraries(process) {
+    symbols.take(executable, own);
+    for path in libraries(process) {
         if symbols.missing.is_empty() {
             break;
         }
-        match search(&library, &symbols.missing) {
-            Ok(found) => symbols.take(&library, found),
+        let found = open_library(process, &path).and_then(|library| {
+            let table = search(&library, &symbols.missing)?;
+            Ok((library, table))
+        });
+        match found {
+            Ok((library, table)) => symbols.take(library, table),
             Err(error) => tracing::debug!(%error, "a mapped file is not searched"),
         }
     }
@@ -100,18 +151,28 @@ pub fn find_symbols(process: ProcessId, names: &BTreeSet<String>) -> Result<Symb
 }
 
 impl Symbols {
-    fn take(&mut self, path: &Path, table: Table) {
+    fn take(&mut self, binary: Binary, table: Table) {
+        let binary = Arc::new(binary);
         for (name, offset) in table.offsets {
             self.missing.remove(&name);
-            let path = path.to_path_buf();
-            self.found.insert(name, Location { path, offset });
+            let binary = Arc::clone(&binary);
+            self.found.insert(name, Location { binary, offset });
         }
     }
 }
 
-/// The files other than the executable that the process has mapped executable.
-fn libraries(process: ProcessId) -> Vec<PathBuf> {
+fn open_library(process: ProcessId, path: &Path) -> Result<Binary, SymbolsError> {
     let root = format!("/proc/{}/root", process.pid);
+    File::open(root)
+        .and_then(|root| Binary::open_in_root(&root, path))
+        .map_err(|source| SymbolsError::Read {
+            path: path.to_path_buf(),
+            source,
+        })
+}
+
+/// The files that the process has mapped executable, by their paths in its own root.
+fn libraries(process: ProcessId) -> Vec<PathBuf> {
     let Ok(maps) = ProcProcess::new(process.pid as i32).and_then(|process| process.maps()) else {
         return Vec::new();
     };
@@ -122,7 +183,6 @@ fn libraries(process: ProcessId) -> Vec<PathBuf> {
             MMapPath::Path(path) => Some(path),
             _ => None,
         })
-        .filter_map(|path| Some(Path::new(&root).join(path.strip_prefix("/").ok()?)))
         .collect();
     paths.dedup();
     paths.truncate(LIBRARY_LIMIT);
@@ -134,19 +194,25 @@ struct Table {
     has_symbol_table: bool,
 }
 
-fn search(path: &Path, names: &BTreeSet<String>) -> Result<Table, SymbolsError> {
-    let read = |source| SymbolsError::Read {
-        path: path.to_path_buf(),
-        source,
+fn search(binary: &Binary, names: &BTreeSet<String>) -> Result<Table, SymbolsError> {
+    let metadata = binary
+        .file
+        .metadata()
+        .map_err(|source| SymbolsError::Read {
+            path: binary.path.clone(),
+            source,
+        })?;
+    let elf = Elf {
+        path: &binary.path,
+        file: &binary.file,
+        size: metadata.len(),
     };
-    let file = File::open(path).map_err(read)?;
-    let size = file.metadata().map_err(read)?.len();
-    Elf { path, file, size }.search(names)
+    elf.search(names)
 }
 
 struct Elf<'a> {
     path: &'a Path,
-    file: File,
+    file: &'a File,
     size: u64,
 }
 
@@ -156,7 +222,7 @@ impl Elf<'_> {
             path: self.path.to_path_buf(),
             reason: error.to_string(),
         };
-        let cache = ReadCache::new(&self.file);
+        let cache = ReadCache::new(self.file);
         let header = FileHeader64::<Endianness>::parse(&cache).map_err(format)?;
         let endian = header.endian().map_err(format)?;
         let segments = header.program_headers(endian, &cache).map_err(format)?;

@@ -1,11 +1,11 @@
 //! What one probed call costs on this node: measured at start on a function of the agent's own.
 
-use std::{arch::global_asm, time::Instant};
+use std::{arch::global_asm, sync::Arc, time::Instant};
 
 use ckb_probe_crds::Histogram;
 
 use super::{AttachError, DEFAULT_RING_BYTES, Payload, Plan, Probes, Site, Tier};
-use crate::observe::{ObserveError, own_file_offset};
+use crate::observe::{Binary, ObserveError, own_file_offset};
 
 // The first instruction is one that the kernel emulates, as the `push` at the head of CKB's hot functions is:
 // one that it must single-step would cost many times as much and say nothing about them.
@@ -66,13 +66,30 @@ pub enum CalibrationError {
     },
 }
 
+/// How this node is measured.
+#[derive(Debug)]
+pub struct Preflight {
+    /// The best tier that works.
+    pub tier: Tier,
+    /// What a probed call costs by it.
+    pub calibration: Calibration,
+    /// The better tiers, and why they do not work here.
+    pub refused: Vec<(Tier, CalibrationError)>,
+}
+
 /// Finds the best tier that this kernel, with this program's capabilities, has: the first whose calibration
-/// counts every call. The errors of the better ones are why they are not used.
-pub fn preflight() -> Result<(Tier, Calibration, Vec<(Tier, CalibrationError)>), CalibrationError> {
+/// counts every call.
+pub fn preflight() -> Result<Preflight, CalibrationError> {
     let mut refused = Vec::new();
     for tier in Tier::ALL {
         match calibrate(tier) {
-            Ok(calibration) => return Ok((tier, calibration, refused)),
+            Ok(calibration) => {
+                return Ok(Preflight {
+                    tier,
+                    calibration,
+                    refused,
+                });
+            }
             Err(error) => refused.push((tier, error)),
         }
     }
@@ -88,12 +105,13 @@ pub fn preflight() -> Result<(Tier, Calibration, Vec<(Tier, CalibrationError)>),
 /// Attaches to a function of this process, calls it, and compares the time with that of unprobed calls.
 pub fn calibrate(tier: Tier) -> Result<Calibration, CalibrationError> {
     let (path, offset) = own_file_offset(ckb_probe_calibration_call as *const () as u64)?;
+    let binary = Binary::open(&path).map_err(ObserveError::List)?;
     let plan = Plan {
         pid: std::process::id(),
         slots: 1,
         sites: vec![Site {
             symbol: "ckb_probe_calibration_call".to_string(),
-            path,
+            binary: Arc::new(binary),
             offset,
             slot: 0,
             payload: Payload::Unknown,

@@ -33,7 +33,7 @@ pub(super) fn attach(object: &mut Ebpf, pid: u32, sites: &[Site]) -> Result<(), 
         for site in sites {
             attach_one(program, site, scope).map_err(|source| AttachError::Attach {
                 symbol: site.symbol.clone(),
-                path: site.path.clone(),
+                path: site.binary.path().to_path_buf(),
                 offset: site.offset,
                 source: Box::new(source),
             })?;
@@ -55,5 +55,7 @@ fn attach_one(program: &mut UProbe, site: &Site, scope: UProbeScope) -> Result<(
         cookie: Some(site.cookie()),
     };
     // The link stays with the program and goes when the program does.
-    program.attach(point, &site.path, scope).map(|_| ())
+    program
+        .attach(point, site.binary.attach_path(), scope)
+        .map(|_| ())
 }

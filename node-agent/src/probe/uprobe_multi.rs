@@ -12,7 +12,7 @@ use std::{
         fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
+    path::PathBuf,
 };
 
 use aya::{Ebpf, maps::Map};
@@ -85,18 +85,21 @@ pub(super) fn attach(object: &Ebpf, pid: u32, sites: &[Site]) -> Result<Links, A
         ("call_enter", 0),
     ] {
         let program = load(&mut parsed, name)?;
-        for (path, sites) in by_file(sites) {
-            links._links.push(link(&program, path, &sites, pid, flags)?);
+        for sites in by_file(sites).values() {
+            links._links.push(link(&program, sites, pid, flags)?);
         }
         links._programs.push(program);
     }
     Ok(links)
 }
 
-fn by_file(sites: &[Site]) -> BTreeMap<&Path, Vec<&Site>> {
-    let mut files: BTreeMap<&Path, Vec<&Site>> = BTreeMap::new();
+fn by_file(sites: &[Site]) -> BTreeMap<PathBuf, Vec<&Site>> {
+    let mut files: BTreeMap<PathBuf, Vec<&Site>> = BTreeMap::new();
     for site in sites {
-        files.entry(&site.path).or_default().push(site);
+        files
+            .entry(site.binary.attach_path())
+            .or_default()
+            .push(site);
     }
     files
 }
@@ -193,23 +196,21 @@ fn load_function(
     unsafe { bpf(BPF_PROG_LOAD, &attributes) }
 }
 
-fn link(
-    program: &OwnedFd,
-    path: &Path,
-    sites: &[&Site],
-    pid: u32,
-    flags: u32,
-) -> Result<OwnedFd, AttachError> {
+fn link(program: &OwnedFd, sites: &[&Site], pid: u32, flags: u32) -> Result<OwnedFd, AttachError> {
     let error = |source| AttachError::Link {
         symbols: sites
             .iter()
             .map(|site| site.symbol.as_str())
             .collect::<Vec<_>>()
             .join(", "),
-        path: path.to_path_buf(),
+        path: sites
+            .first()
+            .map(|site| site.binary.path().to_path_buf())
+            .unwrap_or_default(),
         source,
     };
-    let name = CString::new(path.as_os_str().as_bytes())
+    let path = sites.first().map(|site| site.binary.attach_path());
+    let name = CString::new(path.unwrap_or_default().as_os_str().as_bytes())
         .map_err(|_| error(io::Error::from(io::ErrorKind::InvalidFilename)))?;
     let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
     let cookies: Vec<u64> = sites.iter().map(|site| site.cookie()).collect();

@@ -166,7 +166,7 @@ fn a_restart_is_seen_by_name_before_the_new_container_id_is_known() {
     let gone = locate(&stale, &[], observed.keys());
     let key = before.first_key_value().unwrap().0.clone();
     assert_eq!(plan(&gone, &observed), [Action::Lose(key.clone())]);
-    let observed = apply(observed, plan(&gone, &observed.clone()));
+    let observed = apply(observed.clone(), plan(&gone, &observed));
     let again = locate(&stale, &[process(20, 900, "a", "ckb")], observed.keys());
     assert!(
         matches!(&plan(&again, &observed)[..], [Action::Attach(attached, _)] if *attached == key)

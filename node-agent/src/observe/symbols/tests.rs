@@ -6,6 +6,10 @@ fn names(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| name.to_string()).collect()
 }
 
+fn open(path: &Path) -> Binary {
+    Binary::open(path).unwrap()
+}
+
 /// Compiles a C source into an executable of two functions and returns its path.
 fn compile(directory: &Path, flags: &[&str]) -> PathBuf {
     let source = directory.join("two.c");
@@ -67,7 +71,7 @@ fn functions_are_found_where_nm_and_readelf_say() {
     let directory = scratch("found");
     let path = compile(&directory, &[]);
     let table = search(
-        &path,
+        &open(&path),
         &names(&["first_function", "second_function", "third_function"]),
     )
     .unwrap();
@@ -87,7 +91,7 @@ fn functions_are_found_where_nm_and_readelf_say() {
 fn a_stripped_executable_is_told_apart_from_one_that_lacks_the_function() {
     let directory = scratch("stripped");
     let path = compile(&directory, &["-s"]);
-    let table = search(&path, &names(&["first_function"])).unwrap();
+    let table = search(&open(&path), &names(&["first_function"])).unwrap();
     assert!(!table.has_symbol_table);
     assert_eq!(table.offsets.len(), 0);
     std::fs::remove_dir_all(directory).unwrap();
@@ -101,7 +105,7 @@ fn a_file_cut_anywhere_is_an_error_or_a_smaller_table_but_no_panic() {
     let cut = directory.join("cut");
     for length in (0..whole.len()).step_by(97) {
         std::fs::write(&cut, &whole[..length]).unwrap();
-        if let Ok(table) = search(&cut, &names(&["first_function"])) {
+        if let Ok(table) = search(&open(&cut), &names(&["first_function"])) {
             assert!(table.offsets.len() <= 1);
         }
     }
@@ -123,7 +127,7 @@ fn a_table_that_claims_more_than_the_file_holds_is_refused() {
     }
     std::fs::write(&path, &bytes).unwrap();
     assert!(matches!(
-        search(&path, &names(&["first_function"])),
+        search(&open(&path), &names(&["first_function"])),
         Err(SymbolsError::Format { .. })
     ));
     std::fs::remove_dir_all(directory).unwrap();
@@ -139,8 +143,24 @@ fn a_function_of_a_mapped_library_is_found_through_the_process() {
     let symbols = find_symbols(own, &names(&["getpid", "no_such_function_anywhere"])).unwrap();
     assert_eq!(symbols.missing, names(&["no_such_function_anywhere"]));
     let location = &symbols.found["getpid"];
-    assert!(
-        location.path.to_string_lossy().contains("libc"),
-        "{location:?}"
-    );
+    let path = location.binary.path().to_string_lossy();
+    assert!(path.contains("libc"), "{location:?}");
+}
+
+#[test]
+fn a_link_out_of_the_targets_root_stays_in_it_and_a_pipe_is_refused_at_once() {
+    let directory = scratch("root");
+    std::fs::write(directory.join("inside"), "inside").unwrap();
+    std::os::unix::fs::symlink("/inside", directory.join("link")).unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", directory.join("outside")).unwrap();
+    let status = Command::new("mkfifo")
+        .arg(directory.join("pipe"))
+        .status()
+        .unwrap();
+    assert!(status.success());
+    let root = File::open(&directory).unwrap();
+    assert!(Binary::open_in_root(&root, Path::new("/link")).is_ok());
+    assert!(Binary::open_in_root(&root, Path::new("/outside")).is_err());
+    assert!(Binary::open_in_root(&root, Path::new("/pipe")).is_err());
+    std::fs::remove_dir_all(directory).unwrap();
 }
