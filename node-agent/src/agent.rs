@@ -2,9 +2,12 @@
 
 use std::{future::pending, net::SocketAddr, pin::pin, time::Duration};
 
-use ckb_probe_crds::{AgentStatus, NodeProbe, NodeProbeStatus};
+use ckb_probe_crds::{AgentStatus, Assignment, NodeProbe, NodeProbeStatus};
 use futures::{Stream, StreamExt};
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
+    jiff::Timestamp,
+};
 use kube::{
     Api, Client, Resource as _,
     api::{Patch, PatchParams},
@@ -104,6 +107,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
 
     let mut work = Work {
         engine: Engine::new(tier, calibration),
+        assignments: Vec::new(),
         about: about(&settings, tier, calibration.cost_per_call_ns),
         order: None,
         ordered: false,
@@ -127,7 +131,8 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             () = until(window) => work.engine.close_windows(),
             () = sleep_until(drain), if window.is_some() => {
                 drain = Instant::now() + DRAIN;
-                work.drain()
+                work.drain();
+                work.expire()
             }
         };
         if changed {
@@ -140,6 +145,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
 
 struct Work {
     engine: Engine,
+    assignments: Vec<Assignment>,
     about: AgentStatus,
     order: Option<OrderId>,
     ordered: bool,
@@ -165,7 +171,8 @@ impl Work {
             return false;
         }
         self.order = id;
-        self.engine.assign(assignments);
+        self.engine.assign(current(&assignments, Timestamp::now()));
+        self.assignments = assignments;
         // The report says which generation it answers.
         true
     }
@@ -189,14 +196,24 @@ impl Work {
         false
     }
 
-    fn drain(&mut self) -> bool {
+    /// Detaches what has expired, also while no operator is there to withdraw it. True when something had.
+    fn expire(&mut self) -> bool {
+        let current = current(&self.assignments, Timestamp::now());
+        let expired = current.len() < self.assignments.len();
+        if expired {
+            self.engine.assign(current.clone());
+            self.assignments = current;
+        }
+        expired
+    }
+
+    fn drain(&mut self) {
         for slow in self.engine.slow_operations() {
             tracing::debug!(
                 pod = %slow.key.pod.name, operation = slow.operation, duration_ns = slow.call.duration_ns,
                 thread = slow.call.thread, "slow"
             );
         }
-        false
     }
 
     fn report(&self) -> NodeProbeStatus {
@@ -218,6 +235,15 @@ fn about(settings: &Settings, tier: Tier, cost_per_call_ns: u64) -> AgentStatus 
         cost_per_call_ns,
         started_at: Some(MicroTime(Timestamp::now())),
     }
+}
+
+/// The orders that have not expired.
+fn current(assignments: &[Assignment], now: Timestamp) -> Vec<Assignment> {
+    let lasts = |assignment: &&Assignment| match &assignment.expires_at {
+        Some(Time(end)) => *end > now,
+        None => true,
+    };
+    assignments.iter().filter(lasts).cloned().collect()
 }
 
 /// The NodeProbe of this node as it changes; None while there is none. Errors of the watch are waited out:
@@ -307,3 +333,6 @@ async fn ended(task: &mut JoinHandle<()>) {
         warn!(%error, "a task failed");
     }
 }
+
+#[cfg(test)]
+mod tests;

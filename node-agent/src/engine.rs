@@ -182,6 +182,8 @@ impl Engine {
             Ok(processes) => processes,
             Err(error) => {
                 warn!(%error, "cannot look for processes; trying again");
+                // Whoever waits for the end of a process would be back at once.
+                std::thread::sleep(SEARCH.0);
                 self.next_scan = Instant::now() + SEARCH.1;
                 return false;
             }
