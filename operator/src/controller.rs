@@ -318,14 +318,12 @@ impl Controller {
             Key::Node(node) => before.is_some() && self.plan.get(node) == before.as_ref(),
             Key::Probe(_) => false,
         };
-        match (stuck, hold) {
-            (true, _) => {
-                self.queue.again(&key, now);
-            }
-            (false, true) => {
-                self.queue.hold(&key, now);
-            }
-            (false, false) => self.queue.done(&key, true, now),
+        if hold {
+            self.queue.hold(&key, now);
+        } else if stuck {
+            self.queue.again(&key, now);
+        } else {
+            self.queue.done(&key, true, now);
         }
     }
 
@@ -357,3 +355,6 @@ fn instant(at: Timestamp, now: Timestamp) -> Instant {
     let ahead = Duration::try_from(at.duration_since(now)).unwrap_or_default();
     Instant::now() + ahead.min(LONGEST_SLEEP * 1440) + Duration::from_millis(5)
 }
+
+#[cfg(test)]
+mod tests;

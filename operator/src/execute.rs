@@ -1,6 +1,6 @@
 //! Carries actions out. The only place that writes to the API, the Lease aside.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use ckb_probe_crds::{CkbProbe, CkbProbeStatus, NodeProbe, ProbeReference};
 use either::Either;
@@ -126,8 +126,8 @@ pub struct Report {
 #[derive(Clone)]
 pub struct Executor {
     client: Client,
-    namespace: String,
-    template: AgentTemplate,
+    namespace: Arc<str>,
+    template: Arc<AgentTemplate>,
     recorder: Recorder,
 }
 
@@ -146,8 +146,8 @@ impl Executor {
         Self {
             recorder: Recorder::new(client.clone(), reporter),
             client,
-            namespace,
-            template,
+            namespace: namespace.into(),
+            template: template.into(),
         }
     }
 

@@ -103,3 +103,6 @@ fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
     );
     response
 }
+
+#[cfg(test)]
+mod tests;

@@ -235,6 +235,10 @@ fn silence(
         Some(node) if !node.ready => format!("; node {} is not Ready", node.name),
         _ => String::new(),
     };
+    if agent.deleting {
+        let message = format!("agent pod {agent_name} on node {node} is being replaced{unready}");
+        return (InstanceState::Waiting, Reason::AgentStarting, message);
+    }
     if let Some(trouble) = &agent.trouble {
         let message =
             format!("agent pod {agent_name} for node {node} cannot start: {trouble}{unready}");
