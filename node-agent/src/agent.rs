@@ -25,7 +25,7 @@ use tracing::{info, warn};
 use crate::{
     engine::Engine,
     metrics, observe,
-    probe::{CalibrationError, Preflight, Tier, preflight},
+    probe::{CalibrationError, Means, Preflight, Tier, preflight},
     server::{self, Inquiry, Question},
 };
 
@@ -77,11 +77,8 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signal)?;
 
-    let Preflight {
-        tier,
-        calibration,
-        refused,
-    } = preflight()?;
+    let Preflight { means, refused } = preflight()?;
+    let Means { tier, calibration } = means;
     for (tier, error) in refused {
         warn!(tier = tier.as_str(), %error, "this way to attach is not used");
     }
@@ -106,7 +103,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     let mut orders = pin!(orders(api, &settings.node));
 
     let mut work = Work {
-        engine: Engine::new(tier, calibration),
+        engine: Engine::new(means),
         assignments: Vec::new(),
         about: about(&settings, tier, calibration.cost_per_call_ns),
         order: None,
@@ -187,7 +184,7 @@ impl Work {
             Question::Metrics => {
                 self.engine.read();
                 let (now, instances) = self.engine.instances();
-                metrics::render(self.engine.calibration(), now, instances)
+                metrics::render(self.engine.means().calibration, now, instances)
                     .map_err(|error| format!("cannot render the metrics: {error}\n"))
             }
         };

@@ -5,13 +5,11 @@ use std::time::{Duration, Instant};
 use ckb_probe_crds::{Overhead, Probe, kinds::rocksdb::RocksDbProbe};
 
 use crate::{
-    engine::{cover, sites},
-    instance::{Coverage, Instance},
+    attach::{Coverage, TargetError, attach},
+    instance::Instance,
     kinds::{self, Slot},
-    observe::{self, ObserveError, Process, SymbolsError, find_symbols},
-    probe::{
-        AttachError, Calibration, DEFAULT_RING_BYTES, Plan, Probes, ReadError, SlowCall, Tier,
-    },
+    observe::{self, ObserveError, Process},
+    probe::{Means, Probes, ReadError, SlowCall},
     target::InstanceKey,
 };
 
@@ -31,23 +29,12 @@ pub enum HostError {
         /// Which.
         pids: String,
     },
-    /// None of the functions is there.
-    #[error("nothing to measure in process {pid}{missing}")]
-    NoSymbol {
-        /// The process.
-        pid: u32,
-        /// What is missing.
-        missing: String,
-    },
     /// /proc would not tell.
     #[error(transparent)]
     Observe(#[from] ObserveError),
-    /// The binary cannot be searched.
+    /// It cannot be attached to.
     #[error(transparent)]
-    Symbols(#[from] SymbolsError),
-    /// The kernel refused.
-    #[error(transparent)]
-    Attach(#[from] AttachError),
+    Attach(#[from] TargetError),
     /// The counts cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -94,28 +81,14 @@ pub struct Session {
 impl Session {
     /// Attaches to whatever of the probe's functions the process has.
     pub fn attach(
-        tier: Tier,
+        means: Means,
         process: Process,
         kind: RocksDbProbe,
         interval: Duration,
-        calibration: Calibration,
     ) -> Result<Self, HostError> {
         let slots = slots(kind);
-        let symbols = find_symbols(process.id, &kinds::symbols(&slots))?;
-        let coverage = cover(&slots, &symbols);
-        let plan = Plan {
-            pid: process.id.pid,
-            slots: u8::try_from(slots.len()).unwrap_or(u8::MAX),
-            sites: sites(&slots, &symbols),
-            ring_bytes: DEFAULT_RING_BYTES,
-            trap_ns: calibration.trap_ns,
-        };
-        if plan.sites.is_empty() {
-            return Err(HostError::NoSymbol {
-                pid: process.id.pid,
-                missing: coverage.sentence(),
-            });
-        }
+        let mut coverage = Coverage::default();
+        let probes = attach(means, process.id, &slots, &mut coverage)?;
         let mut instance = Instance::new(
             InstanceKey::default(),
             slots,
@@ -123,7 +96,6 @@ impl Session {
             Overhead::default(),
             Duration::ZERO,
         );
-        let probes = Probes::attach(tier, &plan)?;
         let started = Instant::now();
         let cpu = observe::cpu_time(process.id).ok();
         instance.attached(process.id, 0, coverage.clone(), cpu, Duration::ZERO);
@@ -133,7 +105,7 @@ impl Session {
             instance,
             probes,
             started,
-            cost: Duration::from_nanos(calibration.cost_per_call_ns),
+            cost: Duration::from_nanos(means.calibration.cost_per_call_ns),
         })
     }
 

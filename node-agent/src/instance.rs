@@ -10,6 +10,7 @@ use ckb_probe_crds::{
 };
 
 use crate::{
+    attach::Coverage,
     kinds::Slot,
     observe::ProcessId,
     probe::{Reading, SlotReading},
@@ -54,17 +55,6 @@ enum Stage {
     Failed { reason: Reason, message: String },
     /// Detached on purpose.
     Detached { reason: Reason, message: String },
-}
-
-/// What was found on the way to an attach.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Coverage {
-    /// Operations none of whose functions was found.
-    pub missing_operations: Vec<String>,
-    /// Functions that were not found.
-    pub missing_symbols: Vec<String>,
-    /// The executable has no symbol table.
-    pub stripped: bool,
 }
 
 /// One target, from its first process to the end of its order.
@@ -387,28 +377,6 @@ impl Instance {
                 (InstanceState::Detached, *reason, message.clone())
             }
         }
-    }
-}
-
-impl Coverage {
-    /// What is missing, as the end of a message; empty when nothing is.
-    pub fn sentence(&self) -> String {
-        if self.missing_operations.is_empty() {
-            return String::new();
-        }
-        let stripped = if self.stripped {
-            "the binary is stripped (it has no symbol table): use a build that is not"
-        } else {
-            "the binary has a symbol table, but was built without them"
-        };
-        format!(
-            "; not measured: {}, since {} not found: {stripped}",
-            self.missing_operations.join(", "),
-            match &self.missing_symbols[..] {
-                [one] => format!("{one} was"),
-                many => format!("{} were", many.join(", ")),
-            }
-        )
     }
 }
 

@@ -4,10 +4,11 @@
 //! command line for a host without Kubernetes.
 //!
 //! The pure part decides and computes ([`target`], [`instance`], [`kinds`], [`metrics`]); the edges act:
-//! [`observe`] alone reads /proc, [`probe`] alone speaks to the kernel's BPF, [`engine`] carries out what
-//! [`target::plan`] decides, and [`agent`] connects it to the API server.
+//! [`observe`] alone reads /proc, [`probe`] alone speaks to the kernel's BPF, [`attach`] joins the two,
+//! [`engine`] carries out what [`target::plan`] decides, and [`agent`] connects it to the API server.
 
 pub mod agent;
+pub mod attach;
 pub mod engine;
 pub mod host;
 pub mod instance;

@@ -12,7 +12,7 @@ mod uprobe_multi;
 use std::{error::Error, path::PathBuf, sync::Arc};
 
 use aya::{Ebpf, EbpfLoader, include_bytes_aligned, programs::ProgramError};
-pub use calibrate::{Calibration, CalibrationError, Preflight, calibrate, preflight};
+pub use calibrate::{Calibration, CalibrationError, Means, Preflight, calibrate, preflight};
 use ckb_probe_common::Cookie;
 pub use ckb_probe_common::{Payload, SlowCall};
 use maps::Maps;

@@ -3,9 +3,10 @@
 use std::{os::unix::fs::FileExt, sync::OnceLock, time::Duration};
 
 use ckb_probe_agent::{
+    attach::TargetError,
     host::{HostError, Session, find_process},
     instance::Series,
-    probe::{Calibration, Tier, calibrate},
+    probe::{Means, Tier, calibrate},
 };
 use ckb_probe_crds::kinds::rocksdb::{Operation, RocksDbProbe};
 use ckb_probe_tests::fixture::{FunctionTruth, GroundTruth, Truth};
@@ -16,10 +17,13 @@ const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 const QUANTILE_ERROR: f64 = 0.032;
 
 /// Each way to attach that this kernel has, with its calibration. The first must be among them.
-fn tiers() -> &'static [(Tier, Calibration)] {
-    static TIERS: OnceLock<Vec<(Tier, Calibration)>> = OnceLock::new();
+fn tiers() -> &'static [Means] {
+    static TIERS: OnceLock<Vec<Means>> = OnceLock::new();
     TIERS.get_or_init(|| {
-        let works = |tier| calibrate(tier).ok().map(|calibration| (tier, calibration));
+        let works = |tier| {
+            let calibration = calibrate(tier).ok()?;
+            Some(Means { tier, calibration })
+        };
         let tiers: Vec<_> = Tier::ALL.into_iter().filter_map(works).collect();
         assert!(
             !tiers.is_empty(),
@@ -29,18 +33,14 @@ fn tiers() -> &'static [(Tier, Calibration)] {
     })
 }
 
-fn attach(
-    fixture: &GroundTruth,
-    (tier, calibration): (Tier, Calibration),
-    slow: Duration,
-) -> Session {
+fn attach(fixture: &GroundTruth, means: Means, slow: Duration) -> Session {
     let process = find_process(Some(fixture.pid()), "").unwrap();
     let kind = RocksDbProbe {
         operations: Operation::ALL.to_vec(),
         slow_threshold: slow.into(),
     };
     let hour = Duration::from_secs(3600);
-    Session::attach(tier, process, kind, hour, calibration).unwrap()
+    Session::attach(means, process, kind, hour).unwrap()
 }
 
 fn series<'a>(session: &'a Session, operation: &str) -> &'a Series {
@@ -180,9 +180,10 @@ fn each_quantile_is_within_the_promised_share_of_the_truth() {
 #[test]
 fn short_calls_are_not_charged_with_the_cost_of_measuring_them() {
     let plan = ["rocksdb_get_pinned_cf 50000 constant:1000"];
-    for &(tier, calibration) in tiers() {
+    for &means in tiers() {
+        let Means { tier, calibration } = means;
         let mut fixture = GroundTruth::start("ground-truth", &[], &plan).unwrap();
-        let mut session = attach(&fixture, (tier, calibration), Duration::from_secs(1));
+        let mut session = attach(&fixture, means, Duration::from_secs(1));
         let expected = fixture.go().unwrap();
         session.read().unwrap();
         let series = series(&session, "Get");
@@ -294,11 +295,10 @@ fn a_stripped_binary_is_called_so() {
         operations: vec![Operation::Get],
         slow_threshold: Duration::from_millis(1).into(),
     };
-    let (tier, calibration) = tiers()[0];
-    let error = Session::attach(tier, process, kind, Duration::from_secs(1), calibration)
+    let error = Session::attach(tiers()[0], process, kind, Duration::from_secs(1))
         .err()
         .unwrap();
-    assert!(matches!(error, HostError::NoSymbol { .. }));
+    assert!(matches!(error, HostError::Attach(TargetError::NoSymbol(_))));
     let message = error.to_string();
     assert!(message.contains("rocksdb_get_pinned_cf"), "{message}");
     assert!(message.contains("stripped"), "{message}");

@@ -6,7 +6,7 @@ use ckb_probe_agent::{
     host::{HostError, Session, find_process, slots},
     kinds,
     observe::{Exit, find_symbols, kernel_release},
-    probe::{CalibrationError, Preflight, SlowCall, preflight},
+    probe::{CalibrationError, Means, Preflight, SlowCall, preflight},
 };
 use ckb_probe_crds::{
     InstanceReport, OperationReport, display_nanos,
@@ -133,11 +133,8 @@ async fn run(command: Command) -> Result<Outcome, CliError> {
 }
 
 fn check() -> Result<Outcome, CliError> {
-    let Preflight {
-        tier,
-        calibration,
-        refused,
-    } = preflight()?;
+    let Preflight { means, refused } = preflight()?;
+    let Means { tier, calibration } = means;
     println!("kernel           {}", kernel_release());
     println!("attach tier      {}", tier.as_str());
     println!(
@@ -192,9 +189,7 @@ fn symbols(arguments: &ProcessArguments) -> Result<Outcome, CliError> {
 async fn rocksdb(arguments: RocksDbArguments) -> Result<Outcome, CliError> {
     let process = find_process(arguments.process.pid, &arguments.process.executable)?;
     let exit = Exit::of(process.id)?;
-    let Preflight {
-        tier, calibration, ..
-    } = preflight()?;
+    let Preflight { means, .. } = preflight()?;
     let operations = match &arguments.operations[..] {
         [] => default_operations(),
         some => some.to_vec(),
@@ -204,7 +199,7 @@ async fn rocksdb(arguments: RocksDbArguments) -> Result<Outcome, CliError> {
         slow_threshold: arguments.slow_threshold,
     };
     let interval = arguments.interval.get().max(Duration::from_millis(100));
-    let mut session = Session::attach(tier, process, kind, interval, calibration)?;
+    let mut session = Session::attach(means, process, kind, interval)?;
     let missing = session.coverage.sentence();
     if !missing.is_empty() {
         eprintln!("ckb-probe: attached{missing}");
@@ -303,7 +298,11 @@ fn print_table(out: &mut impl Write, report: &InstanceReport) -> std::io::Result
             quantile(0.5),
             quantile(0.9),
             quantile(0.99),
-            display_nanos(window.max_nanoseconds),
+            if window.counters.count > 0 {
+                display_nanos(window.max_nanoseconds)
+            } else {
+                "-".to_string()
+            },
             window.counters.slow,
             total.count,
         )?;

@@ -8,8 +8,8 @@ use ckb_probe_crds::{
 
 use super::*;
 use crate::{
+    attach::Coverage,
     host::slots,
-    instance::Coverage,
     observe::ProcessId,
     probe::{Reading, SlotReading},
     target::InstanceKey,

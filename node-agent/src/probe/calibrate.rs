@@ -66,13 +66,20 @@ pub enum CalibrationError {
     },
 }
 
-/// How this node is measured.
-#[derive(Debug)]
-pub struct Preflight {
-    /// The best tier that works.
+/// How this node is measured: the tier, and what a call costs by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Means {
+    /// The tier.
     pub tier: Tier,
     /// What a probed call costs by it.
     pub calibration: Calibration,
+}
+
+/// What was found out about this node.
+#[derive(Debug)]
+pub struct Preflight {
+    /// The best that works.
+    pub means: Means,
     /// The better tiers, and why they do not work here.
     pub refused: Vec<(Tier, CalibrationError)>,
 }
@@ -84,11 +91,8 @@ pub fn preflight() -> Result<Preflight, CalibrationError> {
     for tier in Tier::ALL {
         match calibrate(tier) {
             Ok(calibration) => {
-                return Ok(Preflight {
-                    tier,
-                    calibration,
-                    refused,
-                });
+                let means = Means { tier, calibration };
+                return Ok(Preflight { means, refused });
             }
             Err(error) => refused.push((tier, error)),
         }
