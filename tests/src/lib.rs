@@ -1,3 +1,16 @@
 //! What the tests stand on: fixtures whose calls are known, and a local cluster to deploy to.
 
+pub mod bpf;
+pub mod bpftrace;
+pub mod cluster;
+pub mod failure;
 pub mod fixture;
+pub mod metrics;
+pub mod operations;
+pub mod process;
+pub mod prometheus;
+pub mod report;
+pub mod scenarios;
+pub mod scene;
+pub mod wait;
+pub mod workload;

@@ -1,0 +1,102 @@
+//! `e2e`: the end-to-end test, against the local cluster of `KUBECONFIG` with ckb-probe installed.
+//!
+//! scripts/e2e.sh prepares all that it needs.
+
+use std::process::ExitCode;
+
+use ckb_probe_tests::{
+    cluster::Cluster,
+    failure::Result,
+    fixture::repository,
+    report::Report,
+    scenarios::{self, Scenario},
+    scene::Scene,
+    workload::Workload,
+};
+use clap::Parser;
+
+/// Plays every scenario, prints what it measures, and writes the figures to target/e2e.
+#[derive(Parser)]
+struct Arguments {
+    /// What stands for CKB.
+    #[arg(long, value_enum, default_value = "rocksdb")]
+    workload: Workload,
+    /// Only these scenarios; the report is then incomplete, and not written.
+    #[arg(long, num_args = 1..)]
+    only: Vec<String>,
+    /// Name the scenarios, and do nothing.
+    #[arg(long)]
+    list: bool,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.list {
+        for scenario in scenarios::ALL {
+            println!("{:<14} {}", scenario.name, scenario.about);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let unknown = |name: &&String| scenarios::ALL.iter().all(|one| one.name != **name);
+    if let Some(name) = arguments.only.iter().find(unknown) {
+        eprintln!("error: there is no scenario {name}; see --list");
+        return ExitCode::from(2);
+    }
+    match run(&arguments).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True when everything is as it must be.
+async fn run(arguments: &Arguments) -> Result<bool> {
+    let cluster = Cluster::connect().await?;
+    let mut report = Report::default();
+    let wanted = |scenario: &&Scenario| match &arguments.only[..] {
+        [] => scenario.is_for(arguments.workload),
+        only => only.iter().any(|name| name == scenario.name),
+    };
+    for scenario in scenarios::ALL.iter().filter(wanted) {
+        play(scenario, arguments.workload, &cluster, &mut report).await?;
+    }
+    if arguments.only.is_empty() {
+        let name = match arguments.workload {
+            Workload::Rocksdb => "report.json",
+            Workload::Ckb => "report-ckb.json",
+        };
+        report.write(&repository().join("target/e2e").join(name))?;
+    }
+    let (passed, failed) = report.tally();
+    println!("{passed} passed, {failed} failed");
+    Ok(failed == 0)
+}
+
+/// One scenario; whatever becomes of it, the cluster is left as it was.
+async fn play(
+    scenario: &Scenario,
+    workload: Workload,
+    cluster: &Cluster,
+    report: &mut Report,
+) -> Result<()> {
+    println!(
+        "{:6.1} s  {}: {}",
+        report.elapsed().as_secs_f64(),
+        scenario.name,
+        scenario.about
+    );
+    let mut scene = Scene::set(scenario.name, workload, cluster, report).await?;
+    let before = scene.failed();
+    if let Err(error) = scenario.run(&mut scene).await {
+        println!("          {error}");
+        scene.fail();
+    }
+    if scene.failed() > before {
+        scene.tell().await;
+    }
+    scene.clear().await
+}

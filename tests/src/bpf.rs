@@ -1,0 +1,205 @@
+//! What of BPF is in the kernel, and in a process's code. Seen from outside, and never by the agent's own word.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
+    path::{Path, PathBuf},
+};
+
+use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+use procfs::process::{self as proc, MMPermissions, MMapPath, MemoryMap};
+
+use crate::{
+    cluster::run,
+    failure::{Failure, Result, expect},
+    operations,
+    process::Process,
+};
+
+/// The first instruction of a function of a process: a probe replaces its first byte.
+#[derive(Clone, Debug)]
+struct Entry {
+    function: &'static str,
+    address: u64,
+    original: u8,
+}
+
+/// The functions of a process that a CkbProbe may ask to measure.
+#[derive(Clone, Debug)]
+pub struct Code {
+    pid: i32,
+    entries: Vec<Entry>,
+    /// The file that they are in, by a path that is valid here.
+    pub file: PathBuf,
+}
+
+impl Code {
+    /// Finds them: in the first of the mapped files that has any.
+    pub fn of(process: Process) -> Result<Self> {
+        let what = format!("/proc/{}/maps", process.pid);
+        let maps = proc::Process::new(process.pid)
+            .and_then(|process| process.maps())
+            .map_err(Failure::format(what))?;
+        let code: Vec<&MemoryMap> = maps
+            .iter()
+            .filter(|map| map.perms.contains(MMPermissions::EXECUTE))
+            .collect();
+        let mut searched = BTreeSet::new();
+        for map in &code {
+            let MMapPath::Path(path) = &map.pathname else {
+                continue;
+            };
+            if !searched.insert(path) {
+                continue;
+            }
+            let file = process.path(&path.to_string_lossy());
+            let bytes = fs::read(&file).map_err(Failure::system(file.display().to_string()))?;
+            let offsets = offsets(&bytes, &file)?;
+            if offsets.is_empty() {
+                continue;
+            }
+            let entries = offsets
+                .into_iter()
+                .map(|(function, offset)| {
+                    Ok(Entry {
+                        function,
+                        address: address(&code, path, offset)?,
+                        original: bytes[offset as usize],
+                    })
+                })
+                .collect::<Result<_>>()?;
+            return Ok(Self {
+                pid: process.pid,
+                entries,
+                file,
+            });
+        }
+        Err(Failure::Unexpected {
+            expected: "functions of RocksDB".to_string(),
+            got: format!("none in the process {}", process.pid),
+        })
+    }
+
+    /// Every function that was found.
+    pub fn functions(&self) -> impl Iterator<Item = &'static str> {
+        self.entries.iter().map(|entry| entry.function)
+    }
+
+    /// The functions that have a probe right now: those that do not begin in memory as they do in their file.
+    pub fn probed(&self) -> Result<Vec<&'static str>> {
+        let path = format!("/proc/{}/mem", self.pid);
+        let memory = File::open(&path).map_err(Failure::system(path.clone()))?;
+        let mut probed = Vec::new();
+        for entry in &self.entries {
+            let mut now = [0];
+            memory
+                .read_exact_at(&mut now, entry.address)
+                .map_err(Failure::system(path.clone()))?;
+            if now[0] != entry.original {
+                probed.push(entry.function);
+            }
+        }
+        Ok(probed)
+    }
+
+    /// Succeeds when no function has a probe.
+    pub fn expect_untouched(&self) -> Result<()> {
+        let probed = self.probed()?;
+        expect(
+            probed.is_empty(),
+            format!("no probe in the process {}", self.pid),
+            || format!("probes at {}", probed.join(", ")),
+        )
+    }
+}
+
+/// The functions of [`operations`] that a file has, and where each begins in it.
+fn offsets(bytes: &[u8], path: &Path) -> Result<BTreeMap<&'static str, u64>> {
+    let file = object::File::parse(bytes).map_err(Failure::format(path.display().to_string()))?;
+    let place = |address: u64| {
+        file.segments().find_map(|segment| {
+            let within = address.checked_sub(segment.address())?;
+            let (start, size) = segment.file_range();
+            (within < size).then_some(start + within)
+        })
+    };
+    let addresses: BTreeMap<&str, u64> = file
+        .symbols()
+        .chain(file.dynamic_symbols())
+        .filter(|symbol| symbol.is_definition())
+        .filter_map(|symbol| Some((symbol.name().ok()?, symbol.address())))
+        .collect();
+    let found = operations::functions()
+        .filter_map(|name| Some((name, place(*addresses.get(name)?)?)))
+        .filter(|(_, offset)| (*offset as usize) < bytes.len());
+    Ok(found.collect())
+}
+
+/// Where a process has a byte of a file mapped as code.
+fn address(maps: &[&MemoryMap], file: &Path, offset: u64) -> Result<u64> {
+    maps.iter()
+        .filter(|map| matches!(&map.pathname, MMapPath::Path(path) if path == file))
+        .find_map(|map| {
+            let address = map.address.0 + offset.checked_sub(map.offset)?;
+            (address < map.address.1).then_some(address)
+        })
+        .ok_or_else(|| Failure::Unexpected {
+            expected: format!("{}+{offset:#x} mapped as code", file.display()),
+            got: "no mapping of it".to_string(),
+        })
+}
+
+/// BPF programs and links that a process holds, by their ids, which the kernel does not use again soon.
+#[derive(Clone, Debug, Default)]
+pub struct Held {
+    /// Programs.
+    pub programs: BTreeSet<u64>,
+    /// Links.
+    pub links: BTreeSet<u64>,
+}
+
+impl Held {
+    /// What a process holds now.
+    pub fn by(process: Process) -> Result<Self> {
+        let folder = format!("/proc/{}/fdinfo", process.pid);
+        let descriptors = fs::read_dir(&folder).map_err(Failure::system(folder))?;
+        let mut held = Self::default();
+        for descriptor in descriptors.flatten() {
+            // It may have been closed meanwhile.
+            let text = fs::read_to_string(descriptor.path()).unwrap_or_default();
+            for line in text.lines() {
+                let mut words = line.split_whitespace();
+                let (key, id) = (words.next(), words.next().and_then(|id| id.parse().ok()));
+                match (key, id) {
+                    (Some("prog_id:"), Some(id)) => held.programs.insert(id),
+                    (Some("link_id:"), Some(id)) => held.links.insert(id),
+                    _ => false,
+                };
+            }
+        }
+        Ok(held)
+    }
+
+    /// Succeeds when bpftool lists none of them any more.
+    pub async fn expect_gone(&self) -> Result<()> {
+        let programs = listed("prog").await?;
+        let links = listed("link").await?;
+        let programs: Vec<_> = self.programs.intersection(&programs).collect();
+        let links: Vec<_> = self.links.intersection(&links).collect();
+        expect(
+            programs.is_empty() && links.is_empty(),
+            "bpftool to list none of the agent's programs and links",
+            || format!("programs {programs:?}, links {links:?}"),
+        )
+    }
+}
+
+/// The ids that `bpftool prog` or `bpftool link` lists.
+async fn listed(what: &str) -> Result<BTreeSet<u64>> {
+    let text = run("bpftool", &["--json", what, "show"], None).await?;
+    let list: serde_json::Value =
+        serde_json::from_str(&text).map_err(Failure::format(format!("bpftool {what}")))?;
+    let ids = list.as_array().into_iter().flatten();
+    Ok(ids.filter_map(|item| item["id"].as_u64()).collect())
+}

@@ -1,0 +1,126 @@
+//! bpftrace as the second opinion: it counts the returns of functions of one process.
+
+use std::{collections::BTreeMap, fmt::Write as _, process::Stdio, time::Duration};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    sync::watch,
+};
+
+use crate::{
+    bpf::Code,
+    cluster::run,
+    failure::{Failure, Result, expect},
+    process::Process,
+    wait,
+};
+
+/// Until it has read the symbols of a large binary and attached.
+const START: Duration = Duration::from_secs(90);
+
+/// What it has counted, by function.
+pub type Counts = BTreeMap<String, u64>;
+
+/// A bpftrace that counts.
+pub struct Bpftrace {
+    child: Child,
+    process: Process,
+    /// How often it has printed its counts, and the last of them.
+    printed: watch::Receiver<(u64, Counts)>,
+}
+
+impl Bpftrace {
+    /// Starts it, and returns when it counts every function of a process that it should.
+    pub async fn count(target: Process, code: &Code) -> Result<Self> {
+        let mut script = String::new();
+        for function in code.functions() {
+            let _ = writeln!(
+                script,
+                "uretprobe:{}:{function} /pid == {}/ {{ @calls[\"{function}\"] = count(); }}",
+                code.file.display(),
+                target.pid
+            );
+        }
+        script += "interval:ms:100 { print(@calls); printf(\"printed\\n\"); }\n";
+        let mut child = Command::new("bpftrace")
+            .args(["-B", "line", "-f", "json", "-e", &script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(Failure::system("bpftrace"))?;
+        let missing = || Failure::Unexpected {
+            expected: "bpftrace to run".to_string(),
+            got: "it has ended".to_string(),
+        };
+        let process = Process::of(child.id().ok_or_else(missing)? as i32)?;
+        let mut lines = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
+        let (sender, printed) = watch::channel((0, Counts::new()));
+        tokio::spawn(async move {
+            let mut counts = Counts::new();
+            // Ends with bpftrace.
+            while let Ok(Some(line)) = lines.next_line().await {
+                let Ok(line) = serde_json::from_str::<Value>(&line) else {
+                    continue;
+                };
+                if let Some(calls) = line["data"]["@calls"].as_object() {
+                    let calls = calls.iter();
+                    counts = calls
+                        .filter_map(|(function, count)| Some((function.clone(), count.as_u64()?)))
+                        .collect();
+                } else if line["type"] == "printf" {
+                    sender.send_modify(|printed| *printed = (printed.0 + 1, counts.clone()));
+                }
+            }
+        });
+        let functions = code.functions().count();
+        wait::until("bpftrace to attach", START, async || {
+            let text = run("bpftool", &["--json", "perf", "show"], None).await?;
+            let list: Value =
+                serde_json::from_str(&text).map_err(Failure::format("bpftool perf"))?;
+            let all = list.as_array().into_iter().flatten();
+            let own =
+                all.filter(|event| event["pid"] == process.pid && event["fd_type"] == "uretprobe");
+            let own = own.count();
+            expect(
+                own == functions,
+                format!("{functions} probes of bpftrace"),
+                || own.to_string(),
+            )
+        })
+        .await?;
+        Ok(Self {
+            child,
+            process,
+            printed,
+        })
+    }
+
+    /// What it has counted up to a moment that is not before the call.
+    pub async fn counts(&mut self) -> Result<Counts> {
+        // What it prints next it may have read before; what it prints after that it has not.
+        let enough = self.printed.borrow().0 + 2;
+        let fresh = self.printed.wait_for(|(printed, _)| *printed >= enough);
+        match tokio::time::timeout(Duration::from_secs(10), fresh).await {
+            Ok(Ok(printed)) => Ok(printed.1.clone()),
+            _ => Err(Failure::Unexpected {
+                expected: "bpftrace to print its counts".to_string(),
+                got: "nothing for 10 s".to_string(),
+            }),
+        }
+    }
+
+    /// Ends it, and waits until its probes are gone.
+    pub async fn stop(mut self) -> Result<()> {
+        self.process.signal(Signal::INT)?;
+        self.child
+            .wait()
+            .await
+            .map_err(Failure::system("bpftrace"))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,111 @@
+//! A real Prometheus that scrapes what is deployed.
+
+use std::{fs, net::TcpListener, process::Stdio, time::Duration};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+use crate::{
+    cluster::run,
+    failure::{Failure, Result, expect},
+    metrics::{self, Sample},
+    wait,
+};
+
+/// A running Prometheus. Ends, and leaves nothing behind, when it is dropped.
+pub struct Prometheus {
+    _child: Child,
+    address: String,
+    _folder: TempDir,
+}
+
+impl Prometheus {
+    /// Starts one that scrapes these addresses every second, each as a job of the given name.
+    pub async fn scrape(jobs: &[(&str, &str)]) -> Result<Self> {
+        let folder = TempDir::new().map_err(Failure::system("a temporary folder"))?;
+        let port = TcpListener::bind("127.0.0.1:0")
+            .and_then(|listener| listener.local_addr())
+            .map_err(Failure::system("a free port"))?
+            .port();
+        let mut config = "scrape_configs:\n".to_string();
+        for (job, address) in jobs {
+            // honor_labels: namespace and pod are those of what is measured, not of who measures.
+            config += &format!(
+                "- {{job_name: {job}, scrape_interval: 1s, scrape_timeout: 1s, honor_labels: true, \
+                 static_configs: [{{targets: ['{address}']}}]}}\n"
+            );
+        }
+        let config_path = folder.path().join("prometheus.yml");
+        let what = config_path.display().to_string();
+        fs::write(&config_path, config).map_err(Failure::system(what.clone()))?;
+        run("promtool", &["check", "config", &what], None).await?;
+        let address = format!("127.0.0.1:{port}");
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={what}"))
+            .arg(format!("--storage.tsdb.path={}", folder.path().display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(Failure::system("prometheus"))?;
+        let prometheus = Self {
+            _child: child,
+            address,
+            _folder: folder,
+        };
+        wait::until("Prometheus", Duration::from_secs(60), async || {
+            metrics::get(&prometheus.address, "/-/ready").await
+        })
+        .await?;
+        Ok(prometheus)
+    }
+
+    /// What a query gives: each series with its last value.
+    pub async fn query(&self, query: &str) -> Result<Vec<Sample>> {
+        let path = format!("/api/v1/query?query={}", encode(query));
+        let text = metrics::get(&self.address, &path).await?;
+        let answer: Value =
+            serde_json::from_str(&text).map_err(Failure::format("Prometheus' answer"))?;
+        expect(
+            answer["status"] == "success",
+            format!("an answer to {query}"),
+            || text.clone(),
+        )?;
+        let series = answer["data"]["result"].as_array().into_iter().flatten();
+        series
+            .map(|series| {
+                sample(series).ok_or_else(|| Failure::Unexpected {
+                    expected: "a series with a value".to_string(),
+                    got: series.to_string(),
+                })
+            })
+            .collect()
+    }
+}
+
+fn sample(series: &Value) -> Option<Sample> {
+    let mut labels = series["metric"]
+        .as_object()?
+        .iter()
+        .map(|(label, value)| Some((label.clone(), value.as_str()?.to_string())))
+        .collect::<Option<std::collections::BTreeMap<_, _>>>()?;
+    Some(Sample {
+        name: labels.remove("__name__").unwrap_or_default(),
+        labels,
+        value: series["value"][1].as_str()?.parse().ok()?,
+    })
+}
+
+fn encode(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                char::from(byte).to_string()
+            }
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}

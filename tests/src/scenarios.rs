@@ -1,0 +1,100 @@
+//! The scenarios, in the order in which they are run. Each is one function in one module.
+
+use futures::future::LocalBoxFuture;
+
+use crate::{failure::Result, scene::Scene, workload::Workload};
+
+mod agent_kill;
+mod deletion;
+mod figures;
+mod footprint;
+mod ground_truth;
+mod outage;
+mod refusals;
+mod restart;
+mod sigterm;
+mod two_pods;
+
+/// A scenario.
+pub struct Scenario {
+    /// Its name on the command line and in the report.
+    pub name: &'static str,
+    /// What it shows, in a sentence.
+    pub about: &'static str,
+    /// Whether it says something of a real CKB node that it does not say of a stand-in.
+    on_ckb: bool,
+    run: for<'a, 'b> fn(&'a mut Scene<'b>) -> LocalBoxFuture<'a, Result<()>>,
+}
+
+impl Scenario {
+    /// Whether it is run with this workload.
+    pub fn is_for(&self, workload: Workload) -> bool {
+        self.on_ckb || workload == Workload::Rocksdb
+    }
+
+    /// Plays it.
+    pub async fn run(&self, scene: &mut Scene<'_>) -> Result<()> {
+        (self.run)(scene).await
+    }
+}
+
+macro_rules! scenario {
+    ($name:ident, $on_ckb:expr, $about:expr) => {
+        Scenario {
+            name: stringify!($name),
+            about: $about,
+            on_ckb: $on_ckb,
+            run: |scene| Box::pin($name::run(scene)),
+        }
+    };
+}
+
+/// All of them.
+pub const ALL: &[Scenario] = &[
+    scenario!(
+        refusals,
+        false,
+        "the API server says what is wrong with a CkbProbe"
+    ),
+    scenario!(
+        figures,
+        true,
+        "from kubectl apply to the status and to Prometheus, held against bpftrace"
+    ),
+    scenario!(
+        ground_truth,
+        false,
+        "counts to the last call and quantiles, held against a program that knows them"
+    ),
+    scenario!(
+        two_pods,
+        false,
+        "what was not selected is not counted, however alike it is"
+    ),
+    scenario!(
+        deletion,
+        true,
+        "a deleted CkbProbe leaves no probe and no agent"
+    ),
+    scenario!(
+        restart,
+        true,
+        "a target that is killed is attached again when it is back"
+    ),
+    scenario!(
+        agent_kill,
+        true,
+        "a killed agent takes its probes with it, does not harm its target, and comes back"
+    ),
+    scenario!(
+        sigterm,
+        false,
+        "an agent that is told to end takes its probes off and ends well"
+    ),
+    scenario!(
+        outage,
+        false,
+        "without operator and API server nothing is lost but the time"
+    ),
+    scenario!(footprint, true, "what agent and operator themselves use"),
+];

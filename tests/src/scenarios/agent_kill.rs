@@ -1,0 +1,104 @@
+//! A killed agent takes its probes with it, does not harm its target, and comes back.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::{
+    bpf::Held,
+    failure::{Result, expect},
+    report::Bound,
+    scene::{ATTACH, Scene},
+    wait,
+    workload::Workload,
+};
+
+/// From the agent's end until no probe is left.
+const CLEAN: Duration = Duration::from_secs(5);
+
+/// From the agent's end until its successor is attached: kubelet's part in it is the larger.
+const BACK: Duration = Duration::from_secs(30);
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    let arguments: Option<&[&str]> = match scene.workload {
+        Workload::Rocksdb => Some(&["--db", "/data/db", "--blocks-per-second", "0"]),
+        // It mines all the time.
+        Workload::Ckb => None,
+    };
+    let target = scene
+        .workload
+        .deploy(scene.cluster, &scene.namespace, arguments)
+        .await?;
+    scene.apply_probe(scene.workload_probe()).await?;
+    scene.firing().await?;
+    let (code, agent) = scene.attached(target.process).await?;
+    let held = Held::by(agent.process)?;
+    scene.figure(
+        "functions with a probe before",
+        code.probed()?.len() as f64,
+        "",
+        Bound::AtLeast(1.0),
+    );
+
+    agent.process.signal(Signal::KILL)?;
+    let killed = Instant::now();
+    // Its successor is a second away at the least, so no look misses the time without probes.
+    wait::closely("the probes to go", CLEAN * 4, async || {
+        code.expect_untouched()
+    })
+    .await?;
+    scene.seconds(
+        "until no probe is left in the process",
+        killed.elapsed(),
+        CLEAN,
+    );
+    wait::until("the programs to go", CLEAN * 4, async || {
+        held.expect_gone().await
+    })
+    .await?;
+    scene.seconds(
+        "until bpftool lists nothing of ours",
+        killed.elapsed(),
+        CLEAN,
+    );
+    let cpu = target.process.cpu_time()?;
+
+    let successor = wait::until("the successor's probes", ATTACH, async || {
+        let successor = scene.cluster.agent().await?;
+        let metrics = successor.scrape().await?;
+        let labels = [
+            ("namespace", scene.namespace.as_str()),
+            ("pod", &target.pod),
+        ];
+        let calls = metrics.sum("ckb_probe_operation_duration_seconds_count", &labels);
+        expect(
+            successor.process != agent.process && calls > Some(0.0),
+            "another agent that counts calls",
+            || format!("{successor:?}, {calls:?} calls"),
+        )?;
+        Ok(successor)
+    })
+    .await?;
+    scene.seconds("until a new agent counts calls", killed.elapsed(), BACK);
+    scene.equal(
+        "targets whose process ended",
+        u64::from(!target.process.is_alive()),
+        "",
+        0,
+    );
+    let used = target.process.cpu_time()?.saturating_sub(cpu);
+    scene.figure(
+        "CPU time of the target while there was no agent",
+        used.as_secs_f64(),
+        "s",
+        Bound::Above(0.0),
+    );
+    scene.equal(
+        "new agents on the same pod",
+        u64::from(successor.pod == agent.pod),
+        "",
+        1,
+    );
+    scene.firing().await?;
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! From `kubectl apply` to the status and to Prometheus; the counts are those that bpftrace has.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use ckb_probe_crds::{CkbProbeStatus, Duration as Displayed, OperationStatus};
+
+use crate::{
+    bpf::Code,
+    bpftrace::{Bpftrace, Counts},
+    cluster::{Component, run as command},
+    failure::{Failure, Result, expect},
+    metrics::{Metrics, Sample},
+    operations,
+    process::Process,
+    prometheus::Prometheus,
+    report::Bound,
+    scene::{FIRST_FIGURES, Scene, all_fire},
+    wait,
+    workload::Target,
+};
+
+/// What every CKB node does all the time.
+const EXPECTED: [&str; 4] = ["Get", "TxnGet", "TxnPut", "TxnCommit"];
+
+/// How long both count the same calls.
+const WINDOW: Duration = Duration::from_secs(30);
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    let target = scene
+        .workload
+        .deploy(scene.cluster, &scene.namespace, None)
+        .await?;
+    let applied = scene.apply_probe(scene.workload_probe()).await?;
+    let status = scene
+        .status("the first figures", FIRST_FIGURES * 3, has_figures)
+        .await?;
+    scene.seconds(
+        "from kubectl apply to figures in the status",
+        applied.elapsed(),
+        FIRST_FIGURES,
+    );
+    scene.equal("targets attached", status.targets.attached.into(), "", 1);
+    scene.equal("targets firing", status.targets.firing.into(), "", 1);
+
+    let (code, agent) = scene.attached(target.process).await?;
+    check_prometheus(scene, &target, &agent).await?;
+    compare_with_bpftrace(scene, &target, &code, &agent).await
+}
+
+/// One target, attached and firing, and a rate and ordered quantiles for what every node does.
+fn has_figures(status: &CkbProbeStatus) -> Result<()> {
+    all_fire(status)?;
+    expect(
+        status.targets.matched == 1 && status.targets.summary == "1/1",
+        "one target",
+        || format!("{:?}", status.targets),
+    )?;
+    for name in EXPECTED {
+        let operation = status.operations.iter().find(|o| o.operation == name);
+        let operation = operation.ok_or_else(|| Failure::Unexpected {
+            expected: format!("the operation {name}"),
+            got: format!("{:?}", status.operations),
+        })?;
+        let rate: f64 = operation
+            .per_second
+            .parse()
+            .map_err(Failure::format("perSecond"))?;
+        expect(rate > 0.0, format!("a rate of {name} above 0"), || {
+            operation.per_second.clone()
+        })?;
+    }
+    status.operations.iter().try_for_each(in_order)
+}
+
+/// p50 ≤ p90 ≤ p99 ≤ max, as they are displayed.
+fn in_order(operation: &OperationStatus) -> Result<()> {
+    let displayed = [
+        &operation.p50,
+        &operation.p90,
+        &operation.p99,
+        &operation.max,
+    ];
+    let durations = displayed
+        .into_iter()
+        .flatten()
+        .map(|text| text.parse::<Displayed>().map_err(Failure::format(text)))
+        .collect::<Result<Vec<_>>>()?;
+    // Without a call there are none; with one there are all.
+    expect(
+        matches!(durations.len(), 0 | 4) && durations.is_sorted(),
+        format!("p50 <= p90 <= p99 <= max of {}", operation.operation),
+        || format!("{displayed:?}"),
+    )
+}
+
+/// Prometheus has every series that there is, and promtool finds nothing to say.
+async fn check_prometheus(scene: &mut Scene<'_>, target: &Target, agent: &Component) -> Result<()> {
+    let operator = scene.cluster.operator().await?;
+    let jobs = [
+        ("agent", agent.address.as_str()),
+        ("operator", operator.address.as_str()),
+    ];
+    let prometheus = Prometheus::scrape(&jobs).await?;
+    for (job, component) in [("agent", agent), ("operator", &operator)] {
+        let metrics = component.scrape().await?;
+        // As promtool reads them: it says nothing when there is nothing to say.
+        let complaints = command("promtool", &["check", "metrics"], Some(&metrics.text)).await?;
+        scene.equal(
+            &format!("complaints of promtool about the {job}"),
+            complaints.lines().count() as u64,
+            "lines",
+            0,
+        );
+        let lacking = wait::until(
+            "Prometheus to have every series",
+            Duration::from_secs(20),
+            async || {
+                let stored = prometheus.query(&format!("{{job=\"{job}\"}}")).await?;
+                let lacking = lacking(&metrics, &stored);
+                expect(lacking.is_empty(), "every series of the scrape", || {
+                    format!("all but {lacking:?}")
+                })?;
+                Ok(lacking.len())
+            },
+        )
+        .await?;
+        scene.equal(
+            &format!("series of the {job} that Prometheus lacks"),
+            lacking as u64,
+            &format!("of {}", metrics.samples.len()),
+            0,
+        );
+    }
+    let rate = format!(
+        "rate(ckb_probe_operation_duration_seconds_count{{namespace=\"{}\",pod=\"{}\"}}[5s])",
+        scene.namespace, target.pod
+    );
+    let rates = wait::until("rates in Prometheus", Duration::from_secs(20), async || {
+        let rates = prometheus.query(&rate).await?;
+        let firing: BTreeSet<_> = rates
+            .iter()
+            .filter(|sample| sample.value > 0.0)
+            .filter_map(|sample| sample.labels.get("operation").cloned())
+            .collect();
+        expect(
+            EXPECTED.iter().all(|operation| firing.contains(*operation)),
+            format!("rates of {EXPECTED:?}"),
+            || format!("{firing:?}"),
+        )?;
+        Ok(firing)
+    })
+    .await?;
+    scene.figure(
+        "operations with a rate in Prometheus",
+        rates.len() as f64,
+        "",
+        Bound::AtLeast(EXPECTED.len() as f64),
+    );
+    Ok(())
+}
+
+/// The series of a scrape that are not among those stored.
+fn lacking(scraped: &Metrics, stored: &[Sample]) -> Vec<String> {
+    let own = |sample: &Sample| {
+        let mut labels = sample.labels.clone();
+        labels.retain(|label, _| label != "job" && label != "instance");
+        // Prometheus writes the bounds of buckets in its own way.
+        if let Some(bound) = labels.get("le").and_then(|bound| bound.parse::<f64>().ok()) {
+            labels.insert("le".to_string(), bound.to_string());
+        }
+        format!("{}{labels:?}", sample.name)
+    };
+    let stored: BTreeSet<String> = stored.iter().map(own).collect();
+    let scraped = scraped.samples.iter().map(own);
+    scraped.filter(|series| !stored.contains(series)).collect()
+}
+
+/// Both count the same calls: the process is stopped while their counts are taken, at both ends of the window.
+async fn compare_with_bpftrace(
+    scene: &mut Scene<'_>,
+    target: &Target,
+    code: &Code,
+    agent: &Component,
+) -> Result<()> {
+    let mut bpftrace = Bpftrace::count(target.process, code).await?;
+    let before = both(scene, target, agent, &mut bpftrace).await?;
+    tokio::time::sleep(WINDOW).await;
+    let after = both(scene, target, agent, &mut bpftrace).await?;
+    bpftrace.stop().await?;
+
+    let (mut compared, mut worst) = (0, 0.0_f64);
+    for (operation, functions) in operations::ALL {
+        let sum = |counts: &Counts| -> u64 {
+            let counts = functions
+                .iter()
+                .filter_map(|function| counts.get(*function));
+            counts.sum()
+        };
+        let theirs = sum(&after.1) - sum(&before.1);
+        let ours = after.0.get(operation).copied().unwrap_or_default()
+            - before.0.get(operation).copied().unwrap_or_default();
+        if scene.workload.operations().contains(&operation) {
+            compared += theirs;
+            let difference = ours.abs_diff(theirs) as f64 / (theirs.max(1) as f64) * 100.0;
+            if difference > 0.0 {
+                println!("          {operation}: {ours} counted, {theirs} by bpftrace");
+            }
+            worst = worst.max(difference);
+        }
+    }
+    let seconds = WINDOW.as_secs();
+    scene.figure(
+        &format!("calls compared with bpftrace over {seconds} s"),
+        compared as f64,
+        "calls",
+        Bound::Above(0.0),
+    );
+    scene.figure(
+        "largest difference from bpftrace of any operation",
+        worst,
+        "%",
+        Bound::AtMost(1.0),
+    );
+    Ok(())
+}
+
+/// The counts of the agent, by operation, and of bpftrace, by function, at one moment of the process's life.
+async fn both(
+    scene: &Scene<'_>,
+    target: &Target,
+    agent: &Component,
+    bpftrace: &mut Bpftrace,
+) -> Result<(Counts, Counts)> {
+    let _stopped = Process::stop(&target.process).await?;
+    let theirs = bpftrace.counts().await?;
+    let metrics = agent.scrape().await?;
+    let ours = scene.workload.operations().iter().map(|operation| {
+        let labels = [
+            ("namespace", scene.namespace.as_str()),
+            ("pod", &target.pod),
+            ("operation", operation),
+        ];
+        let count = metrics.sum("ckb_probe_operation_duration_seconds_count", &labels);
+        (operation.to_string(), count.unwrap_or_default() as u64)
+    });
+    Ok((ours.collect(), theirs))
+}

@@ -1,0 +1,184 @@
+//! Counts are equal to the last call, and quantiles are as exact as promised, for a program that knows both.
+
+use ckb_probe_crds::{Duration as Displayed, Histogram, InstanceReport, InstanceState};
+use serde_json::json;
+
+use crate::{
+    failure::{Failure, Result, expect},
+    operations,
+    report::Bound,
+    scene::{ATTACH, PROBE, Scene, probe},
+    wait,
+    workload::FixturePod,
+};
+
+/// Long enough for all calls of a round, on a slow machine too: the figures in a status are of one interval.
+const INTERVAL: &str = "15s";
+
+/// What the documentation promises of a quantile, in percent.
+const QUANTILE_ERROR: f64 = 3.2;
+
+/// Every function. What has its quantiles compared takes so long that the traps around a call do not matter.
+const PLAN: &[&str] = &[
+    "--threads",
+    "8",
+    "rocksdb_get_pinned_cf 2000 uniform:1000000..9000000",
+    "rocksdb_transaction_get_pinned_cf 5000 uniform:20000..50000",
+    "rocksdb_transaction_get_for_update_cf 700 uniform:20000..50000",
+    "rocksdb_transaction_put_cf 1000 constant:2000000",
+    "rocksdb_transaction_delete_cf 411 constant:1000",
+    "rocksdb_transaction_commit 2000 lognormal:3000000,0.6",
+    "rocksdb_write 500 constant:5000000",
+    "rocksdb_put 77 constant:1000",
+    "rocksdb_put_cf 78 constant:1000",
+    "rocksdb_delete 55 constant:1000",
+    "rocksdb_delete_cf 56 constant:1000",
+    "rocksdb_create_iterator_cf 91 constant:1000",
+    "rocksdb_transaction_create_iterator_cf 92 constant:1000",
+    "rocksdb_multi_get_cf 33 constant:1000",
+];
+
+/// Whose quantiles are compared.
+const COMPARED: [&str; 4] = ["Get", "TxnPut", "TxnCommit", "Write"];
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    let pod = FixturePod {
+        name: "truth",
+        app: "truth",
+        variant: "ground-truth",
+        arguments: PLAN,
+    };
+    let fixture = pod.run(scene.cluster, &scene.namespace).await?;
+    let target = json!({
+        "selector": { "matchLabels": { "app": "truth" } },
+        "executable": "ground-truth",
+    });
+    let operations = operations::names();
+    scene
+        .apply_probe(probe(
+            &scene.namespace,
+            PROBE,
+            target,
+            &operations,
+            INTERVAL,
+        ))
+        .await?;
+    let (_, agent) = scene.attached(fixture.process).await?;
+    let namespace = scene.namespace.clone();
+    let labels = [("namespace", namespace.as_str()), ("pod", "truth")];
+    // All calls are to fall into one interval: they begin right after the end of another.
+    wait::until("the first interval to end", ATTACH, async || {
+        let report = scene.cluster.report(&namespace, PROBE, "truth").await?;
+        let mut windows = report.operations.iter().map(|one| &one.window);
+        expect(
+            report.state == InstanceState::Attached && windows.any(|w| w.milliseconds > 0),
+            "an attached target with an interval behind it",
+            || format!("{:?} and no interval", report.state),
+        )
+    })
+    .await?;
+
+    fixture.begin()?;
+    let truth = fixture.finish(ATTACH).await?;
+    let metrics = agent.scrape().await?;
+    let (mut calls, mut missed) = (0, 0);
+    for (operation, truth) in operations::truth(&truth) {
+        let labels = [&labels[..], &[("operation", operation)]].concat();
+        let count = metrics.sum("ckb_probe_operation_duration_seconds_count", &labels);
+        let count = count.unwrap_or_default() as u64;
+        if count != truth.calls {
+            println!("          {operation}: {count} counted of {}", truth.calls);
+        }
+        calls += truth.calls;
+        missed += count.abs_diff(truth.calls);
+    }
+    scene.equal(
+        "calls more or fewer than were made, in the metrics",
+        missed,
+        &format!("of {calls}"),
+        0,
+    );
+
+    let report = wait::until("the interval of all calls", ATTACH, async || {
+        let report = scene.cluster.report(&namespace, PROBE, "truth").await?;
+        let reported: u64 = report.operations.iter().map(|o| o.total.count).sum();
+        let window: u64 = report
+            .operations
+            .iter()
+            .map(|o| o.window.counters.count)
+            .sum();
+        expect(
+            reported == calls && window == calls,
+            format!("{calls} calls in all and in the last interval"),
+            || format!("{reported} and {window}"),
+        )?;
+        Ok(report)
+    })
+    .await?;
+    let status = scene.firing().await?;
+    let missed: u64 = operations::truth(&truth)
+        .iter()
+        .map(|(operation, truth)| {
+            let mut shown = status.operations.iter();
+            let shown = shown.find(|shown| shown.operation == *operation);
+            shown.map_or(0, |shown| shown.count).abs_diff(truth.calls)
+        })
+        .sum();
+    scene.equal(
+        "calls more or fewer than were made, in the status",
+        missed,
+        &format!("of {calls}"),
+        0,
+    );
+
+    for (operation, truth) in operations::truth(&truth) {
+        if !COMPARED.contains(&operation) {
+            continue;
+        }
+        let histogram = histogram(&report, operation)?;
+        let mut worst = 0.0_f64;
+        for quantile in [0.5, 0.9, 0.99] {
+            let exact = truth.quantile(quantile) as f64;
+            let estimate = histogram.quantile(quantile).unwrap_or_default() as f64;
+            worst = worst.max((estimate - exact).abs() / exact * 100.0);
+        }
+        scene.figure(
+            &format!("largest error of p50, p90 and p99 of {operation}"),
+            worst,
+            "%",
+            Bound::AtMost(QUANTILE_ERROR),
+        );
+        let shown = status.operations.iter().find(|o| o.operation == operation);
+        let shown = shown
+            .map(|o| [&o.p50, &o.p90, &o.p99])
+            .ok_or_else(|| Failure::Unexpected {
+                expected: format!("{operation} in the status"),
+                got: "none".to_string(),
+            })?;
+        let mut rounding = 0.0_f64;
+        for (shown, quantile) in shown.into_iter().zip([0.5, 0.9, 0.99]) {
+            let text = shown.as_deref().unwrap_or_default();
+            let shown: Displayed = text.parse().map_err(Failure::format("a quantile"))?;
+            let estimate = histogram.quantile(quantile).unwrap_or_default() as f64;
+            rounding = rounding.max((shown.as_nanos() as f64 - estimate).abs() / estimate * 100.0);
+        }
+        // Of three significant figures.
+        scene.figure(
+            &format!("rounding of the same in the status, {operation}"),
+            rounding,
+            "%",
+            Bound::AtMost(0.5),
+        );
+    }
+    Ok(())
+}
+
+fn histogram<'a>(report: &'a InstanceReport, operation: &str) -> Result<&'a Histogram> {
+    let mut all = report.operations.iter();
+    all.find(|one| one.operation == operation)
+        .map(|one| &one.window.histogram)
+        .ok_or_else(|| Failure::Unexpected {
+            expected: format!("{operation} in the report"),
+            got: "none".to_string(),
+        })
+}

@@ -1,0 +1,202 @@
+//! Without its operator, and without the API server, an agent goes on: nothing is lost but the time.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::{
+    cluster::Component,
+    failure::{Result, expect},
+    metrics::Metrics,
+    operations,
+    report::Bound,
+    scene::{ATTACH, PROBE, Scene, probe},
+    wait,
+    workload::FixturePod,
+};
+
+/// How long there is no API server.
+const OUTAGE: Duration = Duration::from_secs(30);
+
+/// From the return of the API server until the status is of now again.
+const CURRENT: Duration = Duration::from_secs(15);
+
+/// Calls all the while: 200 a second, for longer than the outage and what comes before it.
+const FIXTURE: FixturePod = FixturePod {
+    name: "steady",
+    app: "steady",
+    variant: "ground-truth",
+    arguments: &[
+        "--rate",
+        "200",
+        "rocksdb_get_pinned_cf 12000 constant:1000",
+        "rocksdb_transaction_commit 2000 constant:1000",
+    ],
+};
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    let fixture = FIXTURE.run(scene.cluster, &scene.namespace).await?;
+    let target = json!({
+        "selector": { "matchLabels": { "app": "steady" } },
+        "executable": "ground-truth",
+    });
+    let operations = operations::names();
+    scene
+        .apply_probe(probe(&scene.namespace, PROBE, target, &operations, "2s"))
+        .await?;
+    let (_, agent) = scene.attached(fixture.process).await?;
+    wait::until("every probe", ATTACH, async || {
+        let report = scene.cluster.report(&scene.namespace, PROBE, FIXTURE.name);
+        let state = report.await?.state;
+        expect(
+            state == ckb_probe_crds::InstanceState::Attached,
+            "an attached target",
+            || format!("{state:?}"),
+        )
+    })
+    .await?;
+    let mut watched = Watched::default();
+    fixture.begin()?;
+    scene.firing().await?;
+
+    let operator = scene.cluster.operator().await?;
+    let deleted = Instant::now();
+    let pods = scene.cluster.api::<Pod>(crate::cluster::SYSTEM);
+    pods.delete(&operator.pod, &DeleteParams::default()).await?;
+    let restarted = Timestamp::now();
+    wait::until("another operator's status", ATTACH, async || {
+        watched.look(scene, &agent).await?;
+        let another = scene.cluster.operator().await?;
+        expect(
+            another.process != operator.process,
+            "another operator",
+            || "the old one".to_string(),
+        )?;
+        reported_after(scene, restarted).await
+    })
+    .await?;
+    scene.seconds(
+        "from the deletion of the operator to another's status",
+        deleted.elapsed(),
+        ATTACH,
+    );
+
+    scene.cluster.api_server("stop").await?;
+    let stopped = Instant::now();
+    let first = watched.look(scene, &agent).await;
+    let lost = hold_out(scene, &agent, &mut watched, stopped).await;
+    // Whatever happened: nothing else works without it.
+    scene.cluster.api_server("start").await?;
+    let (first, last) = (first?, lost?);
+    let (back, returned) = (Instant::now(), Timestamp::now());
+    scene.figure(
+        "calls counted during the outage",
+        last - first,
+        "calls",
+        Bound::Above(0.0),
+    );
+    wait::until("a status of now", CURRENT * 4, async || {
+        watched.look(scene, &agent).await?;
+        reported_after(scene, returned).await
+    })
+    .await?;
+    scene.seconds(
+        "from the API server's return to a current status",
+        back.elapsed(),
+        CURRENT,
+    );
+
+    let truth = fixture.finish(ATTACH * 2).await?;
+    let calls: u64 = truth.functions.values().map(|one| one.calls).sum();
+    let counted = watched.look(scene, &agent).await?;
+    scene.figure(
+        "calls counted over both, less those that were made",
+        counted - calls as f64,
+        &format!("of {calls}"),
+        Bound::Exactly(0.0),
+    );
+    let shown = wait::until("every call in the status", ATTACH, async || {
+        let status = scene.cluster.status(&scene.namespace, PROBE).await?;
+        let shown: u64 = status.operations.iter().map(|one| one.count).sum();
+        expect(shown >= calls, format!("{calls} calls"), || {
+            shown.to_string()
+        })?;
+        Ok(shown)
+    })
+    .await?;
+    scene.equal("calls in the status in the end", shown, "", calls);
+    scene.equal(
+        "times that a counter went backwards",
+        watched.backwards,
+        &format!("of {}", watched.looks),
+        0,
+    );
+    scene.equal(
+        "agents that restarted",
+        u64::from(!agent.process.is_alive()),
+        "",
+        0,
+    );
+    Ok(())
+}
+
+/// Looks every second until the outage is over; returns what was counted at its end.
+async fn hold_out(
+    scene: &Scene<'_>,
+    agent: &Component,
+    watched: &mut Watched,
+    stopped: Instant,
+) -> Result<f64> {
+    loop {
+        let counted = watched.look(scene, agent).await?;
+        if stopped.elapsed() >= OUTAGE {
+            return Ok(counted);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Succeeds when the status rests on a report that is younger than this.
+async fn reported_after(scene: &Scene<'_>, time: Timestamp) -> Result<()> {
+    let status = scene.cluster.status(&scene.namespace, PROBE).await?;
+    let reported = status.last_report_time.map(|time| time.0);
+    expect(
+        reported > Some(time),
+        format!("a status that rests on a report after {time}"),
+        || format!("{reported:?}"),
+    )
+}
+
+/// The counters of the agent, as they were seen before.
+#[derive(Default)]
+struct Watched {
+    before: Metrics,
+    looks: u64,
+    backwards: u64,
+}
+
+impl Watched {
+    /// Scrapes them, compares each with what it was, and returns the sum of all calls.
+    async fn look(&mut self, scene: &Scene<'_>, agent: &Component) -> Result<f64> {
+        let now = agent.scrape().await?;
+        let is_counter = |name: &str| name.ends_with("_total") || name.ends_with("_count");
+        for sample in now.samples.iter().filter(|one| is_counter(&one.name)) {
+            let before = self.before.samples.iter();
+            let mut before =
+                before.filter(|one| one.name == sample.name && one.labels == sample.labels);
+            if before
+                .next()
+                .is_some_and(|before| before.value > sample.value)
+            {
+                self.backwards += 1;
+            }
+        }
+        self.looks += 1;
+        let labels = [("namespace", scene.namespace.as_str())];
+        let calls = now.sum("ckb_probe_operation_duration_seconds_count", &labels);
+        self.before = now;
+        Ok(calls.unwrap_or_default())
+    }
+}

@@ -1,0 +1,68 @@
+//! An agent that is told to end takes its probes off and ends well, at once.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::{
+    cluster::container_status,
+    failure::{Failure, Result},
+    report::Bound,
+    scene::{ATTACH, Scene},
+    wait,
+};
+
+/// From SIGTERM to the end of the process: what the project promises.
+const PROMISE: Duration = Duration::from_secs(2);
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    let target = scene
+        .workload
+        .deploy(scene.cluster, &scene.namespace, None)
+        .await?;
+    scene.apply_probe(scene.workload_probe()).await?;
+    scene.firing().await?;
+    let (code, agent) = scene.attached(target.process).await?;
+    let probed = code.probed()?.len();
+    scene.figure(
+        "functions with a probe before",
+        probed as f64,
+        "",
+        Bound::AtLeast(1.0),
+    );
+
+    let told = Instant::now();
+    agent.process.signal(Signal::TERM)?;
+    agent.process.ended(PROMISE * 5).await?;
+    scene.seconds("until the agent has ended", told.elapsed(), PROMISE);
+    // Its successor is a second away at the least.
+    scene.equal(
+        "functions with a probe after",
+        code.probed()?.len() as u64,
+        "",
+        0,
+    );
+    let exit_code = wait::until("the exit code", ATTACH, async || {
+        let pod = scene.cluster.agent_pod().await?;
+        let status = container_status(&pod, "agent");
+        let states = status.map(|status| [&status.state, &status.last_state]);
+        let ended = states.into_iter().flatten().flatten();
+        ended
+            .filter_map(|state| state.terminated.as_ref())
+            .map(|ended| ended.exit_code)
+            .next()
+            .ok_or_else(|| Failure::Unexpected {
+                expected: "a container that has ended".to_string(),
+                got: format!("{status:?}"),
+            })
+    })
+    .await?;
+    scene.figure(
+        "exit code of the agent",
+        exit_code.into(),
+        "",
+        Bound::Exactly(0.0),
+    );
+    scene.firing().await?;
+    Ok(())
+}

@@ -1,0 +1,250 @@
+//! Where a scenario plays: a namespace of its own, the report it adds to, and what to tell when it fails.
+
+use std::time::{Duration, Instant};
+
+use ckb_probe_crds::{CkbProbeStatus, NodeProbe};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, PostParams},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    bpf::Code,
+    cluster::{AGENTS, Cluster, Component, OPERATORS, SYSTEM},
+    failure::{Result, expect},
+    process::Process,
+    report::{Bound, Report},
+    wait,
+    workload::Workload,
+};
+
+/// The name of every CkbProbe, unless a scenario needs several.
+pub const PROBE: &str = "e2e";
+
+/// From the CkbProbe to the first figures, at most: what the project promises.
+pub const FIRST_FIGURES: Duration = Duration::from_secs(20);
+
+/// Until a target is attached, where how long that takes is not what is measured.
+pub const ATTACH: Duration = Duration::from_secs(60);
+
+/// A scenario's stage.
+pub struct Scene<'a> {
+    /// The cluster.
+    pub cluster: &'a Cluster,
+    /// The workload of this run.
+    pub workload: Workload,
+    /// The scenario's own namespace.
+    pub namespace: String,
+    name: &'static str,
+    report: &'a mut Report,
+    namespaces: Vec<String>,
+}
+
+impl<'a> Scene<'a> {
+    /// Makes the scenario's namespace.
+    pub async fn set(
+        name: &'static str,
+        workload: Workload,
+        cluster: &'a Cluster,
+        report: &'a mut Report,
+    ) -> Result<Self> {
+        let mut scene = Self {
+            cluster,
+            workload,
+            namespace: format!("e2e-{}", name.replace('_', "-")),
+            name,
+            report,
+            namespaces: Vec::new(),
+        };
+        scene.add_namespace(&scene.namespace.clone()).await?;
+        Ok(scene)
+    }
+
+    /// Makes another namespace, whose name is the scenario's with this at the end.
+    pub async fn another_namespace(&mut self, suffix: &str) -> Result<String> {
+        let name = format!("{}-{suffix}", self.namespace);
+        self.add_namespace(&name).await?;
+        Ok(name)
+    }
+
+    async fn add_namespace(&mut self, name: &str) -> Result<()> {
+        let object = Namespace {
+            metadata: kube::core::ObjectMeta {
+                name: Some(name.to_string()),
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        let api = Api::<Namespace>::all(self.cluster.client.clone());
+        // One of an earlier run may still be on its way out.
+        wait::until("the namespace", Duration::from_secs(60), async || {
+            Ok(api.create(&PostParams::default(), &object).await?)
+        })
+        .await?;
+        self.namespaces.push(name.to_string());
+        Ok(())
+    }
+
+    /// Adds a figure to the report.
+    pub fn figure(&mut self, name: &str, value: f64, unit: &str, bound: Bound) {
+        self.report
+            .figure(format!("{}: {name}", self.name), value, unit, bound);
+    }
+
+    /// Adds a figure that must be exactly as expected.
+    pub fn equal(&mut self, name: &str, value: u64, unit: &str, expected: u64) {
+        self.figure(name, value as f64, unit, Bound::Exactly(expected as f64));
+    }
+
+    /// Adds a time to the report.
+    pub fn seconds(&mut self, name: &str, value: Duration, at_most: Duration) {
+        let bound = Bound::AtMost(at_most.as_secs_f64());
+        self.figure(name, value.as_secs_f64(), "s", bound);
+    }
+
+    /// How many of the report's rows have failed so far.
+    pub fn failed(&self) -> usize {
+        self.report.tally().1
+    }
+
+    /// Adds the scenario itself as what failed.
+    pub fn fail(&mut self) {
+        self.report.failure(self.name.to_string());
+    }
+
+    /// `kubectl apply` of a CkbProbe that measures these operations of the pods with this label `app`.
+    pub async fn apply_probe(&self, probe: Value) -> Result<Instant> {
+        let applied = Instant::now();
+        self.cluster.apply(&probe).await?;
+        Ok(applied)
+    }
+
+    /// A CkbProbe of this scene: every operation of the workload's, with short intervals.
+    pub fn workload_probe(&self) -> Value {
+        probe(
+            &self.namespace,
+            PROBE,
+            json!({ "selector": { "matchLabels": { "app": "ckb" } }, "container": "ckb" }),
+            self.workload.operations(),
+            "2s",
+        )
+    }
+
+    /// Waits until a status of this scene's CkbProbe is as it must be.
+    pub async fn status(
+        &self,
+        what: &str,
+        limit: Duration,
+        check: impl Fn(&CkbProbeStatus) -> Result<()>,
+    ) -> Result<CkbProbeStatus> {
+        wait::until(what, limit, async || {
+            let status = self.cluster.status(&self.namespace, PROBE).await?;
+            check(&status)?;
+            Ok(status)
+        })
+        .await
+    }
+
+    /// Waits until every target of this scene's CkbProbe is attached and fires.
+    pub async fn firing(&self) -> Result<CkbProbeStatus> {
+        self.status("the targets to fire", ATTACH, all_fire).await
+    }
+
+    /// Waits until a process is attached, as its own memory shows, and the agent that did it is there.
+    pub async fn attached(&self, process: Process) -> Result<(Code, Component)> {
+        wait::until("the probes", ATTACH, async || {
+            let code = Code::of(process)?;
+            expect(
+                !code.probed()?.is_empty(),
+                format!("probes in the process {}", process.pid),
+                || "none".to_string(),
+            )?;
+            Ok((code, self.cluster.agent().await?))
+        })
+        .await
+    }
+
+    /// Prints what there is to know about a failure: the objects, and what the programs said last.
+    pub async fn tell(&self) {
+        // Without the histograms, which are long and say little to a person.
+        let orders = "go-template={{range .items}}{{.metadata.name}}: {{.status.agent}}{{range .status.instances}}\n\
+                      {{.pod.namespace}}/{{.pod.name}} pid {{.pid}} {{.state}} {{.reason}} {{.message}}{{end}}\n{{end}}";
+        let mut commands: Vec<(&str, Vec<&str>)> = Vec::new();
+        for namespace in &self.namespaces {
+            commands.push((namespace, vec!["get", "ckbprobes", "-o", "yaml"]));
+            commands.push((namespace, vec!["get", "pods", "-o", "wide"]));
+            commands.push((namespace, vec!["get", "events"]));
+        }
+        commands.push((SYSTEM, vec!["get", "nodeprobes", "-o", orders]));
+        commands.push((SYSTEM, vec!["get", "pods", "-o", "wide"]));
+        for labels in [AGENTS, OPERATORS] {
+            commands.push((SYSTEM, vec!["logs", "--tail=20", "-l", labels]));
+        }
+        for (namespace, command) in commands {
+            println!("--- kubectl -n {namespace} {}", command.join(" "));
+            match self
+                .cluster
+                .kubectl(&[&["-n", namespace], &command[..]].concat())
+                .await
+            {
+                Ok(text) => println!("{}", text.trim_end()),
+                Err(error) => println!("{error}"),
+            }
+        }
+        println!("---");
+    }
+
+    /// Leaves the cluster as it was. The pods may take longer to go than anybody needs to wait.
+    pub async fn clear(self) -> Result<()> {
+        for namespace in &self.namespaces {
+            self.cluster.release(namespace).await?;
+        }
+        let api = Api::<Namespace>::all(self.cluster.client.clone());
+        for namespace in &self.namespaces {
+            api.delete(namespace, &DeleteParams::background()).await?;
+        }
+        Ok(())
+    }
+
+    /// The orders that there are, over all nodes.
+    pub async fn node_probes(&self) -> Result<Vec<NodeProbe>> {
+        let api = self.cluster.api::<NodeProbe>(SYSTEM);
+        Ok(api.list(&ListParams::default()).await?.items)
+    }
+}
+
+/// Every target is attached and fires, and there is one at least.
+pub fn all_fire(status: &CkbProbeStatus) -> Result<()> {
+    let targets = &status.targets;
+    expect(
+        targets.matched > 0
+            && targets.attached == targets.matched
+            && targets.firing == targets.matched,
+        "every target attached and firing",
+        || format!("{targets:?}, conditions {:?}", status.conditions),
+    )
+}
+
+/// A CkbProbe.
+pub fn probe(
+    namespace: &str,
+    name: &str,
+    target: Value,
+    operations: &[&str],
+    report_interval: &str,
+) -> Value {
+    json!({
+        "apiVersion": "ckbprobe.dev/v1alpha1",
+        "kind": "CkbProbe",
+        "metadata": { "name": name, "namespace": namespace },
+        "spec": {
+            "target": target,
+            // What it costs is another test's matter.
+            "overhead": { "maxPercent": 50 },
+            "reportInterval": report_interval,
+            "probes": [{ "name": "storage", "rocksdb": { "operations": operations } }],
+        },
+    })
+}
