@@ -9,7 +9,7 @@ setup: ## install what building, the local cluster and linting need (idempotent)
 	scripts/setup.sh all
 
 fmt: ## format the code
-	cargo fmt --all
+	cargo fmt --all && cargo fmt --manifest-path ebpf/programs/Cargo.toml
 
 lint: ## fmt, clippy, cargo deny, shellcheck, drift of generated files
 	scripts/setup.sh build cluster lint && scripts/lint.sh

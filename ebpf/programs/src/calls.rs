@@ -21,7 +21,9 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray, RingBuf},
     programs::{ProbeContext, RetProbeContext},
 };
-use ckb_probe_common::{BUCKETS, CallKey, CallStart, Cookie, Losses, Payload, Slot, SlowCall, bucket, maximum_index};
+use ckb_probe_common::{
+    BUCKETS, CallKey, CallStart, Cookie, Losses, Payload, Slot, SlowCall, bucket, maximum_index,
+};
 
 /// One entry for each operation; the loader sets how many.
 #[map]
@@ -236,7 +238,11 @@ fn bytes_at_return(context: &RetProbeContext, at_entry: u64, payload: u8) -> u64
     if result == 0 {
         return 0;
     }
-    read_user(if returned { result.wrapping_add(8) } else { at_entry })
+    read_user(if returned {
+        result.wrapping_add(8)
+    } else {
+        at_entry
+    })
 }
 
 /// A word of the target's memory; 0 where it cannot be read without a page fault.
