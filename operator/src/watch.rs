@@ -116,11 +116,12 @@ fn rows<Raw, Row: From<Raw>>(event: Event<Raw>) -> Event<Row> {
     }
 }
 
-/// Short enough that an API server that is back is noticed soon.
+/// Short enough that an API server that is back is noticed soon: a watch whose resource version has expired meanwhile waits
+/// twice, and the jitter may double each wait.
 fn backoff() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(500))
-        .with_max_delay(Duration::from_secs(5))
+        .with_max_delay(Duration::from_secs(2))
         .without_max_times()
         .with_jitter()
         .into()
