@@ -2,6 +2,7 @@
 
 use std::{future::pending, net::SocketAddr, pin::pin, time::Duration};
 
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 use ckb_probe_crds::{AgentStatus, Assignment, NodeProbe, NodeProbeStatus};
 use futures::{Stream, StreamExt};
 use k8s_openapi::{
@@ -11,7 +12,10 @@ use k8s_openapi::{
 use kube::{
     Api, Client, Resource as _,
     api::{Patch, PatchParams},
-    runtime::{WatchStreamExt, watcher},
+    runtime::{
+        WatchStreamExt,
+        watcher::{self, ExponentialBackoff, watcher},
+    },
 };
 use serde_json::json;
 use tokio::{
@@ -35,7 +39,11 @@ const FIELD_MANAGER: &str = "ckb-probe-agent";
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Between two attempts to write a report: at first, and at most.
-const RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
+const WRITE_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+
+/// Between two attempts to watch: at first, and at most. The default reaches a minute, and a CkbProbe deleted just
+/// after an outage would be probed for so long.
+const WATCH_AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(3));
 
 /// Who the agent is.
 #[derive(Clone, Debug)]
@@ -249,7 +257,7 @@ fn orders(api: Api<NodeProbe>, node: &str) -> impl Stream<Item = Option<NodeProb
     let config = watcher::Config::default().fields(&format!("metadata.name={node}"));
     let mut listed = None;
     watcher(api, config)
-        .default_backoff()
+        .backoff(ExponentialBackoff::from(backoff(WATCH_AGAIN)))
         .filter_map(move |event| {
             let order = match event {
                 Ok(watcher::Event::Init) => {
@@ -279,7 +287,7 @@ async fn write_reports(
     mut latest: watch::Receiver<Option<NodeProbeStatus>>,
 ) {
     let parameters = PatchParams::apply(FIELD_MANAGER).force();
-    let mut pause = RETRY.0;
+    let mut pauses = backoff(WRITE_AGAIN).build();
     while latest.changed().await.is_ok() {
         loop {
             let Some(status) = latest.borrow_and_update().clone() else {
@@ -297,25 +305,29 @@ async fn write_reports(
                 .await
             {
                 Ok(_) => {
-                    pause = RETRY.0;
+                    pauses = backoff(WRITE_AGAIN).build();
                     break;
                 }
                 // Withdrawn meanwhile: the watch will say so.
                 Err(kube::Error::Api(error)) if error.is_not_found() => break,
                 Err(error) => {
+                    let pause = pauses.next().unwrap_or(WRITE_AGAIN.1);
                     warn!(%error, ?pause, "cannot write the report; trying again with the newest");
-                    sleep(jitter(pause)).await;
-                    pause = (pause * 2).min(RETRY.1);
+                    sleep(pause).await;
                 }
             }
         }
     }
 }
 
-/// Half to all of a pause, so that the agents of a cluster do not come back all at once.
-fn jitter(pause: Duration) -> Duration {
-    let random = f64::from(Timestamp::now().subsec_nanosecond()) / 1e9;
-    pause.mul_f64(0.5 + 0.5 * random)
+/// Pauses from the first to the longest, doubled each time, and up to doubled again at random, so that the agents of
+/// a cluster do not come back all at once.
+fn backoff((first, longest): (Duration, Duration)) -> ExponentialBuilder {
+    ExponentialBuilder::default()
+        .with_min_delay(first)
+        .with_max_delay(longest)
+        .without_max_times()
+        .with_jitter()
 }
 
 async fn until(time: Option<Instant>) {

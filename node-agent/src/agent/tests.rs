@@ -23,12 +23,13 @@ fn an_order_holds_until_the_moment_it_expires() {
 }
 
 #[test]
-fn retries_are_jittered_between_half_and_all_of_the_pause() {
-    for _ in 0..100 {
-        let pause = jitter(Duration::from_secs(1));
-        assert!(
-            (Duration::from_millis(500)..=Duration::from_secs(1)).contains(&pause),
-            "{pause:?}"
-        );
-    }
+fn retries_go_on_for_ever_with_pauses_that_stay_bounded() {
+    let longest = WRITE_AGAIN.1;
+    let pauses: Vec<Duration> = backoff(WRITE_AGAIN).build().take(1_000).collect();
+    assert_eq!(pauses.len(), 1_000);
+    assert!(
+        pauses
+            .iter()
+            .all(|pause| (WRITE_AGAIN.0..=longest * 2).contains(pause))
+    );
 }
