@@ -2,6 +2,7 @@
 //! are most of what a watch brings, and this is most of why the operator stays small.
 
 use ckb_probe_crds::{Container, PodReference};
+use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
 use super::{Labels, ObjectKey, Row};
@@ -54,6 +55,7 @@ pub(super) struct ContainerStatus {
     #[serde(rename = "containerID")]
     container_id: Option<String>,
     pub(super) state: ContainerState,
+    last_state: ContainerState,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -61,6 +63,7 @@ pub(super) struct ContainerStatus {
 pub(super) struct ContainerState {
     pub(super) waiting: Option<Waiting>,
     pub(super) running: Option<Running>,
+    terminated: Option<Terminated>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -74,6 +77,14 @@ pub(super) struct Waiting {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Running {
     pub(super) started_at: Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Terminated {
+    reason: Option<String>,
+    /// With `terminationMessagePolicy: FallbackToLogsOnError`, the end of the container's log.
+    message: Option<String>,
 }
 
 /// How far a pod's life is.
@@ -188,14 +199,33 @@ impl PodStatus {
             })
     }
 
-    /// As [`Self::waiting`], but not for what is part of every start.
+    /// As [`Self::waiting`], but not for what is part of every start; and how the container ended, if it did.
     pub(super) fn stuck(&self) -> Option<String> {
         let started = |reason: &str| matches!(reason, "ContainerCreating" | "PodInitializing" | "");
         self.container_statuses.iter().find_map(|status| {
             let waiting = status.state.waiting.as_ref()?;
             let reason = waiting.reason.as_deref().unwrap_or_default();
-            (!started(reason)).then(|| sentence(&waiting.reason, &waiting.message))
+            (!started(reason)).then(|| {
+                let why = sentence(&waiting.reason, &waiting.message);
+                match &status.last_state.terminated {
+                    Some(end) => format!("{why}; it ended with {}", end.last_words()),
+                    None => why,
+                }
+            })
         })
+    }
+}
+
+impl Terminated {
+    /// The reason, and the last line of the log. Without its time: the same end twice is to read the same.
+    fn last_words(&self) -> String {
+        let log = self.message.as_deref().unwrap_or_default();
+        let line = log.trim_end().lines().next_back().unwrap_or_default();
+        let undated = match line.split_once(' ') {
+            Some((time, text)) if time.parse::<Timestamp>().is_ok() => text.trim_start(),
+            _ => line,
+        };
+        sentence(&self.reason, &Some(undated.to_owned()))
     }
 }
 

@@ -83,6 +83,38 @@ fn an_agent_that_is_only_starting_is_in_no_trouble() {
     );
 }
 
+#[test]
+fn an_agent_that_ended_says_how_and_not_when() {
+    let trouble = |terminated: serde_json::Value| {
+        let raw: RawAgent = serde_json::from_value(json!({
+            "metadata": { "name": "a" },
+            "spec": {},
+            "status": { "phase": "Running", "containerStatuses": [{
+                "name": "agent",
+                "state": { "waiting": { "reason": "CrashLoopBackOff", "message": "back-off 10s" } },
+                "lastState": { "terminated": terminated },
+            }] },
+        }))
+        .unwrap();
+        AgentPod::from(raw).trouble.unwrap()
+    };
+    let log = "2026-11-20T14:00:00.123456Z  INFO node_agent: begins\n\
+               2026-11-20T14:00:01.123456Z ERROR node_agent: cannot measure on this node: no\n";
+    assert_eq!(
+        trouble(json!({ "reason": "Error", "exitCode": 1, "message": log })),
+        "CrashLoopBackOff: back-off 10s; it ended with Error: \
+         ERROR node_agent: cannot measure on this node: no"
+    );
+    assert_eq!(
+        trouble(json!({ "reason": "Error", "message": "a line without a time" })),
+        "CrashLoopBackOff: back-off 10s; it ended with Error: a line without a time"
+    );
+    assert_eq!(
+        trouble(json!({ "reason": "OOMKilled", "exitCode": 137 })),
+        "CrashLoopBackOff: back-off 10s; it ended with OOMKilled"
+    );
+}
+
 fn raw(spec: serde_json::Value, status: serde_json::Value) -> Raw {
     serde_json::from_value(json!({
         "metadata": { "namespace": "ckb", "name": "p", "uid": "u", "generation": 2 },
