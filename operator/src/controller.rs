@@ -23,10 +23,10 @@ use crate::{
     execute::{ExecuteError, Executor, Report},
     metrics::Metrics,
     notes::notes,
-    plan::{Action, Removal, plan},
+    plan::{Action, plan},
     queue::{Key, Queue},
     watch::WatchError,
-    world::{Change, ObjectKey, Touched, World},
+    world::{Change, ObjectKey, ProbeRow, Touched, World},
 };
 
 /// Objects that are worked on at the same time.
@@ -41,6 +41,9 @@ pub struct Controller {
     world: World,
     queue: Queue,
     plan: BTreeMap<String, Vec<Action>>,
+    /// What was last done on nodes for which there was something to do. It is not done again at once only because
+    /// the watches have yet to tell of it.
+    attempted: BTreeMap<String, Vec<Action>>,
     replan: bool,
     expiry: Option<Timestamp>,
     running: FuturesUnordered<LocalBoxFuture<'static, Done>>,
@@ -59,9 +62,9 @@ pub struct Controller {
 struct Done {
     key: Key,
     started: Instant,
-    changes: Vec<Change>,
-    result: Result<(), ExecuteError>,
-    /// The same must not be tried again at once.
+    /// The CkbProbe whose status was written, if one was.
+    result: Result<Option<ProbeRow>, ExecuteError>,
+    /// It must not be done often.
     hold: bool,
 }
 
@@ -77,6 +80,7 @@ impl Controller {
             world: World::default(),
             queue: Queue::default(),
             plan: BTreeMap::new(),
+            attempted: BTreeMap::new(),
             replan: true,
             expiry: None,
             running: FuturesUnordered::new(),
@@ -126,6 +130,7 @@ impl Controller {
         self.metrics.set_leader(leading);
         self.running.clear();
         self.queue.clear();
+        self.attempted.clear();
         self.replan = true;
         let probes: Vec<_> = self.world.probes().map(crate::world::Row::key).collect();
         self.touch(Touched {
@@ -189,8 +194,11 @@ impl Controller {
         for key in self.queue.take(Instant::now(), room) {
             match &key {
                 Key::Node(node) => match self.plan.get(node) {
-                    Some(actions) => self.start_node(key.clone(), actions.clone()),
-                    None => self.queue.done(&key, false, Instant::now()),
+                    Some(actions) => self.start_node(node.clone(), actions.clone()),
+                    None => {
+                        self.attempted.remove(node);
+                        self.queue.done(&key, false, Instant::now());
+                    }
                 },
                 Key::Probe(probe) => self.start_probe(&key, probe, now),
             }
@@ -207,41 +215,32 @@ impl Controller {
         self.metrics
             .set_extent(self.world.probes().count(), targets, desired.len());
         let now = Instant::now();
-        for node in self.plan.keys() {
-            self.queue.add(Key::Node(node.clone()), now);
+        for (node, actions) in &self.plan {
+            if self.attempted.get(node) != Some(actions) {
+                self.queue.add(Key::Node(node.clone()), now);
+            }
         }
     }
 
     /// Carries a node's actions out, one after the other.
-    fn start_node(&mut self, key: Key, actions: Vec<Action>) {
+    fn start_node(&mut self, node: String, actions: Vec<Action>) {
+        let hold = actions.iter().any(Action::is_respawn);
+        self.attempted.insert(node.clone(), actions.clone());
+        let key = Key::Node(node);
         let executor = self.executor.clone();
-        let hold = actions.iter().any(|action| {
-            matches!(
-                action,
-                Action::DeleteAgent {
-                    why: Removal::Ended,
-                    ..
-                }
-            )
-        });
         let started = Instant::now();
         self.running.push(Box::pin(async move {
-            let mut changes = Vec::new();
-            let mut result = Ok(());
+            let mut result = Ok(None);
             for action in actions {
                 tracing::info!(%key, action = action.name(), "acting");
-                match executor.execute(action).await {
-                    Ok(change) => changes.push(change),
-                    Err(error) => {
-                        result = Err(error);
-                        break;
-                    }
+                if let Err(error) = executor.execute(action).await {
+                    result = Err(error);
+                    break;
                 }
             }
             Done {
                 key,
                 started,
-                changes,
                 result,
                 hold,
             }
@@ -273,57 +272,43 @@ impl Controller {
         let started = Instant::now();
         let key = key.clone();
         self.running.push(Box::pin(async move {
-            let (changes, result) = match executor.report(report).await {
-                Ok(change) => (change.into_iter().collect(), Ok(())),
-                Err(error) => (Vec::new(), Err(error)),
-            };
+            let result = executor.report(report).await;
             Done {
                 key,
                 started,
-                changes,
                 result,
                 hold: false,
             }
         }));
     }
 
-    /// Takes in what the work changed. What failed is tried again later, and so is what changed nothing.
+    /// Decides when the object is looked at again.
     fn finish(&mut self, done: Done) {
         let Done {
             key,
             started,
-            changes,
             result,
             hold,
         } = done;
         let now = Instant::now();
         self.metrics.reconciled(key.kind(), now - started);
-        for change in changes {
-            self.apply(change);
-        }
-        if let Err(error) = result {
-            self.metrics.failed(error.reason());
-            let delay = self.queue.again(&key, now);
-            tracing::warn!(%key, %error, retry_in = ?delay, "failed");
-            return;
-        }
-        let before = match &key {
-            Key::Node(node) => self.plan.get(node).cloned(),
-            Key::Probe(_) => None,
+        let written = match result {
+            Ok(written) => written,
+            Err(error) => {
+                self.metrics.failed(error.reason());
+                let delay = self.queue.again(&key, now);
+                tracing::warn!(%key, %error, retry_in = ?delay, "failed");
+                return;
+            }
         };
-        if before.is_some() {
-            self.plan(Timestamp::now());
+        match &key {
+            Key::Node(_) if hold => self.queue.hold(&key, now),
+            Key::Node(_) => self.queue.settle(&key, now),
+            Key::Probe(_) => self.queue.done(&key, true, now),
         }
-        let stuck = match &key {
-            Key::Node(node) => before.is_some() && self.plan.get(node) == before.as_ref(),
-            Key::Probe(_) => false,
-        };
-        if hold {
-            self.queue.hold(&key, now);
-        } else if stuck {
-            self.queue.again(&key, now);
-        } else {
-            self.queue.done(&key, true, now);
+        if let Some(written) = written {
+            let touched = self.world.confirm(written);
+            self.touch(touched);
         }
     }
 

@@ -278,7 +278,7 @@ impl Election {
             .leadership
             .send_if_modified(|leadership| leadership.until.take().is_some());
         if led {
-            tracing::warn!(
+            tracing::info!(
                 identity = self.config.identity,
                 "not leading any more: {why}"
             );

@@ -2,8 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use ckb_probe_crds::{CkbProbe, CkbProbeStatus, NodeProbe, ProbeReference};
-use either::Either;
+use ckb_probe_crds::{CkbProbe, CkbProbeStatus, NodeProbe, NodeProbeSpec, ProbeReference};
 use k8s_openapi::{
     api::core::v1::{ObjectReference, Pod},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
@@ -12,10 +11,7 @@ use kube::{
     Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::ApiResource,
-    runtime::{
-        events::{Event as KubeEvent, Recorder, Reporter},
-        watcher::Event,
-    },
+    runtime::events::{Event, Recorder, Reporter},
 };
 use serde_json::json;
 
@@ -23,7 +19,7 @@ use crate::{
     notes::Note,
     plan::Action,
     template::AgentTemplate,
-    world::{AgentPod, Change, NodeProbeRow, ProbeRow, Raw, RawAgent},
+    world::{ProbeRow, Raw},
 };
 
 /// Owns NodeProbes' specs.
@@ -156,33 +152,30 @@ impl Executor {
         self.template.hash()
     }
 
-    /// Does it, and says what the API now has.
-    pub async fn execute(&self, action: Action) -> Result<Change, ExecuteError> {
+    /// Does it. What came of it is for the watches to tell: an answer may be older than what they told already.
+    pub async fn execute(&self, action: Action) -> Result<(), ExecuteError> {
         match action {
             Action::ApplyNodeProbe { node, spec } => self
                 .apply_node_probe(&node, &spec)
                 .await
                 .map_err(|source| ExecuteError::ApplyNodeProbe { node, source }),
-            Action::DeleteNodeProbe { node, uid } => self
-                .delete_node_probe(&node, &uid)
-                .await
-                .map_err(|source| ExecuteError::DeleteNodeProbe { node, source }),
+            Action::DeleteNodeProbe { node, uid } => {
+                let deleted = request(self.node_probes().delete(&node, &only(&uid))).await;
+                unless_gone(deleted)
+                    .map_err(|source| ExecuteError::DeleteNodeProbe { node, source })
+            }
             Action::CreateAgent { node, owner } => self
                 .create_agent(&node, owner)
                 .await
                 .map_err(|source| ExecuteError::CreateAgent { node, source }),
-            Action::DeleteAgent { pod, uid, why: _ } => self
-                .delete_agent(&pod, &uid)
-                .await
-                .map_err(|source| ExecuteError::DeleteAgent { pod, source }),
+            Action::DeleteAgent { pod, uid, why: _ } => {
+                let deleted = request(self.pods().delete(&pod, &only(&uid))).await;
+                unless_gone(deleted).map_err(|source| ExecuteError::DeleteAgent { pod, source })
+            }
         }
     }
 
-    async fn apply_node_probe(
-        &self,
-        node: &str,
-        spec: &ckb_probe_crds::NodeProbeSpec,
-    ) -> Result<Change, RequestError> {
+    async fn apply_node_probe(&self, node: &str, spec: &NodeProbeSpec) -> Result<(), RequestError> {
         let patch = Patch::Apply(json!({
             "apiVersion": NodeProbe::api_version(&()),
             "kind": NodeProbe::kind(&()),
@@ -190,32 +183,11 @@ impl Executor {
             "spec": spec,
         }));
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        let applied: Raw = request(self.node_probes().patch(node, &params, &patch)).await?;
-        Ok(Change::NodeProbe(Event::Apply(applied.into())))
+        request(self.node_probes().patch(node, &params, &patch)).await?;
+        Ok(())
     }
 
-    async fn delete_node_probe(&self, node: &str, uid: &str) -> Result<Change, RequestError> {
-        let gone = NodeProbeRow {
-            node: node.to_owned(),
-            uid: uid.to_owned(),
-            generation: 0,
-            deleting: true,
-            spec: None,
-            status: None,
-            heard: None,
-        };
-        let event = match request(self.node_probes().delete(node, &only(uid))).await {
-            Ok(Either::Left(deleting)) if deleting.metadata.finalizers.is_some() => {
-                Event::Apply(deleting.into())
-            }
-            Ok(_) => Event::Delete(gone),
-            Err(error) if error.is_gone() => Event::Delete(gone),
-            Err(error) => return Err(error),
-        };
-        Ok(Change::NodeProbe(event))
-    }
-
-    async fn create_agent(&self, node: &str, owner: String) -> Result<Change, RequestError> {
+    async fn create_agent(&self, node: &str, owner: String) -> Result<(), RequestError> {
         let owner = OwnerReference {
             api_version: NodeProbe::api_version(&()).into_owned(),
             kind: NodeProbe::kind(&()).into_owned(),
@@ -225,39 +197,17 @@ impl Executor {
             block_owner_deletion: None,
         };
         let pod = self.template.pod(node, &self.namespace, owner);
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
-        let created = request(pods.create(&params, &pod)).await?;
-        let row = AgentPod::created(&created.metadata);
-        Ok(Change::Agent(Event::Apply(row)))
+        request(self.pods().create(&params, &pod)).await?;
+        Ok(())
     }
 
-    async fn delete_agent(&self, pod: &str, uid: &str) -> Result<Change, RequestError> {
-        let resource = ApiResource::erase::<Pod>(&());
-        let pods: Api<RawAgent> =
-            Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
-        let gone = AgentPod {
-            name: pod.to_owned(),
-            uid: uid.to_owned(),
-            ..AgentPod::default()
-        };
-        let event = match request(pods.delete(pod, &only(uid))).await {
-            Ok(Either::Left(deleting)) => Event::Apply(AgentPod {
-                deleting: true,
-                ..deleting.into()
-            }),
-            Ok(Either::Right(_)) => Event::Delete(gone),
-            Err(error) if error.is_gone() => Event::Delete(gone),
-            Err(error) => return Err(error),
-        };
-        Ok(Change::Agent(event))
-    }
-
-    /// Writes a status and then tells what it means. A CkbProbe that is gone needs neither.
-    pub async fn report(&self, report: Report) -> Result<Option<Change>, ExecuteError> {
+    /// Writes a status, and then tells what it means. Returns the CkbProbe as it was then; one that is gone needs
+    /// neither.
+    pub async fn report(&self, report: Report) -> Result<Option<ProbeRow>, ExecuteError> {
         let Report {
             probe,
             status,
@@ -274,7 +224,7 @@ impl Executor {
         for note in notes {
             self.publish(&probe, note).await;
         }
-        Ok(Some(Change::Probe(Event::Apply(written))))
+        Ok(Some(written))
     }
 
     async fn write_status(
@@ -311,7 +261,7 @@ impl Executor {
             action,
             text,
         } = note;
-        let event = KubeEvent {
+        let event = Event {
             type_,
             reason: reason.to_owned(),
             note: Some(cut(&text, NOTE_LENGTH)),
@@ -323,9 +273,22 @@ impl Executor {
         }
     }
 
+    /// Untyped, so that one that an older version wrote can be replaced all the same.
     fn node_probes(&self) -> Api<Raw> {
         let resource = ApiResource::erase::<NodeProbe>(&());
         Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+}
+
+/// What is gone need not be deleted.
+fn unless_gone<T>(deleted: Result<T, RequestError>) -> Result<(), RequestError> {
+    match deleted {
+        Err(error) if !error.is_gone() => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -55,6 +55,17 @@ impl Action {
             Self::DeleteAgent { .. } => "DeleteAgent",
         }
     }
+
+    /// Whether it replaces an agent that ended by itself, and so may have to be done again and again.
+    pub fn is_respawn(&self) -> bool {
+        let why = match self {
+            Self::DeleteAgent { why, .. } => Some(*why),
+            Self::ApplyNodeProbe { .. }
+            | Self::DeleteNodeProbe { .. }
+            | Self::CreateAgent { .. } => None,
+        };
+        why == Some(Removal::Ended)
+    }
 }
 
 /// Why an agent pod goes.

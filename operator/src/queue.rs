@@ -93,7 +93,7 @@ impl Queue {
     }
 
     /// The keys that may be worked on now, those that wait longest first, at most `limit`. Each must be handed back
-    /// with [`Self::done`], [`Self::again`] or [`Self::hold`].
+    /// with [`Self::done`], [`Self::settle`], [`Self::again`] or [`Self::hold`].
     pub fn take(&mut self, now: Instant, limit: usize) -> Vec<Key> {
         self.items.retain(|_, item| {
             let resting = item.not_before.is_some_and(|at| at > now);
@@ -118,7 +118,7 @@ impl Queue {
         keys
     }
 
-    /// The work is done. `wrote` says whether it reached the API: only that is paced.
+    /// There is nothing left to do. `wrote` says whether the API was written to: only that is paced.
     pub fn done(&mut self, key: &Key, wrote: bool, now: Instant) {
         if let Some(item) = self.items.get_mut(key) {
             item.running = false;
@@ -143,20 +143,31 @@ impl Queue {
         delay
     }
 
+    /// The work is done, and the watches will tell what came of it. Should they not, it is due again after a wait,
+    /// longer each time until [`Self::done`]; news make it due at once.
+    pub fn settle(&mut self, key: &Key, now: Instant) {
+        if let Some(item) = self.items.get_mut(key) {
+            let delay = item.backoff.get_or_insert_with(backoff).next();
+            let again = now + delay.unwrap_or(MAX_DELAY);
+            item.running = false;
+            item.not_before = None;
+            item.due = Some(item.due.map_or(again, |due| due.min(again)));
+        }
+    }
+
     /// The work is done, but is of a sort that should not be done often: what comes next on this key waits,
     /// longer each time until it has been calm for a while.
-    pub fn hold(&mut self, key: &Key, now: Instant) -> Duration {
-        let Some(item) = self.items.get_mut(key) else {
-            return Duration::ZERO;
-        };
-        let lately = item.churn.take().filter(|(at, _)| now - *at < CALM);
-        let mut waits = lately.map_or_else(backoff, |(_, waits)| waits);
-        let delay = waits.next().unwrap_or(MAX_DELAY);
-        item.churn = Some((now, waits));
-        item.running = false;
-        item.backoff = None;
-        item.not_before = Some(now + delay);
-        delay
+    pub fn hold(&mut self, key: &Key, now: Instant) {
+        if let Some(item) = self.items.get_mut(key) {
+            let lately = item.churn.take().filter(|(at, _)| now - *at < CALM);
+            let mut waits = lately.map_or_else(backoff, |(_, waits)| waits);
+            let again = now + waits.next().unwrap_or(MAX_DELAY);
+            item.churn = Some((now, waits));
+            item.running = false;
+            item.backoff = None;
+            item.not_before = Some(again);
+            item.due = Some(again);
+        }
     }
 
     /// Forgets everything: waits, failures, and what is being worked on.

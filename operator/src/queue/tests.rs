@@ -107,16 +107,41 @@ fn success_ends_the_waits() {
 
 #[test]
 fn work_that_does_not_last_is_done_ever_less_often_although_it_succeeds() {
-    let now = Instant::now();
+    let mut now = Instant::now();
+    let mut queue = Queue::default();
+    let mut wait = Duration::ZERO;
+    queue.add(node("a"), now);
+    for _ in 0..9 {
+        assert_eq!(queue.take(now, 9), [node("a")]);
+        queue.hold(&node("a"), now);
+        wait = queue.next_due().unwrap() - now;
+        now += wait;
+        assert_eq!(queue.take(now, 9), [node("a")]);
+        queue.done(&node("a"), true, now);
+        queue.add(node("a"), now);
+    }
+    assert!(wait >= MAX_DELAY, "{wait:?}");
+    now += CALM + seconds(60);
+    queue.take(now, 9);
+    queue.hold(&node("a"), now);
+    assert!(queue.next_due().unwrap() - now <= MIN_DELAY * 2);
+}
+
+#[test]
+fn what_was_done_is_looked_at_again_at_once_upon_news_and_ever_later_without() {
+    let mut now = Instant::now();
     let mut queue = Queue::default();
     queue.add(node("a"), now);
-    for _ in 0..8 {
-        queue.hold(&node("a"), now);
-        queue.done(&node("a"), true, now);
+    for _ in 0..9 {
+        queue.take(now, 9);
+        queue.settle(&node("a"), now);
+        now = queue.next_due().unwrap();
     }
-    assert!(queue.hold(&node("a"), now) >= MAX_DELAY);
-    let calm = now + CALM + seconds(60);
-    assert!(queue.hold(&node("a"), calm) <= MIN_DELAY * 2);
+    queue.take(now, 9);
+    queue.settle(&node("a"), now);
+    assert!(queue.next_due().unwrap() - now >= MAX_DELAY);
+    queue.add(node("a"), now);
+    assert_eq!(queue.take(now, 9), [node("a")]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Agent pods.
 
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
+use k8s_openapi::jiff::Timestamp;
 
 use super::{Phase, RawPod, Row, pod::sentence};
 use crate::template::TEMPLATE_HASH;
@@ -38,35 +38,27 @@ pub struct Owner {
     pub uid: String,
 }
 
-impl AgentPod {
-    /// One that was made just now, as far as its metadata tells.
-    pub fn created(meta: &ObjectMeta) -> Self {
-        let owners = meta.owner_references.iter().flatten();
-        let annotations = meta.annotations.as_ref();
-        Self {
-            name: meta.name.clone().unwrap_or_default(),
-            uid: meta.uid.clone().unwrap_or_default(),
-            owner: owners
-                .filter(|owner| owner.kind == "NodeProbe" && owner.controller == Some(true))
-                .map(|owner| Owner {
-                    name: owner.name.clone(),
-                    uid: owner.uid.clone(),
-                })
-                .next(),
-            template_hash: annotations.and_then(|a| a.get(TEMPLATE_HASH)).cloned(),
-            deleting: meta.deletion_timestamp.is_some(),
-            ..Self::default()
-        }
-    }
-}
-
 impl From<RawAgent> for AgentPod {
     fn from(raw: RawAgent) -> Self {
+        let meta = raw.metadata;
         let status = raw.status.unwrap_or_default();
         let phase = status.phase();
         let ended =
             || (phase == Phase::Finished).then(|| sentence(&status.reason, &status.message));
         Self {
+            name: meta.name.unwrap_or_default(),
+            uid: meta.uid.unwrap_or_default(),
+            owner: meta
+                .owner_references
+                .unwrap_or_default()
+                .into_iter()
+                .find(|owner| owner.kind == "NodeProbe" && owner.controller == Some(true))
+                .map(|owner| Owner {
+                    name: owner.name,
+                    uid: owner.uid,
+                }),
+            template_hash: meta.annotations.unwrap_or_default().remove(TEMPLATE_HASH),
+            deleting: meta.deletion_timestamp.is_some(),
             phase,
             running_since: status
                 .container_statuses
@@ -78,7 +70,6 @@ impl From<RawAgent> for AgentPod {
                 .unscheduled()
                 .or_else(|| status.stuck())
                 .or_else(ended),
-            ..Self::created(&raw.metadata)
         }
     }
 }

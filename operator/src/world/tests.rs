@@ -256,6 +256,28 @@ fn an_own_status_write_does_not_touch_the_fleet() {
 }
 
 #[test]
+fn an_answer_that_the_watch_has_overtaken_is_no_news() {
+    let old = probe("ckb", "p", json!({}));
+    let mut newer = old.clone();
+    newer.generation += 1;
+    let written = ProbeRow {
+        status: Some(CkbProbeStatus::default()),
+        ..old.clone()
+    };
+    let key = old.key();
+    let confirmed = |known: Option<&ProbeRow>| {
+        let mut world = world(known.map(has));
+        world.confirm(written.clone());
+        world.probe(&key).cloned()
+    };
+    assert_eq!(confirmed(Some(&old)), Some(written.clone()));
+    assert_eq!(confirmed(Some(&newer)), Some(newer.clone()));
+    assert_eq!(confirmed(None), None, "what was deleted stays deleted");
+    newer.reference.uid = "newer".into();
+    assert_eq!(confirmed(Some(&newer)), Some(newer));
+}
+
+#[test]
 fn reports_are_dated_by_this_clock_except_those_that_were_there_before() {
     // An agent whose clock is an hour ahead.
     let mut world = world([reports(node_probe("n", -3600, vec![]))]);
