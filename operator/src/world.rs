@@ -66,6 +66,11 @@ impl Row for Node {
     fn key(&self) -> String {
         self.name.clone()
     }
+
+    /// Pods are bound to a node by its name alone.
+    fn same(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
 /// News of one object.

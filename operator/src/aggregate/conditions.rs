@@ -287,14 +287,11 @@ fn budget(spec: &ValidSpec, targets: &[Target]) -> Answer {
     }
     let attached = targets.iter().any(|t| t.state == InstanceState::Attached);
     match estimate {
-        Some(estimate) => {
-            // The figure is in status.overhead: here it would only make every status another.
-            let _ = estimate;
-            yes(
-                Reason::UnderBudget,
-                format!("probing is estimated to cost less than overhead.maxPercent {limit}"),
-            )
-        }
+        // The figure is in status.overhead: here it would only make every message another.
+        Some(_) => yes(
+            Reason::UnderBudget,
+            format!("probing is estimated to cost less than overhead.maxPercent {limit}"),
+        ),
         None if attached => answer(
             "Unknown",
             Reason::Attaching,

@@ -13,10 +13,7 @@ pub trait Row: Clone + PartialEq {
     fn key(&self) -> Self::Key;
 
     /// Whether `other` is the same object, and not one made later under the same name.
-    fn same(&self, other: &Self) -> bool {
-        let _ = other;
-        true
-    }
+    fn same(&self, other: &Self) -> bool;
 }
 
 /// A key with the row before and after.
