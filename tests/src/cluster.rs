@@ -8,7 +8,7 @@ use std::{
 };
 
 use ckb_probe_crds::{CkbProbe, CkbProbeStatus, InstanceReport, NodeProbe};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Namespace, Pod};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams},
@@ -24,6 +24,9 @@ use crate::{
 
 /// Where ckb-probe is installed.
 pub const SYSTEM: &str = "ckb-probe-system";
+
+/// What the names of the tests' own namespaces begin with.
+pub const NAMESPACE_PREFIX: &str = "e2e-";
 
 /// The labels of an agent pod.
 pub const AGENTS: &str = "app.kubernetes.io/name=ckb-probe,app.kubernetes.io/component=agent";
@@ -96,6 +99,38 @@ impl Cluster {
         let client = Client::try_default().await?;
         client.apiserver_version().await?;
         Ok(Self { client, folder })
+    }
+
+    /// Succeeds when nobody else measures here: what a CkbProbe of another leaves behind would be taken for ours. What an
+    /// interrupted run left is removed.
+    pub async fn claim(&self) -> Result<()> {
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        for namespace in namespaces.list(&ListParams::default()).await? {
+            let name = namespace.name_any();
+            if name.starts_with(NAMESPACE_PREFIX) {
+                self.release(&name).await?;
+                namespaces
+                    .delete(&name, &DeleteParams::background())
+                    .await?;
+            }
+        }
+        let probes = Api::<CkbProbe>::all(self.client.clone());
+        let probes = probes.list(&ListParams::default()).await?;
+        let others: Vec<String> = probes
+            .iter()
+            .map(|probe| {
+                format!(
+                    "{}/{}",
+                    probe.namespace().unwrap_or_default(),
+                    probe.name_any()
+                )
+            })
+            .collect();
+        expect(
+            others.is_empty(),
+            "a cluster without CkbProbes of others: delete them, or take the demo down with make demo-down",
+            || others.join(", "),
+        )
     }
 
     /// The objects of a kind in a namespace.

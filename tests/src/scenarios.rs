@@ -5,6 +5,7 @@ use futures::future::LocalBoxFuture;
 use crate::{failure::Result, scene::Scene, workload::Workload};
 
 mod agent_kill;
+mod broken;
 mod deletion;
 mod figures;
 mod footprint;
@@ -14,6 +15,7 @@ mod refusals;
 mod restart;
 mod sigterm;
 mod two_pods;
+mod unavailable;
 
 /// A scenario.
 pub struct Scenario {
@@ -95,6 +97,16 @@ pub const ALL: &[Scenario] = &[
         outage,
         false,
         "without operator and API server nothing is lost but the time"
+    ),
+    scenario!(
+        broken,
+        false,
+        "what is wrong is said, once, in words to act on, and disturbs nobody else"
+    ),
+    scenario!(
+        unavailable,
+        false,
+        "an agent pod that cannot start is told of, with the kubelet's reason"
     ),
     scenario!(footprint, true, "what agent and operator themselves use"),
 ];

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     bpf::Code,
-    cluster::{AGENTS, Cluster, Component, OPERATORS, SYSTEM},
+    cluster::{AGENTS, Cluster, Component, NAMESPACE_PREFIX, OPERATORS, SYSTEM},
     failure::{Result, expect},
     process::Process,
     report::{Bound, Report},
@@ -53,7 +53,7 @@ impl<'a> Scene<'a> {
         let mut scene = Self {
             cluster,
             workload,
-            namespace: format!("e2e-{}", name.replace('_', "-")),
+            namespace: format!("{NAMESPACE_PREFIX}{}", name.replace('_', "-")),
             name,
             report,
             namespaces: Vec::new(),

@@ -56,6 +56,7 @@ async fn main() -> ExitCode {
 /// True when everything is as it must be.
 async fn run(arguments: &Arguments) -> Result<bool> {
     let cluster = Cluster::connect().await?;
+    cluster.claim().await?;
     let mut report = Report::default();
     let wanted = |scenario: &&Scenario| match &arguments.only[..] {
         [] => scenario.is_for(arguments.workload),

@@ -1,0 +1,244 @@
+//! What is wrong is said, once, in words to act on, and disturbs nobody else.
+
+use std::time::{Duration, Instant};
+
+use ckb_probe_crds::{Reason, condition};
+use k8s_openapi::{api::events::v1::Event, apimachinery::pkg::apis::meta::v1::Condition};
+use kube::api::ListParams;
+use serde_json::json;
+
+use crate::{
+    failure::{Failure, Result, expect},
+    operations,
+    report::Bound,
+    scene::{ATTACH, Scene, probe},
+    wait,
+    workload::FixturePod,
+};
+
+/// Until a person can read what is wrong.
+const TOLD: Duration = Duration::from_secs(20);
+
+/// Calls now and then, for longer than the scenario lasts.
+const CALLS: &[&str] = &["--rate", "20", "rocksdb_get_pinned_cf 20000 constant:1000"];
+
+/// What is wrong, and what must be said of it.
+struct Case {
+    /// The CkbProbe's name, and what is wrong.
+    name: &'static str,
+    /// Whose pods it selects.
+    app: &'static str,
+    executable: &'static str,
+    /// The condition Ready.
+    ready: (&'static str, Reason),
+    /// The reason of the condition Degraded, which must be true, and of an Event.
+    degraded: Option<Reason>,
+    /// What its message must contain.
+    words: &'static [&'static str],
+}
+
+const CASES: &[Case] = &[
+    Case {
+        name: "no-pod",
+        app: "nobody",
+        executable: "ground-truth",
+        ready: ("False", Reason::NoMatchingPods),
+        degraded: Some(Reason::NoMatchingPods),
+        words: &["app=nobody"],
+    },
+    Case {
+        name: "no-executable",
+        app: "healthy",
+        executable: "nosuch",
+        ready: ("False", Reason::ExecutableNotFound),
+        degraded: Some(Reason::ExecutableNotFound),
+        words: &["nosuch", "healthy"],
+    },
+    Case {
+        name: "stripped",
+        app: "stripped",
+        executable: "ground-truth-stripped",
+        ready: ("False", Reason::SymbolNotFound),
+        degraded: Some(Reason::SymbolNotFound),
+        words: &["stripped", "rocksdb_get_pinned_cf"],
+    },
+    Case {
+        name: "partial",
+        app: "partial",
+        executable: "ground-truth-partial",
+        ready: ("True", Reason::Firing),
+        degraded: Some(Reason::SymbolNotFound),
+        words: &["MultiGet", "rocksdb_multi_get_cf"],
+    },
+    Case {
+        name: "healthy",
+        app: "healthy",
+        executable: "ground-truth",
+        ready: ("True", Reason::Firing),
+        degraded: None,
+        words: &[],
+    },
+];
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    for (app, variant) in [
+        ("healthy", "ground-truth"),
+        ("stripped", "ground-truth-stripped"),
+        ("partial", "ground-truth-partial"),
+    ] {
+        let pod = FixturePod {
+            name: app,
+            app,
+            variant,
+            arguments: CALLS,
+        };
+        let fixture = pod.run(scene.cluster, &scene.namespace).await?;
+        fixture.begin()?;
+    }
+    let applied = Instant::now();
+    for case in CASES {
+        let target = json!({
+            "selector": { "matchLabels": { "app": case.app } },
+            "executable": case.executable,
+        });
+        let operations = operations::names();
+        let probe = probe(&scene.namespace, case.name, target, &operations, "2s");
+        scene.apply_probe(probe).await?;
+    }
+    for case in CASES {
+        wait::until(case.name, TOLD * 3, async || case.check(scene).await).await?;
+        let what = format!("until the conditions are right, {}", case.name);
+        scene.seconds(&what, applied.elapsed(), TOLD);
+    }
+    // Every report is another occasion to say the same again.
+    let reported = async || {
+        let status = scene.cluster.status(&scene.namespace, "healthy").await?;
+        Result::Ok(status.last_report_time.map(|time| time.0))
+    };
+    let first = reported().await?;
+    wait::until("three more reports", ATTACH, async || {
+        let latest = reported().await?;
+        let passed = latest.zip(first).map(|(latest, first)| latest - first);
+        expect(
+            passed.is_some_and(|passed| passed.get_seconds() >= 6),
+            "a report of three intervals later",
+            || format!("{latest:?} after {first:?}"),
+        )
+    })
+    .await?;
+    for case in CASES {
+        let Some(reason) = case.degraded else {
+            continue;
+        };
+        let events = wait::until("the Event", ATTACH, async || {
+            let events = events(scene, case.name, reason).await?;
+            expect(events > 0, format!("an Event {reason}"), || {
+                "none".to_string()
+            })?;
+            Ok(events)
+        })
+        .await?;
+        scene.equal(
+            &format!("Events of reason {reason}, {}", case.name),
+            events,
+            "",
+            1,
+        );
+    }
+
+    silent_agent(scene).await?;
+    for case in CASES {
+        wait::until(case.name, TOLD * 3, async || case.check(scene).await).await?;
+    }
+    scene.equal(
+        "conditions that are right in the end",
+        CASES.len() as u64,
+        "",
+        5,
+    );
+    Ok(())
+}
+
+impl Case {
+    /// Succeeds when the conditions are as they must be.
+    async fn check(&self, scene: &Scene<'_>) -> Result<()> {
+        let status = scene.cluster.status(&scene.namespace, self.name).await?;
+        let find = |type_: &str| find(&status.conditions, type_);
+        let ready = find(condition::READY)?;
+        let (status, reason) = self.ready;
+        expect(
+            ready.status == status && ready.reason == reason.as_str(),
+            format!("Ready {status}, {reason}, of {}", self.name),
+            || format!("{ready:?}"),
+        )?;
+        let degraded = find(condition::DEGRADED)?;
+        let Some(reason) = self.degraded else {
+            return expect(
+                degraded.status == "False",
+                format!("Degraded False, of {}", self.name),
+                || format!("{degraded:?}"),
+            );
+        };
+        let worded = self
+            .words
+            .iter()
+            .all(|word| degraded.message.contains(word));
+        expect(
+            degraded.status == "True" && degraded.reason == reason.as_str() && worded,
+            format!(
+                "Degraded True, {reason}, with the words {:?}, of {}",
+                self.words, self.name
+            ),
+            || format!("{degraded:?}"),
+        )
+    }
+}
+
+/// An agent that hangs is told of, and forgotten when it goes on.
+async fn silent_agent(scene: &mut Scene<'_>) -> Result<()> {
+    let agent = scene.cluster.agent().await?;
+    let stopped = agent.process.stop().await?;
+    let began = Instant::now();
+    let told = wait::until("AgentSilent", TOLD * 2, async || {
+        let status = scene.cluster.status(&scene.namespace, "healthy").await?;
+        let ready = find(&status.conditions, condition::READY)?;
+        expect(
+            ready.status == "False" && ready.reason == Reason::AgentSilent.as_str(),
+            "Ready False, AgentSilent",
+            || format!("{ready:?}"),
+        )
+    })
+    .await;
+    let took = began.elapsed();
+    drop(stopped);
+    told?;
+    scene.figure(
+        "until an agent that hangs is told of, with intervals of 2 s",
+        took.as_secs_f64(),
+        "s",
+        Bound::AtMost(TOLD.as_secs_f64()),
+    );
+    Ok(())
+}
+
+/// How many Events of a reason there are about a CkbProbe.
+async fn events(scene: &Scene<'_>, name: &str, reason: Reason) -> Result<u64> {
+    let api = scene.cluster.api::<Event>(&scene.namespace);
+    let events = api.list(&ListParams::default()).await?;
+    let about = events.items.iter().filter(|event| {
+        let regarding = event.regarding.as_ref();
+        regarding.is_some_and(|object| object.name.as_deref() == Some(name))
+            && event.reason.as_deref() == Some(reason.as_str())
+    });
+    Ok(about.count() as u64)
+}
+
+fn find<'a>(conditions: &'a [Condition], type_: &str) -> Result<&'a Condition> {
+    let mut conditions = conditions.iter();
+    conditions
+        .find(|condition| condition.type_ == type_)
+        .ok_or_else(|| Failure::Unexpected {
+            expected: format!("a condition {type_}"),
+            got: "none".to_string(),
+        })
+}
