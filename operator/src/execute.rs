@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use ckb_probe_crds::{CkbProbe, CkbProbeStatus, NodeProbe, NodeProbeSpec, ProbeReference};
 use k8s_openapi::{
-    api::core::v1::{ObjectReference, Pod},
+    api::{
+        apps::v1::Deployment,
+        core::v1::{ObjectReference, Pod},
+    },
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{
@@ -34,6 +37,14 @@ const NOTE_LENGTH: usize = 1024;
 /// Why an action failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
+    /// The Deployment that is to own NodeProbes could not be read.
+    #[error("cannot read Deployment {deployment}, which is to own NodeProbes: {source}")]
+    ReadOwner {
+        /// The Deployment.
+        deployment: String,
+        /// Why.
+        source: RequestError,
+    },
     /// The NodeProbe could not be written.
     #[error("cannot apply NodeProbe {node}: {source}")]
     ApplyNodeProbe {
@@ -80,6 +91,7 @@ impl ExecuteError {
     /// The word for the metric's label `reason`.
     pub fn reason(&self) -> &'static str {
         match self {
+            Self::ReadOwner { .. } => "ReadOwner",
             Self::ApplyNodeProbe { .. } => "ApplyNodeProbe",
             Self::DeleteNodeProbe { .. } => "DeleteNodeProbe",
             Self::CreateAgent { .. } => "CreateAgent",
@@ -124,16 +136,19 @@ pub struct Executor {
     client: Client,
     namespace: Arc<str>,
     template: Arc<AgentTemplate>,
+    owner: Option<Arc<str>>,
     recorder: Recorder,
 }
 
 impl Executor {
-    /// One that works in this namespace, and signs Events with this name.
+    /// One that works in this namespace, and signs Events with this name. NodeProbes will belong to the
+    /// Deployment `owner` of the same namespace, if there is one.
     pub fn new(
         client: Client,
         namespace: String,
         identity: String,
         template: AgentTemplate,
+        owner: Option<String>,
     ) -> Self {
         let reporter = Reporter {
             controller: FIELD_MANAGER.to_owned(),
@@ -144,6 +159,7 @@ impl Executor {
             client,
             namespace: namespace.into(),
             template: template.into(),
+            owner: owner.map(Into::into),
         }
     }
 
@@ -155,10 +171,12 @@ impl Executor {
     /// Does it. What came of it is for the watches to tell: an answer may be older than what they told already.
     pub async fn execute(&self, action: Action) -> Result<(), ExecuteError> {
         match action {
-            Action::ApplyNodeProbe { node, spec } => self
-                .apply_node_probe(&node, &spec)
-                .await
-                .map_err(|source| ExecuteError::ApplyNodeProbe { node, source }),
+            Action::ApplyNodeProbe { node, spec } => {
+                let owner = self.owner().await?;
+                self.apply_node_probe(&node, &spec, owner)
+                    .await
+                    .map_err(|source| ExecuteError::ApplyNodeProbe { node, source })
+            }
             Action::DeleteNodeProbe { node, uid } => {
                 let deleted = request(self.node_probes().delete(&node, &only(&uid))).await;
                 unless_gone(deleted)
@@ -175,11 +193,32 @@ impl Executor {
         }
     }
 
-    async fn apply_node_probe(&self, node: &str, spec: &NodeProbeSpec) -> Result<(), RequestError> {
+    /// Who owns NodeProbes. Read anew each time: a Deployment that is gone must get no more of them, and one that
+    /// was made again has another uid.
+    async fn owner(&self) -> Result<Option<OwnerReference>, ExecuteError> {
+        let Some(name) = &self.owner else {
+            return Ok(None);
+        };
+        let deployments: Api<Deployment> = Api::namespaced(self.client.clone(), &self.namespace);
+        let found = request(deployments.get_metadata(name)).await;
+        let deployment = found.map_err(|source| ExecuteError::ReadOwner {
+            deployment: name.to_string(),
+            source,
+        })?;
+        Ok(deployment.owner_ref(&()))
+    }
+
+    async fn apply_node_probe(
+        &self,
+        node: &str,
+        spec: &NodeProbeSpec,
+        owner: Option<OwnerReference>,
+    ) -> Result<(), RequestError> {
+        let owners: Vec<OwnerReference> = owner.into_iter().collect();
         let patch = Patch::Apply(json!({
             "apiVersion": NodeProbe::api_version(&()),
             "kind": NodeProbe::kind(&()),
-            "metadata": { "name": node },
+            "metadata": { "name": node, "ownerReferences": owners },
             "spec": spec,
         }));
         let params = PatchParams::apply(FIELD_MANAGER).force();

@@ -44,6 +44,8 @@ pub struct Config {
     pub watch_namespace: Option<String>,
     /// What agent pods are made from.
     pub template: AgentTemplate,
+    /// The Deployment, in the same namespace, that NodeProbes belong to, and go with.
+    pub owner: Option<String>,
     /// Where the pages are.
     pub metrics_address: SocketAddr,
 }
@@ -77,6 +79,7 @@ pub async fn run(
         election,
         watch_namespace,
         template,
+        owner,
         metrics_address: address,
     } = config;
     let listener = TcpListener::bind(address)
@@ -95,6 +98,7 @@ pub async fn run(
         election.namespace.clone(),
         election.identity.clone(),
         template,
+        owner,
     );
     let (mut election, leadership) = Election::new(client.clone(), election);
     let controller = Controller::new(

@@ -36,6 +36,11 @@ struct Arguments {
     )]
     agent_template: PathBuf,
 
+    /// The Deployment in that namespace to which NodeProbes belong: when it is deleted, Kubernetes removes them,
+    /// and the agents [default: none, and they stay]
+    #[arg(long, env = "OWNER_DEPLOYMENT")]
+    owner_deployment: Option<String>,
+
     /// The name of the Lease
     #[arg(long, env = "LEASE_NAME", default_value = "ckb-probe-operator")]
     lease_name: String,
@@ -127,6 +132,7 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
         identity,
         watch_namespace,
         agent_template: path,
+        owner_deployment,
         lease_name,
         lease_duration,
         metrics_address,
@@ -154,6 +160,7 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
         },
         watch_namespace: watch_namespace.filter(|namespace| !namespace.is_empty()),
         template,
+        owner: owner_deployment.filter(|name| !name.is_empty()),
         metrics_address,
     };
     let mut terminate = signal(SignalKind::terminate()).map_err(MainError::Signals)?;

@@ -79,6 +79,9 @@ impl FakeApi {
             }
             None => {
                 let name = parts.uri.path().rsplit('/').next().unwrap_or_default();
+                if parts.method == hyper::Method::GET {
+                    object = json!({ "metadata": { "name": name } });
+                }
                 if object["metadata"]["uid"].is_null() {
                     object["metadata"]["uid"] = format!("uid-{name}").into();
                 }
@@ -148,7 +151,13 @@ impl Rig {
         runtime.block_on(async {
             let template = AgentTemplate::parse(TEMPLATE).unwrap();
             let hash = template.hash().to_owned();
-            let executor = Executor::new(api.client(), "system".into(), "me".into(), template);
+            let executor = Executor::new(
+                api.client(),
+                "system".into(),
+                "me".into(),
+                template,
+                Some("operator".into()),
+            );
             let (leadership, receiver) = watch::channel(Leadership::default());
             let (news, changes) = mpsc::unbounded();
             let metrics = Metrics::new().unwrap();
@@ -210,6 +219,7 @@ fn probe(name: &str) -> ProbeRow {
 }
 
 const ORDER: &str = "PATCH /apis/ckbprobe.dev/v1alpha1/namespaces/system/nodeprobes/n";
+const OWNER: &str = "GET /apis/apps/v1/namespaces/system/deployments/operator";
 const PODS: &str = "POST /api/v1/namespaces/system/pods";
 
 fn status_of(probe: &str) -> String {
@@ -231,6 +241,27 @@ fn a_target_leads_to_an_order_an_agent_and_a_status_once_each() {
         let requests = rig.api.requests.lock().unwrap();
         let (_, agent) = requests.iter().find(|(line, _)| line == PODS).unwrap();
         assert_eq!(agent["metadata"]["ownerReferences"][0]["uid"], "uid-n");
+        let (_, order) = requests.iter().find(|(line, _)| line == ORDER).unwrap();
+        assert_eq!(
+            order["metadata"]["ownerReferences"],
+            json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "operator", "uid": "uid-operator" }])
+        );
+    });
+}
+
+#[test]
+fn without_the_deployment_that_is_to_own_them_there_are_no_orders() {
+    let uninstalled = |line: &str| (line == OWNER).then_some(404);
+    Rig::run(FakeApi::new(uninstalled), async |rig| {
+        rig.lead();
+        rig.synced();
+        rig.target(&probe("p"), &pod("a", "ckb-0", Some("n")));
+        seconds(5).await;
+        assert!(rig.api.count(OWNER) >= 1);
+        assert_eq!(rig.api.count(ORDER), 0);
+        assert_eq!(rig.api.count(PODS), 0);
+        let metrics = rig.metrics.render().unwrap();
+        assert!(metrics.contains(r#"reason="ReadOwner""#), "{metrics}");
     });
 }
 
