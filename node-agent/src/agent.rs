@@ -111,6 +111,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     let mut orders = pin!(orders(api, &settings.node));
 
     let mut work = Work {
+        reported: Instant::now(),
         engine: Engine::new(means),
         assignments: Vec::new(),
         about: about(&settings, tier, calibration.cost_per_call_ns),
@@ -134,6 +135,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             () = work.engine.process_ended() => work.engine.reconcile(),
             () = sleep_until(scan), if work.ordered => work.engine.reconcile(),
             () = until(window) => work.engine.close_windows(),
+            () = until(work.heartbeat()) => true,
             () = sleep_until(drain), if window.is_some() => {
                 drain = Instant::now() + DRAIN;
                 work.drain();
@@ -149,6 +151,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
 }
 
 struct Work {
+    reported: Instant,
     engine: Engine,
     assignments: Vec<Assignment>,
     about: AgentStatus,
@@ -221,7 +224,16 @@ impl Work {
         }
     }
 
-    fn report(&self) -> NodeProbeStatus {
+    /// When a report is due even if nothing happens: a target without a process ends no interval, and an agent that
+    /// says nothing for three of them counts as silent.
+    fn heartbeat(&self) -> Option<Instant> {
+        let intervals = self.assignments.iter();
+        let shortest = intervals.map(|order| order.report_interval.get()).min()?;
+        Some(self.reported + shortest)
+    }
+
+    fn report(&mut self) -> NodeProbeStatus {
+        self.reported = Instant::now();
         NodeProbeStatus {
             observed_generation: self.order.as_ref().map(|(_, generation)| *generation),
             reported_at: Some(MicroTime(Timestamp::now())),
