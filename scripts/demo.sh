@@ -60,8 +60,10 @@ else
 fi
 
 step "installing the Helm chart into $namespace"
+sys_admin=$(sys_admin_needed)
 helm upgrade --install ckb-probe charts/ckb-probe --namespace "$namespace" --create-namespace \
-  --set-string image.repository="${image%:*}" --set-string image.tag="${image##*:}" --wait --timeout 3m > target/demo-helm.log
+  --set-string image.repository="${image%:*}" --set-string image.tag="${image##*:}" \
+  --set agent.sysAdmin="$sys_admin" --wait --timeout 3m > target/demo-helm.log
 
 step "starting the workload"
 manifest=tests/workload/$workload.yaml

@@ -37,12 +37,13 @@ main() {
 
 install_chart() {
   step "installing the Helm chart into ckb-probe-system"
-  local build
+  local build sys_admin
+  sys_admin=$(sys_admin_needed)
   # A new image under the same name: what marks the agents' template as another restarts the operator, too.
   build=$(sha256sum target/images/ckb-probe.tar | cut -c 1-16)
   run_logged target/e2e/helm.log helm upgrade --install ckb-probe charts/ckb-probe --namespace ckb-probe-system \
     --create-namespace --set-string image.repository=registry.local/ckb-probe/ckb-probe --set-string image.tag=dev \
-    --set-string "agent.podAnnotations.build=$build" --wait --timeout 3m
+    --set-string "agent.podAnnotations.build=$build" --set agent.sysAdmin="$sys_admin" --wait --timeout 3m
 }
 
 main "$@"

@@ -103,6 +103,15 @@ install_packages() {
   done
 }
 
+# sys_admin_needed: whether agents need SYS_ADMIN on this cluster, as the chart's agent.sysAdmin wants it. They do where a
+# node's kernel has no uprobe_multi (before 6.6), or perhaps one that sees a single thread of a process (before 6.10).
+sys_admin_needed() {
+  local kernels oldest
+  kernels=$(kubectl get nodes -o jsonpath='{range .items[*]}{.status.nodeInfo.kernelVersion}{"\n"}{end}')
+  oldest=$(printf '6.10\n%s\n' "$kernels" | sort --version-sort | head -n 1)
+  if [[ $oldest == 6.10 ]]; then echo false; else echo true; fi
+}
+
 # cargo_install TMP LOG CRATE VERSION OPTIONS...: builds a program from the crate registry into TMP/bin.
 cargo_install() {
   local tmp=$1 log=$2 crate=$3 version=$4
