@@ -1,4 +1,7 @@
+use ckb_probe_crds::{NodeProbeSpec, Reason};
+
 use super::*;
+use crate::probe::Calibration;
 
 fn assignment(expires_at: Option<&str>) -> Assignment {
     let json = json!({
@@ -31,5 +34,38 @@ fn retries_go_on_for_ever_with_pauses_that_stay_bounded() {
         pauses
             .iter()
             .all(|pause| (WRITE_AGAIN.0..=longest * 2).contains(pause))
+    );
+}
+
+#[tokio::test]
+async fn a_target_without_a_process_is_reported_on_at_every_interval() {
+    let calibration = Calibration {
+        cost_per_call_ns: 0,
+        trap_ns: 0,
+        calls: 0,
+        counted: 0,
+    };
+    let tier = Tier::UprobeMulti;
+    let mut work = Work {
+        reported: Instant::now(),
+        engine: Engine::new(Means { tier, calibration }),
+        assignments: Vec::new(),
+        about: AgentStatus::default(),
+        order: None,
+        ordered: false,
+    };
+    assert_eq!(work.heartbeat(), None);
+    let mut order = assignment(None);
+    order.executable = "no such executable".to_string();
+    let spec = NodeProbeSpec {
+        assignments: vec![order],
+    };
+    assert!(work.take(Some(NodeProbe::new("node0", spec))));
+    let report = work.report();
+    assert_eq!(report.instances[0].reason, Some(Reason::ExecutableNotFound));
+    assert_eq!(work.engine.next_window(), None, "no interval ends here");
+    assert_eq!(
+        work.heartbeat(),
+        Some(work.reported + Duration::from_secs(10))
     );
 }
