@@ -86,6 +86,15 @@ impl Code {
         self.entries.iter().map(|entry| entry.function)
     }
 
+    /// The functions that serve these operations.
+    pub fn serving(&self, operations: &[&str]) -> Vec<&'static str> {
+        let wanted = operations::functions_of(operations);
+        let functions = self.functions();
+        functions
+            .filter(|function| wanted.contains(function))
+            .collect()
+    }
+
     /// The functions that have a probe right now: those that do not begin in memory as they do in their file.
     pub fn probed(&self) -> Result<Vec<&'static str>> {
         let path = format!("/proc/{}/mem", self.pid);

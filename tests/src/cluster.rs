@@ -28,6 +28,9 @@ pub const SYSTEM: &str = "ckb-probe-system";
 /// What the names of the tests' own namespaces begin with.
 pub const NAMESPACE_PREFIX: &str = "e2e-";
 
+/// Until what a scenario made is gone: after an outage of the API server, kubelet takes most of a minute to find back.
+const CLEARED: Duration = Duration::from_secs(120);
+
 /// The labels of an agent pod.
 pub const AGENTS: &str = "app.kubernetes.io/name=ckb-probe,app.kubernetes.io/component=agent";
 
@@ -282,7 +285,7 @@ impl Cluster {
             .list(&ListParams::default())
             .await?;
         if others.items.is_empty() {
-            wait::until("the agent to go", Duration::from_secs(30), async || {
+            wait::until("the agent to go", CLEARED, async || {
                 self.expect_no_agent().await
             })
             .await?;

@@ -41,6 +41,15 @@ pub fn functions() -> impl Iterator<Item = &'static str> {
         .copied()
 }
 
+/// The functions of some operations.
+pub fn functions_of(operations: &[&str]) -> Vec<&'static str> {
+    ALL.into_iter()
+        .filter(|(name, _)| operations.contains(name))
+        .flat_map(|(_, functions)| functions)
+        .copied()
+        .collect()
+}
+
 /// What a fixture did, by operation.
 pub fn truth(truth: &Truth) -> Vec<(&'static str, FunctionTruth)> {
     let sum = |functions: &[&str]| {

@@ -36,6 +36,7 @@ impl Scenario {
 
     /// Plays it.
     pub async fn run(&self, scene: &mut Scene<'_>) -> Result<()> {
+        scene.set().await?;
         (self.run)(scene).await
     }
 }
@@ -94,11 +95,6 @@ pub const ALL: &[Scenario] = &[
         "an agent that is told to end takes its probes off and ends well"
     ),
     scenario!(
-        outage,
-        false,
-        "without operator and API server nothing is lost but the time"
-    ),
-    scenario!(
         broken,
         false,
         "what is wrong is said, once, in words to act on, and disturbs nobody else"
@@ -109,4 +105,10 @@ pub const ALL: &[Scenario] = &[
         "an agent pod that cannot start is told of, with the kubelet's reason"
     ),
     scenario!(footprint, true, "what agent and operator themselves use"),
+    // Last: kubelet and the controllers take their time to find back to an API server.
+    scenario!(
+        outage,
+        false,
+        "without operator and API server nothing is lost but the time"
+    ),
 ];

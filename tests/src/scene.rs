@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::{
     bpf::Code,
     cluster::{AGENTS, Cluster, Component, NAMESPACE_PREFIX, OPERATORS, SYSTEM},
-    failure::{Result, expect},
+    failure::{Failure, Result, expect},
     process::Process,
     report::{Bound, Report},
     wait,
@@ -43,23 +43,26 @@ pub struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Makes the scenario's namespace.
-    pub async fn set(
+    /// A stage without anything on it yet.
+    pub fn new(
         name: &'static str,
         workload: Workload,
         cluster: &'a Cluster,
         report: &'a mut Report,
-    ) -> Result<Self> {
-        let mut scene = Self {
+    ) -> Self {
+        Self {
             cluster,
             workload,
             namespace: format!("{NAMESPACE_PREFIX}{}", name.replace('_', "-")),
             name,
             report,
             namespaces: Vec::new(),
-        };
-        scene.add_namespace(&scene.namespace.clone()).await?;
-        Ok(scene)
+        }
+    }
+
+    /// Makes the scenario's namespace.
+    pub async fn set(&mut self) -> Result<()> {
+        self.add_namespace(&self.namespace.clone()).await
     }
 
     /// Makes another namespace, whose name is the scenario's with this at the end.
@@ -109,8 +112,9 @@ impl<'a> Scene<'a> {
         self.report.tally().1
     }
 
-    /// Adds the scenario itself as what failed.
-    pub fn fail(&mut self) {
+    /// Adds the scenario itself as what failed, and says why.
+    pub fn fail(&mut self, error: &Failure) {
+        println!("          {error}");
         self.report.failure(self.name.to_string());
     }
 
@@ -152,18 +156,29 @@ impl<'a> Scene<'a> {
         self.status("the targets to fire", ATTACH, all_fire).await
     }
 
-    /// Waits until a process is attached, as its own memory shows, and the agent that did it is there.
-    pub async fn attached(&self, process: Process) -> Result<(Code, Component)> {
+    /// Waits until every function of these operations that a process has is probed, as its own memory shows; and the
+    /// agent that did it.
+    pub async fn attached(
+        &self,
+        process: Process,
+        operations: &[&str],
+    ) -> Result<(Code, Component)> {
         wait::until("the probes", ATTACH, async || {
             let code = Code::of(process)?;
+            let (wanted, probed) = (code.serving(operations), code.probed()?);
             expect(
-                !code.probed()?.is_empty(),
-                format!("probes in the process {}", process.pid),
-                || "none".to_string(),
+                !wanted.is_empty() && probed == wanted,
+                format!("probes at {wanted:?} in the process {}", process.pid),
+                || format!("at {probed:?}"),
             )?;
             Ok((code, self.cluster.agent().await?))
         })
         .await
+    }
+
+    /// As [`Self::attached`], for the workload.
+    pub async fn workload_attached(&self, process: Process) -> Result<(Code, Component)> {
+        self.attached(process, self.workload.operations()).await
     }
 
     /// Prints what there is to know about a failure: the objects, and what the programs said last.
@@ -197,7 +212,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Leaves the cluster as it was. The pods may take longer to go than anybody needs to wait.
-    pub async fn clear(self) -> Result<()> {
+    pub async fn clear(&self) -> Result<()> {
         for namespace in &self.namespaces {
             self.cluster.release(namespace).await?;
         }

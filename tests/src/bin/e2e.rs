@@ -48,6 +48,7 @@ async fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error}");
+            println!("0 passed, 1 failed");
             ExitCode::FAILURE
         }
     }
@@ -63,7 +64,7 @@ async fn run(arguments: &Arguments) -> Result<bool> {
         only => only.iter().any(|name| name == scenario.name),
     };
     for scenario in scenarios::ALL.iter().filter(wanted) {
-        play(scenario, arguments.workload, &cluster, &mut report).await?;
+        play(scenario, arguments.workload, &cluster, &mut report).await;
     }
     if arguments.only.is_empty() {
         let name = match arguments.workload {
@@ -77,27 +78,23 @@ async fn run(arguments: &Arguments) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// One scenario; whatever becomes of it, the cluster is left as it was.
-async fn play(
-    scenario: &Scenario,
-    workload: Workload,
-    cluster: &Cluster,
-    report: &mut Report,
-) -> Result<()> {
+/// One scenario. Whatever becomes of it, the cluster is left as it was, and the next is played.
+async fn play(scenario: &Scenario, workload: Workload, cluster: &Cluster, report: &mut Report) {
     println!(
         "{:6.1} s  {}: {}",
         report.elapsed().as_secs_f64(),
         scenario.name,
         scenario.about
     );
-    let mut scene = Scene::set(scenario.name, workload, cluster, report).await?;
+    let mut scene = Scene::new(scenario.name, workload, cluster, report);
     let before = scene.failed();
     if let Err(error) = scenario.run(&mut scene).await {
-        println!("          {error}");
-        scene.fail();
+        scene.fail(&error);
     }
     if scene.failed() > before {
         scene.tell().await;
     }
-    scene.clear().await
+    if let Err(error) = scene.clear().await {
+        scene.fail(&error);
+    }
 }

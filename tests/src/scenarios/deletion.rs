@@ -23,14 +23,11 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .await?;
     scene.apply_probe(scene.workload_probe()).await?;
     scene.firing().await?;
-    let (code, agent) = scene.attached(target.process).await?;
+    let (code, agent) = scene.workload_attached(target.process).await?;
     let held = Held::by(agent.process)?;
-    scene.figure(
-        "functions with a probe before",
-        code.probed()?.len() as f64,
-        "",
-        Bound::AtLeast(1.0),
-    );
+    let wanted = code.serving(scene.workload.operations()).len() as u64;
+    let probed = code.probed()?.len() as u64;
+    scene.equal("functions with a probe before", probed, "", wanted);
     scene.figure(
         "BPF programs of the agent before",
         held.programs.len() as f64,

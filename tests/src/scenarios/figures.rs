@@ -23,7 +23,7 @@ use crate::{
 const EXPECTED: [&str; 4] = ["Get", "TxnGet", "TxnPut", "TxnCommit"];
 
 /// How long both count the same calls.
-const WINDOW: Duration = Duration::from_secs(30);
+const WINDOW: Duration = Duration::from_secs(60);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let target = scene
@@ -42,7 +42,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     scene.equal("targets attached", status.targets.attached.into(), "", 1);
     scene.equal("targets firing", status.targets.firing.into(), "", 1);
 
-    let (code, agent) = scene.attached(target.process).await?;
+    let (code, agent) = scene.workload_attached(target.process).await?;
     check_prometheus(scene, &target, &agent).await?;
     compare_with_bpftrace(scene, &target, &code, &agent).await
 }

@@ -32,7 +32,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .apply_probe(probe(&scene.namespace, PROBE, selector, operations, "5s"))
         .await?;
     scene.firing().await?;
-    let (_, agent) = scene.attached(target.process).await?;
+    let (_, agent) = scene.workload_attached(target.process).await?;
     let operator = scene.cluster.operator().await?;
 
     let start = Instant::now();

@@ -63,7 +63,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             INTERVAL,
         ))
         .await?;
-    let (_, agent) = scene.attached(fixture.process).await?;
+    let (_, agent) = scene.attached(fixture.process, &operations).await?;
     let namespace = scene.namespace.clone();
     let labels = [("namespace", namespace.as_str()), ("pod", "truth")];
     // All calls are to fall into one interval: they begin right after the end of another.

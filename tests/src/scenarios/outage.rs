@@ -46,7 +46,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     scene
         .apply_probe(probe(&scene.namespace, PROBE, target, &operations, "2s"))
         .await?;
-    let (_, agent) = scene.attached(fixture.process).await?;
+    let (_, agent) = scene.attached(fixture.process, &operations).await?;
     wait::until("every probe", ATTACH, async || {
         let report = scene.cluster.report(&scene.namespace, PROBE, FIXTURE.name);
         let state = report.await?.state;

@@ -22,7 +22,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .await?;
     scene.apply_probe(scene.workload_probe()).await?;
     scene.firing().await?;
-    let (_, agent) = scene.attached(target.process).await?;
+    let (_, agent) = scene.workload_attached(target.process).await?;
     let namespace = scene.namespace.clone();
     let labels = [("namespace", namespace.as_str()), ("pod", &target.pod)];
     let look = async |metric: &str| {

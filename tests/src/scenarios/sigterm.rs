@@ -22,14 +22,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .await?;
     scene.apply_probe(scene.workload_probe()).await?;
     scene.firing().await?;
-    let (code, agent) = scene.attached(target.process).await?;
-    let probed = code.probed()?.len();
-    scene.figure(
-        "functions with a probe before",
-        probed as f64,
-        "",
-        Bound::AtLeast(1.0),
-    );
+    let (code, agent) = scene.workload_attached(target.process).await?;
+    let wanted = code.serving(scene.workload.operations()).len() as u64;
+    let probed = code.probed()?.len() as u64;
+    scene.equal("functions with a probe before", probed, "", wanted);
 
     let told = Instant::now();
     agent.process.signal(Signal::TERM)?;

@@ -53,7 +53,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     scene
         .apply_probe(probe(&scene.namespace, PROBE, target, &operations, "2s"))
         .await?;
-    scene.attached(measured.process).await?;
+    scene.attached(measured.process, &operations).await?;
     scene
         .status("the target to be attached", ATTACH, |status| {
             crate::failure::expect(
