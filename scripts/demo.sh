@@ -16,6 +16,8 @@ PATH=$CACHE/kubernetes-$KUBERNETES/bin:$CACHE/helm-$HELM/bin:$PATH
 run=${CKB_PROBE_RUN:-target/cluster}
 namespace=ckb-probe-system
 image=${IMAGE:-registry.local/ckb-probe/ckb-probe:dev}
+build=
+mkdir -p target
 
 node_at_hand() { [[ -x ${CKB_BIN:-} || -x $CACHE/ckb-$CKB/bin/ckb ]] || command -v ckb > /dev/null; }
 
@@ -39,6 +41,7 @@ local_cluster() {
   if [[ -z ${IMAGE:-} ]]; then
     scripts/image.sh target/images/ckb-probe.tar
     tests/cluster/load-image.sh target/images/ckb-probe.tar "$run"
+    build=$(digest target/images/ckb-probe.tar)
   fi
   tests/workload/image.sh "$workload" "target/images/$workload.tar"
   tests/cluster/load-image.sh "target/images/$workload.tar" "$run"
@@ -60,10 +63,7 @@ else
 fi
 
 step "installing the Helm chart into $namespace"
-sys_admin=$(sys_admin_needed)
-helm upgrade --install ckb-probe charts/ckb-probe --namespace "$namespace" --create-namespace \
-  --set-string image.repository="${image%:*}" --set-string image.tag="${image##*:}" \
-  --set agent.sysAdmin="$sys_admin" --wait --timeout 3m > target/demo-helm.log
+install_chart "$image" "$build"
 
 step "starting the workload"
 manifest=tests/workload/$workload.yaml
@@ -104,7 +104,7 @@ That was measured just now. What to try next:
   kubectl explain ckbprobe.spec.probes                 what can be asked for
   kubectl -n ckb edit ckbprobe ckb                     ask for something else
   kubectl -n ckb delete pod -l app=ckb                 restart the node, and see reattaches and gapSeconds
-  sudo target/release/ckb-probe rocksdb --pid \$(pgrep -xo ckb)   the same engine on the command line
+  target/release/ckb-probe rocksdb --pid \$(pgrep -xo ckb)   the same engine on the command line
 
   make demo-down                                       takes everything away again
 EOF

@@ -31,19 +31,9 @@ main() {
   fi
   tests/cluster/load-image.sh target/images/ckb-probe.tar "$run"
   tests/cluster/load-image.sh "target/images/$workload.tar" "$run"
-  install_chart
-  cargo run --locked --quiet --package ckb-probe-tests --bin e2e -- --workload "$workload" "$@"
-}
-
-install_chart() {
   step "installing the Helm chart into ckb-probe-system"
-  local build sys_admin
-  sys_admin=$(sys_admin_needed)
-  # A new image under the same name: what marks the agents' template as another restarts the operator, too.
-  build=$(sha256sum target/images/ckb-probe.tar | cut -c 1-16)
-  run_logged target/e2e/helm.log helm upgrade --install ckb-probe charts/ckb-probe --namespace ckb-probe-system \
-    --create-namespace --set-string image.repository=registry.local/ckb-probe/ckb-probe --set-string image.tag=dev \
-    --set-string "agent.podAnnotations.build=$build" --set agent.sysAdmin="$sys_admin" --wait --timeout 3m
+  install_chart registry.local/ckb-probe/ckb-probe:dev "$(digest target/images/ckb-probe.tar)"
+  cargo run --locked --quiet --package ckb-probe-tests --bin e2e -- --workload "$workload" "$@"
 }
 
 main "$@"
