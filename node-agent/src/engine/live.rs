@@ -49,7 +49,7 @@ pub(super) enum Probing {
         retry_at: Instant,
         retry_after: Duration,
     },
-    /// Nothing, on purpose, until the order changes.
+    /// Nothing, on purpose, until the order changes or the process is another.
     Held { process: ProcessId },
 }
 
