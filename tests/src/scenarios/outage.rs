@@ -21,7 +21,7 @@ use crate::{
 const OUTAGE: Duration = Duration::from_secs(30);
 
 /// From the return of the API server until the status is of now again.
-const CURRENT: Duration = Duration::from_secs(30);
+const CURRENT: Duration = Duration::from_secs(60);
 
 /// Calls all the while: 200 a second, for longer than the outage and what comes before it.
 const FIXTURE: FixturePod = FixturePod {
