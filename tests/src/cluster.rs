@@ -8,7 +8,7 @@ use std::{
 };
 
 use ckb_probe_crds::{CkbProbe, CkbProbeStatus, InstanceReport, NodeProbe};
-use k8s_openapi::api::core::v1::{ContainerStatus, Namespace, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Namespace, Pod, Service};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams},
@@ -163,6 +163,17 @@ impl Cluster {
         let folder = self.folder.to_string_lossy();
         run(&script.to_string_lossy(), &[verb, &folder], None).await?;
         Ok(())
+    }
+
+    /// Where pods find the API server, through kube-proxy: an address of a service.
+    pub async fn service_address(&self) -> Result<String> {
+        let service = self.api::<Service>("default").get("kubernetes").await?;
+        let address = service.spec.and_then(|spec| spec.cluster_ip);
+        let address = address.ok_or_else(|| Failure::Unexpected {
+            expected: "the address of the service default/kubernetes".to_string(),
+            got: "none".to_string(),
+        })?;
+        Ok(format!("{address}:443"))
     }
 
     /// The status of a CkbProbe that answers its current spec.
