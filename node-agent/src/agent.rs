@@ -39,7 +39,7 @@ const FIELD_MANAGER: &str = "ckb-probe-agent";
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Between two attempts to write a report: at first, and at most.
-const WRITE_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+const WRITE_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
 
 /// Between two attempts to watch: at first, and at most. The default reaches a minute, and a CkbProbe deleted just
 /// after an outage would be probed for so long.
