@@ -9,7 +9,7 @@ setup: ## install what building, the local cluster and linting need (idempotent)
 	scripts/setup.sh all
 
 fmt: ## format the code
-	cargo fmt --all && cargo fmt --manifest-path ebpf/programs/Cargo.toml
+	cargo fmt --all && for own in ebpf/programs node-agent/fuzz; do cargo fmt --manifest-path $$own/Cargo.toml || exit; done
 
 lint: ## fmt, clippy, cargo deny, shellcheck, drift of generated files
 	scripts/setup.sh build cluster lint && scripts/lint.sh
@@ -19,8 +19,8 @@ build: ## build the operator, the agent and the command line
 
 test: test-unit e2e ## unit, property, kernel and end-to-end tests
 
-test-unit: ## unit and property tests, and kernel tests against a program whose calls are known
-	scripts/setup.sh build cluster && cargo test --locked --workspace
+test-unit: ## unit and property tests, kernel tests against a program whose calls are known, and crafted ELF files
+	scripts/setup.sh build cluster fuzz && cargo test --locked --workspace && scripts/fuzz.sh
 
 e2e: ## end-to-end tests on a local cluster, with the embedded workload
 	scripts/setup.sh build cluster && scripts/e2e.sh rocksdb

@@ -1,4 +1,4 @@
-//! Compiles the BPF programs and hands the object to the library as `$OUT_DIR/calls`.
+//! Compiles the BPF programs and hands the objects to the library as `$OUT_DIR/calls` and `$OUT_DIR/exec`.
 //!
 //! The target has no precompiled core in rustup, so one of two compilers serves: a nightly with `rust-src`
 //! (`-Zbuild-std`), or Debian's rustc with its package libstd-rust-web-dev-bpf. `scripts/setup.sh build`
@@ -50,10 +50,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !status.success() {
         return Err("the BPF programs do not compile: see above".into());
     }
-    fs::copy(
-        target_dir.join(TARGET).join("release/calls"),
-        output.join("calls"),
-    )?;
+    for object in ["calls", "exec"] {
+        let built = target_dir.join(TARGET).join("release").join(object);
+        fs::copy(built, output.join(object))?;
+    }
     Ok(())
 }
 

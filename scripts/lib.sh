@@ -12,6 +12,7 @@ CACHE=${CKB_PROBE_CACHE:-${HOME:?}/.cache/ckb-probe}
   BPF_LINKER=0.13.0
   CKB=0.210.0
   CARGO_DENY=0.20.2
+  CARGO_FUZZ=0.13.2
 }
 
 # step TEXT: a progress line, with the time of day and the seconds since the script began.

@@ -17,8 +17,8 @@ case ${1:-} in
   *) die "usage: lint.sh [--advisories]" ;;
 esac
 
-# The BPF programs are a workspace of their own.
-WORKSPACES=(Cargo.toml ebpf/programs/Cargo.toml)
+# The BPF programs and the fuzz targets are workspaces of their own.
+WORKSPACES=(Cargo.toml ebpf/programs/Cargo.toml node-agent/fuzz/Cargo.toml)
 
 format() {
   local manifest

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# setup.sh [build|cluster|lint|all]...: installs what is missing to build, to run the test cluster, or to lint.
+# setup.sh [build|cluster|fuzz|lint|all]...: installs what is missing to build, to run the test cluster, to fuzz, or to lint.
 # The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
 #   cluster  Kubernetes, helm, containerd, etcd, …   the first time 10 minutes
+#   fuzz     cargo-fuzz and a C++ compiler           the first time 1 minute
 #   lint     shellcheck and cargo-deny               the first time 4 minutes
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
@@ -14,13 +15,14 @@ KUBERNETES_DIR=$CACHE/kubernetes-$KUBERNETES
 KUBERNETES_PROGRAMS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 HELM_DIR=$CACHE/helm-$HELM
 BPF_LINKER_DIR=$CACHE/bpf-linker-$BPF_LINKER
+CARGO_FUZZ_DIR=$CACHE/cargo-fuzz-$CARGO_FUZZ
 CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
 
 main() {
   local group groups=("$@") packages
-  [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build cluster lint)
+  [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build cluster fuzz lint)
   for group in "${groups[@]}"; do
-    [[ $group == @(build|cluster|lint) ]] || die "usage: setup.sh [build|cluster|lint|all]..."
+    [[ $group == @(build|cluster|fuzz|lint) ]] || die "usage: setup.sh [build|cluster|fuzz|lint|all]..."
   done
   mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
   install_packages "${packages[@]}"
@@ -97,6 +99,16 @@ go_build() {
   mkdir "$tmp/bin"
   run_logged "$CACHE/log/$name.log" go build -trimpath -ldflags "-s -w $ldflags" -o "$tmp/bin/" "$@"
 }
+
+# Unit tests search programs of C++ too.
+fuzz_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }
+
+fuzz_tools() {
+  provide "cargo-fuzz $CARGO_FUZZ (1 minute)" has_cargo_fuzz "$CARGO_FUZZ_DIR" \
+    cargo_install "$CACHE/log/cargo-fuzz.log" cargo-fuzz "$CARGO_FUZZ"
+}
+
+has_cargo_fuzz() { has_programs "$CARGO_FUZZ_DIR" cargo-fuzz; }
 
 lint_packages() { missing_packages shellcheck=shellcheck; }
 

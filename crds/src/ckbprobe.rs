@@ -1,6 +1,6 @@
 //! `CkbProbe`: what a user asks for, and the answer.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, MicroTime, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,8 +25,8 @@ use crate::{Duration, Reason, kinds::rocksdb::RocksDbProbe};
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
     printcolumn(name = "Targets", type_ = "string", json_path = ".status.targets.summary", description = "attached/matched"),
     printcolumn(name = "Ops/s", type_ = "string", json_path = ".status.totals.perSecond"),
-    printcolumn(name = "P99", type_ = "string", json_path = ".status.totals.p99", description = "over all operations of the last report interval"),
-    printcolumn(name = "Overhead", type_ = "string", json_path = ".status.overhead.summary", description = "estimated share of the targets' CPU time"),
+    printcolumn(name = "P99", type_ = "string", json_path = ".status.totals.p99", description = "over all calls of the last report interval"),
+    printcolumn(name = "Overhead", type_ = "string", json_path = ".status.overhead.summary", description = "estimated share of the targets' CPU time; and of the time, in which calls are recorded, where they are sampled"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Firing", type_ = "integer", json_path = ".status.targets.firing", priority = 1),
     printcolumn(name = "P50", type_ = "string", json_path = ".status.totals.p50", priority = 1),
@@ -107,7 +107,9 @@ pub struct Overhead {
         .message("overhead.maxPercent must be from 0.01 to 50: it is the share of the target's CPU time that measuring may cost"))]
     pub max_percent: f64,
 
-    /// What to do when the estimate stays above the ceiling: say so, or detach.
+    /// How the ceiling is kept. `Sample` measures the busy operations for a part of the time and scales their figures up,
+    /// with the share beside them; `Detach` detaches a target that stays above, until the spec changes; `Report` measures
+    /// all of the time and says so in the condition WithinBudget.
     #[serde(default)]
     pub on_breach: Breach,
 }
@@ -121,11 +123,15 @@ impl Default for Overhead {
     }
 }
 
-/// What happens when measuring costs more than the budget.
+/// What happens when measuring everything, all of the time, would cost more than the budget.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
 pub enum Breach {
-    /// The condition WithinBudget turns false, and an Event says so.
+    /// The busy operations are attached for a part of the time only, so that the budget is kept: their counts and rates
+    /// are scaled up, their quantiles are those of the calls that were seen, and each figure says its sampling share.
+    /// Rare operations stay attached all of the time.
     #[default]
+    Sample,
+    /// Everything is measured all of the time; the condition WithinBudget turns false, and an Event says so.
     Report,
     /// As Report, and the target is detached until the spec changes.
     Detach,
@@ -170,7 +176,12 @@ pub struct CkbProbeStatus {
     #[serde(default)]
     pub overhead: OverheadStatus,
 
-    /// All operations of all targets together.
+    /// The slowest calls of the last report interval, the slowest first; at most 10. The agents' logs list them all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub slow_operations: Vec<SlowOperationStatus>,
+
+    /// All calls of all targets together, RocksDB's background work aside.
     #[serde(default)]
     pub totals: Totals,
 
@@ -212,15 +223,17 @@ pub struct OverheadStatus {
     /// Percent of the targets' own CPU time; of the target that pays most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_percent: Option<String>,
-    /// Percent of the time that the probes are in place.
+    /// Percent of the last report interval in which calls were recorded; of the operation that is sampled most sparsely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
-    /// The estimate as the printer column shows it, for example `0.4%`.
+    /// The estimate as the printer column shows it, for example `0.4%`; with the share where calls are sampled, for
+    /// example `0.9% (4.6% sampled)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
 }
 
-/// All operations together, over the last report interval.
+/// All calls together, over the last report interval. RocksDB's background work (`Compaction`, `Flush`, `WalSync`,
+/// `FileSync`, `WriteStall`) is not among them: it is no call of the node's, or is a part of one.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Totals {
@@ -252,7 +265,9 @@ pub struct OperationStatus {
     pub probe: String,
     /// The operation.
     pub operation: String,
-    /// Calls per second.
+    /// Calls per second, of the targets of which calls were recorded in the last report interval; unset when there was
+    /// none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub per_second: String,
     /// Median duration, off by at most 3.2 %; unset when there was no call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -263,16 +278,84 @@ pub struct OperationStatus {
     /// 99th percentile of the duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p99: Option<String>,
-    /// Longest duration, exact.
+    /// Longest duration of the calls that were seen; exact, unlike a quantile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<String>,
     /// Payload bytes per second, where the operation's are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<String>,
-    /// Calls counted since the agents attached.
+    /// Calls since the agents attached: exact as long as the operation was not sampled, and else scaled up, for the times
+    /// in which it was.
     pub count: u64,
     /// Of these, calls as slow as `slowThreshold` or slower.
     pub slow: u64,
+    /// Percent of the last report interval in which calls were recorded, over all targets. `100` stands for all of it
+    /// and is never the result of rounding: every call of that interval was seen. Unset when no interval has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_percent: Option<String>,
+    /// How many calls the quantiles of the last report interval rest on.
+    #[serde(default)]
+    pub samples: u64,
+    /// The operation by column family, the busiest first, at most 64: with `byColumnFamily: true`, for operations on one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub column_families: Vec<ColumnFamilyStatus>,
+}
+
+/// One operation on one column family: rates and quantiles of the last report interval; counts since the agents attached.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ColumnFamilyStatus {
+    /// What it is for, where CKB's schema says so (for example `CELL`), else as RocksDB knows it. `other` holds the calls
+    /// whose column family is not known.
+    pub name: String,
+    /// Calls per second; unset as for the operation.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub per_second: String,
+    /// Median duration; unset when there was no call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50: Option<String>,
+    /// 99th percentile of the duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<String>,
+    /// Longest duration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<String>,
+    /// Calls since the agents attached, as in the operation's `count`.
+    pub count: u64,
+    /// Of these, calls as slow as `slowThreshold` or slower.
+    pub slow: u64,
+}
+
+/// One slow call.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SlowOperationStatus {
+    /// When it returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<MicroTime>,
+    /// The pod.
+    pub pod: String,
+    /// The container.
+    pub container: String,
+    /// The probe's name in the spec.
+    pub probe: String,
+    /// The operation.
+    pub operation: String,
+    /// The column family, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column_family: Option<String>,
+    /// The name of the thread that made the call.
+    pub thread: String,
+    /// How long it took.
+    pub duration: String,
+    /// Payload bytes, where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The background operations that ran at some time during the call, of those that are measured: `Compaction`, `Flush`,
+    /// `WalSync`, `FileSync`, `WriteStall`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub during: Vec<String>,
 }
 
 /// One target.
@@ -302,6 +385,9 @@ pub struct InstanceStatus {
     /// Estimated percent of the target's CPU time that measuring costs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_percent: Option<String>,
+    /// How its probes are attached: `session`, `uprobe-multi` or `perf-event`, the fastest that its node has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
 }
 
 fn default_report_interval() -> Duration {

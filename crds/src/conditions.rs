@@ -11,7 +11,10 @@ pub mod condition {
     pub const PROGRESSING: &str = "Progressing";
     /// Something a person must look at: the message says what, of which object, and what to do.
     pub const DEGRADED: &str = "Degraded";
-    /// What probing costs the targets is estimated below `spec.overhead.maxPercent`.
+    /// What probing costs the targets is estimated at no more than `spec.overhead.maxPercent`. With `onBreach: Sample`
+    /// the estimate of one report interval may lie a little above, since an interval is a handful of time slices: false
+    /// only when an agent says that sampling does not suffice, or when the estimate is more than a tenth above; and then
+    /// until it is back at the ceiling, so that it does not come and go.
     pub const WITHIN_BUDGET: &str = "WithinBudget";
 }
 
@@ -34,8 +37,17 @@ pub enum Reason {
     ExecutableNotFound,
     /// An operation was asked for whose functions the binary lacks.
     SymbolNotFound,
+    /// An operation was asked for whose functions begin with an instruction that the kernel would have to single-step,
+    /// at many times the cost: they are left out unless the spec says `includeSingleStepped`.
+    SingleStepped,
     /// The kernel refused a probe.
     AttachFailed,
+    /// The node's kernel, or what the agent may do there, lets nothing be measured.
+    PreflightFailed,
+    /// The target died within seconds of an attach, twice: it is left alone until the spec changes.
+    TargetDied,
+    /// Calls are counted but not timed, since on this kernel probing their return would kill the target.
+    EntryOnly,
     /// The agent has not reported on this target yet.
     AgentStarting,
     /// The agent pod cannot start; the message carries the kubelet's or scheduler's reason.
@@ -44,7 +56,7 @@ pub enum Reason {
     AgentSilent,
     /// Probing cost the target more than the budget.
     OverBudget,
-    /// Probing costs the target less than the budget.
+    /// Probing costs the target no more than the budget.
     UnderBudget,
     /// Nothing is attached, so there is no cost to speak of.
     NothingAttached,
@@ -69,7 +81,11 @@ impl Reason {
             Self::PodNotRunning => "PodNotRunning",
             Self::ExecutableNotFound => "ExecutableNotFound",
             Self::SymbolNotFound => "SymbolNotFound",
+            Self::SingleStepped => "SingleStepped",
             Self::AttachFailed => "AttachFailed",
+            Self::PreflightFailed => "PreflightFailed",
+            Self::TargetDied => "TargetDied",
+            Self::EntryOnly => "EntryOnly",
             Self::AgentStarting => "AgentStarting",
             Self::AgentUnavailable => "AgentUnavailable",
             Self::AgentSilent => "AgentSilent",

@@ -12,15 +12,17 @@ pub mod kinds;
 mod nodeprobe;
 
 pub use ckbprobe::{
-    Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, InstanceStatus, OperationStatus, Overhead,
-    OverheadStatus, Probe, Target, TargetCounts, Totals,
+    Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, ColumnFamilyStatus, InstanceStatus,
+    OperationStatus, Overhead, OverheadStatus, Probe, SlowOperationStatus, Target, TargetCounts,
+    Totals,
 };
 pub use conditions::{Reason, condition};
 pub use duration::{Duration, display_nanos};
 pub use histogram::Histogram;
 pub use nodeprobe::{
-    AgentStatus, Assignment, Container, Counters, InstanceReport, InstanceState, NodeProbe,
-    NodeProbeSpec, NodeProbeStatus, OperationReport, PodReference, ProbeReference, Window,
+    AgentStatus, Assignment, Check, ColumnFamilyReport, Container, Counters, InstanceReport,
+    InstanceState, NodeProbe, NodeProbeSpec, NodeProbeStatus, OperationReport, PodReference,
+    ProbeReference, SlowCallReport, Window,
 };
 
 /// The API group of both resources.

@@ -36,6 +36,18 @@ use crate::{Duration, Histogram, Overhead, Probe, Reason};
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp"
+    ),
+    printcolumn(
+        name = "Kernel",
+        type_ = "string",
+        json_path = ".status.agent.kernel",
+        priority = 1
+    ),
+    printcolumn(
+        name = "Failure",
+        type_ = "string",
+        json_path = ".status.agent.failure",
+        priority = 1
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -145,9 +157,32 @@ pub struct AgentStatus {
     pub tier: String,
     /// What one probed call costs the target, in nanoseconds, as calibrated on this node at start.
     pub cost_per_call_ns: u64,
+    /// What one probed call costs where the kernel must single-step the function's first instruction, in nanoseconds.
+    #[serde(default)]
+    pub single_step_cost_ns: u64,
+    /// What was looked at before anything was attached: kernel, capabilities, each way to attach, and what stands in the way.
+    #[serde(default)]
+    #[schemars(length(max = 32))]
+    pub preflight: Vec<Check>,
+    /// Why nothing can be measured on this node; unset when something can.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
     /// When this agent process started: its counters count from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<MicroTime>,
+}
+
+/// One thing that was looked at before anything was attached.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Check {
+    /// What: `Kernel`, `Btf`, `Capabilities`, `PerfEventParanoid`, `Lockdown`, `UprobePmu`, `SeccompReturn`, or a way to
+    /// attach, `session`, `uprobe-multi`, `perf-event`.
+    pub name: String,
+    /// Whether it is as the fastest and fullest way of measuring needs it.
+    pub passed: bool,
+    /// What was found, and where it is not as needed, what follows from it and what to do.
+    pub detail: String,
 }
 
 /// How far a target is.
@@ -171,7 +206,8 @@ pub enum InstanceState {
     /// Nothing is attached yet, or not any more; the agent goes on looking.
     #[default]
     Waiting,
-    /// Nothing is attached, as the spec wants it (paused, expired, over budget with onBreach: Detach).
+    /// Nothing is attached, on purpose: as the spec wants it (paused, expired, over budget with onBreach: Detach), or
+    /// since the target died after each attach.
     Detached,
     /// Probes are in place.
     Attached,
@@ -208,6 +244,17 @@ pub struct InstanceReport {
     /// Functions that were looked for and not found.
     #[serde(default)]
     pub missing_symbols: Vec<String>,
+    /// Functions that were found and left out, since the kernel would have to single-step their first instruction.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub single_stepped_symbols: Vec<String>,
+    /// Calls are counted and not timed: on this kernel a probe at a function's return would kill a process that is
+    /// confined by seccomp, as this one is.
+    #[serde(default)]
+    pub entry_only: bool,
+    /// The slowest calls of the last report interval, the slowest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub slow_calls: Vec<SlowCallReport>,
     /// How often the process was found anew after it had gone.
     #[serde(default)]
     pub reattaches: u64,
@@ -243,9 +290,51 @@ pub struct OperationReport {
     pub total: Counters,
     /// The last report interval.
     pub window: Window,
+    /// The same by column family, where that was asked for and the operation is on one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub column_families: Vec<ColumnFamilyReport>,
 }
 
-/// Sums of one operation.
+/// What the kernel counted for one operation on one column family.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ColumnFamilyReport {
+    /// Its name.
+    pub name: String,
+    /// As for the operation.
+    pub total: Counters,
+    /// As for the operation.
+    pub window: Window,
+}
+
+/// One slow call.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SlowCallReport {
+    /// When it returned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<MicroTime>,
+    /// The probe's name in the spec.
+    pub probe: String,
+    /// The operation.
+    pub operation: String,
+    /// The column family, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub column_family: Option<String>,
+    /// The name of the thread that made the call.
+    pub thread: String,
+    /// How long it took.
+    pub nanoseconds: u64,
+    /// Payload bytes, where they are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The background operations that ran at some time during the call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub during: Vec<String>,
+}
+
+/// Sums of one operation. Where its calls were sampled, what was counted is scaled by elapsed over recorded time.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Counters {
@@ -265,10 +354,16 @@ pub struct Counters {
 pub struct Window {
     /// Its length in milliseconds, as measured.
     pub milliseconds: u64,
+    /// In how many of them calls were recorded: fewer where the operation is sampled. 0: nothing is known of this interval.
+    #[serde(default)]
+    pub recorded_milliseconds: u64,
+    /// Calls that were seen; the figures below are scaled up from them.
+    #[serde(default)]
+    pub samples: u64,
     /// What happened in it.
     pub counters: Counters,
     /// Longest call, in nanoseconds.
     pub max_nanoseconds: u64,
-    /// Durations of the calls.
+    /// Durations of the calls; fewer than there are calls where they were counted and not timed.
     pub histogram: Histogram,
 }

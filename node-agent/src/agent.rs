@@ -1,6 +1,8 @@
 //! The agent: takes its orders from the NodeProbe of its node, and writes its report there.
 
-use std::{future::pending, net::SocketAddr, pin::pin, time::Duration};
+mod stand_by;
+
+use std::{future::pending, io::Write as _, net::SocketAddr, pin::pin, time::Duration};
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
 use ckb_probe_crds::{AgentStatus, Assignment, NodeProbe, NodeProbeStatus};
@@ -24,19 +26,21 @@ use tokio::{
     task::JoinHandle,
     time::{Instant, sleep, sleep_until},
 };
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::{
     engine::Engine,
     metrics, observe,
-    probe::{CalibrationError, Means, Preflight, Tier, preflight},
+    preflight::{Preflight, preflight},
+    probe::{Execs, Means, Tier},
     server::{self, Inquiry, Question},
 };
+use stand_by::{Connections, StandBy, stand_by};
 
 const FIELD_MANAGER: &str = "ckb-probe-agent";
 
 /// How often the ring buffers of slow calls are emptied: a thousand slow calls fit in between.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN: Duration = Duration::from_millis(250);
 
 /// Between two attempts to write a report: at first, and at most.
 const WRITE_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(2));
@@ -56,14 +60,13 @@ pub struct Settings {
     pub pod: String,
     /// Where `/metrics`, `/healthz` and `/readyz` are served.
     pub address: SocketAddr,
+    /// The one way to attach that may be used, for tests; the best that works, when unset.
+    pub tier: Option<Tier>,
 }
 
 /// The agent cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The kernel does not let it measure even itself.
-    #[error("cannot measure on this node: {0}")]
-    Calibrate(#[from] CalibrationError),
     /// The address is taken or not allowed.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -85,18 +88,9 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signal)?;
 
-    let Preflight { means, refused } = preflight()?;
-    let Means { tier, calibration } = means;
-    for (tier, error) in refused {
-        warn!(tier = tier.as_str(), %error, "this way to attach is not used");
-    }
-    info!(
-        tier = tier.as_str(),
-        cost_per_call_ns = calibration.cost_per_call_ns,
-        "calibrated: counted {} of {} calls",
-        calibration.counted,
-        calibration.calls
-    );
+    let preflight = preflight(settings.tier);
+    let about = about(&settings, &preflight);
+    log(&preflight);
 
     let address = settings.address;
     let listener = server::bind(address)
@@ -110,18 +104,34 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     let mut writer = tokio::spawn(write_reports(api.clone(), settings.node.clone(), latest));
     let mut orders = pin!(orders(api, &settings.node));
 
+    let means = match preflight.means {
+        Ok(means) => means,
+        Err(failure) => {
+            let connections = Connections {
+                terminate,
+                interrupt,
+                server,
+                writer,
+                asked,
+                reports,
+            };
+            return stand_by(connections, orders, StandBy::new(about, failure)).await;
+        }
+    };
     let mut work = Work {
         reported: Instant::now(),
         engine: Engine::new(means),
         assignments: Vec::new(),
-        about: about(&settings, tier, calibration.cost_per_call_ns),
+        about,
         order: None,
         ordered: false,
     };
+    let mut execs = watch_execs();
     let mut drain = Instant::now() + DRAIN;
     loop {
         let scan = work.engine.next_scan().into();
         let window = work.engine.next_window().map(Instant::from);
+        let step = work.engine.next_step().map(Instant::from);
         let changed = tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -133,6 +143,8 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             },
             Some(inquiry) = asked.recv() => work.answer(inquiry),
             () = work.engine.process_ended() => work.engine.reconcile(),
+            pids = next_execs(&mut execs) => work.engine.execs(&pids),
+            () = until(step) => work.engine.step(),
             () = sleep_until(scan), if work.ordered => work.engine.reconcile(),
             () = until(window) => work.engine.close_windows(),
             () = until(work.heartbeat()) => true,
@@ -146,6 +158,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             reports.send_replace(Some(work.report()));
         }
     }
+    work.drain();
     info!("detaching everything");
     Ok(())
 }
@@ -165,16 +178,7 @@ type OrderId = (String, i64);
 impl Work {
     fn take(&mut self, order: Option<NodeProbe>) -> bool {
         self.ordered = true;
-        let (id, assignments) = match order {
-            Some(NodeProbe { metadata, spec, .. }) => {
-                let id = (
-                    metadata.uid.unwrap_or_default(),
-                    metadata.generation.unwrap_or_default(),
-                );
-                (Some(id), spec.assignments)
-            }
-            None => (None, Vec::new()),
-        };
+        let (id, assignments) = taken_apart(order);
         if id == self.order {
             return false;
         }
@@ -195,7 +199,7 @@ impl Work {
             Question::Metrics => {
                 self.engine.read();
                 let (now, instances) = self.engine.instances();
-                metrics::render(self.engine.means().calibration, now, instances)
+                metrics::render(self.engine.means(), now, instances)
                     .map_err(|error| format!("cannot render the metrics: {error}\n"))
             }
         };
@@ -216,20 +220,15 @@ impl Work {
     }
 
     fn drain(&mut self) {
-        for slow in self.engine.slow_operations() {
-            tracing::debug!(
-                pod = %slow.key.pod.name, operation = slow.operation, duration_ns = slow.call.duration_ns,
-                thread = slow.call.thread, "slow"
-            );
+        let mut out = std::io::stdout().lock();
+        for (key, slow) in self.engine.slow_operations() {
+            // Nobody reads: the status still lists the slowest.
+            let _ = writeln!(out, "{}", slow.line(Some(&key)));
         }
     }
 
-    /// When a report is due even if nothing happens: a target without a process ends no interval, and an agent that
-    /// says nothing for three of them counts as silent.
     fn heartbeat(&self) -> Option<Instant> {
-        let intervals = self.assignments.iter();
-        let shortest = intervals.map(|order| order.report_interval.get()).min()?;
-        Some(self.reported + shortest)
+        heartbeat(self.reported, &self.assignments)
     }
 
     fn report(&mut self) -> NodeProbeStatus {
@@ -243,15 +242,86 @@ impl Work {
     }
 }
 
-fn about(settings: &Settings, tier: Tier, cost_per_call_ns: u64) -> AgentStatus {
+fn about(settings: &Settings, preflight: &Preflight) -> AgentStatus {
+    let Preflight { checks, means } = preflight;
+    let (tier, cost_per_call_ns, single_step_cost_ns) = match means {
+        Ok(Means {
+            tier, calibration, ..
+        }) => (
+            tier.as_str(),
+            calibration.cost_per_call_ns,
+            calibration.single_step_cost_ns,
+        ),
+        Err(_) => ("", 0, 0),
+    };
     AgentStatus {
         pod: settings.pod.clone(),
         version: env!("CARGO_PKG_VERSION").to_string(),
         kernel: observe::kernel_release(),
-        tier: tier.as_str().to_string(),
+        tier: tier.to_string(),
         cost_per_call_ns,
+        single_step_cost_ns,
+        preflight: checks.clone(),
+        failure: means.as_ref().err().map(ToString::to_string),
         started_at: Some(MicroTime(Timestamp::now())),
     }
+}
+
+fn log(preflight: &Preflight) {
+    for check in &preflight.checks {
+        if check.passed {
+            info!(check = check.name, "{}", check.detail);
+        } else {
+            warn!(check = check.name, "{}", check.detail);
+        }
+    }
+    match &preflight.means {
+        Ok(means) => info!(tier = means.tier.as_str(), "this node can be measured"),
+        Err(_) => error!("nothing can be measured on this node; standing by to say so"),
+    }
+}
+
+/// The watch for new processes. Without it they are found by looking at /proc from time to time.
+fn watch_execs() -> Option<Execs> {
+    Execs::watch()
+        .inspect_err(|error| {
+            warn!(%error, "new processes are not told of; looking for them from time to time");
+        })
+        .ok()
+}
+
+async fn next_execs(execs: &mut Option<Execs>) -> Vec<u32> {
+    let Some(watch) = execs else {
+        return pending().await;
+    };
+    match watch.next().await {
+        Ok(pids) => pids,
+        Err(error) => {
+            warn!(%error, "new processes are not told of any more; looking for them from time to time");
+            *execs = None;
+            Vec::new()
+        }
+    }
+}
+
+/// An order's identity, and what it says. There is no order, and so nothing to do, while there is no NodeProbe.
+fn taken_apart(order: Option<NodeProbe>) -> (Option<OrderId>, Vec<Assignment>) {
+    let Some(NodeProbe { metadata, spec, .. }) = order else {
+        return (None, Vec::new());
+    };
+    let id = (
+        metadata.uid.unwrap_or_default(),
+        metadata.generation.unwrap_or_default(),
+    );
+    (Some(id), spec.assignments)
+}
+
+/// When a report is due even if nothing happens: a target without a process ends no interval, and an agent that says
+/// nothing for three of them counts as silent.
+fn heartbeat(reported: Instant, assignments: &[Assignment]) -> Option<Instant> {
+    let intervals = assignments.iter();
+    let shortest = intervals.map(|order| order.report_interval.get()).min()?;
+    Some(reported + shortest)
 }
 
 /// The orders that have not expired.

@@ -9,14 +9,16 @@ use std::{
 
 use ckb_probe_crds::{Assignment, InstanceReport, InstanceState, Reason};
 use futures::{StreamExt, stream::FuturesUnordered};
-pub use live::SlowOperation;
-use live::{Clock, Live, Probing};
+use live::{Clock, Live, Probing, Tools};
 use tracing::{info, warn};
 
 use crate::{
-    instance::Instance,
-    kinds, observe,
+    instance::{EARLY_DEATH, Instance, Terms},
+    kinds,
+    measurement::Reaper,
+    observe::{self, SymbolCache},
     probe::Means,
+    slow::SlowOperation,
     target::{self, Action, InstanceKey, Observed},
 };
 
@@ -31,11 +33,14 @@ const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 
 /// Everything that is attached, and what it has counted.
 pub struct Engine {
-    means: Means,
+    tools: Tools,
     clock: Clock,
+    early_death: Duration,
     assignments: Vec<Assignment>,
     live: BTreeMap<InstanceKey, Live>,
     unmatched: Vec<Assignment>,
+    /// Slow calls of targets that are forgotten, which nobody has asked for yet.
+    undelivered: Vec<(InstanceKey, SlowOperation)>,
     next_scan: Instant,
     search_interval: Duration,
 }
@@ -44,19 +49,34 @@ impl Engine {
     /// An engine with nothing to do.
     pub fn new(means: Means) -> Self {
         Self {
-            means,
+            tools: Tools {
+                means,
+                symbols: SymbolCache::default(),
+                reaper: Reaper::start(),
+            },
             clock: Clock(Instant::now()),
+            early_death: EARLY_DEATH,
             assignments: Vec::new(),
             live: BTreeMap::new(),
             unmatched: Vec::new(),
+            undelivered: Vec::new(),
             next_scan: Instant::now(),
             search_interval: SEARCH.0,
         }
     }
 
+    /// Takes a target for killed by its probes when it dies within this time of an attach, instead of [`EARLY_DEATH`].
+    #[must_use]
+    pub fn with_early_death(self, early_death: Duration) -> Self {
+        Self {
+            early_death,
+            ..self
+        }
+    }
+
     /// How it measures.
     pub fn means(&self) -> Means {
-        self.means
+        self.tools.means
     }
 
     /// The targets, and the time to look at them with.
@@ -107,11 +127,35 @@ impl Engine {
         for action in actions {
             self.carry_out(action);
         }
-        let means = self.means;
         for live in self.live.values_mut() {
-            changed |= live.retry(means, self.clock);
+            changed |= live.retry(&mut self.tools, self.clock);
         }
         self.schedule_scan(changed);
+        changed
+    }
+
+    /// Processes called exec. True when one of them was waited for, and anything changed.
+    pub fn execs(&mut self, pids: &[u32]) -> bool {
+        let waited_for = |executable: String| {
+            let mut assignments = self.assignments.iter();
+            assignments.any(|assignment| assignment.executable == executable)
+        };
+        let mut executables = pids.iter().filter_map(|pid| observe::executable_of(*pid));
+        executables.any(waited_for) && self.reconcile()
+    }
+
+    /// When [`Self::step`] is due again; None when it never is.
+    pub fn next_step(&self) -> Option<Instant> {
+        let steps = self.live.values().filter_map(Live::next_step);
+        steps.min().map(|step| self.clock.0 + step)
+    }
+
+    /// Keeps every target within its budget. True when anything changed that a report would say.
+    pub fn step(&mut self) -> bool {
+        let mut changed = false;
+        for live in self.live.values_mut() {
+            changed |= live.step(self.clock);
+        }
         changed
     }
 
@@ -144,11 +188,10 @@ impl Engine {
 
     /// Ends the report intervals that are over, and detaches who is over budget. True when any ended.
     pub fn close_windows(&mut self) -> bool {
-        let cost = Duration::from_nanos(self.means.calibration.cost_per_call_ns);
         let mut closed = false;
         for live in self.live.values_mut() {
             if self.clock.now() >= live.instance.window_ends() {
-                live.close_window(self.clock, cost);
+                live.close_window(self.clock);
                 closed = true;
             }
         }
@@ -164,11 +207,13 @@ impl Engine {
     }
 
     /// Takes the slow calls that the kernel has handed over since the last time.
-    pub fn slow_operations(&mut self) -> Vec<SlowOperation> {
-        self.live
-            .values_mut()
-            .flat_map(Live::slow_operations)
-            .collect()
+    pub fn slow_operations(&mut self) -> Vec<(InstanceKey, SlowOperation)> {
+        let mut all = std::mem::take(&mut self.undelivered);
+        for (key, live) in &mut self.live {
+            let slow = live.slow_operations();
+            all.extend(slow.into_iter().map(|slow| (key.clone(), slow)));
+        }
+        all
     }
 
     /// The state of every target, and of every order that has none.
@@ -197,6 +242,7 @@ impl Engine {
                 let observed = Observed {
                     assignment: live.assignment.clone(),
                     process: live.probing.process(),
+                    held: matches!(live.probing, Probing::Held),
                 };
                 (key.clone(), observed)
             })
@@ -224,7 +270,12 @@ impl Engine {
     fn carry_out(&mut self, action: Action) {
         match action {
             Action::Forget(key) => {
-                self.live.remove(&key);
+                if let Some(mut live) = self.live.remove(&key) {
+                    let slow = live.slow_operations();
+                    let slow = slow.into_iter().map(|slow| (key.clone(), slow));
+                    self.undelivered.extend(slow);
+                    self.tools.reaper.take(live.probing);
+                }
                 info!(pod = %key.pod.name, container = %key.container, probe = %key.probe.name, "detached: no longer asked for");
             }
             Action::Lose(key) => {
@@ -235,9 +286,8 @@ impl Engine {
             Action::Await(key, desired) => self.take_order(key, &desired.assignment),
             Action::Attach(key, desired) => {
                 self.take_order(key.clone(), &desired.assignment);
-                let means = self.means;
                 if let Some(live) = self.live.get_mut(&key) {
-                    live.attach(means, desired, self.clock, RETRY.0);
+                    live.attach(&mut self.tools, desired, self.clock, RETRY.0);
                 }
             }
         }
@@ -246,23 +296,27 @@ impl Engine {
     /// Makes or updates the record of a target by its order.
     fn take_order(&mut self, key: InstanceKey, assignment: &Assignment) {
         let slots = || kinds::slots(&assignment.probes);
-        let interval = assignment.report_interval.get();
-        let overhead = || assignment.overhead.clone();
+        let terms = Terms {
+            interval: assignment.report_interval.get(),
+            overhead: assignment.overhead.clone(),
+            early_death: self.early_death,
+        };
         match self.live.get_mut(&key) {
             None => {
                 let now = self.clock.now();
                 let live = Live {
-                    instance: Instance::new(key.clone(), slots(), interval, overhead(), now),
+                    instance: Instance::new(key.clone(), slots(), terms, now),
                     assignment: assignment.clone(),
                     probing: Probing::Nothing,
+                    undelivered: Vec::new(),
                 };
                 self.live.insert(key, live);
             }
             Some(live) => {
                 if !target::same_work(&live.assignment, assignment) {
                     live.read(self.clock);
-                    live.instance.reconfigure(slots(), interval, overhead());
-                    live.probing = Probing::Nothing;
+                    live.instance.reconfigure(slots(), terms, self.clock.now());
+                    drop(live.replace(Probing::Nothing));
                 }
                 live.assignment = assignment.clone();
             }

@@ -5,11 +5,13 @@ use std::time::{Duration, Instant};
 use ckb_probe_crds::{Overhead, Probe, kinds::rocksdb::RocksDbProbe};
 
 use crate::{
-    attach::{Coverage, TargetError, attach},
-    instance::Instance,
+    attach::{Coverage, TargetError},
+    instance::{EARLY_DEATH, Instance, Terms},
     kinds::{self, Slot},
-    observe::{self, ObserveError, Process},
-    probe::{Means, Probes, ReadError, SlowCall},
+    measurement::{Measurement, MeasurementError, Reaper},
+    observe::{self, ObserveError, Process, SymbolCache},
+    probe::{Means, ReadError},
+    slow::{self, SlowOperation},
     target::InstanceKey,
 };
 
@@ -38,6 +40,9 @@ pub enum HostError {
     /// The counts cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// It was attached to, and cannot be any more.
+    #[error(transparent)]
+    Measurement(#[from] MeasurementError),
 }
 
 /// Finds a process by its number or by the base name of its executable.
@@ -73,9 +78,8 @@ pub struct Session {
     pub coverage: Coverage,
     /// What was counted.
     pub instance: Instance,
-    probes: Probes,
+    measurement: Measurement,
     started: Instant,
-    cost: Duration,
 }
 
 impl Session {
@@ -84,60 +88,74 @@ impl Session {
         means: Means,
         process: Process,
         kind: RocksDbProbe,
+        overhead: Overhead,
         interval: Duration,
     ) -> Result<Self, HostError> {
         let slots = slots(kind);
         let mut coverage = Coverage::default();
-        let probes = attach(means, process.id, &slots, &mut coverage)?;
-        let mut instance = Instance::new(
-            InstanceKey::default(),
-            slots,
-            interval,
-            Overhead::default(),
-            Duration::ZERO,
-        );
         let started = Instant::now();
-        let cpu = observe::cpu_time(process.id).ok();
-        instance.attached(process.id, 0, coverage.clone(), cpu, Duration::ZERO);
+        let (measurement, now) = Measurement::begin(
+            means,
+            process.id,
+            &slots,
+            &overhead,
+            &mut SymbolCache::default(),
+            &mut coverage,
+            &Reaper::start(),
+            || started.elapsed(),
+        )?;
+        let terms = Terms {
+            interval,
+            overhead,
+            early_death: EARLY_DEATH,
+        };
+        let mut instance = Instance::new(InstanceKey::default(), slots, terms, now);
+        instance.attached(process.id, 0, coverage.clone(), now);
         Ok(Self {
             process,
             coverage,
             instance,
-            probes,
+            measurement,
             started,
-            cost: Duration::from_nanos(means.calibration.cost_per_call_ns),
         })
+    }
+
+    /// When [`Self::step`] is due again; None when it never is.
+    pub fn next_step(&self) -> Option<Instant> {
+        Some(self.started + self.measurement.next_step()?)
+    }
+
+    /// Keeps within the budget.
+    pub fn step(&mut self) -> Result<(), HostError> {
+        let started = self.started;
+        Ok(self
+            .measurement
+            .step(&mut self.instance, &|| started.elapsed())?)
     }
 
     /// Takes in what the kernel has counted up to now.
     pub fn read(&mut self) -> Result<(), HostError> {
-        let reading = self.probes.read()?;
-        self.instance.observe(&reading, self.started.elapsed());
-        Ok(())
+        let now = self.started.elapsed();
+        Ok(self.measurement.read(&mut self.instance, now)?)
     }
 
     /// Ends an interval: what was counted in it becomes the instance's current window.
     pub fn close_window(&mut self) -> Result<(), HostError> {
         self.read()?;
-        let cpu = observe::cpu_time(self.process.id).ok();
+        let now = self.started.elapsed();
+        let ratio = self.measurement.overhead_ratio(now);
         self.instance
-            .close_window(self.started.elapsed(), cpu, self.cost);
+            .close_window(now, ratio, |slot| self.measurement.is_sampled(slot));
         Ok(())
     }
 
-    /// Takes the slow calls that the kernel has handed over since the last time, with their operations.
-    pub fn slow_calls(&mut self) -> Vec<(&'static str, SlowCall)> {
-        let operations: Vec<&'static str> = self
-            .instance
-            .series
-            .iter()
-            .map(|series| series.slot.operation)
-            .collect();
-        self.probes
-            .slow_calls()
-            .into_iter()
-            .filter_map(|call| Some((*operations.get(call.slot as usize)?, call)))
-            .collect()
+    /// Takes the slow calls that the kernel has handed over since the last time.
+    pub fn slow_operations(&mut self) -> Vec<SlowOperation> {
+        slow::take(
+            &mut self.measurement,
+            &mut self.instance,
+            observe::boot_time(),
+        )
     }
 }
 

@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 
 use ckb_probe_crds::Probe;
 
-use crate::probe::Payload;
+use crate::{
+    observe::SymbolName,
+    probe::{FamilyArgument, Payload},
+};
 
 /// One thing that is counted: an operation of a probe, and the functions whose calls count as it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,15 +23,23 @@ pub struct Slot {
     pub functions: &'static [Function],
     /// Calls that take at least this long are slow.
     pub slow_threshold_ns: u64,
+    /// What slow calls of others may be due to: its number among the causes, from 1. None: no cause.
+    pub cause: Option<u8>,
+    /// Whether its column families are told apart.
+    pub by_family: bool,
+    /// Whether functions are attached to whose first instruction the kernel must single-step.
+    pub include_single_stepped: bool,
 }
 
-/// A function, by its exact name.
+/// A function, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// The symbol.
-    pub symbol: &'static str,
+    /// The name.
+    pub symbol: SymbolName,
     /// Where the size of its payload is found.
     pub payload: Payload,
+    /// Where its column family is found.
+    pub family: FamilyArgument,
 }
 
 impl Slot {
@@ -52,11 +63,24 @@ pub fn slots(probes: &[Probe]) -> Vec<Slot> {
         .collect()
 }
 
+/// What a column family is called, by its number and its name in the database.
+pub fn family_name(id: u32, name: &str) -> String {
+    rocksdb::family_name(id, name)
+}
+
+/// The operations whose numbers are set in `during`: bit n for cause n.
+pub fn causes(during: u32) -> Vec<String> {
+    rocksdb::causes()
+        .filter(|(number, _)| during & (1 << number) != 0)
+        .map(|(_, operation)| operation.to_string())
+        .collect()
+}
+
 /// Every symbol that the slots look for.
-pub fn symbols(slots: &[Slot]) -> BTreeSet<String> {
+pub fn symbols(slots: &[Slot]) -> BTreeSet<SymbolName> {
     slots
         .iter()
         .flat_map(|slot| slot.functions)
-        .map(|function| function.symbol.to_string())
+        .map(|function| function.symbol)
         .collect()
 }

@@ -12,8 +12,9 @@ use prometheus::{
 };
 
 use crate::{
-    instance::{Instance, Series},
-    probe::Calibration,
+    instance::Instance,
+    probe::Means,
+    series::{Series, Tally},
 };
 
 /// Bucket bounds are powers of two from 512 ns to 17 s: where the kernel's buckets end too, so that every
@@ -22,23 +23,46 @@ const BOUNDS: std::ops::RangeInclusive<u32> = 9..=34;
 
 /// The text of `/metrics`.
 pub fn render<'a>(
-    calibration: Calibration,
+    means: Means,
     now: Duration,
     instances: impl IntoIterator<Item = &'a Instance>,
 ) -> Result<String, prometheus::Error> {
     let instances: Vec<&Instance> = instances.into_iter().collect();
     let mut families = operation_families(&instances);
     families.extend(instance_families(&instances, now));
-    families.push(family(
-        "ckb_probe_cost_per_call_seconds",
-        "What one probed call costs the target, as calibrated on this node at start.",
-        MetricType::GAUGE,
-        [gauge(vec![], calibration.cost_per_call_ns as f64 / 1e9)],
-    ));
+    families.extend(node_families(means));
     families.retain(|family| !family.get_metric().is_empty());
     let mut text = Vec::new();
     TextEncoder::new().encode(&families, &mut text)?;
     Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
+fn node_families(means: Means) -> [MetricFamily; 3] {
+    let gauge_of = |name, help, labels, value| {
+        let metrics = [gauge(labels, value)];
+        family(name, help, MetricType::GAUGE, metrics)
+    };
+    let seconds = |nanos: u64| nanos as f64 / 1e9;
+    [
+        gauge_of(
+            "ckb_probe_cost_per_call_seconds",
+            "What one probed call costs the target, as calibrated on this node at start.",
+            vec![],
+            seconds(means.calibration.cost_per_call_ns),
+        ),
+        gauge_of(
+            "ckb_probe_single_step_cost_seconds",
+            "What one probed call costs where the kernel must single-step the function's first instruction.",
+            vec![],
+            seconds(means.calibration.single_step_cost_ns),
+        ),
+        gauge_of(
+            "ckb_probe_tier_info",
+            "How probes are attached on this node. Always 1.",
+            vec![label("tier", means.tier.as_str())],
+            1.0,
+        ),
+    ]
 }
 
 fn operation_families(instances: &[&Instance]) -> Vec<MetricFamily> {
@@ -47,34 +71,67 @@ fn operation_families(instances: &[&Instance]) -> Vec<MetricFamily> {
             .iter()
             .flat_map(|instance| instance.measured().map(move |series| (*instance, series)))
     };
+    let each = |name, help, value: &dyn Fn(&Series) -> Option<f64>| {
+        let metrics = series().filter_map(|(instance, series)| {
+            Some(counter(operation_labels(instance, series), value(series)?))
+        });
+        family(name, help, MetricType::COUNTER, metrics)
+    };
     vec![
         family(
             "ckb_probe_operation_duration_seconds",
-            "Duration of the operation's calls since the agent first attached to the target.",
+            "Duration of the operation's calls since the agent first attached to the target; scaled up where they were sampled.",
             MetricType::HISTOGRAM,
-            series()
-                .map(|(instance, series)| distribution(operation_labels(instance, series), series)),
-        ),
-        family(
-            "ckb_probe_operation_bytes_total",
-            "Payload bytes of the operation's calls, where they are known.",
-            MetricType::COUNTER,
-            series()
-                .filter(|(_, series)| series.slot.has_bytes())
-                .map(|(instance, series)| {
-                    counter(
-                        operation_labels(instance, series),
-                        series.total.bytes as f64,
-                    )
-                }),
-        ),
-        family(
-            "ckb_probe_slow_operations_total",
-            "Calls at or above the probe's slowThreshold.",
-            MetricType::COUNTER,
             series().map(|(instance, series)| {
-                counter(operation_labels(instance, series), series.total.slow as f64)
+                distribution(operation_labels(instance, series), &series.all)
             }),
+        ),
+        family(
+            "ckb_probe_column_family_operation_duration_seconds",
+            "The same by column family, where byColumnFamily asks for it and the operation is on one.",
+            MetricType::HISTOGRAM,
+            series().flat_map(|(instance, series)| {
+                series.families.iter().map(move |(name, tally)| {
+                    let mut labels = operation_labels(instance, series);
+                    labels.push(label("column_family", name));
+                    distribution(labels, tally)
+                })
+            }),
+        ),
+        each(
+            "ckb_probe_operation_bytes_total",
+            "Payload bytes of the operation's calls, where they are known; scaled up where they were sampled.",
+            &|series| {
+                series
+                    .slot
+                    .has_bytes()
+                    .then_some(series.all.total.bytes as f64)
+            },
+        ),
+        each(
+            "ckb_probe_operation_calls_total",
+            "The operation's calls, also those that are counted and not timed; scaled up where they were sampled.",
+            &|series| Some(series.all.total.count as f64),
+        ),
+        each(
+            "ckb_probe_samples_total",
+            "Calls of the operation that were seen: what the other figures are scaled up from where they were sampled.",
+            &|series| Some(series.all.samples as f64),
+        ),
+        each(
+            "ckb_probe_slow_operations_total",
+            "Calls at or above the probe's slowThreshold; scaled up where they were sampled.",
+            &|series| Some(series.all.total.slow as f64),
+        ),
+        family(
+            "ckb_probe_sampling_ratio",
+            "The part of the last report interval in which the operation's calls were recorded: 1 means all of them.",
+            MetricType::GAUGE,
+            series()
+                .filter(|(instance, _)| instance.is_attached())
+                .filter_map(|(instance, series)| {
+                    Some(gauge(operation_labels(instance, series), series.share()?))
+                }),
         ),
     ]
 }
@@ -123,10 +180,16 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
             &|instance| instance.overhead_ratio,
         ),
         each(
-            "ckb_probe_sampling_ratio",
-            "Share of the time that the probes are in place.",
+            "ckb_probe_sizes_lost_total",
+            "Calls whose payload bytes could not be counted, since too many were in flight. The calls are counted.",
+            MetricType::COUNTER,
+            &|instance| Some(instance.sizes_lost as f64),
+        ),
+        each(
+            "ckb_probe_entry_only",
+            "1 where calls are counted and not timed, since a probe at their return would kill the confined target.",
             MetricType::GAUGE,
-            &|instance| instance.is_attached().then_some(1.0),
+            &|instance| flag(instance.is_entry_only()),
         ),
         each(
             "ckb_probe_reattaches_total",
@@ -197,11 +260,11 @@ fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
     metric
 }
 
-fn distribution(labels: Vec<LabelPair>, series: &Series) -> Metric {
+fn distribution(labels: Vec<LabelPair>, tally: &Tally) -> Metric {
     let mut distribution = Distribution::default();
-    distribution.set_sample_count(series.histogram.count());
-    distribution.set_sample_sum(series.total.nanoseconds as f64 / 1e9);
-    distribution.set_bucket(buckets(&series.histogram));
+    distribution.set_sample_count(tally.histogram.count());
+    distribution.set_sample_sum(tally.total.nanoseconds as f64 / 1e9);
+    distribution.set_bucket(buckets(&tally.histogram));
     let mut metric = Metric::from_label(labels);
     metric.set_histogram(distribution);
     metric

@@ -1,11 +1,25 @@
-//! What /proc says: the one module that reads it.
+//! What /proc and /sys say: the one module that reads them.
 
+mod cache;
+mod elf;
+mod instruction;
+mod name;
+mod node;
 mod process;
 mod symbols;
 
+use std::time::Duration;
+
+pub use cache::SymbolCache;
+pub use elf::SearchError;
+pub use instruction::FirstInstruction;
+use k8s_openapi::jiff::Timestamp;
+pub use name::SymbolName;
+use nix::time::ClockId;
+pub use node::NodeFacts;
 pub use process::{
-    CpuTime, Exit, ObserveError, Process, ProcessId, container_id, cpu_time, own_file_offset,
-    pod_and_container, processes,
+    CpuTime, Exit, ObserveError, Process, ProcessId, container_id, cpu_time, cpus, executable_of,
+    is_confined, own_file_offset, pod_and_container, processes,
 };
 pub use symbols::{Binary, Location, Symbols, SymbolsError, find_symbols};
 
@@ -14,4 +28,12 @@ pub fn kernel_release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease")
         .map(|release| release.trim().to_string())
         .unwrap_or_else(|_| "unknown".to_string())
+}
+
+/// The wall clock's time at which the monotonic clock, which the BPF programs read, was zero.
+pub fn boot_time() -> Timestamp {
+    let monotonic = ClockId::CLOCK_MONOTONIC.now().map(Duration::from);
+    let now = Timestamp::now();
+    now.checked_sub(monotonic.unwrap_or_default())
+        .unwrap_or(now)
 }

@@ -2,32 +2,51 @@
 //! and freed with it. The one module that names aya or makes bpf(2) calls.
 //!
 //! All links are file descriptors of this process: however it ends, the kernel removes every probe.
+//!
+//! aya 0.14 knows neither uprobe_multi nor sessions, and the aya that does needs a newer compiler than the
+//! project's. So [`object`] and [`links`] load and link by bpf(2); of aya serve its ELF parser and its maps.
 #![allow(unsafe_code)]
 
 mod calibrate;
+mod confined;
+mod execs;
+mod floor;
+mod kernel;
+mod links;
 mod maps;
-mod perf_event;
-mod uprobe_multi;
+mod object;
 
-use std::{error::Error, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};
 
-use aya::{Ebpf, EbpfLoader, include_bytes_aligned, programs::ProgramError};
-pub use calibrate::{Calibration, CalibrationError, Means, Preflight, calibrate, preflight};
-use ckb_probe_common::Cookie;
-pub use ckb_probe_common::{Payload, SlowCall};
+use aya::include_bytes_aligned;
+pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, try_tiers};
+use ckb_probe_common::{Control, Cookie, Group, MAX_OPERATIONS};
+pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall};
+pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
+pub use execs::Execs;
+pub use floor::Floor;
+pub use links::Links;
+use links::Programs;
 use maps::Maps;
-pub use maps::{Reading, SlotReading};
+pub use maps::{FamilyReading, Reading, SlotReading};
+use object::Object;
 
 use crate::observe::Binary;
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/calls"));
 
-/// Calls of one target that may be in flight at a time, in all threads; more are lost, and counted as lost.
-const IN_FLIGHT: u32 = 8192;
+/// Calls in flight beyond those that find a cell: more are lost, and counted as lost.
+const MORE_CALLS: u32 = 8192;
 
-/// How the kernel is asked to attach: the one thing that differs between kernels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Handles of column families that are told apart, for all operations: more count with their operation's others.
+const FAMILY_HANDLES: u32 = 1024;
+
+/// How the kernel is asked to attach: the one thing that differs between kernels. The best is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tier {
+    /// One link for all functions of a file, one program for both ends of a call, and what it must remember kept by
+    /// the kernel: kernel 6.13 and later.
+    Session,
     /// One link for all functions of a file: kernel 6.6 and later. Detaches in milliseconds.
     UprobeMulti,
     /// A pair of perf events for each function: kernel 5.15 and later, needs CAP_SYS_ADMIN. Detaching takes the
@@ -37,30 +56,30 @@ pub enum Tier {
 
 impl Tier {
     /// Every tier, the best first.
-    pub const ALL: [Self; 2] = [Self::UprobeMulti, Self::PerfEvent];
+    pub const ALL: [Self; 3] = [Self::Session, Self::UprobeMulti, Self::PerfEvent];
 
     /// The word in statuses and logs.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Session => "session",
             Self::UprobeMulti => "uprobe-multi",
             Self::PerfEvent => "perf-event",
         }
     }
-
-    fn attach(self, object: &mut Ebpf, pid: u32, sites: &[Site]) -> Result<Links, AttachError> {
-        match self {
-            Self::UprobeMulti => uprobe_multi::attach(object, pid, sites).map(Links::UprobeMulti),
-            Self::PerfEvent => perf_event::attach(object, pid, sites).map(|()| Links::InObject),
-        }
-    }
 }
 
-/// What keeps probes in place, until it is dropped.
-#[expect(dead_code, reason = "kept to be dropped")]
-enum Links {
-    UprobeMulti(uprobe_multi::Links),
-    /// aya keeps a program's links with the program.
-    InObject,
+impl std::str::FromStr for Tier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|tier| tier.as_str() == text)
+            .ok_or_else(|| {
+                let known = Self::ALL.map(Self::as_str).join(", ");
+                format!("no tier {text:?}; there are {known}")
+            })
+    }
 }
 
 /// A function to attach to, and what its calls count as.
@@ -76,30 +95,23 @@ pub struct Site {
     pub slot: u8,
     /// Where its payload size is found.
     pub payload: Payload,
+    /// Where its column family is found, if that is asked for.
+    pub family: FamilyArgument,
+    /// The cause that its calls are; 0 for none.
+    pub cause: u8,
     /// Calls that take at least this long are slow.
     pub slow_threshold_ns: u64,
 }
 
 impl Site {
-    fn cookie(&self) -> u64 {
-        Cookie::new(self.slot, self.payload, self.slow_threshold_ns).0
+    fn cookie(&self, group: Group) -> u64 {
+        Cookie::new(self.slot, self.payload, self.family, self.cause, group).0
     }
 }
 
 /// The kernel refused.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// The object was not accepted.
-    #[error("the kernel does not accept the BPF object: {}", causes(.0))]
-    Load(#[source] Box<aya::EbpfError>),
-    /// A program was not accepted.
-    #[error("the kernel does not accept the program {program}: {}", causes(source))]
-    Verify {
-        /// Which.
-        program: &'static str,
-        /// The kernel's word.
-        source: Box<ProgramError>,
-    },
     /// A program was not accepted.
     #[error("the kernel does not accept the program {program}: {source} ({log})")]
     Program {
@@ -120,18 +132,20 @@ pub enum AttachError {
         /// The kernel's word.
         source: std::io::Error,
     },
-    /// A probe was not accepted.
-    #[error("cannot attach to {symbol} at {path}+{offset:#x}: {}", causes(source))]
-    Attach {
-        /// The function.
-        symbol: String,
-        /// The file.
-        path: PathBuf,
-        /// The offset in it.
-        offset: u64,
+    /// A tracepoint cannot be attached to.
+    #[error("cannot attach to the tracepoint {name}: {source}")]
+    Tracepoint {
+        /// Which.
+        name: &'static str,
         /// The kernel's word.
-        source: Box<ProgramError>,
+        source: std::io::Error,
     },
+    /// The kernel lacks what a session program calls.
+    #[error("the kernel has no uprobe sessions (Linux 6.13 has them), or no type information")]
+    NoSession,
+    /// The kernel has no uprobes by perf event.
+    #[error("the kernel has no uprobes by perf event: {0}")]
+    NoUprobePmu(#[source] std::io::Error),
     /// The object lacks a map or program that this version needs.
     #[error("the BPF object has no {0}: agent and object are of different versions")]
     Mismatch(&'static str),
@@ -153,7 +167,7 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 #[error("cannot access the map {map}: {}", causes(source))]
 pub struct ReadError {
     /// Which.
-    map: &'static str,
+    map: String,
     /// The kernel's word.
     source: Box<aya::maps::MapError>,
 }
@@ -164,9 +178,13 @@ pub struct Plan {
     /// The process, in the host's pid namespace.
     pub pid: u32,
     /// How many slots the sites count in.
-    pub slots: u8,
+    pub slots: u32,
     /// The functions.
     pub sites: Vec<Site>,
+    /// How many column families, each of one operation, are told apart; more count with their operation's others.
+    pub families: u32,
+    /// Count calls and do not time them: their returns are not touched.
+    pub entry_only: bool,
     /// Size of the ring buffer for slow calls: a power of two, and a multiple of the page size.
     pub ring_bytes: u32,
     /// Nanoseconds that the traps add to every call as the programs see it: see [`Calibration::trap_ns`].
@@ -176,50 +194,137 @@ pub struct Plan {
 /// A ring of 64 KiB: a thousand slow calls between two readings.
 pub const DEFAULT_RING_BYTES: u32 = 64 << 10;
 
-/// Probes in place on one process. Dropping it detaches them all.
+/// A process's slots.
+pub type Slots = BTreeSet<u8>;
+
+/// What is loaded for one process, and the probes in place on it. Dropping it detaches them all.
 pub struct Probes {
-    // Declared first: links go before the maps they write to.
-    _links: Links,
-    _object: Ebpf,
+    // Declared first: links go before the maps that their programs write to.
+    always: Option<Links>,
+    sliced: Option<Links>,
+    programs: Programs,
     maps: Maps,
+    in_charge: Group,
+    pid: u32,
+    sites: Vec<Site>,
 }
 
 impl Probes {
-    /// Loads an object for the process and attaches to every site, or to none.
-    pub fn attach(tier: Tier, plan: &Plan) -> Result<Self, AttachError> {
-        let slots = u32::from(plan.slots).max(1);
-        let mut object = EbpfLoader::new()
-            // No program here is relocated against the kernel's types: do not hold a copy of them.
-            .btf(None)
-            .override_global("TRAP_NS", &plan.trap_ns, true)
-            .map_max_entries("SLOTS", slots)
-            .map_max_entries("MAXIMA", slots * 2)
-            .map_max_entries("IN_FLIGHT", IN_FLIGHT)
-            .map_max_entries("SLOW_CALLS", plan.ring_bytes)
-            .load(OBJECT)
-            .map_err(|error| AttachError::Load(Box::new(error)))?;
-        release_memory();
-        let links = tier.attach(&mut object, plan.pid, &plan.sites)?;
-        let maps = Maps::take(&mut object, slots)?;
+    /// Loads an object for the process, and attaches nothing yet.
+    pub fn load(tier: Tier, plan: &Plan) -> Result<Self, AttachError> {
+        let slots = plan.slots.max(1);
+        let families = plan.families;
+        let mut object = Object::load(
+            OBJECT,
+            &[
+                ("TOTALS", slots + families),
+                ("HISTOGRAMS", slots + families),
+                ("MORE_CALLS", MORE_CALLS),
+                ("FAMILIES", families.max(1)),
+                (
+                    "FAMILY_SLOTS",
+                    if families > 0 { FAMILY_HANDLES } else { 1 },
+                ),
+                ("SLOW_CALLS", plan.ring_bytes),
+            ],
+        )?;
+        let programs = Programs::load(&object, tier, plan.entry_only)?;
+        let mut control = Control {
+            epoch: 0,
+            entering: 0,
+            counting: Group::First.bit() | Group::Second.bit(),
+            slice: 0,
+            trap_ns: plan.trap_ns,
+            first_family: slots,
+            padding: 0,
+            slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
+        };
+        for site in &plan.sites {
+            control.slow_thresholds_ns[usize::from(site.slot)] = site.slow_threshold_ns;
+        }
         Ok(Self {
-            _links: links,
-            _object: object,
-            maps,
+            always: None,
+            sliced: None,
+            programs,
+            maps: Maps::take(&mut object, slots, control)?,
+            in_charge: Group::Second,
+            pid: plan.pid,
+            sites: plan.sites.clone(),
         })
     }
 
-    /// What was counted since the attach; maxima since the last reading.
+    /// Attaches to the sites of these slots for good, in place of those that were so before, whose links it hands
+    /// back: no call of a slot that is in both is missed or counted twice.
+    pub fn attach(&mut self, slots: &Slots) -> Result<Option<Links>, AttachError> {
+        let group = match self.in_charge {
+            Group::First => Group::Second,
+            Group::Second | Group::Sliced => Group::First,
+        };
+        let links = self.link(slots, group)?;
+        self.maps.order(|control| {
+            control.entering &= Group::Sliced.bit();
+            control.entering |= group.bit();
+        })?;
+        self.in_charge = group;
+        Ok(std::mem::replace(&mut self.always, links))
+    }
+
+    /// Begins a slice: attaches to the sites of these slots, and then counts.
+    pub fn open_slice(&mut self, slots: &Slots) -> Result<(), AttachError> {
+        let causes = self.sites.iter().filter(|site| slots.contains(&site.slot));
+        let causes: BTreeSet<u8> = causes.map(|site| site.cause).filter(|c| *c > 0).collect();
+        self.maps.forget_sliced(causes.into_iter())?;
+        self.maps.order(|control| {
+            control.slice = control.slice.wrapping_add(1).max(1);
+            control.entering |= Group::Sliced.bit();
+        })?;
+        self.sliced = self.link(slots, Group::Sliced)?;
+        self.maps
+            .order(|control| control.counting |= Group::Sliced.bit())?;
+        Ok(())
+    }
+
+    /// Ends a slice: counts no more, and hands back the links.
+    pub fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
+        self.maps.order(|control| {
+            control.counting &= !Group::Sliced.bit();
+            control.entering &= !Group::Sliced.bit();
+        })?;
+        Ok(self.sliced.take())
+    }
+
+    /// About how many calls each slot has had while it was counted.
+    pub fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        self.maps.hits()
+    }
+
+    /// What was counted since the load; maxima since the last reading.
     pub fn read(&mut self) -> Result<Reading, ReadError> {
         self.maps.read()
     }
 
-    /// Takes the slow calls that wait in the ring buffer.
+    /// Takes the slow calls that wait in the ring buffer. Their slots are those of operations or column families; see
+    /// [`Self::family`].
     pub fn slow_calls(&mut self) -> Vec<SlowCall> {
         self.maps.slow_calls()
     }
+
+    /// The column family that a slot beyond the operations' stands for; without its reading.
+    pub fn family(&self, slot: u32) -> Option<FamilyReading> {
+        self.maps.family(slot)
+    }
+
+    fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError> {
+        let sites = self.sites.iter().filter(|site| slots.contains(&site.slot));
+        let sites: Vec<&Site> = sites.collect();
+        if sites.is_empty() {
+            return Ok(None);
+        }
+        self.programs.attach(self.pid, &sites, group).map(Some)
+    }
 }
 
-/// Gives freed pages back. Reading the kernel's type information takes some 10 MB that the allocator would keep.
+/// Gives freed pages back: reading the kernel's type information takes 10 MB that the allocator would keep.
 fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim has no preconditions.

@@ -42,6 +42,8 @@ pub struct Observed {
     pub assignment: Assignment,
     /// The process it was put in place on.
     pub process: Option<ProcessId>,
+    /// Nothing is in place, on purpose, until the order changes.
+    pub held: bool,
 }
 
 /// One step from what is in place to what is asked for.
@@ -130,8 +132,9 @@ pub fn plan(
         let process = want.located.as_ref().map(|located| located.process);
         let attached = have.and_then(|have| have.process);
         let same_order = have.is_some_and(|have| same_work(&have.assignment, &want.assignment));
+        let held = have.is_some_and(|have| have.held) && same_order;
         let lose = process.is_none() && attached.is_some();
-        let attach = process.is_some() && !(process == attached && same_order);
+        let attach = process.is_some() && !held && !(process == attached && same_order);
         let wait = process.is_none() && !same_order;
         [
             lose.then(|| Action::Lose(key.clone())),

@@ -8,8 +8,12 @@ use crate::world::{ProbeRow, ValidSpec, World};
 mod conditions;
 mod figures;
 mod numbers;
+mod share;
+mod slow;
 mod targets;
+mod troubles;
 
+use share::Share;
 use targets::Target;
 
 /// How many targets a status lists.
@@ -21,7 +25,8 @@ pub fn aggregate(probe: &ProbeRow, world: &World, now: Timestamp) -> CkbProbeSta
         Ok(spec) => {
             let targets = targets::of(probe, spec, world, now);
             let figures = figures::merge(&spec.spec, &targets);
-            let verdict = conditions::judge(probe, spec, &targets, world, now);
+            let sampled = figures.share.is_some_and(|share| share.is_sampled());
+            let verdict = conditions::judge(probe, spec, &targets, sampled, world, now);
             (targets, figures, verdict)
         }
         Err(invalid) => (
@@ -35,7 +40,8 @@ pub fn aggregate(probe: &ProbeRow, world: &World, now: Timestamp) -> CkbProbeSta
         observed_generation: Some(probe.generation),
         conditions: verdict.conditions(previous, probe.generation, now),
         targets: counts(&targets),
-        overhead: overhead(&targets),
+        overhead: overhead(&targets, figures.share),
+        slow_operations: slow::slowest(&targets),
         totals: figures.totals,
         operations: figures.operations,
         instances_omitted: targets.len().saturating_sub(MAX_INSTANCES) as u32,
@@ -78,14 +84,14 @@ fn counts(targets: &[Target]) -> TargetCounts {
     }
 }
 
-/// That of the target that pays most.
-fn overhead(targets: &[Target]) -> OverheadStatus {
+/// The estimate is that of the target that pays most, the share that of the operation that is sampled most sparsely.
+fn overhead(targets: &[Target], share: Option<Share>) -> OverheadStatus {
     let estimate = targets::overhead(targets);
-    let attached = targets.iter().any(|t| t.state == InstanceState::Attached);
+    let remark = share.map(Share::remark).unwrap_or_default();
     OverheadStatus {
         estimated_percent: estimate.map(numbers::percent),
-        sampling_percent: attached.then(|| "100".to_owned()),
-        summary: estimate.map(numbers::percent_summary),
+        sampling_percent: share.and_then(Share::percent),
+        summary: estimate.map(|estimate| numbers::percent_summary(estimate) + &remark),
     }
 }
 
@@ -110,4 +116,4 @@ fn halted(probe: &ProbeRow, spec: &ValidSpec, now: Timestamp) -> Option<ckb_prob
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

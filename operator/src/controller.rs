@@ -22,7 +22,7 @@ use crate::{
     election::Leadership,
     execute::{ExecuteError, Executor, Report},
     metrics::Metrics,
-    notes::notes,
+    notes::{notes, preflight},
     plan::{Action, plan},
     queue::{Key, Queue},
     watch::WatchError,
@@ -132,11 +132,8 @@ impl Controller {
         self.queue.clear();
         self.attempted.clear();
         self.replan = true;
-        let probes: Vec<_> = self.world.probes().map(crate::world::Row::key).collect();
-        self.touch(Touched {
-            probes: probes.into_iter().collect(),
-            fleet: true,
-        });
+        let touched = self.world.everything();
+        self.touch(touched);
     }
 
     /// Takes in one piece of news, and all that have come meanwhile.
@@ -176,11 +173,16 @@ impl Controller {
     }
 
     fn touch(&mut self, touched: Touched) {
-        let Touched { probes, fleet } = touched;
+        let Touched {
+            probes,
+            agents,
+            fleet,
+        } = touched;
         self.replan |= fleet;
         let now = Instant::now();
-        for probe in probes {
-            self.queue.add(Key::Probe(probe), now);
+        let probes = probes.into_iter().map(Key::Probe);
+        for key in probes.chain(agents.into_iter().map(Key::Agent)) {
+            self.queue.add(key, now);
         }
     }
 
@@ -201,6 +203,7 @@ impl Controller {
                     }
                 },
                 Key::Probe(probe) => self.start_probe(&key, probe, now),
+                Key::Agent(node) => self.start_agent(&key, node),
             }
         }
     }
@@ -282,6 +285,29 @@ impl Controller {
         }));
     }
 
+    /// Tells what an agent found to stand in the way of measuring. What was told already is not told again: the API
+    /// server knows.
+    fn start_agent(&mut self, key: &Key, node: &str) {
+        let row = self.world.node_probe(node).filter(|row| !row.deleting);
+        let told = row.and_then(|row| Some((row, preflight(&row.status.as_ref()?.agent))));
+        let Some((row, notes)) = told.filter(|(_, notes)| !notes.is_empty()) else {
+            self.queue.done(key, false, Instant::now());
+            return;
+        };
+        let executor = self.executor.clone();
+        let started = Instant::now();
+        let (key, node, uid) = (key.clone(), row.node.clone(), row.uid.clone());
+        self.running.push(Box::pin(async move {
+            let result = executor.tell(&node, &uid, notes).await;
+            Done {
+                key,
+                started,
+                result: result.map(|()| None),
+                hold: false,
+            }
+        }));
+    }
+
     /// Decides when the object is looked at again.
     fn finish(&mut self, done: Done) {
         let Done {
@@ -304,7 +330,7 @@ impl Controller {
         match &key {
             Key::Node(_) if hold => self.queue.hold(&key, now),
             Key::Node(_) => self.queue.settle(&key, now),
-            Key::Probe(_) => self.queue.done(&key, true, now),
+            Key::Probe(_) | Key::Agent(_) => self.queue.done(&key, true, now),
         }
         if let Some(written) = written {
             let touched = self.world.confirm(written);

@@ -4,17 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use ckb_probe_crds::{CkbProbe, CkbProbeStatus, NodeProbe, NodeProbeSpec, ProbeReference};
 use k8s_openapi::{
-    api::{
-        apps::v1::Deployment,
-        core::v1::{ObjectReference, Pod},
-    },
+    api::{apps::v1::Deployment, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{
     Api, Client, Resource,
     api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions},
     core::ApiResource,
-    runtime::events::{Event, Recorder, Reporter},
 };
 use serde_json::json;
 
@@ -25,14 +21,16 @@ use crate::{
     world::{ProbeRow, Raw},
 };
 
+mod events;
+
+use events::Events;
+
 /// Owns NodeProbes' specs.
 const FIELD_MANAGER: &str = "ckb-probe-operator";
 /// Owns CkbProbes' statuses.
 const STATUS_MANAGER: &str = "ckb-probe-operator-status";
 /// No request may take longer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// What events.k8s.io takes as a note, in bytes.
-const NOTE_LENGTH: usize = 1024;
 
 /// Why an action failed.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +75,14 @@ pub enum ExecuteError {
         /// Why.
         source: RequestError,
     },
+    /// What an agent found out about its node could not be told.
+    #[error("cannot write an Event of NodeProbe {node}: {source}")]
+    WriteEvent {
+        /// The node.
+        node: String,
+        /// Why.
+        source: RequestError,
+    },
     /// The status could not be written.
     #[error("cannot write the status of CkbProbe {probe}: {source}")]
     WriteStatus {
@@ -96,6 +102,7 @@ impl ExecuteError {
             Self::DeleteNodeProbe { .. } => "DeleteNodeProbe",
             Self::CreateAgent { .. } => "CreateAgent",
             Self::DeleteAgent { .. } => "DeleteAgent",
+            Self::WriteEvent { .. } => "WriteEvent",
             Self::WriteStatus { .. } => "WriteStatus",
         }
     }
@@ -115,7 +122,16 @@ pub enum RequestError {
 impl RequestError {
     /// The object is not there.
     fn is_gone(&self) -> bool {
-        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == 404)
+        self.is_status(404)
+    }
+
+    /// The object is there already.
+    fn is_there(&self) -> bool {
+        self.is_status(409)
+    }
+
+    fn is_status(&self, code: u16) -> bool {
+        matches!(self, Self::Api(kube::Error::Api(status)) if status.code == code)
     }
 }
 
@@ -137,7 +153,7 @@ pub struct Executor {
     namespace: Arc<str>,
     template: Arc<AgentTemplate>,
     owner: Option<Arc<str>>,
-    recorder: Recorder,
+    events: Events,
 }
 
 impl Executor {
@@ -150,12 +166,8 @@ impl Executor {
         template: AgentTemplate,
         owner: Option<String>,
     ) -> Self {
-        let reporter = Reporter {
-            controller: FIELD_MANAGER.to_owned(),
-            instance: Some(identity),
-        };
         Self {
-            recorder: Recorder::new(client.clone(), reporter),
+            events: Events::new(client.clone(), namespace.clone(), identity),
             client,
             namespace: namespace.into(),
             template: template.into(),
@@ -261,9 +273,21 @@ impl Executor {
             }
         };
         for note in notes {
-            self.publish(&probe, note).await;
+            self.events.of_probe(&probe, note).await;
         }
         Ok(Some(written))
+    }
+
+    /// Tells of a NodeProbe what stands in the way of measuring on its node; what was told before is not told again.
+    pub async fn tell(&self, node: &str, uid: &str, notes: Vec<Note>) -> Result<(), ExecuteError> {
+        for note in notes {
+            let written = self.events.of_node_probe(node, uid, note).await;
+            written.map_err(|source| ExecuteError::WriteEvent {
+                node: node.to_owned(),
+                source,
+            })?;
+        }
+        Ok(())
     }
 
     async fn write_status(
@@ -282,34 +306,6 @@ impl Executor {
         let params = PatchParams::apply(STATUS_MANAGER).force();
         let written = request(api.patch_status(&probe.name, &params, &patch)).await?;
         Ok(written.into())
-    }
-
-    /// An Event that cannot be written is lost, with a line in the log: the status says the same, and lasts.
-    async fn publish(&self, probe: &ProbeReference, note: Note) {
-        let regarding = ObjectReference {
-            api_version: Some(CkbProbe::api_version(&()).into_owned()),
-            kind: Some(CkbProbe::kind(&()).into_owned()),
-            namespace: Some(probe.namespace.clone()),
-            name: Some(probe.name.clone()),
-            uid: Some(probe.uid.clone()),
-            ..ObjectReference::default()
-        };
-        let Note {
-            type_,
-            reason,
-            action,
-            text,
-        } = note;
-        let event = Event {
-            type_,
-            reason: reason.to_owned(),
-            note: Some(cut(&text, NOTE_LENGTH)),
-            action: action.to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = request(self.recorder.publish(&event, &regarding)).await {
-            tracing::warn!(%error, probe = %probe.name, namespace = %probe.namespace, reason, "cannot write an Event");
-        }
     }
 
     /// Untyped, so that one that an older version wrote can be replaced all the same.
@@ -348,13 +344,4 @@ async fn request<T>(
         Ok(answer) => Ok(answer?),
         Err(_) => Err(RequestError::Timeout),
     }
-}
-
-/// The text, cut to at most so many bytes between two characters.
-fn cut(text: &str, bytes: usize) -> String {
-    let mut end = text.len().min(bytes);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].to_owned()
 }

@@ -1,6 +1,7 @@
-//! What a person would want to read in `kubectl describe`: the transitions from one status to the next.
+//! What a person would want to read in `kubectl describe`: of a CkbProbe the transitions from one status to the next, of
+//! a NodeProbe what stands in the way of measuring on its node.
 
-use ckb_probe_crds::{CkbProbeStatus, Reason, condition};
+use ckb_probe_crds::{AgentStatus, CkbProbeStatus, InstanceStatus, Reason, condition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::EventType;
 
@@ -24,6 +25,29 @@ pub const TARGET_RESTARTED: &str = "TargetRestarted";
 /// What was wrong is not any more.
 pub const RECOVERED: &str = "Recovered";
 
+/// The checks without which nothing is measured, or not all of it. The other ones tell only which way of attaching a
+/// node has, and one that is slower measures all the same.
+const NEEDED: [&str; 3] = ["Capabilities", "Lockdown", "SeccompReturn"];
+
+/// What stands in the way of measuring on a node, by what its agent found before it attached anything.
+pub fn preflight(agent: &AgentStatus) -> Vec<Note> {
+    let note = |action, text| Note {
+        type_: EventType::Warning,
+        reason: Reason::PreflightFailed.as_str(),
+        action,
+        text,
+    };
+    let failure = agent.failure.iter().map(|failure| {
+        let text = format!("on this node nothing can be measured: {failure}");
+        note("Preflight", text)
+    });
+    let failed = NEEDED.into_iter().filter_map(|name| {
+        let check = agent.preflight.iter().find(|check| check.name == name)?;
+        (!check.passed).then(|| note(name, format!("{name}: {}", check.detail)))
+    });
+    failure.chain(failed).collect()
+}
+
 /// What happened between two statuses of one CkbProbe. The same status twice gives nothing.
 pub fn notes(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Vec<Note> {
     let mut notes = Vec::new();
@@ -32,6 +56,7 @@ pub fn notes(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Vec<Note> {
     notes.extend(attached(old, new));
     notes.extend(halted(old, new));
     notes.extend(restarted(old, new));
+    notes.extend(died(old, new));
     notes
 }
 
@@ -42,6 +67,8 @@ fn trouble(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note> {
     let was = before.filter(|c| c.status == "True").map(|c| &*c.reason);
     let is = (after.status == "True").then_some(&*after.reason);
     match (was, is) {
+        // Told of each target, and also when something graver is the condition's reason.
+        (_, Some(reason)) if reason == Reason::TargetDied.as_str() => None,
         (was, Some(reason)) if was != Some(reason) => Some(Note {
             type_: EventType::Warning,
             reason: known(reason)?,
@@ -107,6 +134,28 @@ fn halted(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note> {
         text: halt.message.clone(),
     })
     .filter(|_| news)
+}
+
+/// A target died within seconds of each attach, and is left alone.
+fn died<'a>(
+    old: Option<&'a CkbProbeStatus>,
+    new: &'a CkbProbeStatus,
+) -> impl Iterator<Item = Note> + 'a {
+    let dead = |instance: &&InstanceStatus| instance.reason == Reason::TargetDied;
+    let known = move |now: &InstanceStatus| {
+        let before = old.map_or(&[][..], |old| &old.instances);
+        before
+            .iter()
+            .filter(dead)
+            .any(|was| was.pod == now.pod && was.container == now.container)
+    };
+    let news = new.instances.iter().filter(dead);
+    news.filter(move |now| !known(now)).map(|now| Note {
+        type_: EventType::Warning,
+        reason: Reason::TargetDied.as_str(),
+        action: "Detach",
+        text: format!("pod {}: {}", now.pod, now.message),
+    })
 }
 
 fn restarted<'a>(

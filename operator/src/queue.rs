@@ -26,6 +26,8 @@ pub enum Key {
     Node(String),
     /// The status of a CkbProbe.
     Probe(ObjectKey),
+    /// What the agent of a node found out about it.
+    Agent(String),
 }
 
 impl Key {
@@ -34,12 +36,13 @@ impl Key {
         match self {
             Self::Node(_) => "node",
             Self::Probe(_) => "probe",
+            Self::Agent(_) => "agent",
         }
     }
 
     fn pace(&self) -> Duration {
         match self {
-            Self::Node(_) => Duration::ZERO,
+            Self::Node(_) | Self::Agent(_) => Duration::ZERO,
             Self::Probe(_) => STATUS_PACE,
         }
     }
@@ -50,6 +53,7 @@ impl std::fmt::Display for Key {
         match self {
             Self::Node(node) => write!(f, "node {node}"),
             Self::Probe(key) => write!(f, "CkbProbe {key}"),
+            Self::Agent(node) => write!(f, "agent of node {node}"),
         }
     }
 }

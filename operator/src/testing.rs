@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
-    CkbProbeSpec, Container, Counters, InstanceReport, InstanceState, NodeProbeSpec,
+    AgentStatus, CkbProbeSpec, Container, Counters, InstanceReport, InstanceState, NodeProbeSpec,
     NodeProbeStatus, OperationReport, PodReference, ProbeReference, Reason, Window,
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
@@ -129,8 +129,11 @@ pub fn node_probe(node: &str, age: i64, instances: Vec<InstanceReport>) -> NodeP
         status: Some(NodeProbeStatus {
             observed_generation: Some(1),
             reported_at: Some(MicroTime(at(-age))),
+            agent: AgentStatus {
+                tier: "session".into(),
+                ..AgentStatus::default()
+            },
             instances,
-            ..NodeProbeStatus::default()
         }),
         heard: None,
     }
@@ -155,6 +158,7 @@ pub fn firing(probe: &ProbeRow, pod: &TargetPod) -> InstanceReport {
 
 pub fn operation(name: &str, count: u64, histogram: &str) -> OperationReport {
     OperationReport {
+        column_families: Vec::new(),
         probe: "storage".into(),
         operation: name.into(),
         has_bytes: true,
@@ -164,6 +168,8 @@ pub fn operation(name: &str, count: u64, histogram: &str) -> OperationReport {
             ..Counters::default()
         },
         window: Window {
+            recorded_milliseconds: 1000,
+            samples: count,
             milliseconds: 1000,
             counters: Counters {
                 count,

@@ -99,6 +99,8 @@ pub enum Change {
 pub struct Touched {
     /// CkbProbes whose status may be another.
     pub probes: BTreeSet<ObjectKey>,
+    /// Nodes whose agent says something else of itself and its node.
+    pub agents: BTreeSet<String>,
     /// Whether NodeProbes or agent pods may have to be others.
     pub fleet: bool,
 }
@@ -188,7 +190,12 @@ impl World {
 
     fn apply_node_probe(&mut self, event: Event<NodeProbeRow>) -> Touched {
         let mut touched = Touched::default();
-        for (_, before, after) in self.node_probes.apply(event) {
+        for (node, before, after) in self.node_probes.apply(event) {
+            let agent = |row: &NodeProbeRow| row.status.as_ref().map(|s| s.agent.clone());
+            let said = after.as_ref().and_then(agent);
+            if said.is_some() && said != before.as_ref().and_then(agent) {
+                touched.agents.insert(node);
+            }
             let rows = [before.as_ref(), after.as_ref()];
             touched
                 .probes
@@ -197,6 +204,15 @@ impl World {
             touched.fleet |= before.as_ref().map(order) != after.as_ref().map(order);
         }
         touched
+    }
+
+    /// All that there is to look after.
+    pub fn everything(&self) -> Touched {
+        Touched {
+            probes: self.probes.keys().cloned().collect(),
+            agents: self.node_probes.keys().cloned().collect(),
+            fleet: true,
+        }
     }
 
     fn touch_namespaces(&self, namespaces: &BTreeSet<String>) -> Touched {
@@ -209,6 +225,7 @@ impl World {
         Touched {
             fleet: !probes.is_empty(),
             probes,
+            ..Touched::default()
         }
     }
 

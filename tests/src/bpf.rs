@@ -21,6 +21,7 @@ use crate::{
 #[derive(Clone, Debug)]
 struct Entry {
     function: &'static str,
+    symbol: String,
     address: u64,
     original: u8,
 }
@@ -61,9 +62,10 @@ impl Code {
             }
             let entries = offsets
                 .into_iter()
-                .map(|(function, offset)| {
+                .map(|((function, symbol), offset)| {
                     Ok(Entry {
                         function,
+                        symbol,
                         address: address(&code, path, offset)?,
                         original: bytes[offset as usize],
                     })
@@ -81,17 +83,19 @@ impl Code {
         })
     }
 
-    /// Every function that was found.
-    pub fn functions(&self) -> impl Iterator<Item = &'static str> {
-        self.entries.iter().map(|entry| entry.function)
-    }
-
     /// The functions that serve these operations.
     pub fn serving(&self, operations: &[&str]) -> Vec<&'static str> {
+        let symbols = self.symbols(operations);
+        symbols.into_iter().map(|(function, _)| function).collect()
+    }
+
+    /// The same, each with its symbol in the file.
+    pub fn symbols(&self, operations: &[&str]) -> Vec<(&'static str, &str)> {
         let wanted = operations::functions_of(operations);
-        let functions = self.functions();
-        functions
-            .filter(|function| wanted.contains(function))
+        let entries = self.entries.iter();
+        entries
+            .filter(|entry| wanted.contains(&entry.function))
+            .map(|entry| (entry.function, entry.symbol.as_str()))
             .collect()
     }
 
@@ -123,8 +127,8 @@ impl Code {
     }
 }
 
-/// The functions of [`operations`] that a file has, and where each begins in it.
-fn offsets(bytes: &[u8], path: &Path) -> Result<BTreeMap<&'static str, u64>> {
+/// The functions of [`operations`] that a file has, with their symbols, and where each begins in it.
+fn offsets(bytes: &[u8], path: &Path) -> Result<BTreeMap<(&'static str, String), u64>> {
     let file = object::File::parse(bytes).map_err(Failure::format(path.display().to_string()))?;
     let place = |address: u64| {
         file.segments().find_map(|segment| {
@@ -133,14 +137,17 @@ fn offsets(bytes: &[u8], path: &Path) -> Result<BTreeMap<&'static str, u64>> {
             (within < size).then_some(start + within)
         })
     };
-    let addresses: BTreeMap<&str, u64> = file
-        .symbols()
-        .chain(file.dynamic_symbols())
+    let symbols = file.symbols().chain(file.dynamic_symbols());
+    let found = symbols
         .filter(|symbol| symbol.is_definition())
         .filter_map(|symbol| Some((symbol.name().ok()?, symbol.address())))
-        .collect();
-    let found = operations::functions()
-        .filter_map(|name| Some((name, place(*addresses.get(name)?)?)))
+        // Of the hundred thousands of symbols of a node, a few thousand.
+        .filter(|(name, _)| name.starts_with("rocksdb_") || name.starts_with("_ZN7rocksdb"))
+        .filter_map(|(name, address)| {
+            let is_named = |function: &&str| operations::is_symbol_of(function, name);
+            let function = operations::functions().find(is_named)?;
+            Some(((function, name.to_string()), place(address)?))
+        })
         .filter(|(_, offset)| (*offset as usize) < bytes.len());
     Ok(found.collect())
 }

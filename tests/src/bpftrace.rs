@@ -33,13 +33,14 @@ pub struct Bpftrace {
 }
 
 impl Bpftrace {
-    /// Starts it, and returns when it counts every function of a process that it should.
-    pub async fn count(target: Process, code: &Code) -> Result<Self> {
+    /// Starts it, and returns when it counts every function of a process that serves one of these operations.
+    pub async fn count(target: Process, code: &Code, operations: &[&str]) -> Result<Self> {
+        let symbols = code.symbols(operations);
         let mut script = String::new();
-        for function in code.functions() {
+        for (function, symbol) in &symbols {
             let _ = writeln!(
                 script,
-                "uretprobe:{}:{function} /pid == {}/ {{ @calls[\"{function}\"] = count(); }}",
+                "uretprobe:{}:{symbol} /pid == {}/ {{ @calls[\"{function}\"] = count(); }}",
                 code.file.display(),
                 target.pid
             );
@@ -77,7 +78,7 @@ impl Bpftrace {
                 }
             }
         });
-        let functions = code.functions().count();
+        let functions = symbols.len();
         wait::until("bpftrace to attach", START, async || {
             let text = run("bpftool", &["--json", "perf", "show"], None).await?;
             let list: Value =

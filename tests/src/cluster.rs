@@ -7,8 +7,11 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_crds::{CkbProbe, CkbProbeStatus, InstanceReport, NodeProbe};
-use k8s_openapi::api::core::v1::{ContainerStatus, Namespace, Pod, Service};
+use ckb_probe_crds::{CkbProbe, CkbProbeStatus, InstanceReport, NodeProbe, Reason};
+use k8s_openapi::api::{
+    core::v1::{ContainerStatus, Namespace, Pod, Service},
+    events::v1::Event,
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{DeleteParams, ListParams},
@@ -230,12 +233,40 @@ impl Cluster {
     ) -> Result<Process> {
         let object = self.api::<Pod>(namespace).get(pod).await?;
         let id = container_id(&object, container)?;
-        Process::in_container(&id, executable)
+        Process::in_cgroup(&id, executable)
+    }
+
+    /// The oldest process of this executable in a pod. Of one that restarts often, sooner than the API server knows.
+    pub async fn process_of_pod(
+        &self,
+        namespace: &str,
+        pod: &str,
+        executable: &str,
+    ) -> Result<Process> {
+        let object = self.api::<Pod>(namespace).get(pod).await?;
+        Process::in_cgroup(&object.uid().unwrap_or_default(), executable)
+    }
+
+    /// How many Events of a reason there are about a CkbProbe.
+    pub async fn events(&self, namespace: &str, name: &str, reason: Reason) -> Result<u64> {
+        let events = self.api::<Event>(namespace);
+        let events = events.list(&ListParams::default()).await?;
+        let about = events.items.iter().filter(|event| {
+            let regarding = event.regarding.as_ref();
+            regarding.is_some_and(|object| object.name.as_deref() == Some(name))
+                && event.reason.as_deref() == Some(reason.as_str())
+        });
+        Ok(about.count() as u64)
     }
 
     /// The only agent.
     pub async fn agent(&self) -> Result<Component> {
         self.component(AGENTS, "agent", "node-agent", 9464).await
+    }
+
+    /// What an agent has printed: its messages, and slow calls as lines of JSON.
+    pub async fn log(&self, component: &Component) -> Result<String> {
+        self.kubectl(&["-n", SYSTEM, "logs", &component.pod]).await
     }
 
     /// The only operator.
@@ -335,7 +366,7 @@ impl Cluster {
         Ok(Component {
             pod: pod.name_any(),
             address: format!("{address}:{port}"),
-            process: Process::in_container(&id, executable)?,
+            process: Process::in_cgroup(&id, executable)?,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! `ground-truth`: a program that makes a known number of calls and measures each of them itself.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{self, BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
@@ -15,13 +15,17 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The folder with the compiled fixtures; compiles them first where a source is newer.
+/// The folder with the compiled fixtures. What is older than its source is compiled first, but in a folder that
+/// `CKB_PROBE_FIXTURES` names: that one is for machines without a compiler.
 ///
 /// # Panics
 /// When they do not compile: no test can go on.
 pub fn fixtures() -> &'static Path {
     static FIXTURES: OnceLock<PathBuf> = OnceLock::new();
     FIXTURES.get_or_init(|| {
+        if let Some(folder) = std::env::var_os("CKB_PROBE_FIXTURES") {
+            return folder.into();
+        }
         let folder = repository().join("target/fixtures");
         let status = Command::new(repository().join("tests/fixtures/build.sh"))
             .arg(&folder)
@@ -32,14 +36,22 @@ pub fn fixtures() -> &'static Path {
     })
 }
 
-/// What the fixture says it did, by function.
+/// What the fixture says it did in a round. Times are of `CLOCK_MONOTONIC`.
 #[derive(Debug, Deserialize)]
 pub struct Truth {
-    /// By the function's name.
+    /// When the round began.
+    pub began_ns: u64,
+    /// How long it took.
+    pub elapsed_ns: u64,
+    /// By the function's name: its symbol, or the qualified name of a C++ function.
     pub functions: BTreeMap<String, FunctionTruth>,
+    /// The calls of RocksDB's background work and stalls, in the order in which they returned.
+    pub causes: Vec<Call>,
+    /// The calls that took at least as long as the option `--slow` says, in the order in which they returned.
+    pub slow_calls: Vec<SlowCall>,
 }
 
-/// The calls of one function.
+/// The calls of one function, or those on one column family.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct FunctionTruth {
     /// How many.
@@ -50,16 +62,72 @@ pub struct FunctionTruth {
     pub value_bytes: u64,
     /// How long each took, in nanoseconds, by the function's own clock readings.
     pub durations_ns: Vec<u64>,
+    /// The same calls, in the same order, by their callers' clock readings. What a probe sees lies between the two,
+    /// however busy the machine is.
+    pub outer_durations_ns: Vec<u64>,
+    /// Of those that pass a column family's handle, by its name.
+    #[serde(default)]
+    pub column_families: BTreeMap<String, FunctionTruth>,
+    /// Of a column family: how many of its handles were passed.
+    #[serde(default)]
+    pub handles: u64,
+}
+
+/// One call.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Call {
+    /// The function's name.
+    pub function: String,
+    /// The name of the thread.
+    pub thread_name: String,
+    /// The thread's number in the fixture's own PID namespace.
+    pub thread: u32,
+    /// When it began.
+    pub entered_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+}
+
+impl Call {
+    /// When it ended.
+    pub fn left_ns(&self) -> u64 {
+        self.entered_ns + self.duration_ns
+    }
+}
+
+/// One slow call.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SlowCall {
+    /// When, by whom.
+    #[serde(flatten)]
+    pub call: Call,
+    /// Bytes of its keys.
+    pub key_bytes: u64,
+    /// Bytes of its values.
+    pub value_bytes: u64,
+    /// The column family whose handle it was passed.
+    pub column_family: Option<String>,
+    /// The functions of background work and stalls of which another call was under way at some time during this one.
+    pub during: BTreeSet<String>,
 }
 
 impl FunctionTruth {
     /// The smallest duration that at least `quantile` of all do not exceed.
     pub fn quantile(&self, quantile: f64) -> u64 {
-        let mut sorted = self.durations_ns.clone();
-        sorted.sort_unstable();
-        let rank = ((quantile * sorted.len() as f64).ceil() as usize).max(1);
-        sorted[rank - 1]
+        self::quantile(&self.durations_ns, quantile)
     }
+
+    /// The same for those that callers saw.
+    pub fn outer_quantile(&self, quantile: f64) -> u64 {
+        self::quantile(&self.outer_durations_ns, quantile)
+    }
+}
+
+fn quantile(durations: &[u64], quantile: f64) -> u64 {
+    let mut sorted = durations.to_vec();
+    sorted.sort_unstable();
+    let rank = ((quantile * sorted.len() as f64).ceil() as usize).max(1);
+    sorted[rank - 1]
 }
 
 /// A running fixture. Dropping it ends it.
@@ -111,9 +179,20 @@ impl GroundTruth {
         self.finish()
     }
 
+    /// The same for those of a phase of the plan.
+    pub fn go_phase(&mut self, phase: &str) -> io::Result<Truth> {
+        self.begin_phase(phase)?;
+        self.finish()
+    }
+
     /// Begins to make the calls.
     pub fn begin(&mut self) -> io::Result<()> {
         writeln!(self.input, "go")
+    }
+
+    /// Begins to make those of a phase of the plan.
+    pub fn begin_phase(&mut self, phase: &str) -> io::Result<()> {
+        writeln!(self.input, "go {phase}")
     }
 
     /// Waits until the calls are made and returns what they were.

@@ -3,6 +3,7 @@
 pub mod bpf;
 pub mod bpftrace;
 pub mod cluster;
+pub mod comparison;
 pub mod failure;
 pub mod fixture;
 pub mod metrics;
@@ -12,5 +13,6 @@ pub mod prometheus;
 pub mod report;
 pub mod scenarios;
 pub mod scene;
+pub mod slow_lines;
 pub mod wait;
 pub mod workload;

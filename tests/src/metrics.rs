@@ -59,6 +59,66 @@ impl Metrics {
     }
 }
 
+/// What the metrics say of one operation of one target.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// Its name.
+    pub name: String,
+    /// Calls, scaled up where they were sampled.
+    pub calls: f64,
+    /// Calls in the histogram of durations.
+    pub timed: f64,
+    /// Calls that were seen.
+    pub samples: f64,
+    /// Calls on all column families together; None where they are not told apart.
+    pub on_families: Option<f64>,
+    /// The part of the last interval in which calls were recorded; None before one has ended.
+    pub sampling_ratio: Option<f64>,
+}
+
+impl Metrics {
+    /// The operations that are measured on behalf of a CkbProbe with one target.
+    pub fn operations(&self, ckbprobe: &str) -> Vec<Operation> {
+        let calls = self.samples.iter().filter(|sample| {
+            sample.name == "ckb_probe_operation_calls_total"
+                && sample
+                    .labels
+                    .get("ckbprobe")
+                    .is_some_and(|is| is == ckbprobe)
+        });
+        calls
+            .map(|calls| {
+                let labels: Vec<(&str, &str)> = calls
+                    .labels
+                    .iter()
+                    .map(|(label, value)| (label.as_str(), value.as_str()))
+                    .collect();
+                let value = |name| self.sum(name, &labels);
+                const FAMILIES: &str = "ckb_probe_column_family_operation_duration_seconds_count";
+                Operation {
+                    name: calls.labels.get("operation").cloned().unwrap_or_default(),
+                    calls: calls.value,
+                    timed: value("ckb_probe_operation_duration_seconds_count").unwrap_or_default(),
+                    samples: value("ckb_probe_samples_total").unwrap_or_default(),
+                    on_families: value(FAMILIES),
+                    sampling_ratio: value("ckb_probe_sampling_ratio"),
+                }
+            })
+            .collect()
+    }
+}
+
+impl Operation {
+    /// Whether every call was seen, timed and put down to a column family where there are any, as far as this tells.
+    pub fn is_complete(&self) -> bool {
+        let calls = self.calls;
+        self.timed == calls
+            && self.samples == calls
+            && self.on_families.is_none_or(|sum| sum == calls)
+            && self.sampling_ratio == Some(1.0)
+    }
+}
+
 /// The body of the answer to a GET.
 pub async fn get(address: &str, path: &str) -> Result<String> {
     let what = || format!("GET http://{address}{path}");
@@ -125,6 +185,52 @@ mod tests {
         assert_eq!(parse("up 1").unwrap().labels, BTreeMap::new());
         assert_eq!(parse("up"), None);
         assert_eq!(parse(r#"up{pod="a} 1"#), None);
+    }
+
+    #[test]
+    fn an_operation_is_complete_when_all_that_is_said_of_it_agrees() {
+        let lines = [
+            r#"ckb_probe_operation_calls_total{ckbprobe="a",operation="Get"} 7"#,
+            r#"ckb_probe_operation_calls_total{ckbprobe="b",operation="Get"} 9"#,
+            r#"ckb_probe_operation_duration_seconds_count{ckbprobe="a",operation="Get"} 7"#,
+            r#"ckb_probe_samples_total{ckbprobe="a",operation="Get"} 7"#,
+            r#"ckb_probe_sampling_ratio{ckbprobe="a",operation="Get"} 1"#,
+            r#"ckb_probe_column_family_operation_duration_seconds_count{ckbprobe="a",operation="Get",column_family="CELL"} 3"#,
+            r#"ckb_probe_column_family_operation_duration_seconds_count{ckbprobe="a",operation="Get",column_family="META"} 4"#,
+        ];
+        let metrics = Metrics {
+            text: String::new(),
+            samples: lines.iter().map(|line| parse(line).unwrap()).collect(),
+        };
+        let [get] = &metrics.operations("a")[..] else {
+            panic!("one operation of one namespace");
+        };
+        assert_eq!((get.name.as_str(), get.on_families), ("Get", Some(7.0)));
+        assert!(get.is_complete());
+        for wrong in [
+            Operation {
+                samples: 6.0,
+                ..get.clone()
+            },
+            Operation {
+                timed: 8.0,
+                ..get.clone()
+            },
+            Operation {
+                on_families: Some(6.0),
+                ..get.clone()
+            },
+            Operation {
+                sampling_ratio: Some(0.999),
+                ..get.clone()
+            },
+            Operation {
+                sampling_ratio: None,
+                ..get.clone()
+            },
+        ] {
+            assert!(!wrong.is_complete(), "{wrong:?}");
+        }
     }
 
     #[test]

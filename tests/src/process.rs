@@ -48,12 +48,13 @@ impl Process {
         })
     }
 
-    /// The oldest process of a container that runs an executable of this base name.
-    pub fn in_container(container_id: &str, executable: &str) -> Result<Self> {
+    /// The oldest process that runs an executable of this base name in a cgroup whose path has this id: that of a
+    /// container, or the uid of a pod.
+    pub fn in_cgroup(id: &str, executable: &str) -> Result<Self> {
         let all = proc::all_processes().map_err(Failure::format("/proc"))?;
-        let of_container = |process: &proc::Process| {
+        let is_in_it = |process: &proc::Process| {
             let cgroups = std::fs::read_to_string(format!("/proc/{}/cgroup", process.pid));
-            cgroups.is_ok_and(|cgroups| cgroups.contains(container_id))
+            cgroups.is_ok_and(|cgroups| cgroups.contains(id))
         };
         all.flatten()
             .filter(|process| {
@@ -61,11 +62,11 @@ impl Process {
                     .exe()
                     .is_ok_and(|path| path.file_name().is_some_and(|name| name == executable))
             })
-            .filter(of_container)
+            .filter(is_in_it)
             .filter_map(|process| Self::of(process.pid).ok())
             .min_by_key(|process| (process.start_ticks, process.pid))
             .ok_or_else(|| Failure::Unexpected {
-                expected: format!("a process {executable} in the container {container_id}"),
+                expected: format!("a process {executable} in the container or pod {id}"),
                 got: "none".to_string(),
             })
     }

@@ -6,14 +6,19 @@ use crate::{failure::Result, scene::Scene, workload::Workload};
 
 mod agent_kill;
 mod broken;
+mod column_families;
 mod deletion;
 mod figures;
 mod footprint;
 mod ground_truth;
 mod outage;
+mod preflight;
 mod refusals;
 mod restart;
+mod sampling;
 mod sigterm;
+mod slow_operations;
+mod target_died;
 mod two_pods;
 mod unavailable;
 
@@ -70,6 +75,21 @@ pub const ALL: &[Scenario] = &[
         "counts to the last call and quantiles, held against a program that knows them"
     ),
     scenario!(
+        sampling,
+        true,
+        "a busy target is measured within the default budget, and its rates are true"
+    ),
+    scenario!(
+        column_families,
+        true,
+        "every call is put down to a column family, by the name of CKB's schema"
+    ),
+    scenario!(
+        slow_operations,
+        true,
+        "the slowest calls in the status, all of them in the log, each lost one counted"
+    ),
+    scenario!(
         two_pods,
         false,
         "what was not selected is not counted, however alike it is"
@@ -98,6 +118,16 @@ pub const ALL: &[Scenario] = &[
         broken,
         false,
         "what is wrong is said, once, in words to act on, and disturbs nobody else"
+    ),
+    scenario!(
+        target_died,
+        false,
+        "a target that dies after each attach is left alone, until the spec changes"
+    ),
+    scenario!(
+        preflight,
+        false,
+        "what an agent found on its node is told, and how it attaches there"
     ),
     scenario!(
         unavailable,

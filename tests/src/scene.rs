@@ -14,6 +14,7 @@ use crate::{
     bpf::Code,
     cluster::{AGENTS, Cluster, Component, NAMESPACE_PREFIX, OPERATORS, SYSTEM},
     failure::{Failure, Result, expect},
+    fixture::repository,
     process::Process,
     report::{Bound, Report},
     wait,
@@ -125,15 +126,26 @@ impl<'a> Scene<'a> {
         Ok(applied)
     }
 
-    /// A CkbProbe of this scene: every operation of the workload's, with short intervals.
+    /// A CkbProbe of this scene: every call of every operation of the workload's, with short intervals.
     pub fn workload_probe(&self) -> Value {
         probe(
             &self.namespace,
             PROBE,
-            json!({ "selector": { "matchLabels": { "app": "ckb" } }, "container": "ckb" }),
-            self.workload.operations(),
+            workload_target(),
+            &self.workload.operations(),
             "2s",
         )
+    }
+
+    /// The CkbProbe of the demo, for this scene.
+    pub fn demo_probe(&self) -> Result<Value> {
+        let path = repository().join("config/samples/demo.yaml");
+        let what = path.display().to_string();
+        let text = std::fs::read_to_string(&path).map_err(Failure::system(what.clone()))?;
+        let mut probe: Value = serde_yaml::from_str(&text).map_err(Failure::format(what))?;
+        probe["metadata"]["namespace"] = json!(self.namespace);
+        probe["metadata"]["name"] = json!(PROBE);
+        Ok(probe)
     }
 
     /// Waits until a status of this scene's CkbProbe is as it must be.
@@ -178,7 +190,7 @@ impl<'a> Scene<'a> {
 
     /// As [`Self::attached`], for the workload.
     pub async fn workload_attached(&self, process: Process) -> Result<(Code, Component)> {
-        self.attached(process, self.workload.operations()).await
+        self.attached(process, &self.workload.operations()).await
     }
 
     /// Prints what there is to know about a failure: the objects, and what the programs said last.
@@ -195,7 +207,7 @@ impl<'a> Scene<'a> {
         commands.push((SYSTEM, vec!["get", "nodeprobes", "-o", orders]));
         commands.push((SYSTEM, vec!["get", "pods", "-o", "wide"]));
         for labels in [AGENTS, OPERATORS] {
-            commands.push((SYSTEM, vec!["logs", "--tail=20", "-l", labels]));
+            commands.push((SYSTEM, vec!["logs", "--tail=200", "-l", labels]));
         }
         for (namespace, command) in commands {
             println!("--- kubectl -n {namespace} {}", command.join(" "));
@@ -204,7 +216,11 @@ impl<'a> Scene<'a> {
                 .kubectl(&[&["-n", namespace], &command[..]].concat())
                 .await
             {
-                Ok(text) => println!("{}", text.trim_end()),
+                // Slow calls are lines of JSON in an agent's log, and may be thousands.
+                Ok(text) => text
+                    .lines()
+                    .filter(|line| !line.starts_with('{'))
+                    .for_each(|line| println!("{line}")),
                 Err(error) => println!("{error}"),
             }
         }
@@ -242,7 +258,13 @@ pub fn all_fire(status: &CkbProbeStatus) -> Result<()> {
     )
 }
 
-/// A CkbProbe.
+/// The node among the workload's processes.
+pub fn workload_target() -> Value {
+    json!({ "selector": { "matchLabels": { "app": "ckb" } }, "container": "ckb" })
+}
+
+/// A CkbProbe that records every call, whatever that costs: what is counted is held against the truth to the last call.
+/// By default it would be sampled, for lack of budget, which is the matter of a scenario of its own.
 pub fn probe(
     namespace: &str,
     name: &str,
@@ -256,10 +278,12 @@ pub fn probe(
         "metadata": { "name": name, "namespace": namespace },
         "spec": {
             "target": target,
-            // What it costs is another test's matter.
-            "overhead": { "maxPercent": 50 },
+            "overhead": { "onBreach": "Report" },
             "reportInterval": report_interval,
-            "probes": [{ "name": "storage", "rocksdb": { "operations": operations } }],
+            "probes": [{
+                "name": "storage",
+                "rocksdb": { "operations": operations, "includeSingleStepped": true },
+            }],
         },
     })
 }

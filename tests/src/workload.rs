@@ -1,17 +1,19 @@
 //! What is measured: a workload in a pod, or the fixture whose calls are known.
 
-use std::{fs, io::Write as _, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fs, io::Write as _, path::PathBuf, time::Duration};
 
 use clap::ValueEnum;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{ResourceExt as _, api::ListParams};
-use serde::Deserialize as _;
+use rustix::process::Signal;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     cluster::Cluster,
     failure::{Failure, Result, expect},
     fixture::{Truth, repository},
+    operations,
     process::Process,
     wait,
 };
@@ -21,6 +23,9 @@ const IMAGE: &str = "registry.local/ckb-probe/workload:dev";
 
 /// Until a pod runs: its image is on the node already.
 const START: Duration = Duration::from_secs(90);
+
+/// Where the busy stand-in for CKB writes how often it called what.
+const CALLS: &str = "/data/calls";
 
 /// Which program stands for CKB.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -40,33 +45,38 @@ impl Workload {
         }
     }
 
-    /// The operations that it does all the time.
-    pub fn operations(self) -> &'static [&'static str] {
-        match self {
-            Self::Rocksdb => &[
-                "Get",
-                "TxnGet",
-                "TxnPut",
-                "TxnDelete",
-                "TxnCommit",
-                "Write",
-                "Put",
-                "Delete",
-                "IteratorNew",
-                "MultiGet",
-            ],
-            Self::Ckb => &["Get", "TxnGet", "TxnPut", "TxnCommit", "IteratorNew"],
+    /// The operations that its binary has the functions of.
+    pub fn operations(self) -> Vec<&'static str> {
+        let mut operations = operations::names().to_vec();
+        if self == Self::Ckb {
+            operations.retain(|operation| !["MultiGet", "Delete"].contains(operation));
         }
+        operations
     }
 
-    /// Deploys it, as the demo does, but into a namespace of the caller's; `arguments` replaces those of the manifest.
-    /// Returns when its process runs.
-    pub async fn deploy(
-        self,
-        cluster: &Cluster,
-        namespace: &str,
-        arguments: Option<&[&str]>,
-    ) -> Result<Target> {
+    /// Deploys it, as the demo does, but into a namespace of the caller's. Returns when its process runs.
+    pub async fn deploy(self, cluster: &Cluster, namespace: &str, load: Load) -> Result<Target> {
+        self.apply(cluster, namespace, load).await?;
+        wait::until("the workload to run", START, async || {
+            let pod = self.pod(cluster, namespace).await?;
+            let process = cluster.process(namespace, &pod, "ckb", "ckb").await?;
+            Ok(Target { pod, process })
+        })
+        .await
+    }
+
+    /// The name of its pod.
+    pub async fn pod(self, cluster: &Cluster, namespace: &str) -> Result<String> {
+        let labels = ListParams::default().labels("app=ckb");
+        let pods = cluster.api::<Pod>(namespace).list(&labels).await?;
+        expect(pods.items.len() == 1, "one pod of the workload", || {
+            pods.items.len().to_string()
+        })?;
+        Ok(pods.items[0].name_any())
+    }
+
+    /// As [`Self::deploy`], without waiting for anything.
+    pub async fn apply(self, cluster: &Cluster, namespace: &str, load: Load) -> Result<()> {
         let path = repository().join(format!("tests/workload/{}.yaml", self.name()));
         let what = path.display().to_string();
         let text = fs::read_to_string(&path).map_err(Failure::system(what.clone()))?;
@@ -76,24 +86,47 @@ impl Workload {
                 continue;
             }
             object["metadata"]["namespace"] = json!(namespace);
-            if let Some(arguments) = arguments {
-                object["spec"]["template"]["spec"]["containers"][0]["args"] = json!(arguments);
+            if let Some((container, arguments)) = load.arguments(self) {
+                object["spec"]["template"]["spec"]["containers"][container]["args"] =
+                    json!(arguments);
             }
             cluster.apply(&object).await?;
         }
-        wait::until("the workload to run", START, async || {
-            let pods = cluster
-                .api::<Pod>(namespace)
-                .list(&ListParams::default().labels("app=ckb"))
-                .await?;
-            expect(pods.items.len() == 1, "one pod of the workload", || {
-                pods.items.len().to_string()
-            })?;
-            let pod = pods.items[0].name_any();
-            let process = cluster.process(namespace, &pod, "ckb", "ckb").await?;
-            Ok(Target { pod, process })
-        })
-        .await
+        Ok(())
+    }
+}
+
+/// How much a workload does.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Load {
+    /// As in the demo.
+    Steady,
+    /// More than the default budget lets be measured all of the time.
+    Busy,
+    /// It ends by itself after three seconds, and is started anew. Of the program that stands for CKB only.
+    ShortLived,
+}
+
+impl Load {
+    /// Which container of the manifest gets other arguments, and which.
+    fn arguments(self, workload: Workload) -> Option<(usize, &'static [&'static str])> {
+        match (self, workload) {
+            (Self::Steady, _) => None,
+            (Self::Busy, Workload::Rocksdb) => {
+                const ARGUMENTS: &[&str] = &[
+                    "--db",
+                    "/data/db",
+                    "--blocks-per-second",
+                    "200",
+                    "--calls-file",
+                    CALLS,
+                ];
+                Some((0, ARGUMENTS))
+            }
+            // The miner: a node has as much to do as it is given.
+            (Self::Busy, Workload::Ckb) => Some((1, &["miner", "-C", "/etc/ckb-busy"])),
+            (Self::ShortLived, _) => Some((0, &["--db", "/data/db", "--seconds", "3"])),
+        }
     }
 }
 
@@ -104,6 +137,49 @@ pub struct Target {
     pub pod: String,
     /// The process in it.
     pub process: Process,
+}
+
+/// What the stand-in for CKB says it has called since its start, by function.
+pub type Calls = BTreeMap<String, u64>;
+
+/// The stand-in for CKB, which calls nothing until this is dropped.
+#[derive(Debug)]
+pub struct Paused(Process);
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        // It may have been killed meanwhile.
+        let _ = self.0.signal(Signal::USR2);
+    }
+}
+
+impl Target {
+    /// Has the busy stand-in for CKB pause between two calls, and say what it has called.
+    pub async fn pause(&self) -> Result<(Paused, Calls)> {
+        #[derive(Deserialize)]
+        struct Line {
+            calls: Calls,
+        }
+        let path = self.process.path(CALLS);
+        let lines = || -> Result<Vec<Line>> {
+            let text = fs::read_to_string(&path).map_err(Failure::system(CALLS))?;
+            let complete = text
+                .split_inclusive('\n')
+                .filter(|line| line.ends_with('\n'));
+            complete
+                .map(|line| serde_json::from_str(line).map_err(Failure::format(CALLS)))
+                .collect()
+        };
+        let before = lines()?.len();
+        self.process.signal(Signal::USR2)?;
+        let paused = Paused(self.process);
+        let calls = wait::closely("the calls", Duration::from_secs(10), async || {
+            let mut lines = lines()?;
+            expect(lines.len() > before, "another line", || before.to_string())?;
+            Ok(lines.pop().map(|line| line.calls).unwrap_or_default())
+        });
+        Ok((paused, calls.await?))
+    }
 }
 
 /// The fixture in a pod. It takes its orders from its standard input, which is reached through /proc: that

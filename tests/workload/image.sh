@@ -3,7 +3,8 @@
 #
 #   rocksdb   registry.local/ckb-probe/workload:dev: /usr/bin/ckb is rocksdb_load.c; the fixtures lie beside it
 #   ckb       registry.local/ckb-probe/ckb:dev: a real node and a dev chain in /etc/ckb; `ckb run` or `ckb miner` by
-#             the container's arguments; $CKB_BIN names the node's executable (default: `ckb` on PATH, else the cache)
+#             the container's arguments; with /etc/ckb-busy a miner has more blocks to make. $CKB_BIN names the node's
+#             executable (default: `ckb` on PATH, else the cache)
 #
 # Neither has a shell: the workload is process 1 of its container and gets its signals.
 set -euo pipefail
@@ -17,8 +18,9 @@ user=65532 # nobody in particular: the images have no list of users
 
 # Of the key that every dev chain's specification publishes.
 MINERS_LOCK=0xc8328aabcd9b9e8e64fbc566c4385c3bdeb219d7
-# How long the miner pretends to work on a block: about ten blocks a second.
+# How long the miner pretends to work on a block: about ten blocks a second; and in /etc/ckb-busy, about fifty.
 BLOCK_MS=100
+BUSY_BLOCK_MS=20
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -66,7 +68,10 @@ ckb_image() {
   set_toml "$config/ckb.toml" filter '"warn"' # at info, four lines a block
   set_toml "$config/ckb-miner.toml" value "$BLOCK_MS"
   set_toml "$config/ckb-miner.toml" poll_interval 10
-  archive registry.local/ckb-probe/ckb:dev '["/usr/bin/ckb"]' "$ckb:/usr/bin/ckb" "$config:/etc/ckb"
+  cp --recursive "$config" "$work/busy"
+  set_toml "$work/busy/ckb-miner.toml" value "$BUSY_BLOCK_MS"
+  archive registry.local/ckb-probe/ckb:dev '["/usr/bin/ckb"]' "$ckb:/usr/bin/ckb" "$config:/etc/ckb" \
+    "$work/busy:/etc/ckb-busy"
 }
 
 case $kind in

@@ -6,7 +6,8 @@
  * that a probe may watch is counted, so that what a probe reports can be held against the truth. Keys repeat after
  * KEY_SPACE_BLOCKS blocks: the database stays bounded however long it runs.
  *
- * SIGUSR1 prints the counts as one JSON line; SIGTERM or SIGINT stops, prints them a last time and exits with 0.
+ * SIGUSR1 prints the counts as one JSON line; after SIGUSR2, which prints them too, no call is made before the next
+ * SIGUSR2; SIGTERM, SIGINT or the end of its time stops, prints them a last time and exits with 0.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
     KEY_BYTES = 32, /* CKB keys most columns by a 256-bit hash */
@@ -380,17 +382,21 @@ static void close_database(void)
     rocksdb_options_destroy(db.options);
 }
 
-static void report(FILE *to, uint64_t started)
+/* With `until`, no call is made before one of these signals. */
+static void report(FILE *to, uint64_t started, const sigset_t *until)
 {
     pthread_rwlock_wrlock(&working);
     fprintf(to, "{\"seconds\":%.3f,\"blocks\":%llu,\"calls\":{", (double)(now_ns() - started) / 1e9,
             (unsigned long long)atomic_load(&blocks));
     for (int i = 0; i < FUNCTIONS; i++)
         fprintf(to, "%s\"%s\":%llu", i ? "," : "", function_names[i], (unsigned long long)atomic_load(&calls[i]));
-    pthread_rwlock_unlock(&working);
     fprintf(to, "}}\n");
     if (fflush(to))
         die("report", strerror(errno));
+    int signal;
+    if (until)
+        sigwait(until, &signal);
+    pthread_rwlock_unlock(&working);
 }
 
 static unsigned number(const char *option, const char *text, unsigned least, unsigned most)
@@ -411,10 +417,11 @@ static void start(pthread_t *thread, void *(*run)(void *), void *argument)
 }
 
 static const char usage[] =
-    "usage: rocksdb_load --db PATH [--blocks-per-second N] [--readers N] [--calls-file PATH]\n"
+    "usage: rocksdb_load --db PATH [--blocks-per-second N] [--readers N] [--seconds N] [--calls-file PATH]\n"
     "  --db PATH              the database's folder, created where it is missing\n"
     "  --blocks-per-second N  default 20; 0: as fast as it goes\n"
     "  --readers N            threads that read, default 1\n"
+    "  --seconds N            stop by itself so long after the start\n"
     "  --calls-file PATH      append the counts there instead of printing them\n";
 
 int main(int argc, char **argv)
@@ -422,15 +429,17 @@ int main(int argc, char **argv)
     static const struct option options[] = {
         {"db", required_argument, NULL, 'd'},         {"blocks-per-second", required_argument, NULL, 'b'},
         {"readers", required_argument, NULL, 'r'},    {"calls-file", required_argument, NULL, 'c'},
-        {"help", no_argument, NULL, 'h'},             {0},
+        {"seconds", required_argument, NULL, 's'},    {"help", no_argument, NULL, 'h'},
+        {0},
     };
     const char *path = NULL, *calls_file = NULL;
-    unsigned readers = 1;
+    unsigned readers = 1, seconds = 0; /* 0: for ever */
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
         case 'd': path = optarg; break;
         case 'b': blocks_per_second = number("--blocks-per-second", optarg, 0, 100000); break;
         case 'r': readers = number("--readers", optarg, 1, MOST_READERS); break;
+        case 's': seconds = number("--seconds", optarg, 1, 1000000); break;
         case 'c': calls_file = optarg; break;
         case 'h': fputs(usage, stdout); return 0;
         default: fputs(usage, stderr); return 2;
@@ -445,12 +454,16 @@ int main(int argc, char **argv)
         die(calls_file, strerror(errno));
 
     /* Before RocksDB starts its threads, so that every one of them leaves these signals to sigwait below. */
-    sigset_t signals;
-    sigemptyset(&signals);
+    sigset_t signals, resume;
+    sigemptyset(&resume);
+    sigaddset(&resume, SIGUSR2);
+    signals = resume;
     sigaddset(&signals, SIGUSR1);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGALRM);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    alarm(seconds);
 
     uint64_t random = 0;
     for (size_t i = 0; i < sizeof(value); i++)
@@ -470,14 +483,14 @@ int main(int argc, char **argv)
         start(&reader[i], run_reader, (void *)(uintptr_t)i);
 
     int signal = 0;
-    while (!sigwait(&signals, &signal) && signal == SIGUSR1)
-        report(to, started);
+    while (!sigwait(&signals, &signal) && (signal == SIGUSR1 || signal == SIGUSR2))
+        report(to, started, signal == SIGUSR2 ? &resume : NULL);
 
     atomic_store(&stopping, true);
     pthread_join(chain, NULL);
     for (unsigned i = 0; i < readers; i++)
         pthread_join(reader[i], NULL);
-    report(to, started);
+    report(to, started, NULL);
     close_database();
     return 0;
 }

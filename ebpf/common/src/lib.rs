@@ -51,39 +51,123 @@ pub const fn bucket(nanos: u64) -> u32 {
     }
 }
 
-/// What the kernel side keeps for one operation of one target, on each CPU.
+/// What the kernel side keeps of one slot, on each CPU: all but the histogram.
 ///
-/// The number of calls is the sum of `buckets`: one number less to keep in step.
+/// The number of timed calls is the sum of the slot's [`Histogram`]: one number less to keep in step.
 #[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Slot {
+#[derive(Clone, Copy, Default)]
+pub struct Totals {
     /// Nanoseconds spent in the calls.
     pub sum_ns: u64,
     /// Payload bytes of the calls.
     pub bytes: u64,
     /// Calls at or above the slow threshold.
     pub slow: u64,
-    /// Calls by duration.
+    /// Calls that were counted and not timed.
+    pub untimed: u64,
+    /// About how many calls there were, those of the operation's column families too: cheap to read often. Not counted
+    /// atomically: for the overhead's estimate only.
+    pub hits: u64,
+    /// The longest call of an even and of an odd epoch: see [`maximum`].
+    pub maxima: [u64; 2],
+    /// Fills a cache line.
+    pub padding: u64,
+}
+
+/// The calls of one slot by duration, on each CPU.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Histogram {
+    /// See [`bucket`].
     pub buckets: [u64; BUCKETS],
 }
 
-/// Where the longest call of a slot stands, on each CPU, for an epoch.
+/// How [`Totals::maxima`] holds a duration: the epoch above, the duration in the lower 48 bits.
 ///
-/// Two per slot: the reader advances the epoch, and then reads and clears the one that is not being written,
-/// so that every report interval has a maximum of its own and none is lost in between.
+/// The reader advances the epoch and then reads what the one before left, while the programs write to the other
+/// half. So every report interval has a maximum of its own, none is lost in between, and nothing needs clearing.
 #[inline(always)]
-pub const fn maximum_index(slot: u32, epoch: u32) -> u32 {
-    slot * 2 + (epoch & 1)
+pub const fn maximum(epoch: u32, duration_ns: u64) -> u64 {
+    let duration = if duration_ns < TIME_MASK {
+        duration_ns
+    } else {
+        TIME_MASK
+    };
+    ((epoch as u64) << TIME_BITS) | duration
+}
+
+/// The duration in a maximum, if it is of this epoch.
+#[inline(always)]
+pub const fn maximum_of(epoch: u32, maximum: u64) -> Option<u64> {
+    if maximum >> TIME_BITS == (epoch as u64) & 0xffff {
+        Some(maximum & TIME_MASK)
+    } else {
+        None
+    }
+}
+
+/// Nanoseconds are kept in 48 bits where they share a word: three days.
+pub const TIME_BITS: u32 = 48;
+
+/// The bits of a time that are kept.
+pub const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
+
+/// Operations of a target: their slots are numbered by a byte.
+pub const MAX_OPERATIONS: usize = 256;
+
+/// What user space tells the programs while they run. One for each target.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Control {
+    /// Its parity selects the half of [`Totals::maxima`] that is written.
+    pub epoch: u32,
+    /// The groups of attachments whose calls are taken up at their entry: a bit for each [`Group`].
+    pub entering: u32,
+    /// The groups whose calls are recorded at their return.
+    pub counting: u32,
+    /// Numbers the slices: a call that began in one does not end in another.
+    pub slice: u32,
+    /// What the traps add to the duration of every call as it is seen from the programs, in nanoseconds: the loader
+    /// sets what it measured on a function that does nothing, and no call is charged with it.
+    pub trap_ns: u64,
+    /// The slot of the first column family.
+    pub first_family: u32,
+    /// None.
+    pub padding: u32,
+    /// By operation: calls that take at least so many nanoseconds are slow.
+    pub slow_thresholds_ns: [u64; MAX_OPERATIONS],
+}
+
+/// Attachments that come and go together.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// In place all of the time.
+    First = 0,
+    /// The same: a new set is attached as the other one of the two before the old set is detached. The bits of
+    /// [`Control`] say which is in charge, so that no call is missed and none is counted twice.
+    Second = 1,
+    /// In place for slices of time.
+    Sliced = 2,
+}
+
+impl Group {
+    /// Its bit in [`Control`].
+    pub const fn bit(self) -> u32 {
+        1 << self as u32
+    }
 }
 
 /// What could not be recorded, on each CPU.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Losses {
-    /// Calls whose beginning found the table of calls in flight full.
+    /// Calls whose beginning found the table of calls in flight full: in no figure.
     pub calls: u64,
     /// Slow-call events that found the ring buffer full. The calls themselves are counted.
     pub events: u64,
+    /// Calls whose payload size could not be remembered from entry to return. The calls themselves are counted.
+    pub sizes: u64,
 }
 
 /// Names a call in flight: its thread, and the stack pointer its return will have.
@@ -92,8 +176,8 @@ pub struct Losses {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CallKey {
-    /// As `bpf_get_current_pid_tgid` gives it.
-    pub pid_tgid: u64,
+    /// The thread in the lower half; above it the number of the slice, 0 for what is always attached.
+    pub owner: u64,
     /// The stack pointer after the return.
     pub stack: u64,
 }
@@ -106,7 +190,64 @@ pub struct CallStart {
     pub time_ns: u64,
     /// Bytes known at entry, or the address where they will be found at return.
     pub bytes: u64,
+    /// The slot it counts in.
+    pub slot: u64,
 }
+
+/// A cell of the table of calls in flight: free while the key's owner is 0.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Cell {
+    /// Whose it is.
+    pub key: CallKey,
+    /// What is remembered.
+    pub start: CallStart,
+}
+
+/// How many cells there are: a power of two. A call whose cell is taken goes to a hash map.
+pub const CELLS: u32 = 4096;
+
+/// The cell of a call.
+#[inline(always)]
+pub const fn cell_index(thread: u32, stack: u64) -> u32 {
+    // Threads of a process are numbered closely, their stacks lie megabytes apart, frames some words.
+    (thread.wrapping_mul(37) ^ (stack >> 4) as u32 ^ (stack >> 20) as u32) & (CELLS - 1)
+}
+
+/// Names the column family of an operation.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FamilyKey {
+    /// The address of its handle in the target.
+    pub handle: u64,
+    /// The operation's slot.
+    pub slot: u64,
+}
+
+/// A column family of an operation, as it was first seen. Its slot is [`Control::first_family`] plus its index.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Family {
+    /// The operation's slot.
+    pub slot: u32,
+    /// RocksDB's number for it.
+    pub id: u32,
+    /// Its name in RocksDB, NUL-padded, cut off where it is longer.
+    pub name: [u8; 56],
+}
+
+/// Work that RocksDB does on its own account, or a wait that it imposes.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct Cause {
+    /// How many are under way.
+    pub running: u64,
+    /// When the last one ended, by `bpf_ktime_get_ns`.
+    pub ended_ns: u64,
+}
+
+/// The largest number of a cause; they count from 1.
+pub const MAX_CAUSE: u8 = 7;
 
 /// One slow call.
 #[repr(C)]
@@ -122,8 +263,20 @@ pub struct SlowCall {
     pub slot: u32,
     /// The thread, in the host's pid namespace.
     pub thread: u32,
+    /// The causes that were under way at some time during the call: bit n for cause n.
+    pub during: u32,
+    /// None.
+    pub padding: u32,
     /// The thread's name, NUL-padded.
     pub thread_name: [u8; 16],
+}
+
+/// A process that called exec.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exec {
+    /// Its number in the host's pid namespace.
+    pub pid: u32,
 }
 
 /// Where the size of a call's payload is found. All the C functions follow the System V calling convention;
@@ -147,25 +300,42 @@ pub enum Payload {
     PointedToBy5 = 6,
 }
 
-/// What one attachment tells its program, as a 64-bit attach cookie: slot, payload, slow threshold.
+/// Which argument is the column family's handle, counting from 0.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FamilyArgument {
+    /// None, or it does not matter.
+    None = 0,
+    /// Argument 1.
+    Argument1 = 1,
+    /// Argument 2.
+    Argument2 = 2,
+}
+
+/// What one attachment tells its programs, as an attach cookie: the operation's slot (8 bits), payload (3), column
+/// family (2), cause (3), group (2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie(pub u64);
 
 impl Cookie {
-    /// The longest slow threshold that fits: 2^48 - 1 ns, 78 hours.
-    pub const MAX_THRESHOLD_NS: u64 = (1 << 48) - 1;
-
-    /// Packs a cookie; a threshold that does not fit becomes the longest that does.
-    pub const fn new(slot: u8, payload: Payload, slow_threshold_ns: u64) -> Self {
-        let threshold = if slow_threshold_ns < Self::MAX_THRESHOLD_NS {
-            slow_threshold_ns
-        } else {
-            Self::MAX_THRESHOLD_NS
-        };
-        Self((threshold << 16) | ((payload as u64) << 8) | slot as u64)
+    /// Packs a cookie. `cause` is 0 for none, or at most [`MAX_CAUSE`].
+    pub const fn new(
+        slot: u8,
+        payload: Payload,
+        family: FamilyArgument,
+        cause: u8,
+        group: Group,
+    ) -> Self {
+        Self(
+            ((group as u64) << 16)
+                | (((cause & MAX_CAUSE) as u64) << 13)
+                | ((family as u64) << 11)
+                | ((payload as u64) << 8)
+                | slot as u64,
+        )
     }
 
-    /// The slot to count in.
+    /// The operation's slot.
     #[inline(always)]
     pub const fn slot(self) -> u32 {
         (self.0 & 0xff) as u32
@@ -174,23 +344,93 @@ impl Cookie {
     /// The [`Payload`], as a number: the kernel side compares it, and an unknown one means `Unknown`.
     #[inline(always)]
     pub const fn payload(self) -> u8 {
-        (self.0 >> 8) as u8
+        (self.0 >> 8) as u8 & 7
     }
 
-    /// Calls that take at least this long are slow.
+    /// The [`FamilyArgument`], as a number.
     #[inline(always)]
-    pub const fn slow_threshold_ns(self) -> u64 {
-        self.0 >> 16
+    pub const fn family(self) -> u8 {
+        (self.0 >> 11) as u8 & 3
+    }
+
+    /// The cause that the calls are, 0 for none.
+    #[inline(always)]
+    pub const fn cause(self) -> u32 {
+        (self.0 >> 13) as u32 & 7
+    }
+
+    /// The [`Group`]'s bit.
+    #[inline(always)]
+    pub const fn group_bit(self) -> u32 {
+        1 << ((self.0 >> 16) as u32 & 3)
+    }
+
+    /// Whether the attachment is in place for slices of time only.
+    #[inline(always)]
+    pub const fn is_sliced(self) -> bool {
+        (self.0 >> 16) & 3 == Group::Sliced as u64
     }
 }
 
+/// What a session remembers of a call in the one word that the kernel keeps for it: when it began (47 bits of
+/// nanoseconds: a call of up to 39 hours is measured), the slot it counts in (9), and what of the [`Cookie`] is wanted
+/// at the return (8), which then need not ask for it again. Never zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session(pub u64);
+
+impl Session {
+    const TIME_SHIFT: u32 = 17;
+
+    /// Packs it.
+    #[inline(always)]
+    pub const fn new(began_ns: u64, slot: u32, cookie: Cookie) -> Self {
+        let traits = (cookie.0 >> 8) & 7 | (cookie.0 >> 13 & 0x1f) << 3;
+        let word = began_ns << Self::TIME_SHIFT | ((slot & 0x1ff) as u64) << 8 | traits;
+        Self(if word == 0 {
+            1 << Self::TIME_SHIFT
+        } else {
+            word
+        })
+    }
+
+    /// How long the call has lasted by now.
+    #[inline(always)]
+    pub const fn elapsed_ns(self, now: u64) -> u64 {
+        let began = self.0 >> Self::TIME_SHIFT;
+        now.wrapping_sub(began) & (u64::MAX >> Self::TIME_SHIFT)
+    }
+
+    /// The slot that the call counts in.
+    #[inline(always)]
+    pub const fn slot(self) -> u32 {
+        (self.0 >> 8) as u32 & 0x1ff
+    }
+
+    /// The cookie, but for its operation's slot and its column family.
+    #[inline(always)]
+    pub const fn traits(self) -> Cookie {
+        Cookie((self.0 & 7) << 8 | (self.0 >> 3 & 0x1f) << 13)
+    }
+}
+
+/// Stands for the kfunc `bpf_session_cookie` in the object: see the loader.
+pub const KFUNC_SESSION_COOKIE: i32 = 0x6b63_0001;
+
 const _: () = {
     use core::mem::{offset_of, size_of};
-    assert!(size_of::<Slot>() == 3 * 8 + BUCKETS * 8);
-    assert!(offset_of!(Slot, buckets) == 24);
-    assert!(size_of::<Losses>() == 16);
+    assert!(size_of::<Totals>() == 64);
+    assert!(offset_of!(Totals, maxima) == 40);
+    assert!(size_of::<Histogram>() == BUCKETS * 8);
+    assert!(size_of::<Control>() == 32 + 8 * MAX_OPERATIONS);
+    assert!(offset_of!(Control, trap_ns) == 16);
+    assert!(size_of::<Losses>() == 24);
     assert!(size_of::<CallKey>() == 16);
-    assert!(size_of::<CallStart>() == 16);
-    assert!(size_of::<SlowCall>() == 48);
-    assert!(offset_of!(SlowCall, thread_name) == 32);
+    assert!(size_of::<CallStart>() == 24);
+    assert!(size_of::<Cell>() == 40);
+    assert!(size_of::<FamilyKey>() == 16);
+    assert!(size_of::<Family>() == 64);
+    assert!(size_of::<Cause>() == 16);
+    assert!(size_of::<SlowCall>() == 56);
+    assert!(offset_of!(SlowCall, thread_name) == 40);
+    assert!(size_of::<Exec>() == 4);
 };

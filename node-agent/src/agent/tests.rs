@@ -1,7 +1,7 @@
 use ckb_probe_crds::{NodeProbeSpec, Reason};
 
 use super::*;
-use crate::probe::Calibration;
+use crate::probe::{Calibration, Tier};
 
 fn assignment(expires_at: Option<&str>) -> Assignment {
     let json = json!({
@@ -40,15 +40,20 @@ fn retries_go_on_for_ever_with_pauses_that_stay_bounded() {
 #[tokio::test]
 async fn a_target_without_a_process_is_reported_on_at_every_interval() {
     let calibration = Calibration {
+        single_step_cost_ns: 19_000,
         cost_per_call_ns: 0,
         trap_ns: 0,
         calls: 0,
         counted: 0,
     };
-    let tier = Tier::UprobeMulti;
+    let means = Means {
+        tier: Tier::UprobeMulti,
+        calibration,
+        returns_kill_confined: false,
+    };
     let mut work = Work {
         reported: Instant::now(),
-        engine: Engine::new(Means { tier, calibration }),
+        engine: Engine::new(means),
         assignments: Vec::new(),
         about: AgentStatus::default(),
         order: None,

@@ -2,7 +2,10 @@
 
 use std::{net::SocketAddr, process::ExitCode};
 
-use ckb_probe_agent::agent::{self, Settings};
+use ckb_probe_agent::{
+    agent::{self, Settings},
+    probe::{Tier, run_child_if_asked},
+};
 use clap::Parser;
 use kube::Client;
 use tracing::error;
@@ -30,12 +33,16 @@ struct Arguments {
     /// Where /metrics, /healthz and /readyz are served.
     #[arg(long, env = "METRICS_ADDRESS", default_value = "0.0.0.0:9464")]
     metrics_address: SocketAddr,
+    /// The one way to attach that may be used, for tests: session, uprobe-multi or perf-event.
+    #[arg(long, env = "TIER", hide = true)]
+    tier: Option<Tier>,
     /// What is logged, in the syntax of tracing's EnvFilter: info, debug, ckb_probe_agent=debug.
     #[arg(long, env = "LOG_LEVEL", default_value = "info")]
     log_level: String,
 }
 
 fn main() -> ExitCode {
+    run_child_if_asked();
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&arguments.log_level))
@@ -66,6 +73,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         namespace: arguments.namespace,
         pod: arguments.pod,
         address: arguments.metrics_address,
+        tier: arguments.tier,
     };
     Ok(agent::run(client, settings).await?)
 }

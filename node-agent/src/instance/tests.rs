@@ -1,11 +1,12 @@
 use ckb_probe_crds::{
+    Counters, OperationReport, Window,
     histogram::bucket,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 use proptest::prelude::*;
 
 use super::*;
-use crate::host::slots;
+use crate::{host::slots, probe::SlotReading};
 
 const INTERVAL: Duration = Duration::from_secs(10);
 const PROCESS: ProcessId = ProcessId {
@@ -25,29 +26,36 @@ fn two_operations() -> Vec<Slot> {
     slots(RocksDbProbe {
         operations: vec![Operation::Get, Operation::TxnCommit],
         slow_threshold: Duration::from_millis(1).into(),
+        ..RocksDbProbe::default()
     })
+}
+
+fn terms(overhead: Overhead) -> Terms {
+    Terms {
+        interval: INTERVAL,
+        overhead,
+        early_death: EARLY_DEATH,
+    }
 }
 
 fn instance(overhead: Overhead) -> Instance {
     Instance::new(
         InstanceKey::default(),
         two_operations(),
-        INTERVAL,
-        overhead,
+        terms(overhead),
         Duration::ZERO,
     )
 }
 
 fn attached() -> Instance {
     let mut instance = instance(Overhead::default());
-    instance.attached(
-        PROCESS,
-        0,
-        Coverage::default(),
-        Some(seconds(1)),
-        Duration::ZERO,
-    );
+    instance.attached(PROCESS, 0, Coverage::default(), Duration::ZERO);
     instance
+}
+
+/// Every operation is measured all of the time.
+fn all(_: usize) -> bool {
+    false
 }
 
 /// What the kernel says after so many Gets of a microsecond.
@@ -77,9 +85,9 @@ fn get(report: &InstanceReport) -> &OperationReport {
 fn totals_grow_and_windows_hold_what_came_between() {
     let mut instance = attached();
     instance.observe(&gets(100), seconds(1));
-    instance.close_window(seconds(2), None, Duration::ZERO);
+    instance.close_window(seconds(2), None, all);
     instance.observe(&gets(250), seconds(5));
-    instance.close_window(seconds(12), None, Duration::ZERO);
+    instance.close_window(seconds(12), None, all);
     let report = instance.report(seconds(12));
     assert_eq!(
         get(&report).total,
@@ -95,6 +103,7 @@ fn totals_grow_and_windows_hold_what_came_between() {
         counters,
         max_nanoseconds,
         histogram,
+        ..
     } = &get(&report).window;
     assert_eq!(
         (*milliseconds, counters.count, *max_nanoseconds),
@@ -108,7 +117,7 @@ fn the_counters_of_a_new_process_are_added_to_those_of_the_old_one() {
     let mut instance = attached();
     instance.observe(&gets(100), seconds(1));
     instance.process_gone(seconds(3));
-    instance.attached(SUCCESSOR, 0, Coverage::default(), None, seconds(5));
+    instance.attached(SUCCESSOR, 0, Coverage::default(), seconds(5));
     instance.observe(&gets(40), seconds(6));
     let report = instance.report(seconds(6));
     assert_eq!(get(&report).total.count, 140);
@@ -130,7 +139,7 @@ fn a_gap_is_told_while_it_lasts() {
 fn the_wait_for_the_first_process_is_no_gap() {
     let mut instance = instance(Overhead::default());
     instance.process_gone(seconds(1));
-    instance.attached(PROCESS, 0, Coverage::default(), None, seconds(9));
+    instance.attached(PROCESS, 0, Coverage::default(), seconds(9));
     let report = instance.report(seconds(9));
     assert_eq!((report.reattaches, report.gap_milliseconds), (0, 0));
 }
@@ -172,7 +181,7 @@ fn losses_add_up_over_processes() {
         seconds(2),
     );
     instance.process_gone(seconds(3));
-    instance.attached(SUCCESSOR, 0, Coverage::default(), None, seconds(4));
+    instance.attached(SUCCESSOR, 0, Coverage::default(), seconds(4));
     instance.observe(
         &Reading {
             calls_lost: 2,
@@ -185,23 +194,15 @@ fn losses_add_up_over_processes() {
 }
 
 #[test]
-fn the_cost_is_that_of_the_calls_as_a_share_of_the_targets_cpu_time() {
+fn the_cost_of_the_last_interval_is_told() {
     let mut instance = attached();
-    instance.observe(&gets(10_000), seconds(1));
-    instance.close_window(seconds(2), Some(seconds(2)), Duration::from_micros(1));
-    assert_eq!(instance.overhead_ratio, Some(0.01));
+    instance.close_window(seconds(2), Some(0.012_345), all);
     assert_eq!(
         instance.report(seconds(2)).overhead_millipercent,
-        Some(1_000)
+        Some(1_235)
     );
-}
-
-#[test]
-fn without_cpu_time_there_is_no_share_of_it() {
-    let mut instance = attached();
-    instance.observe(&gets(10), seconds(1));
-    instance.close_window(seconds(2), Some(seconds(1)), Duration::from_micros(1));
-    assert_eq!(instance.report(seconds(2)).overhead_millipercent, None);
+    instance.close_window(seconds(12), None, all);
+    assert_eq!(instance.report(seconds(12)).overhead_millipercent, None);
 }
 
 #[test]
@@ -211,18 +212,10 @@ fn a_breach_detaches_after_three_intervals_and_only_where_the_spec_says_so() {
             max_percent: 1.0,
             on_breach,
         });
-        instance.attached(
-            PROCESS,
-            0,
-            Coverage::default(),
-            Some(seconds(0)),
-            Duration::ZERO,
-        );
+        instance.attached(PROCESS, 0, Coverage::default(), Duration::ZERO);
         for interval in 1..=3 {
             assert_eq!(instance.must_detach(), None, "before interval {interval}");
-            instance.observe(&gets(interval * 100_000), seconds(interval * 10));
-            let cpu = Some(seconds(interval));
-            instance.close_window(seconds(interval * 10), cpu, Duration::from_micros(1));
+            instance.close_window(seconds(interval * 10), Some(0.1), all);
         }
         assert_eq!(instance.must_detach().is_some(), detaches);
     }
@@ -234,22 +227,9 @@ fn a_burst_is_no_breach() {
         max_percent: 1.0,
         on_breach: Breach::Detach,
     });
-    instance.attached(
-        PROCESS,
-        0,
-        Coverage::default(),
-        Some(seconds(0)),
-        Duration::ZERO,
-    );
-    let mut total = 0;
-    for (interval, calls) in (1..).zip([100_000, 100_000, 10, 100_000, 100_000]) {
-        total += calls;
-        instance.observe(&gets(total), seconds(interval * 10));
-        instance.close_window(
-            seconds(interval * 10),
-            Some(seconds(interval)),
-            Duration::from_micros(1),
-        );
+    instance.attached(PROCESS, 0, Coverage::default(), Duration::ZERO);
+    for (interval, ratio) in (1..).zip([0.1, 0.1, 0.00001, 0.1, 0.1]) {
+        instance.close_window(seconds(interval * 10), Some(ratio), all);
     }
     assert_eq!(instance.must_detach(), None);
 }
@@ -258,7 +238,7 @@ fn a_burst_is_no_breach() {
 fn the_first_interval_is_short_and_the_next_ones_are_whole() {
     let mut instance = attached();
     assert_eq!(instance.window_ends(), seconds(2));
-    instance.close_window(seconds(2), None, Duration::ZERO);
+    instance.close_window(seconds(2), None, all);
     assert_eq!(instance.window_ends(), seconds(12));
 }
 
@@ -269,8 +249,9 @@ fn a_new_order_keeps_the_totals_of_the_operations_that_stay() {
     let fewer = slots(RocksDbProbe {
         operations: vec![Operation::Write, Operation::Get],
         slow_threshold: Duration::from_millis(5).into(),
+        ..RocksDbProbe::default()
     });
-    instance.reconfigure(fewer, seconds(20), Overhead::default());
+    instance.reconfigure(fewer, terms(Overhead::default()), seconds(2));
     let report = instance.report(seconds(2));
     let totals: Vec<_> = report
         .operations
@@ -288,14 +269,64 @@ fn a_missing_operation_has_no_figures_and_its_function_is_named() {
         missing_operations: vec!["TxnCommit".to_string()],
         missing_symbols: vec!["rocksdb_transaction_commit".to_string()],
         stripped: true,
+        ..Coverage::default()
     };
-    instance.attached(PROCESS, 0, coverage, None, Duration::ZERO);
+    instance.attached(PROCESS, 0, coverage, Duration::ZERO);
     let report = instance.report(seconds(1));
     assert_eq!(report.operations.len(), 1);
     assert_eq!(report.missing_operations, ["TxnCommit"]);
     for word in ["TxnCommit", "rocksdb_transaction_commit", "stripped"] {
         assert!(report.message.contains(word), "{}", report.message);
     }
+}
+
+#[test]
+fn a_target_that_dies_twice_soon_after_an_attach_is_left_alone() {
+    let mut instance = attached();
+    instance.process_gone(seconds(4));
+    assert_eq!(instance.may_be_killing(), None, "once may be chance");
+    instance.attached(SUCCESSOR, 0, Coverage::default(), seconds(6));
+    instance.process_gone(seconds(10));
+    let message = instance.may_be_killing().unwrap();
+    assert!(message.contains("within 5 s"), "{message}");
+    instance.detached(Reason::TargetDied, message);
+    assert_eq!(instance.report(seconds(11)).state, InstanceState::Detached);
+    instance.reconfigure(two_operations(), terms(Overhead::default()), seconds(12));
+    assert_eq!(
+        instance.may_be_killing(),
+        None,
+        "a new order is a new start"
+    );
+}
+
+#[test]
+fn a_target_that_lived_for_a_while_in_between_is_not() {
+    let mut instance = attached();
+    for (attached, gone) in [(0, 4), (5, 11), (12, 16)] {
+        instance.attached(PROCESS, 0, Coverage::default(), seconds(attached));
+        instance.process_gone(seconds(gone));
+        assert_eq!(instance.may_be_killing(), None);
+    }
+}
+
+#[test]
+fn the_slowest_calls_of_an_interval_are_listed_slowest_first() {
+    let mut instance = attached();
+    for nanoseconds in [5, 90, 20, 70, 10, 60, 30, 80, 40, 50, 100, 15] {
+        instance.slow(SlowCallReport {
+            nanoseconds,
+            ..SlowCallReport::default()
+        });
+    }
+    assert!(instance.report(seconds(1)).slow_calls.is_empty());
+    instance.close_window(seconds(2), None, all);
+    let listed = |instance: &Instance| -> Vec<u64> {
+        let calls = instance.report(seconds(2)).slow_calls;
+        calls.iter().map(|call| call.nanoseconds).collect()
+    };
+    assert_eq!(listed(&instance), [100, 90, 80, 70, 60, 50, 40, 30, 20, 15]);
+    instance.close_window(seconds(12), None, all);
+    assert_eq!(listed(&instance), [0; 0]);
 }
 
 proptest! {
@@ -307,11 +338,11 @@ proptest! {
             counted += calls;
             instance.observe(&gets(counted), seconds(second));
             if close {
-                instance.close_window(seconds(second), None, Duration::ZERO);
+                instance.close_window(seconds(second), None, all);
                 windows += get(&instance.report(seconds(second))).window.counters.count;
             }
         }
-        instance.close_window(seconds(60), None, Duration::ZERO);
+        instance.close_window(seconds(60), None, all);
         windows += get(&instance.report(seconds(60))).window.counters.count;
         prop_assert_eq!(windows, counted);
         prop_assert_eq!(get(&instance.report(seconds(60))).total.count, counted);

@@ -1,28 +1,106 @@
-//! `rocksdb`: the C API of RocksDB, as `rocksdb/c.h` declares it and CKB calls it.
+//! `rocksdb`: the C API of RocksDB, as `rocksdb/c.h` declares it and CKB calls it, and the background work behind it.
 
 use ckb_probe_crds::kinds::rocksdb::{Operation, RocksDbProbe};
 
 use super::{Function, Slot};
-use crate::probe::Payload::{
-    self, Argument3, Argument4, Arguments3And5, Arguments4And6, PointedToBy5, ReturnedSlice,
-    Unknown,
+use crate::{
+    observe::SymbolName,
+    probe::{
+        FamilyArgument::{self, Argument1, Argument2},
+        Payload::{
+            self, Argument3, Argument4, Arguments3And5, Arguments4And6, PointedToBy5,
+            ReturnedSlice, Unknown,
+        },
+    },
 };
 
 /// One slot for each operation asked for.
 pub fn slots(name: &str, kind: &RocksDbProbe) -> Vec<Slot> {
     kind.operations
         .iter()
-        .map(|operation| Slot {
-            probe: name.to_string(),
-            operation: operation.as_str(),
-            functions: functions(*operation),
-            slow_threshold_ns: kind.slow_threshold.as_nanos(),
+        .map(|operation| {
+            let cause = cause(*operation);
+            Slot {
+                probe: name.to_string(),
+                operation: operation.as_str(),
+                functions: functions(*operation),
+                // Background work is meant to take long.
+                slow_threshold_ns: match cause {
+                    None => kind.slow_threshold.as_nanos(),
+                    Some(_) => u64::MAX,
+                },
+                cause,
+                by_family: kind.by_column_family
+                    && functions(*operation)
+                        .iter()
+                        .any(|function| function.family != FamilyArgument::None),
+                // Background work is rare: what its probes cost does not matter.
+                include_single_stepped: kind.include_single_stepped || cause.is_some(),
+            }
         })
         .collect()
 }
 
-const fn function(symbol: &'static str, payload: Payload) -> Function {
-    Function { symbol, payload }
+/// The number of an operation among the causes of slow calls.
+fn cause(operation: Operation) -> Option<u8> {
+    let position = Operation::CAUSES
+        .iter()
+        .position(|cause| *cause == operation)?;
+    u8::try_from(position + 1).ok()
+}
+
+/// Each cause: its number and its operation.
+pub fn causes() -> impl Iterator<Item = (u8, &'static str)> {
+    (1..).zip(Operation::CAUSES.map(Operation::as_str))
+}
+
+/// CKB names its column families by number. What each is for, by `COLUMN_*` of the crate ckb-db-schema 1.1.
+const CKB_COLUMNS: [&str; 19] = [
+    "INDEX",
+    "BLOCK_HEADER",
+    "BLOCK_BODY",
+    "BLOCK_UNCLE",
+    "META",
+    "TRANSACTION_INFO",
+    "BLOCK_EXT",
+    "BLOCK_PROPOSAL_IDS",
+    "BLOCK_EPOCH",
+    "EPOCH",
+    "CELL",
+    "UNCLES",
+    "CELL_DATA",
+    "NUMBER_HASH",
+    "CELL_DATA_HASH",
+    "BLOCK_EXTENSION",
+    "CHAIN_ROOT_MMR",
+    "BLOCK_FILTER",
+    "BLOCK_FILTER_HASH",
+];
+
+/// What a column family is for, where CKB's schema says so; else its name in the database, else its number.
+pub fn family_name(id: u32, name: &str) -> String {
+    let column = name.parse().ok().and_then(|n: usize| CKB_COLUMNS.get(n));
+    match column {
+        Some(column) => (*column).to_string(),
+        None if name.is_empty() => format!("id-{id}"),
+        None => name.to_string(),
+    }
+}
+
+const fn function(symbol: &'static str, payload: Payload, family: FamilyArgument) -> Function {
+    Function {
+        symbol: SymbolName::Exact(symbol),
+        payload,
+        family,
+    }
+}
+
+const fn internal(symbol: &'static str) -> Function {
+    Function {
+        symbol: SymbolName::Demangled(symbol),
+        payload: Unknown,
+        family: FamilyArgument::None,
+    }
 }
 
 /// The functions that serve an operation. Bytes are those of key and value where both are arguments, those of
@@ -30,30 +108,62 @@ const fn function(symbol: &'static str, payload: Payload) -> Function {
 fn functions(operation: Operation) -> &'static [Function] {
     match operation {
         // (db, options, column_family, key, key_length, error) -> slice
-        Operation::Get => const { &[function("rocksdb_get_pinned_cf", ReturnedSlice)] },
+        Operation::Get => const { &[function("rocksdb_get_pinned_cf", ReturnedSlice, Argument2)] },
         // (transaction, options, column_family, key, key_length, error) -> slice
         // (transaction, options, column_family, key, key_length, *value_length, exclusive, error) -> value
         Operation::TxnGet => {
             const {
                 &[
-                    function("rocksdb_transaction_get_pinned_cf", ReturnedSlice),
-                    function("rocksdb_transaction_get_for_update_cf", PointedToBy5),
+                    function(
+                        "rocksdb_transaction_get_pinned_cf",
+                        ReturnedSlice,
+                        Argument2,
+                    ),
+                    function(
+                        "rocksdb_transaction_get_for_update_cf",
+                        PointedToBy5,
+                        Argument2,
+                    ),
                 ]
             }
         }
         // (transaction, column_family, key, key_length, value, value_length, error)
-        Operation::TxnPut => const { &[function("rocksdb_transaction_put_cf", Arguments3And5)] },
+        Operation::TxnPut => {
+            const {
+                &[function(
+                    "rocksdb_transaction_put_cf",
+                    Arguments3And5,
+                    Argument1,
+                )]
+            }
+        }
         // (transaction, column_family, key, key_length, error)
-        Operation::TxnDelete => const { &[function("rocksdb_transaction_delete_cf", Argument3)] },
-        Operation::TxnCommit => const { &[function("rocksdb_transaction_commit", Unknown)] },
-        Operation::Write => const { &[function("rocksdb_write", Unknown)] },
+        Operation::TxnDelete => {
+            const {
+                &[function(
+                    "rocksdb_transaction_delete_cf",
+                    Argument3,
+                    Argument1,
+                )]
+            }
+        }
+        Operation::TxnCommit => {
+            const {
+                &[function(
+                    "rocksdb_transaction_commit",
+                    Unknown,
+                    FamilyArgument::None,
+                )]
+            }
+        }
+        Operation::Write => const { &[function("rocksdb_write", Unknown, FamilyArgument::None)] },
         // (db, options, key, key_length, value, value_length, error)
         // (db, options, column_family, key, key_length, value, value_length, error)
         Operation::Put => {
             const {
                 &[
-                    function("rocksdb_put", Arguments3And5),
-                    function("rocksdb_put_cf", Arguments4And6),
+                    function("rocksdb_put", Arguments3And5, FamilyArgument::None),
+                    function("rocksdb_put_cf", Arguments4And6, Argument2),
                 ]
             }
         }
@@ -62,20 +172,51 @@ fn functions(operation: Operation) -> &'static [Function] {
         Operation::Delete => {
             const {
                 &[
-                    function("rocksdb_delete", Argument3),
-                    function("rocksdb_delete_cf", Argument4),
+                    function("rocksdb_delete", Argument3, FamilyArgument::None),
+                    function("rocksdb_delete_cf", Argument4, Argument2),
                 ]
             }
         }
         Operation::IteratorNew => {
             const {
                 &[
-                    function("rocksdb_create_iterator_cf", Unknown),
-                    function("rocksdb_transaction_create_iterator_cf", Unknown),
+                    function("rocksdb_create_iterator_cf", Unknown, Argument2),
+                    function("rocksdb_transaction_create_iterator_cf", Unknown, Argument2),
                 ]
             }
         }
-        Operation::MultiGet => const { &[function("rocksdb_multi_get_cf", Unknown)] },
+        Operation::MultiGet => {
+            const {
+                &[function(
+                    "rocksdb_multi_get_cf",
+                    Unknown,
+                    FamilyArgument::None,
+                )]
+            }
+        }
+        Operation::IteratorSeek => {
+            const {
+                &[
+                    function("rocksdb_iter_seek", Unknown, FamilyArgument::None),
+                    function("rocksdb_iter_seek_for_prev", Unknown, FamilyArgument::None),
+                    function("rocksdb_iter_seek_to_first", Unknown, FamilyArgument::None),
+                    function("rocksdb_iter_seek_to_last", Unknown, FamilyArgument::None),
+                ]
+            }
+        }
+        Operation::IteratorNext => {
+            const {
+                &[
+                    function("rocksdb_iter_next", Unknown, FamilyArgument::None),
+                    function("rocksdb_iter_prev", Unknown, FamilyArgument::None),
+                ]
+            }
+        }
+        Operation::Compaction => const { &[internal("rocksdb::CompactionJob::Run")] },
+        Operation::Flush => const { &[internal("rocksdb::FlushJob::Run")] },
+        Operation::WalSync => const { &[internal("rocksdb::DBImpl::SyncWAL")] },
+        Operation::FileSync => const { &[internal("rocksdb::WritableFileWriter::Sync")] },
+        Operation::WriteStall => const { &[internal("rocksdb::DBImpl::DelayWrite")] },
     }
 }
 
@@ -94,7 +235,37 @@ mod tests {
                 assert!(seen.insert(function.symbol), "{} twice", function.symbol);
             }
         }
-        assert_eq!(seen.len(), 14);
+        assert_eq!(seen.len(), 25);
+    }
+
+    #[test]
+    fn a_column_family_has_the_name_of_its_purpose() {
+        assert_eq!(family_name(11, "10"), "CELL");
+        assert_eq!(family_name(17, "16"), "CHAIN_ROOT_MMR");
+        assert_eq!(family_name(0, "default"), "default");
+        assert_eq!(family_name(23, "19"), "19");
+        assert_eq!(family_name(23, ""), "id-23");
+    }
+
+    #[test]
+    fn every_cause_has_a_number_that_a_cookie_holds_and_is_never_slow() {
+        let kind = RocksDbProbe {
+            operations: Operation::ALL.to_vec(),
+            ..RocksDbProbe::default()
+        };
+        let slots = slots("storage", &kind);
+        let named: Vec<_> = slots
+            .iter()
+            .filter_map(|slot| Some((slot.cause?, slot.operation)))
+            .collect();
+        assert_eq!(named, causes().collect::<Vec<_>>());
+        assert!(
+            named
+                .iter()
+                .all(|(number, _)| *number <= crate::probe::MAX_CAUSE)
+        );
+        let slow = |slot: &&Slot| slot.slow_threshold_ns == u64::MAX;
+        assert_eq!(slots.iter().filter(slow).count(), named.len());
     }
 
     #[test]
@@ -102,6 +273,7 @@ mod tests {
         let kind = RocksDbProbe {
             operations: Operation::ALL.to_vec(),
             slow_threshold: std::time::Duration::from_millis(1).into(),
+            ..RocksDbProbe::default()
         };
         let with_bytes: Vec<_> = slots("storage", &kind)
             .iter()

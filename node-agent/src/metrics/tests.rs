@@ -10,16 +10,22 @@ use super::*;
 use crate::{
     attach::Coverage,
     host::slots,
+    instance::{EARLY_DEATH, Terms},
     observe::ProcessId,
-    probe::{Reading, SlotReading},
+    probe::{Calibration, Reading, SlotReading, Tier},
     target::InstanceKey,
 };
 
-const CALIBRATION: Calibration = Calibration {
-    cost_per_call_ns: 1_200,
-    trap_ns: 600,
-    calls: 1,
-    counted: 1,
+const MEANS: Means = Means {
+    tier: Tier::Session,
+    calibration: Calibration {
+        cost_per_call_ns: 1_200,
+        single_step_cost_ns: 19_000,
+        trap_ns: 600,
+        calls: 1,
+        counted: 1,
+    },
+    returns_kill_confined: false,
 };
 
 fn instance() -> Instance {
@@ -35,19 +41,23 @@ fn instance() -> Instance {
     let kind = RocksDbProbe {
         operations: vec![Operation::Get, Operation::TxnCommit],
         slow_threshold: Duration::from_millis(1).into(),
+        ..RocksDbProbe::default()
     };
     let mut instance = Instance::new(
         key,
         slots(kind),
-        Duration::from_secs(1),
-        Overhead::default(),
+        Terms {
+            interval: Duration::from_secs(1),
+            overhead: Overhead::default(),
+            early_death: EARLY_DEATH,
+        },
         Duration::ZERO,
     );
     let process = ProcessId {
         pid: 4321,
         start_ticks: 1,
     };
-    instance.attached(process, 0, Coverage::default(), None, Duration::ZERO);
+    instance.attached(process, 0, Coverage::default(), Duration::ZERO);
     let mut get = SlotReading {
         sum_ns: 5_000,
         bytes: 77,
@@ -75,7 +85,7 @@ fn lines(text: &str) -> Vec<&str> {
 #[test]
 fn counts_below_each_bound_are_exact() {
     let instance = instance();
-    let text = render(CALIBRATION, Duration::ZERO, [&instance]).unwrap();
+    let text = render(MEANS, Duration::ZERO, [&instance]).unwrap();
     let labels = r#"namespace="ckb",pod="ckb-0",container="ckb",ckbprobe="",probe="rocksdb",operation="Get""#;
     for (bound, count) in [
         ("0.000000512", 0),
@@ -108,7 +118,7 @@ fn counts_below_each_bound_are_exact() {
 #[test]
 fn a_target_says_whether_it_is_attached_firing_and_what_was_lost() {
     let instance = instance();
-    let text = render(CALIBRATION, Duration::ZERO, [&instance]).unwrap();
+    let text = render(MEANS, Duration::ZERO, [&instance]).unwrap();
     for (name, value) in [
         ("ckb_probe_target_attached", 1),
         ("ckb_probe_target_firing", 1),
@@ -128,7 +138,7 @@ fn a_target_says_whether_it_is_attached_firing_and_what_was_lost() {
 #[test]
 fn operations_without_known_bytes_have_no_byte_count() {
     let instance = instance();
-    let text = render(CALIBRATION, Duration::ZERO, [&instance]).unwrap();
+    let text = render(MEANS, Duration::ZERO, [&instance]).unwrap();
     let bytes = lines(&text)
         .iter()
         .filter(|line| line.contains("bytes_total"))
@@ -140,14 +150,21 @@ fn operations_without_known_bytes_have_no_byte_count() {
 fn no_label_holds_a_pid() {
     let instance = instance();
     assert!(
-        !render(CALIBRATION, Duration::ZERO, [&instance])
+        !render(MEANS, Duration::ZERO, [&instance])
             .unwrap()
             .contains("4321")
     );
 }
 
 #[test]
-fn without_targets_only_the_calibration_is_told() {
-    let text = render(CALIBRATION, Duration::ZERO, []).unwrap();
-    assert_eq!(lines(&text), ["ckb_probe_cost_per_call_seconds 0.0000012"]);
+fn without_targets_only_the_node_is_told_of() {
+    let text = render(MEANS, Duration::ZERO, []).unwrap();
+    assert_eq!(
+        lines(&text),
+        [
+            "ckb_probe_cost_per_call_seconds 0.0000012",
+            "ckb_probe_single_step_cost_seconds 0.000019",
+            r#"ckb_probe_tier_info{tier="session"} 1"#,
+        ]
+    );
 }

@@ -12,6 +12,10 @@ use std::{
     time::Duration,
 };
 
+use nix::{
+    time::{ClockId, clock_getcpuclockid},
+    unistd::Pid,
+};
 use procfs::process::{self as proc, MMapPath};
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -62,6 +66,14 @@ pub enum ObserveError {
         /// The system's word.
         source: io::Error,
     },
+    /// Its CPU clock.
+    #[error("cannot read the CPU time of process {pid}: {source}")]
+    Clock {
+        /// Whose.
+        pid: u32,
+        /// The system's word.
+        source: io::Error,
+    },
     /// An address that no file backs.
     #[error("no file is mapped at {0:#x}")]
     NotMapped(u64),
@@ -90,6 +102,11 @@ pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Vec<Process>, ObserveE
     }
     found.sort_by_key(|process| process.id);
     Ok(found)
+}
+
+/// The base name of a process's executable; None when it is gone.
+pub fn executable_of(pid: u32) -> Option<String> {
+    executable(&PathBuf::from(format!("/proc/{pid}")))
 }
 
 /// The base name of the executable. None for kernel threads and for processes that are gone.
@@ -150,19 +167,38 @@ pub fn pod_and_container(mount_root: &str) -> Option<(String, String)> {
     }
 }
 
-/// The CPU time that the process has used so far.
+/// The CPU time that the process has used so far, to the nanosecond: /proc tells it in ticks of 10 ms.
 pub fn cpu_time(process: ProcessId) -> Result<CpuTime, ObserveError> {
-    let error = |source| ObserveError::Process {
-        pid: process.pid,
-        source,
-    };
-    let stat = proc::Process::new(process.pid as i32)
-        .and_then(|process| process.stat())
-        .map_err(error)?;
-    let ticks = stat.utime + stat.stime;
-    Ok(Duration::from_secs_f64(
-        ticks as f64 / procfs::ticks_per_second() as f64,
-    ))
+    let time = clock_getcpuclockid(Pid::from_raw(process.pid as i32)).and_then(ClockId::now);
+    time.map(Duration::from)
+        .map_err(|error| ObserveError::Clock {
+            pid: process.pid,
+            source: error.into(),
+        })
+}
+
+/// How many CPUs this machine may come to have: what per-CPU memory is multiplied by.
+pub fn cpus() -> u64 {
+    // "0-3", "0", or "0-1,4-7".
+    std::fs::read_to_string("/sys/devices/system/cpu/possible")
+        .ok()
+        .and_then(|text| text.trim().rsplit(['-', ',']).next()?.parse().ok())
+        .map_or(1, |last: u64| last + 1)
+}
+
+/// Whether seccomp restricts any thread of the process; also where that cannot be told.
+pub fn is_confined(process: ProcessId) -> bool {
+    let threads = proc::Process::new(process.pid as i32).and_then(|process| process.tasks());
+    // A thread that ends meanwhile is no longer of interest.
+    threads.map_or(true, |threads| {
+        let mut states = threads.flatten().filter_map(|thread| thread.status().ok());
+        states.any(|status| is_confined_by(&status))
+    })
+}
+
+/// Whether seccomp restricts a thread: strictly, or by a filter.
+pub(super) fn is_confined_by(status: &proc::Status) -> bool {
+    status.seccomp.is_some_and(|mode| mode != 0)
 }
 
 /// The end of a process, told by the kernel and not by polling.

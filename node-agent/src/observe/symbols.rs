@@ -1,34 +1,31 @@
 //! Where functions are in the files that a process has mapped, in its own mount namespace.
-//!
-//! A symbol table may be tens of megabytes (CKB's is 15) and is the target's to write: it is read whole,
-//! once, within a bound, searched, and given back. Nothing in it is trusted to be in range.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::OsStr,
     fs::File,
-    io,
-    os::{fd::AsRawFd, unix::fs::FileExt},
+    io::{self, BufRead, BufReader, Read},
+    os::{fd::AsRawFd, unix::ffi::OsStrExt},
     path::{Path, PathBuf},
     sync::Arc,
+    time::SystemTime,
 };
-
-use object::{
-    Endianness, ReadCache,
-    elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64},
-    pod,
-    read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _},
-};
-use procfs::process::{MMPermissions, MMapPath, Process as ProcProcess};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
-use super::ProcessId;
-
-/// No symbol or string table longer than this is read: ten times the largest CKB's.
-const TABLE_LIMIT: u64 = 256 << 20;
+use super::{
+    ProcessId,
+    cache::{FileState, SymbolCache},
+    elf::{self, Budget, SearchError, Table},
+    instruction::FirstInstruction,
+    name::SymbolName,
+};
 
 /// At most so many mapped libraries are searched.
 const LIBRARY_LIMIT: usize = 64;
+
+/// No more is read of the list of what a process has mapped, which may be hundreds of megabytes.
+const MAPS_LIMIT: u64 = 4 << 20;
 
 /// A file that a process has mapped, held open: whatever its container does to its paths meanwhile, what was
 /// searched is what is attached to.
@@ -67,6 +64,13 @@ impl Binary {
         &self.path
     }
 
+    fn state(&self) -> Result<FileState, SymbolsError> {
+        let metadata = self.file.metadata();
+        metadata
+            .map(|metadata| FileState::of(&metadata))
+            .map_err(|error| SymbolsError::new(&self.path, error))
+    }
+
     /// A path by which the kernel finds this very file, while it is held open.
     pub fn attach_path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
@@ -80,70 +84,77 @@ pub struct Location {
     pub binary: Arc<Binary>,
     /// The function's offset in the file, in bytes.
     pub offset: u64,
+    /// How the kernel gets over a probe there.
+    pub first_instruction: FirstInstruction,
 }
 
 /// What a search found.
+///
+/// Two names may have an offset in common: linkers fold functions of the same code into one. Its calls cannot be told apart.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
-    /// The functions that are there, by name.
-    pub found: BTreeMap<String, Location>,
+    /// The functions that are there, in order of offset: one of an exact name (or several that are local to their sources), and
+    /// every overload of a demangled one. A function that has several symbols of one name is there once.
+    pub found: BTreeMap<SymbolName, Vec<Location>>,
     /// The names that no file of the process has.
-    pub missing: BTreeSet<String>,
+    pub missing: BTreeSet<SymbolName>,
     /// The executable has no symbol table: strip(1) took it.
     pub stripped: bool,
 }
 
 /// The executable cannot be searched. (A library that cannot is skipped.)
 #[derive(Debug, thiserror::Error)]
-pub enum SymbolsError {
-    /// The file cannot be opened or read.
-    #[error("cannot read {path}: {source}")]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// The system's word.
-        source: io::Error,
-    },
-    /// The file is not what it should be.
-    #[error("{path} is no 64-bit ELF file that can be searched: {reason}")]
-    Format {
-        /// Which.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
-    /// The table is too long to be true.
-    #[error("{path} has a symbol table of {bytes} bytes, more than is ever read")]
-    TooLarge {
-        /// Which.
-        path: PathBuf,
-        /// How long.
-        bytes: u64,
-    },
+#[error("cannot search {path}: {source}")]
+pub struct SymbolsError {
+    /// Which file.
+    path: PathBuf,
+    /// Why not.
+    source: SearchError,
 }
 
-/// Looks for functions by exact name: in the executable first, and for what it lacks in the libraries that
-/// the process has mapped.
-pub fn find_symbols(process: ProcessId, names: &BTreeSet<String>) -> Result<Symbols, SymbolsError> {
+impl SymbolsError {
+    fn new(path: &Path, source: impl Into<SearchError>) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            source: source.into(),
+        }
+    }
+}
+
+/// Looks for functions: in the executable first, and for what it lacks in the libraries that the process has mapped. Files
+/// that are as they were at an earlier search are not read again.
+pub fn find_symbols(
+    process: ProcessId,
+    names: &BTreeSet<SymbolName>,
+    cache: &mut SymbolCache,
+) -> Result<Symbols, SymbolsError> {
+    let mut budget = Budget::default();
     let path = PathBuf::from(format!("/proc/{}/exe", process.pid));
-    let executable = Binary::open(&path).map_err(|source| SymbolsError::Read { path, source })?;
-    let own = search(&executable, names)?;
+    let executable = Binary::open(&path).map_err(|error| SymbolsError::new(&path, error))?;
+    let (state, table) = search(&executable, names, cache, &mut budget)?;
     let mut symbols = Symbols {
-        stripped: !own.has_symbol_table,
+        stripped: !table.has_symbol_table,
         missing: names.clone(),
         ..Symbols::default()
     };
-    symbols.take(executable, own);
+    symbols.take(executable, table);
+    // The executable is mapped too.
+    let mut searched = vec![state];
     for path in libraries(process) {
         if symbols.missing.is_empty() {
             break;
         }
         let found = open_library(process, &path).and_then(|library| {
-            let table = search(&library, &symbols.missing)?;
-            Ok((library, table))
+            if searched.contains(&library.state()?) {
+                return Ok(None);
+            }
+            let (state, table) = search(&library, &symbols.missing, cache, &mut budget)?;
+            searched.push(state);
+            Ok(Some((library, table)))
         });
         match found {
-            Ok((library, table)) => symbols.take(library, table),
+            Ok(Some((library, table))) => symbols.take(library, table),
+            Ok(None) => {}
             Err(error) => tracing::debug!(%error, "a mapped file is not searched"),
         }
     }
@@ -153,10 +164,14 @@ pub fn find_symbols(process: ProcessId, names: &BTreeSet<String>) -> Result<Symb
 impl Symbols {
     fn take(&mut self, binary: Binary, table: Table) {
         let binary = Arc::new(binary);
-        for (name, offset) in table.offsets {
+        for (name, places) in table.found {
             self.missing.remove(&name);
-            let binary = Arc::clone(&binary);
-            self.found.insert(name, Location { binary, offset });
+            let locations = places.into_iter().map(|place| Location {
+                binary: Arc::clone(&binary),
+                offset: place.offset,
+                first_instruction: place.first_instruction,
+            });
+            self.found.insert(name, locations.collect());
         }
     }
 }
@@ -165,161 +180,58 @@ fn open_library(process: ProcessId, path: &Path) -> Result<Binary, SymbolsError>
     let root = format!("/proc/{}/root", process.pid);
     File::open(root)
         .and_then(|root| Binary::open_in_root(&root, path))
-        .map_err(|source| SymbolsError::Read {
-            path: path.to_path_buf(),
-            source,
-        })
+        .map_err(|error| SymbolsError::new(path, error))
 }
 
 /// The files that the process has mapped executable, by their paths in its own root.
 fn libraries(process: ProcessId) -> Vec<PathBuf> {
-    let Ok(maps) = ProcProcess::new(process.pid as i32).and_then(|process| process.maps()) else {
-        return Vec::new();
-    };
-    let mut paths: Vec<PathBuf> = maps
-        .into_iter()
-        .filter(|map| map.perms.contains(MMPermissions::EXECUTE))
-        .filter_map(|map| match map.pathname {
-            MMapPath::Path(path) => Some(path),
-            _ => None,
-        })
-        .collect();
-    paths.dedup();
-    paths.truncate(LIBRARY_LIMIT);
+    match File::open(format!("/proc/{}/maps", process.pid)) {
+        Ok(maps) => mapped_files(BufReader::new(maps.take(MAPS_LIMIT))),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// The files that are mapped executable in a process, in order of address: the lines of its `maps` are
+/// `address permissions offset device inode path`. What is no file has no path that begins with a slash.
+fn mapped_files(maps: impl BufRead) -> Vec<PathBuf> {
+    let mut paths = Vec::new();
+    for line in maps.split(b'\n').map_while(Result::ok) {
+        let mut fields = line.splitn(6, |byte| *byte == b' ').skip(1);
+        let (Some(permissions), Some(path)) = (fields.next(), fields.nth(3)) else {
+            continue;
+        };
+        let path = Path::new(OsStr::from_bytes(path.trim_ascii_start()));
+        let is_new = || !paths.iter().any(|known| known == path);
+        if permissions.contains(&b'x') && path.is_absolute() && is_new() {
+            paths.push(path.to_path_buf());
+        }
+        if paths.len() == LIBRARY_LIMIT {
+            break;
+        }
+    }
     paths
 }
 
-struct Table {
-    offsets: BTreeMap<String, u64>,
-    has_symbol_table: bool,
-}
-
-fn search(binary: &Binary, names: &BTreeSet<String>) -> Result<Table, SymbolsError> {
-    let metadata = binary
-        .file
-        .metadata()
-        .map_err(|source| SymbolsError::Read {
-            path: binary.path.clone(),
-            source,
-        })?;
-    let elf = Elf {
-        path: &binary.path,
-        file: &binary.file,
-        size: metadata.len(),
-    };
-    elf.search(names)
-}
-
-struct Elf<'a> {
-    path: &'a Path,
-    file: &'a File,
-    size: u64,
-}
-
-impl Elf<'_> {
-    fn search(&self, names: &BTreeSet<String>) -> Result<Table, SymbolsError> {
-        let format = |error: object::Error| SymbolsError::Format {
-            path: self.path.to_path_buf(),
-            reason: error.to_string(),
-        };
-        let cache = ReadCache::new(self.file);
-        let header = FileHeader64::<Endianness>::parse(&cache).map_err(format)?;
-        let endian = header.endian().map_err(format)?;
-        let segments = header.program_headers(endian, &cache).map_err(format)?;
-        let sections = header.section_headers(endian, &cache).map_err(format)?;
-        let mut table = Table {
-            offsets: BTreeMap::new(),
-            has_symbol_table: false,
-        };
-        for section in sections {
-            let kind = section.sh_type(endian);
-            table.has_symbol_table |= kind == elf::SHT_SYMTAB;
-            if kind != elf::SHT_SYMTAB && kind != elf::SHT_DYNSYM {
-                continue;
-            }
-            let Some(strings) = sections.get(section.sh_link(endian) as usize) else {
-                continue;
-            };
-            let symbols = self.contents(section, endian)?;
-            let strings = self.contents(strings, endian)?;
-            let count = symbols.len() / size_of::<Sym64<Endianness>>();
-            let Ok((symbols, _)) = pod::slice_from_bytes::<Sym64<Endianness>>(&symbols, count)
-            else {
-                continue;
-            };
-            for symbol in symbols {
-                if symbol.st_type() != elf::STT_FUNC || symbol.st_shndx(endian) == elf::SHN_UNDEF {
-                    continue;
-                }
-                let Some(name) = text(&strings, symbol.st_name(endian)) else {
-                    continue;
-                };
-                if !names.contains(name) {
-                    continue;
-                }
-                if let Some(offset) = file_offset(segments, endian, symbol.st_value(endian)) {
-                    table.offsets.insert(name.to_string(), offset);
-                }
-            }
-        }
-        Ok(table)
+fn search(
+    binary: &Binary,
+    names: &BTreeSet<SymbolName>,
+    cache: &mut SymbolCache,
+    budget: &mut Budget,
+) -> Result<(FileState, Table), SymbolsError> {
+    let state = binary.state()?;
+    if let Some(table) = cache.get(state, names) {
+        return Ok((state, table));
     }
-
-    /// A section's bytes, all of which must lie within the file.
-    fn contents(
-        &self,
-        section: &SectionHeader64<Endianness>,
-        endian: Endianness,
-    ) -> Result<Vec<u8>, SymbolsError> {
-        let Some((offset, bytes)) = section.file_range(endian) else {
-            return Ok(Vec::new());
-        };
-        if offset.checked_add(bytes).is_none_or(|end| end > self.size) {
-            return Err(SymbolsError::Format {
-                path: self.path.to_path_buf(),
-                reason: "a symbol table reaches beyond the end of the file".to_string(),
-            });
-        }
-        if bytes > TABLE_LIMIT {
-            return Err(SymbolsError::TooLarge {
-                path: self.path.to_path_buf(),
-                bytes,
-            });
-        }
-        let mut contents = vec![0; bytes as usize];
-        self.file
-            .read_exact_at(&mut contents, offset)
-            .map_err(|source| SymbolsError::Read {
-                path: self.path.to_path_buf(),
-                source,
-            })?;
-        Ok(contents)
+    let table = elf::search(&binary.file, names, budget);
+    // What was half written may have looked like anything.
+    if binary.state()? != state {
+        return Err(SymbolsError::new(&binary.path, SearchError::Changed));
     }
-}
-
-/// The NUL-terminated text at an offset of a string table. No C function's name is longer than 256 bytes.
-fn text(strings: &[u8], offset: u32) -> Option<&str> {
-    let rest = strings.get(offset as usize..)?;
-    let window = rest.get(..257).unwrap_or(rest);
-    let end = window.iter().position(|byte| *byte == 0)?;
-    std::str::from_utf8(&window[..end]).ok()
-}
-
-/// Where in the file the loader finds what it maps at a virtual address.
-fn file_offset(
-    segments: &[ProgramHeader64<Endianness>],
-    endian: Endianness,
-    address: u64,
-) -> Option<u64> {
-    segments
-        .iter()
-        .filter(|segment| segment.p_type(endian) == elf::PT_LOAD)
-        .find_map(|segment| {
-            let within = address.checked_sub(segment.p_vaddr(endian))?;
-            (within < segment.p_filesz(endian))
-                .then(|| segment.p_offset(endian).checked_add(within))
-                .flatten()
-        })
+    let table = table.map_err(|error| SymbolsError::new(&binary.path, error))?;
+    if state.is_settled(SystemTime::now()) {
+        cache.insert(state, names.clone(), table.clone());
+    }
+    Ok((state, table))
 }
 
 #[cfg(test)]

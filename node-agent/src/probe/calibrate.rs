@@ -1,14 +1,23 @@
 //! What one probed call costs on this node: measured at start on a function of the agent's own.
 
-use std::{arch::global_asm, sync::Arc, time::Instant};
+use std::{
+    arch::global_asm,
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ckb_probe_crds::Histogram;
+use nix::time::ClockId;
 
-use super::{AttachError, DEFAULT_RING_BYTES, Payload, Plan, Probes, Site, Tier};
+use super::{
+    AttachError, DEFAULT_RING_BYTES, FamilyArgument, Payload, Plan, Probes, Site, Slots, Tier,
+    confined::{self, ConfinedReturn},
+};
 use crate::observe::{Binary, ObserveError, own_file_offset};
 
-// The first instruction is one that the kernel emulates, as the `push` at the head of CKB's hot functions is:
-// one that it must single-step would cost many times as much and say nothing about them.
+// The first instruction is emulated by the kernel, as the `push` at the head of CKB's hot functions is, but that of the
+// last must be single-stepped.
 global_asm!(
     ".pushsection .text.ckb_probe_calibration_call,\"ax\",@progbits",
     ".global ckb_probe_calibration_call",
@@ -17,22 +26,111 @@ global_asm!(
     "nop",
     "ret",
     ".size ckb_probe_calibration_call, . - ckb_probe_calibration_call",
+    ".global ckb_probe_calibration_work",
+    ".type ckb_probe_calibration_work,@function",
+    "ckb_probe_calibration_work:",
+    "nop",
+    "ret",
+    ".size ckb_probe_calibration_work, . - ckb_probe_calibration_work",
+    ".global ckb_probe_calibration_stepped",
+    ".type ckb_probe_calibration_stepped,@function",
+    "ckb_probe_calibration_stepped:",
+    "mov eax, edi",
+    "ret",
+    ".size ckb_probe_calibration_stepped, . - ckb_probe_calibration_stepped",
     ".popsection",
 );
 
 unsafe extern "C" {
     fn ckb_probe_calibration_call();
+    fn ckb_probe_calibration_work();
+    fn ckb_probe_calibration_stepped();
 }
 
-const CALLS: u64 = 10_000;
+/// A function of the agent's own, and how often a round calls it.
+#[derive(Clone, Copy)]
+pub(super) struct Dummy {
+    function: unsafe extern "C" fn(),
+    calls: u64,
+    /// How many bytes its caller goes through before each call.
+    works_on: usize,
+}
+
+const CACHE_LINE: usize = 64;
+
+pub(super) const EMULATED: Dummy = Dummy {
+    function: ckb_probe_calibration_call,
+    calls: 10_000,
+    works_on: 0,
+};
+
+/// Called by a program with more data of its own than most cores' second-level cache holds, so that a probe finds nothing
+/// there of what it needs. In a loop of nothing but calls it finds all of it, and costs half as much. A node is in
+/// between, and a budget is a ceiling.
+const AT_WORK: Dummy = Dummy {
+    function: ckb_probe_calibration_work,
+    calls: 300,
+    works_on: 2 << 20,
+};
+
+const STEPPED: Dummy = Dummy {
+    function: ckb_probe_calibration_stepped,
+    calls: 500,
+    works_on: 0,
+};
+
+impl Dummy {
+    /// Calls the function.
+    pub(super) fn call(self, times: u64) {
+        for _ in 0..times {
+            // SAFETY: the functions take nothing, return nothing that matters and touch nothing.
+            unsafe { (self.function)() };
+        }
+    }
+}
+
+/// What to load for a process that runs this very program, to see it call the functions: a slot for each.
+pub(super) fn plan(dummies: &[Dummy], pid: u32, entry_only: bool) -> Result<Plan, ObserveError> {
+    let site = |(slot, dummy): (u8, &Dummy)| {
+        let (path, offset) = own_file_offset(dummy.function as *const () as u64)?;
+        let binary = Binary::open(&path).map_err(ObserveError::List)?;
+        Ok(Site {
+            symbol: "a function of the agent's own".to_string(),
+            binary: Arc::new(binary),
+            offset,
+            slot,
+            payload: Payload::Unknown,
+            family: FamilyArgument::None,
+            cause: 0,
+            slow_threshold_ns: u64::MAX,
+        })
+    };
+    let sites: Vec<Site> = (0..)
+        .zip(dummies)
+        .map(site)
+        .collect::<Result<_, ObserveError>>()?;
+    Ok(Plan {
+        pid,
+        slots: sites.len() as u32,
+        sites,
+        families: 0,
+        entry_only,
+        ring_bytes: DEFAULT_RING_BYTES,
+        trap_ns: 0,
+    })
+}
+
 const ROUNDS: usize = 5;
 
 /// The cost of a probed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration {
-    /// Nanoseconds that entry and return add to a call: the median of five rounds.
+    /// Nanoseconds that entry and return add to a call of a program that has filled the caches with data of its own: the
+    /// median of five rounds.
     pub cost_per_call_ns: u64,
-    /// What of it falls between the two clock readings, and so would be taken for the call's own time: the
+    /// The same where the kernel must single-step the function's first instruction.
+    pub single_step_cost_ns: u64,
+    /// What of the former falls between the two clock readings, and so would be taken for the call's own time: the
     /// median duration that the programs see of a function that does nothing.
     pub trap_ns: u64,
     /// Calls made while attached.
@@ -53,9 +151,6 @@ pub enum CalibrationError {
     /// The counts cannot be read.
     #[error(transparent)]
     Read(#[from] super::ReadError),
-    /// No tier works; why each does not.
-    #[error("no way to attach works on this kernel with these capabilities: {0}")]
-    NoTier(String),
     /// The kernel took the probes and counted something else than what happened.
     #[error("the kernel counted {counted} of {calls} calibration calls")]
     Miscounted {
@@ -73,83 +168,126 @@ pub struct Means {
     pub tier: Tier,
     /// What a probed call costs by it.
     pub calibration: Calibration,
+    /// Whether a probe at a function's return kills a process that is confined by seccomp, on this kernel.
+    pub returns_kill_confined: bool,
 }
 
-/// What was found out about this node.
+/// What became of a tier.
 #[derive(Debug)]
-pub struct Preflight {
-    /// The best that works.
-    pub means: Means,
-    /// The better tiers, and why they do not work here.
-    pub refused: Vec<(Tier, CalibrationError)>,
+pub enum Attempt {
+    /// It counts every call.
+    Works {
+        /// What a call costs.
+        calibration: Calibration,
+        /// What it does to confined processes.
+        confined_return: ConfinedReturn,
+    },
+    /// It does not work here.
+    Refused(CalibrationError),
+    /// It was not tried: a better one works, or another one was asked for.
+    NotTried,
 }
 
-/// Finds the best tier that this kernel, with this program's capabilities, has: the first whose calibration
-/// counts every call.
-pub fn preflight() -> Result<Preflight, CalibrationError> {
-    let mut refused = Vec::new();
-    for tier in Tier::ALL {
-        match calibrate(tier) {
-            Ok(calibration) => {
-                let means = Means { tier, calibration };
-                return Ok(Preflight { means, refused });
-            }
-            Err(error) => refused.push((tier, error)),
+/// Tries one tier after the other, or only the one that is asked for, until one works.
+///
+/// `confined` says whether this program is itself restricted by seccomp.
+pub fn try_tiers(forced: Option<Tier>, confined: bool) -> Vec<(Tier, Attempt)> {
+    let mut works = false;
+    let attempts = Tier::ALL.map(|tier| {
+        if works || forced.is_some_and(|forced| forced != tier) {
+            return (tier, Attempt::NotTried);
+        }
+        let attempt = try_tier(tier, confined).unwrap_or_else(Attempt::Refused);
+        works = matches!(attempt, Attempt::Works { .. });
+        (tier, attempt)
+    });
+    attempts.into()
+}
+
+/// The child goes first: where this program is confined itself, it would die in its place.
+fn try_tier(tier: Tier, confined: bool) -> Result<Attempt, CalibrationError> {
+    let confined_return = confined::try_returns(tier)?;
+    let calibration = if confined && confined_return.may_kill() {
+        calibrate_entry(tier)
+    } else {
+        calibrate(tier)
+    };
+    Ok(Attempt::Works {
+        calibration: calibration?,
+        confined_return,
+    })
+}
+
+/// Attaches to functions of this process, calls them, and compares the time with that of unprobed calls.
+pub fn calibrate(tier: Tier) -> Result<Calibration, CalibrationError> {
+    let [emulated, at_work, stepped] = measure(tier, false)?;
+    Ok(Calibration {
+        cost_per_call_ns: at_work.cost_ns,
+        single_step_cost_ns: at_work.cost_ns + stepped.cost_ns.saturating_sub(emulated.cost_ns),
+        trap_ns: emulated.durations.quantile(0.5).unwrap_or_default(),
+        calls: EMULATED.calls * ROUNDS as u64,
+        counted: emulated.counted(),
+    })
+}
+
+/// The same without touching a return: what a return costs, which is less than an entry, is put at as much, and nothing
+/// is known of what the traps add to a duration.
+fn calibrate_entry(tier: Tier) -> Result<Calibration, CalibrationError> {
+    let [emulated, at_work, stepped] = measure(tier, true)?;
+    Ok(Calibration {
+        cost_per_call_ns: 2 * at_work.cost_ns,
+        single_step_cost_ns: 2 * at_work.cost_ns + stepped.cost_ns.saturating_sub(emulated.cost_ns),
+        trap_ns: 0,
+        calls: EMULATED.calls * ROUNDS as u64,
+        counted: emulated.counted(),
+    })
+}
+
+/// A function while it was probed.
+struct Measured {
+    /// What probing adds to a call, in nanoseconds.
+    cost_ns: u64,
+    /// What the programs see of its calls.
+    durations: Histogram,
+    untimed: u64,
+}
+
+impl Measured {
+    fn counted(&self) -> u64 {
+        self.durations.count() + self.untimed
+    }
+}
+
+/// Probes all the functions at once, since the kernel takes its time to attach and to detach.
+fn measure(tier: Tier, entry_only: bool) -> Result<[Measured; 3], CalibrationError> {
+    const DUMMIES: [Dummy; 3] = [EMULATED, AT_WORK, STEPPED];
+    let unprobed = DUMMIES.map(nanos_per_call);
+    let mut probes = Probes::load(tier, &plan(&DUMMIES, std::process::id(), entry_only)?)?;
+    probes.attach(&Slots::from([0, 1, 2]))?;
+    let probed = DUMMIES.map(nanos_per_call);
+    let reading = probes.read()?;
+    let measured = [0, 1, 2].map(|slot| {
+        let seen = reading.slots.get(slot).cloned().unwrap_or_default();
+        Measured {
+            cost_ns: probed[slot].saturating_sub(unprobed[slot]),
+            durations: seen.histogram,
+            untimed: seen.untimed,
+        }
+    });
+    for (dummy, measured) in DUMMIES.iter().zip(&measured) {
+        let (calls, counted) = (dummy.calls * ROUNDS as u64, measured.counted());
+        if counted != calls {
+            return Err(CalibrationError::Miscounted { calls, counted });
         }
     }
-    Err(CalibrationError::NoTier(
-        refused
-            .into_iter()
-            .map(|(tier, error)| format!("{}: {error}", tier.as_str()))
-            .collect::<Vec<_>>()
-            .join("; "),
-    ))
-}
-
-/// Attaches to a function of this process, calls it, and compares the time with that of unprobed calls.
-pub fn calibrate(tier: Tier) -> Result<Calibration, CalibrationError> {
-    let (path, offset) = own_file_offset(ckb_probe_calibration_call as *const () as u64)?;
-    let binary = Binary::open(&path).map_err(ObserveError::List)?;
-    let plan = Plan {
-        pid: std::process::id(),
-        slots: 1,
-        sites: vec![Site {
-            symbol: "ckb_probe_calibration_call".to_string(),
-            binary: Arc::new(binary),
-            offset,
-            slot: 0,
-            payload: Payload::Unknown,
-            slow_threshold_ns: u64::MAX,
-        }],
-        ring_bytes: DEFAULT_RING_BYTES,
-        trap_ns: 0,
-    };
-    let unprobed = nanos_per_call();
-    let mut probes = Probes::attach(tier, &plan)?;
-    let probed = nanos_per_call();
-    let reading = probes.read()?;
-    let calls = CALLS * ROUNDS as u64;
-    let mut seen = Histogram::default();
-    for slot in &reading.slots {
-        seen.merge(&slot.histogram);
-    }
-    let counted = seen.count();
-    if counted != calls {
-        return Err(CalibrationError::Miscounted { calls, counted });
-    }
-    Ok(Calibration {
-        cost_per_call_ns: probed.saturating_sub(unprobed),
-        trap_ns: seen.quantile(0.5).unwrap_or_default(),
-        calls,
-        counted,
-    })
+    Ok(measured)
 }
 
 /// The median of several rounds. In a thread of its own: the uprobe_multi of kernels before 6.10 takes the
 /// filter by process for one by thread, and sees nothing of the others; here that shows as a miscount.
-fn nanos_per_call() -> u64 {
-    let rounds = std::thread::spawn(|| {
-        let mut rounds: [u64; ROUNDS] = std::array::from_fn(|_| one_round());
+fn nanos_per_call(dummy: Dummy) -> u64 {
+    let rounds = std::thread::spawn(move || {
+        let mut rounds: [u64; ROUNDS] = std::array::from_fn(|_| one_round(dummy));
         rounds.sort_unstable();
         rounds[ROUNDS / 2]
     });
@@ -157,11 +295,62 @@ fn nanos_per_call() -> u64 {
     rounds.join().unwrap_or_default()
 }
 
-fn one_round() -> u64 {
-    let start = Instant::now();
-    for _ in 0..CALLS {
-        // SAFETY: the function takes nothing, returns nothing and touches nothing.
-        unsafe { ckb_probe_calibration_call() };
+fn one_round(dummy: Dummy) -> u64 {
+    if dummy.works_on > 0 {
+        return one_round_at_work(dummy);
     }
-    (start.elapsed().as_nanos() / u128::from(CALLS)) as u64
+    let start = thread_time();
+    dummy.call(dummy.calls);
+    (thread_time().saturating_sub(start).as_nanos() / u128::from(dummy.calls)) as u64
+}
+
+/// The work is not timed, and takes longer than the call: hence the clock on the wall, and the median.
+fn one_round_at_work(dummy: Dummy) -> u64 {
+    let data = vec![1_u8; dummy.works_on];
+    let mut calls: Vec<Duration> = (0..dummy.calls)
+        .map(|_| {
+            for line in data.chunks(CACHE_LINE) {
+                black_box(line.first().copied());
+            }
+            let start = Instant::now();
+            dummy.call(1);
+            start.elapsed()
+        })
+        .collect();
+    calls.sort_unstable();
+    calls
+        .get(calls.len() / 2)
+        .map_or(0, |median| median.as_nanos() as u64)
+}
+
+/// The CPU time of this thread: on a busy node, time that others had does not count.
+fn thread_time() -> Duration {
+    ClockId::CLOCK_THREAD_CPUTIME_ID
+        .now()
+        .map(Duration::from)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_whose_returns_must_not_be_touched_measures_entries_alone() {
+        let root = "as root, on Linux 5.15 or later";
+        let works = |tier: &Tier| calibrate(*tier).is_ok();
+        let tier = Tier::ALL.into_iter().find(works).expect(root);
+        let [entry, ..] = measure(tier, true).expect(root);
+        assert_eq!(entry.untimed, EMULATED.calls * ROUNDS as u64);
+        assert_eq!(entry.durations.count(), 0, "nothing is timed");
+        // In a loop of nothing but calls: what else this machine does disturbs the caches, and so the other figure.
+        let [both, ..] = measure(tier, false).expect(root);
+        let (entry_ns, both_ns) = (entry.cost_ns, both.cost_ns);
+        // A return is put at as much as an entry, which is not below the truth.
+        assert!(
+            entry_ns < both_ns && 2 * entry_ns > both_ns,
+            "{entry_ns} of {both_ns} ns"
+        );
+        assert!(calibrate_entry(tier).expect(root).cost_per_call_ns > both_ns);
+    }
 }

@@ -1,42 +1,56 @@
-//! Reading what the programs counted.
+//! Reading what the programs counted, and telling them what to count.
 
 use std::{thread, time::Duration};
 
 use aya::{
-    Ebpf, Pod,
-    maps::{Array, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf},
-    util::nr_cpus,
+    Pod,
+    maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
 };
-use ckb_probe_common::{Losses, Slot, SlowCall, maximum_index};
+use ckb_probe_common::{
+    CallKey, CallStart, Cause, Control, Family, Losses, SlowCall, Totals, maximum_of,
+};
 use ckb_probe_crds::Histogram;
 
-use super::{AttachError, ReadError};
+use super::{AttachError, ReadError, object::Object};
 
 /// How long a program that saw the old epoch may still write to its maximum. A program runs for a
 /// microsecond; this leaves room for one that was preempted.
 const GRACE: Duration = Duration::from_millis(2);
 
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-struct SlotValue(Slot);
-// SAFETY: repr(C), integers only, any bit pattern is valid.
-unsafe impl Pod for SlotValue {}
+macro_rules! pod {
+    ($($wrapper:ident($inner:ty);)*) => {$(
+        #[repr(transparent)]
+        #[derive(Clone, Copy)]
+        struct $wrapper($inner);
+        // SAFETY: repr(C), integers only, no padding, any bit pattern is valid.
+        unsafe impl Pod for $wrapper {}
+    )*};
+}
 
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-struct LossesValue(Losses);
-// SAFETY: repr(C), integers only, any bit pattern is valid.
-unsafe impl Pod for LossesValue {}
+pod! {
+    TotalsValue(Totals);
+    HistogramValue(ckb_probe_common::Histogram);
+    LossesValue(Losses);
+    ControlValue(Control);
+    FamilyValue(Family);
+    CauseValue(Cause);
+    CallKeyValue(CallKey);
+    CallStartValue(CallStart);
+}
 
 /// What was counted, over all CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// By slot.
+    /// By slot; without the calls of `families`.
     pub slots: Vec<SlotReading>,
+    /// By column family, in the order in which they were first seen.
+    pub families: Vec<FamilyReading>,
     /// Calls not recorded, since too many were in flight.
     pub calls_lost: u64,
     /// Slow-call events that the ring buffer could not take.
     pub events_lost: u64,
+    /// Calls counted without their payload size.
+    pub sizes_lost: u64,
 }
 
 /// One slot over all CPUs, since the attach; `max_ns` since the reading before.
@@ -48,73 +62,135 @@ pub struct SlotReading {
     pub bytes: u64,
     /// Calls at or above the slow threshold.
     pub slow: u64,
+    /// Calls counted and not timed: in no bucket.
+    pub untimed: u64,
     /// Longest call since the reading before.
     pub max_ns: u64,
-    /// Calls by duration; their number is the number of calls.
+    /// Timed calls by duration.
     pub histogram: Histogram,
 }
 
+/// One operation on one column family.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FamilyReading {
+    /// The operation's slot.
+    pub slot: u32,
+    /// RocksDB's number for it.
+    pub id: u32,
+    /// Its name in RocksDB; empty where it could not be read.
+    pub name: String,
+    /// Its calls.
+    pub reading: SlotReading,
+}
+
+impl FamilyReading {
+    fn of(family: &Family) -> Self {
+        let name = family.name.split(|byte| *byte == 0).next();
+        Self {
+            slot: family.slot,
+            id: family.id,
+            name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+            reading: SlotReading::default(),
+        }
+    }
+}
+
 pub(super) struct Maps {
-    slots: PerCpuArray<MapData, SlotValue>,
-    maxima: PerCpuArray<MapData, u64>,
+    control_map: Array<MapData, ControlValue>,
+    totals: PerCpuArray<MapData, TotalsValue>,
+    histograms: PerCpuArray<MapData, HistogramValue>,
     losses: PerCpuArray<MapData, LossesValue>,
-    epoch: Array<MapData, u32>,
+    families: Array<MapData, FamilyValue>,
+    family_count: Array<MapData, u64>,
+    causes: Array<MapData, CauseValue>,
+    more_calls: HashMap<MapData, CallKeyValue, CallStartValue>,
     slow_calls: RingBuf<MapData>,
-    slot_count: u32,
-    current_epoch: u32,
-    cpus: usize,
+    control: Control,
+    slots: u32,
 }
 
 impl Maps {
-    pub(super) fn take(object: &mut Ebpf, slot_count: u32) -> Result<Self, AttachError> {
-        let mut take = |name| object.take_map(name).ok_or(AttachError::Mismatch(name));
-        let cpus = nr_cpus().map_err(|(_, source)| {
-            AttachError::Map(ReadError {
-                map: "SLOTS",
-                source: Box::new(MapError::IoError(source)),
-            })
-        })?;
-        Ok(Self {
-            slots: take("SLOTS")?.try_into().map_err(error("SLOTS"))?,
-            maxima: take("MAXIMA")?.try_into().map_err(error("MAXIMA"))?,
-            losses: take("LOSSES")?.try_into().map_err(error("LOSSES"))?,
-            epoch: take("EPOCH")?.try_into().map_err(error("EPOCH"))?,
-            slow_calls: take("SLOW_CALLS")?
-                .try_into()
-                .map_err(error("SLOW_CALLS"))?,
-            slot_count,
-            current_epoch: 0,
-            cpus,
-        })
+    /// Takes the maps over, and gives the programs their first orders.
+    pub(super) fn take(
+        object: &mut Object,
+        slots: u32,
+        control: Control,
+    ) -> Result<Self, AttachError> {
+        let mut maps = Self {
+            control_map: object.take_map("CONTROL")?,
+            totals: object.take_map("TOTALS")?,
+            histograms: object.take_map("HISTOGRAMS")?,
+            losses: object.take_map("LOSSES")?,
+            families: object.take_map("FAMILIES")?,
+            family_count: object.take_map("FAMILY_COUNT")?,
+            causes: object.take_map("CAUSES")?,
+            more_calls: object.take_map("MORE_CALLS")?,
+            slow_calls: object.take_map("SLOW_CALLS")?,
+            control,
+            slots,
+        };
+        maps.order(|_| {})?;
+        Ok(maps)
+    }
+
+    /// Changes what the programs are told.
+    pub(super) fn order(&mut self, change: impl FnOnce(&mut Control)) -> Result<(), ReadError> {
+        change(&mut self.control);
+        self.control_map
+            .set(0, ControlValue(self.control), 0)
+            .map_err(error("CONTROL"))
+    }
+
+    /// About how many calls each operation has had, with its column families.
+    pub(super) fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        let hits = |slot| {
+            let cpus = self.totals.get(&slot, 0).map_err(error("TOTALS"))?;
+            Ok(cpus.iter().map(|TotalsValue(totals)| totals.hits).sum())
+        };
+        (0..self.slots).map(hits).collect()
     }
 
     pub(super) fn read(&mut self) -> Result<Reading, ReadError> {
-        let retired = self.current_epoch;
-        self.current_epoch = retired.wrapping_add(1);
-        self.epoch
-            .set(0, self.current_epoch, 0)
-            .map_err(error("EPOCH"))?;
+        let retired = self.control.epoch;
+        self.order(|control| control.epoch = retired.wrapping_add(1))?;
         thread::sleep(GRACE);
         let losses = self.losses.get(&0, 0).map_err(error("LOSSES"))?;
+        let sum = |which: fn(&Losses) -> u64| {
+            losses.iter().map(|LossesValue(losses)| which(losses)).sum()
+        };
+        let families = self
+            .seen_families()?
+            .into_iter()
+            .map(|(index, family)| {
+                Ok(FamilyReading {
+                    reading: self.read_slot(self.slots + index, retired)?,
+                    ..FamilyReading::of(&family)
+                })
+            })
+            .collect::<Result<_, ReadError>>()?;
         Ok(Reading {
-            slots: (0..self.slot_count)
+            slots: (0..self.slots)
                 .map(|slot| self.read_slot(slot, retired))
                 .collect::<Result<_, _>>()?,
-            calls_lost: losses.iter().map(|LossesValue(losses)| losses.calls).sum(),
-            events_lost: losses.iter().map(|LossesValue(losses)| losses.events).sum(),
+            families,
+            calls_lost: sum(|losses| losses.calls),
+            events_lost: sum(|losses| losses.events),
+            sizes_lost: sum(|losses| losses.sizes),
         })
     }
 
-    fn read_slot(&mut self, slot: u32, retired: u32) -> Result<SlotReading, ReadError> {
-        let maximum = maximum_index(slot, retired);
-        let mut reading = SlotReading {
-            max_ns: self.take_maximum(maximum)?,
-            ..SlotReading::default()
-        };
-        for SlotValue(cpu) in self.slots.get(&slot, 0).map_err(error("SLOTS"))?.iter() {
+    fn read_slot(&self, slot: u32, retired: u32) -> Result<SlotReading, ReadError> {
+        let mut reading = SlotReading::default();
+        for TotalsValue(cpu) in self.totals.get(&slot, 0).map_err(error("TOTALS"))?.iter() {
             reading.sum_ns += cpu.sum_ns;
             reading.bytes += cpu.bytes;
             reading.slow += cpu.slow;
+            reading.untimed += cpu.untimed;
+            let maximum = maximum_of(retired, cpu.maxima[retired as usize & 1]);
+            reading.max_ns = reading.max_ns.max(maximum.unwrap_or_default());
+        }
+        let cpus = self.histograms.get(&slot, 0);
+        for HistogramValue(cpu) in cpus.map_err(error("HISTOGRAMS"))?.iter() {
             for (bucket, count) in (0..).zip(cpu.buckets) {
                 reading.histogram.add(bucket, count);
             }
@@ -122,17 +198,50 @@ impl Maps {
         Ok(reading)
     }
 
-    fn take_maximum(&mut self, index: u32) -> Result<u64, ReadError> {
-        let values = self.maxima.get(&index, 0).map_err(error("MAXIMA"))?;
-        let maximum = values.iter().copied().max().unwrap_or_default();
-        if maximum > 0 {
-            let cleared = PerCpuValues::try_from(vec![0; self.cpus])
-                .map_err(|source| error("MAXIMA")(MapError::IoError(source)))?;
-            self.maxima
-                .set(index, cleared, 0)
-                .map_err(error("MAXIMA"))?;
+    /// The column families that were given a slot of their own, by index.
+    fn seen_families(&self) -> Result<Vec<(u32, Family)>, ReadError> {
+        let count = self
+            .family_count
+            .get(&0, 0)
+            .map_err(error("FAMILY_COUNT"))?;
+        let room = self.families.len();
+        (0..room.min(u32::try_from(count).unwrap_or(u32::MAX)))
+            .map(|index| {
+                let family = self.families.get(&index, 0).map_err(error("FAMILIES"))?;
+                Ok((index, family.0))
+            })
+            .collect()
+    }
+
+    /// What family a slot beyond the operations' is of.
+    pub(super) fn family(&self, slot: u32) -> Option<FamilyReading> {
+        let index = slot.checked_sub(self.slots)?;
+        let FamilyValue(family) = self.families.get(&index, 0).ok()?;
+        Some(FamilyReading::of(&family))
+    }
+
+    /// Forgets what began under sliced attachments that are gone: those calls' ends were not seen.
+    pub(super) fn forget_sliced(
+        &mut self,
+        causes: impl Iterator<Item = u8>,
+    ) -> Result<(), ReadError> {
+        for cause in causes {
+            let none = CauseValue(Cause::default());
+            self.causes
+                .set(u32::from(cause), none, 0)
+                .map_err(error("CAUSES"))?;
         }
-        Ok(maximum)
+        let stale: Vec<CallKeyValue> = self
+            .more_calls
+            .keys()
+            .filter_map(Result::ok)
+            .filter(|CallKeyValue(key)| key.owner >> 32 != 0)
+            .collect();
+        for key in stale {
+            // It was there a moment ago, and nobody else removes it.
+            let _ = self.more_calls.remove(&key);
+        }
+        Ok(())
     }
 
     pub(super) fn slow_calls(&mut self) -> Vec<SlowCall> {
@@ -150,7 +259,7 @@ impl Maps {
 
 fn error(map: &'static str) -> impl Fn(MapError) -> ReadError {
     move |source| ReadError {
-        map,
+        map: map.to_string(),
         source: Box::new(source),
     }
 }

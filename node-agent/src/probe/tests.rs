@@ -18,6 +18,17 @@ fn both_sides_agree_at_every_bucket_boundary() {
     }
 }
 
+#[test]
+fn a_maximum_is_of_its_epoch_only() {
+    let held = kernel::maximum(0x1_0007, 1234);
+    assert_eq!(kernel::maximum_of(7, held), Some(1234));
+    assert_eq!(kernel::maximum_of(8, held), None);
+    assert_eq!(
+        kernel::maximum_of(7, kernel::maximum(7, u64::MAX)),
+        Some(kernel::TIME_MASK)
+    );
+}
+
 proptest! {
     #[test]
     fn both_sides_put_a_duration_into_the_same_bucket(bits in 0u32..=64, value: u64) {
@@ -26,17 +37,33 @@ proptest! {
     }
 
     #[test]
-    fn a_cookie_gives_back_what_was_put_in(slot: u8, threshold in 0u64..Cookie::MAX_THRESHOLD_NS) {
-        let cookie = Cookie::new(slot, Payload::PointedToBy5, threshold);
+    fn a_cookie_gives_back_what_was_put_in(slot: u8, cause in 0..=kernel::MAX_CAUSE) {
+        let family = FamilyArgument::Argument2;
+        let cookie = Cookie::new(slot, Payload::PointedToBy5, family, cause, Group::Sliced);
         prop_assert_eq!(cookie.slot(), u32::from(slot));
         prop_assert_eq!(cookie.payload(), Payload::PointedToBy5 as u8);
-        prop_assert_eq!(cookie.slow_threshold_ns(), threshold);
+        prop_assert_eq!(cookie.family(), family as u8);
+        prop_assert_eq!(cookie.cause(), u32::from(cause));
+        prop_assert_eq!(cookie.group_bit(), Group::Sliced.bit());
+        prop_assert!(cookie.is_sliced());
     }
 
     #[test]
-    fn a_threshold_that_does_not_fit_is_the_longest_that_does(excess: u64) {
-        let threshold = Cookie::MAX_THRESHOLD_NS.saturating_add(excess);
-        let cookie = Cookie::new(0, Payload::Unknown, threshold);
-        prop_assert_eq!(cookie.slow_threshold_ns(), Cookie::MAX_THRESHOLD_NS);
+    fn a_session_remembers_what_its_return_needs(
+        began: u64,
+        lasted in 0u64..1 << 47,
+        slot in 0u32..512,
+        cause in 0..=kernel::MAX_CAUSE,
+    ) {
+        let family = FamilyArgument::Argument1;
+        let cookie = Cookie::new(7, Payload::ReturnedSlice, family, cause, Group::Second);
+        let session = kernel::Session::new(began, slot, cookie);
+        prop_assert_ne!(session.0, 0);
+        prop_assert_eq!(session.elapsed_ns(began.wrapping_add(lasted)), lasted);
+        prop_assert_eq!(session.slot(), slot);
+        let traits = session.traits();
+        prop_assert_eq!(traits.payload(), cookie.payload());
+        prop_assert_eq!(traits.cause(), cookie.cause());
+        prop_assert_eq!(traits.group_bit(), cookie.group_bit());
     }
 }

@@ -46,6 +46,7 @@ fn observe(desired: &BTreeMap<InstanceKey, Desired>) -> BTreeMap<InstanceKey, Ob
             let observed = Observed {
                 assignment: want.assignment.clone(),
                 process: want.located.as_ref().map(|located| located.process),
+                held: false,
             };
             (key.clone(), observed)
         })
@@ -72,6 +73,7 @@ fn apply(
                     Observed {
                         assignment: want.assignment,
                         process,
+                        held: false,
                     },
                 );
             }

@@ -1,16 +1,20 @@
 //! Ready, Progressing, Degraded and WithinBudget, each with a sentence that a person can act on.
 
-use ckb_probe_crds::{InstanceState, Reason, condition};
+use ckb_probe_crds::{Breach, InstanceState, Reason, condition};
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
 
-use super::{halted, numbers, targets, targets::Target};
+use super::{
+    halted, numbers, targets,
+    targets::Target,
+    troubles::{self, Trouble, summary},
+};
 use crate::world::{InvalidProbe, ProbeRow, ValidSpec, World};
 
-/// How many targets a message names.
-const NAMED: usize = 3;
+/// With onBreach: Sample, by how much the estimate of a single interval may exceed the ceiling.
+const TOLERANCE: f64 = 1.1;
 /// What the API server takes as a condition's message.
 const MESSAGE_LENGTH: usize = 32_768;
 
@@ -60,27 +64,29 @@ pub fn invalid(error: &InvalidProbe) -> Verdict {
     }
 }
 
-/// That of a CkbProbe with these targets.
+/// That of a CkbProbe with these targets, some of whose calls may be sampled.
 pub fn judge(
     probe: &ProbeRow,
     spec: &ValidSpec,
     targets: &[Target],
+    sampled: bool,
     world: &World,
     now: Timestamp,
 ) -> Verdict {
-    let within_budget = budget(spec, targets);
+    let within_budget = budget(probe, spec, targets, sampled);
     if let Some(reason) = halted(probe, spec, now) {
         return stopped(reason, probe, targets, within_budget);
     }
-    let troubles = troubles(probe, spec, targets);
+    let troubles = troubles::of(probe, spec, targets);
     let pending = pending(targets).or_else(|| untaken(targets, world));
-    let degraded = match troubles.first() {
-        Some((reason, message)) => yes(*reason, message),
+    let gravest = troubles.first().map(|trouble| trouble.reason);
+    let degraded = match gravest {
+        Some(reason) => yes(reason, troubles::told(&troubles)),
         None => no(Reason::Done, "nothing is known to be wrong"),
     };
-    let progressing = match (&pending, troubles.first()) {
+    let progressing = match (&pending, gravest) {
         (Some((reason, message)), _) => yes(*reason, message),
-        (None, Some((reason, _))) => no(*reason, "waits for a change: see Degraded"),
+        (None, Some(reason)) => no(reason, "waits for a change: see Degraded"),
         (None, None) => no(Reason::Done, "everything that was asked for is in place"),
     };
     Verdict {
@@ -92,11 +98,7 @@ pub fn judge(
 }
 
 /// True when every target is attached and fires. What is missing of a target that fires is for Degraded to say.
-fn ready(
-    targets: &[Target],
-    troubles: &[(Reason, String)],
-    pending: Option<(Reason, String)>,
-) -> Answer {
+fn ready(targets: &[Target], troubles: &[Trouble], pending: Option<(Reason, String)>) -> Answer {
     let firing = targets.iter().filter(|target| target.firing).count();
     if firing == targets.len() && firing > 0 {
         let noun = if firing == 1 {
@@ -111,8 +113,8 @@ fn ready(
     }
     let (reason, message) = troubles
         .iter()
-        .find(|(reason, _)| *reason != Reason::SymbolNotFound || targets.iter().all(|t| !t.firing))
-        .cloned()
+        .find(|trouble| trouble.stops)
+        .map(|trouble| (trouble.reason, trouble.message.clone()))
         .or(pending)
         .unwrap_or_else(|| (Reason::Attaching, "not every target fires yet".to_owned()));
     no(
@@ -121,80 +123,18 @@ fn ready(
     )
 }
 
-/// What a person must look at, the gravest first.
-fn troubles(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target]) -> Vec<(Reason, String)> {
-    if targets.is_empty() {
-        let message = format!(
-            "no pod in namespace {} matches the selector {}: check target.selector against \
-             kubectl get pods -n {0} --show-labels",
-            probe.reference.namespace, spec.selector
-        );
-        return vec![(Reason::NoMatchingPods, message)];
-    }
-    let order = [
-        Reason::AgentUnavailable,
-        Reason::AgentSilent,
-        Reason::AttachFailed,
-        Reason::ExecutableNotFound,
-        Reason::SymbolNotFound,
-        Reason::OverBudget,
-        Reason::Silent,
-    ];
-    order
-        .into_iter()
-        .filter_map(|reason| {
-            let hit: Vec<_> = targets
-                .iter()
-                .filter(|target| trouble(target) == Some(reason))
-                .collect();
-            let message = summary(&hit)?;
-            let hint = match reason {
-                Reason::ExecutableNotFound => format!(
-                    " (spec.target.executable is {:?}: it must be the base name of the process's executable)",
-                    spec.spec.target.executable
-                ),
-                _ => String::new(),
-            };
-            Some((reason, message + &hint))
-        })
-        .collect()
-}
-
-/// What is wrong with a target, if it will not pass by itself.
-fn trouble(target: &Target) -> Option<Reason> {
-    let lacking = target
-        .report
-        .is_some_and(|report| !report.missing_operations.is_empty());
-    match (target.state, target.reason) {
-        (InstanceState::Attached, Reason::OverBudget | Reason::Silent) => Some(target.reason),
-        (InstanceState::Attached, _) => lacking.then_some(Reason::SymbolNotFound),
-        (InstanceState::Failed, Reason::ExecutableNotFound | Reason::SymbolNotFound)
-        | (InstanceState::Failed, Reason::AgentUnavailable | Reason::AgentSilent) => {
-            Some(target.reason)
-        }
-        (InstanceState::Failed, _) => Some(Reason::AttachFailed),
-        (InstanceState::Detached, Reason::OverBudget) => Some(Reason::OverBudget),
-        (InstanceState::Detached, _) => None,
-        // A container that is known is between two processes, which passes; one that is not may never come.
-        (InstanceState::Waiting, Reason::ExecutableNotFound) => {
-            target.container.is_none().then_some(target.reason)
-        }
-        (InstanceState::Waiting, _) => None,
-    }
-}
-
 /// What is still on its way, by itself.
 fn pending(targets: &[Target]) -> Option<(Reason, String)> {
     let on_its_way: Vec<_> = targets
         .iter()
         .filter(|target| match target.state {
-            InstanceState::Waiting => trouble(target).is_none(),
+            InstanceState::Waiting => troubles::stopping(target).is_none(),
             InstanceState::Attached => target.reason == Reason::Attaching,
             InstanceState::Failed | InstanceState::Detached => false,
         })
         .collect();
     let reason = on_its_way.iter().map(|target| target.reason).min()?;
-    Some((reason, summary(&on_its_way)?))
+    Some((reason, summary(on_its_way)?))
 }
 
 /// The agents that have not taken up the newest order.
@@ -206,29 +146,6 @@ fn untaken(targets: &[Target], world: &World) -> Option<(Reason, String)> {
     })?;
     let message = format!("the agent of node {node} is taking up the new spec");
     Some((Reason::Attaching, message))
-}
-
-/// The messages of the first few, each with the pod it is about.
-fn summary(targets: &[&Target]) -> Option<String> {
-    let mut messages: Vec<String> = Vec::new();
-    for target in targets {
-        let pod = targets::name(target.pod);
-        let message = match target.message.contains(&*target.pod.reference.name) {
-            true => target.message.clone(),
-            false => format!("{pod}: {}", target.message),
-        };
-        // One agent's trouble is that of every target on its node.
-        if !messages.contains(&message) {
-            messages.push(message);
-        }
-    }
-    messages.sort();
-    let more = messages.len().saturating_sub(NAMED);
-    messages.truncate(NAMED);
-    if more > 0 {
-        messages.push(format!("and {more} more"));
-    }
-    (!messages.is_empty()).then(|| messages.join("; "))
 }
 
 /// Paused or expired.
@@ -259,14 +176,20 @@ fn nothing_attached() -> Answer {
     )
 }
 
-fn budget(spec: &ValidSpec, targets: &[Target]) -> Answer {
+/// Whether the ceiling is kept. With onBreach: Sample the agents keep it, on average: see [`condition::WITHIN_BUDGET`].
+fn budget(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target], sampled: bool) -> Answer {
     let limit = spec.spec.overhead.max_percent;
+    let samples = spec.spec.overhead.on_breach == Breach::Sample;
     let breached: Vec<_> = targets
         .iter()
         .filter(|target| target.reason == Reason::OverBudget)
         .collect();
     let estimate = targets::overhead(targets);
-    let over = estimate.filter(|estimate| *estimate as f64 / 1000.0 > limit);
+    let tolerated = match samples && !was_over_budget(probe) {
+        true => limit * TOLERANCE,
+        false => limit,
+    };
+    let over = estimate.filter(|estimate| *estimate as f64 / 1000.0 > tolerated);
     if let Some(over) = over {
         let costly: Vec<_> = targets
             .iter()
@@ -282,15 +205,21 @@ fn budget(spec: &ValidSpec, targets: &[Target]) -> Answer {
         );
         return no(Reason::OverBudget, message);
     }
-    if let Some(message) = summary(&breached) {
+    if let Some(message) = summary(breached) {
         return no(Reason::OverBudget, message);
     }
     let attached = targets.iter().any(|t| t.state == InstanceState::Attached);
     match estimate {
-        // The figure is in status.overhead: here it would only make every message another.
+        // The figures are in the status: here they would only make every message another.
+        Some(_) if samples && sampled => yes(
+            Reason::UnderBudget,
+            format!(
+                "probing is kept below overhead.maxPercent {limit} by sampling: see status.operations[].samplingPercent"
+            ),
+        ),
         Some(_) => yes(
             Reason::UnderBudget,
-            format!("probing is estimated to cost less than overhead.maxPercent {limit}"),
+            format!("probing is estimated to cost no more than overhead.maxPercent {limit}"),
         ),
         None if attached => answer(
             "Unknown",
@@ -299,6 +228,14 @@ fn budget(spec: &ValidSpec, targets: &[Target]) -> Answer {
         ),
         None => nothing_attached(),
     }
+}
+
+/// Whether the last status said so: then the ceiling itself is what the estimate must come back to.
+fn was_over_budget(probe: &ProbeRow) -> bool {
+    let conditions = probe.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .into_iter()
+        .any(|c| c.type_ == condition::WITHIN_BUDGET && c.status == "False")
 }
 
 impl Verdict {
@@ -339,3 +276,6 @@ impl Verdict {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -27,6 +27,16 @@ pub fn percent_summary(millipercent: u64) -> String {
     format!("{}%", trimmed(&format!("{percent:.decimals$}")))
 }
 
+/// A part of a whole (above 0) as percent, with so many figures and at most three decimals. Rounded down, and up from
+/// nothing, so that `100` is all of it and `0` is none.
+pub fn share(part: u64, whole: u64, figures: u32) -> String {
+    let exact = u128::from(part) * 100_000 / u128::from(whole);
+    let millipercent = exact.max(u128::from(part > 0)) as u64;
+    let digits = millipercent.checked_ilog10().map_or(1, |log| log + 1);
+    let cut = 10_u64.pow(digits.saturating_sub(figures));
+    percent(millipercent / cut * cut)
+}
+
 /// Milliseconds as seconds, exactly.
 pub fn seconds(milliseconds: u64) -> String {
     percent(milliseconds)
@@ -37,4 +47,63 @@ fn trimmed(text: &str) -> String {
         return text.to_owned();
     }
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn numbers_have_three_figures_and_no_exponent() {
+        for (value, text) in [
+            (0.0, "0"),
+            (f64::NAN, "0"),
+            (0.0123, "0.012"),
+            (1.0, "1"),
+            (1.234, "1.23"),
+            (12.34, "12.3"),
+            (171_034.4, "171034"),
+        ] {
+            assert_eq!(rate(value), text);
+        }
+        for (value, exact, glance) in [
+            (0, "0", "0%"),
+            (4, "0.004", "0%"),
+            (40, "0.04", "0.04%"),
+            (412, "0.412", "0.4%"),
+            (12_500, "12.5", "12.5%"),
+        ] {
+            assert_eq!(percent(value), exact);
+            assert_eq!(percent_summary(value), glance);
+        }
+    }
+
+    #[test]
+    fn all_and_nothing_are_never_the_result_of_rounding() {
+        for (part, whole, exact, glance) in [
+            (10_000, 10_000, "100", "100"),
+            (9_999, 10_000, "99.9", "99"),
+            (u64::MAX - 1, u64::MAX, "99.9", "99"),
+            (463, 10_000, "4.63", "4.6"),
+            (46, 10_000, "0.46", "0.46"),
+            (1, 3_600_000, "0.001", "0.001"),
+            (0, 10_000, "0", "0"),
+        ] {
+            assert_eq!(share(part, whole, 3), exact);
+            assert_eq!(share(part, whole, 2), glance);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_share_is_rounded_down_by_less_than_its_last_figure(whole in 1..=u64::MAX, part in any::<u64>()) {
+            let part = part % whole + 1;
+            let exact = part as f64 * 100.0 / whole as f64;
+            let shown: f64 = share(part, whole, 3).parse().unwrap();
+            prop_assert!(shown <= exact * (1.0 + 1e-9) || shown == 0.001, "{} {}", shown, exact);
+            prop_assert!(exact - shown <= (exact / 100.0).max(0.001), "{} {}", shown, exact);
+        }
+    }
 }

@@ -24,6 +24,8 @@ pub struct Target<'a> {
     pub firing: bool,
     /// What the agent says of it, however long ago.
     pub report: Option<&'a InstanceReport>,
+    /// How the agent attaches, by its own word.
+    pub tier: Option<&'a str>,
     pub reported_at: Option<Timestamp>,
 }
 
@@ -100,6 +102,12 @@ fn of_pod<'a>(
             reason,
             message,
         )];
+    }
+    let failure = row
+        .filter(|_| fresh)
+        .and_then(|row| row.status.as_ref()?.agent.failure.as_deref());
+    if let Some(failure) = failure.filter(|_| !measured) {
+        return unmeasurable(pod, row, reports, failure);
     }
     let agent = || silence(spec, pod, row, world, now);
     match (reports.is_empty(), fresh) {
@@ -185,6 +193,36 @@ fn stopped<'a>(
         reason,
         message,
     )]
+}
+
+/// The agent can measure nothing on this node, whatever there is.
+fn unmeasurable<'a>(
+    pod: &'a TargetPod,
+    row: Option<&'a NodeProbeRow>,
+    reports: Vec<&'a InstanceReport>,
+    failure: &str,
+) -> Vec<Target<'a>> {
+    let message = format!("on node {} nothing can be measured: {failure}", node(pod));
+    let failed = |target: Target<'a>| Target {
+        state: InstanceState::Failed,
+        reason: Reason::PreflightFailed,
+        message: message.clone(),
+        firing: false,
+        ..target
+    };
+    if reports.is_empty() {
+        let nothing = Target::unreported(
+            pod,
+            InstanceState::Failed,
+            Reason::PreflightFailed,
+            String::new(),
+        );
+        return vec![failed(nothing)];
+    }
+    reports
+        .into_iter()
+        .map(|report| failed(Target::reported(pod, report, row)))
+        .collect()
 }
 
 /// Why no agent could find a process in this pod, whatever it did.
@@ -305,6 +343,7 @@ impl<'a> Target<'a> {
             message,
             firing: false,
             report: None,
+            tier: None,
             reported_at: None,
         }
     }
@@ -312,7 +351,7 @@ impl<'a> Target<'a> {
     fn reported(
         pod: &'a TargetPod,
         report: &'a InstanceReport,
-        row: Option<&NodeProbeRow>,
+        row: Option<&'a NodeProbeRow>,
     ) -> Self {
         let attached = report.state == InstanceState::Attached;
         let status = row.and_then(|row| row.status.as_ref());
@@ -327,6 +366,7 @@ impl<'a> Target<'a> {
             message: report.message.clone(),
             firing: attached && report.firing,
             report: Some(report),
+            tier: status.map(|status| status.agent.tier.as_str()),
             reported_at: status
                 .and_then(|s| s.reported_at.as_ref())
                 .map(|time| time.0),
@@ -336,7 +376,7 @@ impl<'a> Target<'a> {
     /// The worst is the least; equals are in the order of their names.
     pub fn rank(&self) -> impl Ord + use<> {
         let trouble = match (self.state, self.reason) {
-            (InstanceState::Failed, _) => 0,
+            (InstanceState::Failed, _) | (InstanceState::Detached, Reason::TargetDied) => 0,
             (InstanceState::Detached, Reason::OverBudget) => 1,
             (InstanceState::Waiting, _) => 2,
             (InstanceState::Attached, Reason::Firing) => 5,
@@ -351,6 +391,7 @@ impl<'a> Target<'a> {
 
     pub fn into_status(self) -> InstanceStatus {
         let report = self.report;
+        let attached = self.state == InstanceState::Attached;
         InstanceStatus {
             pod: self.pod.reference.name.clone(),
             container: self.container.map(str::to_owned),
@@ -361,9 +402,13 @@ impl<'a> Target<'a> {
             reattaches: report.map_or(0, |report| report.reattaches),
             gap_seconds: numbers::seconds(report.map_or(0, |report| report.gap_milliseconds)),
             overhead_percent: report
-                .filter(|_| self.state == InstanceState::Attached)
+                .filter(|_| attached)
                 .and_then(|report| report.overhead_millipercent)
                 .map(numbers::percent),
+            tier: self
+                .tier
+                .filter(|tier| attached && !tier.is_empty())
+                .map(str::to_owned),
         }
     }
 }

@@ -1,5 +1,6 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Mutex};
 
+use ckb_probe_crds::Check;
 use futures::channel::mpsc;
 use http_body_util::BodyExt;
 use hyper::{Request, Response, StatusCode};
@@ -402,5 +403,82 @@ fn a_watch_that_fails_is_counted() {
         seconds(1).await;
         let metrics = rig.metrics.render().unwrap();
         assert!(metrics.contains("ckb_probe_reconcile_errors_total{reason=\"Watch\"} 1"));
+    });
+}
+
+const EVENTS: &str = "POST /apis/events.k8s.io/v1/namespaces/system/events";
+
+/// The NodeProbe of the node `n`, whose agent lacks a capability.
+fn unfit(age: i64) -> Change {
+    let mut row = testing::node_probe("n", age, vec![]);
+    row.status.as_mut().unwrap().agent.preflight = vec![Check {
+        name: "Capabilities".into(),
+        passed: false,
+        detail: "BPF is missing".into(),
+    }];
+    testing::reports(row)
+}
+
+fn events(api: &FakeApi) -> Vec<Value> {
+    let requests = api.requests.lock().unwrap();
+    let events = requests.iter().filter(|(line, _)| line == EVENTS);
+    events.map(|(_, event)| event.clone()).collect()
+}
+
+#[test]
+fn what_an_agent_finds_in_its_way_is_told_once_however_often_it_reports() {
+    Rig::run(FakeApi::new(|_| None), async |rig| {
+        rig.lead();
+        rig.synced();
+        for age in [9, 6, 3] {
+            rig.tell(unfit(age));
+            seconds(3).await;
+        }
+        let [event] = &events(&rig.api)[..] else {
+            panic!("{:?}", events(&rig.api));
+        };
+        assert_eq!(event["reason"], "PreflightFailed");
+        assert_eq!(event["type"], "Warning");
+        assert_eq!(event["note"], "Capabilities: BPF is missing");
+        assert_eq!(event["regarding"]["kind"], "NodeProbe");
+        assert_eq!(event["regarding"]["name"], "n");
+        assert_eq!(event["regarding"]["uid"], "uid-n");
+        assert_eq!(event["metadata"]["namespace"], "system");
+    });
+}
+
+#[test]
+fn what_another_replica_has_told_is_told_again_in_the_same_words_and_is_no_error() {
+    let told = |line: &str| (line == EVENTS).then_some(409);
+    Rig::run(FakeApi::new(told), async |rig| {
+        rig.synced();
+        rig.tell(unfit(1));
+        for _ in 0..2 {
+            rig.lead();
+            seconds(3).await;
+            rig.leadership
+                .send_modify(|leadership| leadership.until = None);
+            seconds(3).await;
+        }
+        let events = events(&rig.api);
+        assert_eq!(events.len(), 2, "once for each time it leads");
+        assert_eq!(events[0]["metadata"]["name"], events[1]["metadata"]["name"]);
+        let metrics = rig.metrics.render().unwrap();
+        assert!(!metrics.contains("WriteEvent"), "{metrics}");
+    });
+}
+
+#[test]
+fn what_cannot_be_told_is_tried_again() {
+    let refused = |line: &str| (line == EVENTS).then_some(403);
+    Rig::run(FakeApi::new(refused), async |rig| {
+        rig.lead();
+        rig.synced();
+        rig.tell(unfit(1));
+        seconds(600).await;
+        let tries = events(&rig.api).len();
+        assert!((12..40).contains(&tries), "{tries} tries in ten minutes");
+        let metrics = rig.metrics.render().unwrap();
+        assert!(metrics.contains(r#"reason="WriteEvent""#), "{metrics}");
     });
 }

@@ -1,4 +1,4 @@
-use ckb_probe_crds::{InstanceState, InstanceStatus, TargetCounts};
+use ckb_probe_crds::{AgentStatus, Check, InstanceState, InstanceStatus, TargetCounts};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::*;
@@ -36,6 +36,7 @@ fn reasons(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Vec<&'static s
 
 fn instance(reattaches: u64) -> InstanceStatus {
     InstanceStatus {
+        tier: None,
         pod: "ckb-0".into(),
         container: Some("ckb".into()),
         node: None,
@@ -161,4 +162,90 @@ fn a_restart_is_told_for_a_target_that_was_known() {
     assert_eq!(reasons(None, &with(2)), Vec::<&str>::new());
     // Another agent counts from zero.
     assert_eq!(reasons(Some(&with(2)), &with(0)), Vec::<&str>::new());
+}
+
+#[test]
+fn each_target_that_died_is_told_of_once() {
+    let died = |pod: &str| InstanceStatus {
+        pod: pod.into(),
+        state: InstanceState::Detached,
+        reason: Reason::TargetDied,
+        message: "process 7 died 1 s after the attach".into(),
+        ..instance(1)
+    };
+    let with = |instances: Vec<InstanceStatus>| CkbProbeStatus {
+        instances,
+        ..status(0, 2, &[("Degraded", "True", "TargetDied")])
+    };
+    let lives = with(vec![instance(1)]);
+    let one = with(vec![died("ckb-0")]);
+    let two = with(vec![died("ckb-0"), died("ckb-1")]);
+    assert_eq!(reasons(Some(&lives), &one), ["TargetDied"]);
+    assert_eq!(reasons(Some(&one), &one), Vec::<&str>::new());
+    assert_eq!(reasons(None, &one), ["TargetDied"]);
+    let [note] = &notes(Some(&one), &two)[..] else {
+        panic!("one note");
+    };
+    assert_eq!(note.type_, EventType::Warning);
+    assert_eq!(note.text, "pod ckb-1: process 7 died 1 s after the attach");
+}
+
+fn checked(passed: bool, names: &[&str]) -> AgentStatus {
+    let check = |name: &&str| Check {
+        name: (*name).into(),
+        passed,
+        detail: "as found".into(),
+    };
+    AgentStatus {
+        preflight: names.iter().map(check).collect(),
+        ..AgentStatus::default()
+    }
+}
+
+#[test]
+fn a_check_that_only_tells_which_way_of_attaching_there_is_is_no_failure() {
+    let all = [
+        "Kernel",
+        "Btf",
+        "Capabilities",
+        "PerfEventParanoid",
+        "Lockdown",
+        "UprobePmu",
+        "SeccompReturn",
+        "session",
+        "uprobe-multi",
+        "perf-event",
+    ];
+    let told = |agent: &AgentStatus| {
+        let notes = preflight(agent).into_iter();
+        notes.map(|note| note.text).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&checked(true, &all)), Vec::<String>::new());
+    assert_eq!(
+        told(&checked(false, &all)),
+        [
+            "Capabilities: as found",
+            "Lockdown: as found",
+            "SeccompReturn: as found"
+        ]
+    );
+}
+
+#[test]
+fn a_node_where_nothing_can_be_measured_is_told_of() {
+    let agent = AgentStatus {
+        failure: Some("no way to attach works".into()),
+        ..checked(false, &["session", "uprobe-multi", "perf-event"])
+    };
+    let [note] = &preflight(&agent)[..] else {
+        panic!("one note");
+    };
+    assert_eq!(
+        (note.type_, note.reason),
+        (EventType::Warning, "PreflightFailed")
+    );
+    assert_eq!(
+        note.text,
+        "on this node nothing can be measured: no way to attach works"
+    );
 }

@@ -219,6 +219,7 @@ fn pods_touch_the_probes_of_their_namespace_only_and_nothing_when_nothing_change
     let touched = world.apply(runs(&a), at(0));
     let expected = Touched {
         probes: [ObjectKey::new("ckb", "p")].into(),
+        agents: BTreeSet::new(),
         fleet: true,
     };
     assert_eq!(touched, expected);

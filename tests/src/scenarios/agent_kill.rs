@@ -10,7 +10,7 @@ use crate::{
     report::Bound,
     scene::{ATTACH, Scene},
     wait,
-    workload::Workload,
+    workload::Load,
 };
 
 /// From the agent's end until no probe is left.
@@ -20,20 +20,15 @@ const CLEAN: Duration = Duration::from_secs(5);
 const BACK: Duration = Duration::from_secs(30);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let arguments: Option<&[&str]> = match scene.workload {
-        Workload::Rocksdb => Some(&["--db", "/data/db", "--blocks-per-second", "0"]),
-        // It mines all the time.
-        Workload::Ckb => None,
-    };
     let target = scene
         .workload
-        .deploy(scene.cluster, &scene.namespace, arguments)
+        .deploy(scene.cluster, &scene.namespace, Load::Busy)
         .await?;
     scene.apply_probe(scene.workload_probe()).await?;
     scene.firing().await?;
     let (code, agent) = scene.workload_attached(target.process).await?;
     let held = Held::by(agent.process)?;
-    let wanted = code.serving(scene.workload.operations()).len() as u64;
+    let wanted = code.serving(&scene.workload.operations()).len() as u64;
     let probed = code.probed()?.len() as u64;
     scene.equal("functions with a probe before", probed, "", wanted);
 

@@ -3,8 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ckb_probe_crds::{Reason, condition};
-use k8s_openapi::{api::events::v1::Event, apimachinery::pkg::apis::meta::v1::Condition};
-use kube::api::ListParams;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::json;
 
 use crate::{
@@ -29,6 +28,8 @@ struct Case {
     /// Whose pods it selects.
     app: &'static str,
     executable: &'static str,
+    /// Whether the CkbProbe takes what the kernel must single-step.
+    include_single_stepped: bool,
     /// The condition Ready.
     ready: (&'static str, Reason),
     /// The reason of the condition Degraded, which must be true, and of an Event.
@@ -42,6 +43,7 @@ const CASES: &[Case] = &[
         name: "no-pod",
         app: "nobody",
         executable: "ground-truth",
+        include_single_stepped: true,
         ready: ("False", Reason::NoMatchingPods),
         degraded: Some(Reason::NoMatchingPods),
         words: &["app=nobody"],
@@ -50,6 +52,7 @@ const CASES: &[Case] = &[
         name: "no-executable",
         app: "healthy",
         executable: "nosuch",
+        include_single_stepped: true,
         ready: ("False", Reason::ExecutableNotFound),
         degraded: Some(Reason::ExecutableNotFound),
         words: &["nosuch", "healthy"],
@@ -58,6 +61,7 @@ const CASES: &[Case] = &[
         name: "stripped",
         app: "stripped",
         executable: "ground-truth-stripped",
+        include_single_stepped: true,
         ready: ("False", Reason::SymbolNotFound),
         degraded: Some(Reason::SymbolNotFound),
         words: &["stripped", "rocksdb_get_pinned_cf"],
@@ -66,14 +70,29 @@ const CASES: &[Case] = &[
         name: "partial",
         app: "partial",
         executable: "ground-truth-partial",
+        include_single_stepped: true,
         ready: ("True", Reason::Firing),
         degraded: Some(Reason::SymbolNotFound),
         words: &["MultiGet", "rocksdb_multi_get_cf"],
     },
     Case {
+        name: "single-stepped",
+        app: "healthy",
+        executable: "ground-truth",
+        include_single_stepped: false,
+        ready: ("True", Reason::Firing),
+        degraded: Some(Reason::SingleStepped),
+        words: &[
+            "rocksdb_iter_next",
+            "rocksdb_iter_seek",
+            "includeSingleStepped",
+        ],
+    },
+    Case {
         name: "healthy",
         app: "healthy",
         executable: "ground-truth",
+        include_single_stepped: true,
         ready: ("True", Reason::Firing),
         degraded: None,
         words: &[],
@@ -102,7 +121,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             "executable": case.executable,
         });
         let operations = operations::names();
-        let probe = probe(&scene.namespace, case.name, target, &operations, "2s");
+        let mut probe = probe(&scene.namespace, case.name, target, &operations, "2s");
+        probe["spec"]["probes"][0]["rocksdb"]["includeSingleStepped"] =
+            json!(case.include_single_stepped);
         scene.apply_probe(probe).await?;
     }
     for case in CASES {
@@ -131,7 +152,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             continue;
         };
         let events = wait::until("the Event", ATTACH, async || {
-            let events = events(scene, case.name, reason).await?;
+            let events = scene
+                .cluster
+                .events(&scene.namespace, case.name, reason)
+                .await?;
             expect(events > 0, format!("an Event {reason}"), || {
                 "none".to_string()
             })?;
@@ -154,7 +178,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         "conditions that are right in the end",
         CASES.len() as u64,
         "",
-        5,
+        6,
     );
     Ok(())
 }
@@ -219,18 +243,6 @@ async fn silent_agent(scene: &mut Scene<'_>) -> Result<()> {
         Bound::AtMost(TOLD.as_secs_f64()),
     );
     Ok(())
-}
-
-/// How many Events of a reason there are about a CkbProbe.
-async fn events(scene: &Scene<'_>, name: &str, reason: Reason) -> Result<u64> {
-    let api = scene.cluster.api::<Event>(&scene.namespace);
-    let events = api.list(&ListParams::default()).await?;
-    let about = events.items.iter().filter(|event| {
-        let regarding = event.regarding.as_ref();
-        regarding.is_some_and(|object| object.name.as_deref() == Some(name))
-            && event.reason.as_deref() == Some(reason.as_str())
-    });
-    Ok(about.count() as u64)
 }
 
 fn find<'a>(conditions: &'a [Condition], type_: &str) -> Result<&'a Condition> {

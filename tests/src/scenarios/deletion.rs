@@ -11,6 +11,7 @@ use crate::{
     report::Bound,
     scene::{PROBE, Scene},
     wait,
+    workload::Load,
 };
 
 /// From the deletion until nothing is left: what the project promises.
@@ -19,13 +20,13 @@ const PROMISE: Duration = Duration::from_secs(5);
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let target = scene
         .workload
-        .deploy(scene.cluster, &scene.namespace, None)
+        .deploy(scene.cluster, &scene.namespace, Load::Steady)
         .await?;
     scene.apply_probe(scene.workload_probe()).await?;
     scene.firing().await?;
     let (code, agent) = scene.workload_attached(target.process).await?;
     let held = Held::by(agent.process)?;
-    let wanted = code.serving(scene.workload.operations()).len() as u64;
+    let wanted = code.serving(&scene.workload.operations()).len() as u64;
     let probed = code.probed()?.len() as u64;
     scene.equal("functions with a probe before", probed, "", wanted);
     scene.figure(

@@ -6,17 +6,15 @@ use ckb_probe_crds::{CkbProbeStatus, Duration as Displayed, OperationStatus};
 
 use crate::{
     bpf::Code,
-    bpftrace::{Bpftrace, Counts},
     cluster::{Component, run as command},
+    comparison::{Compared, Comparison},
     failure::{Failure, Result, expect},
     metrics::{Metrics, Sample},
-    operations,
-    process::Process,
     prometheus::Prometheus,
     report::Bound,
-    scene::{FIRST_FIGURES, Scene, all_fire},
+    scene::{FIRST_FIGURES, PROBE, Scene, all_fire},
     wait,
-    workload::Target,
+    workload::{Load, Target},
 };
 
 /// What every CKB node does all the time.
@@ -28,7 +26,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let target = scene
         .workload
-        .deploy(scene.cluster, &scene.namespace, None)
+        .deploy(scene.cluster, &scene.namespace, Load::Steady)
         .await?;
     let applied = scene.apply_probe(scene.workload_probe()).await?;
     let status = scene
@@ -175,43 +173,25 @@ fn lacking(scraped: &Metrics, stored: &[Sample]) -> Vec<String> {
     scraped.filter(|series| !stored.contains(series)).collect()
 }
 
-/// Both count the same calls: the process is stopped while their counts are taken, at both ends of the window.
 async fn compare_with_bpftrace(
     scene: &mut Scene<'_>,
     target: &Target,
     code: &Code,
     agent: &Component,
 ) -> Result<()> {
-    let mut bpftrace = Bpftrace::count(target.process, code).await?;
-    let before = both(scene, target, agent, &mut bpftrace).await?;
+    let operations = scene.workload.operations();
+    let comparison = Comparison::begin(target, code, agent, &operations).await?;
     tokio::time::sleep(WINDOW).await;
-    let after = both(scene, target, agent, &mut bpftrace).await?;
-    bpftrace.stop().await?;
+    let compared = comparison.end().await?;
 
-    let (mut compared, mut worst) = (0, 0.0_f64);
-    for (operation, functions) in operations::ALL {
-        let sum = |counts: &Counts| -> u64 {
-            let counts = functions
-                .iter()
-                .filter_map(|function| counts.get(*function));
-            counts.sum()
-        };
-        let theirs = sum(&after.1) - sum(&before.1);
-        let ours = after.0.get(operation).copied().unwrap_or_default()
-            - before.0.get(operation).copied().unwrap_or_default();
-        if scene.workload.operations().contains(&operation) {
-            compared += theirs;
-            let difference = ours.abs_diff(theirs) as f64 / (theirs.max(1) as f64) * 100.0;
-            if difference > 0.0 {
-                println!("          {operation}: {ours} counted, {theirs} by bpftrace");
-            }
-            worst = worst.max(difference);
-        }
-    }
-    let seconds = WINDOW.as_secs();
+    let calls: u64 = compared.iter().map(|one| one.theirs).sum();
+    let worst = compared
+        .iter()
+        .map(Compared::difference)
+        .fold(0.0, f64::max);
     scene.figure(
-        &format!("calls compared with bpftrace over {seconds} s"),
-        compared as f64,
+        &format!("calls compared with bpftrace over {} s", WINDOW.as_secs()),
+        calls as f64,
         "calls",
         Bound::Above(0.0),
     );
@@ -221,27 +201,14 @@ async fn compare_with_bpftrace(
         "%",
         Bound::AtMost(1.0),
     );
+    let operations = agent.scrape().await?.operations(PROBE);
+    let told = operations.len() as u64;
+    let complete = operations.iter().filter(|one| one.is_complete());
+    scene.equal(
+        "operations of which the metrics say in all their ways that every call was recorded",
+        complete.count() as u64,
+        "",
+        told,
+    );
     Ok(())
-}
-
-/// The counts of the agent, by operation, and of bpftrace, by function, at one moment of the process's life.
-async fn both(
-    scene: &Scene<'_>,
-    target: &Target,
-    agent: &Component,
-    bpftrace: &mut Bpftrace,
-) -> Result<(Counts, Counts)> {
-    let _stopped = Process::stop(&target.process).await?;
-    let theirs = bpftrace.counts().await?;
-    let metrics = agent.scrape().await?;
-    let ours = scene.workload.operations().iter().map(|operation| {
-        let labels = [
-            ("namespace", scene.namespace.as_str()),
-            ("pod", &target.pod),
-            ("operation", operation),
-        ];
-        let count = metrics.sum("ckb_probe_operation_duration_seconds_count", &labels);
-        (operation.to_string(), count.unwrap_or_default() as u64)
-    });
-    Ok((ours.collect(), theirs))
 }

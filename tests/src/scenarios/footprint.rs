@@ -2,12 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{
-    failure::Result,
-    process::Process,
-    report::Bound,
-    scene::{PROBE, Scene, probe},
-};
+use crate::{failure::Result, process::Process, report::Bound, scene::Scene, workload::Load};
 
 /// How long CPU time is measured.
 const WINDOW: Duration = Duration::from_secs(30);
@@ -19,20 +14,13 @@ const MEGABYTES: f64 = 20.0;
 const PERCENT: f64 = 1.0;
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let target = scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, None)
-        .await?;
-    let selector = serde_json::json!({
-        "selector": { "matchLabels": { "app": "ckb" } }, "container": "ckb",
-    });
-    // As in the demo.
-    let operations = scene.workload.operations();
     scene
-        .apply_probe(probe(&scene.namespace, PROBE, selector, operations, "5s"))
+        .workload
+        .deploy(scene.cluster, &scene.namespace, Load::Steady)
         .await?;
+    scene.apply_probe(scene.demo_probe()?).await?;
     scene.firing().await?;
-    let (_, agent) = scene.workload_attached(target.process).await?;
+    let agent = scene.cluster.agent().await?;
     let operator = scene.cluster.operator().await?;
 
     let start = Instant::now();

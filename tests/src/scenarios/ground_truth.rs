@@ -1,4 +1,7 @@
-//! Counts are equal to the last call, and quantiles are as exact as promised, for a program that knows both.
+//! Counts are equal to the last call, also by column family, and quantiles are as exact as promised, for a program that
+//! knows both.
+
+use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
     CkbProbeStatus, Duration as Displayed, InstanceReport, InstanceState, Window,
@@ -7,6 +10,8 @@ use serde_json::json;
 
 use crate::{
     failure::{Failure, Result, expect},
+    fixture::Truth,
+    metrics::Metrics,
     operations,
     report::Bound,
     scene::{ATTACH, PROBE, Scene, probe},
@@ -43,6 +48,17 @@ const PLAN: &[&str] = &[
     "rocksdb_create_iterator_cf 91 constant:1000",
     "rocksdb_transaction_create_iterator_cf 92 constant:1000",
     "rocksdb_multi_get_cf 33 constant:1000",
+    "rocksdb_iter_seek 41 constant:1000",
+    "rocksdb_iter_seek_for_prev 42 constant:1000",
+    "rocksdb_iter_seek_to_first 43 constant:1000",
+    "rocksdb_iter_seek_to_last 44 constant:1000",
+    "rocksdb_iter_next 300 constant:1000",
+    "rocksdb_iter_prev 45 constant:1000",
+    "rocksdb::CompactionJob::Run 11 constant:2000000",
+    "rocksdb::FlushJob::Run 12 constant:1000000",
+    "rocksdb::DBImpl::SyncWAL 13 constant:1000",
+    "rocksdb::WritableFileWriter::Sync 14 constant:1000",
+    "rocksdb::DBImpl::DelayWrite 15 constant:1000",
 ];
 
 /// Whose quantiles are compared.
@@ -61,15 +77,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         "executable": "ground-truth",
     });
     let operations = operations::names();
-    scene
-        .apply_probe(probe(
-            &scene.namespace,
-            PROBE,
-            target,
-            &operations,
-            INTERVAL,
-        ))
-        .await?;
+    let mut probe = probe(&scene.namespace, PROBE, target, &operations, INTERVAL);
+    probe["spec"]["probes"][0]["rocksdb"]["byColumnFamily"] = json!(true);
+    scene.apply_probe(probe).await?;
     let (_, agent) = scene.attached(fixture.process, &operations).await?;
     let namespace = scene.namespace.clone();
     let labels = [("namespace", namespace.as_str()), ("pod", "truth")];
@@ -105,6 +115,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         &format!("of {calls}"),
         0,
     );
+    by_column_family(scene, &truth, &metrics);
 
     let report = wait::until("the interval of all calls", ATTACH, async || {
         let report = scene.cluster.report(&namespace, PROBE, "truth").await?;
@@ -171,6 +182,64 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         );
     }
     Ok(())
+}
+
+/// Compares the calls of each operation on each column family, in the metrics. What the truth has under RocksDB's name
+/// for it must be there under that of CKB's schema.
+fn by_column_family(scene: &mut Scene<'_>, truth: &Truth, metrics: &Metrics) {
+    let mut made: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for (function, truth) in &truth.functions {
+        let operation = operations::served_by(function);
+        let Some(operation) = operation.filter(|name| operations::ON_A_FAMILY.contains(name))
+        else {
+            continue;
+        };
+        let mut add = |family: &str, calls| {
+            *made
+                .entry((operation.to_string(), family.to_string()))
+                .or_default() += calls;
+        };
+        for (family, truth) in &truth.column_families {
+            add(
+                operations::column_family(family).unwrap_or(family),
+                truth.calls,
+            );
+        }
+        if truth.column_families.is_empty() {
+            add(operations::OTHER_FAMILY, truth.calls);
+        }
+    }
+    let mut missed: BTreeMap<_, _> = made
+        .iter()
+        .map(|(key, calls)| (key.clone(), *calls))
+        .collect();
+    for sample in &metrics.samples {
+        let label = |name: &str| sample.labels.get(name).cloned().unwrap_or_default();
+        if sample.name == "ckb_probe_column_family_operation_duration_seconds_count"
+            && label("namespace") == scene.namespace
+        {
+            let counted = missed
+                .entry((label("operation"), label("column_family")))
+                .or_default();
+            *counted = counted.abs_diff(sample.value as u64);
+        }
+    }
+    missed.retain(|_, calls| *calls > 0);
+    for ((operation, family), calls) in &missed {
+        println!("          {operation} on {family}: off by {calls}");
+    }
+    scene.equal(
+        "calls more or fewer than were made on a column family, in the metrics",
+        missed.values().sum(),
+        &format!("of {}", made.values().sum::<u64>()),
+        0,
+    );
+    scene.figure(
+        "pairs of operation and column family compared",
+        made.values().filter(|calls| **calls > 0).count() as f64,
+        "",
+        Bound::AtLeast(100.0),
+    );
 }
 
 /// The last interval of an operation.

@@ -15,6 +15,7 @@ use crate::{
     failure::{Failure, Result, expect},
     scene::{ATTACH, Scene},
     wait,
+    workload::Load,
 };
 
 /// The key that the operator reads the agent's pod from.
@@ -28,7 +29,7 @@ const TOLD: Duration = Duration::from_secs(45);
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     scene
         .workload
-        .deploy(scene.cluster, &scene.namespace, None)
+        .deploy(scene.cluster, &scene.namespace, Load::Steady)
         .await?;
     let (name, template) = template(scene).await?;
     expect(

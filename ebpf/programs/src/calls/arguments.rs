@@ -1,0 +1,78 @@
+//! Sizes of payloads, out of arguments and results.
+
+use aya_ebpf::{bindings::pt_regs, helpers::bpf_probe_read_user, programs::ProbeContext};
+use ckb_probe_common::Payload;
+
+/// Whether anything must be remembered from entry to return to know the size.
+#[inline(always)]
+pub fn are_known_at_entry(payload: u8) -> bool {
+    payload != Payload::Unknown as u8 && payload != Payload::ReturnedSlice as u8
+}
+
+/// Whether the size itself is known at entry.
+#[inline(always)]
+pub fn are_values(payload: u8) -> bool {
+    are_known_at_entry(payload) && payload != Payload::PointedToBy5 as u8
+}
+
+/// The payload size where it is known at entry; for sizes known at return only, where to look then.
+#[inline(always)]
+pub fn at_entry(context: &ProbeContext, stack: u64, payload: u8) -> u64 {
+    let argument = |index| context.arg::<u64>(index).unwrap_or(0);
+    if payload == Payload::Argument3 as u8 {
+        argument(3)
+    } else if payload == Payload::Argument4 as u8 {
+        argument(4)
+    } else if payload == Payload::Arguments3And5 as u8 {
+        argument(3).wrapping_add(argument(5))
+    } else if payload == Payload::Arguments4And6 as u8 {
+        // The seventh argument is the first on the stack, above the return address.
+        let seventh = read_user(stack.wrapping_add(8)).unwrap_or(0);
+        argument(4).wrapping_add(seventh)
+    } else if payload == Payload::PointedToBy5 as u8 {
+        argument(5)
+    } else {
+        0
+    }
+}
+
+/// Arguments 1 and 2. Both are read, whichever is wanted: a choice between two addresses in the context, which the
+/// compiler would make of it, is one that the verifier refuses.
+#[inline(always)]
+pub fn first_and_second(registers: *const pt_regs) -> (u64, u64) {
+    // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
+    unsafe {
+        (
+            (&raw const (*registers).rsi).read_volatile(),
+            (&raw const (*registers).rdx).read_volatile(),
+        )
+    }
+}
+
+/// The payload size, with what was remembered from the entry.
+#[inline(always)]
+pub fn at_return(registers: *const pt_regs, at_entry: u64, payload: u8) -> u64 {
+    let returned = payload == Payload::ReturnedSlice as u8;
+    let pointed = payload == Payload::PointedToBy5 as u8;
+    if !returned && !pointed {
+        return at_entry;
+    }
+    // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
+    let result = unsafe { (*registers).rax };
+    if result == 0 || (pointed && at_entry == 0) {
+        return 0;
+    }
+    let address = if returned {
+        result.wrapping_add(8)
+    } else {
+        at_entry
+    };
+    read_user(address).unwrap_or(0)
+}
+
+/// A word of the target's memory; None where it cannot be read without a page fault.
+#[inline(always)]
+pub fn read_user(address: u64) -> Option<u64> {
+    // SAFETY: the helper checks the address itself.
+    unsafe { bpf_probe_read_user(address as *const u64) }.ok()
+}

@@ -1,0 +1,51 @@
+//! Compactions, flushes, syncs and stalls: what a slow call may be due to.
+
+use aya_ebpf::{macros::map, maps::Array};
+use ckb_probe_common::{Cause, Cookie, MAX_CAUSE};
+
+use crate::record::add;
+
+/// By the number of the cause.
+#[map]
+static CAUSES: Array<Cause> = Array::with_max_entries(MAX_CAUSE as u32 + 1, 0);
+
+/// The call that begins is one, unless the cookie says that it is none.
+#[inline(always)]
+pub fn begins(cookie: Cookie) {
+    if cookie.cause() == 0 {
+        return;
+    }
+    if let Some(cause) = CAUSES.get_ptr_mut(cookie.cause()) {
+        // SAFETY: a map's value.
+        unsafe { add(&raw mut (*cause).running, 1) };
+    }
+}
+
+/// The call that ends is one, unless the cookie says that it is none.
+#[inline(always)]
+pub fn ends(cookie: Cookie, now: u64) {
+    if cookie.cause() == 0 {
+        return;
+    }
+    if let Some(cause) = CAUSES.get_ptr_mut(cookie.cause()) {
+        // SAFETY: a map's value.
+        unsafe {
+            (&raw mut (*cause).ended_ns).write_volatile(now);
+            add(&raw mut (*cause).running, u64::MAX);
+        }
+    }
+}
+
+/// Those that were under way at some time since `start_ns`: bit n for cause n.
+#[inline(always)]
+pub fn since(start_ns: u64) -> u32 {
+    let mut seen = 0;
+    for number in 1..=MAX_CAUSE as u32 {
+        if let Some(cause) = CAUSES.get(number)
+            && (cause.running > 0 || cause.ended_ns >= start_ns)
+        {
+            seen |= 1 << number;
+        }
+    }
+    seen
+}

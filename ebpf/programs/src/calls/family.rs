@@ -1,0 +1,96 @@
+//! Which column family a call is on.
+//!
+//! The handle that the call passes is `{rep}`; rep is `{vtable, data}`; data begins with `{id: u32, name: std::string}`,
+//! whose first word points to its text. That much of RocksDB's layout has held from 5 to 10. It is read once for each
+//! handle and operation; after that the handle's address is known.
+
+use core::intrinsics::{AtomicOrdering, atomic_xadd};
+
+use aya_ebpf::{
+    helpers::bpf_probe_read_user_str_bytes,
+    macros::map,
+    maps::{Array, HashMap},
+    programs::ProbeContext,
+};
+use ckb_probe_common::{Control, Cookie, Family, FamilyArgument, FamilyKey};
+
+use crate::arguments::{self, read_user};
+
+/// The slot of each handle and operation seen.
+#[map]
+static FAMILY_SLOTS: HashMap<FamilyKey, u32> = HashMap::with_max_entries(1, 0);
+
+/// What is known of each; the loader sets how many there may be.
+#[map]
+static FAMILIES: Array<Family> = Array::with_max_entries(1, 0);
+
+/// How many have been asked for.
+#[map]
+static FAMILY_COUNT: Array<u64> = Array::with_max_entries(1, 0);
+
+/// Where the call counts: in the slot of its column family, where that is asked for and known, or of the operation.
+#[inline(always)]
+pub fn slot(context: &ProbeContext, cookie: Cookie, control: &Control) -> u32 {
+    let argument = cookie.family();
+    if argument == FamilyArgument::None as u8 {
+        return cookie.slot();
+    }
+    let (first, second) = arguments::first_and_second(context.regs);
+    let handle = if argument == FamilyArgument::Argument1 as u8 {
+        first
+    } else {
+        second
+    };
+    let key = FamilyKey {
+        handle,
+        slot: cookie.slot() as u64,
+    };
+    // SAFETY: entries are never changed or removed.
+    match unsafe { FAMILY_SLOTS.get(&key) } {
+        Some(slot) => *slot,
+        None => first_seen(&key, control).unwrap_or(cookie.slot()),
+    }
+}
+
+/// The operation of a slot.
+#[inline(always)]
+pub fn operation(slot: u32, control: &Control) -> u32 {
+    if slot < control.first_family {
+        return slot;
+    }
+    FAMILIES
+        .get(slot.wrapping_sub(control.first_family))
+        .map_or(0, |family| family.slot)
+}
+
+/// Takes up a column family. None where its memory cannot be read now: the next call tries again.
+#[inline(never)]
+fn first_seen(key: &FamilyKey, control: &Control) -> Option<u32> {
+    let representation = read_user(key.handle)?;
+    let data = read_user(representation.wrapping_add(8))?;
+    let id = read_user(data)? as u32;
+    let text = read_user(data.wrapping_add(8))?;
+    let count = FAMILY_COUNT.get_ptr_mut(0)?;
+    // Relaxed, LLVM 22 makes it an addition that returns nothing, and takes the 1 for what was there before.
+    // SAFETY: a map's value.
+    let index = unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(count, 1) };
+    let index = u32::try_from(index).unwrap_or(u32::MAX);
+    let slot = match FAMILIES.get_ptr_mut(index) {
+        Some(family) => {
+            // SAFETY: a map's value, which no other program run was given this index of.
+            unsafe {
+                (*family).slot = key.slot as u32;
+                (*family).id = id;
+                let name = &mut (*family).name;
+                // Cut off where it is longer; what cannot be read stays empty, and the id names it.
+                let _ = bpf_probe_read_user_str_bytes(text as *const u8, name);
+            }
+            control.first_family + index
+        }
+        // No room: it counts with the operation's others.
+        None => key.slot as u32,
+    };
+    // Full, it is asked for again at every call.
+    let _ = FAMILY_SLOTS.insert(key, &slot, 0);
+    Some(slot)
+}

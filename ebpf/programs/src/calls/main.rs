@@ -1,0 +1,249 @@
+//! Latency of function calls, any number of functions by the same few programs.
+//!
+//! The attach cookie says which slot a site counts in, where its payload size and its column family are, and what
+//! counts as slow. Everything is aggregated here, per CPU; only slow calls leave the kernel one by one. Sizes of the
+//! maps are set by the loader, for one target each.
+//!
+//! Three ways to see a call: `call_session` at both its ends (what it has to remember, the kernel keeps with the
+//! call), `call_enter` and `call_return` as a pair (what they remember is in a table), and `call_count` at its entry
+//! only, where its return must not be touched.
+#![no_std]
+#![no_main]
+#![feature(core_intrinsics)]
+#![allow(internal_features)]
+
+mod arguments;
+mod cause;
+mod family;
+mod in_flight;
+mod record;
+mod session;
+mod stack;
+
+use aya_ebpf::{
+    EbpfContext,
+    bindings::pt_regs,
+    helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+    macros::{map, uprobe, uretprobe},
+    maps::Array,
+    programs::{ProbeContext, RetProbeContext},
+};
+use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Session};
+use record::Call;
+
+/// What user space has to say.
+#[map]
+static CONTROL: Array<Control> = Array::with_max_entries(1, 0);
+
+/// On x86-64 a return pops the return address.
+const POPPED_BY_RETURN: u64 = 8;
+
+/// Tells the kernel not to call this program at the call's return.
+const NO_RETURN: u32 = 1;
+
+#[uprobe]
+pub fn call_session(context: ProbeContext) -> u32 {
+    let remembered = session::word(context.as_ptr());
+    // SAFETY: see there.
+    match unsafe { *remembered } {
+        0 => session_enter(&context, remembered),
+        session => {
+            session_return(&context, Session(session));
+            0
+        }
+    }
+}
+
+#[inline(always)]
+fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
+    let cookie = cookie(context);
+    let Some(control) = control(context) else {
+        return NO_RETURN;
+    };
+    if control.entering & cookie.group_bit() == 0 {
+        return NO_RETURN;
+    }
+    let slot = family::slot(context, cookie, control);
+    let bytes = arguments::at_entry(context, stack(context.regs), cookie.payload());
+    if bytes > 0 {
+        let key = key_at_entry(context.regs, cookie, control);
+        let start = CallStart {
+            time_ns: 0,
+            bytes,
+            slot: 0,
+        };
+        if !in_flight::remember(&key, start) {
+            record::lose_size();
+        }
+    }
+    cause::begins(cookie);
+    // Last, so that what came before is not charged to the call.
+    let session = Session::new(now(), slot, cookie);
+    // SAFETY: see `session::word`.
+    unsafe { *remembered = session.0 };
+    0
+}
+
+#[inline(always)]
+fn session_return(context: &ProbeContext, session: Session) {
+    // First, so that what comes after is not charged to the call.
+    let now = now();
+    let traits = session.traits();
+    cause::ends(traits, now);
+    let Some(control) = control(context) else {
+        return;
+    };
+    let bytes = if arguments::are_known_at_entry(traits.payload()) {
+        let key = key_at_return(context.regs, traits, control);
+        in_flight::recall(&key).map_or(0, |start| start.bytes)
+    } else {
+        0
+    };
+    if control.counting & traits.group_bit() == 0 {
+        return;
+    }
+    let call = Call {
+        operation: family::operation(session.slot(), control),
+        slot: session.slot(),
+        ended_ns: now,
+        duration_ns: session.elapsed_ns(now).saturating_sub(control.trap_ns),
+        bytes: arguments::at_return(context.regs, bytes, traits.payload()),
+    };
+    record::call(&call, control);
+}
+
+#[uprobe]
+pub fn call_enter(context: ProbeContext) -> u32 {
+    let cookie = cookie(&context);
+    let Some(control) = control(&context) else {
+        return 0;
+    };
+    if control.entering & cookie.group_bit() == 0 {
+        return 0;
+    }
+    let key = key_at_entry(context.regs, cookie, control);
+    let start = CallStart {
+        slot: family::slot(&context, cookie, control) as u64,
+        bytes: arguments::at_entry(&context, stack(context.regs), cookie.payload()),
+        // Last, so that what came before is not charged to the call.
+        time_ns: now(),
+    };
+    if in_flight::remember(&key, start) {
+        cause::begins(cookie);
+    } else {
+        record::lose_call();
+    }
+    0
+}
+
+#[uretprobe]
+pub fn call_return(context: RetProbeContext) -> u32 {
+    // First, so that what comes after is not charged to the call.
+    let now = now();
+    let cookie = cookie(&context);
+    let Some(control) = control(&context) else {
+        return 0;
+    };
+    let key = key_at_return(context.regs, cookie, control);
+    let Some(start) = in_flight::recall(&key) else {
+        // The call began before the probe was attached, or in a slice that is over.
+        return 0;
+    };
+    cause::ends(cookie, now);
+    if control.counting & cookie.group_bit() == 0 {
+        return 0;
+    }
+    let call = Call {
+        operation: cookie.slot(),
+        slot: start.slot as u32,
+        ended_ns: now,
+        duration_ns: now
+            .saturating_sub(start.time_ns)
+            .saturating_sub(control.trap_ns),
+        bytes: arguments::at_return(context.regs, start.bytes, cookie.payload()),
+    };
+    record::call(&call, control);
+    0
+}
+
+#[uprobe]
+pub fn call_count(context: ProbeContext) -> u32 {
+    let cookie = cookie(&context);
+    let Some(control) = control(&context) else {
+        return 0;
+    };
+    if control.entering & control.counting & cookie.group_bit() != 0 {
+        let bytes = if arguments::are_values(cookie.payload()) {
+            arguments::at_entry(&context, stack(context.regs), cookie.payload())
+        } else {
+            0
+        };
+        record::untimed(family::slot(&context, cookie, control), bytes, cookie);
+    }
+    0
+}
+
+/// What user space has to say: always there, so this is the place for what no program comes by.
+#[inline(always)]
+fn control(context: &impl EbpfContext) -> Option<&'static Control> {
+    let control = CONTROL.get(0);
+    if control.is_none() {
+        stack::stay_on_the_threads(context);
+    }
+    control
+}
+
+#[inline(always)]
+fn cookie(context: &impl EbpfContext) -> Cookie {
+    // SAFETY: the context is the one that the kernel handed to this program.
+    Cookie(unsafe { bpf_get_attach_cookie(context.as_ptr()) })
+}
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+#[inline(always)]
+fn stack(registers: *const pt_regs) -> u64 {
+    // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
+    unsafe { (*registers).rsp }
+}
+
+#[inline(always)]
+fn key_at_entry(registers: *const pt_regs, cookie: Cookie, control: &Control) -> CallKey {
+    key(
+        stack(registers).wrapping_add(POPPED_BY_RETURN),
+        cookie,
+        control,
+    )
+}
+
+#[inline(always)]
+fn key_at_return(registers: *const pt_regs, cookie: Cookie, control: &Control) -> CallKey {
+    key(stack(registers), cookie, control)
+}
+
+#[inline(always)]
+fn key(stack: u64, cookie: Cookie, control: &Control) -> CallKey {
+    let thread = bpf_get_current_pid_tgid() & 0xffff_ffff;
+    let slice = if cookie.is_sliced() {
+        control.slice as u64
+    } else {
+        0
+    };
+    CallKey {
+        owner: slice << 32 | thread,
+        stack,
+    }
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

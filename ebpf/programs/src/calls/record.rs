@@ -1,0 +1,184 @@
+//! Counting a call that has returned.
+
+// The stable atomics hide the read-modify-write operations on this target; LLVM has them since BPF ISA v3.
+use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
+
+use aya_ebpf::{
+    helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid},
+    macros::map,
+    maps::{PerCpuArray, RingBuf},
+};
+use ckb_probe_common::{
+    BUCKETS, Control, Cookie, Histogram, Losses, SlowCall, TIME_BITS, Totals, bucket, maximum,
+};
+
+use crate::cause;
+
+/// One for each operation, then one for each column family of each; the loader sets how many.
+#[map]
+static TOTALS: PerCpuArray<Totals> = PerCpuArray::with_max_entries(1, 0);
+
+/// The same.
+#[map]
+static HISTOGRAMS: PerCpuArray<Histogram> = PerCpuArray::with_max_entries(1, 0);
+
+/// What could not be recorded.
+#[map]
+static LOSSES: PerCpuArray<Losses> = PerCpuArray::with_max_entries(1, 0);
+
+/// Slow calls.
+#[map]
+static SLOW_CALLS: RingBuf = RingBuf::with_byte_size(4096, 0);
+
+/// A call that has returned.
+pub struct Call {
+    /// The operation's slot.
+    pub operation: u32,
+    /// The slot that it counts in: the operation's, or that of its column family.
+    pub slot: u32,
+    pub ended_ns: u64,
+    pub duration_ns: u64,
+    pub bytes: u64,
+}
+
+/// Counts a call, and reports it when it was slow.
+#[inline(always)]
+pub fn call(call: &Call, control: &Control) {
+    let (Some(totals), Some(histogram), Some(threshold)) = (
+        TOTALS.get_ptr_mut(call.slot),
+        HISTOGRAMS.get_ptr_mut(call.slot),
+        control.slow_thresholds_ns.get(call.operation as usize),
+    ) else {
+        return;
+    };
+    let slow = call.duration_ns >= *threshold;
+    let index = bucket(call.duration_ns) as usize;
+    // SAFETY: the maps' values outlive the program's run; the index is within bounds, by the comparison that the
+    // verifier sees too.
+    unsafe {
+        add(&raw mut (*totals).sum_ns, call.duration_ns);
+        if call.bytes > 0 {
+            add(&raw mut (*totals).bytes, call.bytes);
+        }
+        if index < BUCKETS {
+            add((&raw mut (*histogram).buckets).cast::<u64>().add(index), 1);
+        }
+        if call.slot == call.operation {
+            // Not atomic: see `Totals::hits`.
+            (*totals).hits += 1;
+        } else {
+            hit(call.operation);
+        }
+        let half = (&raw mut (*totals).maxima)
+            .cast::<u64>()
+            .add(control.epoch as usize & 1);
+        raise(half, control.epoch, call.duration_ns);
+        if slow {
+            add(&raw mut (*totals).slow, 1);
+        }
+    }
+    if slow {
+        report(call);
+    }
+}
+
+/// Counts for the operation, whatever its column families: user space looks at these numbers often.
+#[inline(always)]
+fn hit(operation: u32) {
+    if let Some(totals) = TOTALS.get_ptr_mut(operation) {
+        // SAFETY: a map's value. Not atomic: see `Totals::hits`.
+        unsafe { (*totals).hits += 1 };
+    }
+}
+
+/// Counts a call that is not timed.
+#[inline(always)]
+pub fn untimed(slot: u32, bytes: u64, cookie: Cookie) {
+    if let Some(totals) = TOTALS.get_ptr_mut(slot) {
+        // SAFETY: a map's value.
+        unsafe {
+            add(&raw mut (*totals).untimed, 1);
+            add(&raw mut (*totals).bytes, bytes);
+        }
+    }
+    hit(cookie.slot());
+}
+
+/// Counts a call that could not be taken up.
+#[inline(always)]
+pub fn lose_call() {
+    // SAFETY: the field of a value that the caller looked up.
+    lose(|losses| unsafe { &raw mut (*losses).calls });
+}
+
+/// Counts a call whose size could not be remembered.
+#[inline(always)]
+pub fn lose_size() {
+    // SAFETY: the field of a value that the caller looked up.
+    lose(|losses| unsafe { &raw mut (*losses).sizes });
+}
+
+#[inline(always)]
+fn lose(which: impl FnOnce(*mut Losses) -> *mut u64) {
+    if let Some(losses) = LOSSES.get_ptr_mut(0) {
+        // SAFETY: a field of a map's value.
+        unsafe { add(which(losses), 1) };
+    }
+}
+
+#[inline(always)]
+fn report(call: &Call) {
+    let Some(mut event) = SLOW_CALLS.reserve::<SlowCall>(0) else {
+        // SAFETY: the field of a value that the caller looked up.
+        lose(|losses| unsafe { &raw mut (*losses).events });
+        return;
+    };
+    event.write(SlowCall {
+        time_ns: call.ended_ns,
+        duration_ns: call.duration_ns,
+        bytes: call.bytes,
+        slot: call.slot,
+        thread: bpf_get_current_pid_tgid() as u32,
+        during: cause::since(call.ended_ns.wrapping_sub(call.duration_ns)),
+        padding: 0,
+        thread_name: bpf_get_current_comm().unwrap_or_default(),
+    });
+    event.submit(0);
+}
+
+/// Adds to a counter, atomically: the value may be this CPU's own, but a program run for a uprobe can be preempted
+/// by one run for another thread on the same CPU, and counts are exact.
+///
+/// # Safety
+/// `counter` points into a map's value.
+#[inline(always)]
+pub unsafe fn add(counter: *mut u64, by: u64) {
+    // SAFETY: aligned and alive, by the caller's word.
+    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, by) };
+}
+
+/// Raises a maximum, and replaces one of an earlier epoch. Each failed exchange means that another thread preempted
+/// this one and raised it.
+///
+/// # Safety
+/// `held` points into a map's value.
+#[inline(always)]
+unsafe fn raise(held: *mut u64, epoch: u32, duration: u64) {
+    let raised = maximum(epoch, duration);
+    for _ in 0..4 {
+        // SAFETY: aligned and alive, by the caller's word.
+        let current = unsafe { held.read_volatile() };
+        if current >> TIME_BITS == raised >> TIME_BITS && current >= raised {
+            return;
+        }
+        // SAFETY: as above.
+        let (_, exchanged) = unsafe {
+            atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
+                held, current, raised,
+            )
+        };
+        if exchanged {
+            return;
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Tells of every exec, so that nobody needs to look for new processes all of the time.
+#![no_std]
+#![no_main]
+
+use aya_ebpf::{
+    helpers::bpf_get_current_pid_tgid,
+    macros::{map, raw_tracepoint},
+    maps::RingBuf,
+    programs::RawTracePointContext,
+};
+use ckb_probe_common::Exec;
+
+/// Full, it drops events: whoever reads it looks at /proc from time to time as well.
+#[map]
+static EXECS: RingBuf = RingBuf::with_byte_size(4096, 0);
+
+#[raw_tracepoint(tracepoint = "sched_process_exec")]
+pub fn process_exec(_: RawTracePointContext) -> i32 {
+    let exec = Exec {
+        pid: (bpf_get_current_pid_tgid() >> 32) as u32,
+    };
+    // Full: see above.
+    let _ = EXECS.output::<Exec>(exec, 0);
+    0
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,0 +1,75 @@
+//! Crafted ELF files: the search of a target's files, on any bytes.
+#![no_main]
+
+// The modules themselves, not the agent, whose other dependencies the fuzzer has no business with.
+#[path = "../../src/observe"]
+#[allow(dead_code, reason = "the rest of the agent uses it")]
+mod observe {
+    pub mod elf;
+    pub mod instruction;
+    pub mod name;
+}
+
+use std::{cell::Cell, collections::BTreeSet, io};
+
+use libfuzzer_sys::fuzz_target;
+use observe::{
+    elf::{Budget, ReadAt, search},
+    instruction::FirstInstruction,
+    name::SymbolName::{Demangled, Exact},
+};
+
+/// All that a search may read: enough for any file the fuzzer makes, but for one that refers to its tables again and again.
+const BUDGET: u64 = 1 << 20;
+
+/// A function whose first instruction is looked at: at most 64 for each name.
+const FUNCTIONS: u64 = 64;
+
+struct Counting<'a> {
+    bytes: &'a [u8],
+    read: Cell<u64>,
+}
+
+impl ReadAt for Counting<'_> {
+    fn size(&self) -> io::Result<u64> {
+        self.bytes.size()
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        assert!(buffer.len() <= 64 << 10, "pieces are small");
+        self.read.set(self.read.get() + buffer.len() as u64);
+        self.bytes.read_exact_at(buffer, offset)
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let names = BTreeSet::from([
+        Exact("rocksdb_write"),
+        Exact("rocksdb_put"),
+        Demangled("rocksdb::DBImpl::SyncWAL"),
+        Demangled("rocksdb::CompactionJob::Run"),
+    ]);
+    let file = Counting {
+        bytes,
+        read: Cell::new(0),
+    };
+    let mut budget = Budget(BUDGET);
+    let found = search(&file, &names, &mut budget);
+
+    let most = BUDGET + names.len() as u64 * FUNCTIONS * 16;
+    assert!(file.read.get() <= most, "no more is read than is allowed");
+    for (name, places) in found.into_iter().flat_map(|table| table.found) {
+        assert!(names.contains(&name));
+        assert!((1..=FUNCTIONS).contains(&(places.len() as u64)));
+        assert!(places.is_sorted_by(|one, next| one.offset < next.offset));
+        for place in places {
+            let code = &bytes[usize::try_from(place.offset).unwrap()..];
+            let of_x86_64 = FirstInstruction::of_x86_64(&code[..code.len().min(16)]);
+            assert!(
+                place.first_instruction >= of_x86_64,
+                "the worse is never told as the better"
+            );
+        }
+    }
+    FirstInstruction::of_x86_64(bytes);
+});

@@ -1,0 +1,354 @@
+//! Keeps what probing costs a target within its budget, and measures as much as the budget allows. No clock, no I/O.
+//!
+//! **Water-filling.** The budget is `B = ratio · cpu`, in CPU-seconds per second. An operation that is attached all the
+//! time costs its load `l = hits per second · cost of a hit`. Rare ones are [`Attachment::Always`]; the busy ones are
+//! attached together, for a part `a` of the time:
+//!
+//! ```text
+//! always  while  l ≤ w       w = (B − Σ l of those at or below w) / number of the others
+//! sliced  otherwise          a = (B − Σ l of the always attached) / Σ l of the sliced
+//! ```
+//!
+//! so a rarer operation is never measured less than a busier one, and when all fits, all is attached always.
+//!
+//! **Slices.** Time is cut into cells, `k` to a window of 10 s, with one slice at a random place in each. Wherever the
+//! window is laid, it meets `k + 1` slices at most; together these last `a · 10 s`, so no window is over the budget.
+//! Attaching and detaching take a while (`edge`) that costs but measures nothing: it counts as attached. Many short
+//! slices know more of a load that changes than few long ones, which may all miss its busiest second; so there are as
+//! many as leave half of what is paid for to be measured. Where even two short slices in 10 s are too much, the period
+//! grows instead; where it would pass two minutes, the busiest operations are off.
+//!
+//! **Hysteresis.** An operation leaves [`Attachment::Always`] at once when its load passes `w`, and comes back below
+//! `0.6 · w`, so noise does not move it to and fro.
+//!
+//! **Debt.** What probing cost beyond the budget is owed (a load rose, and was seen only at the next plan), and what it
+//! costs less repays it; little can be saved, and no more than a minute's budget is owed. Debt lowers `B`; and until it is
+//! repaid nothing comes back to [`Attachment::Always`], and the sliced operations are taken to be as busy as they were.
+//! So a target that works in bursts, shorter than any reaction, stays within its budget too, in the long run.
+//!
+//! **Use.** Every 50 ms the caller tells the [`Estimator`] what was counted, makes a [`plan`] from its loads, and
+//! attaches what the plan says; in between, a [`Cycle`] says when a slice begins and ends.
+
+use std::time::Duration;
+
+mod cycle;
+mod estimator;
+
+pub use cycle::{Cycle, Switch};
+pub use estimator::{Estimator, Sight};
+
+/// The budget holds in every span of so many seconds, or of a period where that is longer.
+const WINDOW: f64 = 10.0;
+
+/// The part of the budget that is planned for: estimates err, and a ceiling is a ceiling.
+const AIM: f64 = 0.9;
+
+/// Cells in a window at most: a period of half a second, lest attaching and detaching load the node.
+const CELLS: f64 = 20.0;
+
+/// Seconds that a slice measures at least.
+const SLICE: f64 = 0.02;
+
+/// Seconds: the longest period in which the sliced operations are looked at once.
+const LONGEST_PERIOD: f64 = 120.0;
+
+/// A load comes back at this part of the level at which it left. Noise of ±20 % in the hits stays within.
+const RETURN: f64 = 0.6;
+
+/// Seconds in which debt would be repaid if it did not shrink meanwhile.
+const REPAYMENT: f64 = 3.0;
+
+/// The part of the budget that debt never takes, so that there are always some figures.
+const SUBSISTENCE: f64 = 0.25;
+
+/// Seconds of budget: debt beyond this is forgiven.
+const DEBT: f64 = 60.0;
+
+/// Seconds of budget: what may be saved for bad times, and what may be owed before it matters.
+const TOLERANCE: f64 = 1.0;
+
+/// CPU-seconds per second that every target is taken to use besides: a tick of its CPU clock in 50 s. A target that
+/// does nothing has a budget then, for a few hits per second.
+const IDLE: f64 = 0.0002;
+
+/// One operation, as it costs while it is attached.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// While attached. None before it was first seen.
+    pub hits_per_second: Option<f64>,
+    /// CPU time of one hit, at the target's expense.
+    pub cost: Duration,
+}
+
+/// What probing may cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// CPU time of probing per CPU time of the target itself: maxPercent / 100.
+    pub ratio: f64,
+    /// How long a slice that measures nothing would cost: its sites come one after another as it is attached, and go
+    /// one after another as it is detached.
+    pub edge: Duration,
+}
+
+/// What happened since the last plan.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Since the last plan.
+    pub elapsed: Duration,
+    /// CPU-seconds that probing cost.
+    pub cost: f64,
+    /// CPU-seconds that the target used itself. Its clock is coarse: below zero, it makes good for too much before.
+    pub own: f64,
+}
+
+/// How an operation is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attachment {
+    /// All the time.
+    Always,
+    /// In the slices.
+    Sliced,
+    /// Not at all: even the rarest slices would cost too much. Tried again as the [`Estimator`] forgets how busy it was.
+    Off,
+}
+
+/// When the sliced operations are attached: once in each period.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Slices {
+    /// How long they measure.
+    pub open: Duration,
+    /// How long they cost: `open`, and the edge.
+    pub attached: Duration,
+    /// From the beginning of a cell to that of the next. Longer than `attached`.
+    pub period: Duration,
+}
+
+/// What to attach, until the next plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Of each operation.
+    pub attachments: Vec<Attachment>,
+    /// None when no operation is sliced.
+    pub slices: Option<Slices>,
+    /// CPU-seconds that probing cost too much so far; below zero, what it saved.
+    pub debt: f64,
+    /// CPU-seconds per second of the operations that are always attached.
+    always: f64,
+    /// CPU-seconds per second of the sliced operations, while attached.
+    sliced: f64,
+    /// Nothing was known of the operations.
+    discovers: bool,
+}
+
+/// Decides how each operation is attached, from what the operations cost and from what the target itself uses: `cpu`
+/// in CPU-seconds per second. `last` is the plan that was carried out since, if any.
+pub fn plan(loads: &[Load], cpu: f64, budget: Budget, spent: Spent, last: Option<&Plan>) -> Plan {
+    let last = last.filter(|last| last.attachments.len() == loads.len());
+
+    // What may be spent.
+    let granted = sane(budget.ratio) * (sane(cpu) + IDLE);
+    let debt = owed(last, spent, budget.ratio, granted);
+    let excess = (debt - TOLERANCE * granted).max(0.0);
+    let indebted = excess > 0.0;
+    let level = (granted * AIM - excess / REPAYMENT).max(granted * SUBSISTENCE);
+
+    // What can stay attached.
+    let settled = last.filter(|last| !last.discovers);
+    let was = |i: usize| settled.map(|last| last.attachments[i]);
+    let weighed: Vec<Weighed> = loads
+        .iter()
+        .enumerate()
+        .map(|(i, load)| load.weigh(was(i), indebted))
+        .collect();
+    let water = water_level(weighed.iter().map(|load| load.always).collect(), level);
+    let busy = weighed.iter().filter(|load| load.always > water);
+    let rare = weighed.iter().filter(|load| load.always <= water);
+    let always = sum(rare.map(|load| load.full));
+    let left = level - always;
+
+    // What slices can bear.
+    let edge = budget.edge.as_secs_f64().min(LONGEST_PERIOD / 4.0);
+    let most = left * LONGEST_PERIOD / (2.0 * (SLICE + edge));
+    let too_busy = first_beyond(busy.clone().map(|load| load.sliced).collect(), most);
+    let sliced = sum(busy
+        .filter(|load| load.sliced < too_busy)
+        .map(|load| load.full));
+    let feared = last.filter(|_| indebted).map_or(0.0, |last| last.sliced);
+    let sliced = sliced.max(feared.min(most));
+
+    let attachments: Vec<Attachment> = weighed
+        .iter()
+        .map(|load| match load {
+            load if load.always <= water => Attachment::Always,
+            load if load.sliced < too_busy => Attachment::Sliced,
+            _ => Attachment::Off,
+        })
+        .collect();
+    let slicing = attachments.contains(&Attachment::Sliced);
+    let discovers = sliced == 0.0 && loads.iter().any(|load| load.hits_per_second.is_none());
+    let slices = if discovers {
+        Some(Slices::discovery(edge))
+    } else {
+        let a = if sliced > left { left / sliced } else { 1.0 };
+        slicing.then(|| Slices::affordable(a, edge))
+    };
+    Plan {
+        attachments,
+        slices,
+        debt,
+        always,
+        sliced,
+        discovers,
+    }
+}
+
+impl Plan {
+    /// The part of the time in which an operation is measured.
+    pub fn share(&self, operation: usize) -> f64 {
+        match (self.attachments.get(operation), self.slices) {
+            (Some(Attachment::Always), _) => 1.0,
+            (Some(Attachment::Sliced), Some(slices)) => slices.share(),
+            _ => 0.0,
+        }
+    }
+
+    /// CPU-seconds per second that probing will cost, edges included.
+    pub fn estimate(&self) -> f64 {
+        let attached = self.slices.map_or(0.0, |slices| {
+            slices.attached.as_secs_f64() / slices.period.as_secs_f64()
+        });
+        self.always + self.sliced * attached
+    }
+
+    /// CPU-seconds that a slice costs.
+    fn slice(&self) -> f64 {
+        let attached = self.slices.map_or(Duration::ZERO, |slices| slices.attached);
+        self.sliced * attached.as_secs_f64()
+    }
+}
+
+impl Slices {
+    /// The part of the time in which they measure.
+    pub fn share(&self) -> f64 {
+        self.open.as_secs_f64() / self.period.as_secs_f64()
+    }
+
+    /// Where in its cell a slice begins, for a `random` number from [0, 1): uniform, so that no rhythm of the target
+    /// can hide from it.
+    pub fn start(&self, random: f64) -> Duration {
+        // An edge lasts twice as long as it costs.
+        let lasts = self.attached * 2 - self.open;
+        let room = self.period.saturating_sub(lasts);
+        room.mul_f64(finite(random).clamp(0.0, 1.0))
+    }
+
+    /// Slices that are attached for the part `a` of any window, at most.
+    fn affordable(a: f64, edge: f64) -> Self {
+        let least = SLICE + edge;
+        let most = (WINDOW * a / least).min(CELLS + 1.0);
+        let half = (WINDOW * a / (2.0 * edge)).max(2.0);
+        let slices = most.min(half).floor();
+        if slices >= 2.0 {
+            Self::new(WINDOW * a / slices, edge, WINDOW / (slices - 1.0))
+        } else {
+            Self::new(least, edge, 2.0 * least / a)
+        }
+    }
+
+    /// The first look at operations that may cost anything.
+    fn discovery(edge: f64) -> Self {
+        let least = SLICE + edge;
+        Self::new(least, edge, (2.0 * least).max(WINDOW / CELLS))
+    }
+
+    fn new(attached: f64, edge: f64, period: f64) -> Self {
+        Self {
+            open: Duration::from_secs_f64(attached - edge),
+            attached: Duration::from_secs_f64(attached),
+            period: Duration::from_secs_f64(period),
+        }
+    }
+}
+
+/// A load in CPU-seconds per second while attached, and what it is taken for when asked how it may be attached: more,
+/// where it would have to come back.
+struct Weighed {
+    full: f64,
+    always: f64,
+    sliced: f64,
+}
+
+impl Load {
+    fn weigh(&self, was: Option<Attachment>, indebted: bool) -> Weighed {
+        let full = sane(sane(self.hits_per_second.unwrap_or(0.0)) * self.cost.as_secs_f64());
+        Weighed {
+            full,
+            always: match was {
+                _ if self.hits_per_second.is_none() => f64::INFINITY,
+                None | Some(Attachment::Always) => full,
+                Some(_) if indebted => f64::INFINITY,
+                Some(_) => full / RETURN,
+            },
+            sliced: match was {
+                Some(Attachment::Off) => full / RETURN,
+                _ => full,
+            },
+        }
+    }
+}
+
+/// CPU-seconds owed now. What was saved may pay for two slices besides: they cost all at once what their cells save.
+fn owed(last: Option<&Plan>, spent: Spent, ratio: f64, granted: f64) -> f64 {
+    let (debt, slice) = last.map_or((0.0, 0.0), |last| (last.debt, last.slice()));
+    let own = finite(spent.own) + IDLE * spent.elapsed.as_secs_f64();
+    finite(debt + finite(spent.cost) - sane(ratio) * own)
+        .clamp(-TOLERANCE * granted - 2.0 * slice, DEBT * granted)
+}
+
+/// The level to which a budget fills the loads: what is at or below it gets all it asks for.
+fn water_level(mut loads: Vec<f64>, mut budget: f64) -> f64 {
+    loads.sort_by(f64::total_cmp);
+    for (position, load) in loads.iter().enumerate() {
+        let level = budget / (loads.len() - position) as f64;
+        if *load > level {
+            return level;
+        }
+        budget -= load;
+    }
+    f64::INFINITY
+}
+
+/// Of loads taken in ascending order, the first with which their sum passes `most`.
+fn first_beyond(mut loads: Vec<f64>, most: f64) -> f64 {
+    loads.sort_by(f64::total_cmp);
+    let mut sum = 0.0;
+    let beyond = |load: &f64| {
+        sum += load;
+        sum > most
+    };
+    loads.into_iter().find(beyond).unwrap_or(f64::INFINITY)
+}
+
+/// A sum that does not depend on the order, not even in its last digit.
+fn sum(loads: impl Iterator<Item = f64>) -> f64 {
+    let mut loads: Vec<f64> = loads.collect();
+    loads.sort_by(f64::total_cmp);
+    loads.iter().fold(0.0, |sum, load| sum + load)
+}
+
+/// Neither negative nor beyond all reason.
+fn sane(value: f64) -> f64 {
+    finite(value).max(0.0)
+}
+
+fn finite(value: f64) -> f64 {
+    const REASON: f64 = 1e9;
+    if value.is_nan() {
+        0.0
+    } else {
+        value.clamp(-REASON, REASON)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,217 @@
+//! What the governor keeps to when its plans are carried out: see [`simulator`].
+
+use super::{simulator::*, *};
+
+/// An import between two times, in seconds; else nearly nothing.
+fn burst(seed: u64, quiet: f64, cpu: f64) -> Scene {
+    let active = move |time| (30.0..60.0).contains(&time);
+    Scene {
+        activity: Box::new(move |time| {
+            if active(time) {
+                (1.0, 1.4)
+            } else {
+                (quiet, cpu)
+            }
+        }),
+        noise: 0.2,
+        seed,
+        ..Scene::steady(&[1.1 * MICROSECOND; 6], &IMPORT, 0.0)
+    }
+}
+
+#[test]
+fn an_import_stays_within_its_budget_and_uses_it() {
+    let scene = Scene {
+        noise: 0.2,
+        ..Scene::steady(&[1.1 * MICROSECOND; 6], &IMPORT, 1.4)
+    };
+    let record = run(&scene, 60.0);
+    assert_eq!(
+        record.plans(0.1)[0].attachments,
+        [Sliced, Sliced, Sliced, Always, Always, Always]
+    );
+    assert_eq!(record.changes(0.1), 0);
+    assert!(record.worst(0.0..60.0, 10.0) < 1.0);
+    assert!(record.mean(5.0) > 0.68);
+}
+
+#[test]
+fn mining_stays_within_its_budget_though_its_clock_is_coarse() {
+    let scene = Scene {
+        noise: 0.2,
+        ..Scene::steady(&[1.1 * MICROSECOND; 6], &MINING, 0.03)
+    };
+    let record = run(&scene, 120.0);
+    assert_eq!(record.changes(10.0), 0);
+    assert!(record.worst(10.0..120.0, 10.0) < 1.05);
+    assert!(record.mean(10.0) > 0.55);
+}
+
+/// Ten times what the budget is, from one moment to the next, in an idle target as in a busy one.
+#[test]
+fn an_import_that_begins_is_sliced_at_the_next_plan_and_its_first_moments_are_repaid() {
+    for (seed, cpu) in [(1, 1.4), (2, 1.4), (3, 0.3), (4, 0.03), (5, 0.03)] {
+        let record = run(&burst(seed, 0.001, cpu), 60.0);
+        assert_eq!(record.plans(30.0)[0].attachments, [Always; 6]);
+        assert_eq!(
+            record.plans(30.1)[0].attachments,
+            [Sliced, Sliced, Sliced, Always, Always, Always]
+        );
+        assert!(record.worst(30.0..50.0, 10.0) < 1.0);
+    }
+}
+
+#[test]
+fn when_all_fits_again_all_is_attached_within_five_seconds_and_stays() {
+    for (seed, cpu) in [(1, 1.4), (2, 1.4), (3, 0.3), (4, 0.03), (5, 0.03)] {
+        let record = run(&burst(seed, 0.001, cpu), 90.0);
+        assert!(
+            record
+                .plans(65.0)
+                .iter()
+                .all(|plan| plan.attachments == [Always; 6])
+        );
+        assert!(record.changes(60.1) <= 1);
+    }
+}
+
+/// A block every ten seconds is a fifth of a second of work, and costs the budget of as long as it takes to the next; 100 ms
+/// decide whether to be there. What was too much is repaid before the next attempt.
+#[test]
+fn a_follower_that_gets_a_block_now_and_then_stays_within_its_budget_in_the_long_run() {
+    for seed in 1..=2 {
+        let quiet = (0.0, 0.02);
+        let scene = Scene {
+            activity: Box::new(move |time| if time % 10.0 < 0.2 { (1.0, 1.0) } else { quiet }),
+            seed,
+            ..Scene::steady(&[1.1 * MICROSECOND; 3], &[60e3, 50e3, 300.0], 0.0)
+        };
+        let mean = run(&scene, 600.0).mean(0.0);
+        // A minute of the budget may still be owed.
+        assert!((0.5..1.1).contains(&mean), "{mean}");
+    }
+}
+
+/// A slice that takes 60 ms to attach and detach when the governor was told 20 is paid for all the same.
+#[test]
+fn edges_longer_than_expected_are_paid_for() {
+    let scene = Scene {
+        attach: 20,
+        detach: 40,
+        ..Scene::steady(&[1.1 * MICROSECOND; 6], &IMPORT, 1.4)
+    };
+    let record = run(&scene, 60.0);
+    assert!(record.worst(5.0..60.0, 10.0) < 1.05);
+}
+
+/// What is off is tried again, and costs no more for it than the budget grants in the long run.
+#[test]
+fn what_is_off_is_tried_again_now_and_then() {
+    let rates = [220e3, 10.0];
+    let scene = Scene {
+        ratio: 0.001,
+        ..Scene::steady(&[1.1 * MICROSECOND; 2], &rates, 0.1)
+    };
+    let record = run(&scene, 1300.0);
+    let plans = record.plans(10.0);
+    let off = plans
+        .iter()
+        .filter(|plan| plan.attachments == [Off, Always]);
+    assert!(off.count() > plans.len() * 9 / 10);
+    let changes = record.changes(10.0);
+    assert!((2..10).contains(&changes), "{changes}");
+    assert!(record.mean(0.0) < 1.0);
+}
+
+prop_compose! {
+    /// A target that does the same all the time; its probes would cost up to 40 times the budget, which is 100 hits a
+    /// second at least.
+    fn steady()(
+        operations in prop::collection::vec((0.0..5.0f64, 0.5..1.5f64, prop::bool::weighted(0.1)), 1..12),
+        cpu in -1.5..0.9f64,
+        excess in -1.0..1.6f64,
+        noise in prop::sample::select(vec![0.0, 0.2]),
+        attach in 4..24u64,
+        detach in 5..45u64,
+        seed in any::<u64>(),
+    ) -> Scene {
+        let costs: Vec<f64> = operations.iter()
+            .map(|(_, cost, stepped)| MICROSECOND * if *stepped { 19.0 } else { *cost })
+            .collect();
+        let rates: Vec<f64> = operations.iter().map(|(exponent, ..)| 10f64.powf(*exponent)).collect();
+        let load: f64 = costs.iter().zip(&rates).map(|(cost, rate)| cost * rate).sum();
+        let cpu = 10f64.powf(cpu);
+        let hundred = costs.iter().copied().fold(0.0, f64::max) * 100.0;
+        let ratio = (load / cpu / 10f64.powf(excess)).clamp(hundred / cpu, 0.5);
+        Scene {
+            noise, ratio, attach, detach, seed,
+            edge: (attach + detach) / 2,
+            ..Scene::steady(&costs, &rates, cpu)
+        }
+    }
+}
+
+prop_compose! {
+    /// A target that works for a part of each period of its own, and else hardly.
+    fn wave()(
+        period in -1.3..1.8f64,
+        duty in 0.01..0.99f64,
+        quiet in -2.3..-0.3f64,
+        activity in prop::sample::select(vec![0.0, 0.001, 0.01]),
+        seed in any::<u64>(),
+    ) -> Scene {
+        let quiet = (activity, 10f64.powf(quiet));
+        let period = 10f64.powf(period);
+        let works = move |time: f64| (time / period).fract() < duty;
+        Scene {
+            activity: Box::new(move |time| if works(time) { (1.0, 1.0) } else { quiet }),
+            seed,
+            ..Scene::steady(&[1.1 * MICROSECOND; 3], &[60e3, 50e3, 300.0], 0.0)
+        }
+    }
+}
+
+impl std::fmt::Debug for Scene {
+    fn fmt(&self, to: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let Self {
+            costs,
+            rates,
+            noise,
+            ratio,
+            attach,
+            detach,
+            seed,
+            ..
+        } = self;
+        write!(
+            to,
+            "{costs:?} {rates:?} {noise} {ratio} {attach} {detach} {seed}"
+        )
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// 15 % for what cannot be known in advance: noise of ±20 %, and a CPU clock that ticks every 10 ms. In 6,000 cases the
+    /// worst 10 s of a minute were at 109 %, without noise at 98 %.
+    #[test]
+    fn a_steady_target_stays_within_its_budget_and_keeps_its_plan(scene in steady()) {
+        let record = run(&scene, 60.0);
+        let span = record.period(20.0).max(10.0);
+        prop_assert!(record.worst(20.0..60.0, span) < 1.15, "{}", record.worst(20.0..60.0, span));
+        // One that was misjudged at first may move once, none moves to and fro.
+        prop_assert!(record.changes(20.0) <= 1);
+        if record.plans(20.0).iter().all(|plan| plan.attachments.contains(&Sliced)) {
+            prop_assert!(record.mean(20.0) > 0.3, "{}", record.mean(20.0));
+        }
+    }
+
+    /// Whatever its rhythm: no reaction is fast enough for it, but debt is. Of 6,000 cases 19 passed the budget, the
+    /// worst, with a few bursts in a nearly idle target, by 23 %.
+    #[test]
+    fn a_target_that_works_in_bursts_stays_within_its_budget_in_the_long_run(scene in wave()) {
+        let record = run(&scene, 200.0);
+        prop_assert!(record.mean(0.0) < 1.3, "{}", record.mean(0.0));
+    }
+}

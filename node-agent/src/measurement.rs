@@ -1,0 +1,470 @@
+//! A process being measured, within its budget: what the agent's engine and the command line have in common.
+//!
+//! The kernel side ([`Probes`]) and the books ([`Instance`]) are kept in step here: what is attached when, and what
+//! was recorded when. What to attach is for the [`governor`] to decide.
+
+mod reaper;
+
+use std::time::Duration;
+
+use ckb_probe_crds::Breach;
+pub use reaper::Reaper;
+use tracing::debug;
+
+use crate::{
+    attach::{Coverage, Loaded, TargetError, load},
+    disturbance::{Disturbance, Use},
+    governor::{self, Attachment, Budget, Cycle, Estimator, Sight, Spent, Switch},
+    instance::Instance,
+    kinds::Slot,
+    observe::{self, CpuTime, ProcessId, SymbolCache},
+    probe::{AttachError, Means, Probes, ReadError, Slots, SlowCall},
+};
+
+/// Between two looks at how busy the operations are.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// To the first look: until then everything is attached, whatever it costs.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+
+/// What attaching a slice is taken to cost before one was attached.
+const EDGE: Duration = Duration::from_millis(10);
+
+/// Something failed that worked before.
+#[derive(Debug, thiserror::Error)]
+pub enum MeasurementError {
+    /// The kernel refused.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The counts cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+/// One process with probes on it. Dropping it detaches them.
+pub struct Measurement {
+    probes: Probes,
+    process: ProcessId,
+    costs: Vec<Option<Duration>>,
+    meter: Meter,
+    sampler: Option<Sampler>,
+    attached: Attached,
+    reaper: Reaper,
+}
+
+/// What is attached now.
+struct Attached {
+    always: Slots,
+    sliced: Slots,
+    slice: Option<Slice>,
+}
+
+/// A slice that is open.
+struct Slice {
+    opened: Duration,
+    since: Moment,
+    /// What had been counted by then.
+    hits: Vec<u64>,
+    /// How the target fared between the last slice and this one.
+    apart: Use,
+}
+
+/// A time, and what the target had used by then.
+#[derive(Clone, Copy)]
+struct Moment {
+    time: Duration,
+    cpu: CpuTime,
+}
+
+/// What probing costs and what the target uses.
+struct Meter {
+    estimator: Estimator,
+    hits: Vec<u64>,
+    cpu: CpuTime,
+    looked: Duration,
+    /// Since the last look: how long slices were open, and attached.
+    open: Duration,
+    attached: Duration,
+    /// Since the last window: CPU-seconds.
+    cost: f64,
+    own: f64,
+}
+
+/// Keeps the budget by sampling.
+struct Sampler {
+    ratio: f64,
+    edge: Duration,
+    plan: Option<governor::Plan>,
+    cycle: Cycle,
+    disturbance: Disturbance,
+    /// Since when the target has been left alone, as far as it is.
+    last: Option<Moment>,
+}
+
+impl Measurement {
+    /// Attaches to whatever of the slots' functions the process has. `coverage` is filled as far as it is known, also
+    /// when that fails.
+    #[expect(clippy::too_many_arguments, reason = "each is another's business")]
+    pub fn begin(
+        means: Means,
+        process: ProcessId,
+        slots: &[Slot],
+        budget: &ckb_probe_crds::Overhead,
+        cache: &mut SymbolCache,
+        coverage: &mut Coverage,
+        reaper: &Reaper,
+        now: impl Fn() -> Duration,
+    ) -> Result<(Self, Duration), TargetError> {
+        let Loaded { mut probes, costs } = load(means, process, slots, cache, coverage)?;
+        let always: Slots = (0..=u8::MAX)
+            .zip(&costs)
+            .filter_map(|(slot, cost)| cost.map(|_| slot))
+            .collect();
+        let started = now();
+        probes.attach(&always)?;
+        let attached = now();
+        let edge = attached - started;
+        let known: Vec<Duration> = costs.iter().map(|cost| cost.unwrap_or_default()).collect();
+        let measurement = Self {
+            probes,
+            process,
+            meter: Meter {
+                estimator: Estimator::new(&known),
+                hits: vec![0; costs.len()],
+                cpu: observe::cpu_time(process).unwrap_or_default(),
+                looked: attached,
+                open: Duration::ZERO,
+                attached: Duration::ZERO,
+                cost: 0.0,
+                own: 0.0,
+            },
+            sampler: (budget.on_breach == Breach::Sample).then(|| Sampler {
+                ratio: budget.max_percent / 100.0,
+                edge: edge.max(EDGE),
+                plan: None,
+                cycle: Cycle::looking(attached),
+                disturbance: Disturbance::default(),
+                last: None,
+            }),
+            attached: Attached {
+                always,
+                sliced: Slots::new(),
+                slice: None,
+            },
+            costs,
+            reaper: reaper.clone(),
+        };
+        Ok((measurement, attached))
+    }
+
+    /// When [`Self::step`] is due again; None when it never is.
+    pub fn next_step(&self) -> Option<Duration> {
+        let sampler = self.sampler.as_ref()?;
+        let look = self.next_look();
+        let switch = sampler
+            .plan
+            .as_ref()
+            .and_then(|plan| sampler.cycle.next(plan));
+        Some(switch.map_or(look, |switch| switch.min(look)))
+    }
+
+    /// Keeps within the budget: looks at what probing costs now and then, and begins and ends slices.
+    pub fn step(
+        &mut self,
+        instance: &mut Instance,
+        now: &impl Fn() -> Duration,
+    ) -> Result<(), MeasurementError> {
+        if self.sampler.is_none() {
+            return Ok(());
+        }
+        if now() >= self.next_look() {
+            self.review(instance, now)?;
+        }
+        let switch = self.sampler.as_mut().and_then(|sampler| {
+            let plan = sampler.plan.as_ref()?;
+            sampler.cycle.step(plan, now(), fastrand::f64())
+        });
+        match switch {
+            Some(Switch::Attach) => self.open_slice(instance, now),
+            Some(Switch::Detach) => {
+                self.close_slice(instance, now)?;
+                // What the slice saw decides how long it takes to pay for it.
+                self.review(instance, now)?;
+                if let Some(Sampler {
+                    plan: Some(plan),
+                    cycle,
+                    ..
+                }) = &mut self.sampler
+                {
+                    cycle.closed(plan, now());
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Takes in what the kernel counted up to now.
+    pub fn read(&mut self, instance: &mut Instance, now: Duration) -> Result<(), ReadError> {
+        let reading = self.probes.read()?;
+        instance.observe(&reading, now);
+        Ok(())
+    }
+
+    /// What probing has cost since the last time, as a part of the CPU time that the target used itself; None where it
+    /// used none.
+    pub fn overhead_ratio(&mut self, now: Duration) -> Option<f64> {
+        if self.sampler.is_none() {
+            // Nobody else looks. Unreadable: the process is gone, or the next window will say.
+            let _ = self.look(now);
+        }
+        let (cost, own) = (self.meter.cost, self.meter.own);
+        (self.meter.cost, self.meter.own) = (0.0, 0.0);
+        (own > 0.0).then(|| cost / own)
+    }
+
+    /// Takes the slow calls that wait in the ring buffer.
+    pub fn slow_calls(&mut self) -> Vec<SlowCall> {
+        self.probes.slow_calls()
+    }
+
+    /// The slot of the operation that a slow call is of, and its column family by number and name.
+    pub fn operation(&self, call: &SlowCall) -> (usize, Option<(u32, String)>) {
+        match self.probes.family(call.slot) {
+            Some(family) => (family.slot as usize, Some((family.id, family.name))),
+            None => (call.slot as usize, None),
+        }
+    }
+
+    /// Whether the slot is attached in slices, or not at all.
+    pub fn is_sampled(&self, slot: usize) -> bool {
+        u8::try_from(slot).is_ok_and(|slot| !self.attached.always.contains(&slot))
+    }
+
+    fn next_look(&self) -> Duration {
+        let planned = self
+            .sampler
+            .as_ref()
+            .is_some_and(|sampler| sampler.plan.is_some());
+        self.meter.looked + if planned { LOOK } else { FIRST_LOOK }
+    }
+
+    fn look(&mut self, now: Duration) -> Result<Spent, MeasurementError> {
+        if let Some(slice) = &mut self.attached.slice {
+            self.meter.add_slice(slice, now);
+        }
+        let hits = self.probes.hits()?;
+        let cpu = observe::cpu_time(self.process).unwrap_or(self.meter.cpu);
+        Ok(self.meter.look(&self.attached, hits, cpu, now))
+    }
+
+    /// Looks at what probing costs, and attaches what the budget allows.
+    fn review(
+        &mut self,
+        instance: &mut Instance,
+        now: &impl Fn() -> Duration,
+    ) -> Result<(), MeasurementError> {
+        let spent = self.look(now())?;
+        let Some(sampler) = &mut self.sampler else {
+            return Ok(());
+        };
+        let mut loads = self.meter.estimator.loads();
+        for (load, cost) in loads.iter_mut().zip(&self.costs) {
+            // What is not there costs nothing.
+            if cost.is_none() {
+                load.hits_per_second = Some(0.0);
+            }
+        }
+        if sampler.plan.is_none() && loads.iter().any(|load| load.hits_per_second.is_none()) {
+            // The first look, at all of them, is not over.
+            return Ok(());
+        }
+        let budget = Budget {
+            ratio: sampler.ratio,
+            edge: sampler.edge,
+        };
+        let plan = governor::plan(
+            &loads,
+            self.meter.estimator.cpu(),
+            budget,
+            spent,
+            sampler.plan.as_ref(),
+        );
+        let attached = |attachment| -> Slots {
+            (0..=u8::MAX)
+                .zip(plan.attachments.iter().zip(&self.costs))
+                .filter(|(_, (is, cost))| **is == attachment && cost.is_some())
+                .map(|(slot, _)| slot)
+                .collect()
+        };
+        let (always, sliced) = (attached(Attachment::Always), attached(Attachment::Sliced));
+        let first = sampler.plan.is_none();
+        let plan = sampler.plan.insert(plan);
+        if first {
+            sampler.cycle.closed(plan, now());
+        }
+        if always != self.attached.always || sliced != self.attached.sliced {
+            self.change(always, sliced, instance, now)?;
+        }
+        Ok(())
+    }
+
+    /// Attaches `always` for good, and leaves `sliced` to the slices to come.
+    fn change(
+        &mut self,
+        always: Slots,
+        sliced: Slots,
+        instance: &mut Instance,
+        now: &impl Fn() -> Duration,
+    ) -> Result<(), MeasurementError> {
+        debug!(?always, ?sliced, pid = self.process.pid, "the plan changes");
+        // What comes to be always attached would count twice while a slice is open.
+        if self.attached.slice.is_some() {
+            self.close_slice(instance, now)?;
+        }
+        if always != self.attached.always {
+            let before = self.probes.attach(&always)?;
+            let since = self.moment(now);
+            let changed = since.time;
+            self.reaper.take(before);
+            if let Some(sampler) = &mut self.sampler {
+                sampler.last = Some(since);
+            }
+            self.read(instance, changed)?;
+            for slot in self.attached.always.difference(&always) {
+                instance.pause(*slot, changed, 1.0);
+            }
+            for slot in always.difference(&self.attached.always) {
+                instance.resume(*slot, changed);
+            }
+        }
+        self.attached.always = always;
+        self.attached.sliced = sliced;
+        Ok(())
+    }
+
+    fn open_slice(
+        &mut self,
+        instance: &mut Instance,
+        now: &impl Fn() -> Duration,
+    ) -> Result<(), MeasurementError> {
+        let before = self.moment(now);
+        self.probes.open_slice(&self.attached.sliced)?;
+        let since = self.moment(now);
+        let opened = since.time;
+        for slot in &self.attached.sliced {
+            instance.resume(*slot, opened);
+        }
+        // Site by site, attaching costs for half of the time that it takes; detaching is taken to last as long.
+        let edge = opened - before.time;
+        let last = self
+            .sampler
+            .as_mut()
+            .and_then(|sampler| sampler.last.take());
+        self.attached.slice = Some(Slice {
+            opened,
+            since,
+            hits: self.probes.hits()?,
+            apart: last.map_or(Use::default(), |last| before.since(&last)),
+        });
+        self.meter.attached += edge;
+        if let Some(sampler) = &mut self.sampler {
+            sampler.edge = (sampler.edge * 7 + edge) / 8;
+            sampler.cycle.opened(opened);
+        }
+        Ok(())
+    }
+
+    fn close_slice(
+        &mut self,
+        instance: &mut Instance,
+        now: &impl Fn() -> Duration,
+    ) -> Result<(), MeasurementError> {
+        let links = self.probes.close_slice()?;
+        let end = self.moment(now);
+        let closed = end.time;
+        self.reaper.take(links);
+        let mut part = 1.0;
+        if let Some(mut slice) = self.attached.slice.take() {
+            self.meter.add_slice(&mut slice, closed);
+            let cost = self.cost(&self.attached.sliced, &slice.hits, &self.probes.hits()?);
+            if let Some(sampler) = &mut self.sampler {
+                let watched = end.since(&slice.since);
+                part = sampler.disturbance.observe(slice.apart, watched, cost);
+                sampler.last = Some(end);
+            }
+        }
+        self.read(instance, closed)?;
+        for slot in &self.attached.sliced {
+            instance.pause(*slot, closed, part);
+        }
+        Ok(())
+    }
+
+    fn moment(&self, now: &impl Fn() -> Duration) -> Moment {
+        Moment {
+            time: now(),
+            // Unreadable: the process is gone, and will be seen to be.
+            cpu: observe::cpu_time(self.process).unwrap_or(self.meter.cpu),
+        }
+    }
+
+    /// What probing these slots cost between two readings: as in a cold cache, which is what a slice begins with.
+    fn cost(&self, slots: &Slots, before: &[u64], after: &[u64]) -> Duration {
+        let cost = |slot: &u8| {
+            let slot = usize::from(*slot);
+            let hits = after.get(slot)?.saturating_sub(*before.get(slot)?);
+            Some(self.costs.get(slot)?.as_ref()?.mul_f64(hits as f64))
+        };
+        slots.iter().filter_map(cost).sum()
+    }
+}
+
+impl Moment {
+    /// How the target fared since an earlier one.
+    fn since(&self, earlier: &Self) -> Use {
+        Use {
+            time: self.time.saturating_sub(earlier.time),
+            cpu: self.cpu.saturating_sub(earlier.cpu),
+        }
+    }
+}
+
+impl Meter {
+    fn add_slice(&mut self, slice: &mut Slice, now: Duration) {
+        let open = now.saturating_sub(slice.opened);
+        slice.opened = now;
+        self.open += open;
+        self.attached += open;
+    }
+
+    fn look(&mut self, attached: &Attached, hits: Vec<u64>, cpu: CpuTime, now: Duration) -> Spent {
+        let elapsed = now.saturating_sub(self.looked);
+        let sights: Vec<Sight> = (0..=u8::MAX)
+            .zip(hits.iter().zip(&self.hits))
+            .map(|(slot, (hits, before))| {
+                let (open, in_place) = if attached.always.contains(&slot) {
+                    (elapsed, elapsed)
+                } else if attached.sliced.contains(&slot) {
+                    (self.open, self.attached)
+                } else {
+                    (Duration::ZERO, Duration::ZERO)
+                };
+                Sight {
+                    hits: hits.saturating_sub(*before),
+                    open,
+                    attached: in_place,
+                }
+            })
+            .collect();
+        let used = cpu.saturating_sub(self.cpu);
+        let spent = self.estimator.observe(elapsed, used, &sights);
+        self.cost += spent.cost;
+        self.own += spent.own;
+        self.hits = hits;
+        self.cpu = cpu;
+        self.looked = now;
+        (self.open, self.attached) = (Duration::ZERO, Duration::ZERO);
+        spent
+    }
+}

@@ -1,0 +1,90 @@
+//! Files of many shapes.
+
+use proptest::prelude::*;
+use reader::PIECE;
+
+use super::*;
+
+/// Strings for a string table: names, what resembles them, and what is long enough to make pieces of the table.
+fn string() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just(WRITE.to_string()),
+        Just(SYNC.to_string()),
+        Just(format!("my_{WRITE}")),
+        Just(format!("_GLOBAL__sub_I_{SYNC}")),
+        Just(format!("{SYNC}.cold")),
+        (0usize..6000).prop_map(|count| format!("{}{SYNC}", "x".repeat(count))),
+        (0usize..60_000).prop_map(|count| "y".repeat(count)),
+        "[a-z_]{0,20}",
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Wherever pieces of the table begin and end, the names found are those that a look at each symbol's string finds.
+    #[test]
+    fn pieces_find_what_a_look_at_each_string_finds(
+        strings in prop::collection::vec(string(), 1..20),
+        // The second string comes to lie where one piece ends and the next begins.
+        before in (0u64..40).prop_map(|less| "z".repeat((PIECE - less) as usize)),
+        picks in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(0u32), 0u32..40]), 1..40),
+    ) {
+        let mut table = Vec::new();
+        let mut starts = Vec::new();
+        for string in [&before].into_iter().chain(&strings) {
+            starts.push(table.len() as u32);
+            table.extend_from_slice(string.as_bytes());
+            table.push(0);
+        }
+        let symbols: Vec<Symbol> = picks
+            .iter()
+            .zip(PUSHES..)
+            .map(|((pick, within), offset)| function(pick.get(&starts) + within, offset))
+            .collect();
+        let mut expected: BTreeMap<SymbolName, Vec<u64>> = BTreeMap::new();
+        for symbol in &symbols {
+            let rest = table.get(symbol.name as usize..).unwrap_or_default();
+            let string = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+            let name = match std::str::from_utf8(string).unwrap() {
+                WRITE => Exact(WRITE),
+                SYNC => Demangled("rocksdb::DBImpl::SyncWAL"),
+                _ => continue,
+            };
+            expected.entry(name).or_default().push(symbol.offset);
+        }
+        let image = Image::with(&symbols, &table, false);
+        let file = Counting::new(&image.bytes);
+        let found = search(&file).unwrap().found;
+        let offsets: BTreeMap<SymbolName, Vec<u64>> = found
+            .into_iter()
+            .map(|(name, places)| (name, places.iter().map(|place| place.offset).collect()))
+            .collect();
+        prop_assert_eq!(offsets, expected);
+        prop_assert!(file.most.get() as u64 <= PIECE);
+    }
+
+    /// Numbers that matter, anywhere in a file.
+    #[test]
+    fn a_file_with_any_numbers_in_it_is_searched_or_refused(
+        patches in prop::collection::vec(
+            (any::<prop::sample::Index>(), prop_oneof![
+                Just(0u64), Just(1), Just(u64::MAX), Just(1 << 32), Just(1 << 63), any::<u64>(),
+            ], 1usize..=8),
+            1..6,
+        ),
+    ) {
+        let mut bytes = both().bytes;
+        for (at, value, width) in patches {
+            let at = at.index(bytes.len() - 8);
+            bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+        }
+        let file = Counting::new(&bytes);
+        if let Ok(table) = search(&file) {
+            for place in table.found.values().flatten() {
+                prop_assert!(place.offset < bytes.len() as u64);
+            }
+        }
+        prop_assert!(file.read.get() <= 1 << 20);
+    }
+}

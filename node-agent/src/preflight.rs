@@ -1,0 +1,88 @@
+//! What is looked at on a node before anything is attached: whether it can be measured, by which means, and what stands
+//! in the way of better ones.
+
+mod checks;
+
+use checks::checks;
+use ckb_probe_crds::{Assignment, Check, InstanceReport, InstanceState, Reason};
+
+use crate::{
+    observe::NodeFacts,
+    probe::{Attempt, Means, Tier, try_tiers},
+};
+
+/// What was found out about this node.
+#[derive(Debug)]
+pub struct Preflight {
+    /// What was looked at.
+    pub checks: Vec<Check>,
+    /// How it is measured.
+    pub means: Result<Means, Unmeasurable>,
+}
+
+/// Nothing can be measured on this node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no way to attach works: {0}")]
+pub struct Unmeasurable(String);
+
+/// Looks at this node, tries the tiers or the one that is asked for, and tests what a probe does to a confined process.
+/// Takes about half a second, and is to be done before anything is attached to anybody else.
+pub fn preflight(forced: Option<Tier>) -> Preflight {
+    let facts = NodeFacts::read();
+    let attempts = try_tiers(forced, facts.confined);
+    let checks = checks(&facts, &attempts);
+    Preflight {
+        means: means(&attempts).ok_or_else(|| unmeasurable(&checks)),
+        checks,
+    }
+}
+
+/// The one tier that works, if there is one.
+fn means(attempts: &[(Tier, Attempt)]) -> Option<Means> {
+    attempts.iter().find_map(|(tier, attempt)| match attempt {
+        Attempt::Works {
+            calibration,
+            confined_return,
+        } => Some(Means {
+            tier: *tier,
+            calibration: *calibration,
+            returns_kill_confined: confined_return.may_kill(),
+        }),
+        Attempt::Refused(_) | Attempt::NotTried => None,
+    })
+}
+
+#[cfg(test)]
+impl Unmeasurable {
+    /// For tests of what is made of it.
+    pub(crate) fn of(reasons: &str) -> Self {
+        Self(reasons.to_string())
+    }
+}
+
+fn unmeasurable(checks: &[Check]) -> Unmeasurable {
+    let failed = checks.iter().filter(|check| !check.passed);
+    let reasons: Vec<String> = failed
+        .map(|check| format!("{}: {}", check.name, check.detail))
+        .collect();
+    Unmeasurable(reasons.join("; "))
+}
+
+/// What stands for each order on a node where nothing can be measured.
+pub fn unmeasurable_reports(
+    assignments: &[Assignment],
+    failure: &Unmeasurable,
+) -> Vec<InstanceReport> {
+    let report = |assignment: &Assignment| InstanceReport {
+        probe: assignment.probe.clone(),
+        pod: assignment.pod.clone(),
+        state: InstanceState::Failed,
+        reason: Some(Reason::PreflightFailed),
+        message: format!("nothing can be measured on this node: {failure}"),
+        ..InstanceReport::default()
+    };
+    assignments.iter().map(report).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,165 @@
+//! From loaded programs to probes in place, by each tier.
+
+use std::{collections::BTreeMap, io, os::fd::OwnedFd, path::PathBuf};
+
+use ckb_probe_common::Group;
+
+use super::{
+    AttachError, Site, Tier,
+    kernel::{self, AttachType, MultiLink, ProgramType, UprobePmu},
+    object::Object,
+};
+
+/// Probes in place; the kernel removes them when it is dropped, which may take it a tenth of a second, and on the
+/// perf-event tier seconds.
+#[derive(Debug)]
+#[must_use = "dropping it detaches"]
+pub struct Links {
+    _descriptors: Vec<OwnedFd>,
+}
+
+/// What sees calls by a tier: programs that are attached to every site.
+pub(super) struct Programs {
+    parts: Vec<Part>,
+    /// None: by uprobe_multi.
+    pmu: Option<UprobePmu>,
+}
+
+struct Part {
+    program: OwnedFd,
+    attach_type: AttachType,
+    returns: bool,
+}
+
+impl Programs {
+    /// Loads what the tier needs; `entry_only` for targets whose returns must not be touched.
+    pub(super) fn load(object: &Object, tier: Tier, entry_only: bool) -> Result<Self, AttachError> {
+        let pair = match tier {
+            Tier::PerfEvent => AttachType::None,
+            Tier::Session | Tier::UprobeMulti => AttachType::UprobeMulti,
+        };
+        let parts: &[(&'static str, AttachType, bool)] = if entry_only {
+            &[("call_count", pair, false)]
+        } else if tier == Tier::Session {
+            &[("call_session", AttachType::UprobeSession, false)]
+        } else {
+            // Returns first: a call that enters in between is ignored at its return. The other way round it would
+            // stay in the table of calls in flight.
+            &[("call_return", pair, true), ("call_enter", pair, false)]
+        };
+        let parts = parts
+            .iter()
+            .map(|&(name, attach_type, returns)| {
+                Ok(Part {
+                    program: object.program(name, ProgramType::Kprobe, attach_type)?,
+                    attach_type,
+                    returns,
+                })
+            })
+            .collect::<Result<_, AttachError>>()?;
+        let pmu = match tier {
+            Tier::PerfEvent => Some(UprobePmu::find().map_err(AttachError::NoUprobePmu)?),
+            Tier::Session | Tier::UprobeMulti => None,
+        };
+        Ok(Self { parts, pmu })
+    }
+
+    /// Attaches to every site, or to none.
+    pub(super) fn attach(
+        &self,
+        pid: u32,
+        sites: &[&Site],
+        group: Group,
+    ) -> Result<Links, AttachError> {
+        let mut descriptors = Vec::new();
+        for part in &self.parts {
+            match self.pmu {
+                Some(pmu) => part.attach_each(pmu, pid, sites, group, &mut descriptors)?,
+                None => part.attach_all(pid, sites, group, &mut descriptors)?,
+            }
+        }
+        Ok(Links {
+            _descriptors: descriptors,
+        })
+    }
+}
+
+impl Part {
+    /// One link for all sites of a file (kernel 6.6 and later).
+    fn attach_all(
+        &self,
+        pid: u32,
+        sites: &[&Site],
+        group: Group,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<(), AttachError> {
+        for (path, sites) in by_file(sites) {
+            let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
+            let cookies: Vec<u64> = sites.iter().map(|site| site.cookie(group)).collect();
+            let link = kernel::c_path(&path).and_then(|path| {
+                kernel::link_multi(&MultiLink {
+                    program: &self.program,
+                    attach_type: self.attach_type,
+                    returns: self.returns,
+                    path: &path,
+                    offsets: &offsets,
+                    cookies: &cookies,
+                    pid,
+                })
+            });
+            descriptors.push(link.map_err(|source| error(&sites, source))?);
+        }
+        Ok(())
+    }
+
+    /// A perf event for each site.
+    fn attach_each(
+        &self,
+        pmu: UprobePmu,
+        pid: u32,
+        sites: &[&Site],
+        group: Group,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<(), AttachError> {
+        for site in sites {
+            let link = kernel::c_path(&site.binary.attach_path()).and_then(|path| {
+                let cookie = site.cookie(group);
+                kernel::link_perf_event(
+                    &self.program,
+                    pmu,
+                    self.returns,
+                    &path,
+                    site.offset,
+                    cookie,
+                    pid,
+                )
+            });
+            descriptors.extend(link.map_err(|source| error(&[site], source))?);
+        }
+        Ok(())
+    }
+}
+
+fn by_file<'a>(sites: &[&'a Site]) -> BTreeMap<PathBuf, Vec<&'a Site>> {
+    let mut files: BTreeMap<PathBuf, Vec<&Site>> = BTreeMap::new();
+    for site in sites {
+        files
+            .entry(site.binary.attach_path())
+            .or_default()
+            .push(site);
+    }
+    files
+}
+
+fn error(sites: &[&Site], source: io::Error) -> AttachError {
+    let path = sites.first().map(|site| site.binary.path().to_path_buf());
+    AttachError::Link {
+        symbols: sites
+            .iter()
+            .map(|site| site.symbol.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
+        path: path.unwrap_or_default(),
+        source,
+    }
+}

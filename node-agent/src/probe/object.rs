@@ -1,0 +1,178 @@
+//! A compiled BPF object: its maps made, its programs loaded one by one as they are needed.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    sync::OnceLock,
+};
+
+use aya::maps::{Map, MapData, MapError};
+use aya_obj::{
+    Object as Parsed,
+    btf::{Btf, BtfKind},
+    generated::bpf_insn,
+};
+use ckb_probe_common::KFUNC_SESSION_COOKIE;
+
+use super::{
+    AttachError, ReadError,
+    kernel::{self, AttachType, ProgramType},
+};
+
+// include/uapi/linux/bpf.h
+const BPF_JMP_CALL: u8 = 0x85;
+const BPF_PSEUDO_KFUNC_CALL: u8 = 2;
+
+/// A relocated object, and the maps that its programs use.
+pub(super) struct Object {
+    parsed: Parsed,
+    maps: BTreeMap<String, MapData>,
+}
+
+impl Object {
+    /// Makes the maps, each with as many entries as `sizes` says or the object itself.
+    pub(super) fn load(bytes: &[u8], sizes: &[(&str, u32)]) -> Result<Self, AttachError> {
+        let mut parsed = Parsed::parse(bytes).map_err(|_| AttachError::Mismatch("readable ELF"))?;
+        let mut maps = BTreeMap::new();
+        for (name, definition) in &parsed.maps {
+            let mut definition = definition.clone();
+            if let Some((_, entries)) = sizes.iter().find(|(sized, _)| sized == name) {
+                definition.set_max_entries(*entries);
+            }
+            let map = MapData::create(definition, name, None).map_err(|source| {
+                AttachError::Map(ReadError {
+                    map: name.clone(),
+                    source: Box::new(source),
+                })
+            })?;
+            maps.insert(name.clone(), map);
+        }
+        let malformed = |_| AttachError::Mismatch("instructions that can be relocated");
+        let programs: HashSet<usize> = parsed
+            .programs
+            .values()
+            .map(|program| program.section_index)
+            .collect();
+        let text: HashSet<usize> = parsed
+            .functions
+            .keys()
+            .map(|(section, _)| *section)
+            .filter(|section| !programs.contains(section))
+            .collect();
+        let definitions = parsed.maps.clone();
+        let descriptors: HashMap<&str, RawFd> = maps
+            .iter()
+            .map(|(name, map)| (name.as_str(), map.fd().as_fd().as_raw_fd()))
+            .collect();
+        let relocations = definitions
+            .iter()
+            .filter_map(|(name, map)| Some((name.as_str(), *descriptors.get(name.as_str())?, map)));
+        parsed
+            .relocate_maps(relocations, &text)
+            .map_err(malformed)?;
+        parsed.relocate_calls(&text).map_err(malformed)?;
+        Ok(Self { parsed, maps })
+    }
+
+    /// Loads a program.
+    pub(super) fn program(
+        &self,
+        name: &'static str,
+        program_type: ProgramType,
+        attach_type: AttachType,
+    ) -> Result<OwnedFd, AttachError> {
+        let function = self
+            .parsed
+            .programs
+            .get(name)
+            .and_then(|program| self.parsed.functions.get(&program.function_key()))
+            .ok_or(AttachError::Mismatch(name))?;
+        let mut instructions = function.instructions.clone();
+        if attach_type == AttachType::UprobeSession {
+            let kfunc = SessionCookie::find().ok_or(AttachError::NoSession)?;
+            kfunc.put_into(&mut instructions);
+        }
+        let license = &self.parsed.license;
+        kernel::load_program(&instructions, license, name, program_type, attach_type).map_err(
+            |(source, log)| AttachError::Program {
+                program: name,
+                source,
+                log,
+            },
+        )
+    }
+
+    /// Hands out a map as the type that its use asks for.
+    pub(super) fn take_map<T>(&mut self, name: &'static str) -> Result<T, AttachError>
+    where
+        T: TryFrom<Map, Error = MapError>,
+    {
+        let data = self.maps.remove(name).ok_or(AttachError::Mismatch(name))?;
+        let map = Map::from_map_data(data).and_then(T::try_from);
+        map.map_err(|source| {
+            AttachError::Map(ReadError {
+                map: name.to_string(),
+                source: Box::new(source),
+            })
+        })
+    }
+}
+
+/// The kernel's type id of the function that a session program calls, `bpf_session_cookie`.
+#[derive(Clone, Copy)]
+struct SessionCookie(i32);
+
+impl SessionCookie {
+    /// Looks for it in the kernel's type information, once: reading that takes 20 ms, and 10 MB for as long.
+    fn find() -> Option<Self> {
+        static FOUND: OnceLock<Option<SessionCookie>> = OnceLock::new();
+        *FOUND.get_or_init(|| {
+            let types = Btf::from_sys_fs().ok();
+            let id = types.and_then(|types| {
+                types
+                    .id_by_type_name_kind("bpf_session_cookie", BtfKind::Func)
+                    .ok()
+            });
+            super::release_memory();
+            id.map(|id| Self(id as i32))
+        })
+    }
+
+    /// Replaces the calls that stand for it.
+    fn put_into(self, instructions: &mut [bpf_insn]) {
+        for instruction in instructions {
+            if instruction.code == BPF_JMP_CALL
+                && instruction.src_reg() == 0
+                && instruction.imm == KFUNC_SESSION_COOKIE
+            {
+                instruction.set_src_reg(BPF_PSEUDO_KFUNC_CALL);
+                instruction.imm = self.0;
+                instruction.off = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// bpf_tail_call.
+    const TAIL_CALL: i32 = 12;
+
+    /// What a tail call is for here: see `stack.rs` of the programs.
+    #[test]
+    fn every_program_of_a_uprobe_stays_on_the_threads_stack() {
+        let parsed = Parsed::parse(super::super::OBJECT).unwrap();
+        assert!(!parsed.programs.is_empty());
+        for (name, program) in &parsed.programs {
+            let function = &parsed.functions[&program.function_key()];
+            let calls = function.instructions.iter().filter(|instruction| {
+                instruction.code == BPF_JMP_CALL
+                    && instruction.src_reg() == 0
+                    && instruction.imm == TAIL_CALL
+            });
+            assert!(calls.count() > 0, "{name} may be given a stack of its own");
+        }
+    }
+}

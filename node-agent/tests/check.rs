@@ -1,0 +1,129 @@
+//! `ckb-probe check` and the confined child that it tries returns on: on this machine's kernel, as root.
+#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::{
+        fd::AsRawFd,
+        unix::process::{CommandExt, ExitStatusExt},
+    },
+    process::{Child, Command, ExitStatus, Output, Stdio},
+};
+
+use ckb_probe_agent::observe::{ProcessId, is_confined};
+use ckb_probe_crds::Check;
+
+const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
+
+/// Both must be able to be the child: the agent starts itself.
+const PROGRAMS: [&str; 2] = [CKB_PROBE, env!("CARGO_BIN_EXE_node-agent")];
+
+const TIERS: [&str; 3] = ["session", "uprobe-multi", "perf-event"];
+
+/// A child that is confined by now.
+fn confined_child(program: &str) -> Child {
+    let mut child = Command::new(program)
+        .arg("confined-child")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0];
+    let output = child.stdout.as_mut().unwrap();
+    output.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"r");
+    child
+}
+
+fn tell(mut child: Child, order: &[u8]) -> ExitStatus {
+    child.stdin.take().unwrap().write_all(order).unwrap();
+    child.wait().unwrap()
+}
+
+#[test]
+fn a_child_that_is_not_probed_calls_the_function_and_ends_in_peace() {
+    for program in PROGRAMS {
+        let status = tell(confined_child(program), b"c");
+        assert_eq!(status.code(), Some(0), "{program}");
+    }
+}
+
+#[test]
+fn a_system_call_that_the_filter_does_not_list_kills_the_child() {
+    for program in PROGRAMS {
+        let status = tell(confined_child(program), b"x");
+        assert_eq!(status.signal(), Some(libc::SIGSYS), "{program}");
+        assert!(!status.core_dumped());
+    }
+}
+
+#[test]
+fn the_child_ends_with_the_pipe_from_its_parent() {
+    let status = tell(confined_child(CKB_PROBE), b"");
+    assert_eq!(status.code(), Some(1));
+}
+
+fn check(program: &mut Command, arguments: &[&str]) -> (Vec<Check>, ExitStatus) {
+    let command = program.args(["check", "--json"]).args(arguments);
+    let Output { status, stdout, .. } = command.output().unwrap();
+    let lines = stdout.split(|byte| *byte == b'\n');
+    let checks = lines.filter(|line| !line.is_empty());
+    let parsed = checks.map(|line| serde_json::from_slice(line).unwrap());
+    (parsed.collect(), status)
+}
+
+fn passed(checks: &[Check], name: &str) -> Option<bool> {
+    let check = checks.iter().find(|check| check.name == name);
+    check.map(|check| check.passed)
+}
+
+#[test]
+fn a_confined_process_survives_a_probe_at_its_return_by_every_tier_that_works() {
+    let mut tried = 0;
+    for tier in TIERS {
+        let (checks, status) = check(&mut Command::new(CKB_PROBE), &["--tier", tier]);
+        let works = passed(&checks, tier).unwrap();
+        assert_eq!(status.code(), Some(if works { 0 } else { 1 }));
+        if works {
+            assert_eq!(passed(&checks, "SeccompReturn"), Some(true), "{checks:#?}");
+            tried += 1;
+        }
+    }
+    assert!(
+        tried > 0,
+        "no tier works: run as root, on Linux 5.15 or later"
+    );
+}
+
+#[test]
+fn without_capabilities_nothing_can_be_measured_and_the_checks_say_so() {
+    // By a descriptor: whoever it runs as need not be able to get at the path.
+    let program = File::open(CKB_PROBE).unwrap();
+    let path = format!("/proc/self/fd/{}", program.as_raw_fd());
+    let (checks, status) = check(Command::new(path).uid(65534).gid(65534), &[]);
+    assert_eq!(status.code(), Some(1));
+    for name in TIERS.into_iter().chain(["Capabilities"]) {
+        assert_eq!(passed(&checks, name), Some(false), "{name}");
+    }
+    assert_eq!(passed(&checks, "SeccompReturn"), None);
+}
+
+#[test]
+fn a_process_is_confined_once_it_has_a_filter_and_where_that_cannot_be_told() {
+    let child = confined_child(CKB_PROBE);
+    let id = |pid| ProcessId {
+        pid,
+        start_ticks: 0,
+    };
+    assert!(is_confined(id(child.id())));
+    tell(child, b"c");
+    let no_process = id(u32::MAX >> 1);
+    assert!(is_confined(no_process));
+    let mut unconfined = Command::new("sleep").arg("60").spawn().unwrap();
+    // What runs these tests may be confined, and its children are then too.
+    let ours = is_confined(id(std::process::id()));
+    assert_eq!(is_confined(id(unconfined.id())), ours);
+    unconfined.kill().unwrap();
+    unconfined.wait().unwrap();
+}

@@ -1,0 +1,124 @@
+use ckb_probe_crds::{CkbProbeStatus, InstanceReport};
+use serde_json::{Value, json};
+
+use crate::{
+    aggregate::tests::{Scene, answer, found, scene},
+    testing::{firing, node_probe, reports},
+};
+
+use super::*;
+
+const OVER: (&str, &str) = ("False", "OverBudget");
+const UNDER: (&str, &str) = ("True", "UnderBudget");
+
+/// One target that pays so many thousandths of a percent.
+fn paying(overhead: Value, millipercent: u64) -> Scene {
+    scene(json!({ "overhead": overhead }), |probe, pod| {
+        let report = InstanceReport {
+            overhead_millipercent: Some(millipercent),
+            ..firing(probe, pod)
+        };
+        vec![reports(node_probe("n", 1, vec![report]))]
+    })
+}
+
+fn verdict(status: &CkbProbeStatus) -> (&str, &str) {
+    answer(status, condition::WITHIN_BUDGET)
+}
+
+fn message(status: &CkbProbeStatus) -> &str {
+    &found(status, condition::WITHIN_BUDGET).message
+}
+
+#[test]
+fn a_breach_of_the_budget_names_the_pod_and_the_figures() {
+    for on_breach in ["Report", "Detach"] {
+        let overhead = json!({ "maxPercent": 0.4, "onBreach": on_breach });
+        let status = paying(overhead, 412).status();
+        assert_eq!(verdict(&status), OVER);
+        let message = message(&status);
+        assert!(
+            message.contains("a/ckb-0 0.412 %") && message.contains("maxPercent 0.4"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn the_ceiling_itself_is_no_breach_and_sampling_may_touch_it() {
+    for (on_breach, millipercent, expected) in [
+        ("Report", 1000, UNDER),
+        ("Report", 1001, OVER),
+        ("Detach", 1000, UNDER),
+        ("Detach", 1001, OVER),
+        ("Sample", 1000, UNDER),
+        ("Sample", 1100, UNDER),
+        ("Sample", 1101, OVER),
+    ] {
+        let overhead = json!({ "maxPercent": 1, "onBreach": on_breach });
+        let status = paying(overhead, millipercent).status();
+        assert_eq!(verdict(&status), expected, "{on_breach} {millipercent}");
+    }
+}
+
+#[test]
+fn a_breach_lasts_until_the_estimate_is_back_at_the_ceiling() {
+    let after = |scene: &Scene, status: CkbProbeStatus| Scene {
+        probe: ProbeRow {
+            status: Some(status),
+            ..scene.probe.clone()
+        },
+        world: scene.world.clone(),
+    };
+    let [ceiling, between, above] =
+        [1000, 1050, 1150].map(|millipercent| paying(json!({}), millipercent));
+    let breach = above.status();
+    assert_eq!(verdict(&breach), OVER);
+    let still = after(&between, breach).status();
+    assert_eq!(verdict(&still), OVER);
+    let over = after(&ceiling, still).status();
+    assert_eq!(verdict(&over), UNDER);
+    let calm = after(&between, over).status();
+    assert_eq!(verdict(&calm), UNDER);
+}
+
+#[test]
+fn the_agent_knows_better_when_sampling_does_not_suffice() {
+    let scene = scene(json!({}), |probe, pod| {
+        let report = InstanceReport {
+            reason: Some(Reason::OverBudget),
+            message: "rare operations alone cost more than maxPercent".into(),
+            ..firing(probe, pod)
+        };
+        vec![reports(node_probe("n", 1, vec![report]))]
+    });
+    let status = scene.status();
+    assert_eq!(verdict(&status), OVER);
+    assert!(message(&status).contains("rare operations alone"));
+}
+
+#[test]
+fn a_budget_that_is_kept_by_sampling_says_so_without_figures_that_change() {
+    let sampled = |recorded, millipercent| {
+        scene(json!({}), |probe, pod| {
+            let mut report = InstanceReport {
+                overhead_millipercent: Some(millipercent),
+                ..firing(probe, pod)
+            };
+            report.operations[0].window.recorded_milliseconds = recorded;
+            vec![reports(node_probe("n", 1, vec![report]))]
+        })
+        .status()
+    };
+    let [one, other] = [sampled(40, 950), sampled(60, 1010)];
+    assert_eq!(verdict(&one), UNDER);
+    assert_eq!(
+        message(&one),
+        "probing is kept below overhead.maxPercent 1 by sampling: see status.operations[].samplingPercent"
+    );
+    assert_eq!(message(&one), message(&other));
+    assert_eq!(
+        message(&sampled(1000, 300)),
+        "probing is estimated to cost no more than overhead.maxPercent 1"
+    );
+}

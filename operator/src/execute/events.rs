@@ -1,0 +1,132 @@
+//! Writes Events.
+
+use std::sync::Arc;
+
+use ckb_probe_crds::{CkbProbe, NodeProbe, ProbeReference};
+use k8s_openapi::{
+    api::{core::v1::ObjectReference, events::v1},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, Resource,
+    api::PostParams,
+    runtime::events::{Event, EventType, Recorder, Reporter},
+};
+
+use super::{FIELD_MANAGER, RequestError, request};
+use crate::{hash::fnv1a, notes::Note};
+
+/// What events.k8s.io takes as a note, in bytes.
+const NOTE_LENGTH: usize = 1024;
+
+/// Where Events go.
+#[derive(Clone)]
+pub struct Events {
+    client: Client,
+    namespace: Arc<str>,
+    identity: Arc<str>,
+    recorder: Recorder,
+}
+
+impl Events {
+    /// Those of NodeProbes in this namespace, and of CkbProbes anywhere, signed with this name.
+    pub fn new(client: Client, namespace: String, identity: String) -> Self {
+        let reporter = Reporter {
+            controller: FIELD_MANAGER.to_owned(),
+            instance: Some(identity.clone()),
+        };
+        Self {
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+            namespace: namespace.into(),
+            identity: identity.into(),
+        }
+    }
+
+    /// An Event that cannot be written is lost, with a line in the log: the status says the same, and lasts.
+    pub async fn of_probe(&self, probe: &ProbeReference, note: Note) {
+        let regarding = object::<CkbProbe>(&probe.namespace, &probe.name, &probe.uid);
+        let Note {
+            type_,
+            reason,
+            action,
+            text,
+        } = note;
+        let event = Event {
+            type_,
+            reason: reason.to_owned(),
+            note: Some(cut(&text, NOTE_LENGTH)),
+            action: action.to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = request(self.recorder.publish(&event, &regarding)).await {
+            tracing::warn!(%error, probe = %probe.name, namespace = %probe.namespace, reason, "cannot write an Event");
+        }
+    }
+
+    /// Written only once, however often it is told and by whichever replica: its name comes from what it says, so that
+    /// the API server itself refuses a second one for as long as it keeps the first, an hour by default.
+    pub async fn of_node_probe(
+        &self,
+        node: &str,
+        uid: &str,
+        note: Note,
+    ) -> Result<(), RequestError> {
+        let Note {
+            type_,
+            reason,
+            action,
+            text,
+        } = note;
+        let said = fnv1a([uid, reason, action, &text].join("\n").as_bytes());
+        let event = v1::Event {
+            metadata: ObjectMeta {
+                name: Some(format!("nodeprobe.{said:016x}")),
+                namespace: Some(self.namespace.to_string()),
+                ..ObjectMeta::default()
+            },
+            regarding: Some(object::<NodeProbe>(&self.namespace, node, uid)),
+            event_time: Some(MicroTime(Timestamp::now())),
+            type_: Some(match type_ {
+                EventType::Normal => "Normal".to_owned(),
+                EventType::Warning => "Warning".to_owned(),
+            }),
+            reason: Some(reason.to_owned()),
+            action: Some(action.to_owned()),
+            note: Some(cut(&text, NOTE_LENGTH)),
+            reporting_controller: Some(FIELD_MANAGER.to_owned()),
+            reporting_instance: Some(self.identity.to_string()),
+            ..v1::Event::default()
+        };
+        let events: Api<v1::Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        match request(events.create(&PostParams::default(), &event)).await {
+            Err(error) if !error.is_there() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn object<K: Resource<DynamicType = ()>>(
+    namespace: &str,
+    name: &str,
+    uid: &str,
+) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(K::api_version(&()).into_owned()),
+        kind: Some(K::kind(&()).into_owned()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        uid: Some(uid.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
+/// The text, cut to at most so many bytes between two characters.
+fn cut(text: &str, bytes: usize) -> String {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}

@@ -1,0 +1,192 @@
+//! With byColumnFamily every call is put down to a column family, which goes by the name that CKB's schema gives it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ckb_probe_crds::{CkbProbeStatus, OperationStatus};
+use serde_json::json;
+
+use crate::{
+    failure::{Result, expect},
+    operations,
+    report::Bound,
+    scene::{ATTACH, PROBE, Scene, all_fire},
+    workload::{Load, Workload},
+};
+
+/// Where the small workload's reads and writes go: by its source, not by what was measured.
+const TRAFFIC: [(&str, &[&str]); 3] = [
+    (
+        "Get",
+        &[
+            "BLOCK_EXT",
+            "BLOCK_HEADER",
+            "CELL",
+            "CHAIN_ROOT_MMR",
+            "INDEX",
+        ],
+    ),
+    (
+        "TxnGet",
+        &[
+            "BLOCK_EPOCH",
+            "BLOCK_EXT",
+            "BLOCK_HEADER",
+            "CELL",
+            "CHAIN_ROOT_MMR",
+            "EPOCH",
+            "INDEX",
+            "META",
+            "TRANSACTION_INFO",
+        ],
+    ),
+    ("TxnDelete", &["CELL", "CELL_DATA", "CELL_DATA_HASH"]),
+];
+
+/// A node that mines writes to all of these with each block.
+const MINED: [&str; 5] = [
+    "BLOCK_BODY",
+    "BLOCK_EXT",
+    "BLOCK_HEADER",
+    "META",
+    "CHAIN_ROOT_MMR",
+];
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    let target = scene
+        .workload
+        .deploy(scene.cluster, &scene.namespace, Load::Steady)
+        .await?;
+    let mut probe = scene.workload_probe();
+    probe["spec"]["probes"][0]["rocksdb"]["byColumnFamily"] = json!(true);
+    scene.apply_probe(probe).await?;
+    scene
+        .status("figures by column family", ATTACH, |status| {
+            all_fire(status)?;
+            let of_put = of(status, "TxnPut").map_or(0, |one| one.column_families.len());
+            expect(of_put > 0, "column families of TxnPut", || {
+                of_put.to_string()
+            })
+        })
+        .await?;
+    let (_, agent) = scene.workload_attached(target.process).await?;
+
+    // So that the status comes to say of the same calls as the metrics.
+    let stopped = target.process.stop().await?;
+    let metrics = agent.scrape().await?.operations(PROBE);
+    let by_family: Vec<_> = metrics
+        .iter()
+        .filter(|one| one.on_families.is_some())
+        .collect();
+    scene.figure(
+        "operations with figures by column family",
+        by_family.len() as f64,
+        "",
+        Bound::AtLeast(4.0),
+    );
+    let calls: f64 = by_family.iter().map(|one| one.calls).sum();
+    let apart = by_family
+        .iter()
+        .map(|one| (one.calls - one.on_families.unwrap_or_default()).abs());
+    scene.figure(
+        "calls more or fewer than those on its column families, of any operation, in the metrics",
+        apart.sum(),
+        &format!("of {calls}"),
+        Bound::Exactly(0.0),
+    );
+    let status = scene
+        .status("every call in the status", ATTACH, |status| {
+            let shown = by_family.iter().filter_map(|one| of(status, &one.name));
+            let shown: u64 = shown.map(|one| one.count).sum();
+            expect(shown as f64 == calls, format!("{calls} calls"), || {
+                shown.to_string()
+            })
+        })
+        .await?;
+    drop(stopped);
+    let families = families(&status);
+    let apart = status
+        .operations
+        .iter()
+        .filter(|one| !one.column_families.is_empty())
+        .map(|one| {
+            let sum: u64 = one.column_families.iter().map(|family| family.count).sum();
+            one.count.abs_diff(sum)
+        });
+    scene.equal(
+        "the same in the status",
+        apart.sum(),
+        &format!("of {calls}"),
+        0,
+    );
+    let names: BTreeSet<_> = families.values().flatten().map(|(name, _)| *name).collect();
+    println!(
+        "          {}",
+        names.iter().copied().collect::<Vec<_>>().join(", ")
+    );
+    let strange = names
+        .iter()
+        .filter(|name| !operations::is_column_family(name));
+    scene.equal(
+        "column families with a name that is not of CKB's schema",
+        strange.count() as u64,
+        &format!("of {}", names.len()),
+        0,
+    );
+    let named = |operation: &str| -> BTreeSet<&str> {
+        let families = families.get(operation).into_iter().flatten();
+        families.map(|(name, _)| *name).collect()
+    };
+    match scene.workload {
+        Workload::Rocksdb => {
+            for (operation, expected) in TRAFFIC {
+                let expected: BTreeSet<&str> = expected.iter().copied().collect();
+                scene.equal(
+                    &format!("column families of {operation} that are missing, or too many"),
+                    named(operation).symmetric_difference(&expected).count() as u64,
+                    &format!("of {}", expected.len()),
+                    0,
+                );
+            }
+            let get = families.get("Get").into_iter().flatten();
+            let (mut all, mut mmr) = (0, 0);
+            for (name, count) in get {
+                all += count;
+                mmr += if *name == "CHAIN_ROOT_MMR" { *count } else { 0 };
+            }
+            scene.figure(
+                "part of Get on CHAIN_ROOT_MMR, less the half that it is",
+                (mmr as f64 / all as f64 * 100.0 - 50.0).abs(),
+                "%",
+                Bound::AtMost(1.0),
+            );
+        }
+        Workload::Ckb => {
+            let written = named("TxnPut");
+            let lacking = MINED.iter().filter(|name| !written.contains(*name));
+            scene.equal(
+                "column families that a block is written to, and TxnPut lacks",
+                lacking.count() as u64,
+                &format!("of {}", MINED.len()),
+                0,
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The calls on each column family, by operation.
+fn families(status: &CkbProbeStatus) -> BTreeMap<&str, Vec<(&str, u64)>> {
+    let operations = status.operations.iter();
+    operations
+        .map(|one| {
+            let families = one.column_families.iter();
+            let counts = families.map(|family| (family.name.as_str(), family.count));
+            (one.operation.as_str(), counts.collect())
+        })
+        .collect()
+}
+
+fn of<'a>(status: &'a CkbProbeStatus, operation: &str) -> Option<&'a OperationStatus> {
+    let mut operations = status.operations.iter();
+    operations.find(|one| one.operation == operation)
+}

@@ -1,0 +1,176 @@
+//! What an agent found on its node before it touched any target is told, and how it attaches there.
+
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
+use crate::{
+    failure::{Failure, Result, expect},
+    report::Bound,
+    scene::{ATTACH, PROBE, Scene, probe},
+    wait,
+    workload::FixturePod,
+};
+
+/// What is looked at, as documented.
+const CHECKS: [&str; 10] = [
+    "Kernel",
+    "Btf",
+    "Capabilities",
+    "PerfEventParanoid",
+    "Lockdown",
+    "UprobePmu",
+    "SeccompReturn",
+    "session",
+    "uprobe-multi",
+    "perf-event",
+];
+
+/// The ways to attach, the fastest first, and the kernel from which on each is there.
+const TIERS: [(&str, (u32, u32)); 3] = [
+    ("session", (6, 13)),
+    ("uprobe-multi", (6, 6)),
+    ("perf-event", (5, 15)),
+];
+
+const TARGET: FixturePod = FixturePod {
+    name: "target",
+    app: "target",
+    variant: "ground-truth",
+    arguments: &["--rate", "20", "rocksdb_get_pinned_cf 20000 constant:1000"],
+};
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    let fixture = TARGET.run(scene.cluster, &scene.namespace).await?;
+    fixture.begin()?;
+    let target = json!({
+        "selector": { "matchLabels": { "app": TARGET.app } },
+        "executable": TARGET.variant,
+    });
+    scene
+        .apply_probe(probe(&scene.namespace, PROBE, target, &["Get"], "2s"))
+        .await?;
+    let status = scene.firing().await?;
+    let agent = wait::until("the agent's report", ATTACH, async || {
+        let nodes = scene.node_probes().await?;
+        let agent = nodes
+            .into_iter()
+            .find_map(|node| node.status)
+            .map(|status| status.agent);
+        let agent = agent.filter(|agent| !agent.pod.is_empty());
+        agent.ok_or_else(|| Failure::Unexpected {
+            expected: "an agent that reports".to_string(),
+            got: "none".to_string(),
+        })
+    })
+    .await?;
+
+    for check in &agent.preflight {
+        let verdict = if check.passed { "passed" } else { "not passed" };
+        println!("          {} {verdict}: {}", check.name, check.detail);
+    }
+    let told: BTreeSet<&str> = agent
+        .preflight
+        .iter()
+        .map(|check| check.name.as_str())
+        .collect();
+    scene.equal(
+        "checks of the preflight that are missing, or not documented",
+        told.symmetric_difference(&CHECKS.into()).count() as u64,
+        &format!("of {}", CHECKS.len()),
+        0,
+    );
+    let silent = agent
+        .preflight
+        .iter()
+        .filter(|check| check.detail.is_empty());
+    scene.equal(
+        "of them without a word of what was found",
+        silent.count() as u64,
+        "",
+        0,
+    );
+    expect(
+        agent.failure.is_none(),
+        "a node on which something can be measured",
+        || format!("{:?}", agent.failure),
+    )?;
+
+    let fastest = fastest(&agent.kernel)?;
+    let passed = |name: &str| {
+        agent
+            .preflight
+            .iter()
+            .any(|check| check.name == name && check.passed)
+    };
+    println!(
+        "          the kernel {} has {fastest}; the agent attaches by {}",
+        agent.kernel, agent.tier
+    );
+    scene.equal(
+        "agents that attach in the fastest way that the kernel has, and say that it passed",
+        u64::from(agent.tier == fastest && passed(fastest)),
+        "",
+        1,
+    );
+    let tiers = status
+        .instances
+        .iter()
+        .map(|instance| instance.tier.as_deref());
+    let right = tiers.filter(|tier| *tier == Some(fastest));
+    scene.equal(
+        "targets of which the status says so",
+        right.count() as u64,
+        "",
+        1,
+    );
+    scene.figure(
+        "cost of a probed call, as calibrated",
+        agent.cost_per_call_ns as f64,
+        "ns",
+        Bound::Above(0.0),
+    );
+    scene.figure(
+        "the same where the kernel must single-step",
+        agent.single_step_cost_ns as f64,
+        "ns",
+        Bound::AtLeast(agent.cost_per_call_ns as f64),
+    );
+    Ok(())
+}
+
+/// The fastest way to attach that a kernel of this release has.
+fn fastest(release: &str) -> Result<&'static str> {
+    let unreadable = || Failure::Format {
+        what: "the kernel's release".to_string(),
+        why: release.to_string(),
+    };
+    let mut numbers = release
+        .split(['.', '-', '+'])
+        .map_while(|word| word.parse().ok());
+    let kernel: (u32, u32) = numbers.next().zip(numbers.next()).ok_or_else(unreadable)?;
+    let mut tiers = TIERS.into_iter();
+    let (tier, _) = tiers
+        .find(|(_, since)| kernel >= *since)
+        .ok_or_else(unreadable)?;
+    Ok(tier)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fastest;
+
+    #[test]
+    fn the_way_to_attach_goes_by_the_kernel() {
+        for (release, tier) in [
+            ("6.18.0", "session"),
+            ("6.13-rc1", "session"),
+            ("6.12.9-cloud-amd64", "uprobe-multi"),
+            ("6.6.1", "uprobe-multi"),
+            ("6.1.0-40-amd64", "perf-event"),
+        ] {
+            assert_eq!(fastest(release).unwrap(), tier, "{release}");
+        }
+        assert!(fastest("5.10.0").is_err() && fastest("").is_err());
+    }
+}

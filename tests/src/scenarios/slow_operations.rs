@@ -1,0 +1,396 @@
+//! Slow calls: the slowest in the status, all of them in the agent's log, and what could not be listed is counted.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use ckb_probe_crds::{CkbProbe, CkbProbeStatus, Duration as Displayed, SlowOperationStatus};
+use kube::api::DeleteParams;
+use serde_json::{Value, json};
+
+use crate::{
+    cluster::Component,
+    failure::{Failure, Result, expect},
+    fixture::SlowCall,
+    operations,
+    report::Bound,
+    scene::{ATTACH, PROBE, Scene, all_fire, probe, workload_target},
+    slow_lines::{self, SlowLine},
+    wait,
+    workload::{FixturePod, Load, Workload},
+};
+
+/// A read that misses RocksDB's caches takes longer, and so does every commit.
+const THRESHOLD: Duration = Duration::from_micros(20);
+
+/// Whatever takes longer than a probe itself: more calls than the ring buffer takes between two looks at it.
+const FLOOD: &str = "1us";
+
+/// The CkbProbe with that threshold.
+const FLOODED: &str = "flood";
+
+/// How many slow calls must be listed before they are compared.
+const ENOUGH: f64 = 200.0;
+
+/// The agent empties the ring four times a second. When the log has not grown for this long, it is complete.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// How many the status lists at most.
+const SLOWEST: usize = 10;
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    of_the_workload(scene).await?;
+    if scene.workload == Workload::Rocksdb {
+        of_a_known_program(scene).await?;
+    }
+    Ok(())
+}
+
+/// Lines, losses and counters of a workload agree, and so does the status.
+async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
+    let target = scene
+        .workload
+        .deploy(scene.cluster, &scene.namespace, Load::Busy)
+        .await?;
+    let threshold = format!("{}us", THRESHOLD.as_micros());
+    scene
+        .apply_probe(slow_probe(scene, PROBE, workload_target(), &threshold))
+        .await?;
+    let status = scene
+        .status("slow operations in the status", ATTACH, |status| {
+            all_fire(status)?;
+            expect(
+                !status.slow_operations.is_empty(),
+                "slow operations",
+                || "none".to_string(),
+            )
+        })
+        .await?;
+    let (_, agent) = scene.workload_attached(target.process).await?;
+    // A node that mines makes some hundred calls between two looks at the ring, which takes a thousand.
+    let floods = scene.workload == Workload::Rocksdb;
+    scene
+        .apply_probe(slow_probe(scene, FLOODED, workload_target(), FLOOD))
+        .await?;
+    wait::until("enough slow calls", ATTACH, async || {
+        let slow = total(&agent, PROBE, "ckb_probe_slow_operations_total").await?;
+        let lost = total(&agent, FLOODED, "ckb_probe_events_lost_total").await?;
+        expect(
+            slow >= ENOUGH && (lost > 0.0 || !floods),
+            "enough of them, and more than the ring takes where there are so many",
+            || format!("{slow} slow, {lost} lost"),
+        )
+    })
+    .await?;
+
+    // No call is made any more, so the counters stand still and the log catches up with them.
+    let stopped = target.process.stop().await?;
+    let lines = complete(scene, &agent, &[PROBE, FLOODED]).await?;
+    for name in [PROBE, FLOODED] {
+        let listed = lines.iter().filter(|line| line.ckbprobe == name).count() as f64;
+        let slow = total(&agent, name, "ckb_probe_slow_operations_total").await?;
+        let lost = total(&agent, name, "ckb_probe_events_lost_total").await?;
+        let name = if name == PROBE { &threshold } else { FLOOD };
+        println!("          {name}: {listed} listed, {lost} lost");
+        scene.figure(
+            &format!("lines and losses, less slow calls, at a threshold of {name}"),
+            listed + lost - slow,
+            &format!("of {slow}"),
+            Bound::Exactly(0.0),
+        );
+    }
+    if floods {
+        // Else nothing is proved of how losses are counted.
+        scene.figure(
+            &format!("slow calls that could not be listed, at a threshold of {FLOOD}"),
+            total(&agent, FLOODED, "ckb_probe_events_lost_total").await?,
+            "",
+            Bound::AtLeast(1.0),
+        );
+    }
+    drop(stopped);
+    let wrong = lines
+        .iter()
+        .filter(|line| !is_told_well(scene, &target.pod, line));
+    let wrong: Vec<_> = wrong.collect();
+    if let Some(first) = wrong.first() {
+        println!("          {first:?}");
+    }
+    scene.equal(
+        "lines that lack something, or have something wrong",
+        wrong.len() as u64,
+        &format!("of {}", lines.len()),
+        0,
+    );
+    let threads: BTreeSet<_> = lines.iter().map(|line| line.thread_name.as_str()).collect();
+    println!("          threads: {threads:?}");
+
+    let listed = &status.slow_operations;
+    scene.figure(
+        "slow operations in the status",
+        listed.len() as f64,
+        "",
+        Bound::AtMost(SLOWEST as f64),
+    );
+    let durations = durations(&status)?;
+    let sorted = durations.is_sorted_by(|a, b| a >= b);
+    scene.equal(
+        "of them in order, the slowest first",
+        u64::from(sorted),
+        "",
+        1,
+    );
+    let own: Vec<_> = lines.iter().filter(|line| line.ckbprobe == PROBE).collect();
+    let in_log = listed
+        .iter()
+        .zip(&durations)
+        .filter(|(slow, duration)| own.iter().any(|line| is_same(slow, **duration, line)));
+    scene.equal(
+        "of them in the log, in the same words",
+        in_log.count() as u64,
+        "",
+        listed.len() as u64,
+    );
+    Ok(())
+}
+
+/// What is written of every slow call of a workload.
+fn is_told_well(scene: &Scene<'_>, pod: &str, line: &SlowLine) -> bool {
+    let family = line.column_family.as_deref();
+    let family_is_right = match family {
+        Some(name) => operations::is_column_family(name),
+        None => !operations::ON_A_FAMILY.contains(&line.operation.as_str()),
+    };
+    let causes = line.during.iter();
+    let mut strange = causes.filter(|cause| !operations::BACKGROUND.contains(&cause.as_str()));
+    let threshold = match line.ckbprobe.as_str() {
+        PROBE => THRESHOLD,
+        _ => Duration::from_micros(1),
+    };
+    line.namespace == scene.namespace
+        && line.pod == pod
+        && line.container == "ckb"
+        && line.probe == "storage"
+        && scene
+            .workload
+            .operations()
+            .contains(&line.operation.as_str())
+        && !operations::BACKGROUND.contains(&line.operation.as_str())
+        && family_is_right
+        && strange.next().is_none()
+        && !line.thread_name.is_empty()
+        && line.thread > 0
+        && Duration::from_nanos(line.duration_nanoseconds) >= threshold
+}
+
+/// Whether a line is of the call that the status tells of; a duration there has three figures.
+fn is_same(slow: &SlowOperationStatus, duration: f64, line: &SlowLine) -> bool {
+    let time = slow.time.as_ref().map(|time| format!("{:.6}", time.0));
+    let exact = line.duration_nanoseconds as f64;
+    time.as_deref() == Some(line.time.as_str())
+        && slow.pod == line.pod
+        && slow.container == line.container
+        && slow.probe == line.probe
+        && slow.operation == line.operation
+        && slow.column_family == line.column_family
+        && slow.thread == line.thread_name
+        && slow.bytes == line.bytes
+        && slow.during == line.during
+        && (duration - exact).abs() <= exact * 0.005
+}
+
+/// In nanoseconds.
+fn durations(status: &CkbProbeStatus) -> Result<Vec<f64>> {
+    let listed = status.slow_operations.iter();
+    listed
+        .map(|slow| {
+            let duration: Displayed = slow.duration.parse().map_err(Failure::format("duration"))?;
+            Ok(duration.as_nanos() as f64)
+        })
+        .collect()
+}
+
+const PROGRAM: &str = "truth";
+
+/// All are slow, by so much that both agree on it. Ten of each are made beside a compaction, some of these also beside
+/// a flush. None begins or ends when a cause does.
+const KNOWN: FixturePod = FixturePod {
+    name: PROGRAM,
+    app: PROGRAM,
+    variant: "ground-truth",
+    arguments: &[
+        "--slow",
+        "1000000",
+        "rocksdb_transaction_put_cf 30 constant:2000000 rate:10 in:writer",
+        "rocksdb_transaction_commit 30 constant:3000000 rate:10 at:20000000 in:ChainService",
+        "rocksdb::CompactionJob::Run 1 constant:1000000000 at:1050000000 in:rocksdb:low0",
+        "rocksdb::FlushJob::Run 1 constant:500000000 at:1250000000 in:rocksdb:high0",
+    ],
+};
+
+/// Of a program that knows each slow call: the same calls, by the same threads, on the same data, beside the same
+/// causes.
+async fn of_a_known_program(scene: &mut Scene<'_>) -> Result<()> {
+    let fixture = KNOWN.run(scene.cluster, &scene.namespace).await?;
+    let target = json!({
+        "selector": { "matchLabels": { "app": PROGRAM } },
+        "executable": KNOWN.variant,
+    });
+    scene
+        .apply_probe(slow_probe(scene, PROGRAM, target, "1ms"))
+        .await?;
+    let (_, agent) = scene
+        .attached(fixture.process, &operations::names())
+        .await?;
+    // A log of thousands of lines would be turned over before it is read.
+    let api = scene.cluster.api::<CkbProbe>(&scene.namespace);
+    for name in [PROBE, FLOODED] {
+        api.delete(name, &DeleteParams::default()).await?;
+    }
+    fixture.begin()?;
+    let truth = fixture.finish(ATTACH).await?;
+    let lines = complete(scene, &agent, &[PROGRAM]).await?;
+    // Background work takes long, and is not slow.
+    let made = truth.slow_calls.iter().filter_map(Told::by_truth);
+    let made: Vec<Told> = made
+        .filter(|told| !operations::BACKGROUND.contains(&told.operation.as_str()))
+        .collect();
+    let (mut made, mut told) = (by_thread(made), by_thread(lines.iter().map(Told::by_agent)));
+    let calls: usize = made.values().map(Vec::len).sum();
+    for thread in made
+        .keys()
+        .chain(told.keys())
+        .cloned()
+        .collect::<BTreeSet<_>>()
+    {
+        let (made, told) = (
+            made.entry(thread.clone()).or_default(),
+            told.entry(thread.clone()).or_default(),
+        );
+        if made != told {
+            println!("          {thread}: {told:?} for {made:?}");
+        }
+    }
+    let wrong: usize = made
+        .iter()
+        .map(|(thread, made)| {
+            let told = &told[thread];
+            let alike = made
+                .iter()
+                .zip(told)
+                .filter(|(made, told)| made == told)
+                .count();
+            made.len().max(told.len()) - alike
+        })
+        .sum();
+    let beside = made
+        .values()
+        .flatten()
+        .filter(|call| !call.during.is_empty())
+        .count();
+    scene.figure(
+        "slow calls of a program that knows them, made beside a cause",
+        beside as f64,
+        &format!("of {calls}"),
+        Bound::AtLeast(10.0),
+    );
+    scene.equal(
+        "of all of them, told otherwise: operation, column family, bytes, thread or causes",
+        wrong as u64,
+        &format!("of {calls}"),
+        0,
+    );
+    Ok(())
+}
+
+/// What both know of a slow call, in the same words; when it was aside, and for how long.
+#[derive(Clone, Debug, PartialEq)]
+struct Told {
+    thread: String,
+    operation: String,
+    column_family: Option<String>,
+    bytes: Option<u64>,
+    during: BTreeSet<String>,
+}
+
+impl Told {
+    fn by_truth(call: &SlowCall) -> Option<Self> {
+        let operation = operations::served_by(&call.call.function)?;
+        let family = call.column_family.as_deref();
+        let causes = call.during.iter();
+        Some(Self {
+            thread: call.call.thread_name.clone(),
+            operation: operation.to_string(),
+            column_family: family
+                .map(|name| operations::column_family(name).unwrap_or(name).to_string()),
+            // Of a commit none are known.
+            bytes: (operation == "TxnPut").then_some(call.key_bytes + call.value_bytes),
+            during: causes
+                .filter_map(|cause| operations::served_by(cause))
+                .map(str::to_string)
+                .collect(),
+        })
+    }
+
+    fn by_agent(line: &SlowLine) -> Self {
+        Self {
+            thread: line.thread_name.clone(),
+            operation: line.operation.clone(),
+            column_family: line.column_family.clone(),
+            bytes: line.bytes,
+            during: line.during.iter().cloned().collect(),
+        }
+    }
+}
+
+/// In the order in which each thread made them.
+fn by_thread(calls: impl IntoIterator<Item = Told>) -> BTreeMap<String, Vec<Told>> {
+    let mut threads: BTreeMap<String, Vec<Told>> = BTreeMap::new();
+    for call in calls {
+        threads.entry(call.thread.clone()).or_default().push(call);
+    }
+    threads
+}
+
+/// A CkbProbe of all operations with a threshold of its own.
+fn slow_probe(scene: &Scene<'_>, name: &str, target: Value, threshold: &str) -> Value {
+    let operations = scene.workload.operations();
+    let mut probe = probe(&scene.namespace, name, target, &operations, "2s");
+    let rocksdb = &mut probe["spec"]["probes"][0]["rocksdb"];
+    rocksdb["slowThreshold"] = json!(threshold);
+    rocksdb["byColumnFamily"] = json!(true);
+    probe
+}
+
+/// The sum of a metric over what is measured on behalf of a CkbProbe.
+async fn total(agent: &Component, ckbprobe: &str, metric: &str) -> Result<f64> {
+    let metrics = agent.scrape().await?;
+    Ok(metrics
+        .sum(metric, &[("ckbprobe", ckbprobe)])
+        .unwrap_or_default())
+}
+
+/// The slow calls in the agent's log that are listed on behalf of these, once it has stopped growing.
+async fn complete(
+    scene: &Scene<'_>,
+    agent: &Component,
+    ckbprobes: &[&str],
+) -> Result<Vec<SlowLine>> {
+    let (mut before, mut since) = (0, Instant::now());
+    wait::until("the log to be complete", ATTACH, async || {
+        let log = scene.cluster.log(agent).await?;
+        let mut lines =
+            slow_lines::parse(&log).map_err(Failure::format("a slow call in the log"))?;
+        lines.retain(|line| ckbprobes.contains(&line.ckbprobe.as_str()));
+        let listed = lines.len();
+        if listed != before {
+            (before, since) = (listed, Instant::now());
+        }
+        expect(since.elapsed() >= QUIET, "a log that does not grow", || {
+            format!("{listed} lines by now")
+        })?;
+        Ok(lines)
+    })
+    .await
+}

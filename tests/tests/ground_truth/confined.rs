@@ -1,0 +1,92 @@
+//! A process that is confined by seccomp, where its returns must not be touched.
+
+use ckb_probe_agent::{host::Session, probe::Means};
+use ckb_probe_crds::kinds::rocksdb::RocksDbProbe;
+use ckb_probe_tests::fixture::{GroundTruth, Truth};
+
+use crate::harness::{EVERY_FUNCTION, attach, by_every_tier, everything, lost, series, truth};
+
+fn attach_warned(fixture: &GroundTruth, means: Means) -> Session {
+    let kind = RocksDbProbe {
+        by_column_family: true,
+        slow_threshold: std::time::Duration::from_micros(1).into(),
+        ..everything()
+    };
+    let means = Means {
+        returns_kill_confined: true,
+        ..means
+    };
+    attach(fixture, means, kind)
+}
+
+/// Bytes of each operation that are arguments, and so known at the entry.
+fn bytes_at_entry(operation: &str, expected: &Truth) -> u64 {
+    let written = |function: &str| {
+        let function = &expected.functions[function];
+        function.key_bytes + function.value_bytes
+    };
+    match operation {
+        "TxnPut" => written("rocksdb_transaction_put_cf"),
+        "TxnDelete" => written("rocksdb_transaction_delete_cf"),
+        "Put" => written("rocksdb_put") + written("rocksdb_put_cf"),
+        "Delete" => written("rocksdb_delete") + written("rocksdb_delete_cf"),
+        _ => 0,
+    }
+}
+
+#[test]
+fn its_calls_are_counted_and_not_timed_and_it_lives() {
+    by_every_tier(|means| {
+        let options = ["--confined", "--threads", "3", "--families", "2:f"];
+        let mut fixture = GroundTruth::start("ground-truth", &options, &EVERY_FUNCTION).unwrap();
+        let mut session = attach_warned(&fixture, means);
+        assert!(session.coverage.entry_only);
+        let sentence = session.coverage.sentence();
+        assert!(sentence.contains("counted and not timed"), "{sentence}");
+        let expected = fixture.go().unwrap();
+        session.close_window().unwrap();
+        for series in &session.instance.series {
+            let operation = series.slot.operation;
+            let truth = truth(&expected, series);
+            let total = series.all.total;
+            assert_eq!(total.count, truth.calls, "{operation} by {means:?}");
+            assert_eq!(series.all.samples, truth.calls, "{operation}");
+            assert_eq!(
+                total.bytes,
+                bytes_at_entry(operation, &expected),
+                "{operation} by {means:?}"
+            );
+            assert_eq!((total.nanoseconds, total.slow), (0, 0), "{operation}");
+            assert_eq!(series.all.histogram.count(), 0, "{operation}");
+            let window = series.report().window;
+            assert_eq!(window.counters.count, truth.calls, "{operation}");
+            assert_eq!(window.max_nanoseconds, 0, "{operation}");
+        }
+        for (name, family) in &series(&session, "Get").families {
+            let get = &expected.functions["rocksdb_get_pinned_cf"];
+            let calls = get.column_families[name].calls;
+            assert_eq!(family.total.count, calls, "{name}");
+        }
+        assert_eq!(series(&session, "Get").families.len(), 3);
+        assert_eq!(session.slow_operations(), []);
+        assert_eq!(lost(&session.instance), [0, 0, 0]);
+        // It is alive, and does the same again.
+        drop(session);
+        fixture.go().unwrap();
+    });
+}
+
+#[test]
+fn one_that_is_not_confined_is_timed_all_the_same() {
+    by_every_tier(|means| {
+        let mut fixture = GroundTruth::start("ground-truth", &[], &EVERY_FUNCTION).unwrap();
+        let mut session = attach_warned(&fixture, means);
+        assert!(!session.coverage.entry_only);
+        let expected = fixture.go().unwrap();
+        session.read().unwrap();
+        for series in &session.instance.series {
+            let calls = truth(&expected, series).calls;
+            assert_eq!(series.all.histogram.count(), calls);
+        }
+    });
+}

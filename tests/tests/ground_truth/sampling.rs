@@ -1,0 +1,149 @@
+//! Within its budget, what is rare is counted to the last call and what is busy is estimated, whatever comes and goes.
+
+use std::time::{Duration, Instant};
+
+use ckb_probe_agent::{host::Session, probe::Means};
+use ckb_probe_crds::Overhead;
+use ckb_probe_tests::fixture::GroundTruth;
+
+use crate::harness::{attach_within, by_every_tier, everything, go, lost, series, step, truth};
+
+/// Twenty thousand calls a second cost a busy thread far more than one percent; twenty cost nothing to speak of.
+const PLAN: [&str; 11] = [
+    "[quiet]",
+    "rocksdb_get_pinned_cf 20 constant:1000 rate:20",
+    "rocksdb_transaction_commit 10 constant:1000 rate:10",
+    // Not probed, but work that earns a budget.
+    "rocksdb::CompactionJob::Run.cold 5000 constant:90000 rate:5000 in:worker",
+    "[busy]",
+    "rocksdb_get_pinned_cf 100000 constant:10000 rate:20000 in:reader",
+    "rocksdb_transaction_put_cf 60000 constant:10000 rate:12000 in:writer",
+    "rocksdb_transaction_commit 100 constant:1000 rate:20",
+    "rocksdb_write 50 constant:1000 rate:10",
+    "[other]",
+    "rocksdb::CompactionJob::Run.cold 50000 constant:90000 rate:5000",
+];
+
+/// What is off by less is an estimate. That it is a good one is seen in a minute of `make e2e`, not in seconds of this.
+const ESTIMATE: f64 = 0.5;
+
+fn begin(variant: &str, means: Means) -> (GroundTruth, Session) {
+    let fixture = GroundTruth::start(variant, &[], &PLAN).unwrap();
+    let session = attach_within(&fixture, means, everything(), Overhead::default());
+    (fixture, session)
+}
+
+/// Calls and samples of an operation so far.
+fn counted(session: &Session, operation: &str) -> (u64, u64) {
+    let tally = &series(session, operation).all;
+    (tally.total.count, tally.samples)
+}
+
+/// Lets the session look at a target that does nothing.
+fn idle(session: &mut Session) {
+    for _ in 0..100 {
+        step(session, Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn rare_calls_are_counted_to_the_last_and_busy_ones_estimated() {
+    let round_of = |means| {
+        let (mut fixture, mut session) = begin("ground-truth", means);
+        idle(&mut session);
+        let round = go(&mut fixture, "busy", &mut session, |_| ());
+        session.read().unwrap();
+        for (operation, expected) in [("TxnCommit", 100), ("Write", 50)] {
+            assert_eq!(
+                counted(&session, operation),
+                (expected, expected),
+                "{operation} by {means:?}"
+            );
+        }
+        assert_eq!(lost(&session.instance), [0, 0, 0]);
+        ["Get", "TxnPut"].map(|operation| {
+            let exact = truth(&round, series(&session, operation)).calls;
+            let (count, samples) = counted(&session, operation);
+            let error = (count as f64 / exact as f64 - 1.0).abs();
+            let good = error < ESTIMATE && samples > 1000 && samples < exact / 2;
+            (good, operation, count, samples, exact)
+        })
+    };
+    by_every_tier(|means| {
+        // Five seconds are few slices, and this machine may be busy with other tests: one round of three must show it.
+        let rounds = (0..3).map(|_| round_of(means));
+        let seen: Vec<_> = rounds
+            .scan(false, |over, round| {
+                (!std::mem::replace(over, round.iter().all(|one| one.0))).then_some(round)
+            })
+            .collect();
+        let last = seen.last().unwrap();
+        assert!(last.iter().all(|one| one.0), "{seen:?} by {means:?}");
+    });
+}
+
+#[test]
+fn before_and_after_a_busy_time_every_call_is_counted_once() {
+    by_every_tier(|means| {
+        let (mut fixture, mut session) = begin("ground-truth", means);
+        settle(&mut fixture, &mut session, means);
+        quiet(&mut fixture, &mut session, means);
+        quiet(&mut fixture, &mut session, means);
+        go(&mut fixture, "busy", &mut session, |_| ());
+        settle(&mut fixture, &mut session, means);
+        quiet(&mut fixture, &mut session, means);
+    });
+}
+
+/// The operations of the quiet time and how often each is called in it.
+const QUIET: [(&str, u64); 2] = [("Get", 20), ("TxnCommit", 10)];
+
+/// Has the target work until it has earned what probing cost too much, and everything is measured all of the time again.
+fn settle(fixture: &mut GroundTruth, session: &mut Session, means: Means) {
+    const INTERVAL: Duration = Duration::from_secs(1);
+    // Ten seconds each. The debt of a busy time, on a machine that is busy with other tests too, may take several.
+    for _ in 0..6 {
+        let mut ended = Instant::now();
+        let mut settled = false;
+        go(fixture, "other", session, |session| {
+            if ended.elapsed() >= INTERVAL {
+                ended = Instant::now();
+                session.close_window().unwrap();
+                let complete = |(operation, _)| series(session, operation).share() == Some(1.0);
+                settled = QUIET.into_iter().all(complete);
+            }
+        });
+        if settled {
+            return;
+        }
+    }
+    panic!("a minute after the busy time, calls are still sampled by {means:?}");
+}
+
+/// Makes the quiet calls, each of which must be counted.
+fn quiet(fixture: &mut GroundTruth, session: &mut Session, means: Means) {
+    session.read().unwrap();
+    let before = QUIET.map(|(operation, _)| counted(session, operation));
+    go(fixture, "quiet", session, |_| ());
+    session.read().unwrap();
+    for ((operation, calls), before) in QUIET.into_iter().zip(before) {
+        let after = counted(session, operation);
+        let news = (after.0 - before.0, after.1 - before.1);
+        assert_eq!(news, (calls, calls), "{operation} by {means:?}");
+    }
+}
+
+#[test]
+fn a_binary_that_lacks_an_operation_is_sampled_all_the_same() {
+    by_every_tier(|means| {
+        let (mut fixture, mut session) = begin("ground-truth-partial", means);
+        let round = go(&mut fixture, "busy", &mut session, |_| ());
+        session.read().unwrap();
+        let exact = truth(&round, series(&session, "Get")).calls;
+        let (_, samples) = counted(&session, "Get");
+        assert!(
+            samples > 0 && samples < exact / 2,
+            "{samples} of {exact} by {means:?}"
+        );
+    });
+}

@@ -1,0 +1,235 @@
+//! What the tests of the engine have in common: every way to attach that this kernel has, and the truth of an operation.
+
+#![allow(dead_code, reason = "each test target needs a part of it")]
+
+use std::{sync::OnceLock, thread, time::Duration};
+
+use ckb_probe_agent::{
+    host::{Session, find_process},
+    instance::Instance,
+    probe::{Means, Tier, calibrate},
+    series::{Series, Tally},
+};
+use ckb_probe_crds::{
+    Breach, Overhead,
+    kinds::rocksdb::{Operation, RocksDbProbe},
+};
+use ckb_probe_tests::fixture::{FunctionTruth, GroundTruth, Truth};
+
+/// What the documentation promises.
+const QUANTILE_ERROR: f64 = 0.032;
+
+/// The ways to attach that this kernel has, each with its calibration, and why it has not the others.
+fn tiers() -> &'static (Vec<Means>, String) {
+    static TIERS: OnceLock<(Vec<Means>, String)> = OnceLock::new();
+    TIERS.get_or_init(|| {
+        let (mut works, mut refused) = (Vec::new(), String::new());
+        for tier in Tier::ALL {
+            match calibrate(tier) {
+                Ok(calibration) => works.push(Means {
+                    tier,
+                    calibration,
+                    returns_kill_confined: false,
+                }),
+                Err(error) => refused += &format!("\n{}: {error}", tier.as_str()),
+            }
+        }
+        assert!(
+            !works.is_empty(),
+            "no way to attach works here: run as root, on kernel 5.15 or later{refused}"
+        );
+        (works, refused)
+    })
+}
+
+/// Runs a test by each tier in turn, and prints a line for each that it passed by. Where `CKB_PROBE_TIERS` lists tiers,
+/// separated by commas, those must have been all.
+pub fn by_every_tier(test: impl Fn(Means)) {
+    let (works, refused) = tiers();
+    for &means in works {
+        test(means);
+        println!("passed by {}", means.tier.as_str());
+    }
+    if let Ok(expected) = std::env::var("CKB_PROBE_TIERS") {
+        let works: Vec<_> = works.iter().map(|means| means.tier.as_str()).collect();
+        assert_eq!(works.join(","), expected, "these tiers work{refused}");
+    }
+}
+
+/// Every operation by every function, whatever it costs.
+pub fn everything() -> RocksDbProbe {
+    RocksDbProbe {
+        operations: Operation::ALL.to_vec(),
+        include_single_stepped: true,
+        ..RocksDbProbe::default()
+    }
+}
+
+/// Attaches for good: every call is counted, whatever it costs.
+pub fn attach(fixture: &GroundTruth, means: Means, kind: RocksDbProbe) -> Session {
+    let overhead = Overhead {
+        on_breach: Breach::Report,
+        ..Overhead::default()
+    };
+    attach_within(fixture, means, kind, overhead)
+}
+
+/// Attaches on these terms.
+pub fn attach_within(
+    fixture: &GroundTruth,
+    means: Means,
+    kind: RocksDbProbe,
+    overhead: Overhead,
+) -> Session {
+    let process = find_process(Some(fixture.pid()), "").unwrap();
+    let hour = Duration::from_secs(3600);
+    Session::attach(means, process, kind, overhead, hour).unwrap()
+}
+
+/// Makes the calls of a phase, or with "" those that are of none, while the session keeps its budget. `each` is called
+/// about a hundred times a second meanwhile.
+pub fn go(
+    fixture: &mut GroundTruth,
+    phase: &str,
+    session: &mut Session,
+    mut each: impl FnMut(&mut Session),
+) -> Truth {
+    thread::scope(|scope| {
+        let calls = scope.spawn(|| fixture.go_phase(phase).unwrap());
+        while !calls.is_finished() {
+            step(session, Duration::from_millis(10));
+            each(session);
+        }
+        calls.join().unwrap()
+    })
+}
+
+/// Waits, and does what the session is due to do.
+pub fn step(session: &mut Session, longest: Duration) {
+    let due = session.next_step();
+    let wait = due.map_or(longest, |due| {
+        due.saturating_duration_since(std::time::Instant::now())
+    });
+    thread::sleep(wait.min(longest));
+    if wait <= longest && due.is_some() {
+        session.step().unwrap();
+    }
+}
+
+/// The books of an operation.
+pub fn series<'a>(session: &'a Session, operation: &str) -> &'a Series {
+    let mut all = session.instance.series.iter();
+    all.find(|series| series.slot.operation == operation)
+        .unwrap()
+}
+
+/// Calls, slow calls and sizes that were lost.
+pub fn lost(instance: &Instance) -> [u64; 3] {
+    [
+        instance.calls_lost,
+        instance.events_lost,
+        instance.sizes_lost,
+    ]
+}
+
+/// The truth of an operation: that of all its functions.
+pub fn truth(truth: &Truth, series: &Series) -> FunctionTruth {
+    let functions = series.slot.functions.iter();
+    let functions = functions.filter_map(|function| truth.functions.get(function.symbol.as_str()));
+    sum(functions)
+}
+
+/// The truth of several functions together.
+pub fn sum<'a>(functions: impl Iterator<Item = &'a FunctionTruth>) -> FunctionTruth {
+    let mut sum = FunctionTruth::default();
+    for function in functions {
+        sum.calls += function.calls;
+        sum.key_bytes += function.key_bytes;
+        sum.value_bytes += function.value_bytes;
+        sum.durations_ns.extend(&function.durations_ns);
+        sum.outer_durations_ns.extend(&function.outer_durations_ns);
+        for (name, family) in &function.column_families {
+            let families = sum.column_families.remove(name).into_iter();
+            let families: Vec<_> = families.chain([family.clone()]).collect();
+            let together = self::sum(families.iter());
+            sum.column_families.insert(name.clone(), together);
+        }
+    }
+    sum
+}
+
+/// How much longer the probes saw these calls last than the functions did themselves, in nanoseconds and all together: a
+/// microsecond or so each, and as long as a thread lost its turn between the two clock readings.
+pub fn excess_ns(tally: &Tally, truth: &FunctionTruth) -> u64 {
+    let truth: u64 = truth.durations_ns.iter().sum();
+    tally.total.nanoseconds.saturating_sub(truth)
+}
+
+/// Holds the quantiles and the sum of a tally against the truth: each is to be within the promised share of what the
+/// functions themselves and their callers saw, which is nearly the same but where a thread lost its turn in between.
+pub fn expect_durations(what: &str, tally: &Tally, truth: &FunctionTruth) {
+    let near = |figure: &str, estimate: u64, inner: u64, outer: u64| {
+        let lowest = inner as f64 * (1.0 - QUANTILE_ERROR);
+        let highest = outer as f64 * (1.0 + QUANTILE_ERROR);
+        assert!(
+            (lowest..=highest).contains(&(estimate as f64)),
+            "{what}, {figure}: {estimate} for {inner} to {outer}"
+        );
+    };
+    for quantile in [0.5, 0.9, 0.99] {
+        near(
+            &quantile.to_string(),
+            tally.histogram.quantile(quantile).unwrap(),
+            truth.quantile(quantile),
+            truth.outer_quantile(quantile),
+        );
+    }
+    near(
+        "sum",
+        tally.total.nanoseconds,
+        truth.durations_ns.iter().sum(),
+        truth.outer_durations_ns.iter().sum(),
+    );
+}
+
+/// What counts as an operation's bytes: those of values read, and of keys and values written. None where the size is not
+/// known of every function.
+pub fn bytes(operation: &str, truth: &FunctionTruth) -> Option<u64> {
+    match operation {
+        "Get" | "TxnGet" => Some(truth.value_bytes),
+        "TxnPut" | "TxnDelete" | "Put" | "Delete" => Some(truth.key_bytes + truth.value_bytes),
+        _ => None,
+    }
+}
+
+/// A plan that calls each function, no two equally often.
+pub const EVERY_FUNCTION: [&str; 28] = [
+    "rocksdb_get_pinned_cf 20000 constant:1000",
+    "rocksdb_transaction_get_pinned_cf 5000 uniform:500..5000",
+    "rocksdb_transaction_get_for_update_cf 700 uniform:500..5000",
+    "rocksdb_transaction_put_cf 3000 uniform:500..3000",
+    "rocksdb_transaction_delete_cf 411 constant:1000",
+    "rocksdb_transaction_commit 300 lognormal:200000,0.5",
+    "rocksdb_write 123 constant:30000",
+    "rocksdb_put 77 constant:1000",
+    "rocksdb_put_cf 78 constant:1000",
+    "rocksdb_delete 55 constant:1000",
+    "rocksdb_delete_cf 56 constant:1000",
+    "rocksdb_create_iterator_cf 91 constant:1000",
+    "rocksdb_transaction_create_iterator_cf 92 constant:1000",
+    "rocksdb_multi_get_cf 33 constant:1000",
+    "rocksdb_iter_seek 65 constant:1000",
+    "rocksdb_iter_seek_for_prev 66 constant:1000",
+    "rocksdb_iter_seek_to_first 67 constant:1000",
+    "rocksdb_iter_seek_to_last 68 constant:1000",
+    "rocksdb_iter_next 69 constant:1000",
+    "rocksdb_iter_prev 70 constant:1000",
+    "rocksdb::CompactionJob::Run 11 constant:1000",
+    "rocksdb::FlushJob::Run 12 constant:1000",
+    "rocksdb::DBImpl::SyncWAL 13 constant:1000",
+    "rocksdb::WritableFileWriter::Sync 14 constant:1000",
+    "rocksdb::DBImpl::DelayWrite 15 constant:1000",
+    "rocksdb::CompactionJob::Run.cold 16 constant:1000",
+    "rocksdb::CompactionJob::Run::lambda 17 constant:1000",
+    "rocksdb::DBImplReadOnly::SyncWAL 18 constant:1000",
+];
