@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-ckb e2e crds image demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-ckb test-kernels e2e crds image demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,6 +27,9 @@ e2e: ## end-to-end tests on a local cluster, with the embedded workload
 
 test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built first: half an hour, once)
 	scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh ckb
+
+test-kernels: ## kernel tests on Linux 6.1, 6.12 and 7.2, emulated, and on this machine's, with the chart's capabilities: 15 minutes
+	scripts/setup.sh build && scripts/test-kernels.sh $(KERNELS)
 
 crds: ## regenerate everything that is generated: CRDs, their reference, the chart's copy, config/
 	scripts/render-config.sh
