@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-ckb test-kernels e2e crds image demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-ckb test-kernels e2e crds image bench demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -36,6 +36,9 @@ crds: ## regenerate everything that is generated: CRDs, their reference, the cha
 
 image: ## build the image as an OCI archive, target/images/ckb-probe.tar
 	scripts/setup.sh build && scripts/image.sh target/images/ckb-probe.tar
+
+bench: ## what probing costs and how true its figures are: 25 minutes; ROWS="import mining" for some of it
+	scripts/bench.sh $(ROWS)
 
 demo: ## the whole thing, live: a cluster, a workload, a CkbProbe and its status
 	scripts/demo.sh

@@ -1,5 +1,6 @@
 //! What the tests stand on: fixtures whose calls are known, and a local cluster to deploy to.
 
+pub mod bench;
 pub mod bpf;
 pub mod bpftrace;
 pub mod cluster;

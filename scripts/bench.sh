@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# bench.sh [--strict] [FAMILY...]: measures what probing costs and how true its figures are, and writes target/bench/report.md
+# and report.json. Some 25 minutes, on a machine that does nothing else; the first time, CKB is built before (half an hour).
+# Needs root.
+#
+# FAMILY: call-cost import mining quantiles slow agent restarts; default all of them. docs/performance.md explains them.
+# Other options are those of the program bench, such as --rounds 7. BLOCKS: how long a chain is imported (default 60000).
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$here/lib.sh"
+need_root bench.sh
+cd "$here/.."
+# One at a time, and not beside end-to-end tests: they would measure each other.
+if [[ -z ${CKB_PROBE_BENCH_LOCKED:-} ]]; then
+  mkdir -p "$CACHE"
+  flock --nonblock "$CACHE/e2e.lock" true || step "waiting for other tests on this machine"
+  CKB_PROBE_BENCH_LOCKED=1 exec flock --close "$CACHE/e2e.lock" "$here/bench.sh" "$@"
+fi
+PATH=$PATH:/usr/sbin:/sbin
+
+scripts/setup.sh build
+mapfile -t packages < <(missing_packages gcc=gcc libc6-dev=/usr/include/stdlib.h binutils=objdump \
+  librocksdb-dev=/usr/include/rocksdb/c.h bpftrace=bpftrace bpftool=bpftool openssl=openssl)
+install_packages "${packages[@]}"
+scripts/build-ckb.sh
+chain=$(scripts/build-chain.sh "${BLOCKS:-60000}")
+
+step "building ckb-probe and the benchmark"
+cargo build --locked --quiet --release --package ckb-probe-agent
+cargo build --locked --quiet --package ckb-probe-tests --bin bench
+step "measuring: leave the machine alone"
+exec target/debug/bench --ckb "$CACHE/ckb-$CKB/bin/ckb" --chain "$chain" "$@"

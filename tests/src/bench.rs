@@ -1,0 +1,170 @@
+//! The benchmark: what probing costs, and how true its figures are. docs/performance.md explains the method.
+//!
+//! What is measured are the programs as they are released, each as a process of its own: `node-agent`, with an API server
+//! of ours to take its orders from, and the command line `ckb-probe`. Nothing of them is linked into the benchmark.
+
+use std::path::PathBuf;
+
+use futures::future::LocalBoxFuture;
+
+use crate::{
+    failure::{Failure, Result},
+    report::Bound,
+};
+
+mod agent;
+mod api;
+mod call_cost;
+mod chain;
+mod container;
+mod figures;
+mod footprint;
+mod import;
+pub mod machine;
+mod mining;
+mod node;
+mod probes;
+mod quantiles;
+mod reasons;
+pub mod report;
+mod restarts;
+mod sites;
+mod slow;
+mod statistics;
+mod ticker;
+
+use report::Report;
+use statistics::Summary;
+
+/// How thoroughly to measure, and what with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How often each comparison is repeated.
+    pub rounds: usize,
+    /// Seconds of the measurements that take a certain time.
+    pub seconds: u64,
+    /// How often a target is restarted.
+    pub restarts: usize,
+    /// The folder of `node-agent` and `ckb-probe`.
+    pub programs: PathBuf,
+    /// The node.
+    pub ckb: PathBuf,
+    /// A folder that scripts/build-chain.sh made.
+    pub chain: PathBuf,
+    /// Where to write to.
+    pub folder: PathBuf,
+}
+
+/// A running benchmark.
+pub struct Bench {
+    /// How it is to be run.
+    pub settings: Settings,
+    /// What it has found.
+    pub report: Report,
+}
+
+/// A way to attach, by its name in statuses and on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tier {
+    Session,
+    UprobeMulti,
+    PerfEvent,
+}
+
+impl Tier {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::UprobeMulti => "uprobe-multi",
+            Self::PerfEvent => "perf-event",
+        }
+    }
+}
+
+/// Rows that are measured together.
+pub struct Family {
+    /// Its name on the command line, and what the names of its rows begin with.
+    pub name: &'static str,
+    /// What it measures, in a sentence.
+    pub about: &'static str,
+    run: for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, Result<()>>,
+}
+
+macro_rules! family {
+    ($name:expr, $module:ident, $about:expr) => {
+        Family {
+            name: $name,
+            about: $about,
+            run: |bench| Box::pin($module::run(bench)),
+        }
+    };
+}
+
+/// All of them, in the order in which they are measured.
+pub const ALL: &[Family] = &[
+    family!(
+        "call-cost",
+        call_cost,
+        "what probing adds to a call, against empty programs"
+    ),
+    family!(
+        "import",
+        import,
+        "a CKB import, probed in several ways; sampled against full tracing"
+    ),
+    family!("mining", mining, "a CKB node that mines at a steady rate"),
+    family!(
+        "quantiles",
+        quantiles,
+        "quantiles against a program that knows them"
+    ),
+    family!(
+        "slow",
+        slow,
+        "more slow calls than the ring buffer can take"
+    ),
+    family!("agent", footprint, "what the agent itself uses"),
+    family!(
+        "restarts",
+        restarts,
+        "how soon a restarted target is counted, and what is left behind"
+    ),
+];
+
+impl Bench {
+    /// Measures a family. Whatever becomes of it, the next can be measured.
+    pub async fn measure(&mut self, family: &Family) {
+        println!(
+            "{:7.1} s  {}: {}",
+            self.report.elapsed().as_secs_f64(),
+            family.name,
+            family.about
+        );
+        if let Err(error) = (family.run)(self).await {
+            self.report
+                .failure(family.name.to_string(), error.to_string());
+        }
+    }
+
+    /// Adds a figure to the report.
+    fn figure(&mut self, name: &str, figure: Option<Summary>, unit: &str, bound: Option<Bound>) {
+        match figure {
+            Some(figure) => self.report.figure(name.to_string(), figure, unit, bound),
+            None => self
+                .report
+                .failure(name.to_string(), "no value".to_string()),
+        }
+    }
+
+    /// Adds a single value to the report.
+    fn value(&mut self, name: &str, value: f64, unit: &str, bound: Option<Bound>) {
+        self.figure(name, statistics::summary([value]), unit, bound);
+    }
+}
+
+/// A file of the benchmark's folder.
+fn in_folder(settings: &Settings, name: &str) -> Result<PathBuf> {
+    std::fs::create_dir_all(&settings.folder)
+        .map_err(Failure::system(settings.folder.display().to_string()))?;
+    Ok(settings.folder.join(name))
+}

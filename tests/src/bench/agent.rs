@@ -1,0 +1,259 @@
+//! A node-agent as it is released, with orders of ours.
+
+use std::{
+    fs::{self, File},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use ckb_probe_crds::{
+    Assignment, Breach, InstanceReport, InstanceState, NodeProbeStatus, Overhead, PodReference,
+    Probe, ProbeReference, kinds::rocksdb::RocksDbProbe,
+};
+use procfs::process as proc;
+use rustix::process::Signal;
+use tokio::process::Child;
+
+use super::{
+    Settings,
+    api::{ApiServer, NODE},
+    container::Container,
+    in_folder,
+};
+use crate::{
+    cluster::SYSTEM,
+    failure::{Failure, Result, expect},
+    metrics::Metrics,
+    process::Process,
+    wait,
+};
+
+/// Until it has tried out the ways to attach, and taken its first orders.
+const START: Duration = Duration::from_secs(30);
+
+/// Until it has detached everything: perf events take seconds.
+const STOP: Duration = Duration::from_secs(60);
+
+/// The budget as it is by default: 1 %, kept by sampling.
+pub fn budget() -> Overhead {
+    Overhead::default()
+}
+
+/// No budget: everything is measured, all of the time.
+pub fn no_budget() -> Overhead {
+    Overhead {
+        max_percent: 50.0,
+        on_breach: Breach::Report,
+    }
+}
+
+/// An order to measure a container.
+pub fn order(
+    container: &Container,
+    executable: &str,
+    overhead: Overhead,
+    kind: RocksDbProbe,
+    report_interval: Duration,
+) -> Assignment {
+    Assignment {
+        probe: ProbeReference {
+            namespace: "bench".to_string(),
+            name: "bench".to_string(),
+            uid: "probe".to_string(),
+        },
+        pod: PodReference {
+            namespace: "bench".to_string(),
+            name: format!("pod-{}", container.id),
+            uid: format!("uid-{}", container.id),
+        },
+        containers: vec![ckb_probe_crds::Container {
+            name: "ckb".to_string(),
+            id: Some(container.id.clone()),
+        }],
+        executable: executable.to_string(),
+        report_interval: report_interval.into(),
+        overhead,
+        probes: vec![Probe {
+            name: "storage".to_string(),
+            rocksdb: Some(kind),
+        }],
+        expires_at: None,
+    }
+}
+
+/// A running agent.
+pub struct Agent {
+    /// Its process.
+    pub process: Process,
+    child: Child,
+    container: Container,
+    api: ApiServer,
+    metrics: String,
+    output: PathBuf,
+}
+
+impl Agent {
+    /// Starts one, and returns when it waits for orders. What it logs and prints is kept in the benchmark's folder.
+    pub async fn start(settings: &Settings) -> Result<Self> {
+        let api = ApiServer::start().await?;
+        let metrics = free_address()?;
+        let output = in_folder(settings, "agent.out")?;
+        let create =
+            |path: &Path| File::create(path).map_err(Failure::system(path.display().to_string()));
+        let log = create(&in_folder(settings, "agent.log")?)?;
+        let program = settings.programs.join("node-agent");
+        // A cgroup of its own tells its CPU time.
+        let container = Container::new(0)?;
+        let mut command = container.command(&program, ["--node", NODE, "--namespace", SYSTEM]);
+        command
+            .env("KUBECONFIG", &api.kubeconfig)
+            .args(["--metrics-address", &metrics])
+            .stdin(Stdio::null())
+            .stdout(create(&output)?)
+            .stderr(log);
+        for variable in [
+            "HTTPS_PROXY",
+            "https_proxy",
+            "HTTP_PROXY",
+            "http_proxy",
+            "ALL_PROXY",
+            "all_proxy",
+        ] {
+            command.env_remove(variable);
+        }
+        let child = command
+            .spawn()
+            .map_err(Failure::system(program.display().to_string()))?;
+        let process = of(&child)?;
+        let agent = Self {
+            process,
+            child,
+            container,
+            api,
+            metrics,
+            output,
+        };
+        agent.order(Vec::new()).await?;
+        Ok(agent)
+    }
+
+    /// Gives it new orders, and returns when it has taken them.
+    pub async fn order(&self, assignments: Vec<Assignment>) -> Result<()> {
+        let generation = self.api.order(assignments);
+        wait::closely("the agent to take its orders", START, async || {
+            let observed = self
+                .api
+                .latest()
+                .and_then(|status| status.observed_generation);
+            expect(
+                observed == Some(generation),
+                format!("an answer to generation {generation}"),
+                || format!("{observed:?}, agent alive: {}", self.process.is_alive()),
+            )
+        })
+        .await
+    }
+
+    /// Every report so far, the oldest first.
+    pub fn reports(&self) -> Vec<NodeProbeStatus> {
+        self.api.reports()
+    }
+
+    /// Waits until each target is in a state.
+    pub async fn every(&self, state: InstanceState, limit: Duration) -> Result<()> {
+        wait::closely(
+            &format!("every target to be {state:?}"),
+            limit,
+            async || {
+                let instances = self.instances();
+                expect(
+                    !instances.is_empty()
+                        && instances.iter().all(|instance| instance.state == state),
+                    format!("{state:?}"),
+                    || {
+                        let mut others =
+                            instances.iter().filter(|instance| instance.state != state);
+                        others.next().map_or("no target".to_string(), |other| {
+                            format!("{:?}: {}", other.state, other.message)
+                        })
+                    },
+                )
+            },
+        )
+        .await
+    }
+
+    /// The targets, as last reported.
+    pub fn instances(&self) -> Vec<InstanceReport> {
+        self.api
+            .latest()
+            .map(|status| status.instances)
+            .unwrap_or_default()
+    }
+
+    /// What a probed call costs, as it has calibrated.
+    pub fn cost_per_call(&self) -> Result<Duration> {
+        let latest = self
+            .api
+            .latest()
+            .map(|status| status.agent.cost_per_call_ns);
+        latest
+            .map(Duration::from_nanos)
+            .ok_or_else(|| Failure::Unexpected {
+                expected: "a report of the agent".to_string(),
+                got: "none".to_string(),
+            })
+    }
+
+    /// Scrapes it, as a Prometheus does.
+    pub async fn scrape(&self) -> Result<Metrics> {
+        Metrics::scrape(&self.metrics).await
+    }
+
+    /// CPU time that it has used so far.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        self.container.cpu_time()
+    }
+
+    /// Its resident memory in MB, counted page by page and not by the kernel's batched counters.
+    pub fn rss_mb(&self) -> Result<f64> {
+        let what = format!("/proc/{}/smaps_rollup", self.process.pid);
+        let rollup = proc::Process::new(self.process.pid)
+            .and_then(|process| process.smaps_rollup())
+            .map_err(Failure::format(what.clone()))?;
+        let resident = rollup
+            .memory_map_rollup
+            .iter()
+            .find_map(|map| map.extension.map.get("Rss").copied());
+        resident
+            .map(|bytes| bytes as f64 / 1e6)
+            .ok_or_else(|| Failure::format(what)("it has no Rss"))
+    }
+
+    /// Ends it, and returns what it has printed when it has detached everything.
+    pub async fn stop(mut self) -> Result<String> {
+        self.process.signal(Signal::TERM)?;
+        let ended = tokio::time::timeout(STOP, self.child.wait()).await;
+        let succeeded = matches!(&ended, Ok(Ok(status)) if status.success());
+        expect(succeeded, "the agent to end well", || format!("{ended:?}"))?;
+        let what = self.output.display().to_string();
+        fs::read_to_string(&self.output).map_err(Failure::system(what))
+    }
+}
+
+/// The process of a child that has not been waited for.
+pub fn of(child: &Child) -> Result<Process> {
+    let pid = child.id().ok_or_else(|| Failure::Unexpected {
+        expected: "a running process".to_string(),
+        got: "it has ended".to_string(),
+    })?;
+    Process::of(pid as i32)
+}
+
+fn free_address() -> Result<String> {
+    let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = address.map_err(Failure::system("a free port"))?;
+    Ok(address.to_string())
+}

@@ -1,0 +1,133 @@
+//! Imports of a CKB chain: the peak load.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use tokio::process::Child;
+
+use super::{Settings, agent::of, container::Container, in_folder};
+use crate::{
+    failure::{Failure, Result, expect},
+    process::Process,
+    wait,
+};
+
+/// Longer than any import may take.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// From the container's start until its process is the node.
+const EXEC: Duration = Duration::from_secs(5);
+
+/// What an import took.
+#[derive(Clone, Copy, Debug)]
+pub struct Took {
+    /// From its start to its end.
+    pub wall: Duration,
+    /// CPU time of all of its threads.
+    pub cpu: Duration,
+}
+
+/// A running import.
+pub struct Import<'a> {
+    settings: &'a Settings,
+    container: &'a Container,
+    child: Child,
+    started: Instant,
+    cpu_before: Duration,
+    data: PathBuf,
+    output: PathBuf,
+}
+
+impl<'a> Import<'a> {
+    /// Starts one into a fresh folder on disk.
+    pub fn start(settings: &'a Settings, container: &'a Container) -> Result<Self> {
+        let data = in_folder(settings, "import")?;
+        let system = |path: &Path| Failure::system(path.display().to_string());
+        if data.exists() {
+            fs::remove_dir_all(&data).map_err(system(&data))?;
+        }
+        copy(&settings.chain.join("config"), &data)?;
+        // What was written before must not be written now.
+        rustix::fs::sync();
+        let output = in_folder(settings, "import.log")?;
+        let log = File::create(&output).map_err(system(&output))?;
+        let errors = log.try_clone().map_err(system(&output))?;
+        let blocks = settings.chain.join("blocks.jsonl");
+        let arguments = [Path::new("import"), Path::new("-C"), &data, &blocks];
+        let cpu_before = container.cpu_time()?;
+        let started = Instant::now();
+        let child = container
+            .command(&settings.ckb, arguments)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .map_err(Failure::system("ckb import"))?;
+        Ok(Self {
+            settings,
+            container,
+            child,
+            started,
+            cpu_before,
+            data,
+            output,
+        })
+    }
+
+    /// Its process, when that has become the node.
+    pub async fn process(&self) -> Result<Process> {
+        let process = of(&self.child)?;
+        wait::closely("the import to be executed", EXEC, async || {
+            let executable = fs::read_link(process.path("").with_file_name("exe"));
+            let name = executable.as_ref().ok().and_then(|path| path.file_name());
+            expect(
+                name == self.settings.ckb.file_name(),
+                self.settings.ckb.display().to_string(),
+                || format!("{name:?}"),
+            )
+        })
+        .await?;
+        Ok(process)
+    }
+
+    /// Waits for its end, and makes sure that the whole chain was imported.
+    pub async fn finish(mut self) -> Result<Took> {
+        let ended = tokio::time::timeout(LIMIT, self.child.wait()).await;
+        let took = Took {
+            wall: self.started.elapsed(),
+            cpu: self.container.cpu_time()?.saturating_sub(self.cpu_before),
+        };
+        let text = |path: &Path| {
+            fs::read_to_string(path).map_err(Failure::system(path.display().to_string()))
+        };
+        let (printed, tip) = (text(&self.output)?, text(&self.settings.chain.join("tip"))?);
+        let last = printed.lines().rfind(|line| line.contains("urrent tip is"));
+        expect(
+            matches!(ended, Ok(Ok(status)) if status.success())
+                && last.is_some_and(|line| line.contains(tip.trim())),
+            format!("an import up to the block {}", tip.trim()),
+            || format!("{ended:?}, {last:?}"),
+        )?;
+        fs::remove_dir_all(&self.data).map_err(Failure::system(self.data.display().to_string()))?;
+        Ok(took)
+    }
+}
+
+/// Copies a folder and everything in it.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let system = |path: &Path| Failure::system(path.display().to_string());
+    fs::create_dir_all(to).map_err(system(to))?;
+    for entry in fs::read_dir(from).map_err(system(from))?.flatten() {
+        let (source, target) = (entry.path(), to.join(entry.file_name()));
+        if source.is_dir() {
+            copy(&source, &target)?;
+        } else {
+            fs::copy(&source, &target).map_err(system(&source))?;
+        }
+    }
+    Ok(())
+}

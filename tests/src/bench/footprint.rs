@@ -1,0 +1,103 @@
+//! What the agent itself uses.
+
+use std::time::{Duration, Instant};
+
+use ckb_probe_crds::{InstanceState, Overhead, kinds::rocksdb::RocksDbProbe};
+use tokio::time::{interval, sleep, sleep_until};
+
+use super::{
+    Bench,
+    agent::{self, Agent, budget, no_budget},
+    container::Container,
+    figures::Figures,
+    statistics::summary,
+    ticker::{EXECUTABLE, Ticker},
+};
+use crate::{failure::Result, report::Bound};
+
+/// As by default.
+const REPORT: Duration = Duration::from_secs(10);
+
+/// Between two scrapes: often, for a Prometheus.
+const SCRAPE: Duration = Duration::from_secs(5);
+
+/// Until the agent has attached to everything.
+const ATTACH: Duration = Duration::from_secs(60);
+
+const TARGETS: u32 = 10;
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    memory(bench).await?;
+    cpu(bench, "budget off", no_budget()).await?;
+    cpu(bench, "budget 1 %", budget()).await
+}
+
+/// Ten targets, of 100 calls a second each.
+async fn memory(bench: &mut Bench) -> Result<()> {
+    let containers = (10..10 + TARGETS)
+        .map(Container::new)
+        .collect::<Result<Vec<_>>>()?;
+    let targets = containers
+        .iter()
+        .map(|container| Ticker::start(container, 100));
+    let _targets = targets.collect::<Result<Vec<_>>>()?;
+    let agent = agent(bench, &containers, budget()).await?;
+    let mut values = Vec::new();
+    for _ in 0..bench.settings.rounds {
+        sleep(Duration::from_secs(bench.settings.seconds) / 3).await;
+        agent.scrape().await?;
+        values.push(agent.rss_mb()?);
+    }
+    agent.stop().await?;
+    let name = format!("agent: RSS with {TARGETS} targets");
+    bench.figure(&name, summary(values), "MB", Some(Bound::AtMost(20.0)));
+    Ok(())
+}
+
+/// One target that makes 100,000 calls a second.
+async fn cpu(bench: &mut Bench, what: &str, overhead: Overhead) -> Result<()> {
+    let containers = [Container::new(4)?];
+    let window = Duration::from_secs(bench.settings.seconds.div_ceil(2));
+    let _target = Ticker::start(&containers[0], 100_000)?;
+    let agent = agent(bench, &containers, overhead).await?;
+    // The interval that the attach was in.
+    sleep(REPORT).await;
+    let counted = || Figures::of(&agent.reports());
+    let before = counted();
+    let mut percents = Vec::new();
+    for _ in 0..bench.settings.rounds {
+        let (start, used) = (Instant::now(), agent.cpu_time()?);
+        let mut scrapes = interval(SCRAPE);
+        while start.elapsed() < window {
+            tokio::select! {
+                _ = scrapes.tick() => drop(agent.scrape().await?),
+                () = sleep_until((start + window).into()) => {}
+            }
+        }
+        let used = agent.cpu_time()?.saturating_sub(used);
+        percents.push(100.0 * used.as_secs_f64() / start.elapsed().as_secs_f64());
+    }
+    let after = counted();
+    agent.stop().await?;
+    let calls = (after.calls() - before.calls()) as f64;
+    let name = |figure: &str| format!("agent: {figure}, of 100,000 calls a second, {what}");
+    let bound = Some(Bound::AtMost(0.5));
+    bench.figure(&name("CPU"), summary(percents), "% of a core", bound);
+    let rate = calls / (after.seconds() - before.seconds());
+    bench.value(&name("calls reported"), rate, "a second", None);
+    let share = after.sampling_percent();
+    bench.value(&name("sampling share"), share, "%", None);
+    Ok(())
+}
+
+async fn agent(bench: &Bench, containers: &[Container], overhead: Overhead) -> Result<Agent> {
+    let settings = &bench.settings;
+    let agent = Agent::start(settings).await?;
+    let order = |container| {
+        let usual = RocksDbProbe::default();
+        agent::order(container, EXECUTABLE, overhead.clone(), usual, REPORT)
+    };
+    agent.order(containers.iter().map(order).collect()).await?;
+    agent.every(InstanceState::Attached, ATTACH).await?;
+    Ok(agent)
+}

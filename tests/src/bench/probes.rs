@@ -1,0 +1,253 @@
+//! The ways to probe a process that are compared, each a program of its own: ckb-probe's command line, bpftrace, and a
+//! program that attaches nothing but the traps.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use ckb_probe_crds::OperationReport;
+use rustix::process::Signal;
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    time::{sleep, timeout},
+};
+
+use super::{agent::of, sites::offsets};
+use crate::{
+    bpf::Code,
+    cluster::run,
+    failure::{Failure, Result, expect},
+    fixture::fixtures,
+    process::Process,
+    wait,
+};
+
+/// Until probes are in place: bpftrace reads the symbols of a large binary first.
+const ATTACH: Duration = Duration::from_secs(90);
+
+/// Until they are gone: perf events are closed one after the other.
+const DETACH: Duration = Duration::from_secs(180);
+
+/// An entry's and a return's probe are put in place one after the other; the first of them shows.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// A program that keeps probes in place until it is told to end.
+pub struct Probes {
+    child: Child,
+    output: PathBuf,
+    errors: PathBuf,
+}
+
+/// What a program printed.
+pub struct Printed {
+    /// To its standard output.
+    pub output: String,
+    /// To its standard error.
+    pub errors: String,
+}
+
+/// What nobody does more cheaply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Floor {
+    /// Probing: the programs are empty.
+    Empty,
+    /// Timing: the programs read the clock.
+    Clock,
+}
+
+impl Probes {
+    /// `ckb-probe rocksdb` on a process; returns when its functions are probed.
+    pub async fn ckb_probe(programs: &Path, target: Process, options: &[&str]) -> Result<Self> {
+        let mut command = Command::new(programs.join("ckb-probe"));
+        command
+            .args(["rocksdb", "--pid", &target.pid.to_string()])
+            // What a budget does is another family's matter.
+            .args(["--on-breach", "report"])
+            .args(options);
+        let probes = Self::start("ckb-probe", command)?;
+        probes.wait_for_probes(target).await?;
+        Ok(probes)
+    }
+
+    /// bpftrace with its usual pair on functions of a file: a map keyed by thread, and a histogram.
+    pub async fn bpftrace(file: &Path, functions: &[&str]) -> Result<Self> {
+        let file = file.display();
+        let script: String = functions
+            .iter()
+            .map(|function| {
+                format!(
+                    "uprobe:{file}:{function} {{ @s[tid] = nsecs; }} \
+                     uretprobe:{file}:{function} /@s[tid]/ \
+                     {{ @d[\"{function}\"] = hist(nsecs - @s[tid]); delete(@s[tid]); }} "
+                )
+            })
+            .collect();
+        let mut command = Command::new("bpftrace");
+        command.args(["-f", "json", "-e", &script]);
+        let probes = Self::start("bpftrace", command)?;
+        let process = of(&probes.child)?;
+        wait::until("bpftrace to attach", ATTACH, async || {
+            let text = run("bpftool", &["--json", "perf", "show"], None).await?;
+            let list: Value =
+                serde_json::from_str(&text).map_err(Failure::format("bpftool perf"))?;
+            let all = list.as_array().into_iter().flatten();
+            let own = all.filter(|event| event["pid"] == process.pid).count();
+            expect(
+                own >= functions.len() * 2,
+                format!("{} probes of bpftrace", functions.len() * 2),
+                || own.to_string(),
+            )
+        })
+        .await?;
+        Ok(probes)
+    }
+
+    /// Programs of the floor at entry and return of functions of a process, by uprobe_multi.
+    pub async fn floor(
+        floor: Floor,
+        target: Process,
+        file: &Path,
+        functions: &[&str],
+    ) -> Result<Self> {
+        let offsets = offsets(file, functions)?;
+        let mut command = Command::new(fixtures().join("floor"));
+        command
+            .args((floor == Floor::Clock).then_some("--clock"))
+            .arg(target.pid.to_string())
+            .arg(file)
+            .args(offsets.values().map(u64::to_string))
+            .stdin(Stdio::piped());
+        let mut child = command
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(Failure::system("floor"))?;
+        let output = child.stdout.take().ok_or_else(|| Failure::Unexpected {
+            expected: "an output of floor".to_string(),
+            got: "none".to_string(),
+        })?;
+        let mut lines = BufReader::new(output).lines();
+        let line = lines.next_line().await.map_err(Failure::system("floor"))?;
+        expect(
+            line.as_deref() == Some("attached"),
+            "floor to attach",
+            || format!("{line:?}"),
+        )?;
+        Ok(Self {
+            child,
+            output: PathBuf::new(),
+            errors: PathBuf::new(),
+        })
+    }
+
+    fn start(name: &str, mut command: Command) -> Result<Self> {
+        let folder = std::env::temp_dir();
+        let path = |stream: &str| {
+            folder.join(format!(
+                "ckb-probe-bench-{}-{name}.{stream}",
+                std::process::id()
+            ))
+        };
+        let (output, errors) = (path("out"), path("err"));
+        let create =
+            |path: &Path| File::create(path).map_err(Failure::system(path.display().to_string()));
+        let child = command
+            .stdin(Stdio::null())
+            // Into files: nobody has to read along.
+            .stdout(create(&output)?)
+            .stderr(create(&errors)?)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(Failure::system(name))?;
+        Ok(Self {
+            child,
+            output,
+            errors,
+        })
+    }
+
+    async fn wait_for_probes(&self, target: Process) -> Result<()> {
+        let code = Code::of(target)?;
+        let process = of(&self.child)?;
+        wait::closely("the probes", ATTACH, async || {
+            let probed = code.probed()?;
+            // Whoever has ended attaches nothing any more, and has said why.
+            if probed.is_empty() && !process.is_alive() {
+                return Ok(());
+            }
+            expect(!probed.is_empty(), "a probe", || "none".to_string())
+        })
+        .await?;
+        expect(process.is_alive(), "probes in place", || {
+            fs::read_to_string(&self.errors).unwrap_or_default()
+        })?;
+        sleep(SETTLE).await;
+        Ok(())
+    }
+
+    /// Has it end, and returns what it printed when its probes are gone.
+    pub async fn stop(mut self) -> Result<Printed> {
+        // The end of its input ends the floor; an interrupt ends the others, and has them print.
+        if self.child.stdin.take().is_none() {
+            of(&self.child)?.signal(Signal::INT)?;
+        }
+        let ended = timeout(DETACH, self.child.wait()).await;
+        expect(ended.is_ok(), "the probes to be taken off", || {
+            "they are not".to_string()
+        })?;
+        let printed = |path: &Path| match path.as_os_str().is_empty() {
+            true => Ok(String::new()),
+            false => fs::read_to_string(path).map_err(Failure::system(path.display().to_string())),
+        };
+        Ok(Printed {
+            output: printed(&self.output)?,
+            errors: printed(&self.errors)?,
+        })
+    }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        for path in [&self.output, &self.errors] {
+            // The floor has none.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Printed {
+    /// What `ckb-probe rocksdb --json` printed of each operation, interval by interval.
+    pub fn reports(&self) -> Vec<OperationReport> {
+        let lines = self.output.lines();
+        lines
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// How many calls of an operation `ckb-probe rocksdb --json` counted in all.
+    pub fn counted(&self, operation: &str) -> u64 {
+        let mut reports = self.reports().into_iter().rev();
+        let last = reports.find(|report| report.operation == operation);
+        last.map_or(0, |report| report.total.count)
+    }
+
+    /// How many calls the histograms of bpftrace hold.
+    pub fn bpftrace_calls(&self) -> u64 {
+        let lines = self.output.lines();
+        let documents = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        documents
+            .filter(|document| document["type"] == "hist")
+            .flat_map(|document| {
+                let histograms = document["data"]["@d"].as_object().cloned();
+                histograms.into_iter().flatten().map(|(_, buckets)| buckets)
+            })
+            .flat_map(|buckets| buckets.as_array().cloned().into_iter().flatten())
+            .filter_map(|bucket| bucket["count"].as_u64())
+            .sum()
+    }
+}

@@ -1,0 +1,225 @@
+//! A target that is restarted again and again: how soon each successor is counted, and what is left of them in the agent.
+
+use std::{collections::BTreeSet, fs, time::Duration};
+
+use ckb_probe_crds::{InstanceReport, InstanceState, kinds::rocksdb::RocksDbProbe};
+use tokio::time::sleep;
+
+use super::{
+    Bench,
+    agent::{self, Agent, budget},
+    container::Container,
+    statistics::summary,
+    ticker::{EXECUTABLE, OPERATIONS, Ticker},
+};
+use crate::{
+    failure::{Failure, Result, expect},
+    report::Bound,
+    wait,
+};
+
+/// Restarts before the first look: memory is taken at first, and kept.
+const WARM_UP: usize = 50;
+
+/// Until a target that is back is attached.
+const ATTACH: Duration = Duration::from_secs(10);
+
+/// Until the agent has noticed an end.
+const NOTICED: Duration = Duration::from_secs(10);
+
+/// Calls a second: one in half a millisecond is fine enough to tell since when they are counted.
+const RATE: u32 = 2000;
+
+/// How long a target lives on when it is attached.
+const LIFE: Duration = Duration::from_millis(10);
+
+/// The longest time between an end and the start of the successor.
+const LONGEST_PAUSE_MS: u64 = 100;
+
+/// Until everything is given back: the kernel frees links and maps a moment later.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// What RSS may differ by, in MB: a hundredth of that for each restart would be a leak that shows in a day.
+const RSS_MB: f64 = 0.5;
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    let settings = &bench.settings;
+    let container = Container::new(3)?;
+    let agent = Agent::start(settings).await?;
+    let mut target = Target {
+        agent: &agent,
+        container: &container,
+        restarts: 0,
+        counted: 0,
+        random: 1,
+    };
+    for _ in 0..WARM_UP {
+        target.restart().await?;
+    }
+    let before = Holdings::settled(&agent).await?;
+    let mut latencies = Vec::new();
+    for _ in 0..bench.settings.restarts {
+        latencies.push(target.restart().await?.as_secs_f64() * 1000.0);
+    }
+    let after = Holdings::settled(&agent).await?;
+    agent.stop().await?;
+
+    let name = "restarts: from the target's exec to the first counted call";
+    bench.figure(name, summary(latencies), "ms", Some(Bound::AtMost(250.0)));
+    let restarts = bench.settings.restarts;
+    let exactly = Some(Bound::Exactly(0.0));
+    for (what, more, unit, bound) in [
+        (
+            "file descriptors",
+            after.descriptors - before.descriptors,
+            "",
+            exactly,
+        ),
+        (
+            "BPF programs",
+            after.programs - before.programs,
+            "",
+            exactly,
+        ),
+        ("BPF links", after.links - before.links, "", exactly),
+        ("BPF maps", after.maps - before.maps, "", exactly),
+        (
+            "RSS",
+            after.rss_mb - before.rss_mb,
+            "MB",
+            Some(Bound::AtMost(RSS_MB)),
+        ),
+    ] {
+        let name = format!("restarts: {what} more in the agent after {restarts} of them");
+        bench.value(&name, more, unit, bound);
+    }
+    Ok(())
+}
+
+/// A target that comes and goes.
+struct Target<'a> {
+    agent: &'a Agent,
+    container: &'a Container,
+    restarts: u64,
+    /// Calls counted over all of its processes so far.
+    counted: u64,
+    random: u64,
+}
+
+impl Target<'_> {
+    /// Starts it, lets it be attached, and ends it. Returns the time from its exec to the first call that was counted.
+    async fn restart(&mut self) -> Result<Duration> {
+        self.order().await?;
+        sleep(self.pause()).await;
+        let ticker = Ticker::start(self.container, RATE)?;
+        let pid = ticker.process.pid as u32;
+        self.reported(ATTACH, "an attach", |instance| instance.pid == Some(pid))
+            .await?;
+        sleep(LIFE).await;
+        let ticks = ticker.stop().await?;
+        let ended = self
+            .reported(NOTICED, "a look at its end", |instance| {
+                instance.state == InstanceState::Waiting
+            })
+            .await?;
+        let count = total(&ended);
+        let counted = count - std::mem::replace(&mut self.counted, count);
+        ticks
+            .first_counted(counted)
+            .ok_or_else(|| Failure::Unexpected {
+                expected: "calls counted of those that were made".to_string(),
+                got: counted.to_string(),
+            })
+    }
+
+    /// Orders it anew, with something changed: of a target that dies within seconds of an attach, twice in a row, the agent
+    /// keeps away until then.
+    async fn order(&mut self) -> Result<()> {
+        self.restarts += 1;
+        let interval = Duration::from_millis(1000 + self.restarts % 2);
+        let kind = RocksDbProbe {
+            operations: OPERATIONS.to_vec(),
+            ..RocksDbProbe::default()
+        };
+        let order = agent::order(self.container, EXECUTABLE, budget(), kind, interval);
+        self.agent.order(vec![order]).await
+    }
+
+    async fn reported(
+        &self,
+        limit: Duration,
+        what: &str,
+        check: impl Fn(&InstanceReport) -> bool,
+    ) -> Result<InstanceReport> {
+        wait::closely(what, limit, async || {
+            let instances = self.agent.instances();
+            let found = instances.iter().find(|instance| check(instance));
+            expect(found.is_some(), what, || {
+                let states = instances
+                    .iter()
+                    .map(|one| format!("{:?}: {}", one.state, one.message));
+                states.collect::<Vec<_>>().join("; ")
+            })?;
+            Ok(found.cloned().unwrap_or_default())
+        })
+        .await
+    }
+
+    /// Another time for each restart, so that whoever looks at intervals is not met at the same moment of each.
+    fn pause(&mut self) -> Duration {
+        // Knuth's linear congruential generator; its upper bits are good enough for this.
+        self.random = self
+            .random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        Duration::from_millis((self.random >> 33) % LONGEST_PAUSE_MS)
+    }
+}
+
+fn total(instance: &InstanceReport) -> u64 {
+    let operations = instance.operations.iter();
+    operations.map(|report| report.total.count).sum()
+}
+
+/// What an agent holds.
+struct Holdings {
+    descriptors: f64,
+    programs: f64,
+    links: f64,
+    maps: f64,
+    rss_mb: f64,
+}
+
+impl Holdings {
+    async fn settled(agent: &Agent) -> Result<Self> {
+        sleep(SETTLE).await;
+        let folder = format!("/proc/{}/fdinfo", agent.process.pid);
+        let descriptors = fs::read_dir(&folder).map_err(Failure::system(folder))?;
+        let mut held = Self {
+            descriptors: 0.0,
+            programs: 0.0,
+            links: 0.0,
+            maps: 0.0,
+            rss_mb: agent.rss_mb()?,
+        };
+        let mut maps = BTreeSet::new();
+        for descriptor in descriptors.flatten() {
+            held.descriptors += 1.0;
+            // It may have been closed meanwhile.
+            let text = fs::read_to_string(descriptor.path()).unwrap_or_default();
+            for line in text.lines() {
+                match line.split_once(':') {
+                    // A link says which program it runs.
+                    Some(("link_id", _)) => held.links += 1.0,
+                    Some(("prog_jited", _)) => held.programs += 1.0,
+                    Some(("map_id", id)) => {
+                        maps.insert(id.trim().to_string());
+                    }
+                    _ => {}
+                }
+            }
+        }
+        held.maps = maps.len() as f64;
+        Ok(held)
+    }
+}

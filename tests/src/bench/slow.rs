@@ -1,0 +1,196 @@
+//! Slow calls, more of them than the ring buffer can take: each is delivered, or counted as lost.
+
+use std::time::Duration;
+
+use ckb_probe_crds::{
+    InstanceState,
+    kinds::rocksdb::{Operation, RocksDbProbe},
+};
+
+use super::{
+    Bench,
+    agent::{self, Agent, no_budget},
+    container::Container,
+    probes::Probes,
+    statistics::summary,
+};
+use crate::{
+    failure::{Failure, Result, expect},
+    fixture::{GroundTruth, Truth},
+    process::Process,
+    report::Bound,
+};
+
+/// How many slow calls there are, and how fast they come.
+struct Load {
+    what: &'static str,
+    plan: &'static str,
+    rate: Option<&'static str>,
+}
+
+/// About as many as the ring takes between two looks at it, and far more.
+const LOADS: [Load; 2] = [
+    Load {
+        what: "1,000 a second",
+        plan: "rocksdb_put_cf 2500 constant:2000",
+        rate: Some("1000"),
+    },
+    Load {
+        what: "as fast as they can be made",
+        plan: "rocksdb_put_cf 400000 constant:2000",
+        rate: None,
+    },
+];
+
+/// Who reads the ring.
+#[derive(Clone, Copy)]
+enum Reader {
+    Agent,
+    CommandLine,
+}
+
+/// Between two reports, and until each of them is due.
+const REPORT: Duration = Duration::from_secs(1);
+const REPORTED: Duration = Duration::from_secs(10);
+
+/// What became of the slow calls of a run.
+struct Outcome {
+    /// Calls that were made.
+    made: u64,
+    delivered: u64,
+    lost: u64,
+}
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    for load in &LOADS {
+        for (who, reader) in [
+            ("node-agent", Reader::Agent),
+            ("ckb-probe", Reader::CommandLine),
+        ] {
+            let mut outcomes = Vec::new();
+            for _ in 0..bench.settings.rounds {
+                outcomes.push(play(bench, load, reader).await?);
+            }
+            add(
+                bench,
+                &format!("slow: {who}, {}", load.what),
+                load,
+                &outcomes,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn add(bench: &mut Bench, name: &str, load: &Load, outcomes: &[Outcome]) -> Result<()> {
+    let lost = |one: &Outcome| 100.0 * one.lost as f64 / one.made as f64;
+    let lost = summary(outcomes.iter().map(lost));
+    if load.rate.is_none() {
+        let least = lost.map_or(0.0, |lost| lost.least);
+        expect(least > 0.0, "a ring that overflows", || {
+            "it took everything".to_string()
+        })?;
+    }
+    bench.figure(&format!("{name}: lost"), lost, "%", None);
+    let astray = |one: &Outcome| one.made.abs_diff(one.delivered + one.lost);
+    // The worst, not the median: this is exact, or it is wrong.
+    let astray = outcomes.iter().map(astray).max().unwrap_or(u64::MAX);
+    let name = format!("{name}: neither delivered nor lost");
+    bench.value(&name, astray as f64, "calls", Some(Bound::Exactly(0.0)));
+    Ok(())
+}
+
+/// Every call of a program that knows how many it makes is slow: each takes 2 us at least, and 1 us is slow.
+async fn play(bench: &Bench, load: &Load, reader: Reader) -> Result<Outcome> {
+    let mut options = vec!["--threads", "2"];
+    options.extend(load.rate.iter().flat_map(|rate| ["--rate", rate]));
+    let mut target = GroundTruth::start("ground-truth", &options, &[load.plan])
+        .map_err(Failure::system("ground-truth"))?;
+    let (truth, delivered, lost) = match reader {
+        Reader::Agent => by_agent(bench, target).await?,
+        Reader::CommandLine => by_command_line(bench, &mut target).await?,
+    };
+    let functions = truth.functions.values();
+    Ok(Outcome {
+        made: functions.map(|function| function.calls).sum(),
+        delivered,
+        lost,
+    })
+}
+
+async fn by_agent(bench: &Bench, mut target: GroundTruth) -> Result<(Truth, u64, u64)> {
+    let container = Container::new(5)?;
+    container.adopt(Process::of(target.pid() as i32)?)?;
+    let agent = Agent::start(&bench.settings).await?;
+    let kind = RocksDbProbe {
+        operations: vec![Operation::Put],
+        slow_threshold: Duration::from_micros(1).into(),
+        ..RocksDbProbe::default()
+    };
+    let order = agent::order(&container, "ground-truth", no_budget(), kind, REPORT);
+    agent.order(vec![order]).await?;
+    agent.every(InstanceState::Attached, REPORTED).await?;
+    let truth = target.go().map_err(Failure::system("ground-truth"))?;
+    drop(target);
+    agent.every(InstanceState::Waiting, REPORTED).await?;
+    let instances = agent.instances();
+    let lost = instances.iter().map(|instance| instance.events_lost).sum();
+    // What the kernel saw and what it thought slow, lest a missed call or a wrong duration be taken for a lost event.
+    let operations = instances.iter().flat_map(|instance| &instance.operations);
+    let seen: Vec<_> = operations
+        .map(|one| (one.total.count, one.total.slow))
+        .collect();
+    let made = truth.functions.values().map(|one| one.calls).sum();
+    expect(
+        seen == [(made, made)],
+        format!("{made} calls, all of them slow"),
+        || format!("{seen:?}"),
+    )?;
+    let output = agent.stop().await?;
+    Ok((truth, listed(&output), lost))
+}
+
+async fn by_command_line(bench: &Bench, target: &mut GroundTruth) -> Result<(Truth, u64, u64)> {
+    let process = Process::of(target.pid() as i32)?;
+    let kind = ["--operations", "Put", "--slow", "--slow-threshold", "1us"];
+    let probes = Probes::ckb_probe(&bench.settings.programs, process, &kind).await?;
+    let truth = target.go().map_err(Failure::system("ground-truth"))?;
+    let printed = probes.stop().await?;
+    Ok((truth, listed(&printed.output), lost(&printed.errors)))
+}
+
+/// How many slow calls are listed, a line of JSON each.
+fn listed(output: &str) -> u64 {
+    let lines = output.lines();
+    lines
+        .filter(|line| line.contains("\"durationNanoseconds\""))
+        .count() as u64
+}
+
+/// The number in `lost 0 calls (not in any figure) and 17 slow-call events (counted, not listed)`; 0 without such a line.
+fn lost(errors: &str) -> u64 {
+    let words: Vec<&str> = errors.split_whitespace().collect();
+    words
+        .windows(2)
+        .find(|pair| pair[1] == "slow-call")
+        .and_then(|pair| pair[0].parse().ok())
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_read_from_what_the_command_line_says() {
+        let said = "ckb-probe: lost 2 calls (not in any figure) and 17 slow-call events (counted, not listed)\n";
+        assert_eq!(lost(said), 17);
+        assert_eq!(lost(""), 0);
+    }
+
+    #[test]
+    fn only_slow_calls_are_taken_for_such() {
+        let output = "{\"durationNanoseconds\":1}\nsomething else\n{\"durationNanoseconds\":2}\n";
+        assert_eq!(listed(output), 2);
+    }
+}
