@@ -8,7 +8,7 @@ mod reaper;
 use std::time::Duration;
 
 use ckb_probe_crds::Breach;
-pub use reaper::Reaper;
+pub use reaper::{Reaper, Receipt};
 use tracing::debug;
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     instance::Instance,
     kinds::Slot,
     observe::{self, CpuTime, ProcessId, SymbolCache},
-    probe::{AttachError, Means, Probes, ReadError, Slots, SlowCall},
+    probe::{AttachError, Means, Probes, ReadError, Slots, SlowCall, Tier},
 };
 
 /// Between two looks at how busy the operations are.
@@ -44,12 +44,38 @@ pub enum MeasurementError {
 /// One process with probes on it. Dropping it detaches them.
 pub struct Measurement {
     probes: Probes,
+    tier: Tier,
     process: ProcessId,
     costs: Vec<Option<Duration>>,
     meter: Meter,
     sampler: Option<Sampler>,
     attached: Attached,
+    leaving: Vec<Leaving>,
     reaper: Reaper,
+}
+
+/// Links that the kernel is still removing: on some tiers for longer than slices last.
+struct Leaving {
+    slots: Slots,
+    since: Duration,
+    receipt: Receipt,
+    /// How long it took to attach as many.
+    attaching: Duration,
+    /// Of the slice that has just ended.
+    of_slice: bool,
+}
+
+impl Leaving {
+    /// How long the sites took to go, one after another; None while they do.
+    fn lasted(&self, tier: Tier) -> Option<Duration> {
+        let took = self.receipt.took()?;
+        Some(if tier.detaches_one_by_one() {
+            took
+        } else {
+            // As long as they took to come; the rest of it the kernel waits for who is in a program still.
+            took.min(self.attaching)
+        })
+    }
 }
 
 /// What is attached now.
@@ -62,6 +88,8 @@ struct Attached {
 /// A slice that is open.
 struct Slice {
     opened: Duration,
+    /// How long it took to attach.
+    attaching: Duration,
     since: Moment,
     /// What had been counted by then.
     hits: Vec<u64>,
@@ -82,9 +110,10 @@ struct Meter {
     hits: Vec<u64>,
     cpu: CpuTime,
     looked: Duration,
-    /// Since the last look: how long slices were open, and attached.
+    /// Since the last look: how long slices were open.
     open: Duration,
-    attached: Duration,
+    /// Since the last look, by slot: as what time of being attached it costs that probes came and went.
+    edges: Vec<Duration>,
     /// Since the last window: CPU-seconds.
     cost: f64,
     own: f64,
@@ -127,6 +156,7 @@ impl Measurement {
         let known: Vec<Duration> = costs.iter().map(|cost| cost.unwrap_or_default()).collect();
         let measurement = Self {
             probes,
+            tier: means.tier,
             process,
             meter: Meter {
                 estimator: Estimator::new(&known),
@@ -134,7 +164,7 @@ impl Measurement {
                 cpu: observe::cpu_time(process).unwrap_or_default(),
                 looked: attached,
                 open: Duration::ZERO,
-                attached: Duration::ZERO,
+                edges: vec![Duration::ZERO; costs.len()],
                 cost: 0.0,
                 own: 0.0,
             },
@@ -151,6 +181,7 @@ impl Measurement {
                 sliced: Slots::new(),
                 slice: None,
             },
+            leaving: Vec::new(),
             costs,
             reaper: reaper.clone(),
         };
@@ -177,6 +208,7 @@ impl Measurement {
         if self.sampler.is_none() {
             return Ok(());
         }
+        self.settle(instance, now)?;
         if now() >= self.next_look() {
             self.review(instance, now)?;
         }
@@ -188,20 +220,59 @@ impl Measurement {
             Some(Switch::Attach) => self.open_slice(instance, now),
             Some(Switch::Detach) => {
                 self.close_slice(instance, now)?;
-                // What the slice saw decides how long it takes to pay for it.
-                self.review(instance, now)?;
-                if let Some(Sampler {
-                    plan: Some(plan),
-                    cycle,
-                    ..
-                }) = &mut self.sampler
-                {
-                    cycle.closed(plan, now());
+                if self.leaving.iter().all(|links| !links.of_slice) {
+                    // It was closed before, as the plan changed, and is gone.
+                    self.end_cell(instance, now, now())?;
                 }
                 Ok(())
             }
             None => Ok(()),
         }
+    }
+
+    /// Books what it cost that probes went, once they are gone.
+    fn settle(
+        &mut self,
+        instance: &mut Instance,
+        now: &impl Fn() -> Duration,
+    ) -> Result<(), MeasurementError> {
+        let mut ended = None;
+        self.leaving.retain(|links| {
+            let Some(lasted) = links.lasted(self.tier) else {
+                return true;
+            };
+            self.meter.add_edge(&links.slots, lasted / 2);
+            if links.of_slice {
+                ended = Some((links.since + lasted, (links.attaching + lasted) / 2));
+            }
+            false
+        });
+        if let Some((gone, edge)) = ended {
+            if let Some(sampler) = &mut self.sampler {
+                sampler.edge = (sampler.edge * 7 + edge) / 8;
+            }
+            self.end_cell(instance, now, gone)?;
+        }
+        Ok(())
+    }
+
+    /// The slice that the cycle is about is gone since then: what it saw decides how long it takes to pay for it.
+    fn end_cell(
+        &mut self,
+        instance: &mut Instance,
+        now: &impl Fn() -> Duration,
+        gone: Duration,
+    ) -> Result<(), MeasurementError> {
+        self.review(instance, now)?;
+        if let Some(Sampler {
+            plan: Some(plan),
+            cycle,
+            ..
+        }) = &mut self.sampler
+        {
+            cycle.closed(plan, gone);
+        }
+        Ok(())
     }
 
     /// Takes in what the kernel counted up to now.
@@ -323,10 +394,17 @@ impl Measurement {
             self.close_slice(instance, now)?;
         }
         if always != self.attached.always {
+            let begun = now();
             let before = self.probes.attach(&always)?;
             let since = self.moment(now);
             let changed = since.time;
-            self.reaper.take(before);
+            self.leaving.push(Leaving {
+                slots: self.attached.always.clone(),
+                since: changed,
+                receipt: self.reaper.take(before),
+                attaching: changed - begun,
+                of_slice: false,
+            });
             if let Some(sampler) = &mut self.sampler {
                 sampler.last = Some(since);
             }
@@ -355,21 +433,21 @@ impl Measurement {
         for slot in &self.attached.sliced {
             instance.resume(*slot, opened);
         }
-        // Site by site, attaching costs for half of the time that it takes; detaching is taken to last as long.
-        let edge = opened - before.time;
+        let attaching = opened - before.time;
         let last = self
             .sampler
             .as_mut()
             .and_then(|sampler| sampler.last.take());
         self.attached.slice = Some(Slice {
             opened,
+            attaching,
             since,
             hits: self.probes.hits()?,
             apart: last.map_or(Use::default(), |last| before.since(&last)),
         });
-        self.meter.attached += edge;
+        // Sites come and go one after another: that costs for half of the time that it takes.
+        self.meter.add_edge(&self.attached.sliced, attaching / 2);
         if let Some(sampler) = &mut self.sampler {
-            sampler.edge = (sampler.edge * 7 + edge) / 8;
             sampler.cycle.opened(opened);
         }
         Ok(())
@@ -383,9 +461,15 @@ impl Measurement {
         let links = self.probes.close_slice()?;
         let end = self.moment(now);
         let closed = end.time;
-        self.reaper.take(links);
         let mut part = 1.0;
         if let Some(mut slice) = self.attached.slice.take() {
+            self.leaving.push(Leaving {
+                slots: self.attached.sliced.clone(),
+                since: closed,
+                receipt: self.reaper.take(links),
+                attaching: slice.attaching,
+                of_slice: true,
+            });
             self.meter.add_slice(&mut slice, closed);
             let cost = self.cost(&self.attached.sliced, &slice.hits, &self.probes.hits()?);
             if let Some(sampler) = &mut self.sampler {
@@ -435,25 +519,30 @@ impl Meter {
         let open = now.saturating_sub(slice.opened);
         slice.opened = now;
         self.open += open;
-        self.attached += open;
+    }
+
+    fn add_edge(&mut self, slots: &Slots, edge: Duration) {
+        for slot in slots {
+            self.edges[usize::from(*slot)] += edge;
+        }
     }
 
     fn look(&mut self, attached: &Attached, hits: Vec<u64>, cpu: CpuTime, now: Duration) -> Spent {
         let elapsed = now.saturating_sub(self.looked);
         let sights: Vec<Sight> = (0..=u8::MAX)
-            .zip(hits.iter().zip(&self.hits))
-            .map(|(slot, (hits, before))| {
-                let (open, in_place) = if attached.always.contains(&slot) {
-                    (elapsed, elapsed)
+            .zip(hits.iter().zip(&self.hits).zip(&mut self.edges))
+            .map(|(slot, ((hits, before), edge))| {
+                let open = if attached.always.contains(&slot) {
+                    elapsed
                 } else if attached.sliced.contains(&slot) {
-                    (self.open, self.attached)
+                    self.open
                 } else {
-                    (Duration::ZERO, Duration::ZERO)
+                    Duration::ZERO
                 };
                 Sight {
                     hits: hits.saturating_sub(*before),
                     open,
-                    attached: in_place,
+                    attached: open + std::mem::take(edge),
                 }
             })
             .collect();
@@ -464,7 +553,7 @@ impl Meter {
         self.hits = hits;
         self.cpu = cpu;
         self.looked = now;
-        (self.open, self.attached) = (Duration::ZERO, Duration::ZERO);
+        self.open = Duration::ZERO;
         spent
     }
 }

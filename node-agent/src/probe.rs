@@ -58,6 +58,12 @@ impl Tier {
     /// Every tier, the best first.
     pub const ALL: [Self; 3] = [Self::Session, Self::UprobeMulti, Self::PerfEvent];
 
+    /// Whether the kernel waits after each site that it detaches, so that the last of them cost until then. By the other
+    /// tiers they all go at first, and then it waits once.
+    pub fn detaches_one_by_one(self) -> bool {
+        self == Self::PerfEvent
+    }
+
     /// The word in statuses and logs.
     pub fn as_str(self) -> &'static str {
         match self {

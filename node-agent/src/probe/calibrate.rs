@@ -70,7 +70,7 @@ pub(super) const EMULATED: Dummy = Dummy {
 const AT_WORK: Dummy = Dummy {
     function: ckb_probe_calibration_work,
     calls: 300,
-    works_on: 2 << 20,
+    works_on: 128 << 10,
 };
 
 const STEPPED: Dummy = Dummy {

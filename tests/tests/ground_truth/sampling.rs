@@ -65,7 +65,10 @@ fn rare_calls_are_counted_to_the_last_and_busy_ones_estimated() {
             let exact = truth(&round, series(&session, operation)).calls;
             let (count, samples) = counted(&session, operation);
             let error = (count as f64 / exact as f64 - 1.0).abs();
-            let good = error < ESTIMATE && samples > 1000 && samples < exact / 2;
+            // There detaching takes the kernel a second, and a slice is paid for over half a minute.
+            let rarely = means.tier.detaches_one_by_one();
+            let good = rarely || (error < ESTIMATE && samples > 1000);
+            let good = good && samples < exact / 2;
             (good, operation, count, samples, exact)
         })
     };
@@ -101,8 +104,9 @@ const QUIET: [(&str, u64); 2] = [("Get", 20), ("TxnCommit", 10)];
 /// Has the target work until it has earned what probing cost too much, and everything is measured all of the time again.
 fn settle(fixture: &mut GroundTruth, session: &mut Session, means: Means) {
     const INTERVAL: Duration = Duration::from_secs(1);
-    // Ten seconds each. The debt of a busy time, on a machine that is busy with other tests too, may take several.
-    for _ in 0..6 {
+    // Ten seconds each. One is enough, but where detaching costs so much that it takes a minute to repay a busy time, and
+    // up to two until the next slice shows that it is over.
+    for _ in 0..20 {
         let mut ended = Instant::now();
         let mut settled = false;
         go(fixture, "other", session, |session| {
@@ -117,7 +121,7 @@ fn settle(fixture: &mut GroundTruth, session: &mut Session, means: Means) {
             return;
         }
     }
-    panic!("a minute after the busy time, calls are still sampled by {means:?}");
+    panic!("long after the busy time, calls are still sampled by {means:?}");
 }
 
 /// Makes the quiet calls, each of which must be counted.
