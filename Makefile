@@ -37,7 +37,7 @@ crds: ## regenerate everything that is generated: CRDs, their reference, the cha
 image: ## build the image as an OCI archive, target/images/ckb-probe.tar
 	scripts/setup.sh build && scripts/image.sh target/images/ckb-probe.tar
 
-bench: ## what probing costs and how true its figures are: 25 minutes; ROWS="import mining" for some of it
+bench: ## what probing costs and how true its figures are: 30 minutes; ROWS="import mining" for some of it
 	scripts/bench.sh $(ROWS)
 
 demo: ## the whole thing, live: a cluster, a workload, a CkbProbe and its status

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # bench.sh [--strict] [FAMILY...]: measures what probing costs and how true its figures are, and writes target/bench/report.md
-# and report.json. Some 25 minutes, on a machine that does nothing else; the first time, CKB is built before (half an hour).
+# and report.json. Some 30 minutes, on a machine that does nothing else; the first time, CKB is built before (half an hour).
 # Needs root.
 #
 # FAMILY: call-cost import mining quantiles slow agent restarts; default all of them. docs/performance.md explains them.

@@ -64,13 +64,14 @@ pub(super) const EMULATED: Dummy = Dummy {
     works_on: 0,
 };
 
-/// Called by a program with more data of its own than most cores' second-level cache holds, so that a probe finds nothing
-/// there of what it needs. In a loop of nothing but calls it finds all of it, and costs half as much. A node is in
-/// between, and a budget is a ceiling.
+/// Called by a program that between two calls goes through more data of its own than a core's first-level cache holds, and
+/// than most hold of translations. In a loop of nothing but calls a probe finds all that it needs there, which no node
+/// leaves it: an import of blocks pays what is measured here, or a little less. A target that calls now and then may leave
+/// nothing in any cache, and pay many times as much: for a call of which there are few.
 const AT_WORK: Dummy = Dummy {
     function: ckb_probe_calibration_work,
     calls: 300,
-    works_on: 128 << 10,
+    works_on: 256 << 10,
 };
 
 const STEPPED: Dummy = Dummy {
@@ -125,7 +126,7 @@ const ROUNDS: usize = 5;
 /// The cost of a probed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration {
-    /// Nanoseconds that entry and return add to a call of a program that has filled the caches with data of its own: the
+    /// Nanoseconds that entry and return add to a call of a program that works on data of its own between two calls: the
     /// median of five rounds.
     pub cost_per_call_ns: u64,
     /// The same where the kernel must single-step the function's first instruction.
