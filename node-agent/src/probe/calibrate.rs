@@ -66,7 +66,7 @@ pub(super) const EMULATED: Dummy = Dummy {
 
 /// Called by a program that between two calls goes through more data of its own than a core's first-level cache holds, and
 /// than most hold of translations. In a loop of nothing but calls a probe finds all that it needs there, which no node
-/// leaves it: an import of blocks pays what is measured here, or a little less. A target that calls now and then may leave
+/// leaves it: an import of blocks pays about what is measured here. A target that calls now and then may leave
 /// nothing in any cache, and pay many times as much: for a call of which there are few.
 const AT_WORK: Dummy = Dummy {
     function: ckb_probe_calibration_work,
