@@ -3,7 +3,7 @@ use ckb_probe_crds::{NodeProbeSpec, Reason};
 use super::*;
 use crate::probe::{Calibration, Tier};
 
-fn assignment(expires_at: Option<&str>) -> Assignment {
+pub(super) fn assignment(expires_at: Option<&str>) -> Assignment {
     let json = json!({
         "probe": { "namespace": "ckb", "name": "mainnet", "uid": "1" },
         "pod": { "namespace": "ckb", "name": "ckb-0", "uid": "2" },

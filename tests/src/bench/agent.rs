@@ -10,7 +10,8 @@ use std::{
 
 use ckb_probe_crds::{
     Assignment, Breach, InstanceReport, InstanceState, NodeProbeStatus, Overhead, PodReference,
-    Probe, ProbeReference, kinds::rocksdb::RocksDbProbe,
+    Probe, ProbeReference,
+    kinds::rocksdb::{Operation, RocksDbProbe},
 };
 use procfs::process as proc;
 use rustix::process::Signal;
@@ -47,6 +48,28 @@ pub fn no_budget() -> Overhead {
         max_percent: 50.0,
         on_breach: Breach::Report,
     }
+}
+
+/// An order to measure every operation of the CKB node in a container.
+pub fn order_for_ckb(
+    settings: &Settings,
+    container: &Container,
+    overhead: Overhead,
+    report_interval: Duration,
+) -> Assignment {
+    let everything = RocksDbProbe {
+        operations: Operation::ALL.to_vec(),
+        ..RocksDbProbe::default()
+    };
+    let name = settings.ckb.file_name().unwrap_or_default();
+    let executable = name.to_string_lossy();
+    order(
+        container,
+        &executable,
+        overhead,
+        everything,
+        report_interval,
+    )
 }
 
 /// An order to measure a container.

@@ -3,10 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ckb_probe_crds::{
-    Histogram, InstanceState, Overhead,
-    kinds::rocksdb::{Operation, RocksDbProbe},
-};
+use ckb_probe_crds::{Histogram, InstanceState, Overhead};
 
 use super::{
     Bench,
@@ -180,16 +177,7 @@ async fn by_agent(
 ) -> Result<(Took, Option<Figures>)> {
     let settings = &bench.settings;
     let agent = Agent::start(settings).await?;
-    let everything = RocksDbProbe {
-        operations: Operation::ALL.to_vec(),
-        ..RocksDbProbe::default()
-    };
-    let executable = settings
-        .ckb
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let order = agent::order(container, &executable, overhead, everything, REPORT);
+    let order = agent::order_for_ckb(settings, container, overhead, REPORT);
     agent.order(vec![order]).await?;
     let took = Import::start(settings, container)?.finish().await?;
     agent.every(InstanceState::Waiting, REPORTED).await?;

@@ -2,10 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ckb_probe_crds::{
-    InstanceState,
-    kinds::rocksdb::{Operation, RocksDbProbe},
-};
+use ckb_probe_crds::InstanceState;
 
 use super::{
     Bench,
@@ -161,16 +158,7 @@ async fn window(
 async fn attached(bench: &Bench, container: &Container) -> Result<Agent> {
     let settings = &bench.settings;
     let agent = Agent::start(settings).await?;
-    let everything = RocksDbProbe {
-        operations: Operation::ALL.to_vec(),
-        ..RocksDbProbe::default()
-    };
-    let executable = settings
-        .ckb
-        .file_name()
-        .unwrap_or_default()
-        .to_string_lossy();
-    let order = agent::order(container, &executable, budget(), everything, REPORT);
+    let order = agent::order_for_ckb(settings, container, budget(), REPORT);
     agent.order(vec![order]).await?;
     agent.every(InstanceState::Attached, ATTACH).await?;
     wait::until("the first report", FIRST_REPORT, async || {

@@ -2,6 +2,7 @@ use ckb_probe_crds::{InstanceState, NodeProbeSpec, Reason};
 use tokio::sync::oneshot;
 
 use super::*;
+use crate::agent::tests::assignment;
 
 fn agent() -> StandBy {
     StandBy::new(AgentStatus::default(), Unmeasurable::of("the moon is full"))
@@ -12,20 +13,6 @@ fn order(generation: i64, assignments: Vec<Assignment>) -> Option<NodeProbe> {
     order.metadata.uid = Some("1".to_string());
     order.metadata.generation = Some(generation);
     Some(order)
-}
-
-fn assignment(expires_at: Option<&str>) -> Assignment {
-    let json = json!({
-        "probe": { "namespace": "ckb", "name": "mainnet", "uid": "1" },
-        "pod": { "namespace": "ckb", "name": "ckb-0", "uid": "2" },
-        "containers": [{ "name": "ckb" }],
-        "executable": "ckb",
-        "reportInterval": "10s",
-        "overhead": { "maxPercent": 1.0, "onBreach": "Report" },
-        "probes": [],
-        "expiresAt": expires_at,
-    });
-    serde_json::from_value(json).unwrap()
 }
 
 fn ask(agent: &StandBy, question: Question) -> Result<String, String> {
