@@ -208,44 +208,28 @@ pub fn try_tiers(forced: Option<Tier>, confined: bool) -> Vec<(Tier, Attempt)> {
 /// The child goes first: where this program is confined itself, it would die in its place.
 fn try_tier(tier: Tier, confined: bool) -> Result<Attempt, CalibrationError> {
     let confined_return = confined::try_returns(tier)?;
-    let calibration = if confined && confined_return.may_kill() {
-        calibrate_entry(tier)
-    } else {
-        calibrate(tier)
-    };
+    let entry_only = confined && confined_return.may_kill();
     Ok(Attempt::Works {
-        calibration: calibration?,
+        calibration: measure(tier, entry_only)?.calibration(),
         confined_return,
     })
 }
 
 /// Attaches to functions of this process, calls them, and compares the time with that of unprobed calls.
 pub fn calibrate(tier: Tier) -> Result<Calibration, CalibrationError> {
-    let [emulated, at_work, stepped] = measure(tier, false)?;
-    Ok(Calibration {
-        cost_per_call_ns: at_work.cost_ns,
-        single_step_cost_ns: at_work.cost_ns + stepped.cost_ns.saturating_sub(emulated.cost_ns),
-        trap_ns: emulated.durations.quantile(0.5).unwrap_or_default(),
-        calls: EMULATED.calls * ROUNDS as u64,
-        counted: emulated.counted(),
-    })
+    Ok(measure(tier, false)?.calibration())
 }
 
-/// The same without touching a return: what a return costs, which is less than an entry, is put at as much, and nothing
-/// is known of what the traps add to a duration.
-fn calibrate_entry(tier: Tier) -> Result<Calibration, CalibrationError> {
-    let [emulated, at_work, stepped] = measure(tier, true)?;
-    Ok(Calibration {
-        cost_per_call_ns: 2 * at_work.cost_ns,
-        single_step_cost_ns: 2 * at_work.cost_ns + stepped.cost_ns.saturating_sub(emulated.cost_ns),
-        trap_ns: 0,
-        calls: EMULATED.calls * ROUNDS as u64,
-        counted: emulated.counted(),
-    })
+/// The functions while they were probed.
+struct Measured {
+    emulated: Figures,
+    at_work: Figures,
+    stepped: Figures,
+    entry_only: bool,
 }
 
 /// A function while it was probed.
-struct Measured {
+struct Figures {
     /// What probing adds to a call, in nanoseconds.
     cost_ns: u64,
     /// What the programs see of its calls.
@@ -253,35 +237,58 @@ struct Measured {
     untimed: u64,
 }
 
-impl Measured {
+impl Figures {
     fn counted(&self) -> u64 {
         self.durations.count() + self.untimed
     }
 }
 
+impl Measured {
+    /// Where no return was touched, one is put at as much as an entry, which is more than the truth, and nothing is known
+    /// of what the traps add to a duration.
+    fn calibration(&self) -> Calibration {
+        let probes = if self.entry_only { 2 } else { 1 };
+        let cost_per_call_ns = probes * self.at_work.cost_ns;
+        let step_ns = self.stepped.cost_ns.saturating_sub(self.emulated.cost_ns);
+        Calibration {
+            cost_per_call_ns,
+            single_step_cost_ns: cost_per_call_ns + step_ns,
+            trap_ns: self.emulated.durations.quantile(0.5).unwrap_or_default(),
+            calls: EMULATED.calls * ROUNDS as u64,
+            counted: self.emulated.counted(),
+        }
+    }
+}
+
 /// Probes all the functions at once, since the kernel takes its time to attach and to detach.
-fn measure(tier: Tier, entry_only: bool) -> Result<[Measured; 3], CalibrationError> {
+fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
     const DUMMIES: [Dummy; 3] = [EMULATED, AT_WORK, STEPPED];
     let unprobed = DUMMIES.map(nanos_per_call);
     let mut probes = Probes::load(tier, &plan(&DUMMIES, std::process::id(), entry_only)?)?;
     probes.attach(&Slots::from([0, 1, 2]))?;
     let probed = DUMMIES.map(nanos_per_call);
     let reading = probes.read()?;
-    let measured = [0, 1, 2].map(|slot| {
+    let figures = [0, 1, 2].map(|slot| {
         let seen = reading.slots.get(slot).cloned().unwrap_or_default();
-        Measured {
+        Figures {
             cost_ns: probed[slot].saturating_sub(unprobed[slot]),
             durations: seen.histogram,
             untimed: seen.untimed,
         }
     });
-    for (dummy, measured) in DUMMIES.iter().zip(&measured) {
-        let (calls, counted) = (dummy.calls * ROUNDS as u64, measured.counted());
+    for (dummy, figures) in DUMMIES.iter().zip(&figures) {
+        let (calls, counted) = (dummy.calls * ROUNDS as u64, figures.counted());
         if counted != calls {
             return Err(CalibrationError::Miscounted { calls, counted });
         }
     }
-    Ok(measured)
+    let [emulated, at_work, stepped] = figures;
+    Ok(Measured {
+        emulated,
+        at_work,
+        stepped,
+        entry_only,
+    })
 }
 
 /// The median of several rounds. In a thread of its own: the uprobe_multi of kernels before 6.10 takes the
@@ -341,17 +348,32 @@ mod tests {
         let root = "as root, on Linux 5.15 or later";
         let works = |tier: &Tier| calibrate(*tier).is_ok();
         let tier = Tier::ALL.into_iter().find(works).expect(root);
-        let [entry, ..] = measure(tier, true).expect(root);
-        assert_eq!(entry.untimed, EMULATED.calls * ROUNDS as u64);
-        assert_eq!(entry.durations.count(), 0, "nothing is timed");
-        // In a loop of nothing but calls: what else this machine does disturbs the caches, and so the other figure.
-        let [both, ..] = measure(tier, false).expect(root);
-        let (entry_ns, both_ns) = (entry.cost_ns, both.cost_ns);
-        // A return is put at as much as an entry, which is not below the truth.
-        assert!(
-            entry_ns < both_ns && 2 * entry_ns > both_ns,
-            "{entry_ns} of {both_ns} ns"
-        );
-        assert!(calibrate_entry(tier).expect(root).cost_per_call_ns > both_ns);
+        let Measured { emulated, .. } = measure(tier, true).expect(root);
+        assert_eq!(emulated.untimed, EMULATED.calls * ROUNDS as u64);
+        assert_eq!(emulated.durations.count(), 0, "nothing is timed");
+    }
+
+    #[test]
+    fn a_return_that_was_not_touched_is_put_at_as_much_as_an_entry() {
+        let figures = |cost_ns| Figures {
+            cost_ns,
+            durations: Histogram::default(),
+            untimed: 0,
+        };
+        let calibration = |entry_only| {
+            let measured = Measured {
+                emulated: figures(500),
+                at_work: figures(700),
+                stepped: figures(9_500),
+                entry_only,
+            };
+            let calibration = measured.calibration();
+            (
+                calibration.cost_per_call_ns,
+                calibration.single_step_cost_ns,
+            )
+        };
+        assert_eq!(calibration(false), (700, 9_700));
+        assert_eq!(calibration(true), (1_400, 10_400));
     }
 }
