@@ -3,22 +3,26 @@
 //! The kernel side ([`Probes`]) and the books ([`Instance`]) are kept in step here: what is attached when, and what
 //! was recorded when. What to attach is for the [`governor`] to decide.
 
+mod departures;
+mod meter;
 mod reaper;
 
 use std::time::Duration;
 
 use ckb_probe_crds::Breach;
+use departures::{Departures, Leaving};
+use meter::Meter;
 pub use reaper::{Reaper, Receipt};
 use tracing::debug;
 
 use crate::{
     attach::{Coverage, Loaded, TargetError, load},
     disturbance::{Disturbance, Use},
-    governor::{self, Attachment, Budget, Cycle, Estimator, Sight, Spent, Switch},
+    governor::{self, Attachment, Budget, Cycle, Spent, Switch},
     instance::Instance,
     kinds::Slot,
     observe::{self, CpuTime, ProcessId, SymbolCache},
-    probe::{AttachError, Means, Probes, ReadError, Slots, SlowCall, Tier},
+    probe::{AttachError, Means, Probes, ReadError, Slots, SlowCall},
 };
 
 /// Between two looks at how busy the operations are.
@@ -44,38 +48,13 @@ pub enum MeasurementError {
 /// One process with probes on it. Dropping it detaches them.
 pub struct Measurement {
     probes: Probes,
-    tier: Tier,
     process: ProcessId,
     costs: Vec<Option<Duration>>,
     meter: Meter,
     sampler: Option<Sampler>,
     attached: Attached,
-    leaving: Vec<Leaving>,
+    departures: Departures,
     reaper: Reaper,
-}
-
-/// Links that the kernel is still removing: on some tiers for longer than slices last.
-struct Leaving {
-    slots: Slots,
-    since: Duration,
-    receipt: Receipt,
-    /// How long it took to attach as many.
-    attaching: Duration,
-    /// Of the slice that has just ended.
-    of_slice: bool,
-}
-
-impl Leaving {
-    /// How long the sites took to go, one after another; None while they do.
-    fn lasted(&self, tier: Tier) -> Option<Duration> {
-        let took = self.receipt.took()?;
-        Some(if tier.detaches_one_by_one() {
-            took
-        } else {
-            // As long as they took to come; the rest of it the kernel waits for who is in a program still.
-            took.min(self.attaching)
-        })
-    }
 }
 
 /// What is attached now.
@@ -102,21 +81,6 @@ struct Slice {
 struct Moment {
     time: Duration,
     cpu: CpuTime,
-}
-
-/// What probing costs and what the target uses.
-struct Meter {
-    estimator: Estimator,
-    hits: Vec<u64>,
-    cpu: CpuTime,
-    looked: Duration,
-    /// Since the last look: how long slices were open.
-    open: Duration,
-    /// Since the last look, by slot: as what time of being attached it costs that probes came and went.
-    edges: Vec<Duration>,
-    /// Since the last window: CPU-seconds.
-    cost: f64,
-    own: f64,
 }
 
 /// Keeps the budget by sampling.
@@ -156,18 +120,12 @@ impl Measurement {
         let known: Vec<Duration> = costs.iter().map(|cost| cost.unwrap_or_default()).collect();
         let measurement = Self {
             probes,
-            tier: means.tier,
             process,
-            meter: Meter {
-                estimator: Estimator::new(&known),
-                hits: vec![0; costs.len()],
-                cpu: observe::cpu_time(process).unwrap_or_default(),
-                looked: attached,
-                open: Duration::ZERO,
-                edges: vec![Duration::ZERO; costs.len()],
-                cost: 0.0,
-                own: 0.0,
-            },
+            meter: Meter::new(
+                &known,
+                observe::cpu_time(process).unwrap_or_default(),
+                attached,
+            ),
             sampler: (budget.on_breach == Breach::Sample).then(|| Sampler {
                 ratio: budget.max_percent / 100.0,
                 edge: edge.max(EDGE),
@@ -181,7 +139,7 @@ impl Measurement {
                 sliced: Slots::new(),
                 slice: None,
             },
-            leaving: Vec::new(),
+            departures: Departures::new(means.tier.detaches_one_by_one()),
             costs,
             reaper: reaper.clone(),
         };
@@ -220,7 +178,7 @@ impl Measurement {
             Some(Switch::Attach) => self.open_slice(instance, now),
             Some(Switch::Detach) => {
                 self.close_slice(instance, now)?;
-                if self.leaving.iter().all(|links| !links.of_slice) {
+                if !self.departures.has_slice() {
                     // It was closed before, as the plan changed, and is gone.
                     self.end_cell(instance, now, now())?;
                 }
@@ -237,21 +195,15 @@ impl Measurement {
         now: &impl Fn() -> Duration,
     ) -> Result<(), MeasurementError> {
         let mut ended = None;
-        self.leaving.retain(|links| {
-            let Some(lasted) = links.lasted(self.tier) else {
-                return true;
-            };
-            self.meter.add_edge(&links.slots, lasted / 2);
-            if links.of_slice {
-                ended = Some((links.since + lasted, (links.attaching + lasted) / 2));
-            }
-            false
-        });
-        if let Some((gone, edge)) = ended {
+        for gone in self.departures.gone() {
+            self.meter.add_edge(&gone.slots, gone.lasted / 2);
+            ended = gone.slice.or(ended);
+        }
+        if let Some(slice) = ended {
             if let Some(sampler) = &mut self.sampler {
-                sampler.edge = (sampler.edge * 7 + edge) / 8;
+                sampler.edge = (sampler.edge * 7 + slice.edge) / 8;
             }
-            self.end_cell(instance, now, gone)?;
+            self.end_cell(instance, now, slice.gone)?;
         }
         Ok(())
     }
@@ -289,9 +241,7 @@ impl Measurement {
             // Nobody else looks. Unreadable: the process is gone, or the next window will say.
             let _ = self.look(now);
         }
-        let (cost, own) = (self.meter.cost, self.meter.own);
-        (self.meter.cost, self.meter.own) = (0.0, 0.0);
-        (own > 0.0).then(|| cost / own)
+        self.meter.overhead_ratio()
     }
 
     /// Takes the slow calls that wait in the ring buffer.
@@ -317,16 +267,17 @@ impl Measurement {
             .sampler
             .as_ref()
             .is_some_and(|sampler| sampler.plan.is_some());
-        self.meter.looked + if planned { LOOK } else { FIRST_LOOK }
+        self.meter.looked() + if planned { LOOK } else { FIRST_LOOK }
     }
 
     fn look(&mut self, now: Duration) -> Result<Spent, MeasurementError> {
         if let Some(slice) = &mut self.attached.slice {
-            self.meter.add_slice(slice, now);
+            self.meter.add_open(slice.book(now));
         }
         let hits = self.probes.hits()?;
-        let cpu = observe::cpu_time(self.process).unwrap_or(self.meter.cpu);
-        Ok(self.meter.look(&self.attached, hits, cpu, now))
+        let cpu = self.cpu_time();
+        let Attached { always, sliced, .. } = &self.attached;
+        Ok(self.meter.look(always, sliced, hits, cpu, now))
     }
 
     /// Looks at what probing costs, and attaches what the budget allows.
@@ -339,7 +290,7 @@ impl Measurement {
         let Some(sampler) = &mut self.sampler else {
             return Ok(());
         };
-        let mut loads = self.meter.estimator.loads();
+        let mut loads = self.meter.loads();
         for (load, cost) in loads.iter_mut().zip(&self.costs) {
             // What is not there costs nothing.
             if cost.is_none() {
@@ -356,7 +307,7 @@ impl Measurement {
         };
         let plan = governor::plan(
             &loads,
-            self.meter.estimator.cpu(),
+            self.meter.usage(),
             budget,
             spent,
             sampler.plan.as_ref(),
@@ -398,7 +349,7 @@ impl Measurement {
             let before = self.probes.attach(&always)?;
             let since = self.moment(now);
             let changed = since.time;
-            self.leaving.push(Leaving {
+            self.departures.add(Leaving {
                 slots: self.attached.always.clone(),
                 since: changed,
                 receipt: self.reaper.take(before),
@@ -463,14 +414,14 @@ impl Measurement {
         let closed = end.time;
         let mut part = 1.0;
         if let Some(mut slice) = self.attached.slice.take() {
-            self.leaving.push(Leaving {
+            self.departures.add(Leaving {
                 slots: self.attached.sliced.clone(),
                 since: closed,
                 receipt: self.reaper.take(links),
                 attaching: slice.attaching,
                 of_slice: true,
             });
-            self.meter.add_slice(&mut slice, closed);
+            self.meter.add_open(slice.book(closed));
             let cost = self.cost(&self.attached.sliced, &slice.hits, &self.probes.hits()?);
             if let Some(sampler) = &mut self.sampler {
                 let watched = end.since(&slice.since);
@@ -488,9 +439,13 @@ impl Measurement {
     fn moment(&self, now: &impl Fn() -> Duration) -> Moment {
         Moment {
             time: now(),
-            // Unreadable: the process is gone, and will be seen to be.
-            cpu: observe::cpu_time(self.process).unwrap_or(self.meter.cpu),
+            cpu: self.cpu_time(),
         }
+    }
+
+    /// Where it cannot be read the process is gone, and will be seen to be.
+    fn cpu_time(&self) -> CpuTime {
+        observe::cpu_time(self.process).unwrap_or(self.meter.cpu())
     }
 
     /// What probing these slots cost between two readings: as in a cold cache, which is what a slice begins with.
@@ -504,6 +459,15 @@ impl Measurement {
     }
 }
 
+impl Slice {
+    /// How long it was open since this was asked last.
+    fn book(&mut self, now: Duration) -> Duration {
+        let open = now.saturating_sub(self.opened);
+        self.opened = now;
+        open
+    }
+}
+
 impl Moment {
     /// How the target fared since an earlier one.
     fn since(&self, earlier: &Self) -> Use {
@@ -511,49 +475,5 @@ impl Moment {
             time: self.time.saturating_sub(earlier.time),
             cpu: self.cpu.saturating_sub(earlier.cpu),
         }
-    }
-}
-
-impl Meter {
-    fn add_slice(&mut self, slice: &mut Slice, now: Duration) {
-        let open = now.saturating_sub(slice.opened);
-        slice.opened = now;
-        self.open += open;
-    }
-
-    fn add_edge(&mut self, slots: &Slots, edge: Duration) {
-        for slot in slots {
-            self.edges[usize::from(*slot)] += edge;
-        }
-    }
-
-    fn look(&mut self, attached: &Attached, hits: Vec<u64>, cpu: CpuTime, now: Duration) -> Spent {
-        let elapsed = now.saturating_sub(self.looked);
-        let sights: Vec<Sight> = (0..=u8::MAX)
-            .zip(hits.iter().zip(&self.hits).zip(&mut self.edges))
-            .map(|(slot, ((hits, before), edge))| {
-                let open = if attached.always.contains(&slot) {
-                    elapsed
-                } else if attached.sliced.contains(&slot) {
-                    self.open
-                } else {
-                    Duration::ZERO
-                };
-                Sight {
-                    hits: hits.saturating_sub(*before),
-                    open,
-                    attached: open + std::mem::take(edge),
-                }
-            })
-            .collect();
-        let used = cpu.saturating_sub(self.cpu);
-        let spent = self.estimator.observe(elapsed, used, &sights);
-        self.cost += spent.cost;
-        self.own += spent.own;
-        self.hits = hits;
-        self.cpu = cpu;
-        self.looked = now;
-        self.open = Duration::ZERO;
-        spent
     }
 }

@@ -58,12 +58,16 @@ impl Reaper {
 impl Job {
     fn run(self) {
         drop(self.thing);
-        // The first and only time.
-        let _ = self.receipt.0.set(self.taken.elapsed());
+        self.receipt.sign(self.taken.elapsed());
     }
 }
 
 impl Receipt {
+    pub(super) fn sign(&self, took: Duration) {
+        // The first and only time.
+        let _ = self.0.set(took);
+    }
+
     /// How long it took from when the reaper was given the thing until it was gone; None while it is not.
     pub fn took(&self) -> Option<Duration> {
         self.0.get().copied()

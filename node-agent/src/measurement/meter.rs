@@ -1,0 +1,169 @@
+//! The meter: what probing costs a target, and what it uses itself. No clock, no I/O.
+
+use std::time::Duration;
+
+use crate::{
+    governor::{Estimator, Load, Sight, Spent},
+    observe::CpuTime,
+    probe::Slots,
+};
+
+/// What was read last, and what has happened since.
+pub struct Meter {
+    estimator: Estimator,
+    hits: Vec<u64>,
+    cpu: CpuTime,
+    looked: Duration,
+    /// Since the last look: how long slices were open.
+    open: Duration,
+    /// Since the last look, by slot: as what time of being attached it costs that probes came and went.
+    edges: Vec<Duration>,
+    /// Since the last window: CPU-seconds.
+    cost: f64,
+    own: f64,
+}
+
+impl Meter {
+    /// For slots with these costs of a hit, of a target that has used the time `cpu` by now.
+    pub fn new(costs: &[Duration], cpu: CpuTime, now: Duration) -> Self {
+        Self {
+            estimator: Estimator::new(costs),
+            hits: vec![0; costs.len()],
+            cpu,
+            looked: now,
+            open: Duration::ZERO,
+            edges: vec![Duration::ZERO; costs.len()],
+            cost: 0.0,
+            own: 0.0,
+        }
+    }
+
+    /// A slice was open for so long, since this was said last.
+    pub fn add_open(&mut self, open: Duration) {
+        self.open += open;
+    }
+
+    /// Probes on these slots came or went, which cost as much as having been attached for so long.
+    pub fn add_edge(&mut self, slots: &Slots, edge: Duration) {
+        for slot in slots {
+            self.edges[usize::from(*slot)] += edge;
+        }
+    }
+
+    /// Takes in what was counted by now, while `always` was attached and `sliced` was in slices.
+    pub fn look(
+        &mut self,
+        always: &Slots,
+        sliced: &Slots,
+        hits: Vec<u64>,
+        cpu: CpuTime,
+        now: Duration,
+    ) -> Spent {
+        let elapsed = now.saturating_sub(self.looked);
+        let sights: Vec<Sight> = (0..=u8::MAX)
+            .zip(hits.iter().zip(&self.hits).zip(&mut self.edges))
+            .map(|(slot, ((hits, before), edge))| {
+                let open = if always.contains(&slot) {
+                    elapsed
+                } else if sliced.contains(&slot) {
+                    self.open
+                } else {
+                    Duration::ZERO
+                };
+                Sight {
+                    hits: hits.saturating_sub(*before),
+                    open,
+                    attached: open + std::mem::take(edge),
+                }
+            })
+            .collect();
+        let used = cpu.saturating_sub(self.cpu);
+        let spent = self.estimator.observe(elapsed, used, &sights);
+        self.cost += spent.cost;
+        self.own += spent.own;
+        self.hits = hits;
+        self.cpu = cpu;
+        self.looked = now;
+        self.open = Duration::ZERO;
+        spent
+    }
+
+    /// When it looked last.
+    pub fn looked(&self) -> Duration {
+        self.looked
+    }
+
+    /// What the target had used by then.
+    pub fn cpu(&self) -> CpuTime {
+        self.cpu
+    }
+
+    /// How busy the slots are.
+    pub fn loads(&self) -> Vec<Load> {
+        self.estimator.loads()
+    }
+
+    /// CPU-seconds per second that the target uses, probing not included.
+    pub fn usage(&self) -> f64 {
+        self.estimator.cpu()
+    }
+
+    /// What probing has cost since this was asked last, as a part of the CPU time that the target used itself; None where it
+    /// used none.
+    pub fn overhead_ratio(&mut self) -> Option<f64> {
+        let (cost, own) = (self.cost, self.own);
+        (self.cost, self.own) = (0.0, 0.0);
+        (own > 0.0).then(|| cost / own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// A hit costs 1 µs; the target has a CPU to itself.
+    fn meter() -> Meter {
+        Meter::new(&[Duration::from_micros(1); 2], ms(500), ms(10_000))
+    }
+
+    fn look(meter: &mut Meter, sliced: &Slots, hits: u64, at: u64) -> Spent {
+        let always = Slots::from([0]);
+        let (cpu, now) = (ms(at - 9_500), ms(at));
+        meter.look(&always, sliced, vec![0, hits], cpu, now)
+    }
+
+    #[test]
+    fn hits_cost_what_was_counted() {
+        let mut meter = meter();
+        meter.add_open(ms(100));
+        let spent = look(&mut meter, &Slots::from([1]), 2_000, 11_000);
+        assert!((spent.cost - 0.002).abs() < 1e-12, "{spent:?}");
+        assert!((spent.own - 0.998).abs() < 1e-12, "{spent:?}");
+        // 2,000 in 100 ms; and once it was said, it was said.
+        assert_eq!(meter.loads()[1].hits_per_second, Some(20_000.0));
+        let spent = look(&mut meter, &Slots::from([1]), 2_000, 12_000);
+        assert!(spent.cost.abs() < 1e-12, "{spent:?}");
+        let ratio = meter.overhead_ratio();
+        assert!(ratio.is_some_and(|ratio| (ratio - 0.002 / 1.998).abs() < 1e-9));
+        assert_eq!(meter.overhead_ratio(), None);
+    }
+
+    #[test]
+    fn an_edge_costs_the_hits_that_nobody_counted_once() {
+        let mut meter = meter();
+        meter.add_open(ms(100));
+        meter.add_edge(&Slots::from([1]), ms(5));
+        let spent = look(&mut meter, &Slots::from([1]), 2_000, 11_000);
+        assert!((spent.cost - 0.0021).abs() < 1e-12, "{spent:?}");
+        // Also where it was known later, and the slot has been left out since.
+        meter.add_edge(&Slots::from([1]), ms(10));
+        let spent = look(&mut meter, &Slots::new(), 2_000, 11_050);
+        assert!((spent.cost - 0.0002).abs() < 1e-12, "{spent:?}");
+        let spent = look(&mut meter, &Slots::new(), 2_000, 11_100);
+        assert!(spent.cost.abs() < 1e-12, "{spent:?}");
+    }
+}
