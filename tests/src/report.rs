@@ -21,6 +21,8 @@ pub enum Bound {
     Above(f64),
     /// Exactly this.
     Exactly(f64),
+    /// No further from zero than this.
+    Within(f64),
 }
 
 impl Bound {
@@ -31,6 +33,7 @@ impl Bound {
             Self::AtLeast(least) => value >= least,
             Self::Above(limit) => value > limit,
             Self::Exactly(wanted) => value == wanted,
+            Self::Within(most) => value.abs() <= most,
         }
     }
 }
@@ -42,6 +45,7 @@ impl fmt::Display for Bound {
             Self::AtLeast(bound) => write!(f, ">= {bound}"),
             Self::Above(bound) => write!(f, "> {bound}"),
             Self::Exactly(bound) => write!(f, "= {bound}"),
+            Self::Within(bound) => write!(f, "±{bound}"),
         }
     }
 }
@@ -148,6 +152,7 @@ mod tests {
             (Bound::AtLeast(2.0), ">= 2", 2.0, 1.9),
             (Bound::Above(0.0), "> 0", 0.1, 0.0),
             (Bound::Exactly(3.0), "= 3", 3.0, 2.0),
+            (Bound::Within(2.0), "±2", -2.0, -2.1),
         ] {
             assert_eq!(bound.to_string(), text);
             assert!(bound.is_met_by(met) && !bound.is_met_by(missed), "{text}");

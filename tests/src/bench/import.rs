@@ -1,7 +1,7 @@
 //! A CKB node that imports a chain, probed in several ways: the peak load, where the traps alone cost more than the whole
 //! budget.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeSet, time::Duration};
 
 use ckb_probe_crds::{Histogram, InstanceState, Overhead};
 
@@ -10,9 +10,9 @@ use super::{
     agent::{self, Agent, budget, no_budget},
     chain::{Import, Took},
     container::Container,
-    figures::Figures,
+    figures::{Figures, Operation},
     probes::{Floor, Probes},
-    statistics::{mean, percent_more, rotated, summary},
+    statistics::{percent_more, summary, to_and_fro},
 };
 use crate::{
     failure::{Result, expect},
@@ -54,25 +54,28 @@ const BUSY: [&str; 6] = [
 /// An operation with fewer calls in an import has no rate: whether the first of its calls came before the attach decides.
 const RATED: f64 = 100.0;
 
-/// What is compared.
+/// What is compared, in the order in which it is measured: each stands beside what it is compared with, or between two
+/// of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
+    Bpftrace,
+    Floor,
+    NoBudget,
     Nothing,
+    Budget,
     /// Once more: what two equal imports differ by is what no figure here can tell.
     NothingAgain,
-    Budget,
-    NoBudget,
-    Floor,
-    Bpftrace,
+    NoBudgetAgain,
 }
 
-const ALL: [By; 6] = [
-    By::Nothing,
-    By::NothingAgain,
-    By::Budget,
-    By::NoBudget,
-    By::Floor,
+const ALL: [By; 7] = [
     By::Bpftrace,
+    By::Floor,
+    By::NoBudget,
+    By::Nothing,
+    By::Budget,
+    By::NothingAgain,
+    By::NoBudgetAgain,
 ];
 
 /// The imports of one way of probing.
@@ -103,7 +106,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     // Not measured: it fetches node and blocks from the disk.
     import(bench, By::Nothing).await?;
     for round in 0..bench.settings.rounds {
-        for index in rotated(ALL.len(), round) {
+        for index in to_and_fro(ALL.len(), round) {
             let (took, figures) = import(bench, ALL[index]).await?;
             let imports = &mut imports[index];
             imports.wall.push(took.wall.as_secs_f64());
@@ -111,7 +114,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
             imports.figures.extend(figures);
         }
     }
-    let [nothing, again, budget, no_budget, floor, bpftrace] = &imports;
+    let [bpftrace, floor, traced, nothing, budget, again, retraced] = &imports;
     let seconds = |imports: &Imports| summary(imports.wall.iter().copied());
     bench.figure("import: unprobed", seconds(nothing), "s", None);
     slower(bench, "unprobed once more", again, nothing, None);
@@ -119,14 +122,14 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     let bound = Some(Bound::AtMost(1.5));
     slower(bench, "budget 1 %", budget, unprobed, bound);
     let all = "budget off, all operations";
-    slower(bench, all, no_budget, unprobed, None);
+    slower(bench, all, &traced.halfway_to(retraced), unprobed, None);
     slower(bench, "empty programs", floor, unprobed, None);
     let peer = "bpftrace's histogram pair on 6 functions";
     slower(bench, peer, bpftrace, unprobed, None);
-    let more = summary(percent_more(&no_budget.wall, &floor.wall));
+    let more = summary(percent_more(&traced.wall, &floor.wall));
     let name = "import: budget off, all operations, slower than with empty programs";
     bench.figure(name, more, "%", Some(Bound::AtMost(2.0)));
-    sampled(bench, &budget.figures, &no_budget.figures);
+    sampled(bench, &budget.figures, [&traced.figures, &retraced.figures]);
     Ok(())
 }
 
@@ -165,7 +168,7 @@ async fn import(bench: &Bench, by: By) -> Result<(Took, Option<Figures>)> {
             Ok((took, None))
         }
         By::Budget => by_agent(bench, &container, budget()).await,
-        By::NoBudget => by_agent(bench, &container, no_budget()).await,
+        By::NoBudget | By::NoBudgetAgain => by_agent(bench, &container, no_budget()).await,
     }
 }
 
@@ -191,74 +194,98 @@ async fn by_agent(
     Ok((took, Some(figures)))
 }
 
-/// An operation over several imports.
-#[derive(Default)]
-struct Aggregate {
-    calls: Vec<f64>,
-    histogram: Histogram,
-    samples: u64,
-    elapsed: Duration,
-    recorded: Duration,
-}
-
-fn aggregate(imports: &[Figures]) -> BTreeMap<&str, Aggregate> {
-    let mut all = BTreeMap::<&str, Aggregate>::new();
-    for (name, operation) in imports.iter().flat_map(|figures| &figures.operations) {
-        let aggregate = all.entry(name).or_default();
-        aggregate.calls.push(operation.total.count as f64);
-        aggregate.histogram.merge(&operation.histogram);
-        aggregate.samples += operation.samples;
-        aggregate.elapsed += operation.elapsed;
-        aggregate.recorded += operation.recorded;
-    }
-    all
-}
-
-/// What sampling says of an import, against what is so.
+/// What sampling says of an import, against what full tracing says of the two that surround it.
 ///
 /// Every import makes the same calls, so calls per import are compared: a rate per second would be that of a slower import
 /// where everything is traced.
-fn sampled(bench: &mut Bench, sampled: &[Figures], full: &[Figures]) {
-    let (sampled, full) = (aggregate(sampled), aggregate(full));
-    for (operation, truth) in full {
-        let Some(calls) = mean(&truth.calls).filter(|calls| *calls >= RATED) else {
-            continue;
+fn sampled(bench: &mut Bench, sampled: &[Figures], full: [&[Figures]; 2]) {
+    let [before, after] = full;
+    let operations: BTreeSet<&String> = full
+        .into_iter()
+        .flatten()
+        .flat_map(|figures| figures.operations.keys())
+        .collect();
+    for operation in operations {
+        let of = |imports: &[Figures]| -> Vec<Operation> {
+            let figures = |import: &Figures| import.operations.get(operation).cloned();
+            imports.iter().filter_map(figures).collect()
         };
-        let Some(estimate) = sampled.get(operation) else {
-            continue;
-        };
-        let name = |what: &str| format!("import, sampled: {operation}: {what}");
-        bench.value(&name("share of the time"), estimate.share(), "%", None);
-        let samples = estimate.samples as f64;
-        bench.value(&name("calls in the samples"), samples, "", None);
-        let error = off(mean(&estimate.calls).unwrap_or_default(), calls);
-        bench.value(
-            &name("rate is off by"),
-            error,
-            "%",
-            Some(Bound::AtMost(5.0)),
-        );
-        for (what, quantile) in [("p50 is off by", 0.5), ("p99 is off by", 0.99)] {
-            if estimate.samples > 1000 {
-                let error = off(estimate.quantile(quantile), truth.quantile(quantile));
-                bench.value(&name(what), error, "%", Some(Bound::AtMost(10.0)));
-            }
+        let rounds = of(sampled).into_iter().zip(of(before)).zip(of(after));
+        let rounds: Vec<Round> = rounds
+            .map(|((sampled, before), after)| Round {
+                sampled,
+                full: [before, after],
+            })
+            .collect();
+        if !rounds.is_empty() && rounds.iter().all(|round| round.full_calls() >= RATED) {
+            of_operation(bench, operation, &rounds);
         }
     }
 }
 
-impl Aggregate {
-    /// The share of the time in which calls were recorded, in percent.
-    fn share(&self) -> f64 {
-        100.0 * self.recorded.as_secs_f64() / self.elapsed.as_secs_f64()
+/// An operation in a sampled import, and in the two around it.
+struct Round {
+    sampled: Operation,
+    full: [Operation; 2],
+}
+
+fn of_operation(bench: &mut Bench, operation: &str, rounds: &[Round]) {
+    let mut figure = |what: &str, unit, bound, of: &dyn Fn(&Round) -> f64| {
+        let name = format!("import, sampled: {operation}: {what}");
+        bench.figure(&name, summary(rounds.iter().map(of)), unit, bound);
+    };
+    figure("share of the time", "%", None, &|round| {
+        100.0 * round.sampled.share()
+    });
+    figure("calls in the samples", "", None, &|round| {
+        round.sampled.samples as f64
+    });
+    let rate = |round: &Round| off(round.sampled.total.count as f64, round.full_calls());
+    figure("rate is off by", "%", Some(Bound::Within(5.0)), &rate);
+    let samples: u64 = rounds.iter().map(|round| round.sampled.samples).sum();
+    if samples <= 1000 {
+        return;
+    }
+    for (what, quantile) in [("p50", 0.5), ("p99", 0.99)] {
+        let bound = Some(Bound::Within(10.0));
+        figure(&format!("{what} is off by"), "%", bound, &|round| {
+            let sampled = quantile_of(&round.sampled.histogram, quantile);
+            off(sampled, round.full_quantile(quantile))
+        });
+        // Two that were traced all the time differ by that: what sampling is off by cannot be told apart from it.
+        figure(
+            &format!("{what} of full tracing, once more"),
+            "%",
+            None,
+            &|round| {
+                let [before, after] = &round.full;
+                let [before, after] =
+                    [before, after].map(|one| quantile_of(&one.histogram, quantile));
+                off(after, before)
+            },
+        );
+    }
+}
+
+impl Round {
+    fn full_calls(&self) -> f64 {
+        let [before, after] = &self.full;
+        (before.total.count as f64).midpoint(after.total.count as f64)
     }
 
-    fn quantile(&self, quantile: f64) -> f64 {
-        self.histogram.quantile(quantile).unwrap_or_default() as f64
+    fn full_quantile(&self, quantile: f64) -> f64 {
+        let [before, after] = &self.full;
+        let mut both = before.histogram.clone();
+        both.merge(&after.histogram);
+        quantile_of(&both, quantile)
     }
+}
+
+fn quantile_of(histogram: &Histogram, quantile: f64) -> f64 {
+    histogram.quantile(quantile).unwrap_or_default() as f64
 }
 
 /// By how much an estimate is off, in percent.
 fn off(estimate: f64, truth: f64) -> f64 {
-    100.0 * (estimate / truth - 1.0).abs()
+    100.0 * (estimate / truth - 1.0)
 }

@@ -54,6 +54,13 @@ pub fn rotated(things: usize, round: usize) -> impl Iterator<Item = usize> {
     (0..things).map(move |index| (index + round) % things)
 }
 
+/// The order of things in a round: forth, then back. What changes slowly meanwhile is the same for things that stand on
+/// both sides of another one as it is for that.
+pub fn to_and_fro(things: usize, round: usize) -> impl Iterator<Item = usize> {
+    let back = !round.is_multiple_of(2);
+    (0..things).map(move |index| if back { things - 1 - index } else { index })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +87,7 @@ mod tests {
     fn every_round_has_everything_once_and_another_beginning() {
         assert_eq!(rotated(3, 0).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(rotated(3, 4).collect::<Vec<_>>(), [1, 2, 0]);
+        assert_eq!(to_and_fro(3, 4).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(to_and_fro(3, 1).collect::<Vec<_>>(), [2, 1, 0]);
     }
 }
