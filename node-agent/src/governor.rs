@@ -2,14 +2,15 @@
 //!
 //! **Water-filling.** The budget is `B = ratio · cpu`, in CPU-seconds per second. An operation that is attached all the
 //! time costs its load `l = hits per second · cost of a hit`. Rare ones are [`Attachment::Always`]; the busy ones are
-//! attached together, for a part `a` of the time:
+//! attached in slices, for a part `a` of the time:
 //!
 //! ```text
 //! always  while  l ≤ w       w = (B − Σ l of those at or below w) / number of the others
-//! sliced  otherwise          a = (B − Σ l of the always attached) / Σ l of the sliced
+//! sliced  otherwise          a = (B − Σ l of the always attached) / Σ l of those that share a slice
 //! ```
 //!
-//! so a rarer operation is never measured less than a busier one, and when all fits, all is attached always.
+//! so a rarer operation is never measured less than a busier one, and when all fits, all is attached always. The sliced
+//! operations share all of the slices, or one half of them takes turns with the other ([`turns`]).
 //!
 //! **Slices.** Time is cut into cells, `k` to a window of 10 s, with one slice at a random place in each. Wherever the
 //! window is laid, it meets `k + 1` slices at most; together these last `a · 10 s`, so no window is over the budget.
@@ -33,9 +34,11 @@ use std::time::Duration;
 
 mod cycle;
 mod estimator;
+mod turns;
 
 pub use cycle::{Cycle, Switch};
 pub use estimator::{Estimator, Sight};
+pub use turns::Turn;
 
 /// The budget holds in every span of so many seconds, or of a period where that is longer.
 const WINDOW: f64 = 10.0;
@@ -106,7 +109,7 @@ pub struct Spent {
 pub enum Attachment {
     /// All the time.
     Always,
-    /// In the slices.
+    /// In slices.
     Sliced,
     /// Not at all: even the rarest slices would cost too much. Tried again as the [`Estimator`] forgets how busy it was.
     Off,
@@ -128,13 +131,15 @@ pub struct Slices {
 pub struct Plan {
     /// Of each operation.
     pub attachments: Vec<Attachment>,
+    /// Of each operation: which slices it is attached in, if it is sliced.
+    pub turns: Vec<Turn>,
     /// None when no operation is sliced.
     pub slices: Option<Slices>,
     /// CPU-seconds that probing cost too much so far; below zero, what it saved.
     pub debt: f64,
     /// CPU-seconds per second of the operations that are always attached.
     always: f64,
-    /// CPU-seconds per second of the sliced operations, while attached.
+    /// CPU-seconds per second of the operations that share a slice, while it is attached.
     sliced: f64,
     /// Nothing was known of the operations.
     discovers: bool,
@@ -169,13 +174,7 @@ pub fn plan(loads: &[Load], cpu: f64, budget: Budget, spent: Spent, last: Option
     // What slices can bear.
     let edge = budget.edge.as_secs_f64().min(LONGEST_PERIOD / 4.0);
     let most = left * LONGEST_PERIOD / (2.0 * (SLICE + edge));
-    let too_busy = first_beyond(busy.clone().map(|load| load.sliced).collect(), most);
-    let sliced = sum(busy
-        .filter(|load| load.sliced < too_busy)
-        .map(|load| load.full));
-    let feared = last.filter(|_| indebted).map_or(0.0, |last| last.sliced);
-    let sliced = sliced.max(feared.min(most));
-
+    let too_busy = first_beyond(busy.map(|load| load.sliced).collect(), most);
     let attachments: Vec<Attachment> = weighed
         .iter()
         .map(|load| match load {
@@ -184,20 +183,40 @@ pub fn plan(loads: &[Load], cpu: f64, budget: Budget, spent: Spent, last: Option
             _ => Attachment::Off,
         })
         .collect();
-    let slicing = attachments.contains(&Attachment::Sliced);
-    let discovers = sliced == 0.0 && loads.iter().any(|load| load.hits_per_second.is_none());
-    let slices = if discovers {
-        Some(Slices::discovery(edge))
-    } else {
+    let sliced: Vec<Option<f64>> = attachments
+        .iter()
+        .zip(&weighed)
+        .map(|(attachment, load)| (*attachment == Attachment::Sliced).then_some(load.full))
+        .collect();
+
+    // Who shares them.
+    let feared = last.filter(|_| indebted).map_or(0.0, |last| last.sliced);
+    let discovers = sum(sliced.iter().flatten().copied()).max(feared) == 0.0
+        && loads.iter().any(|load| load.hits_per_second.is_none());
+    let shared_by = |turns: Vec<Turn>| {
+        let sliced = turns::heaviest(&sliced, &turns).max(feared.min(most));
         let a = if sliced > left { left / sliced } else { 1.0 };
-        slicing.then(|| Slices::affordable(a, edge))
+        (turns, sliced, Slices::affordable(a, edge))
     };
+    let (turns, heaviest, slices) = if discovers {
+        (turns::every(&sliced), 0.0, Slices::discovery(edge))
+    } else {
+        let halves = shared_by(turns::halve(&sliced, last.map(|last| &last.turns[..])));
+        if halves.2.period.as_secs_f64() <= WINDOW {
+            halves
+        } else {
+            // None of so few is to be missed.
+            shared_by(turns::every(&sliced))
+        }
+    };
+    let slicing = discovers || attachments.contains(&Attachment::Sliced);
     Plan {
         attachments,
-        slices,
+        turns,
+        slices: slicing.then_some(slices),
         debt,
         always,
-        sliced,
+        sliced: heaviest,
         discovers,
     }
 }
@@ -207,12 +226,15 @@ impl Plan {
     pub fn share(&self, operation: usize) -> f64 {
         match (self.attachments.get(operation), self.slices) {
             (Some(Attachment::Always), _) => 1.0,
-            (Some(Attachment::Sliced), Some(slices)) => slices.share(),
+            (Some(Attachment::Sliced), Some(slices)) => {
+                let turn = self.turns.get(operation);
+                slices.share() * turn.map_or(1.0, |turn| turn.part())
+            }
             _ => 0.0,
         }
     }
 
-    /// CPU-seconds per second that probing will cost, edges included.
+    /// CPU-seconds per second that probing will cost at most, edges included.
     pub fn estimate(&self) -> f64 {
         let attached = self.slices.map_or(0.0, |slices| {
             slices.attached.as_secs_f64() / slices.period.as_secs_f64()

@@ -18,7 +18,7 @@ use tracing::debug;
 use crate::{
     attach::{Coverage, Loaded, TargetError, load},
     disturbance::{Disturbance, Use},
-    governor::{self, Attachment, Budget, Cycle, Spent, Switch},
+    governor::{self, Attachment, Budget, Cycle, Spent, Switch, Turn},
     instance::Instance,
     kinds::Slot,
     observe::{self, CpuTime, ProcessId, SymbolCache},
@@ -60,12 +60,14 @@ pub struct Measurement {
 /// What is attached now.
 struct Attached {
     always: Slots,
-    sliced: Slots,
     slice: Option<Slice>,
+    /// How many slices there were.
+    slices: u64,
 }
 
 /// A slice that is open.
 struct Slice {
+    slots: Slots,
     opened: Duration,
     /// How long it took to attach.
     attaching: Duration,
@@ -136,8 +138,8 @@ impl Measurement {
             }),
             attached: Attached {
                 always,
-                sliced: Slots::new(),
                 slice: None,
+                slices: 0,
             },
             departures: Departures::new(means.tier.detaches_one_by_one()),
             costs,
@@ -272,12 +274,12 @@ impl Measurement {
 
     fn look(&mut self, now: Duration) -> Result<Spent, MeasurementError> {
         if let Some(slice) = &mut self.attached.slice {
-            self.meter.add_open(slice.book(now));
+            let open = slice.book(now);
+            self.meter.add_open(&slice.slots, open);
         }
         let hits = self.probes.hits()?;
         let cpu = self.cpu_time();
-        let Attached { always, sliced, .. } = &self.attached;
-        Ok(self.meter.look(always, sliced, hits, cpu, now))
+        Ok(self.meter.look(&self.attached.always, hits, cpu, now))
     }
 
     /// Looks at what probing costs, and attaches what the budget allows.
@@ -312,63 +314,52 @@ impl Measurement {
             spent,
             sampler.plan.as_ref(),
         );
-        let attached = |attachment| -> Slots {
-            (0..=u8::MAX)
-                .zip(plan.attachments.iter().zip(&self.costs))
-                .filter(|(_, (is, cost))| **is == attachment && cost.is_some())
-                .map(|(slot, _)| slot)
-                .collect()
-        };
-        let (always, sliced) = (attached(Attachment::Always), attached(Attachment::Sliced));
+        let always = planned(&plan, &self.costs, |attachment, _| {
+            attachment == Attachment::Always
+        });
         let first = sampler.plan.is_none();
         let plan = sampler.plan.insert(plan);
         if first {
             sampler.cycle.closed(plan, now());
         }
-        if always != self.attached.always || sliced != self.attached.sliced {
-            self.change(always, sliced, instance, now)?;
+        if always != self.attached.always {
+            self.change(always, instance, now)?;
         }
         Ok(())
     }
 
-    /// Attaches `always` for good, and leaves `sliced` to the slices to come.
+    /// Attaches `always` for good, and leaves the others to the slices to come.
     fn change(
         &mut self,
         always: Slots,
-        sliced: Slots,
         instance: &mut Instance,
         now: &impl Fn() -> Duration,
     ) -> Result<(), MeasurementError> {
-        debug!(?always, ?sliced, pid = self.process.pid, "the plan changes");
+        debug!(?always, pid = self.process.pid, "the plan changes");
         // What comes to be always attached would count twice while a slice is open.
-        if self.attached.slice.is_some() {
-            self.close_slice(instance, now)?;
+        self.close_slice(instance, now)?;
+        let begun = now();
+        let before = self.probes.attach(&always)?;
+        let since = self.moment(now);
+        let changed = since.time;
+        self.departures.add(Leaving {
+            slots: self.attached.always.clone(),
+            since: changed,
+            receipt: self.reaper.take(before),
+            attaching: changed - begun,
+            of_slice: false,
+        });
+        if let Some(sampler) = &mut self.sampler {
+            sampler.last = Some(since);
         }
-        if always != self.attached.always {
-            let begun = now();
-            let before = self.probes.attach(&always)?;
-            let since = self.moment(now);
-            let changed = since.time;
-            self.departures.add(Leaving {
-                slots: self.attached.always.clone(),
-                since: changed,
-                receipt: self.reaper.take(before),
-                attaching: changed - begun,
-                of_slice: false,
-            });
-            if let Some(sampler) = &mut self.sampler {
-                sampler.last = Some(since);
-            }
-            self.read(instance, changed)?;
-            for slot in self.attached.always.difference(&always) {
-                instance.pause(*slot, changed, 1.0);
-            }
-            for slot in always.difference(&self.attached.always) {
-                instance.resume(*slot, changed);
-            }
+        self.read(instance, changed)?;
+        for slot in self.attached.always.difference(&always) {
+            instance.pause(*slot, changed, 1.0);
+        }
+        for slot in always.difference(&self.attached.always) {
+            instance.resume(*slot, changed);
         }
         self.attached.always = always;
-        self.attached.sliced = sliced;
         Ok(())
     }
 
@@ -377,11 +368,19 @@ impl Measurement {
         instance: &mut Instance,
         now: &impl Fn() -> Duration,
     ) -> Result<(), MeasurementError> {
+        let Some(plan) = self.sampler.as_ref().and_then(|one| one.plan.as_ref()) else {
+            return Ok(());
+        };
+        let number = self.attached.slices;
+        let slots = planned(plan, &self.costs, |attachment, turn| {
+            attachment == Attachment::Sliced && turn.takes(number)
+        });
+        self.attached.slices += 1;
         let before = self.moment(now);
-        self.probes.open_slice(&self.attached.sliced)?;
+        self.probes.open_slice(&slots)?;
         let since = self.moment(now);
         let opened = since.time;
-        for slot in &self.attached.sliced {
+        for slot in &slots {
             instance.resume(*slot, opened);
         }
         let attaching = opened - before.time;
@@ -389,15 +388,16 @@ impl Measurement {
             .sampler
             .as_mut()
             .and_then(|sampler| sampler.last.take());
+        // Sites come and go one after another: that costs for half of the time that it takes.
+        self.meter.add_edge(&slots, attaching / 2);
         self.attached.slice = Some(Slice {
+            slots,
             opened,
             attaching,
             since,
             hits: self.probes.hits()?,
             apart: last.map_or(Use::default(), |last| before.since(&last)),
         });
-        // Sites come and go one after another: that costs for half of the time that it takes.
-        self.meter.add_edge(&self.attached.sliced, attaching / 2);
         if let Some(sampler) = &mut self.sampler {
             sampler.cycle.opened(opened);
         }
@@ -409,28 +409,30 @@ impl Measurement {
         instance: &mut Instance,
         now: &impl Fn() -> Duration,
     ) -> Result<(), MeasurementError> {
+        let Some(mut slice) = self.attached.slice.take() else {
+            return Ok(());
+        };
         let links = self.probes.close_slice()?;
         let end = self.moment(now);
         let closed = end.time;
+        self.departures.add(Leaving {
+            slots: slice.slots.clone(),
+            since: closed,
+            receipt: self.reaper.take(links),
+            attaching: slice.attaching,
+            of_slice: true,
+        });
+        let open = slice.book(closed);
+        self.meter.add_open(&slice.slots, open);
+        let cost = self.cost(&slice.slots, &slice.hits, &self.probes.hits()?);
         let mut part = 1.0;
-        if let Some(mut slice) = self.attached.slice.take() {
-            self.departures.add(Leaving {
-                slots: self.attached.sliced.clone(),
-                since: closed,
-                receipt: self.reaper.take(links),
-                attaching: slice.attaching,
-                of_slice: true,
-            });
-            self.meter.add_open(slice.book(closed));
-            let cost = self.cost(&self.attached.sliced, &slice.hits, &self.probes.hits()?);
-            if let Some(sampler) = &mut self.sampler {
-                let watched = end.since(&slice.since);
-                part = sampler.disturbance.observe(slice.apart, watched, cost);
-                sampler.last = Some(end);
-            }
+        if let Some(sampler) = &mut self.sampler {
+            let watched = end.since(&slice.since);
+            part = sampler.disturbance.observe(slice.apart, watched, cost);
+            sampler.last = Some(end);
         }
         self.read(instance, closed)?;
-        for slot in &self.attached.sliced {
+        for slot in &slice.slots {
             instance.pause(*slot, closed, part);
         }
         Ok(())
@@ -457,6 +459,20 @@ impl Measurement {
         };
         slots.iter().filter_map(cost).sum()
     }
+}
+
+/// The slots that are planned to be attached in that way, of those that are there.
+fn planned(
+    plan: &governor::Plan,
+    costs: &[Option<Duration>],
+    how: impl Fn(Attachment, Turn) -> bool,
+) -> Slots {
+    let slots = plan.attachments.iter().zip(&plan.turns).zip(costs);
+    (0..=u8::MAX)
+        .zip(slots)
+        .filter(|(_, ((attachment, turn), cost))| cost.is_some() && how(**attachment, **turn))
+        .map(|(slot, _)| slot)
+        .collect()
 }
 
 impl Slice {

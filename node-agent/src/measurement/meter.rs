@@ -14,9 +14,9 @@ pub struct Meter {
     hits: Vec<u64>,
     cpu: CpuTime,
     looked: Duration,
-    /// Since the last look: how long slices were open.
-    open: Duration,
-    /// Since the last look, by slot: as what time of being attached it costs that probes came and went.
+    /// Since the last look, by slot: how long it was open in slices.
+    open: Vec<Duration>,
+    /// The same: as what time of being attached it costs that probes came and went.
     edges: Vec<Duration>,
     /// Since the last window: CPU-seconds.
     cost: f64,
@@ -31,16 +31,18 @@ impl Meter {
             hits: vec![0; costs.len()],
             cpu,
             looked: now,
-            open: Duration::ZERO,
+            open: vec![Duration::ZERO; costs.len()],
             edges: vec![Duration::ZERO; costs.len()],
             cost: 0.0,
             own: 0.0,
         }
     }
 
-    /// A slice was open for so long, since this was said last.
-    pub fn add_open(&mut self, open: Duration) {
-        self.open += open;
+    /// These slots were open in a slice for so long, since this was said last.
+    pub fn add_open(&mut self, slots: &Slots, open: Duration) {
+        for slot in slots {
+            self.open[usize::from(*slot)] += open;
+        }
     }
 
     /// Probes on these slots came or went, which cost as much as having been attached for so long.
@@ -50,25 +52,18 @@ impl Meter {
         }
     }
 
-    /// Takes in what was counted by now, while `always` was attached and `sliced` was in slices.
-    pub fn look(
-        &mut self,
-        always: &Slots,
-        sliced: &Slots,
-        hits: Vec<u64>,
-        cpu: CpuTime,
-        now: Duration,
-    ) -> Spent {
+    /// Takes in what was counted by now, while `always` was attached all the time.
+    pub fn look(&mut self, always: &Slots, hits: Vec<u64>, cpu: CpuTime, now: Duration) -> Spent {
         let elapsed = now.saturating_sub(self.looked);
+        let slices = self.open.iter_mut().zip(&mut self.edges);
         let sights: Vec<Sight> = (0..=u8::MAX)
-            .zip(hits.iter().zip(&self.hits).zip(&mut self.edges))
-            .map(|(slot, ((hits, before), edge))| {
+            .zip(hits.iter().zip(&self.hits).zip(slices))
+            .map(|(slot, ((hits, before), (open, edge)))| {
+                let in_slices = std::mem::take(open);
                 let open = if always.contains(&slot) {
                     elapsed
-                } else if sliced.contains(&slot) {
-                    self.open
                 } else {
-                    Duration::ZERO
+                    in_slices
                 };
                 Sight {
                     hits: hits.saturating_sub(*before),
@@ -84,7 +79,6 @@ impl Meter {
         self.hits = hits;
         self.cpu = cpu;
         self.looked = now;
-        self.open = Duration::ZERO;
         spent
     }
 
@@ -130,22 +124,21 @@ mod tests {
         Meter::new(&[Duration::from_micros(1); 2], ms(500), ms(10_000))
     }
 
-    fn look(meter: &mut Meter, sliced: &Slots, hits: u64, at: u64) -> Spent {
-        let always = Slots::from([0]);
+    fn look(meter: &mut Meter, hits: u64, at: u64) -> Spent {
         let (cpu, now) = (ms(at - 9_500), ms(at));
-        meter.look(&always, sliced, vec![0, hits], cpu, now)
+        meter.look(&Slots::from([0]), vec![0, hits], cpu, now)
     }
 
     #[test]
     fn hits_cost_what_was_counted() {
         let mut meter = meter();
-        meter.add_open(ms(100));
-        let spent = look(&mut meter, &Slots::from([1]), 2_000, 11_000);
+        meter.add_open(&Slots::from([1]), ms(100));
+        let spent = look(&mut meter, 2_000, 11_000);
         assert!((spent.cost - 0.002).abs() < 1e-12, "{spent:?}");
         assert!((spent.own - 0.998).abs() < 1e-12, "{spent:?}");
         // 2,000 in 100 ms; and once it was said, it was said.
         assert_eq!(meter.loads()[1].hits_per_second, Some(20_000.0));
-        let spent = look(&mut meter, &Slots::from([1]), 2_000, 12_000);
+        let spent = look(&mut meter, 2_000, 12_000);
         assert!(spent.cost.abs() < 1e-12, "{spent:?}");
         let ratio = meter.overhead_ratio();
         assert!(ratio.is_some_and(|ratio| (ratio - 0.002 / 1.998).abs() < 1e-9));
@@ -155,15 +148,23 @@ mod tests {
     #[test]
     fn an_edge_costs_the_hits_that_nobody_counted_once() {
         let mut meter = meter();
-        meter.add_open(ms(100));
+        meter.add_open(&Slots::from([1]), ms(100));
         meter.add_edge(&Slots::from([1]), ms(5));
-        let spent = look(&mut meter, &Slots::from([1]), 2_000, 11_000);
+        let spent = look(&mut meter, 2_000, 11_000);
         assert!((spent.cost - 0.0021).abs() < 1e-12, "{spent:?}");
-        // Also where it was known later, and the slot has been left out since.
+        // Also where it was known later.
         meter.add_edge(&Slots::from([1]), ms(10));
-        let spent = look(&mut meter, &Slots::new(), 2_000, 11_050);
+        let spent = look(&mut meter, 2_000, 11_050);
         assert!((spent.cost - 0.0002).abs() < 1e-12, "{spent:?}");
-        let spent = look(&mut meter, &Slots::new(), 2_000, 11_100);
+        let spent = look(&mut meter, 2_000, 11_100);
         assert!(spent.cost.abs() < 1e-12, "{spent:?}");
+    }
+
+    #[test]
+    fn what_is_attached_all_the_time_was_seen_all_the_time() {
+        let mut meter = meter();
+        let spent = meter.look(&Slots::from([1]), vec![0, 500], ms(1_500), ms(11_000));
+        assert!((spent.cost - 0.0005).abs() < 1e-12, "{spent:?}");
+        assert_eq!(meter.loads()[1].hits_per_second, Some(500.0));
     }
 }

@@ -184,6 +184,7 @@ struct Agent<'a> {
     estimator: Estimator,
     links: Vec<Link>,
     slice: Slice,
+    slices: u64,
     seen: Vec<Seen>,
     read: u64,
     cpu: f64,
@@ -210,6 +211,7 @@ impl<'a> Agent<'a> {
             estimator,
             links: vec![Link::default(); operations],
             slice: Slice::None,
+            slices: 0,
             seen: vec![Seen::default(); operations],
             read: 0,
             cpu: 0.0,
@@ -264,9 +266,11 @@ impl<'a> Agent<'a> {
         match self.cycle.step(&self.plan, time, self.random.next()) {
             Some(Switch::Attach) => {
                 self.slice = Slice::Attaching(now + self.scene.attach);
-                for (link, attachment) in self.links.iter_mut().zip(&self.plan.attachments) {
-                    link.in_slice = *attachment == Attachment::Sliced;
+                let plan = self.plan.attachments.iter().zip(&self.plan.turns);
+                for (link, (attachment, turn)) in self.links.iter_mut().zip(plan) {
+                    link.in_slice = *attachment == Attachment::Sliced && turn.takes(self.slices);
                 }
+                self.slices += 1;
             }
             Some(Switch::Detach) => self.slice = Slice::Detaching(now + self.scene.detach),
             None => {}
