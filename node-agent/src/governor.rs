@@ -189,35 +189,66 @@ pub fn plan(loads: &[Load], cpu: f64, budget: Budget, spent: Spent, last: Option
         .map(|(attachment, load)| (*attachment == Attachment::Sliced).then_some(load.full))
         .collect();
 
-    // Who shares them.
     let feared = last.filter(|_| indebted).map_or(0.0, |last| last.sliced);
     let discovers = sum(sliced.iter().flatten().copied()).max(feared) == 0.0
         && loads.iter().any(|load| load.hits_per_second.is_none());
-    let shared_by = |turns: Vec<Turn>| {
-        let sliced = turns::heaviest(&sliced, &turns).max(feared.min(most));
-        let a = if sliced > left { left / sliced } else { 1.0 };
-        (turns, sliced, Slices::affordable(a, edge))
-    };
-    let (turns, heaviest, slices) = if discovers {
-        (turns::every(&sliced), 0.0, Slices::discovery(edge))
-    } else {
-        let halves = shared_by(turns::halve(&sliced, last.map(|last| &last.turns[..])));
-        if halves.2.period.as_secs_f64() <= WINDOW {
-            halves
-        } else {
-            // None of so few is to be missed.
-            shared_by(turns::every(&sliced))
+    let shared = if discovers {
+        Shared {
+            turns: turns::every(&sliced),
+            load: 0.0,
+            slices: Slices::discovery(edge),
         }
+    } else {
+        let turns = last.map(|last| last.turns.as_slice());
+        Shared::by_turns(&sliced, turns, left, edge, feared.min(most))
     };
     let slicing = discovers || attachments.contains(&Attachment::Sliced);
     Plan {
         attachments,
-        turns,
-        slices: slicing.then_some(slices),
+        turns: shared.turns,
+        slices: slicing.then_some(shared.slices),
         debt,
         always,
-        sliced: heaviest,
+        sliced: shared.load,
         discovers,
+    }
+}
+
+/// Who shares which slices.
+struct Shared {
+    turns: Vec<Turn>,
+    /// CPU-seconds per second of those that share one, at most.
+    load: f64,
+    slices: Slices,
+}
+
+impl Shared {
+    /// Spends `left` on the sliced operations, given by their loads, which are taken to be `feared` at least: by turns
+    /// where that can be.
+    fn by_turns(
+        sliced: &[Option<f64>],
+        last: Option<&[Turn]>,
+        left: f64,
+        edge: f64,
+        feared: f64,
+    ) -> Self {
+        let by = |turns: Vec<Turn>| {
+            let load = turns::heaviest(sliced, &turns).max(feared);
+            let a = if load > left { left / load } else { 1.0 };
+            let slices = Slices::affordable(a, edge);
+            Self {
+                turns,
+                load,
+                slices,
+            }
+        };
+        let halves = by(turns::halve(sliced, last));
+        if halves.slices.period.as_secs_f64() <= WINDOW {
+            halves
+        } else {
+            // Of so few slices nobody should miss any.
+            by(turns::every(sliced))
+        }
     }
 }
 
