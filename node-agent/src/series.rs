@@ -208,6 +208,7 @@ impl Series {
             // Without a slice, all that is known of the interval is its length.
             span.elapsed = now.saturating_sub(self.window_began);
         }
+        span.leave_out(self.record.pending(now));
         self.window_began = now;
         self.closed = span;
         let (elapsed, recorded) = span.milliseconds();
@@ -285,13 +286,17 @@ impl Record {
         self.paused.is_none() && self.unrecorded.is_zero()
     }
 
+    /// How much of the time since the last entry, up to now, nobody has seen anything in.
+    fn pending(&self, now: Duration) -> Duration {
+        self.paused.map_or(Duration::ZERO, |paused| {
+            now.saturating_sub(paused.max(self.entered))
+        })
+    }
+
     /// The time since the last entry, if enough of it was recorded to stand for the rest; the next entry begins.
     fn take(&mut self, now: Duration) -> Option<Span> {
         let elapsed = now.saturating_sub(self.entered);
-        let paused = self.paused.map_or(Duration::ZERO, |paused| {
-            now.saturating_sub(paused.max(self.entered))
-        });
-        let recorded = elapsed.saturating_sub(self.unrecorded + paused);
+        let recorded = elapsed.saturating_sub(self.unrecorded + self.pending(now));
         if recorded < elapsed && recorded < LEAST_RECORDED {
             return None;
         }
@@ -345,6 +350,15 @@ impl Tally {
 }
 
 impl Span {
+    /// So much time came after it that nobody saw, and that is still to be entered. A span that would pass for all of the
+    /// interval is only its part.
+    fn leave_out(&mut self, pending: Duration) {
+        if self.recorded >= self.elapsed && !pending.is_zero() {
+            let part = self.elapsed.as_secs_f64() / (self.elapsed + pending).as_secs_f64();
+            self.recorded = self.recorded.mul_f64(part);
+        }
+    }
+
     /// Elapsed and recorded: as many of both only where all of the time was recorded.
     fn milliseconds(&self) -> (u64, u64) {
         let (elapsed, recorded) = (self.elapsed.as_millis(), self.recorded.as_millis());

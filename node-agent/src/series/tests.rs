@@ -183,6 +183,27 @@ fn an_interval_without_a_slice_knows_nothing() {
     assert_eq!(series.share(), Some(0.0));
 }
 
+/// Everything is attached for a first look of 50 ms, and what is far too busy not again.
+#[test]
+fn an_interval_of_which_only_the_beginning_was_seen_is_no_complete_one() {
+    let mut series = series(false);
+    series.attached(at(0));
+    series.observe(0, &gets(5_000), at(50));
+    series.pause(at(50), 1.0);
+    series.close_window(at(1_000), true);
+    let window = series.report().window;
+    assert_eq!((window.counters.count, window.samples), (5_000, 5_000));
+    assert_eq!(
+        (window.milliseconds, window.recorded_milliseconds),
+        (50, 2),
+        "as many calls in 50 ms, and 5 % of the interval"
+    );
+    let share = series.share().unwrap();
+    assert!((share - 0.05).abs() < 1e-9, "{share}");
+    series.close_window(at(11_000), true);
+    assert_eq!(series.share(), Some(0.0));
+}
+
 #[test]
 fn what_is_not_all_of_the_time_never_looks_like_it() {
     let span = Span {
