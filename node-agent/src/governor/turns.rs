@@ -45,13 +45,15 @@ impl Turn {
 /// Halves the sliced operations, given by their loads; the others have none. Keeps what was, as long as that will do: an
 /// operation that is moved to and fro might never have its turn.
 pub(super) fn halve(loads: &[Option<f64>], last: Option<&[Turn]>) -> Vec<Turn> {
-    let before = |i: usize| last.and_then(|last| last.get(i).copied());
-    let kept = complete(loads, |i| before(i).filter(|turn| *turn != Turn::Every));
     let all = sum(loads.iter().flatten().copied());
     let is_even = |turns: &[Turn], limit: f64| heaviest(loads, turns) <= limit * all;
-    let was_halved = (0..loads.len()).any(|i| before(i).is_some_and(|turn| turn != Turn::Every));
-    if was_halved && is_even(&kept, STAY) {
-        return kept;
+    let halved = last.filter(|last| last.iter().any(|turn| *turn != Turn::Every));
+    if let Some(last) = halved {
+        let turn = |i: usize| last.get(i).copied().filter(|turn| *turn != Turn::Every);
+        let kept = complete(loads, turn);
+        if is_even(&kept, STAY) {
+            return kept;
+        }
     }
     let anew = complete(loads, |_| None);
     if is_even(&anew, BEGIN) {

@@ -206,15 +206,14 @@ fn sampled(bench: &mut Bench, sampled: &[Figures], full: [&[Figures]; 2]) {
         .flat_map(|figures| figures.operations.keys())
         .collect();
     for operation in operations {
-        let of = |imports: &[Figures]| -> Vec<Operation> {
-            let figures = |import: &Figures| import.operations.get(operation).cloned();
-            imports.iter().filter_map(figures).collect()
-        };
-        let rounds = of(sampled).into_iter().zip(of(before)).zip(of(after));
+        let of = |import: &Figures| import.operations.get(operation).cloned();
+        let rounds = sampled.iter().zip(before).zip(after);
         let rounds: Vec<Round> = rounds
-            .map(|((sampled, before), after)| Round {
-                sampled,
-                full: [before, after],
+            .filter_map(|((sampled, before), after)| {
+                Some(Round {
+                    sampled: of(sampled)?,
+                    full: [of(before)?, of(after)?],
+                })
             })
             .collect();
         if !rounds.is_empty() && rounds.iter().all(|round| round.full_calls() >= RATED) {
