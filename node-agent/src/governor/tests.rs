@@ -105,6 +105,15 @@ fn halves_take_turns_and_are_recorded_for_as_much_of_the_time() {
     assert_eq!(halved.share(0), slices.share() / 2.0);
 }
 
+/// The same of a target that uses little: even halves would have their slice once in half a minute.
+#[test]
+fn nobody_waits_for_a_turn_where_slices_are_rare() {
+    let rare = fresh(&[32e3, 66e3, 102e3], 0.02);
+    assert_eq!(rare.attachments, [Sliced; 3]);
+    assert_eq!(rare.turns, [Turn::Every; 3]);
+    assert!(rare.slices.unwrap().period > Duration::from_secs(10));
+}
+
 /// 4,100 calls a second at 1.1 µs cost 15 % of 0.03 CPUs. At 1 % each of six operations may cost 45 µs a second, and 50
 /// commits cost 55; at 2 % they fit.
 #[test]
