@@ -1,11 +1,13 @@
 //! `CkbProbe`: what a user asks for, and the answer.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, MicroTime, Time};
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, Reason, kinds::rocksdb::RocksDbProbe};
+use crate::{Duration, Probe, Reason};
 
 /// Measures CKB nodes that run in pods of this namespace, with eBPF, from outside the process.
 #[derive(Clone, CustomResource, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
@@ -24,15 +26,10 @@ use crate::{Duration, Reason, kinds::rocksdb::RocksDbProbe};
         .message("metadata.name must be a label: at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit"),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
     printcolumn(name = "Targets", type_ = "string", json_path = ".status.targets.summary", description = "attached/matched"),
-    printcolumn(name = "Ops/s", type_ = "string", json_path = ".status.totals.perSecond"),
-    printcolumn(name = "P99", type_ = "string", json_path = ".status.totals.p99", description = "over all calls of the last report interval"),
+    printcolumn(name = "Headline", type_ = "string", json_path = ".status.headline", description = "of each probe, over the last report interval"),
     printcolumn(name = "Overhead", type_ = "string", json_path = ".status.overhead.summary", description = "estimated share of the targets' CPU time; and of the time, in which calls are recorded, where they are sampled"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Firing", type_ = "integer", json_path = ".status.targets.firing", priority = 1),
-    printcolumn(name = "P50", type_ = "string", json_path = ".status.totals.p50", priority = 1),
-    printcolumn(name = "Max", type_ = "string", json_path = ".status.totals.max", priority = 1),
-    printcolumn(name = "Slow", type_ = "integer", json_path = ".status.totals.slow", priority = 1),
-    printcolumn(name = "Lost", type_ = "integer", json_path = ".status.totals.lost", priority = 1),
     printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#, priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
@@ -137,24 +134,6 @@ pub enum Breach {
     Detach,
 }
 
-/// One thing to measure. Exactly one kind is set.
-#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[x_kube(validation = Rule::new("has(self.rocksdb)")
-    .message("a probe needs exactly one kind: set rocksdb (rocksdb: {} measures the usual operations)"))]
-pub struct Probe {
-    /// Names the probe in the status and in the metrics' label `probe`.
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
-        .message("a probe's name must be a label: at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit"))]
-    pub name: String,
-
-    /// Latency of the RocksDB C API, as CKB calls it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "RocksDbProbe")]
-    pub rocksdb: Option<RocksDbProbe>,
-}
-
 /// What the operator found, did, and was told by the agents.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -165,7 +144,7 @@ pub struct CkbProbeStatus {
 
     /// Ready, Progressing, Degraded, WithinBudget.
     #[serde(default)]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 
     /// How many processes match, are attached, and are seen to call.
@@ -176,21 +155,18 @@ pub struct CkbProbeStatus {
     #[serde(default)]
     pub overhead: OverheadStatus,
 
-    /// The slowest calls of the last report interval, the slowest first; at most 10. The agents' logs list them all.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 10))]
-    pub slow_operations: Vec<SlowOperationStatus>,
+    /// What is most worth knowing of each probe, in a line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub headline: String,
 
-    /// All calls of all targets together, RocksDB's background work aside.
+    /// What each probe gives, in the order of the spec.
     #[serde(default)]
-    pub totals: Totals,
-
-    /// Each operation, merged over all targets: exact merges of histograms, not averages of quantiles.
-    #[serde(default)]
-    pub operations: Vec<OperationStatus>,
+    #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub probes: Vec<ProbeStatus>,
 
     /// The targets, the worst first; at most 50 are listed.
     #[serde(default)]
+    #[schemars(length(max = 50))]
     pub instances: Vec<InstanceStatus>,
 
     /// How many targets the list above leaves out.
@@ -223,7 +199,7 @@ pub struct OverheadStatus {
     /// Percent of the targets' own CPU time; of the target that pays most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_percent: Option<String>,
-    /// Percent of the last report interval in which calls were recorded; of the operation that is sampled most sparsely.
+    /// Percent of the last report interval in which calls were recorded; of the row that is sampled most sparsely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
     /// The estimate as the printer column shows it, for example `0.4%`; with the share where calls are sampled, for
@@ -232,130 +208,109 @@ pub struct OverheadStatus {
     pub summary: Option<String>,
 }
 
-/// All calls together, over the last report interval. RocksDB's background work (`Compaction`, `Flush`, `WalSync`,
-/// `FileSync`, `WriteStall`) is not among them: it is no call of the node's, or is a part of one.
+/// One probe, over all targets: the same shape for every kind. Rates and quantiles are those of the last report interval;
+/// counts are since the agents attached.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Totals {
-    /// Calls per second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub per_second: Option<String>,
-    /// Median duration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p50: Option<String>,
-    /// 99th percentile of the duration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p99: Option<String>,
-    /// Longest duration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max: Option<String>,
-    /// Slow calls since the agents attached.
+pub struct ProbeStatus {
+    /// Its name in the spec.
+    pub name: String,
+    /// Its kind: the name of its field in the spec.
+    pub kind: String,
+    /// How many targets it is attached to, and of how many something was counted. A quiet kind, such as one that tells of
+    /// processes' ends, is well without.
     #[serde(default)]
-    pub slow: u64,
-    /// Events and calls that could not be recorded since the agents attached. 0 means none, not unknown.
-    #[serde(default)]
-    pub lost: u64,
-}
-
-/// One operation over all targets: rates, quantiles and bytes of the last report interval; counts since the agents attached.
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OperationStatus {
-    /// The probe's name in the spec.
-    pub probe: String,
-    /// The operation.
-    pub operation: String,
-    /// Calls per second, of the targets of which calls were recorded in the last report interval; unset when there was
-    /// none.
+    pub targets: TargetCounts,
+    /// What is most worth knowing of it, in a few words.
     #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub per_second: String,
-    /// Median duration, off by at most 3.2 %; unset when there was no call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p50: Option<String>,
-    /// 90th percentile of the duration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p90: Option<String>,
-    /// 99th percentile of the duration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p99: Option<String>,
-    /// Longest duration of the calls that were seen; exact, unlike a quantile.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max: Option<String>,
-    /// Payload bytes per second, where the operation's are known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes_per_second: Option<String>,
-    /// Calls since the agents attached: exact as long as the operation was not sampled, and else scaled up, for the times
-    /// in which it was.
-    pub count: u64,
-    /// Of these, calls as slow as `slowThreshold` or slower.
-    pub slow: u64,
-    /// Percent of the last report interval in which calls were recorded, over all targets. `100` stands for all of it
-    /// and is never the result of rounding: every call of that interval was seen. Unset when no interval has ended.
+    pub headline: String,
+    /// Percent of the last report interval in which was recorded what happened; of the row that is sampled most sparsely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
-    /// How many calls the quantiles of the last report interval rest on.
+    /// What could not be recorded since the agents attached, by what it was: `calls` are in no figure, `events` are counted
+    /// and not listed, `sizes` are counted without their bytes. 0 means none, not unknown.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 8))]
+    pub lost: BTreeMap<String, u64>,
+    /// What is not measured, or not fully, of what was asked for, and why; of one target, if several differ.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// Each operation, function, peer, …: merged over all targets, exactly, and not averages of quantiles. The busiest first,
+    /// at most 64.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub rows: Vec<RowStatus>,
+    /// How many rows the list above leaves out.
+    #[serde(default)]
+    pub rows_omitted: u32,
+    /// The weightiest events of the last report interval, such as slow calls, the weightiest first; at most 10. The agents'
+    /// logs list them all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub events: Vec<EventStatus>,
+}
+
+/// One row of a probe: an operation, a function, a peer.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RowStatus {
+    /// Its name. `other` holds what the agents do not tell apart for want of room.
+    pub key: String,
+    /// What was measured, by name: for example `perSecond`, `p99`, `count`. What is not known is not there.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 32))]
+    pub figures: BTreeMap<String, String>,
+    /// How much the figures of the last report interval rest on.
     #[serde(default)]
     pub samples: u64,
-    /// The operation by column family, the busiest first, at most 64: with `byColumnFamily: true`, for operations on one.
+    /// Percent of the last report interval in which was recorded what happened, over all targets. `100` stands for all of it
+    /// and is never the result of rounding. Unset when no interval has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_percent: Option<String>,
+    /// The same by part, the busiest first, at most 64: of an operation of RocksDB, its column families.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
-    pub column_families: Vec<ColumnFamilyStatus>,
+    pub parts: Vec<PartStatus>,
 }
 
-/// One operation on one column family: rates and quantiles of the last report interval; counts since the agents attached.
+/// A part of a row: an operation on one column family.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ColumnFamilyStatus {
-    /// What it is for, where CKB's schema says so (for example `CELL`), else as RocksDB knows it. `other` holds the calls
-    /// whose column family is not known.
-    pub name: String,
-    /// Calls per second; unset as for the operation.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub per_second: String,
-    /// Median duration; unset when there was no call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p50: Option<String>,
-    /// 99th percentile of the duration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub p99: Option<String>,
-    /// Longest duration.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max: Option<String>,
-    /// Calls since the agents attached, as in the operation's `count`.
-    pub count: u64,
-    /// Of these, calls as slow as `slowThreshold` or slower.
-    pub slow: u64,
+pub struct PartStatus {
+    /// Its name: of a column family, what it is for, where CKB's schema says so (for example `CELL`), else as RocksDB knows it.
+    /// `other` holds what is not known, or not told apart.
+    pub key: String,
+    /// As for the row.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 32))]
+    pub figures: BTreeMap<String, String>,
 }
 
-/// One slow call.
+/// One thing that happened and is worth telling by itself: a slow call, the end of a process.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SlowOperationStatus {
-    /// When it returned.
+pub struct EventStatus {
+    /// When.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<MicroTime>,
     /// The pod.
     pub pod: String,
     /// The container.
     pub container: String,
-    /// The probe's name in the spec.
-    pub probe: String,
-    /// The operation.
-    pub operation: String,
-    /// The column family, where it is known.
+    /// The row that it counts in.
+    pub row: String,
+    /// The part, where it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub column_family: Option<String>,
-    /// The name of the thread that made the call.
+    pub part: Option<String>,
+    /// The name of the thread that it happened on.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub thread: String,
-    /// How long it took.
-    pub duration: String,
-    /// Payload bytes, where they are known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
-    /// The background operations that ran at some time during the call, of those that are measured: `Compaction`, `Flush`,
-    /// `WalSync`, `FileSync`, `WriteStall`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub during: Vec<String>,
+    /// What happened, in a few words: of a slow call, how long it took, and what ran in the background meanwhile.
+    pub text: String,
+    /// The same by name: `duration`, `bytes`, `during`, …
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub details: BTreeMap<String, String>,
 }
 
 /// One target.

@@ -6,24 +6,34 @@
 
 mod ckbprobe;
 mod conditions;
+pub mod descriptor;
 mod duration;
+pub mod figures;
 pub mod histogram;
 pub mod kinds;
 mod nodeprobe;
+pub mod numbers;
+pub mod report;
+mod share;
+mod summary;
 
 pub use ckbprobe::{
-    Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, ColumnFamilyStatus, InstanceStatus,
-    OperationStatus, Overhead, OverheadStatus, Probe, SlowOperationStatus, Target, TargetCounts,
-    Totals,
+    Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus, Overhead,
+    OverheadStatus, PartStatus, ProbeStatus, RowStatus, Target, TargetCounts,
 };
 pub use conditions::{Reason, condition};
+pub use descriptor::{Descriptor, Value};
 pub use duration::{Duration, display_nanos};
+pub use figures::{Distribution, Figures, Name};
 pub use histogram::Histogram;
+pub use kinds::{Kind, Probe, Question};
 pub use nodeprobe::{
-    AgentStatus, Assignment, Check, ColumnFamilyReport, Container, Counters, InstanceReport,
-    InstanceState, NodeProbe, NodeProbeSpec, NodeProbeStatus, OperationReport, PodReference,
-    ProbeReference, SlowCallReport, Window,
+    AgentStatus, Assignment, Check, Container, InstanceReport, InstanceState, NodeProbe,
+    NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference,
 };
+pub use report::{EventReport, Lack, PartReport, ProbeReport, RowReport, Window};
+pub use share::Share;
+pub use summary::Summary;
 
 /// The API group of both resources.
 pub const GROUP: &str = "ckbprobe.dev";

@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, Histogram, Overhead, Probe, Reason};
+use crate::{Duration, Overhead, Probe, ProbeReport, Reason};
 
 /// What the agent of the node of this name is to measure. Written by the operator, not by people.
 #[expect(
@@ -53,8 +53,6 @@ use crate::{Duration, Histogram, Overhead, Probe, Reason};
 #[serde(rename_all = "camelCase")]
 pub struct NodeProbeSpec {
     /// One entry for each pair of CkbProbe and pod on this node.
-    // Without bounds here and on `probes`, the API server refuses the CRD: the rules of a probe, run on every probe of
-    // every assignment, could cost too much.
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub assignments: Vec<Assignment>,
@@ -238,23 +236,6 @@ pub struct InstanceReport {
     /// True when the kernel counted a call within the last three report intervals.
     #[serde(default)]
     pub firing: bool,
-    /// Operations that were asked for and are not measured, since the binary lacks every function that serves them.
-    #[serde(default)]
-    pub missing_operations: Vec<String>,
-    /// Functions that were looked for and not found.
-    #[serde(default)]
-    pub missing_symbols: Vec<String>,
-    /// Functions that were found and left out, since the kernel would have to single-step their first instruction.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub single_stepped_symbols: Vec<String>,
-    /// Calls are counted and not timed: on this kernel a probe at a function's return would kill a process that is
-    /// confined by seccomp, as this one is.
-    #[serde(default)]
-    pub entry_only: bool,
-    /// The slowest calls of the last report interval, the slowest first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 10))]
-    pub slow_calls: Vec<SlowCallReport>,
     /// How often the process was found anew after it had gone.
     #[serde(default)]
     pub reattaches: u64,
@@ -264,106 +245,8 @@ pub struct InstanceReport {
     /// Thousandths of a percent of the target's CPU time that measuring is estimated to cost; unset before the first interval ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_millipercent: Option<u64>,
-    /// Calls that were not recorded because the kernel-side table of calls in flight was full.
+    /// What each probe measured.
     #[serde(default)]
-    pub calls_lost: u64,
-    /// Slow-call events that the ring buffer could not take. Their calls are counted all the same.
-    #[serde(default)]
-    pub events_lost: u64,
-    /// What each operation did.
-    #[serde(default)]
-    pub operations: Vec<OperationReport>,
-}
-
-/// What the kernel counted for one operation.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OperationReport {
-    /// The probe's name in the spec.
-    pub probe: String,
-    /// The operation.
-    pub operation: String,
-    /// Whether payload bytes are known for this operation.
-    #[serde(default)]
-    pub has_bytes: bool,
-    /// Since the agent first attached to this target; never goes backwards while the agent lives.
-    pub total: Counters,
-    /// The last report interval.
-    pub window: Window,
-    /// The same by column family, where that was asked for and the operation is on one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 64))]
-    pub column_families: Vec<ColumnFamilyReport>,
-}
-
-/// What the kernel counted for one operation on one column family.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ColumnFamilyReport {
-    /// Its name.
-    pub name: String,
-    /// As for the operation.
-    pub total: Counters,
-    /// As for the operation.
-    pub window: Window,
-}
-
-/// One slow call.
-#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SlowCallReport {
-    /// When it returned.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub time: Option<MicroTime>,
-    /// The probe's name in the spec.
-    pub probe: String,
-    /// The operation.
-    pub operation: String,
-    /// The column family, where it is known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub column_family: Option<String>,
-    /// The name of the thread that made the call.
-    pub thread: String,
-    /// How long it took.
-    pub nanoseconds: u64,
-    /// Payload bytes, where they are known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u64>,
-    /// The background operations that ran at some time during the call.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub during: Vec<String>,
-}
-
-/// Sums of one operation. Where its calls were sampled, what was counted is scaled by elapsed over recorded time.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Counters {
-    /// Calls.
-    pub count: u64,
-    /// Nanoseconds spent in them.
-    pub nanoseconds: u64,
-    /// Payload bytes.
-    pub bytes: u64,
-    /// Calls at or above the slow threshold.
-    pub slow: u64,
-}
-
-/// One operation during one report interval.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Window {
-    /// Its length in milliseconds, as measured.
-    pub milliseconds: u64,
-    /// In how many of them calls were recorded: fewer where the operation is sampled. 0: nothing is known of this interval.
-    #[serde(default)]
-    pub recorded_milliseconds: u64,
-    /// Calls that were seen; the figures below are scaled up from them.
-    #[serde(default)]
-    pub samples: u64,
-    /// What happened in it.
-    pub counters: Counters,
-    /// Longest call, in nanoseconds.
-    pub max_nanoseconds: u64,
-    /// Durations of the calls; fewer than there are calls where they were counted and not timed.
-    pub histogram: Histogram,
+    #[schemars(length(max = 16))]
+    pub probes: Vec<ProbeReport>,
 }

@@ -2,9 +2,8 @@
 
 use std::cmp::Ordering;
 
-use ckb_probe_crds::Window;
 
-use super::numbers;
+use crate::{Window, numbers};
 
 /// Recorded of elapsed milliseconds. Shares are added part by part, so that of many targets is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

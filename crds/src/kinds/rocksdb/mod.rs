@@ -1,5 +1,8 @@
 //! `rocksdb`: the latency of the RocksDB C API, as CKB calls it.
 
+mod descriptor;
+
+pub use descriptor::{BYTES, DESCRIPTOR, DURATION, LONGEST, SLOW};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,249 @@
+//! What a kind of probe gives: the names, units and meanings of its figures, said once. Metrics and their reference, the
+//! columns of statuses and tables, and headlines are made from this.
+
+use crate::{Name, Summary, display_nanos, numbers};
+
+/// What a kind gives.
+#[derive(Debug)]
+pub struct Descriptor {
+    /// What a row is, as a metric's label: `operation`.
+    pub row: &'static str,
+    /// What a row's parts are: `column_family`.
+    pub part: Option<&'static str>,
+    /// Its measures; at most [`crate::figures::MAX_MEASURES`].
+    pub measures: &'static [Measure],
+    /// What is shown of a row, the most important first: rows are listed by the first of them, the greatest first.
+    pub columns: &'static [Column],
+    /// What is said of all rows together.
+    pub headline: &'static [Phrase],
+    /// What Prometheus is told.
+    pub metrics: &'static [Metric],
+    /// Rows that are no part of the whole: background work, or waiting that nobody waits for.
+    pub apart: fn(row: &str) -> bool,
+    /// Whether a probe that has nothing to tell is well all the same.
+    pub quiet: bool,
+}
+
+/// One measure of a kind.
+#[derive(Debug)]
+pub struct Measure {
+    /// Its name.
+    pub name: &'static str,
+    /// What its numbers count.
+    pub unit: Unit,
+    /// How two of it become one.
+    pub merge: Merge,
+}
+
+/// What a measure's numbers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Things.
+    Count,
+    /// Nanoseconds.
+    Nanoseconds,
+    /// Bytes.
+    Bytes,
+}
+
+/// How two figures of one measure become one: see [`crate::figures`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Merge {
+    /// They add.
+    Sum,
+    /// The greater one stays.
+    Maximum,
+    /// The newest of each target; they add over targets.
+    Level,
+    /// Histograms.
+    Distribution,
+}
+
+/// Something that can be made of a row's figures. Each names a measure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Value {
+    /// How many per second, in the last report interval.
+    Rate(&'static str),
+    /// How many since the agent attached.
+    Total(&'static str),
+    /// How many in the last report interval.
+    Recent(&'static str),
+    /// The largest of the last report interval.
+    Maximum(&'static str),
+    /// How it stands.
+    Level(&'static str),
+    /// A quantile (0 to 1) of the last report interval.
+    Quantile(&'static str, f64),
+    /// The first in percent of the second, both of the last report interval.
+    Percent(&'static str, &'static str),
+}
+
+/// One figure of a row, as statuses and tables show it.
+#[derive(Debug)]
+pub struct Column {
+    /// Its key among the figures of a status.
+    pub name: &'static str,
+    /// Its head in a table.
+    pub head: &'static str,
+    /// What it is.
+    pub value: Value,
+    /// Whether the parts of a row have it too.
+    pub of_parts: bool,
+}
+
+/// A few words of a headline: `p99 41us`.
+#[derive(Debug)]
+pub struct Phrase {
+    /// Before the value.
+    pub before: &'static str,
+    /// The value.
+    pub value: Value,
+    /// After it.
+    pub after: &'static str,
+    /// Whether it is said where the value is zero.
+    pub of_zero: bool,
+}
+
+/// One family of metrics.
+#[derive(Debug)]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What it means, in a sentence.
+    pub help: &'static str,
+    /// What it is.
+    pub export: Export,
+    /// Whether it is of the parts of rows instead of the rows.
+    pub of_parts: bool,
+}
+
+/// How a measure becomes a metric. Each names the measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Export {
+    /// A distribution, as a histogram: in seconds where the unit is nanoseconds.
+    Histogram(&'static str),
+    /// A sum or the number of a distribution's values, as a counter: in seconds where the unit is nanoseconds.
+    Counter(&'static str),
+    /// A level, as a gauge.
+    Gauge(&'static str),
+}
+
+impl Export {
+    /// Prometheus' word for the type.
+    pub fn type_name(self) -> &'static str {
+        match self {
+            Self::Histogram(_) => "histogram",
+            Self::Counter(_) => "counter",
+            Self::Gauge(_) => "gauge",
+        }
+    }
+
+    /// The measure.
+    pub fn measure(self) -> &'static str {
+        match self {
+            Self::Histogram(measure) | Self::Counter(measure) | Self::Gauge(measure) => measure,
+        }
+    }
+}
+
+/// No row is apart.
+pub fn none_apart(_: &str) -> bool {
+    false
+}
+
+impl Value {
+    /// The measure that it is made of.
+    pub fn measure(self) -> &'static str {
+        match self {
+            Self::Rate(measure)
+            | Self::Total(measure)
+            | Self::Recent(measure)
+            | Self::Maximum(measure)
+            | Self::Level(measure)
+            | Self::Quantile(measure, _)
+            | Self::Percent(measure, _) => measure,
+        }
+    }
+}
+
+impl Descriptor {
+    /// The unit of a measure.
+    pub fn unit(&self, measure: &str) -> Unit {
+        let mut measures = self.measures.iter();
+        measures
+            .find(|known| known.name == measure)
+            .map_or(Unit::Count, |known| known.unit)
+    }
+
+    /// A value as people read it; None where it is not known.
+    pub fn shown(&self, value: Value, of: &Summary) -> Option<String> {
+        let number = of.value(value)?;
+        Some(match (value, self.unit(value.measure())) {
+            (Value::Percent(..), _) => numbers::rate(number),
+            (Value::Rate(_), _) => numbers::rate(number),
+            (Value::Total(_) | Value::Recent(_), Unit::Nanoseconds)
+                if of.is_distribution(value.measure()) =>
+            {
+                format!("{}", number as u64)
+            }
+            (_, Unit::Nanoseconds) => display_nanos(number as u64),
+            (_, Unit::Count | Unit::Bytes) => format!("{}", number as u64),
+        })
+    }
+
+    /// A row's figures by their keys, as a status shows them.
+    pub fn figures(
+        &self,
+        of: &Summary,
+        part: bool,
+    ) -> std::collections::BTreeMap<String, String> {
+        let columns = self.columns.iter();
+        columns
+            .filter(|column| column.of_parts || !part)
+            .filter_map(|column| Some((column.name.to_string(), self.shown(column.value, of)?)))
+            .collect()
+    }
+
+    /// All of it in a few words; empty where nothing is known.
+    pub fn headline(&self, of: &Summary) -> String {
+        let mut words = Vec::new();
+        for Phrase {
+            before,
+            value,
+            after,
+            of_zero,
+        } in self.headline
+        {
+            if let Some(number) = of.value(*value)
+                && (*of_zero || number > 0.0)
+                && let Some(shown) = self.shown(*value, of)
+            {
+                words.push(format!("{before}{shown}{after}"));
+            }
+        }
+        words.join(" ")
+    }
+
+    /// By how much a row comes before others.
+    pub fn weight(&self, of: &Summary) -> f64 {
+        let first = self.columns.first();
+        first
+            .and_then(|column| of.value(column.value))
+            .unwrap_or(-1.0)
+    }
+}
+
+impl Measure {
+    /// A measure.
+    pub const fn new(name: &'static str, unit: Unit, merge: Merge) -> Self {
+        Self { name, unit, merge }
+    }
+
+    /// Its name, as figures have it.
+    pub const fn key(&self) -> Name {
+        Name::Borrowed(self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests;

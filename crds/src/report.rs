@@ -1,0 +1,153 @@
+//! What an agent tells of one probe on one target: the same shape for every kind, whose descriptor says what it means.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Figures, InstanceState, Reason};
+
+/// Rows that an agent tells apart of one probe on one target. What comes after them counts in [`OTHER`].
+pub const MAX_ROWS: usize = 128;
+
+/// Parts of one row that an agent tells apart. What comes after them counts in [`OTHER`].
+pub const MAX_PARTS: usize = 64;
+
+/// Events that are told of one probe in one report interval: the weightiest.
+pub const MAX_EVENTS: usize = 10;
+
+/// The row, or the part of a row, of what is not told apart.
+pub const OTHER: &str = "other";
+
+/// One probe of a CkbProbe on one target.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProbeReport {
+    /// Its name in the spec.
+    pub name: String,
+    /// Its kind.
+    pub kind: String,
+    /// How far it is.
+    pub state: InstanceState,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
+    /// What happened and what to do.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// True when something was counted within the last three report intervals.
+    #[serde(default)]
+    pub firing: bool,
+    /// What of it is not measured as asked for, though the rest is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub lacks: Vec<Lack>,
+    /// What could not be recorded since the agent attached, by what it was: `calls` (in no figure), `events` (counted and not
+    /// listed), `sizes` (counted without their bytes). Of the process, whoever asked.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 8))]
+    pub lost: BTreeMap<String, u64>,
+    /// What was measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 129))]
+    pub rows: Vec<RowReport>,
+    /// The weightiest events of the last report interval, the weightiest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub events: Vec<EventReport>,
+}
+
+/// Something that was asked for and is not measured, or not fully.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lack {
+    /// Why.
+    pub reason: Reason,
+    /// What: rows, or functions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub items: Vec<String>,
+}
+
+/// One row: an operation, a function, a peer.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RowReport {
+    /// Its name.
+    pub key: String,
+    /// Since the agent first attached to this target; never goes backwards while the agent lives.
+    #[serde(default)]
+    pub total: Figures,
+    /// The last report interval.
+    #[serde(default)]
+    pub window: Window,
+    /// The same by part, where that was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 65))]
+    pub parts: Vec<PartReport>,
+}
+
+/// A part of a row: an operation on one column family.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartReport {
+    /// Its name.
+    pub key: String,
+    /// As for the row.
+    #[serde(default)]
+    pub total: Figures,
+    /// As for the row.
+    #[serde(default)]
+    pub window: Window,
+}
+
+/// A row during one report interval.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Window {
+    /// Its length in milliseconds, as measured.
+    #[serde(default)]
+    pub milliseconds: u64,
+    /// In how many of them was recorded what happened: fewer where it is sampled. 0: nothing is known of this interval.
+    #[serde(default)]
+    pub recorded_milliseconds: u64,
+    /// How much was seen; the figures are scaled up from it.
+    #[serde(default)]
+    pub samples: u64,
+    /// What happened in it.
+    #[serde(default)]
+    pub figures: Figures,
+}
+
+/// One thing that happened and is worth telling by itself: a slow call, the end of a process.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventReport {
+    /// When.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<MicroTime>,
+    /// The row that it counts in.
+    pub row: String,
+    /// The part, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+    /// The name of the thread that it happened on.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub thread: String,
+    /// By what it comes before others: of a slow call, its nanoseconds.
+    pub weight: u64,
+    /// What happened, in a few words.
+    pub text: String,
+    /// The same by name: `duration`, `bytes`, `during`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 16))]
+    pub details: BTreeMap<String, String>,
+}
+
+impl ProbeReport {
+    /// Whether something is not measured, or not fully, for this reason.
+    pub fn lacks(&self, reason: Reason) -> bool {
+        self.lacks.iter().any(|lack| lack.reason == reason)
+    }
+}
