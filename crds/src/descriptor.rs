@@ -192,11 +192,7 @@ impl Descriptor {
     }
 
     /// A row's figures by their keys, as a status shows them.
-    pub fn figures(
-        &self,
-        of: &Summary,
-        part: bool,
-    ) -> std::collections::BTreeMap<String, String> {
+    pub fn figures(&self, of: &Summary, part: bool) -> std::collections::BTreeMap<String, String> {
         let columns = self.columns.iter();
         columns
             .filter(|column| column.of_parts || !part)

@@ -8,7 +8,7 @@ macro_rules! for_each_kind {
     ($use:ident!) => {
         $use! {
             /// Latency of the RocksDB C API, as CKB calls it.
-            RocksDb "rocksdb" rocksdb RocksDbProbe "rocksdb: {} measures the usual operations",
+            Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {} measures the usual operations",
         }
     };
 }

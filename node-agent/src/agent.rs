@@ -29,10 +29,11 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    engine::Engine,
-    metrics, observe,
+    driver::engine::Engine,
+    export::metrics,
+    kernel::{Execs, Means, Tier},
+    observe,
     preflight::{Preflight, preflight},
-    probe::{Execs, Means, Tier},
     server::{self, Inquiry, Question},
 };
 use stand_by::{Connections, StandBy, stand_by};
@@ -221,9 +222,9 @@ impl Work {
 
     fn drain(&mut self) {
         let mut out = std::io::stdout().lock();
-        for (key, slow) in self.engine.slow_operations() {
-            // Nobody reads: the status still lists the slowest.
-            let _ = writeln!(out, "{}", slow.line(Some(&key)));
+        for line in self.engine.events() {
+            // Nobody reads: the status still lists the weightiest.
+            let _ = writeln!(out, "{line}");
         }
     }
 

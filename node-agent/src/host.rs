@@ -2,16 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use ckb_probe_crds::{Overhead, Probe, kinds::rocksdb::RocksDbProbe};
+use ckb_probe_crds::{Overhead, Question};
+use serde_json::Value;
 
 use crate::{
-    attach::{Coverage, TargetError},
-    instance::{EARLY_DEATH, Instance, Terms},
-    kinds::{self, Slot},
-    measurement::{Measurement, MeasurementError, Reaper},
-    observe::{self, ObserveError, Process, SymbolCache},
-    probe::{Means, ReadError},
-    slow::{self, SlowOperation},
+    books::instance::{EARLY_DEATH, Instance, Terms},
+    driver::{
+        Clock, Tools,
+        measured::Measured,
+        measurement::{MeasurementError, Total},
+    },
+    kernel::{Means, ReadError},
+    kinds::Instrumented,
+    mechanism::Refusal,
+    observe::{self, ObserveError, Process},
     target::InstanceKey,
 };
 
@@ -36,7 +40,7 @@ pub enum HostError {
     Observe(#[from] ObserveError),
     /// It cannot be attached to.
     #[error(transparent)]
-    Attach(#[from] TargetError),
+    Attach(#[from] Refusal),
     /// The counts cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -74,95 +78,147 @@ pub fn find_process(pid: Option<u32>, executable: &str) -> Result<Process, HostE
 pub struct Session {
     /// The process.
     pub process: Process,
-    /// What could not be measured.
-    pub coverage: Coverage,
     /// What was counted.
     pub instance: Instance,
-    measurement: Measurement,
-    started: Instant,
+    measured: Measured,
+    tools: Tools,
+    clock: Clock,
+    spent: Total,
 }
 
 impl Session {
-    /// Attaches to whatever of the probe's functions the process has.
+    /// Attaches to whatever the process has of what is asked.
     pub fn attach(
         means: Means,
         process: Process,
-        kind: RocksDbProbe,
+        question: Question,
         overhead: Overhead,
         interval: Duration,
     ) -> Result<Self, HostError> {
-        let slots = slots(kind);
-        let mut coverage = Coverage::default();
-        let started = Instant::now();
-        let (measurement, now) = Measurement::begin(
-            means,
-            process.id,
-            &slots,
-            &overhead,
-            &mut SymbolCache::default(),
-            &mut coverage,
-            &Reaper::start(),
-            || started.elapsed(),
-        )?;
         let terms = Terms {
             interval,
             overhead,
             early_death: EARLY_DEATH,
         };
-        let mut instance = Instance::new(InstanceKey::default(), slots, terms, now);
-        instance.attached(process.id, 0, coverage.clone(), now);
-        Ok(Self {
+        let probe = Instrumented::new(question.kind().as_str(), question);
+        let clock = Clock::start();
+        let instance = Instance::new(InstanceKey::default(), vec![probe], terms, clock.now());
+        let mut session = Self {
+            measured: Measured::new(process.id)?,
             process,
-            coverage,
             instance,
-            measurement,
-            started,
-        })
+            tools: Tools::new(means),
+            clock,
+            spent: Total::default(),
+        };
+        session.measure();
+        // A process that has just begun may not have mapped its libraries yet.
+        while session
+            .instance
+            .probes
+            .iter()
+            .all(|book| !book.is_answered())
+        {
+            let retry = session.measured.retry_at().unwrap_or_else(Instant::now);
+            std::thread::sleep(retry.saturating_duration_since(Instant::now()));
+            if session.measured.finds_more(&mut session.tools) {
+                session.measure();
+            }
+        }
+        match session
+            .instance
+            .probes
+            .iter()
+            .find_map(|book| book.refusal())
+        {
+            Some(refusal) => Err(refusal.clone().into()),
+            None => Ok(session),
+        }
+    }
+
+    fn measure(&mut self) {
+        let mut views = [(&mut self.instance, 0)];
+        self.measured
+            .measure(&mut self.tools, &mut views, self.clock);
+        self.spent = Total::default();
+    }
+
+    /// What could not be measured, as the end of a sentence; empty when all is.
+    pub fn lacks(&self) -> String {
+        let coverage = self
+            .instance
+            .probes
+            .iter()
+            .filter_map(|book| book.coverage());
+        coverage.map(|one| one.sentence.as_str()).collect()
     }
 
     /// When [`Self::step`] is due again; None when it never is.
     pub fn next_step(&self) -> Option<Instant> {
-        Some(self.started + self.measurement.next_step()?)
+        let step = self.measured.next_step().map(|step| self.clock.0 + step);
+        step.into_iter().chain(self.measured.retry_at()).min()
     }
 
-    /// Keeps within the budget.
+    /// Keeps within the budget, and looks again for what was not found.
     pub fn step(&mut self) -> Result<(), HostError> {
-        let started = self.started;
-        Ok(self
-            .measurement
-            .step(&mut self.instance, &|| started.elapsed())?)
+        self.measured.step(&self.tools, self.clock)?;
+        self.deliver();
+        if self.measured.finds_more(&mut self.tools) {
+            self.read()?;
+            self.measure();
+        }
+        Ok(())
     }
 
     /// Takes in what the kernel has counted up to now.
     pub fn read(&mut self) -> Result<(), HostError> {
-        let now = self.started.elapsed();
-        Ok(self.measurement.read(&mut self.instance, now)?)
+        if let Some(measurement) = self.measured.measurement() {
+            measurement.read(self.clock.now())?;
+        }
+        self.deliver();
+        Ok(())
+    }
+
+    fn deliver(&mut self) {
+        let Some(measurement) = self.measured.measurement() else {
+            return;
+        };
+        for entry in measurement.entries() {
+            self.instance.take(&entry);
+        }
     }
 
     /// Ends an interval: what was counted in it becomes the instance's current window.
     pub fn close_window(&mut self) -> Result<(), HostError> {
         self.read()?;
-        let now = self.started.elapsed();
-        let ratio = self.measurement.overhead_ratio(now);
-        self.instance
-            .close_window(now, ratio, |slot| self.measurement.is_sampled(slot));
+        let now = self.clock.now();
+        let Some(measurement) = self.measured.measurement() else {
+            return Ok(());
+        };
+        let total = measurement.total(now);
+        let ratio = total.ratio_since(self.spent);
+        self.spent = total;
+        self.instance.close_window(now, ratio, |series| {
+            series.live && measurement.is_sampled(series.strand.load)
+        });
         Ok(())
     }
 
-    /// Takes the slow calls that the kernel has handed over since the last time.
-    pub fn slow_operations(&mut self) -> Vec<SlowOperation> {
-        slow::take(
-            &mut self.measurement,
-            &mut self.instance,
-            observe::boot_time(),
-        )
+    /// Takes the events that the kernel has handed over since the last time, as lines of JSON.
+    pub fn events(&mut self) -> Vec<Value> {
+        let Some(measurement) = self.measured.measurement() else {
+            return Vec::new();
+        };
+        let events = measurement.events();
+        let instance = &mut self.instance;
+        events
+            .iter()
+            .flat_map(|event| instance.event(event))
+            .collect()
     }
-}
 
-/// The slots of one probe.
-pub fn slots(kind: RocksDbProbe) -> Vec<Slot> {
-    kinds::slots(&[Probe {
-        name: "rocksdb".to_string(),
-        rocksdb: Some(kind),
-    }])
+    /// The time since it began, in which its books count.
+    pub fn now(&self) -> Duration {
+        self.clock.now()
+    }
 }

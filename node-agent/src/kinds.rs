@@ -1,86 +1,98 @@
-//! The probe kinds: what each needs attached. A new kind is a module here, a line in [`slots`], a module of the
-//! same name in `ckb-probe-crds`, and a program where calls are not what it counts.
+//! The kinds, as the agent knows them: what each asks of which mechanism, and what its rows are called. All of it is pure.
+//!
+//! The list is that of `ckb-probe-crds`: a kind has a folder of its name here, with an [`Instrument`] for its spec.
 
-pub mod rocksdb;
+use std::{fmt::Debug, sync::Arc};
 
-use std::collections::BTreeSet;
+use ckb_probe_crds::{Kind, Question, for_each_kind};
 
-use ckb_probe_crds::Probe;
+use crate::mechanism::{Raw, calls};
 
-use crate::{
-    observe::SymbolName,
-    probe::{FamilyArgument, Payload},
-};
+macro_rules! declare_kinds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal $module:ident $spec:ident $example:literal,)*) => {
+        $(
+            $(#[$doc])*
+            pub mod $module;
+        )*
 
-/// One thing that is counted: an operation of a probe, and the functions whose calls count as it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slot {
-    /// The probe's name in the spec.
-    pub probe: String,
-    /// The operation.
-    pub operation: &'static str,
-    /// The functions, any of which may be missing from a binary.
-    pub functions: &'static [Function],
-    /// Calls that take at least this long are slow.
-    pub slow_threshold_ns: u64,
-    /// What slow calls of others may be due to: its number among the causes, from 1. None: no cause.
-    pub cause: Option<u8>,
-    /// Whether its column families are told apart.
-    pub by_family: bool,
-    /// Whether functions are attached to whose first instruction the kernel must single-step.
-    pub include_single_stepped: bool,
+        /// What answers a question.
+        pub fn instrument(question: &Question) -> Arc<dyn Instrument> {
+            match question {
+                $(Question::$kind(spec) => Arc::new(spec.clone()),)*
+            }
+        }
+    };
 }
 
-/// A function, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function {
-    /// The name.
-    pub symbol: SymbolName,
-    /// Where the size of its payload is found.
-    pub payload: Payload,
-    /// Where its column family is found.
-    pub family: FamilyArgument,
+for_each_kind!(declare_kinds!);
+
+/// What a kind takes on the command line.
+pub trait Asking {
+    /// What it comes to.
+    fn question(self) -> Question;
 }
 
-impl Slot {
-    /// Whether the payload of every function is known, so that a byte count means something.
-    pub fn has_bytes(&self) -> bool {
-        self.functions
-            .iter()
-            .all(|function| function.payload != Payload::Unknown)
+/// What a kind makes of its spec.
+pub trait Instrument: Debug + Send + Sync {
+    /// What is to be measured.
+    fn ask(&self) -> Ask;
+
+    /// What a row is called that came by, of a load that has several.
+    fn row(&self, raw: &Raw) -> String {
+        raw.text.clone()
+    }
+
+    /// What a part of a row is called.
+    fn part(&self, raw: &Raw) -> String {
+        raw.text.clone()
     }
 }
 
-/// What the probes of a spec count, in their order.
-pub fn slots(probes: &[Probe]) -> Vec<Slot> {
-    probes
-        .iter()
-        .flat_map(|Probe { name, rocksdb }| {
-            rocksdb
-                .iter()
-                .flat_map(move |kind| rocksdb::slots(name, kind))
-        })
-        .collect()
+/// What a kind asks of a mechanism.
+#[derive(Debug)]
+pub enum Ask {
+    /// Calls of functions of the process: all that is asked of one process is loaded and attached as one.
+    Calls(calls::Ask),
 }
 
-/// What a column family is called, by its number and its name in the database.
-pub fn family_name(id: u32, name: &str) -> String {
-    rocksdb::family_name(id, name)
+/// A probe of a spec, as it is answered.
+#[derive(Clone, Debug)]
+pub struct Instrumented {
+    /// Its name in the spec.
+    pub name: String,
+    /// What it asks.
+    pub question: Question,
+    /// What answers it.
+    pub instrument: Arc<dyn Instrument>,
 }
 
-/// The operations whose numbers are set in `during`: bit n for cause n.
-pub fn causes(during: u32) -> Vec<String> {
-    rocksdb::causes()
-        .filter(|(number, _)| during & (1 << number) != 0)
-        .map(|(_, operation)| operation.to_string())
-        .collect()
+impl Instrumented {
+    /// A probe of this name that asks this.
+    pub fn new(name: &str, question: impl Into<Question>) -> Self {
+        let question = question.into();
+        Self {
+            name: name.to_string(),
+            instrument: instrument(&question),
+            question,
+        }
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.question.kind()
+    }
 }
 
-/// Every symbol that the slots look for.
-pub fn symbols(slots: &[Slot]) -> BTreeSet<SymbolName> {
-    slots
-        .iter()
-        .flat_map(|slot| slot.functions)
-        .map(|function| function.symbol)
-        .collect()
+/// The probes of a spec. One of a kind that this version does not know is not among them.
+pub fn instrumented(probes: &[ckb_probe_crds::Probe]) -> Vec<Instrumented> {
+    let known = |probe: &ckb_probe_crds::Probe| {
+        let question = probe.question()?;
+        Some(Instrumented::new(&probe.name, question))
+    };
+    probes.iter().filter_map(known).collect()
+}
+
+/// What the kinds look for by name, with all that they can be asked.
+pub fn listed() -> Vec<calls::Counted> {
+    rocksdb::every_operation()
 }

@@ -3,25 +3,21 @@
 //! Two programs stand on it: `node-agent`, which takes its orders from a `NodeProbe`, and `ckb-probe`, a
 //! command line for a host without Kubernetes.
 //!
-//! The pure part decides and computes ([`target`], [`governor`], [`instance`], [`series`], [`kinds`], [`metrics`]); the
-//! edges act: [`observe`] alone reads /proc, [`probe`] alone speaks to the kernel's BPF, [`attach`] joins the two,
-//! [`measurement`] carries out what [`governor::plan`] decides for one process, [`engine`] what [`target::plan`] decides
-//! for all of them, and [`agent`] connects it to the API server.
+//! **Kinds** configure: what a probe's spec asks of which mechanism ([`kinds`]). **Mechanisms** measure ([`mechanism`]), by what
+//! the kernel offers ([`kernel`], which alone speaks to its BPF) and what /proc tells ([`observe`], which alone reads it).
+//! **Figures** merge in the [`books`]. The [`driver`] carries out what is decided: by [`target::plan`], whose process is
+//! measured, and by [`governor::plan`], how much of the time. [`agent`] connects it to the API server, [`host`] to a terminal.
 
 pub mod agent;
-pub mod attach;
-pub mod disturbance;
-pub mod engine;
+pub mod books;
+pub mod driver;
+pub mod export;
 pub mod governor;
 pub mod host;
-pub mod instance;
+pub mod kernel;
 pub mod kinds;
-pub mod measurement;
-pub mod metrics;
+pub mod mechanism;
 pub mod observe;
 pub mod preflight;
-pub mod probe;
-pub mod series;
 pub mod server;
-pub mod slow;
 pub mod target;

@@ -7,8 +7,8 @@ use checks::checks;
 use ckb_probe_crds::{Assignment, Check, InstanceReport, InstanceState, Reason};
 
 use crate::{
+    kernel::{Attempt, Means, Tier, try_tiers},
     observe::NodeFacts,
-    probe::{Attempt, Means, Tier, try_tiers},
 };
 
 /// What was found out about this node.

@@ -1,7 +1,7 @@
 use ckb_probe_crds::{NodeProbeSpec, Reason};
 
 use super::*;
-use crate::probe::{Calibration, Tier};
+use crate::kernel::{Calibration, Tier};
 
 pub(super) fn assignment(expires_at: Option<&str>) -> Assignment {
     let json = json!({

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, process::ExitCode};
 
 use ckb_probe_agent::{
     agent::{self, Settings},
-    probe::{Tier, run_child_if_asked},
+    kernel::{Tier, run_child_if_asked},
 };
 use clap::Parser;
 use kube::Client;

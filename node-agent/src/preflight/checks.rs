@@ -4,8 +4,8 @@ use ckb_probe_crds::{Check, display_nanos as nanos};
 
 use super::means;
 use crate::{
+    kernel::{Attempt, Calibration, ConfinedReturn, Tier},
     observe::NodeFacts,
-    probe::{Attempt, Calibration, ConfinedReturn, Tier},
 };
 
 /// Attach cookies, which every tier needs, came with this kernel.

@@ -1,7 +1,7 @@
 use std::io;
 
 use super::*;
-use crate::probe::{AttachError, Calibration, CalibrationError, ConfinedError, ConfinedReturn};
+use crate::kernel::{AttachError, Calibration, CalibrationError, ConfinedError, ConfinedReturn};
 
 const CALIBRATION: Calibration = Calibration {
     cost_per_call_ns: 870,

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use ckb_probe_crds::Histogram;
+use ckb_probe_crds::{
+    Histogram, Kind, Name,
+    descriptor::{Export, Metric as Told, Unit},
+};
 use prometheus::{
     Encoder, TextEncoder,
     proto::{
@@ -12,9 +15,8 @@ use prometheus::{
 };
 
 use crate::{
-    instance::Instance,
-    probe::Means,
-    series::{Series, Tally},
+    books::{instance::Instance, probe::ProbeBook, series::Series},
+    kernel::Means,
 };
 
 /// Bucket bounds are powers of two from 512 ns to 17 s: where the kernel's buckets end too, so that every
@@ -28,7 +30,8 @@ pub fn render<'a>(
     instances: impl IntoIterator<Item = &'a Instance>,
 ) -> Result<String, prometheus::Error> {
     let instances: Vec<&Instance> = instances.into_iter().collect();
-    let mut families = operation_families(&instances);
+    let mut families = kind_families(&instances);
+    families.extend(load_families(&instances));
     families.extend(instance_families(&instances, now));
     families.extend(node_families(means));
     families.retain(|family| !family.get_metric().is_empty());
@@ -65,73 +68,117 @@ fn node_families(means: Means) -> [MetricFamily; 3] {
     ]
 }
 
-fn operation_families(instances: &[&Instance]) -> Vec<MetricFamily> {
-    let series = || {
-        instances
+/// What the kinds' descriptors say.
+fn kind_families(instances: &[&Instance]) -> Vec<MetricFamily> {
+    let kinds = Kind::ALL.iter();
+    let told = kinds.flat_map(|kind| {
+        kind.descriptor()
+            .metrics
             .iter()
-            .flat_map(|instance| instance.measured().map(move |series| (*instance, series)))
+            .map(move |told| (*kind, told))
+    });
+    told.map(|(kind, told)| kind_family(kind, told, instances))
+        .collect()
+}
+
+fn kind_family(kind: Kind, told: &Told, instances: &[&Instance]) -> MetricFamily {
+    let descriptor = kind.descriptor();
+    let unit = descriptor.unit(told.export.measure());
+    let mut metrics = Vec::new();
+    for (instance, book) in books(instances).filter(|(_, book)| book.probe.kind() == kind) {
+        for (name, row) in book.told().flat_map(|series| &series.rows) {
+            let labels = || row_labels(instance, book, name);
+            if !told.of_parts {
+                metrics.extend(metric(labels(), told.export, unit, &row.all.total));
+                continue;
+            }
+            for (part, tally) in &row.parts {
+                let mut labels = labels();
+                labels.push(label(descriptor.part.unwrap_or_default(), part));
+                metrics.extend(metric(labels, told.export, unit, &tally.total));
+            }
+        }
+    }
+    let of_type = match told.export {
+        Export::Histogram(_) => MetricType::HISTOGRAM,
+        Export::Counter(_) => MetricType::COUNTER,
+        Export::Gauge(_) => MetricType::GAUGE,
     };
-    let each = |name, help, value: &dyn Fn(&Series) -> Option<f64>| {
-        let metrics = series().filter_map(|(instance, series)| {
-            Some(counter(operation_labels(instance, series), value(series)?))
-        });
-        family(name, help, MetricType::COUNTER, metrics)
+    family(told.name, told.help, of_type, metrics)
+}
+
+/// A measure of a row as a metric, if the row has it.
+fn metric(
+    labels: Vec<LabelPair>,
+    export: Export,
+    unit: Unit,
+    figures: &ckb_probe_crds::Figures,
+) -> Option<Metric> {
+    let scaled = |value: u64| match unit {
+        Unit::Nanoseconds => value as f64 / 1e9,
+        Unit::Count | Unit::Bytes => value as f64,
+    };
+    match export {
+        Export::Histogram(measure) => {
+            let values = figures.distributions.get(measure)?;
+            Some(distribution(labels, &values.histogram, scaled(values.sum)))
+        }
+        Export::Counter(measure) => {
+            let sum = figures.sums.get(measure).map(|sum| scaled(*sum));
+            let count = figures.distributions.get(measure);
+            let count = count.map(|values| values.count() as f64);
+            Some(counter(labels, count.or(sum)?))
+        }
+        Export::Gauge(measure) => {
+            let level = figures.levels.get(measure)?;
+            Some(gauge(labels, scaled(*level)))
+        }
+    }
+}
+
+fn books<'a>(instances: &[&'a Instance]) -> impl Iterator<Item = (&'a Instance, &'a ProbeBook)> {
+    let instances = instances.iter().copied();
+    instances.flat_map(|instance| instance.probes.iter().map(move |book| (instance, book)))
+}
+
+/// How much each row rests on, whatever its kind.
+fn load_families(instances: &[&Instance]) -> Vec<MetricFamily> {
+    let rows = || {
+        books(instances).flat_map(|(instance, book)| {
+            book.told().flat_map(move |series| {
+                series
+                    .rows
+                    .iter()
+                    .map(move |(name, row)| (instance, book, series, name, row))
+            })
+        })
+    };
+    let share = |instance: &Instance, series: &Series| {
+        if instance.is_attached() && series.live {
+            series.share()
+        } else {
+            None
+        }
     };
     vec![
         family(
-            "ckb_probe_operation_duration_seconds",
-            "Duration of the operation's calls since the agent first attached to the target; scaled up where they were sampled.",
-            MetricType::HISTOGRAM,
-            series().map(|(instance, series)| {
-                distribution(operation_labels(instance, series), &series.all)
-            }),
-        ),
-        family(
-            "ckb_probe_column_family_operation_duration_seconds",
-            "The same by column family, where byColumnFamily asks for it and the operation is on one.",
-            MetricType::HISTOGRAM,
-            series().flat_map(|(instance, series)| {
-                series.families.iter().map(move |(name, tally)| {
-                    let mut labels = operation_labels(instance, series);
-                    labels.push(label("column_family", name));
-                    distribution(labels, tally)
-                })
-            }),
-        ),
-        each(
-            "ckb_probe_operation_bytes_total",
-            "Payload bytes of the operation's calls, where they are known; scaled up where they were sampled.",
-            &|series| {
-                series
-                    .slot
-                    .has_bytes()
-                    .then_some(series.all.total.bytes as f64)
-            },
-        ),
-        each(
-            "ckb_probe_operation_calls_total",
-            "The operation's calls, also those that are counted and not timed; scaled up where they were sampled.",
-            &|series| Some(series.all.total.count as f64),
-        ),
-        each(
             "ckb_probe_samples_total",
-            "Calls of the operation that were seen: what the other figures are scaled up from where they were sampled.",
-            &|series| Some(series.all.samples as f64),
-        ),
-        each(
-            "ckb_probe_slow_operations_total",
-            "Calls at or above the probe's slowThreshold; scaled up where they were sampled.",
-            &|series| Some(series.all.total.slow as f64),
+            "What was seen of the row, such as calls: what its other figures are scaled up from where they were sampled.",
+            MetricType::COUNTER,
+            rows().map(|(instance, book, _, name, row)| {
+                counter(row_labels(instance, book, name), row.all.samples as f64)
+            }),
         ),
         family(
             "ckb_probe_sampling_ratio",
-            "The part of the last report interval in which the operation's calls were recorded: 1 means all of them.",
+            "The part of the last report interval in which was recorded what happened in the row: 1 means all of it.",
             MetricType::GAUGE,
-            series()
-                .filter(|(instance, _)| instance.is_attached())
-                .filter_map(|(instance, series)| {
-                    Some(gauge(operation_labels(instance, series), series.share()?))
-                }),
+            rows().filter_map(|(instance, book, series, name, _)| {
+                Some(gauge(
+                    row_labels(instance, book, name),
+                    share(instance, series)?,
+                ))
+            }),
         ),
     ]
 }
@@ -146,6 +193,10 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
             })
         });
         family(name, help, kind, metrics)
+    };
+    let lost = |instance: &Instance, what: &'static str| {
+        let lost = instance.lost.get(&Name::Borrowed(what));
+        Some(lost.copied().unwrap_or_default() as f64)
     };
     let flag = |yes: bool| Some(f64::from(u8::from(yes)));
     vec![
@@ -165,13 +216,13 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
             "ckb_probe_events_lost_total",
             "Slow-call events that the ring buffer could not take. Their calls are counted all the same.",
             MetricType::COUNTER,
-            &|instance| Some(instance.events_lost as f64),
+            &|instance| lost(instance, "events"),
         ),
         each(
             "ckb_probe_calls_lost_total",
             "Calls not recorded, since too many were in flight.",
             MetricType::COUNTER,
-            &|instance| Some(instance.calls_lost as f64),
+            &|instance| lost(instance, "calls"),
         ),
         each(
             "ckb_probe_overhead_ratio",
@@ -183,7 +234,7 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
             "ckb_probe_sizes_lost_total",
             "Calls whose payload bytes could not be counted, since too many were in flight. The calls are counted.",
             MetricType::COUNTER,
-            &|instance| Some(instance.sizes_lost as f64),
+            &|instance| lost(instance, "sizes"),
         ),
         each(
             "ckb_probe_entry_only",
@@ -230,10 +281,10 @@ fn instance_labels(instance: &Instance) -> Vec<LabelPair> {
     ]
 }
 
-fn operation_labels(instance: &Instance, series: &Series) -> Vec<LabelPair> {
+fn row_labels(instance: &Instance, book: &ProbeBook, row: &str) -> Vec<LabelPair> {
     let mut labels = instance_labels(instance);
-    labels.push(label("probe", &series.slot.probe));
-    labels.push(label("operation", series.slot.operation));
+    labels.push(label("probe", &book.probe.name));
+    labels.push(label(book.probe.kind().descriptor().row, row));
     labels
 }
 
@@ -260,11 +311,11 @@ fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
     metric
 }
 
-fn distribution(labels: Vec<LabelPair>, tally: &Tally) -> Metric {
+fn distribution(labels: Vec<LabelPair>, histogram: &Histogram, sum: f64) -> Metric {
     let mut distribution = Distribution::default();
-    distribution.set_sample_count(tally.histogram.count());
-    distribution.set_sample_sum(tally.total.nanoseconds as f64 / 1e9);
-    distribution.set_bucket(buckets(&tally.histogram));
+    distribution.set_sample_count(histogram.count());
+    distribution.set_sample_sum(sum);
+    distribution.set_bucket(buckets(histogram));
     let mut metric = Metric::from_label(labels);
     metric.set_histogram(distribution);
     metric

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Receipt;
-use crate::probe::Slots;
+use crate::mechanism::Loads;
 
 /// Links that the kernel is still removing: on some tiers for longer than slices last.
 pub struct Departures {
@@ -13,8 +13,8 @@ pub struct Departures {
 
 /// What is being removed.
 pub struct Leaving {
-    /// Of which slots.
-    pub slots: Slots,
+    /// Of which loads.
+    pub loads: Loads,
     /// Since when.
     pub since: Duration,
     /// Tells when it is gone.
@@ -28,8 +28,8 @@ pub struct Leaving {
 /// What was removed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Gone {
-    /// Of which slots.
-    pub slots: Slots,
+    /// Of which loads.
+    pub loads: Loads,
     /// How long its sites took to go, one after another: on the average, each of them cost for half as long.
     pub lasted: Duration,
     /// What that means for the slice whose links these were.
@@ -89,7 +89,7 @@ impl Leaving {
             took.min(self.attaching)
         };
         Some(Gone {
-            slots: self.slots.clone(),
+            loads: self.loads.clone(),
             lasted,
             slice: self.of_slice.then(|| EndOfSlice {
                 gone: self.since + lasted,
@@ -102,15 +102,16 @@ impl Leaving {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mechanism::LoadId;
 
     const fn ms(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)
     }
 
     /// Links that took 6 ms to attach, and are being removed since the first second.
-    fn leaving(slot: u8, of_slice: bool) -> Leaving {
+    fn leaving(load: u16, of_slice: bool) -> Leaving {
         Leaving {
-            slots: Slots::from([slot]),
+            loads: Loads::from([LoadId(load)]),
             since: ms(1_000),
             receipt: Receipt::default(),
             attaching: ms(6),
@@ -127,7 +128,7 @@ mod tests {
             departures.add(slice);
             receipt.sign(ms(took));
             let gone = Gone {
-                slots: Slots::from([3]),
+                loads: Loads::from([LoadId(3)]),
                 lasted: ms(lasted),
                 slice: Some(EndOfSlice {
                     gone: ms(1_000 + lasted),
@@ -165,10 +166,10 @@ mod tests {
         receipts[1].sign(ms(20));
         let gone = departures.gone();
         assert_eq!((gone.len(), gone[0].slice), (1, None));
-        assert_eq!(gone[0].slots, Slots::from([2]));
+        assert_eq!(gone[0].loads, Loads::from([LoadId(2)]));
         assert!(departures.has_slice());
         receipts[0].sign(ms(30));
-        assert_eq!(departures.gone()[0].slots, Slots::from([1]));
+        assert_eq!(departures.gone()[0].loads, Loads::from([LoadId(1)]));
         assert_eq!((departures.gone(), departures.has_slice()), (vec![], false));
     }
 }

@@ -1,57 +1,90 @@
 //! `rocksdb`: the C API of RocksDB, as `rocksdb/c.h` declares it and CKB calls it, and the background work behind it.
 
-use ckb_probe_crds::kinds::rocksdb::{Operation, RocksDbProbe};
+mod arguments;
 
-use super::{Function, Slot};
+pub use arguments::Arguments;
+use ckb_probe_crds::kinds::rocksdb::{BYTES, DURATION, LONGEST, Operation, RocksDbProbe, SLOW};
+
+use super::{Ask, Instrument};
 use crate::{
-    observe::SymbolName,
-    probe::{
+    kernel::{
         FamilyArgument::{self, Argument1, Argument2},
         Payload::{
             self, Argument3, Argument4, Arguments3And5, Arguments4And6, PointedToBy5,
             ReturnedSlice, Unknown,
         },
     },
+    mechanism::{
+        Raw,
+        calls::{self, Cause, Counted, Function, Measures, Sought},
+    },
+    observe::SymbolName,
 };
 
-/// One slot for each operation asked for.
-pub fn slots(name: &str, kind: &RocksDbProbe) -> Vec<Slot> {
+/// What is measured of a call.
+const MEASURES: Measures = Measures {
+    duration: DURATION.key(),
+    longest: LONGEST.key(),
+    bytes: BYTES.key(),
+    slow: SLOW.key(),
+};
+
+impl Instrument for RocksDbProbe {
+    fn ask(&self) -> Ask {
+        Ask::Calls(calls::Ask {
+            measures: MEASURES,
+            sought: Sought::Listed(counted(self)),
+        })
+    }
+
+    fn part(&self, raw: &Raw) -> String {
+        family_name(raw.number, &raw.text)
+    }
+}
+
+/// One load for each operation that there is.
+pub fn every_operation() -> Vec<Counted> {
+    counted(&RocksDbProbe {
+        operations: Operation::ALL.to_vec(),
+        ..RocksDbProbe::default()
+    })
+}
+
+/// One load for each operation asked for.
+pub fn counted(kind: &RocksDbProbe) -> Vec<Counted> {
     kind.operations
         .iter()
         .map(|operation| {
             let cause = cause(*operation);
-            Slot {
-                probe: name.to_string(),
-                operation: operation.as_str(),
-                functions: functions(*operation),
+            Counted {
+                row: operation.as_str().to_string(),
+                functions: functions(*operation).to_vec(),
                 // Background work is meant to take long.
                 slow_threshold_ns: match cause {
                     None => kind.slow_threshold.as_nanos(),
                     Some(_) => u64::MAX,
                 },
-                cause,
                 by_family: kind.by_column_family
                     && functions(*operation)
                         .iter()
                         .any(|function| function.family != FamilyArgument::None),
                 // Background work is rare: what its probes cost does not matter.
                 include_single_stepped: kind.include_single_stepped || cause.is_some(),
+                cause,
             }
         })
         .collect()
 }
 
-/// The number of an operation among the causes of slow calls.
-fn cause(operation: Operation) -> Option<u8> {
+/// What an operation is to slow calls: its number among the causes, and its name.
+fn cause(operation: Operation) -> Option<Cause> {
     let position = Operation::CAUSES
         .iter()
         .position(|cause| *cause == operation)?;
-    u8::try_from(position + 1).ok()
-}
-
-/// Each cause: its number and its operation.
-pub fn causes() -> impl Iterator<Item = (u8, &'static str)> {
-    (1..).zip(Operation::CAUSES.map(Operation::as_str))
+    Some(Cause {
+        number: u8::try_from(position + 1).ok()?,
+        name: operation.as_str(),
+    })
 }
 
 /// CKB names its column families by number. What each is for, by `COLUMN_*` of the crate ckb-db-schema 1.1.
@@ -78,7 +111,7 @@ const CKB_COLUMNS: [&str; 19] = [
 ];
 
 /// What a column family is for, where CKB's schema says so; else its name in the database, else its number.
-pub fn family_name(id: u32, name: &str) -> String {
+pub fn family_name(id: u64, name: &str) -> String {
     let column = name.parse().ok().and_then(|n: usize| CKB_COLUMNS.get(n));
     match column {
         Some(column) => (*column).to_string(),
@@ -253,19 +286,15 @@ mod tests {
             operations: Operation::ALL.to_vec(),
             ..RocksDbProbe::default()
         };
-        let slots = slots("storage", &kind);
-        let named: Vec<_> = slots
-            .iter()
-            .filter_map(|slot| Some((slot.cause?, slot.operation)))
-            .collect();
-        assert_eq!(named, causes().collect::<Vec<_>>());
-        assert!(
-            named
-                .iter()
-                .all(|(number, _)| *number <= crate::probe::MAX_CAUSE)
-        );
-        let slow = |slot: &&Slot| slot.slow_threshold_ns == u64::MAX;
-        assert_eq!(slots.iter().filter(slow).count(), named.len());
+        let counted = counted(&kind);
+        let causes: Vec<_> = counted.iter().filter_map(|one| one.cause).collect();
+        let names: Vec<_> = causes.iter().map(|cause| cause.name).collect();
+        assert_eq!(names, Operation::CAUSES.map(Operation::as_str));
+        let numbers: Vec<_> = causes.iter().map(|cause| cause.number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 5]);
+        assert!(numbers.iter().all(|number| *number <= crate::kernel::MAX_CAUSE));
+        let never_slow = |one: &&Counted| one.slow_threshold_ns == u64::MAX;
+        assert_eq!(counted.iter().filter(never_slow).count(), causes.len());
     }
 
     #[test]
@@ -275,10 +304,11 @@ mod tests {
             slow_threshold: std::time::Duration::from_millis(1).into(),
             ..RocksDbProbe::default()
         };
-        let with_bytes: Vec<_> = slots("storage", &kind)
+        let counted = counted(&kind);
+        let with_bytes: Vec<_> = counted
             .iter()
-            .filter(|slot| slot.has_bytes())
-            .map(|slot| slot.operation)
+            .filter(|one| one.has_bytes())
+            .map(|one| one.row.as_str())
             .collect();
         assert_eq!(
             with_bytes,

@@ -1,28 +1,29 @@
-//! A process being measured, within its budget: what the agent's engine and the command line have in common.
+//! A process being measured, within its budget, for all that ask anything of it.
 //!
-//! The kernel side ([`Probes`]) and the books ([`Instance`]) are kept in step here: what is attached when, and what
-//! was recorded when. What to attach is for the [`governor`] to decide.
+//! What is attached when is carried out here, and what was recorded when is noted as [`Entry`]s for the books of everybody who
+//! asks. What to attach is for the [`governor`] to decide.
 
 mod departures;
+mod disturbance;
 mod meter;
 mod reaper;
 
 use std::time::Duration;
 
-use ckb_probe_crds::Breach;
+use ckb_probe_crds::{Breach, Overhead};
 use departures::{Departures, Leaving};
+use disturbance::{Disturbance, Use};
 use meter::Meter;
+pub use meter::Total;
 pub use reaper::{Reaper, Receipt};
 use tracing::debug;
 
 use crate::{
-    attach::{Coverage, Loaded, TargetError, load},
-    disturbance::{Disturbance, Use},
+    books::{Entry, Fact},
     governor::{self, Attachment, Budget, Cycle, Spent, Switch, Turn},
-    instance::Instance,
-    kinds::Slot,
-    observe::{self, CpuTime, ProcessId, SymbolCache},
-    probe::{AttachError, Means, Probes, ReadError, Slots, SlowCall},
+    kernel::{AttachError, Links, ReadError},
+    mechanism::{Event, LoadId, Loads, Mechanism, Reading},
+    observe::{self, CpuTime, ProcessId},
 };
 
 /// Between two looks at how busy the operations are.
@@ -47,7 +48,8 @@ pub enum MeasurementError {
 
 /// One process with probes on it. Dropping it detaches them.
 pub struct Measurement {
-    probes: Probes,
+    // Declared first: links go before anything else.
+    mechanisms: Vec<Running>,
     process: ProcessId,
     costs: Vec<Option<Duration>>,
     meter: Meter,
@@ -55,11 +57,27 @@ pub struct Measurement {
     attached: Attached,
     departures: Departures,
     reaper: Reaper,
+    entries: Vec<Entry>,
+}
+
+/// A mechanism, and which loads are its.
+pub struct Running {
+    /// It.
+    pub mechanism: Box<dyn Mechanism>,
+    /// Numbered from this one on, as many as it has costs.
+    pub first: LoadId,
+}
+
+impl Running {
+    fn loads(&self) -> Loads {
+        let loads = 0..self.mechanism.costs().len();
+        loads.map(|index| self.first.offset(index)).collect()
+    }
 }
 
 /// What is attached now.
 struct Attached {
-    always: Slots,
+    always: Loads,
     slice: Option<Slice>,
     /// How many slices there were.
     slices: u64,
@@ -67,7 +85,7 @@ struct Attached {
 
 /// A slice that is open.
 struct Slice {
-    slots: Slots,
+    loads: Loads,
     opened: Duration,
     /// How long it took to attach.
     attaching: Duration,
@@ -97,39 +115,54 @@ struct Sampler {
 }
 
 impl Measurement {
-    /// Attaches to whatever of the slots' functions the process has. `coverage` is filled as far as it is known, also
-    /// when that fails.
-    #[expect(clippy::too_many_arguments, reason = "each is another's business")]
+    /// Attaches all that the mechanisms have to attach. What the kernel refuses is left out, and handed back with its error.
     pub fn begin(
-        means: Means,
         process: ProcessId,
-        slots: &[Slot],
-        budget: &ckb_probe_crds::Overhead,
-        cache: &mut SymbolCache,
-        coverage: &mut Coverage,
+        mechanisms: Vec<Running>,
+        overhead: &Overhead,
         reaper: &Reaper,
         now: impl Fn() -> Duration,
-    ) -> Result<(Self, Duration), TargetError> {
-        let Loaded { mut probes, costs } = load(means, process, slots, cache, coverage)?;
-        let always: Slots = (0..=u8::MAX)
-            .zip(&costs)
-            .filter_map(|(slot, cost)| cost.map(|_| slot))
-            .collect();
+    ) -> Begun {
         let started = now();
-        probes.attach(&always)?;
+        let mut refused = Vec::new();
+        let mut costs: Vec<Option<Duration>> = Vec::new();
+        let mut running = Vec::new();
+        for mut one in mechanisms {
+            let loads = one.loads();
+            costs.resize(one.first.index(), None);
+            match one.mechanism.attach(&loads) {
+                Ok(_) => {
+                    costs.extend_from_slice(one.mechanism.costs());
+                    running.push(one);
+                }
+                Err(error) => {
+                    costs.resize(one.first.index() + loads.len(), None);
+                    refused.push((loads, error));
+                }
+            }
+        }
         let attached = now();
+        if running.is_empty() {
+            return Begun {
+                measurement: None,
+                refused,
+                attached,
+            };
+        }
         let edge = attached - started;
         let known: Vec<Duration> = costs.iter().map(|cost| cost.unwrap_or_default()).collect();
+        let one_by_one = running
+            .iter()
+            .any(|one| one.mechanism.detaches_one_by_one());
         let measurement = Self {
-            probes,
             process,
             meter: Meter::new(
                 &known,
                 observe::cpu_time(process).unwrap_or_default(),
                 attached,
             ),
-            sampler: (budget.on_breach == Breach::Sample).then(|| Sampler {
-                ratio: budget.max_percent / 100.0,
+            sampler: (overhead.on_breach == Breach::Sample).then(|| Sampler {
+                ratio: overhead.max_percent / 100.0,
                 edge: edge.max(EDGE),
                 plan: None,
                 cycle: Cycle::looking(attached),
@@ -137,15 +170,30 @@ impl Measurement {
                 last: None,
             }),
             attached: Attached {
-                always,
+                always: costs
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(index, cost)| cost.map(|_| LoadId::default().offset(index)))
+                    .collect(),
                 slice: None,
                 slices: 0,
             },
-            departures: Departures::new(means.tier.detaches_one_by_one()),
+            departures: Departures::new(one_by_one),
+            mechanisms: running,
             costs,
             reaper: reaper.clone(),
+            entries: Vec::new(),
         };
-        Ok((measurement, attached))
+        Begun {
+            measurement: Some(measurement),
+            refused,
+            attached,
+        }
+    }
+
+    /// Takes what was noted since the last time.
+    pub fn entries(&mut self) -> Vec<Entry> {
+        std::mem::take(&mut self.entries)
     }
 
     /// When [`Self::step`] is due again; None when it never is.
@@ -160,29 +208,25 @@ impl Measurement {
     }
 
     /// Keeps within the budget: looks at what probing costs now and then, and begins and ends slices.
-    pub fn step(
-        &mut self,
-        instance: &mut Instance,
-        now: &impl Fn() -> Duration,
-    ) -> Result<(), MeasurementError> {
+    pub fn step(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
         if self.sampler.is_none() {
             return Ok(());
         }
-        self.settle(instance, now)?;
+        self.settle(now)?;
         if now() >= self.next_look() {
-            self.review(instance, now)?;
+            self.review(now)?;
         }
         let switch = self.sampler.as_mut().and_then(|sampler| {
             let plan = sampler.plan.as_ref()?;
             sampler.cycle.step(plan, now(), fastrand::f64())
         });
         match switch {
-            Some(Switch::Attach) => self.open_slice(instance, now),
+            Some(Switch::Attach) => self.open_slice(now),
             Some(Switch::Detach) => {
-                self.close_slice(instance, now)?;
+                self.close_slice(now)?;
                 if !self.departures.has_slice() {
                     // It was closed before, as the plan changed, and is gone.
-                    self.end_cell(instance, now, now())?;
+                    self.end_cell(now, now())?;
                 }
                 Ok(())
             }
@@ -191,21 +235,17 @@ impl Measurement {
     }
 
     /// Books what it cost that probes went, once they are gone.
-    fn settle(
-        &mut self,
-        instance: &mut Instance,
-        now: &impl Fn() -> Duration,
-    ) -> Result<(), MeasurementError> {
+    fn settle(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
         let mut ended = None;
         for gone in self.departures.gone() {
-            self.meter.add_edge(&gone.slots, gone.lasted / 2);
+            self.meter.add_edge(&gone.loads, gone.lasted / 2);
             ended = gone.slice.or(ended);
         }
         if let Some(slice) = ended {
             if let Some(sampler) = &mut self.sampler {
                 sampler.edge = (sampler.edge * 7 + slice.edge) / 8;
             }
-            self.end_cell(instance, now, slice.gone)?;
+            self.end_cell(now, slice.gone)?;
         }
         Ok(())
     }
@@ -213,11 +253,10 @@ impl Measurement {
     /// The slice that the cycle is about is gone since then: what it saw decides how long it takes to pay for it.
     fn end_cell(
         &mut self,
-        instance: &mut Instance,
         now: &impl Fn() -> Duration,
         gone: Duration,
     ) -> Result<(), MeasurementError> {
-        self.review(instance, now)?;
+        self.review(now)?;
         if let Some(Sampler {
             plan: Some(plan),
             cycle,
@@ -230,38 +269,64 @@ impl Measurement {
     }
 
     /// Takes in what the kernel counted up to now.
-    pub fn read(&mut self, instance: &mut Instance, now: Duration) -> Result<(), ReadError> {
-        let reading = self.probes.read()?;
-        instance.observe(&reading, now);
+    pub fn read(&mut self, now: Duration) -> Result<(), ReadError> {
+        let mut reading = Reading::default();
+        for running in &mut self.mechanisms {
+            reading.extend(running.mechanism.read()?);
+        }
+        self.note(now, Fact::Read(reading));
         Ok(())
     }
 
-    /// What probing has cost since the last time, as a part of the CPU time that the target used itself; None where it
-    /// used none.
-    pub fn overhead_ratio(&mut self, now: Duration) -> Option<f64> {
+    /// What probing has cost since this began, and what the target used itself.
+    pub fn total(&mut self, now: Duration) -> Total {
         if self.sampler.is_none() {
             // Nobody else looks. Unreadable: the process is gone, or the next window will say.
             let _ = self.look(now);
         }
-        self.meter.overhead_ratio()
+        self.meter.total()
     }
 
-    /// Takes the slow calls that wait in the ring buffer.
-    pub fn slow_calls(&mut self) -> Vec<SlowCall> {
-        self.probes.slow_calls()
+    /// Takes the events that wait.
+    pub fn events(&mut self) -> Vec<Event> {
+        let mechanisms = self.mechanisms.iter_mut();
+        mechanisms
+            .flat_map(|running| running.mechanism.events())
+            .collect()
     }
 
-    /// The slot of the operation that a slow call is of, and its column family by number and name.
-    pub fn operation(&self, call: &SlowCall) -> (usize, Option<(u32, String)>) {
-        match self.probes.family(call.slot) {
-            Some(family) => (family.slot as usize, Some((family.id, family.name))),
-            None => (call.slot as usize, None),
+    /// Whether the load is attached in slices, or not at all.
+    pub fn is_sampled(&self, load: LoadId) -> bool {
+        !self.attached.always.contains(&load)
+    }
+
+    fn note(&mut self, at: Duration, fact: Fact) {
+        self.entries.push(Entry { at, fact });
+    }
+
+    fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        let mut hits = vec![0; self.costs.len()];
+        for running in &self.mechanisms {
+            let first = running.first.index();
+            for (to, from) in hits[first..].iter_mut().zip(running.mechanism.hits()?) {
+                *to = from;
+            }
         }
+        Ok(hits)
     }
 
-    /// Whether the slot is attached in slices, or not at all.
-    pub fn is_sampled(&self, slot: usize) -> bool {
-        u8::try_from(slot).is_ok_and(|slot| !self.attached.always.contains(&slot))
+    fn attach(&mut self, always: &Loads) -> Result<Vec<Links>, AttachError> {
+        let mut before = Vec::new();
+        for running in &mut self.mechanisms {
+            let own = running.loads();
+            let changes = always
+                .symmetric_difference(&self.attached.always)
+                .any(|load| own.contains(load));
+            if changes {
+                before.extend(running.mechanism.attach(always)?);
+            }
+        }
+        Ok(before)
     }
 
     fn next_look(&self) -> Duration {
@@ -275,19 +340,15 @@ impl Measurement {
     fn look(&mut self, now: Duration) -> Result<Spent, MeasurementError> {
         if let Some(slice) = &mut self.attached.slice {
             let open = slice.book(now);
-            self.meter.add_open(&slice.slots, open);
+            self.meter.add_open(&slice.loads, open);
         }
-        let hits = self.probes.hits()?;
+        let hits = self.hits()?;
         let cpu = self.cpu_time();
         Ok(self.meter.look(&self.attached.always, hits, cpu, now))
     }
 
     /// Looks at what probing costs, and attaches what the budget allows.
-    fn review(
-        &mut self,
-        instance: &mut Instance,
-        now: &impl Fn() -> Duration,
-    ) -> Result<(), MeasurementError> {
+    fn review(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
         let spent = self.look(now())?;
         let Some(sampler) = &mut self.sampler else {
             return Ok(());
@@ -323,7 +384,7 @@ impl Measurement {
             sampler.cycle.closed(plan, now());
         }
         if always != self.attached.always {
-            self.change(always, instance, now)?;
+            self.change(always, now)?;
         }
         Ok(())
     }
@@ -331,19 +392,18 @@ impl Measurement {
     /// Attaches `always` for good, and leaves the others to the slices to come.
     fn change(
         &mut self,
-        always: Slots,
-        instance: &mut Instance,
+        always: Loads,
         now: &impl Fn() -> Duration,
     ) -> Result<(), MeasurementError> {
         debug!(?always, pid = self.process.pid, "the plan changes");
         // What comes to be always attached would count twice while a slice is open.
-        self.close_slice(instance, now)?;
+        self.close_slice(now)?;
         let begun = now();
-        let before = self.probes.attach(&always)?;
+        let before = self.attach(&always)?;
         let since = self.moment(now);
         let changed = since.time;
         self.departures.add(Leaving {
-            slots: self.attached.always.clone(),
+            loads: self.attached.always.clone(),
             since: changed,
             receipt: self.reaper.take(before),
             attaching: changed - begun,
@@ -352,50 +412,51 @@ impl Measurement {
         if let Some(sampler) = &mut self.sampler {
             sampler.last = Some(since);
         }
-        self.read(instance, changed)?;
-        for slot in self.attached.always.difference(&always) {
-            instance.pause(*slot, changed, 1.0);
-        }
-        for slot in always.difference(&self.attached.always) {
-            instance.resume(*slot, changed);
-        }
+        self.read(changed)?;
+        let paused = self.attached.always.difference(&always);
+        let paused = Fact::Paused {
+            loads: paused.copied().collect(),
+            part: 1.0,
+        };
+        self.note(changed, paused);
+        let resumed = always.difference(&self.attached.always);
+        let resumed = Fact::Resumed(resumed.copied().collect());
+        self.note(changed, resumed);
         self.attached.always = always;
         Ok(())
     }
 
-    fn open_slice(
-        &mut self,
-        instance: &mut Instance,
-        now: &impl Fn() -> Duration,
-    ) -> Result<(), MeasurementError> {
+    fn open_slice(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
         let Some(plan) = self.sampler.as_ref().and_then(|one| one.plan.as_ref()) else {
             return Ok(());
         };
         let number = self.attached.slices;
-        let slots = planned(plan, &self.costs, |attachment, turn| {
+        let loads = planned(plan, &self.costs, |attachment, turn| {
             attachment == Attachment::Sliced && turn.takes(number)
         });
         self.attached.slices += 1;
         let before = self.moment(now);
-        self.probes.open_slice(&slots)?;
+        for running in &mut self.mechanisms {
+            if !running.loads().is_disjoint(&loads) {
+                running.mechanism.open_slice(&loads)?;
+            }
+        }
         let since = self.moment(now);
         let opened = since.time;
-        for slot in &slots {
-            instance.resume(*slot, opened);
-        }
+        self.note(opened, Fact::Resumed(loads.clone()));
         let attaching = opened - before.time;
         let last = self
             .sampler
             .as_mut()
             .and_then(|sampler| sampler.last.take());
         // Sites come and go one after another: that costs for half of the time that it takes.
-        self.meter.add_edge(&slots, attaching / 2);
+        self.meter.add_edge(&loads, attaching / 2);
         self.attached.slice = Some(Slice {
-            slots,
+            loads,
             opened,
             attaching,
             since,
-            hits: self.probes.hits()?,
+            hits: self.hits()?,
             apart: last.map_or(Use::default(), |last| before.since(&last)),
         });
         if let Some(sampler) = &mut self.sampler {
@@ -404,37 +465,37 @@ impl Measurement {
         Ok(())
     }
 
-    fn close_slice(
-        &mut self,
-        instance: &mut Instance,
-        now: &impl Fn() -> Duration,
-    ) -> Result<(), MeasurementError> {
+    fn close_slice(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
         let Some(mut slice) = self.attached.slice.take() else {
             return Ok(());
         };
-        let links = self.probes.close_slice()?;
+        let mut links = Vec::new();
+        for running in &mut self.mechanisms {
+            if !running.loads().is_disjoint(&slice.loads) {
+                links.extend(running.mechanism.close_slice()?);
+            }
+        }
         let end = self.moment(now);
         let closed = end.time;
         self.departures.add(Leaving {
-            slots: slice.slots.clone(),
+            loads: slice.loads.clone(),
             since: closed,
             receipt: self.reaper.take(links),
             attaching: slice.attaching,
             of_slice: true,
         });
         let open = slice.book(closed);
-        self.meter.add_open(&slice.slots, open);
-        let cost = self.cost(&slice.slots, &slice.hits, &self.probes.hits()?);
+        self.meter.add_open(&slice.loads, open);
+        let cost = self.cost(&slice.loads, &slice.hits, &self.hits()?);
         let mut part = 1.0;
         if let Some(sampler) = &mut self.sampler {
             let watched = end.since(&slice.since);
             part = sampler.disturbance.observe(slice.apart, watched, cost);
             sampler.last = Some(end);
         }
-        self.read(instance, closed)?;
-        for slot in &slice.slots {
-            instance.pause(*slot, closed, part);
-        }
+        self.read(closed)?;
+        let loads = slice.loads;
+        self.note(closed, Fact::Paused { loads, part });
         Ok(())
     }
 
@@ -450,29 +511,39 @@ impl Measurement {
         observe::cpu_time(self.process).unwrap_or(self.meter.cpu())
     }
 
-    /// What probing these slots cost between two readings: as in a cold cache, which is what a slice begins with.
-    fn cost(&self, slots: &Slots, before: &[u64], after: &[u64]) -> Duration {
-        let cost = |slot: &u8| {
-            let slot = usize::from(*slot);
-            let hits = after.get(slot)?.saturating_sub(*before.get(slot)?);
-            Some(self.costs.get(slot)?.as_ref()?.mul_f64(hits as f64))
+    /// What these loads cost between two readings: as in a cold cache, which is what a slice begins with.
+    fn cost(&self, loads: &Loads, before: &[u64], after: &[u64]) -> Duration {
+        let cost = |load: &LoadId| {
+            let load = load.index();
+            let hits = after.get(load)?.saturating_sub(*before.get(load)?);
+            Some(self.costs.get(load)?.as_ref()?.mul_f64(hits as f64))
         };
-        slots.iter().filter_map(cost).sum()
+        loads.iter().filter_map(cost).sum()
     }
 }
 
-/// The slots that are planned to be attached in that way, of those that are there.
+/// The loads that are planned to be attached in that way, of those that are there.
 fn planned(
     plan: &governor::Plan,
     costs: &[Option<Duration>],
     how: impl Fn(Attachment, Turn) -> bool,
-) -> Slots {
-    let slots = plan.attachments.iter().zip(&plan.turns).zip(costs);
-    (0..=u8::MAX)
-        .zip(slots)
+) -> Loads {
+    let loads = plan.attachments.iter().zip(&plan.turns).zip(costs);
+    loads
+        .enumerate()
         .filter(|(_, ((attachment, turn), cost))| cost.is_some() && how(**attachment, **turn))
-        .map(|(slot, _)| slot)
+        .map(|(index, _)| LoadId::default().offset(index))
         .collect()
+}
+
+/// A measurement that began.
+pub struct Begun {
+    /// It; None where nothing could be attached.
+    pub measurement: Option<Measurement>,
+    /// The loads that could not, and why.
+    pub refused: Vec<(Loads, AttachError)>,
+    /// When that was done.
+    pub attached: Duration,
 }
 
 impl Slice {

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::{
     governor::{Estimator, Load, Sight, Spent},
+    mechanism::{LoadId, Loads},
     observe::CpuTime,
-    probe::Slots,
 };
 
 /// What was read last, and what has happened since.
@@ -14,17 +14,32 @@ pub struct Meter {
     hits: Vec<u64>,
     cpu: CpuTime,
     looked: Duration,
-    /// Since the last look, by slot: how long it was open in slices.
+    /// Since the last look, by load: how long it was open in slices.
     open: Vec<Duration>,
     /// The same: as what time of being attached it costs that probes came and went.
     edges: Vec<Duration>,
-    /// Since the last window: CPU-seconds.
-    cost: f64,
-    own: f64,
+    total: Total,
+}
+
+/// What probing has cost a target since its measurement began, and what the target used itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Total {
+    /// CPU-seconds.
+    pub cost: f64,
+    /// CPU-seconds.
+    pub own: f64,
+}
+
+impl Total {
+    /// What it has cost since then, as a part of the CPU time that the target used itself; None where it used none.
+    pub fn ratio_since(self, earlier: Self) -> Option<f64> {
+        let (cost, own) = (self.cost - earlier.cost, self.own - earlier.own);
+        (own > 0.0).then(|| cost / own)
+    }
 }
 
 impl Meter {
-    /// For slots with these costs of a hit, of a target that has used the time `cpu` by now.
+    /// for loads with these costs of a hit, of a target that has used the time `cpu` by now.
     pub fn new(costs: &[Duration], cpu: CpuTime, now: Duration) -> Self {
         Self {
             estimator: Estimator::new(costs),
@@ -33,34 +48,36 @@ impl Meter {
             looked: now,
             open: vec![Duration::ZERO; costs.len()],
             edges: vec![Duration::ZERO; costs.len()],
-            cost: 0.0,
-            own: 0.0,
+            total: Total::default(),
         }
     }
 
-    /// These slots were open in a slice for so long, since this was said last.
-    pub fn add_open(&mut self, slots: &Slots, open: Duration) {
-        for slot in slots {
-            self.open[usize::from(*slot)] += open;
+    /// These loads were open in a slice for so long, since this was said last.
+    pub fn add_open(&mut self, loads: &Loads, open: Duration) {
+        for load in loads {
+            self.open[load.index()] += open;
         }
     }
 
-    /// Probes on these slots came or went, which cost as much as having been attached for so long.
-    pub fn add_edge(&mut self, slots: &Slots, edge: Duration) {
-        for slot in slots {
-            self.edges[usize::from(*slot)] += edge;
+    /// Probes on these loads came or went, which cost as much as having been attached for so long.
+    pub fn add_edge(&mut self, loads: &Loads, edge: Duration) {
+        for load in loads {
+            self.edges[load.index()] += edge;
         }
     }
 
     /// Takes in what was counted by now, while `always` was attached all the time.
-    pub fn look(&mut self, always: &Slots, hits: Vec<u64>, cpu: CpuTime, now: Duration) -> Spent {
+    pub fn look(&mut self, always: &Loads, hits: Vec<u64>, cpu: CpuTime, now: Duration) -> Spent {
         let elapsed = now.saturating_sub(self.looked);
         let slices = self.open.iter_mut().zip(&mut self.edges);
-        let sights: Vec<Sight> = (0..=u8::MAX)
-            .zip(hits.iter().zip(&self.hits).zip(slices))
-            .map(|(slot, ((hits, before), (open, edge)))| {
+        let sights: Vec<Sight> = hits
+            .iter()
+            .zip(&self.hits)
+            .zip(slices)
+            .enumerate()
+            .map(|(index, ((hits, before), (open, edge)))| {
                 let in_slices = std::mem::take(open);
-                let open = if always.contains(&slot) {
+                let open = if always.contains(&LoadId::default().offset(index)) {
                     elapsed
                 } else {
                     in_slices
@@ -74,8 +91,8 @@ impl Meter {
             .collect();
         let used = cpu.saturating_sub(self.cpu);
         let spent = self.estimator.observe(elapsed, used, &sights);
-        self.cost += spent.cost;
-        self.own += spent.own;
+        self.total.cost += spent.cost;
+        self.total.own += spent.own;
         self.hits = hits;
         self.cpu = cpu;
         self.looked = now;
@@ -92,7 +109,7 @@ impl Meter {
         self.cpu
     }
 
-    /// How busy the slots are.
+    /// How busy the loads are.
     pub fn loads(&self) -> Vec<Load> {
         self.estimator.loads()
     }
@@ -102,12 +119,9 @@ impl Meter {
         self.estimator.cpu()
     }
 
-    /// What probing has cost since this was asked last, as a part of the CPU time that the target used itself; None where it
-    /// used none.
-    pub fn overhead_ratio(&mut self) -> Option<f64> {
-        let (cost, own) = (self.cost, self.own);
-        (self.cost, self.own) = (0.0, 0.0);
-        (own > 0.0).then(|| cost / own)
+    /// What probing has cost, up to the last look.
+    pub fn total(&self) -> Total {
+        self.total
     }
 }
 
@@ -126,13 +140,13 @@ mod tests {
 
     fn look(meter: &mut Meter, hits: u64, at: u64) -> Spent {
         let (cpu, now) = (ms(at - 9_500), ms(at));
-        meter.look(&Slots::from([0]), vec![0, hits], cpu, now)
+        meter.look(&Loads::from([LoadId(0)]), vec![0, hits], cpu, now)
     }
 
     #[test]
     fn hits_cost_what_was_counted() {
         let mut meter = meter();
-        meter.add_open(&Slots::from([1]), ms(100));
+        meter.add_open(&Loads::from([LoadId(1)]), ms(100));
         let spent = look(&mut meter, 2_000, 11_000);
         assert!((spent.cost - 0.002).abs() < 1e-12, "{spent:?}");
         assert!((spent.own - 0.998).abs() < 1e-12, "{spent:?}");
@@ -140,20 +154,20 @@ mod tests {
         assert_eq!(meter.loads()[1].hits_per_second, Some(20_000.0));
         let spent = look(&mut meter, 2_000, 12_000);
         assert!(spent.cost.abs() < 1e-12, "{spent:?}");
-        let ratio = meter.overhead_ratio();
+        let ratio = meter.total().ratio_since(Total::default());
         assert!(ratio.is_some_and(|ratio| (ratio - 0.002 / 1.998).abs() < 1e-9));
-        assert_eq!(meter.overhead_ratio(), None);
+        assert_eq!(meter.total().ratio_since(meter.total()), None);
     }
 
     #[test]
     fn an_edge_costs_the_hits_that_nobody_counted_once() {
         let mut meter = meter();
-        meter.add_open(&Slots::from([1]), ms(100));
-        meter.add_edge(&Slots::from([1]), ms(5));
+        meter.add_open(&Loads::from([LoadId(1)]), ms(100));
+        meter.add_edge(&Loads::from([LoadId(1)]), ms(5));
         let spent = look(&mut meter, 2_000, 11_000);
         assert!((spent.cost - 0.0021).abs() < 1e-12, "{spent:?}");
         // Also where it was known later.
-        meter.add_edge(&Slots::from([1]), ms(10));
+        meter.add_edge(&Loads::from([LoadId(1)]), ms(10));
         let spent = look(&mut meter, 2_000, 11_050);
         assert!((spent.cost - 0.0002).abs() < 1e-12, "{spent:?}");
         let spent = look(&mut meter, 2_000, 11_100);
@@ -163,7 +177,12 @@ mod tests {
     #[test]
     fn what_is_attached_all_the_time_was_seen_all_the_time() {
         let mut meter = meter();
-        let spent = meter.look(&Slots::from([1]), vec![0, 500], ms(1_500), ms(11_000));
+        let spent = meter.look(
+            &Loads::from([LoadId(1)]),
+            vec![0, 500],
+            ms(1_500),
+            ms(11_000),
+        );
         assert!((spent.cost - 0.0005).abs() < 1e-12, "{spent:?}");
         assert_eq!(meter.loads()[1].hits_per_second, Some(500.0));
     }

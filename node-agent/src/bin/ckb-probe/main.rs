@@ -2,20 +2,18 @@
 
 use std::{io::Write, process::ExitCode, time::Duration};
 
+mod table;
+
 use ckb_probe_agent::{
-    host::{HostError, Session, find_process, slots},
-    kinds,
+    host::{HostError, Session, find_process},
+    kernel::{Execs, Means, Tier, run_child_if_asked},
+    kinds::{self, Asking},
     observe::{Exit, FirstInstruction, Location, Process, SymbolCache, find_symbols},
     preflight::{Preflight, Unmeasurable, preflight},
-    probe::{Execs, Means, Tier, run_child_if_asked},
-    slow::SlowOperation,
 };
-use ckb_probe_crds::{
-    Breach, Check, InstanceReport, Overhead, display_nanos,
-    kinds::rocksdb::{Operation, RocksDbProbe, default_operations, default_slow_threshold},
-};
+use ckb_probe_crds::{Breach, Check, Overhead, Question, display_nanos, for_each_kind};
 use clap::{Args, Parser, Subcommand};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 /// Tells why a CKB node is slow, from outside the process, with eBPF.
@@ -29,7 +27,7 @@ use tokio::time::{Instant, sleep_until};
         ckb-probe rocksdb --pid 1234 --duration 1m --json\n  \
         ckb-probe rocksdb --wait --by-column-family     from the start of a process that is still to come\n  \
         ckb-probe rocksdb --on-breach report            every call, whatever it costs the process\n  \
-        ckb-probe rocksdb --slow --slow-threshold 5ms   each slow call, as a JSON line\n\n\
+        ckb-probe rocksdb --events --slow-threshold 5ms each slow call, as a JSON line\n\n\
         Exit codes: 0 measured; 1 could not measure; 2 wrong arguments; 3 the process called nothing that is measured."
 )]
 struct Arguments {
@@ -37,14 +35,41 @@ struct Arguments {
     command: Command,
 }
 
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Measure a function of this very program: can this host measure, by which means, and what does a probed call cost?
-    Check(CheckArguments),
-    /// List the functions of each operation, and where the process has them.
-    Symbols(ProcessArguments),
-    /// Latency of the RocksDB C API.
-    Rocksdb(RocksDbArguments),
+macro_rules! define_command {
+    ($($(#[$doc:meta])* $kind:ident $name:literal $module:ident $spec:ident $example:literal,)*) => {
+        #[derive(Debug, Subcommand)]
+        enum Command {
+            /// Measure a function of this very program: can this host measure, by which means, and what does a probed call cost?
+            Check(CheckArguments),
+            /// List the functions of each operation, and where the process has them.
+            Symbols(ProcessArguments),
+            $(
+                $(#[$doc])*
+                $kind(MeasureArguments<kinds::$module::Arguments>),
+            )*
+        }
+
+        async fn run(command: Command) -> Result<Outcome, CliError> {
+            match command {
+                Command::Check(arguments) => check(&arguments),
+                Command::Symbols(process) => symbols(&process),
+                $(Command::$kind(arguments) => {
+                    measure(arguments.how, arguments.what.question()).await
+                })*
+            }
+        }
+    };
+}
+
+for_each_kind!(define_command!);
+
+/// What to measure of a process, and how.
+#[derive(Args, Debug)]
+struct MeasureArguments<What: Args> {
+    #[command(flatten)]
+    what: What,
+    #[command(flatten)]
+    how: HowArguments,
 }
 
 #[derive(Args, Debug)]
@@ -74,44 +99,32 @@ struct ProcessArguments {
 }
 
 #[derive(Args, Debug)]
-struct RocksDbArguments {
+struct HowArguments {
     #[command(flatten)]
     process: ProcessArguments,
     #[command(flatten)]
     tier: TierArgument,
-    /// The operations to measure, such as Get,TxnCommit.
-    #[arg(long, value_delimiter = ',')]
-    operations: Vec<Operation>,
     /// How often to print.
     #[arg(long, default_value = "1s")]
     interval: ckb_probe_crds::Duration,
     /// Stop after so long. Unset: at Ctrl-C, or when the process ends.
     #[arg(long)]
     duration: Option<ckb_probe_crds::Duration>,
-    /// Calls that take at least this long are slow.
-    #[arg(long, default_value_t = default_slow_threshold())]
-    slow_threshold: ckb_probe_crds::Duration,
     /// What measuring may cost, in percent of the CPU time that the process itself uses.
     #[arg(long, default_value_t = Overhead::default().max_percent)]
     max_percent: f64,
-    /// How that is kept: sample (measure the busy operations part of the time), detach, or report (measure everything
-    /// all of the time).
+    /// How that is kept: sample (measure what is busy part of the time), detach, or report (measure everything all of the
+    /// time).
     #[arg(long, default_value = "sample", value_parser = breach)]
     on_breach: Breach,
-    /// Also print the figures of each column family.
-    #[arg(long)]
-    by_column_family: bool,
-    /// Also attach where the kernel must single-step the function's first instruction, at many times the cost.
-    #[arg(long)]
-    include_single_stepped: bool,
     /// Wait for the process where there is none yet.
     #[arg(long, conflicts_with = "pid")]
     wait: bool,
-    /// Print each slow call, as a JSON line, instead of the table.
-    #[arg(long)]
-    slow: bool,
-    /// Print each interval as a JSON line instead of the table.
-    #[arg(long, conflicts_with = "slow")]
+    /// Print each event, such as a slow call, as a JSON line, instead of the table.
+    #[arg(long, visible_alias = "slow")]
+    events: bool,
+    /// Print each row of each interval as a JSON line instead of the table.
+    #[arg(long, conflicts_with = "events")]
     json: bool,
 }
 
@@ -159,7 +172,7 @@ fn main() -> ExitCode {
     match result {
         Ok(Outcome::Measured) => ExitCode::SUCCESS,
         Ok(Outcome::NothingCalled) => {
-            eprintln!("ckb-probe: attached, but no measured function was called");
+            eprintln!("ckb-probe: attached, but nothing that is measured happened");
             ExitCode::from(NOTHING_CALLED)
         }
         Ok(Outcome::CannotMeasure) => {
@@ -174,14 +187,6 @@ fn main() -> ExitCode {
             eprintln!("ckb-probe: {error}");
             ExitCode::FAILURE
         }
-    }
-}
-
-async fn run(command: Command) -> Result<Outcome, CliError> {
-    match command {
-        Command::Check(arguments) => check(&arguments),
-        Command::Symbols(process) => symbols(&process),
-        Command::Rocksdb(arguments) => rocksdb(arguments).await,
     }
 }
 
@@ -241,23 +246,17 @@ fn print_means(out: &mut impl Write, means: &Means) -> std::io::Result<()> {
 
 fn symbols(arguments: &ProcessArguments) -> Result<Outcome, CliError> {
     let process = find_process(arguments.pid, &arguments.executable)?;
-    let slots = slots(RocksDbProbe {
-        operations: Operation::ALL.to_vec(),
-        slow_threshold: default_slow_threshold(),
-        ..RocksDbProbe::default()
-    });
-    let symbols = find_symbols(
-        process.id,
-        &kinds::symbols(&slots),
-        &mut SymbolCache::default(),
-    )?;
+    let wanted = kinds::listed();
+    let names = wanted.iter().flat_map(|one| &one.functions);
+    let names = names.map(|function| function.symbol).collect();
+    let symbols = find_symbols(process.id, &names, &mut SymbolCache::default())?;
     println!("process {} ({})", process.id.pid, process.executable);
     if symbols.stripped {
         println!("the executable is stripped: it has no symbol table");
     }
-    for slot in &slots {
-        for function in slot.functions {
-            let print = |place| println!("{:<12} {:<40} {place}", slot.operation, function.symbol);
+    for one in &wanted {
+        for function in &one.functions {
+            let print = |place| println!("{:<12} {:<40} {place}", one.row, function.symbol);
             match symbols.found.get(&function.symbol) {
                 Some(locations) => locations.iter().map(place).for_each(print),
                 None => print("not found".to_string()),
@@ -281,37 +280,28 @@ fn place(location: &Location) -> String {
     format!("{path}+{:#x}{cost}", location.offset)
 }
 
-async fn rocksdb(arguments: RocksDbArguments) -> Result<Outcome, CliError> {
+async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliError> {
     // Before the process is there: it takes half a second.
-    let means = preflight(arguments.tier.tier).means?;
-    let process = if arguments.wait {
-        wait_for_process(&arguments.process.executable).await?
+    let means = preflight(how.tier.tier).means?;
+    let process = if how.wait {
+        wait_for_process(&how.process.executable).await?
     } else {
-        find_process(arguments.process.pid, &arguments.process.executable)?
+        find_process(how.process.pid, &how.process.executable)?
     };
     let exit = Exit::of(process.id)?;
-    let operations = match &arguments.operations[..] {
-        [] => default_operations(),
-        some => some.to_vec(),
-    };
-    let kind = RocksDbProbe {
-        operations,
-        slow_threshold: arguments.slow_threshold,
-        by_column_family: arguments.by_column_family,
-        include_single_stepped: arguments.include_single_stepped,
-    };
     let overhead = Overhead {
-        max_percent: arguments.max_percent,
-        on_breach: arguments.on_breach,
+        max_percent: how.max_percent,
+        on_breach: how.on_breach,
     };
-    let interval = arguments.interval.get().max(Duration::from_millis(100));
-    let mut session = Session::attach(means, process, kind, overhead, interval)?;
-    let missing = session.coverage.sentence();
-    if !missing.is_empty() {
-        eprintln!("ckb-probe: attached{missing}");
+    let interval = how.interval.get().max(Duration::from_millis(100));
+    let descriptor = question.kind().descriptor();
+    let mut session = Session::attach(means, process, question, overhead, interval)?;
+    let lacks = session.lacks();
+    if !lacks.is_empty() {
+        eprintln!("ckb-probe: attached{lacks}");
     }
     let start = Instant::now();
-    let end = arguments.duration.map(|duration| start + duration.get());
+    let end = how.duration.map(|duration| start + duration.get());
     let mut next = start + interval;
     let mut over = None;
     while over.is_none() {
@@ -332,33 +322,44 @@ async fn rocksdb(arguments: RocksDbArguments) -> Result<Outcome, CliError> {
         }
         next += interval;
         session.close_window()?;
-        let slow = session.slow_operations();
-        if arguments.slow {
-            print_slow(&slow)?;
+        let events = session.events();
+        if how.events {
+            print_lines(&events)?;
+        } else if how.json {
+            print_lines(&table::lines(descriptor, &session))?;
         } else {
-            print_interval(&session, arguments.json)?;
+            let mut out = std::io::stdout().lock();
+            table::print(&mut out, descriptor, &session)?;
+            out.flush()?;
         }
         over = over.or_else(|| session.instance.must_detach());
     }
     if let Some(message) = session.instance.must_detach() {
         eprintln!("ckb-probe: {message}");
     }
-    let report = session.instance.report(start.elapsed());
-    if report.calls_lost + report.events_lost > 0 {
+    let lost = session
+        .instance
+        .lost
+        .iter()
+        .filter(|(_, count)| **count > 0);
+    let lost: Vec<String> = lost
+        .map(|(what, count)| format!("{count} {what}"))
+        .collect();
+    if !lost.is_empty() {
         eprintln!(
-            "ckb-probe: lost {} calls (not in any figure) and {} slow-call events (counted, not listed)",
-            report.calls_lost, report.events_lost
+            "ckb-probe: lost {} (calls are in no figure; events and sizes are of calls that were counted)",
+            lost.join(", ")
         );
     }
-    let called = report
-        .operations
-        .iter()
-        .any(|operation| operation.total.count > 0);
-    Ok(if called {
-        Outcome::Measured
-    } else {
-        Outcome::NothingCalled
-    })
+    let report = session.instance.report(session.now());
+    let mut rows = report.probes.iter().flat_map(|probe| &probe.rows);
+    Ok(
+        if descriptor.quiet || rows.any(|row| !row.total.is_idle()) {
+            Outcome::Measured
+        } else {
+            Outcome::NothingCalled
+        },
+    )
 }
 
 /// Waits for an exec of it. Without the right to be told of execs, looks from time to time.
@@ -381,75 +382,10 @@ async fn wait_for_process(executable: &str) -> Result<Process, CliError> {
     }
 }
 
-fn print_slow(calls: &[SlowOperation]) -> std::io::Result<()> {
+fn print_lines(lines: &[Value]) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    for call in calls {
-        writeln!(out, "{}", call.line(None))?;
+    for line in lines {
+        writeln!(out, "{line}")?;
     }
     out.flush()
-}
-
-fn print_interval(session: &Session, json: bool) -> std::io::Result<()> {
-    let report = session.instance.report(Duration::ZERO);
-    let mut out = std::io::stdout().lock();
-    if json {
-        for operation in &report.operations {
-            writeln!(out, "{}", json!(operation))?;
-        }
-    } else {
-        print_table(&mut out, &report)?;
-    }
-    out.flush()
-}
-
-fn print_table(out: &mut impl Write, report: &InstanceReport) -> std::io::Result<()> {
-    writeln!(
-        out,
-        "{:<24} {:>10} {:>9} {:>9} {:>9} {:>9} {:>8} {:>12} {:>8}",
-        "OPERATION", "PER SECOND", "P50", "P90", "P99", "MAX", "SLOW", "COUNT", "SAMPLED"
-    )?;
-    let lines = report.operations.iter().flat_map(|operation| {
-        let families = operation.column_families.iter().map(|family| {
-            let name = format!("  {}", family.name);
-            (name, &family.window, &family.total)
-        });
-        let name = operation.operation.clone();
-        std::iter::once((name, &operation.window, &operation.total)).chain(families)
-    });
-    for (name, window, total) in lines {
-        let quantile = |quantile| {
-            window
-                .histogram
-                .quantile(quantile)
-                .map_or("-".to_string(), |nanos| {
-                    display_nanos(nanos.min(window.max_nanoseconds))
-                })
-        };
-        let per_second =
-            window.counters.count as f64 * 1000.0 / (window.milliseconds.max(1) as f64);
-        writeln!(
-            out,
-            "{:<24} {per_second:>10.1} {:>9} {:>9} {:>9} {:>9} {:>8} {:>12} {:>7.1}%",
-            name,
-            quantile(0.5),
-            quantile(0.9),
-            quantile(0.99),
-            if window.histogram.count() > 0 {
-                display_nanos(window.max_nanoseconds)
-            } else {
-                "-".to_string()
-            },
-            window.counters.slow,
-            total.count,
-            window.recorded_milliseconds as f64 * 100.0 / (window.milliseconds.max(1) as f64),
-        )?;
-    }
-    if let Some(ratio) = report.overhead_millipercent {
-        writeln!(
-            out,
-            "estimated cost: {:.2}% of the process's CPU time",
-            ratio as f64 / 1000.0
-        )?;
-    }
-    writeln!(out)
 }

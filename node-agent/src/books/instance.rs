@@ -1,0 +1,445 @@
+//! What one target did, on behalf of one CkbProbe: its probes' books, gaps, and how it stands. No clock, no I/O.
+//!
+//! Time is passed in, as the time since the agent's start.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ckb_probe_crds::{Breach, InstanceReport, InstanceState, Name, Overhead, Reason};
+use serde_json::Value;
+
+use super::{Entry, probe::ProbeBook, series::Series};
+use crate::{
+    kinds::Instrumented,
+    mechanism::{Event, Lost, Opened, Refusal},
+    observe::ProcessId,
+    target::InstanceKey,
+};
+
+/// Without anything counted for so many report intervals, a target is silent.
+const SILENT_AFTER: u32 = 3;
+
+/// The first interval after an attach is no longer than this: whoever waits for figures wants some.
+const FIRST_WINDOW: Duration = Duration::from_secs(2);
+
+/// Over budget for so many report intervals in a row, it is a breach and not a burst.
+const BREACH_AFTER: u32 = 3;
+
+/// A process that dies so soon after an attach may have died of it.
+pub const EARLY_DEATH: Duration = Duration::from_secs(5);
+
+/// So many early deaths in a row, and the target is left alone.
+const EARLY_DEATHS: u32 = 2;
+
+/// On what terms a target is measured.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Between two reports.
+    pub interval: Duration,
+    /// What measuring may cost.
+    pub overhead: Overhead,
+    /// What counts as an early death: [`EARLY_DEATH`] but in tests.
+    pub early_death: Duration,
+}
+
+/// What a target is at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its process is gone, or was never there.
+    Waiting,
+    /// Probes are in place, at least some of those asked for.
+    Attached {
+        process: ProcessId,
+        since: Duration,
+        note: String,
+    },
+    /// Nothing could be attached.
+    Failed { reason: Reason, message: String },
+    /// Detached on purpose.
+    Detached { reason: Reason, message: String },
+}
+
+/// One target, from its first process to the end of its order.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Who it is.
+    pub key: InstanceKey,
+    /// What is asked of it, in the order of the spec.
+    pub probes: Vec<ProbeBook>,
+    /// What could not be recorded, over all of its processes, by what it was.
+    pub lost: BTreeMap<Name, u64>,
+    /// How often its process was found anew.
+    pub reattaches: u64,
+    /// Time without a probe, in all, between a process's end and the next one's attach.
+    pub gap: Duration,
+    /// Estimated share of its CPU time that probing costs, in the last interval: all that anybody asks of the process.
+    pub overhead_ratio: Option<f64>,
+    terms: Terms,
+    stage: Stage,
+    lost_latest: BTreeMap<(usize, Name), u64>,
+    attached_before: bool,
+    early_deaths: u32,
+    gone_since: Option<Duration>,
+    window_ends: Duration,
+    breaches: u32,
+}
+
+impl Instance {
+    /// A target that nothing is attached to yet.
+    pub fn new(key: InstanceKey, probes: Vec<Instrumented>, terms: Terms, now: Duration) -> Self {
+        Self {
+            key,
+            probes: probes.into_iter().map(ProbeBook::new).collect(),
+            lost: BTreeMap::new(),
+            reattaches: 0,
+            gap: Duration::ZERO,
+            overhead_ratio: None,
+            stage: Stage::Waiting,
+            lost_latest: BTreeMap::new(),
+            attached_before: false,
+            early_deaths: 0,
+            gone_since: None,
+            window_ends: now + terms.interval,
+            breaches: 0,
+            terms,
+        }
+    }
+
+    /// The order changed: totals of what stays are kept, and so are gaps and reattaches.
+    pub fn reconfigure(&mut self, probes: Vec<Instrumented>, terms: Terms) {
+        let mut old = std::mem::take(&mut self.probes);
+        self.probes = probes
+            .into_iter()
+            .map(|probe| {
+                let same = |old: &ProbeBook| {
+                    old.probe.name == probe.name && old.probe.kind() == probe.kind()
+                };
+                match old.iter().position(same) {
+                    Some(index) => old.swap_remove(index).asked(probe),
+                    None => ProbeBook::new(probe),
+                }
+            })
+            .collect();
+        self.terms = terms;
+        self.breaches = 0;
+        self.early_deaths = 0;
+    }
+
+    /// What was asked was answered on a process: an answer for each probe, in their order. `others` of its container run the
+    /// same executable and are not measured. Nothing is attached where every answer is a refusal.
+    pub fn answered(
+        &mut self,
+        process: ProcessId,
+        others: usize,
+        answers: Vec<Result<Opened, Refusal>>,
+        now: Duration,
+    ) {
+        let before = match &self.stage {
+            Stage::Attached { process, since, .. } => Some((*process, *since)),
+            _ => None,
+        };
+        let continued = before.filter(|(before, _)| *before == process);
+        self.lost_latest.clear();
+        for (probe, answer) in self.probes.iter_mut().zip(answers) {
+            probe.answered(answer, continued.is_some(), now);
+        }
+        if !self.probes.iter().any(ProbeBook::is_attached) {
+            let refusal = self.probes.iter().find_map(ProbeBook::refusal);
+            let refusal = refusal.cloned().unwrap_or_else(|| {
+                let message = "nothing is asked that this version can answer";
+                Refusal::new(Reason::AttachFailed, message)
+            });
+            let Refusal {
+                reason, message, ..
+            } = refusal;
+            self.stage = Stage::Failed { reason, message };
+            return;
+        }
+        if let Some(gone) = self.gone_since.take() {
+            self.reattaches += 1;
+            self.gap += now.saturating_sub(gone);
+        }
+        self.attached_before = true;
+        if continued.is_none() {
+            self.window_ends = now + self.terms.interval.min(FIRST_WINDOW);
+        }
+        let note = match others {
+            0 => String::new(),
+            others => format!(
+                "; {others} more processes of the container run the same executable and are not measured"
+            ),
+        };
+        self.stage = Stage::Attached {
+            process,
+            since: continued.map_or(now, |(_, since)| since),
+            note,
+        };
+    }
+
+    /// What measures it is about to be replaced, and counts no more; all that was counted was read.
+    pub fn suspend(&mut self, now: Duration) {
+        for probe in &mut self.probes {
+            probe.suspend(now);
+        }
+    }
+
+    /// The process is gone; probing resumes with its successor, unless [`Self::may_be_killing`] says otherwise.
+    pub fn process_gone(&mut self, now: Duration) {
+        for probe in &mut self.probes {
+            probe.end(now);
+        }
+        if let Stage::Attached { since, .. } = self.stage {
+            let early = now.saturating_sub(since) < self.terms.early_death;
+            self.early_deaths = if early { self.early_deaths + 1 } else { 0 };
+        }
+        if self.attached_before && self.gone_since.is_none() {
+            self.gone_since = Some(now);
+        }
+        self.stage = Stage::Waiting;
+        self.overhead_ratio = None;
+    }
+
+    /// Why the target must be left alone: it died within seconds of an attach, more than once.
+    pub fn may_be_killing(&self) -> Option<String> {
+        (self.early_deaths >= EARLY_DEATHS).then(|| {
+            format!(
+                "the process in container {} ended within {} s of an attach, {EARLY_DEATHS} times in a row: whether \
+                 probing kills it or it ends by itself, it is left alone until the spec changes (or the CkbProbe is \
+                 applied anew)",
+                self.key.container,
+                self.terms.early_death.as_secs()
+            )
+        })
+    }
+
+    /// Everything failed that worked before.
+    pub fn failed(&mut self, reason: Reason, message: String, now: Duration) {
+        for probe in &mut self.probes {
+            probe.end(now);
+        }
+        self.stage = Stage::Failed { reason, message };
+    }
+
+    /// Probes were taken off on purpose.
+    pub fn detached(&mut self, reason: Reason, message: String, now: Duration) {
+        for probe in &mut self.probes {
+            probe.end(now);
+        }
+        self.stage = Stage::Detached { reason, message };
+    }
+
+    /// Takes a fact about the measurement of its process.
+    pub fn take(&mut self, entry: &Entry) {
+        if let super::Fact::Read(reading) = &entry.fact {
+            for (place, lost) in reading.lost.iter().enumerate() {
+                self.lose(place, lost);
+            }
+        }
+        for probe in &mut self.probes {
+            probe.take(entry);
+        }
+    }
+
+    /// Each mechanism's losses count once, however many probes stand on it.
+    fn lose(&mut self, place: usize, lost: &Lost) {
+        let mut series = self.probes.iter().flat_map(|probe| &probe.series);
+        if !series.any(|series| series.live && lost.loads.contains(&series.strand.load)) {
+            return;
+        }
+        for (what, count) in &lost.counts {
+            let before = self.lost_latest.insert((place, what.clone()), *count);
+            *self.lost.entry(what.clone()).or_default() +=
+                count.saturating_sub(before.unwrap_or_default());
+        }
+    }
+
+    /// Notes an event, and returns it as a line of JSON for each probe that it belongs to.
+    pub fn event(&mut self, event: &Event) -> Vec<Value> {
+        let probes = self.probes.iter_mut();
+        probes.filter_map(|probe| probe.event(event)).collect()
+    }
+
+    /// When the running interval ends.
+    pub fn window_ends(&self) -> Duration {
+        self.window_ends
+    }
+
+    /// Ends the running interval: what was observed in it becomes the figures of the next reports.
+    ///
+    /// `overhead_ratio` is what probing cost in it, as a part of the CPU time that the process used itself; `is_sampled`
+    /// tells of a load whether it is measured in slices.
+    pub fn close_window(
+        &mut self,
+        now: Duration,
+        overhead_ratio: Option<f64>,
+        is_sampled: impl Fn(&Series) -> bool,
+    ) {
+        for probe in &mut self.probes {
+            probe.close_window(now, &is_sampled);
+        }
+        self.overhead_ratio = overhead_ratio;
+        let limit = self.terms.overhead.max_percent;
+        let over = overhead_ratio.is_some_and(|ratio| ratio * 100.0 > limit);
+        self.breaches = if over { self.breaches + 1 } else { 0 };
+        self.window_ends = now + self.terms.interval;
+    }
+
+    /// Why the probes must come off, when the order says that a breach ends them.
+    pub fn must_detach(&self) -> Option<String> {
+        let percent = self.overhead_ratio.unwrap_or_default() * 100.0;
+        (self.terms.overhead.on_breach == Breach::Detach && self.breaches >= BREACH_AFTER).then(|| {
+            format!(
+                "probing cost {percent:.2}% of the target's CPU time, above maxPercent {} for {BREACH_AFTER} \
+                 intervals; detached, as onBreach: Detach asks. Measure fewer operations or raise \
+                 overhead.maxPercent, and probing resumes",
+                self.terms.overhead.max_percent
+            )
+        })
+    }
+
+    /// Whether probes are in place.
+    pub fn is_attached(&self) -> bool {
+        matches!(self.stage, Stage::Attached { .. })
+    }
+
+    /// Whether calls are counted and not timed.
+    pub fn is_entry_only(&self) -> bool {
+        let mut covers = self.probes.iter().filter_map(ProbeBook::coverage);
+        let mut lacks = covers.by_ref().flat_map(|coverage| &coverage.lacks);
+        self.is_attached() && lacks.any(|lack| lack.reason == Reason::EntryOnly)
+    }
+
+    /// Whether all is well with every probe: something was counted within the last three report intervals, or need not be.
+    pub fn is_firing(&self, now: Duration) -> bool {
+        let patience = self.patience();
+        self.is_attached() && self.probes.iter().all(|probe| probe.is_well(now, patience))
+    }
+
+    fn patience(&self) -> Duration {
+        self.terms.interval * SILENT_AFTER
+    }
+
+    /// What measuring may cost it.
+    pub fn overhead(&self) -> &Overhead {
+        &self.terms.overhead
+    }
+
+    /// How long the target has been without its process, so far.
+    pub fn open_gap(&self, now: Duration) -> Duration {
+        self.gone_since
+            .map_or(Duration::ZERO, |gone| now.saturating_sub(gone))
+    }
+
+    /// The instance as it stands in a NodeProbe's status.
+    pub fn report(&self, now: Duration) -> InstanceReport {
+        let (state, reason, message) = self.standing(now);
+        let (pid, since) = match self.stage {
+            Stage::Attached { process, since, .. } => (Some(process.pid), Some(since)),
+            _ => (None, None),
+        };
+        let standing = (state, reason, message.as_str());
+        let probes = self.probes.iter();
+        let probes = probes
+            .map(|probe| probe.report(standing, since, now, self.patience()))
+            .collect();
+        InstanceReport {
+            probe: self.key.probe.clone(),
+            pod: self.key.pod.clone(),
+            container: Some(self.key.container.clone()),
+            pid,
+            state,
+            reason: Some(reason),
+            message,
+            firing: self.is_firing(now),
+            reattaches: self.reattaches,
+            gap_milliseconds: (self.gap + self.open_gap(now)).as_millis() as u64,
+            overhead_millipercent: self
+                .overhead_ratio
+                .map(|ratio| (ratio * 100_000.0).round() as u64),
+            probes,
+        }
+    }
+
+    fn standing(&self, now: Duration) -> (InstanceState, Reason, String) {
+        match &self.stage {
+            Stage::Attached {
+                process,
+                since,
+                note,
+            } => {
+                let (reason, message) = self.attached(process.pid, *since, now);
+                let lacking = self.probes.iter().filter_map(ProbeBook::coverage);
+                let mut lacking: Vec<&str> = lacking.map(|one| one.sentence.as_str()).collect();
+                lacking.dedup();
+                (
+                    InstanceState::Attached,
+                    reason,
+                    format!("{message}{note}{}", lacking.concat()),
+                )
+            }
+            Stage::Waiting => (
+                InstanceState::Waiting,
+                Reason::ExecutableNotFound,
+                format!(
+                    "the process in container {} ended; probing resumes when it runs again",
+                    self.key.container
+                ),
+            ),
+            Stage::Failed { reason, message } => (InstanceState::Failed, *reason, message.clone()),
+            Stage::Detached { reason, message } => {
+                (InstanceState::Detached, *reason, message.clone())
+            }
+        }
+    }
+
+    /// The worst of its probes speaks for it.
+    fn attached(&self, pid: u32, since: Duration, now: Duration) -> (Reason, String) {
+        if let Some((probe, refusal)) = self
+            .probes
+            .iter()
+            .find_map(|probe| Some((probe, probe.refusal()?)))
+        {
+            let message = format!(
+                "measuring process {pid}, but for the probe {}: {}",
+                probe.probe.name, refusal.message
+            );
+            return (refusal.reason, message);
+        }
+        if self.is_firing(now) {
+            return (Reason::Firing, format!("measuring process {pid}"));
+        }
+        let patience = self.patience();
+        let idle: Vec<&str> = self
+            .probes
+            .iter()
+            .filter(|probe| !probe.is_well(now, patience))
+            .map(|probe| probe.probe.name.as_str())
+            .collect();
+        let all = idle.len() == self.probes.len();
+        if now.saturating_sub(since) > patience {
+            let whom = if all {
+                String::new()
+            } else {
+                format!(" by {}", idle.join(", "))
+            };
+            return (
+                Reason::Silent,
+                format!(
+                    "attached to process {pid}, but nothing that is measured{whom} happened for {SILENT_AFTER} report \
+                     intervals"
+                ),
+            );
+        }
+        let whom = if all {
+            String::new()
+        } else {
+            format!(" for {}", idle.join(", "))
+        };
+        (
+            Reason::Attaching,
+            format!("attached to process {pid}, nothing counted yet{whom}"),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests;

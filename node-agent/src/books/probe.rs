@@ -1,0 +1,314 @@
+//! The books of one probe of a target: what is measured for it, or why not, and whether anything was counted lately.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ckb_probe_crds::{EventReport, InstanceState, Name, ProbeReport, Reason, report::MAX_EVENTS};
+use serde_json::Value;
+
+use super::{Entry, Fact, series::Series};
+use crate::{
+    kinds::Instrumented,
+    mechanism::{Coverage, Event, Lost, Opened, Refusal},
+};
+
+/// One probe of a target, from its first process to the end of its order.
+#[derive(Clone, Debug)]
+pub struct ProbeBook {
+    /// What it is.
+    pub probe: Instrumented,
+    /// Its loads.
+    pub series: Vec<Series>,
+    /// What could not be recorded, over all of the target's processes.
+    pub lost: BTreeMap<Name, u64>,
+    answer: Option<Result<Coverage, Refusal>>,
+    lost_latest: BTreeMap<Name, u64>,
+    seen: Option<Duration>,
+    /// Something else is asked: what is not measured any more is not told of any more.
+    renewed: bool,
+    weightiest: Vec<EventReport>,
+    weightiest_closed: Vec<EventReport>,
+}
+
+impl ProbeBook {
+    /// One that was not answered yet.
+    pub fn new(probe: Instrumented) -> Self {
+        Self {
+            probe,
+            series: Vec::new(),
+            lost: BTreeMap::new(),
+            answer: None,
+            lost_latest: BTreeMap::new(),
+            seen: None,
+            renewed: false,
+            weightiest: Vec::new(),
+            weightiest_closed: Vec::new(),
+        }
+    }
+
+    /// The order changed: this is what is asked now. Totals of what stays are kept.
+    #[must_use]
+    pub fn asked(mut self, probe: Instrumented) -> Self {
+        self.renewed |= self.probe.question != probe.question;
+        self.probe = probe;
+        self
+    }
+
+    /// The question was answered on a process: from now on everything is counted. `continued`: it goes on, after a moment that
+    /// nobody saw anything in.
+    pub fn answered(&mut self, answer: Result<Opened, Refusal>, continued: bool, now: Duration) {
+        self.lost_latest.clear();
+        if !continued {
+            self.seen = None;
+        }
+        let Opened { strands, coverage } = match answer {
+            Ok(opened) => opened,
+            Err(refusal) => {
+                self.end(now);
+                self.answer = Some(Err(refusal));
+                return;
+            }
+        };
+        let mut before = std::mem::take(&mut self.series);
+        for strand in strands {
+            let same = |old: &Series| old.strand.row == strand.row;
+            let (mut series, known) = match before.iter().position(same) {
+                Some(index) => (before.swap_remove(index), true),
+                None => (Series::new(strand.clone()), false),
+            };
+            if continued && known && series.live {
+                series.continued(strand, now);
+            } else {
+                series.attached(strand, now);
+            }
+            self.series.push(series);
+        }
+        let renewed = std::mem::take(&mut self.renewed);
+        for mut gone in before {
+            if gone.live {
+                gone.end(now);
+            }
+            if gone.is_told() && !renewed {
+                self.series.push(gone);
+            }
+        }
+        self.answer = Some(Ok(coverage));
+    }
+
+    /// What measures it is about to be replaced, and counts no more; all that was counted was read.
+    pub fn suspend(&mut self, now: Duration) {
+        for series in self.series.iter_mut().filter(|series| series.live) {
+            series.pause(now, 1.0);
+        }
+    }
+
+    /// Its process is gone, or nobody asks any more; all that was counted was read.
+    pub fn end(&mut self, now: Duration) {
+        for series in &mut self.series {
+            if series.live {
+                series.end(now);
+            }
+        }
+        self.answer = None;
+    }
+
+    /// Takes a fact about the measurement of the target's process.
+    pub fn take(&mut self, entry: &Entry) {
+        let at = entry.at;
+        match &entry.fact {
+            Fact::Read(reading) => {
+                for series in self.series.iter_mut().filter(|series| series.live) {
+                    let Some(rows) = reading.loads.get(&series.strand.load) else {
+                        continue;
+                    };
+                    if series.observe(rows, &*self.probe.instrument, at) {
+                        self.seen = Some(at);
+                    }
+                }
+                for lost in &reading.lost {
+                    self.lose(lost);
+                }
+            }
+            Fact::Paused { loads, part } => {
+                let live = self.series.iter_mut().filter(|series| series.live);
+                for series in live.filter(|series| loads.contains(&series.strand.load)) {
+                    series.pause(at, *part);
+                }
+            }
+            Fact::Resumed(loads) => {
+                let live = self.series.iter_mut().filter(|series| series.live);
+                for series in live.filter(|series| loads.contains(&series.strand.load)) {
+                    series.resume(at);
+                }
+            }
+        }
+    }
+
+    fn lose(&mut self, lost: &Lost) {
+        let mut live = self.series.iter().filter(|series| series.live);
+        if !live.any(|series| lost.loads.contains(&series.strand.load)) {
+            return;
+        }
+        for (what, count) in &lost.counts {
+            let before = self.lost_latest.insert(what.clone(), *count);
+            *self.lost.entry(what.clone()).or_default() +=
+                count.saturating_sub(before.unwrap_or_default());
+        }
+    }
+
+    /// Notes an event, if it is one of this probe's, and returns it as a line of JSON.
+    pub fn event(&mut self, event: &Event) -> Option<Value> {
+        let series = self.series.iter().find(|series| series.is(event.load))?;
+        let instrument = &*self.probe.instrument;
+        let (row, part) = series.place(event.row.as_ref(), event.part.as_ref(), instrument);
+        let descriptor = self.probe.kind().descriptor();
+        let part_key = camel_case(descriptor.part.unwrap_or_default());
+        let line = event.line(
+            &self.probe.name,
+            (descriptor.row, &row),
+            descriptor
+                .part
+                .map(|_| (part_key.as_str(), part.as_deref())),
+        );
+        let report = event.report(&row, part.as_deref());
+        let heavier = |other: &EventReport| other.weight >= report.weight;
+        let place = self.weightiest.partition_point(heavier);
+        if place < MAX_EVENTS {
+            self.weightiest.insert(place, report);
+            self.weightiest.truncate(MAX_EVENTS);
+        }
+        Some(line)
+    }
+
+    /// Ends the running interval; `sliced` tells of a load whether it is measured in slices.
+    pub fn close_window(&mut self, now: Duration, sliced: impl Fn(&Series) -> bool) {
+        for series in &mut self.series {
+            let sliced = sliced(series);
+            series.close_window(now, sliced);
+        }
+        self.weightiest_closed = std::mem::take(&mut self.weightiest);
+    }
+
+    /// Whether it is known what becomes of it on the process.
+    pub fn is_answered(&self) -> bool {
+        self.answer.is_some()
+    }
+
+    /// Whether anything is measured for it.
+    pub fn is_attached(&self) -> bool {
+        matches!(self.answer, Some(Ok(_)))
+    }
+
+    /// Why it is not, if it was refused.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match &self.answer {
+            Some(Err(refusal)) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// What of it is not measured, or not fully.
+    pub fn coverage(&self) -> Option<&Coverage> {
+        match &self.answer {
+            Some(Ok(coverage)) => Some(coverage),
+            _ => None,
+        }
+    }
+
+    /// Whether something was counted within this time.
+    pub fn is_firing(&self, now: Duration, patience: Duration) -> bool {
+        let lately = |seen: Duration| now.saturating_sub(seen) <= patience;
+        self.is_attached() && self.seen.is_some_and(lately)
+    }
+
+    /// Whether all is well with it: something is counted, or nothing need be.
+    pub fn is_well(&self, now: Duration, patience: Duration) -> bool {
+        self.is_firing(now, patience)
+            || (self.is_attached() && self.probe.kind().descriptor().quiet)
+    }
+
+    /// As it stands in a report, while the target is in this state, attached to since then.
+    pub fn report(
+        &self,
+        state: (InstanceState, Reason, &str),
+        since: Option<Duration>,
+        now: Duration,
+        patience: Duration,
+    ) -> ProbeReport {
+        let (state, reason, message) = self.standing(state, since, now, patience);
+        let lacks = match &self.answer {
+            Some(Ok(coverage)) => coverage.lacks.clone(),
+            Some(Err(refusal)) => refusal.lacks.clone(),
+            None => Vec::new(),
+        };
+        ProbeReport {
+            name: self.probe.name.clone(),
+            kind: self.probe.kind().as_str().to_string(),
+            state,
+            reason: Some(reason),
+            message,
+            firing: self.is_firing(now, patience),
+            lacks,
+            lost: self
+                .lost
+                .iter()
+                .map(|(what, count)| (what.to_string(), *count))
+                .collect(),
+            rows: self
+                .told()
+                .flat_map(Series::report)
+                .take(ckb_probe_crds::report::MAX_ROWS + 1)
+                .collect(),
+            events: self.weightiest_closed.clone(),
+        }
+    }
+
+    /// The loads that are measured, or were.
+    pub fn told(&self) -> impl Iterator<Item = &Series> {
+        self.series.iter().filter(|series| series.is_told())
+    }
+
+    fn standing(
+        &self,
+        (state, reason, message): (InstanceState, Reason, &str),
+        since: Option<Duration>,
+        now: Duration,
+        patience: Duration,
+    ) -> (InstanceState, Reason, String) {
+        match (&self.answer, since) {
+            (Some(Err(refusal)), _) => (
+                InstanceState::Failed,
+                refusal.reason,
+                refusal.message.clone(),
+            ),
+            (Some(Ok(coverage)), Some(since)) => {
+                let (reason, message) = if self.is_well(now, patience) {
+                    (Reason::Firing, String::new())
+                } else if now.saturating_sub(since) > patience {
+                    let message = "attached, but nothing that it measures happened for three report intervals";
+                    (Reason::Silent, message.to_string())
+                } else {
+                    (Reason::Attaching, "nothing counted yet".to_string())
+                };
+                let message = match (message.is_empty(), coverage.sentence.is_empty()) {
+                    (_, true) => message,
+                    (true, false) => coverage.sentence.trim_start_matches("; ").to_string(),
+                    (false, false) => message + &coverage.sentence,
+                };
+                (InstanceState::Attached, reason, message)
+            }
+            _ => (state, reason, message.to_string()),
+        }
+    }
+}
+
+/// `column_family` as a key of JSON: `columnFamily`.
+fn camel_case(label: &str) -> String {
+    let mut words = label.split('_');
+    let mut key = words.next().unwrap_or_default().to_string();
+    for word in words {
+        let mut letters = word.chars();
+        key.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        key.push_str(letters.as_str());
+    }
+    key
+}

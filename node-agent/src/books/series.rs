@@ -1,0 +1,402 @@
+//! The books of one load: what was counted in its rows, and for how much of the time it stands. No clock, no I/O.
+//!
+//! A load that is measured all the time is entered as it is counted. One that is measured in slices is entered when a slice
+//! ends. Each slice stands for the time that nobody saw up to half of the way to the slices before and after it, and what it
+//! saw is scaled up accordingly: wherever a load changes, neither the old nor the new one is favoured. The time from the last
+//! slice to the process's end is taken to have been like that slice.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ckb_probe_crds::{
+    Figures, PartReport, RowReport,
+    report::{MAX_PARTS, MAX_ROWS, OTHER},
+};
+
+use super::tally::Tally;
+use crate::{
+    kinds::Instrument,
+    mechanism::{LoadId, Raw, RowReading, Strand},
+};
+
+/// Less is not scaled up: a moment says nothing of the minute before it.
+const LEAST_RECORDED: Duration = Duration::from_millis(10);
+
+/// One load of a target, on behalf of one probe.
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    /// What it is.
+    pub strand: Strand,
+    /// Whether it is measured now, under the number that its strand says.
+    pub live: bool,
+    /// Its rows by name.
+    pub rows: BTreeMap<String, Row>,
+    /// What the rows of the process count under, by their place: once given, a name stays.
+    names: BTreeMap<u64, String>,
+    record: Record,
+    window: Span,
+    window_began: Duration,
+    closed: Span,
+    /// How long the target takes for as much as it did in the last slice, in seconds.
+    last_slice: Option<f64>,
+}
+
+/// One row.
+#[derive(Clone, Debug, Default)]
+pub struct Row {
+    /// All of it.
+    pub all: Tally,
+    /// Its parts, where they are told apart.
+    pub parts: BTreeMap<String, Tally>,
+    names: BTreeMap<u64, String>,
+}
+
+/// What was read of a row.
+#[derive(Default)]
+struct Seen {
+    all: Figures,
+    parts: BTreeMap<String, Figures>,
+}
+
+/// When calls were recorded since the last entry.
+#[derive(Clone, Copy, Debug, Default)]
+struct Record {
+    entered: Duration,
+    unrecorded: Duration,
+    paused: Option<Duration>,
+}
+
+/// A stretch of time, and how much of it calls were recorded in.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Span {
+    elapsed: Duration,
+    recorded: Duration,
+}
+
+impl Series {
+    /// A load of which nothing is known.
+    pub fn new(strand: Strand) -> Self {
+        let mut series = Self::default();
+        series.rows.extend(strand.row.iter().map(|name| {
+            let all = Tally::blank(&strand.blank);
+            let row = Row {
+                all,
+                ..Row::default()
+            };
+            (name.clone(), row)
+        }));
+        series.strand = strand;
+        series
+    }
+
+    /// Whether facts about this load are about it.
+    pub fn is(&self, load: LoadId) -> bool {
+        self.live && self.strand.load == load
+    }
+
+    /// Probes are in place, and count from zero: everything from now on.
+    pub fn attached(&mut self, strand: Strand, now: Duration) {
+        self.restarted(strand);
+        self.record = Record {
+            entered: now,
+            ..Record::default()
+        };
+        self.window_began = now;
+        self.last_slice = None;
+    }
+
+    /// The same, after a moment without probes that nobody saw anything in: it goes on as after any pause.
+    pub fn continued(&mut self, strand: Strand, now: Duration) {
+        self.restarted(strand);
+        self.resume(now);
+    }
+
+    fn restarted(&mut self, strand: Strand) {
+        for tally in self.tallies() {
+            tally.restarted();
+        }
+        self.names.clear();
+        for row in self.rows.values_mut() {
+            row.names.clear();
+        }
+        self.strand = strand;
+        self.live = true;
+    }
+
+    /// Takes in what was counted; whether that is more than before.
+    pub fn observe(
+        &mut self,
+        readings: &[RowReading],
+        instrument: &dyn Instrument,
+        now: Duration,
+    ) -> bool {
+        let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
+        for reading in readings {
+            let row = self.row_name(reading.row.as_ref(), instrument);
+            let seen = seen.entry(row.clone()).or_default();
+            seen.all.merge(&reading.figures);
+            // Until something was counted of a part, its name may still be on its way.
+            if self.strand.parted && !reading.figures.is_idle() {
+                let row = self.rows.entry(row).or_default();
+                let name = row.part_name(reading.part.as_ref(), instrument);
+                seen.parts.entry(name).or_default().merge(&reading.figures);
+            }
+        }
+        let mut news = false;
+        for (name, row) in &mut self.rows {
+            match seen.get(name) {
+                Some(seen) => news |= row.observe(seen),
+                None => row.vanished(),
+            }
+        }
+        if self.record.is_complete() {
+            self.enter(now, 1.0);
+        }
+        news
+    }
+
+    /// What a row counts under. Two places may have one name.
+    fn row_name(&mut self, raw: Option<&Raw>, instrument: &dyn Instrument) -> String {
+        let Some(raw) = raw else {
+            return self.strand.row.clone().unwrap_or_else(|| OTHER.to_string());
+        };
+        if let Some(name) = self.names.get(&raw.place) {
+            return name.clone();
+        }
+        let name = with_room(instrument.row(raw), &self.rows, MAX_ROWS);
+        let blank = || Row {
+            all: Tally::blank(&self.strand.blank),
+            ..Row::default()
+        };
+        self.rows.entry(name.clone()).or_insert_with(blank);
+        self.names.insert(raw.place, name.clone());
+        name
+    }
+
+    /// Nothing is recorded from now on. What was observed up to now is entered: in it the target did the given part of what it
+    /// does when it is not watched.
+    pub fn pause(&mut self, now: Duration, part: f64) {
+        if self.record.paused.is_none() {
+            self.enter(now, part);
+            self.record.paused = Some(now);
+        }
+    }
+
+    /// It is, from now on.
+    pub fn resume(&mut self, now: Duration) {
+        if let Some(paused) = self.record.paused.take() {
+            let since = paused.max(self.record.entered);
+            self.record.unrecorded += now.saturating_sub(since);
+        }
+    }
+
+    /// The process is gone, or nobody asks any more, and all that it did was observed.
+    pub fn end(&mut self, now: Duration) {
+        self.live = false;
+        self.enter(now, 1.0);
+        // Once: what comes after this end is nobody's.
+        if let Some(did) = self.last_slice.take() {
+            let tail = now.saturating_sub(self.record.entered);
+            self.record.entered = now;
+            self.record.unrecorded = Duration::ZERO;
+            self.window.elapsed += tail;
+            for tally in self.tallies() {
+                tally.stretch(tail.as_secs_f64() / did);
+            }
+        }
+        for row in self.rows.values_mut() {
+            row.vanished();
+        }
+    }
+
+    /// Ends an interval: what was entered in it becomes the figures of the next reports. `sliced` loads are entered at the end
+    /// of their slices only.
+    pub fn close_window(&mut self, now: Duration, sliced: bool) {
+        if !sliced {
+            self.enter(now, 1.0);
+        }
+        let mut span = std::mem::take(&mut self.window);
+        if span.elapsed.is_zero() {
+            // Without a slice, all that is known of the interval is its length.
+            span.elapsed = now.saturating_sub(self.window_began);
+        }
+        span.leave_out(self.record.pending(now));
+        self.window_began = now;
+        self.closed = span;
+        let (elapsed, recorded) = span.milliseconds();
+        for tally in self.tallies() {
+            tally.close(elapsed, recorded);
+        }
+    }
+
+    /// The part of the last interval in which calls were recorded; None before one has ended.
+    pub fn share(&self) -> Option<f64> {
+        let Span { elapsed, recorded } = self.closed;
+        (!elapsed.is_zero()).then(|| recorded.as_secs_f64() / elapsed.as_secs_f64())
+    }
+
+    /// Whether it is measured, or was: what was counted once is told for as long as its target is known.
+    pub fn is_told(&self) -> bool {
+        self.live || self.rows.values().any(|row| row.all.samples > 0)
+    }
+
+    /// Its rows as they stand in a report.
+    pub fn report(&self) -> impl Iterator<Item = RowReport> {
+        self.rows.iter().map(|(key, row)| RowReport {
+            key: key.clone(),
+            total: row.all.total.clone(),
+            window: row.all.window().clone(),
+            parts: row
+                .parts
+                .iter()
+                .filter(|(_, tally)| tally.samples > 0)
+                .map(|(key, tally)| PartReport {
+                    key: key.clone(),
+                    total: tally.total.clone(),
+                    window: tally.window().clone(),
+                })
+                .collect(),
+        })
+    }
+
+    /// The names of an event's row and part.
+    pub fn place(
+        &self,
+        row: Option<&Raw>,
+        part: Option<&Raw>,
+        instrument: &dyn Instrument,
+    ) -> (String, Option<String>) {
+        let row = match row {
+            Some(raw) => instrument.row(raw),
+            None => self.strand.row.clone().unwrap_or_default(),
+        };
+        (row, part.map(|raw| instrument.part(raw)))
+    }
+
+    /// Enters what was observed since the last entry, and what is to be thought of the time since then that nobody saw.
+    fn enter(&mut self, now: Duration, part: f64) {
+        let Some(span) = self.record.take(now) else {
+            return;
+        };
+        self.window.elapsed += span.elapsed;
+        self.window.recorded += span.recorded;
+        let unseen = (span.elapsed - span.recorded).as_secs_f64();
+        // A slice of calls that were slowed down stands for less time than it lasted.
+        let does = span.recorded.as_secs_f64() * part;
+        let before = self.last_slice.map(|did| unseen / 2.0 / did);
+        let since = if before.is_some() {
+            unseen / 2.0
+        } else {
+            unseen
+        };
+        self.last_slice = (unseen > 0.0).then_some(does);
+        for tally in self.tallies() {
+            if let Some(weight) = before {
+                tally.stretch(weight);
+            }
+            tally.enter(if unseen > 0.0 {
+                1.0 + since / does
+            } else {
+                1.0
+            });
+        }
+    }
+
+    fn tallies(&mut self) -> impl Iterator<Item = &mut Tally> {
+        let rows = self.rows.values_mut();
+        rows.flat_map(|row| std::iter::once(&mut row.all).chain(row.parts.values_mut()))
+    }
+}
+
+impl Row {
+    fn observe(&mut self, seen: &Seen) -> bool {
+        for (name, figures) in &seen.parts {
+            if let Some(part) = self.parts.get_mut(name) {
+                part.observe(figures);
+            }
+        }
+        self.all.observe(&seen.all)
+    }
+
+    fn vanished(&mut self) {
+        for tally in std::iter::once(&mut self.all).chain(self.parts.values_mut()) {
+            tally.vanished();
+        }
+    }
+
+    /// What a part counts under.
+    fn part_name(&mut self, raw: Option<&Raw>, instrument: &dyn Instrument) -> String {
+        let known = raw.and_then(|raw| self.names.get(&raw.place));
+        if let Some(name) = known {
+            return name.clone();
+        }
+        let own = raw.map_or_else(|| OTHER.to_string(), |raw| instrument.part(raw));
+        let name = with_room(own, &self.parts, MAX_PARTS);
+        self.parts.entry(name.clone()).or_default();
+        if let Some(raw) = raw {
+            self.names.insert(raw.place, name.clone());
+        }
+        name
+    }
+}
+
+/// The name, if it is known or there is room for one more besides the one of the others.
+fn with_room<T>(own: String, known: &BTreeMap<String, T>, room: usize) -> String {
+    let named = known.keys().filter(|name| *name != OTHER).count();
+    if named + 1 < room || known.contains_key(&own) {
+        own
+    } else {
+        OTHER.to_string()
+    }
+}
+
+impl Record {
+    /// Whether calls were recorded all the time since the last entry.
+    fn is_complete(&self) -> bool {
+        self.paused.is_none() && self.unrecorded.is_zero()
+    }
+
+    /// How much of the time since the last entry, up to now, nobody has seen anything in.
+    fn pending(&self, now: Duration) -> Duration {
+        self.paused.map_or(Duration::ZERO, |paused| {
+            now.saturating_sub(paused.max(self.entered))
+        })
+    }
+
+    /// The time since the last entry, if enough of it was recorded to stand for the rest; the next entry begins.
+    fn take(&mut self, now: Duration) -> Option<Span> {
+        let elapsed = now.saturating_sub(self.entered);
+        let recorded = elapsed.saturating_sub(self.unrecorded + self.pending(now));
+        if recorded < elapsed && recorded < LEAST_RECORDED {
+            return None;
+        }
+        self.entered = now;
+        self.unrecorded = Duration::ZERO;
+        Some(Span { elapsed, recorded })
+    }
+}
+
+impl Span {
+    /// So much time came after it that nobody saw, and that is still to be entered. A span that would pass for all of the
+    /// interval is only its part.
+    fn leave_out(&mut self, pending: Duration) {
+        if self.recorded >= self.elapsed && !pending.is_zero() {
+            let part = self.elapsed.as_secs_f64() / (self.elapsed + pending).as_secs_f64();
+            self.recorded = self.recorded.mul_f64(part);
+        }
+    }
+
+    /// Elapsed and recorded: as many of both only where all of the time was recorded.
+    fn milliseconds(&self) -> (u64, u64) {
+        let (elapsed, recorded) = (self.elapsed.as_millis(), self.recorded.as_millis());
+        let complete = self.recorded >= self.elapsed;
+        let most = if complete {
+            elapsed
+        } else {
+            elapsed.saturating_sub(1)
+        };
+        (elapsed as u64, recorded.min(most) as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests;

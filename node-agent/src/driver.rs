@@ -1,0 +1,52 @@
+//! The driver: carries out what is decided, for the agent and the command line alike.
+//!
+//! A **view** is a target on behalf of one CkbProbe. What all views ask of one process is measured once ([`measured`]), under one
+//! budget, and each view's books take from it what is theirs.
+
+pub mod engine;
+pub mod measured;
+pub mod measurement;
+pub mod view;
+
+use std::time::{Duration, Instant};
+
+use measurement::Reaper;
+
+use crate::{kernel::Means, observe::SymbolCache};
+
+/// Time since the agent's start: what the pure part counts in.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock(pub Instant);
+
+impl Clock {
+    /// One that begins now.
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Since its beginning.
+    pub fn now(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// What measuring takes.
+pub struct Tools {
+    /// How functions of processes are attached to on this node.
+    pub means: Means,
+    /// What was found in files.
+    pub symbols: SymbolCache,
+    /// Where links go.
+    pub reaper: Reaper,
+}
+
+impl Tools {
+    /// Those of a node that can be measured by these means.
+    pub fn new(means: Means) -> Self {
+        Self {
+            means,
+            symbols: SymbolCache::default(),
+            reaper: Reaper::start(),
+        }
+    }
+}

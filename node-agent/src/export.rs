@@ -1,0 +1,3 @@
+//! What leaves the agent besides its reports.
+
+pub mod metrics;

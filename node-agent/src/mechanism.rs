@@ -1,0 +1,306 @@
+//! How things are measured: one implementation of one trait for each way. A kind says what it wants of which mechanism; a
+//! mechanism attaches, counts and hands over, and knows no kind.
+//!
+//! What is measured of a process is divided into **loads**: what can be attached and left alone by itself, and so what the
+//! governor decides about. A load has one row (an operation, a function) or as many as come by (system calls, peers).
+
+pub mod calls;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use ckb_probe_crds::{EventReport, Figures, Lack, Name, Reason};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use serde_json::{Value, json};
+
+use crate::{
+    kernel::{AttachError, Links, ReadError},
+    observe::{ObserveError, SymbolsError},
+};
+
+/// A load of one process, numbered as its measurement begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LoadId(pub u16);
+
+impl LoadId {
+    /// As an index.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// The one that comes so many after it.
+    #[must_use]
+    pub fn offset(self, by: usize) -> Self {
+        Self(self.0.saturating_add(u16::try_from(by).unwrap_or(u16::MAX)))
+    }
+}
+
+/// Some loads of a process.
+pub type Loads = BTreeSet<LoadId>;
+
+/// What is measured as one load on behalf of one probe: as the books know it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Strand {
+    /// The load. Probes that ask the same have the same.
+    pub load: LoadId,
+    /// Its row, where it has just one.
+    pub row: Option<String>,
+    /// Whether rows have parts.
+    pub parted: bool,
+    /// A row before anything was counted: what is known of it.
+    pub blank: Figures,
+}
+
+/// What became of a question on a process.
+#[derive(Clone, Debug, Default)]
+pub struct Opened {
+    /// What is measured for it.
+    pub strands: Vec<Strand>,
+    /// What of it is not, or not fully.
+    pub coverage: Coverage,
+}
+
+/// What is not measured of what was asked for, though the rest is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// By reason.
+    pub lacks: Vec<Lack>,
+    /// The same in words, as the end of a sentence; empty when nothing is lacking.
+    pub sentence: String,
+    /// More may be found when it is looked for again: a process that has just begun has not mapped its libraries yet.
+    pub may_grow: bool,
+}
+
+/// Why a question is not answered on a process.
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The word for statuses and Events.
+    pub reason: Reason,
+    /// What happened and what to do.
+    pub message: String,
+    /// What of it is lacking.
+    pub lacks: Vec<Lack>,
+}
+
+impl Refusal {
+    /// Nothing is lacking in particular.
+    pub fn new(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            lacks: Vec::new(),
+        }
+    }
+}
+
+macro_rules! attach_failed {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Refusal {
+            fn from(error: $error) -> Self {
+                Self::new(Reason::AttachFailed, error.to_string())
+            }
+        }
+    )*};
+}
+
+attach_failed!(AttachError, ReadError, ObserveError, SymbolsError);
+
+/// What stands for a row or a part of one where it is counted, before its kind gives it a name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Raw {
+    /// Tells it from others of the same load (or row): one place is one row for as long as the load lasts.
+    pub place: u64,
+    /// Its number, if it has one.
+    pub number: u64,
+    /// Its text, if it has one.
+    pub text: String,
+}
+
+/// What was counted in a row, or a part of it, since the mechanism was begun; maxima since the reading before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowReading {
+    /// Which row; None where the load has just one.
+    pub row: Option<Raw>,
+    /// Which part of it; None for what belongs to no part.
+    pub part: Option<Raw>,
+    /// What was counted. Nothing is in two readings at once: a row is the sum of its parts and of the rest.
+    pub figures: Figures,
+}
+
+/// What was counted, by load.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reading {
+    /// The rows of each load. A load that was not read now is not there.
+    pub loads: BTreeMap<LoadId, Vec<RowReading>>,
+    /// What could not be recorded since the mechanism was begun, each with the loads that it may have been of.
+    pub lost: Vec<Lost>,
+}
+
+/// What could not be recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// The loads of the mechanism.
+    pub loads: Loads,
+    /// How many, by what.
+    pub counts: BTreeMap<Name, u64>,
+}
+
+impl Reading {
+    /// Adds what another mechanism read.
+    pub fn extend(&mut self, other: Self) {
+        self.loads.extend(other.loads);
+        self.lost.extend(other.lost);
+    }
+}
+
+/// A detail of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// A time.
+    Nanoseconds(u64),
+    /// An amount of memory or data.
+    Bytes(u64),
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+    /// Several; for people only if there are any.
+    List(Vec<String>),
+}
+
+/// Something that happened and is worth telling by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// When.
+    pub time: Timestamp,
+    /// In which load.
+    pub load: LoadId,
+    /// In which row.
+    pub row: Option<Raw>,
+    /// In which part of it.
+    pub part: Option<Raw>,
+    /// The thread, in the host's pid namespace.
+    pub thread: u32,
+    /// Its name.
+    pub thread_name: String,
+    /// By what it comes before others.
+    pub weight: u64,
+    /// What happened.
+    pub details: Vec<(&'static str, Detail)>,
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nanoseconds(nanos) => f.write_str(&ckb_probe_crds::display_nanos(*nanos)),
+            Self::Bytes(number) => write!(f, "{number}"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => f.write_str(text),
+            Self::List(items) => f.write_str(&items.join(", ")),
+        }
+    }
+}
+
+impl Detail {
+    /// In a sentence, after the details before it.
+    fn phrase(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Nanoseconds(_) | Self::Text(_) => Some(self.to_string()),
+            Self::Bytes(bytes) => Some(format!("{bytes} bytes")),
+            Self::Number(number) => Some(format!("{name} {number}")),
+            Self::List(items) => (!items.is_empty()).then(|| format!("{name} {self}")),
+        }
+    }
+
+    /// Its name and value as JSON.
+    fn json(&self, name: &str) -> (String, Value) {
+        match self {
+            Self::Nanoseconds(nanos) => (format!("{name}Nanoseconds"), json!(nanos)),
+            Self::Bytes(number) => (name.to_string(), json!(number)),
+            Self::Number(number) => (name.to_string(), json!(number)),
+            Self::Text(text) => (name.to_string(), json!(text)),
+            Self::List(items) => (name.to_string(), json!(items)),
+        }
+    }
+}
+
+impl Event {
+    /// As it stands in a report, in a row and a part of these names.
+    pub fn report(&self, row: &str, part: Option<&str>) -> EventReport {
+        let details = self.details.iter();
+        let phrases: Vec<String> = details
+            .clone()
+            .filter_map(|(name, detail)| detail.phrase(name))
+            .collect();
+        EventReport {
+            time: Some(MicroTime(self.time)),
+            row: row.to_string(),
+            part: part.map(str::to_string),
+            thread: self.thread_name.clone(),
+            weight: self.weight,
+            text: phrases.join(", "),
+            details: details
+                .map(|(name, detail)| (name.to_string(), detail.to_string()))
+                .collect(),
+        }
+    }
+
+    /// One line of JSON, of a probe of this name.
+    pub fn line(
+        &self,
+        probe: &str,
+        row: (&str, &str),
+        part: Option<(&str, Option<&str>)>,
+    ) -> Value {
+        let mut line = json!({
+            "time": format!("{:.6}", self.time),
+            "probe": probe,
+            row.0: row.1,
+            "thread": self.thread,
+            "threadName": self.thread_name,
+        });
+        if let Some((name, part)) = part {
+            line[name] = json!(part);
+        }
+        for (name, detail) in &self.details {
+            let (name, value) = detail.json(name);
+            line[name] = value;
+        }
+        line
+    }
+}
+
+/// A way to measure, at work on one process. Dropping it ends that.
+pub trait Mechanism: Send {
+    /// What one hit of each of its loads costs the target, in the order of the loads; None where nothing is there to be
+    /// attached to.
+    fn costs(&self) -> &[Option<Duration>];
+
+    /// Attaches these loads for good, in place of those that were so before, whose links it hands back: nothing of a load
+    /// that is in both is missed or counted twice. Others' loads may be among them, and do not matter.
+    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError>;
+
+    /// Begins a slice of these loads: attaches, and then counts.
+    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError>;
+
+    /// Ends a slice: counts no more, and hands back the links.
+    fn close_slice(&mut self) -> Result<Option<Links>, ReadError>;
+
+    /// About how many hits each of its loads has had while it was counted: cheap, and asked for twenty times a second.
+    fn hits(&self) -> Result<Vec<u64>, ReadError>;
+
+    /// What was counted.
+    fn read(&mut self) -> Result<Reading, ReadError>;
+
+    /// Takes the events that wait.
+    fn events(&mut self) -> Vec<Event>;
+
+    /// Whether the kernel waits after each site that it detaches, so that the last of them costs until then.
+    fn detaches_one_by_one(&self) -> bool {
+        false
+    }
+}

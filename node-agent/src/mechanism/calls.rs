@@ -1,0 +1,378 @@
+//! Calls of a process's own functions, by uprobes: from what is to be counted to probes in place.
+//!
+//! All that is asked of one process is one object and one set of links: the kernel traps once for all programs on a site, and
+//! detaches once. What two questions have in common is counted once.
+
+mod search;
+
+use std::time::Duration;
+
+use ckb_probe_crds::{Distribution, Figures, Name, Reason};
+use k8s_openapi::jiff::Timestamp;
+pub use search::{Searched, search};
+
+use super::{
+    Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Raw, Reading, Refusal, RowReading,
+};
+use crate::{
+    kernel::{
+        AttachError, DEFAULT_RING_BYTES, FamilyArgument, Links, Means, Payload, Plan, Probes,
+        ReadError, SlotReading, Slots, SlowCall,
+    },
+    observe::{self, ProcessId, SymbolCache, SymbolName},
+};
+
+/// What a kind wants of the calls of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// What is measured of a call, in the kind's words.
+    pub measures: Measures,
+    /// Of which functions.
+    pub sought: Sought,
+}
+
+/// Which functions.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Sought {
+    /// These, which have names.
+    Listed(Vec<Counted>),
+}
+
+/// The names of what is measured of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measures {
+    /// How long they took.
+    pub duration: Name,
+    /// The longest.
+    pub longest: Name,
+    /// Payload bytes.
+    pub bytes: Name,
+    /// How many were slow.
+    pub slow: Name,
+}
+
+/// One load: a row, and the functions whose calls count as it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// The row.
+    pub row: String,
+    /// The functions, any of which may be missing from a binary.
+    pub functions: Vec<Function>,
+    /// Calls that take at least this long are slow.
+    pub slow_threshold_ns: u64,
+    /// What its calls are to slow calls of others, which they may hold up.
+    pub cause: Option<Cause>,
+    /// Whether its column families are told apart.
+    pub by_family: bool,
+    /// Whether functions are attached to whose first instruction the kernel must single-step.
+    pub include_single_stepped: bool,
+}
+
+/// A function, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// The name.
+    pub symbol: SymbolName,
+    /// Where the size of its payload is found.
+    pub payload: Payload,
+    /// Where its column family is found.
+    pub family: FamilyArgument,
+}
+
+/// What slow calls of others may be due to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Its number among the causes, from 1 to [`crate::kernel::MAX_CAUSE`].
+    pub number: u8,
+    /// Its name.
+    pub name: &'static str,
+}
+
+impl Counted {
+    /// Whether the payload of every function is known, so that a byte count means something.
+    pub fn has_bytes(&self) -> bool {
+        self.functions
+            .iter()
+            .all(|function| function.payload != Payload::Unknown)
+    }
+}
+
+/// Column families that are told apart, each for one operation, at most; CKB has 19, and some five operations on them.
+const MAX_FAMILIES: u64 = 160;
+
+/// What they may take of the kernel's memory.
+const FAMILY_BYTES: u64 = 24 << 20;
+
+/// What one takes on each CPU: its histogram and totals.
+const FAMILY_BYTES_PER_CPU: u64 = 5 << 10;
+
+/// The probes on one process, loaded for it.
+pub struct Calls {
+    probes: Probes,
+    /// The load of the first slot.
+    first: LoadId,
+    slots: Vec<Slot>,
+    costs: Vec<Option<Duration>>,
+    causes: Vec<Cause>,
+    booted: Timestamp,
+    one_by_one: bool,
+}
+
+/// What is counted in one place.
+#[derive(Clone, Debug, PartialEq)]
+struct Slot {
+    measures: Measures,
+    has_bytes: bool,
+}
+
+/// What there is for the questions about the calls of one process: an answer to each, and what measures them, if anything is
+/// there to be measured.
+pub struct Begun {
+    /// In the order of the questions.
+    pub answers: Vec<Result<Opened, Refusal>>,
+    /// Loaded, and attached to nothing yet.
+    pub calls: Option<Calls>,
+}
+
+/// Searches the process's binaries and loads what measures what is there. Its loads are numbered from `first` on.
+pub fn begin(
+    means: Means,
+    process: ProcessId,
+    asks: &[Ask],
+    first: LoadId,
+    cache: &mut SymbolCache,
+) -> Begun {
+    let Searched {
+        mut answers,
+        slots,
+        sites,
+        entry_only,
+    } = match search(means, process, asks, first, cache) {
+        Ok(searched) => searched,
+        Err(error) => {
+            let refused = asks.iter().map(|_| Err(Refusal::from(&error)));
+            return Begun {
+                answers: refused.collect(),
+                calls: None,
+            };
+        }
+    };
+    if sites.is_empty() {
+        return Begun {
+            answers,
+            calls: None,
+        };
+    }
+    let mut costs = vec![None; slots.len()];
+    for (site, cost) in &sites {
+        let slot: &mut Option<Duration> = &mut costs[usize::from(site.slot)];
+        *slot = (*slot).max(Some(*cost));
+    }
+    let plan = Plan {
+        pid: process.pid,
+        slots: slots.len() as u32,
+        sites: sites.into_iter().map(|(site, _)| site).collect(),
+        families: if slots.iter().any(|(counted, _)| counted.by_family) {
+            families(observe::cpus())
+        } else {
+            0
+        },
+        entry_only,
+        ring_bytes: DEFAULT_RING_BYTES,
+        trap_ns: means.calibration.trap_ns,
+    };
+    let mut causes: Vec<Cause> = slots.iter().filter_map(|(one, _)| one.cause).collect();
+    causes.sort_by_key(|cause| cause.number);
+    causes.dedup();
+    let calls = match Probes::load(means.tier, &plan) {
+        Ok(probes) => Some(Calls {
+            probes,
+            first,
+            slots: slots
+                .into_iter()
+                .map(|(counted, measures)| Slot {
+                    has_bytes: counted.has_bytes(),
+                    measures,
+                })
+                .collect(),
+            costs,
+            causes,
+            booted: observe::boot_time(),
+            one_by_one: means.tier.detaches_one_by_one(),
+        }),
+        Err(error) => {
+            let refusal = Refusal::from(error);
+            for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
+                *answer = Err(refusal.clone());
+            }
+            None
+        }
+    };
+    Begun { answers, calls }
+}
+
+/// How many column families are told apart on a machine with so many CPUs.
+fn families(cpus: u64) -> u32 {
+    (FAMILY_BYTES / (FAMILY_BYTES_PER_CPU * cpus.max(1))).min(MAX_FAMILIES) as u32
+}
+
+impl Measures {
+    /// What was counted in one place.
+    pub fn figures(&self, seen: SlotReading, has_bytes: bool) -> Figures {
+        let mut figures = Figures::default();
+        let SlotReading {
+            sum_ns,
+            bytes,
+            slow,
+            untimed,
+            max_ns,
+            histogram,
+        } = seen;
+        let durations = Distribution {
+            histogram,
+            sum: sum_ns,
+            unmeasured: untimed,
+        };
+        figures
+            .distributions
+            .insert(self.duration.clone(), durations);
+        figures.maxima.insert(self.longest.clone(), max_ns);
+        figures.sums.insert(self.slow.clone(), slow);
+        if has_bytes {
+            figures.sums.insert(self.bytes.clone(), bytes);
+        }
+        figures
+    }
+}
+
+impl Calls {
+    fn slots_of(&self, loads: &Loads) -> Slots {
+        let slots = 0..self.slots.len();
+        slots
+            .filter(|slot| loads.contains(&self.first.offset(*slot)))
+            .filter_map(|slot| u8::try_from(slot).ok())
+            .collect()
+    }
+
+    fn event(&self, call: &SlowCall) -> Option<Event> {
+        let family = self.probes.family(call.slot);
+        let slot = family
+            .as_ref()
+            .map_or(call.slot as usize, |family| family.slot as usize);
+        let has_bytes = self.slots.get(slot)?.has_bytes;
+        let name = call.thread_name.split(|byte| *byte == 0).next();
+        let during = self
+            .causes
+            .iter()
+            .filter(|cause| call.during & (1 << cause.number) != 0);
+        let during = during.map(|cause| cause.name.to_string()).collect();
+        let mut details = vec![("duration", Detail::Nanoseconds(call.duration_ns))];
+        if has_bytes {
+            details.push(("bytes", Detail::Bytes(call.bytes)));
+        }
+        details.push(("during", Detail::List(during)));
+        Some(Event {
+            time: self
+                .booted
+                .checked_add(Duration::from_nanos(call.time_ns))
+                .unwrap_or(self.booted),
+            load: self.first.offset(slot),
+            row: None,
+            part: family.map(|family| Raw {
+                place: u64::from(call.slot),
+                number: u64::from(family.id),
+                text: family.name,
+            }),
+            thread: call.thread,
+            thread_name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+            weight: call.duration_ns,
+            details,
+        })
+    }
+}
+
+impl Mechanism for Calls {
+    fn costs(&self) -> &[Option<Duration>] {
+        &self.costs
+    }
+
+    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
+        self.probes.attach(&self.slots_of(loads))
+    }
+
+    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
+        self.probes.open_slice(&self.slots_of(loads))
+    }
+
+    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
+        self.probes.close_slice()
+    }
+
+    fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        self.probes.hits()
+    }
+
+    fn read(&mut self) -> Result<Reading, ReadError> {
+        let seen = self.probes.read()?;
+        let mut reading = Reading::default();
+        for (index, (slot, own)) in self.slots.iter().zip(seen.slots).enumerate() {
+            let own = RowReading {
+                figures: slot.measures.figures(own, slot.has_bytes),
+                ..RowReading::default()
+            };
+            reading.loads.insert(self.first.offset(index), vec![own]);
+        }
+        for (place, family) in (0..).zip(seen.families) {
+            let index = family.slot as usize;
+            let Some(slot) = self.slots.get(index) else {
+                continue;
+            };
+            let part = RowReading {
+                row: None,
+                part: Some(Raw {
+                    place,
+                    number: u64::from(family.id),
+                    text: family.name,
+                }),
+                figures: slot.measures.figures(family.reading, slot.has_bytes),
+            };
+            let rows = reading.loads.entry(self.first.offset(index)).or_default();
+            rows.push(part);
+        }
+        let counts = [
+            ("calls", seen.calls_lost),
+            ("events", seen.events_lost),
+            ("sizes", seen.sizes_lost),
+        ];
+        reading.lost.push(Lost {
+            loads: (0..self.slots.len())
+                .map(|slot| self.first.offset(slot))
+                .collect(),
+            counts: counts
+                .into_iter()
+                .map(|(what, count)| (Name::Borrowed(what), count))
+                .collect(),
+        });
+        Ok(reading)
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        // The wall clock may have been set since.
+        self.booted = observe::boot_time();
+        let calls = self.probes.slow_calls();
+        calls.iter().filter_map(|call| self.event(call)).collect()
+    }
+
+    fn detaches_one_by_one(&self) -> bool {
+        self.one_by_one
+    }
+}
+
+/// Why nothing that was asked for is there.
+fn nothing(reason: Reason, message: &str, coverage: &super::Coverage) -> Refusal {
+    Refusal {
+        reason,
+        message: format!("{message}{}", coverage.sentence),
+        lacks: coverage.lacks.clone(),
+    }
+}
