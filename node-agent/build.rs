@@ -1,4 +1,5 @@
-//! Compiles the BPF programs and hands the objects to the library as `$OUT_DIR/calls` and `$OUT_DIR/exec`.
+//! Compiles the BPF programs, one for each folder of `ebpf/programs/src/bin`, and hands the objects to the library as
+//! `$OUT_DIR/<program>`.
 //!
 //! The target has no precompiled core in rustup, so one of two compilers serves: a nightly with `rust-src`
 //! (`-Zbuild-std`), or Debian's rustc with its package libstd-rust-web-dev-bpf. `scripts/setup.sh build`
@@ -50,9 +51,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !status.success() {
         return Err("the BPF programs do not compile: see above".into());
     }
-    for object in ["calls", "exec"] {
-        let built = target_dir.join(TARGET).join("release").join(object);
-        fs::copy(built, output.join(object))?;
+    for program in fs::read_dir(programs.join("src/bin"))? {
+        let program = program?.file_name();
+        let built = target_dir.join(TARGET).join("release").join(&program);
+        fs::copy(built, output.join(&program))?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@
 //! project's. So [`object`] and [`links`] load and link by bpf(2); of aya serve its ELF parser and its maps.
 #![allow(unsafe_code)]
 
+mod btf;
 mod calibrate;
 mod confined;
 mod execs;
@@ -15,6 +16,7 @@ mod kernel;
 mod links;
 mod maps;
 mod object;
+mod tracing;
 
 use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};
 
@@ -30,6 +32,7 @@ use links::Programs;
 use maps::Maps;
 pub use maps::{FamilyReading, Reading, SlotReading};
 use object::Object;
+pub use tracing::Traced;
 
 use crate::observe::Binary;
 
@@ -149,6 +152,26 @@ pub enum AttachError {
     /// The kernel lacks what a session program calls.
     #[error("the kernel has no uprobe sessions (Linux 6.13 has them), or no type information")]
     NoSession,
+    /// The kernel says nothing of its types, or nothing that can be read.
+    #[error("the kernel's type information (/sys/kernel/btf/vmlinux) cannot be read: {0}")]
+    NoTypes(#[source] std::io::Error),
+    /// The kernel lacks a field that a program reads, or has it as a bit field.
+    #[error("this kernel's struct {structure} has no field {field}")]
+    NoField {
+        /// The structure's name.
+        structure: &'static str,
+        /// The way to the field, from the structure.
+        field: &'static str,
+    },
+    /// The kernel has no such thing to trace.
+    #[error("this kernel has no {0}")]
+    NotTraceable(Traced),
+    /// The constants of an object were not accepted.
+    #[error("the kernel does not accept the constants of a BPF object: {0}")]
+    Data(#[source] std::io::Error),
+    /// An iterator cannot be limited to a process, or does not run.
+    #[error("cannot iterate: {0}")]
+    Iterate(#[source] std::io::Error),
     /// The kernel has no uprobes by perf event.
     #[error("the kernel has no uprobes by perf event: {0}")]
     NoUprobePmu(#[source] std::io::Error),
@@ -330,7 +353,7 @@ impl Probes {
     }
 }
 
-/// Gives freed pages back: reading the kernel's type information takes 10 MB that the allocator would keep.
+/// Gives freed pages back: reading the kernel's type information takes megabytes that the allocator would keep.
 fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim has no preconditions.

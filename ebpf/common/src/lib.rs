@@ -271,6 +271,16 @@ pub struct SlowCall {
     pub thread_name: [u8; 16],
 }
 
+/// Where a field of one of the kernel's structures lies, on the kernel that runs. The loader tells the programs.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Field {
+    /// Bytes from the beginning of the structure.
+    pub offset: u32,
+    /// Bytes.
+    pub size: u32,
+}
+
 /// A process that called exec.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -432,5 +442,6 @@ const _: () = {
     assert!(size_of::<Cause>() == 16);
     assert!(size_of::<SlowCall>() == 56);
     assert!(offset_of!(SlowCall, thread_name) == 40);
+    assert!(size_of::<Field>() == 8);
     assert!(size_of::<Exec>() == 4);
 };

@@ -46,7 +46,8 @@ impl Execs {
         let mut object = Object::load(OBJECT, &[("EXECS", RING_BYTES)])?;
         let program =
             object.program("process_exec", ProgramType::RawTracepoint, AttachType::None)?;
-        let link = kernel::open_raw_tracepoint(&program, c"sched_process_exec").map_err(error)?;
+        let link =
+            kernel::open_raw_tracepoint(&program, Some(c"sched_process_exec")).map_err(error)?;
         let ring: RingBuf<MapData> = object.take_map("EXECS")?;
         #[expect(
             deprecated,

@@ -3,15 +3,19 @@
 use std::{
     ffi::{CStr, CString},
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
 };
 
 use aya_obj::generated::bpf_insn;
 
 // include/uapi/linux/bpf.h
+const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_RAW_TRACEPOINT_OPEN: libc::c_long = 17;
+const BPF_BTF_LOAD: libc::c_long = 18;
+const BPF_MAP_FREEZE: libc::c_long = 22;
 const BPF_LINK_CREATE: libc::c_long = 28;
+const BPF_ITER_CREATE: libc::c_long = 33;
 const BPF_PERF_EVENT: u32 = 41;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 
@@ -27,14 +31,18 @@ const LOG_BYTES: usize = 64 << 10;
 pub(super) enum ProgramType {
     Kprobe = 2,
     RawTracepoint = 17,
+    Tracing = 26,
 }
 
-/// `enum bpf_attach_type`, of a program for uprobes.
+/// `enum bpf_attach_type`, of a program for uprobes or of a tracing program.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttachType {
     /// By perf event: none is expected.
     None = 0,
+    /// A tracepoint whose arguments have types.
+    Tracepoint = 23,
+    Iterator = 28,
     UprobeMulti = 48,
     UprobeSession = 57,
 }
@@ -55,6 +63,61 @@ struct ProgramAttributes {
     name: [u8; 16],
     interface_index: u32,
     expected_attach_type: u32,
+    type_descriptor: u32,
+    function_size: u32,
+    functions: u64,
+    function_count: u32,
+    line_size: u32,
+    lines: u64,
+    line_count: u32,
+    attach_type_id: u32,
+    attach_program: u32,
+    padding: u32,
+}
+
+/// The part of `union bpf_attr` that BPF_LINK_CREATE reads for an iterator.
+#[repr(C)]
+#[derive(Default)]
+struct IteratorLinkAttributes {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    information: u64,
+    information_length: u32,
+    padding: u32,
+}
+
+/// `union bpf_iter_link_info`, for an iterator over tasks.
+#[repr(C)]
+#[derive(Default)]
+struct IteratedTask {
+    thread: u32,
+    process: u32,
+    descriptor: u32,
+}
+
+/// The part of `union bpf_attr` that BPF_MAP_UPDATE_ELEM and BPF_MAP_FREEZE read.
+#[repr(C)]
+#[derive(Default)]
+struct ElementAttributes {
+    map: u32,
+    padding: u32,
+    key: u64,
+    value: u64,
+    flags: u64,
+}
+
+/// The part of `union bpf_attr` that BPF_BTF_LOAD reads.
+#[repr(C)]
+#[derive(Default)]
+struct TypeAttributes {
+    types: u64,
+    log: u64,
+    size: u32,
+    log_size: u32,
+    log_level: u32,
+    padding: u32,
 }
 
 /// The part of `union bpf_attr` that BPF_LINK_CREATE reads for a uprobe_multi.
@@ -109,13 +172,15 @@ struct PerfAttributes {
     rest: [u64; 7],
 }
 
-/// Loads a program. On a refusal, with the end of the verifier's log.
+/// Loads a program; a tracing program, for what the kernel's type of this number says. On a refusal, with the end of
+/// the verifier's log.
 pub(super) fn load_program(
     instructions: &[bpf_insn],
     license: &CStr,
     name: &str,
     program_type: ProgramType,
     attach_type: AttachType,
+    attach_type_id: u32,
 ) -> Result<OwnedFd, (io::Error, String)> {
     let load = |log: &mut [u8]| {
         let mut attributes = ProgramAttributes {
@@ -131,6 +196,7 @@ pub(super) fn load_program(
                 log.as_mut_ptr() as u64
             },
             expected_attach_type: attach_type as u32,
+            attach_type_id,
             ..ProgramAttributes::default()
         };
         // At most 15 bytes and a NUL: the rest is cut off.
@@ -255,15 +321,74 @@ pub(super) fn link_perf_event(
     Ok([link, event])
 }
 
-/// Attaches a program to a tracepoint, for all processes.
-pub(super) fn open_raw_tracepoint(program: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
+/// Attaches a program to a tracepoint, for all processes. A tracing program has been loaded for its tracepoint, and
+/// takes no name.
+pub(super) fn open_raw_tracepoint(program: &OwnedFd, name: Option<&CStr>) -> io::Result<OwnedFd> {
     let attributes = RawTracepointAttributes {
-        name: name.as_ptr() as u64,
+        name: name.map_or(0, |name| name.as_ptr() as u64),
         program: program.as_raw_fd() as u32,
         padding: 0,
     };
     // SAFETY: the name outlives the call.
     unsafe { bpf(BPF_RAW_TRACEPOINT_OPEN, &attributes) }
+}
+
+/// Links an iterator's program to the tasks of one process, and what is theirs: kernel 6.1 and later.
+pub(super) fn link_iterator(program: &OwnedFd, process: u32) -> io::Result<OwnedFd> {
+    let task = IteratedTask {
+        process,
+        ..IteratedTask::default()
+    };
+    let attributes = IteratorLinkAttributes {
+        program: program.as_raw_fd() as u32,
+        attach_type: AttachType::Iterator as u32,
+        information: &raw const task as u64,
+        information_length: size_of::<IteratedTask>() as u32,
+        ..IteratorLinkAttributes::default()
+    };
+    // SAFETY: the task outlives the call, with the length that is said.
+    unsafe { bpf(BPF_LINK_CREATE, &attributes) }
+}
+
+/// Begins an iteration: reading what is returned runs the program.
+pub(super) fn iterate(link: &OwnedFd) -> io::Result<OwnedFd> {
+    let attributes = [link.as_raw_fd() as u32, 0];
+    // SAFETY: the attributes point to nothing.
+    unsafe { bpf(BPF_ITER_CREATE, &attributes) }
+}
+
+/// Fills the one value of a map that holds an object's data; `constant`: for good, so that the verifier may rely on
+/// what it holds.
+pub(super) fn fill_map(map: BorrowedFd<'_>, data: &[u8], constant: bool) -> io::Result<()> {
+    let key = 0u32;
+    let mut attributes = ElementAttributes {
+        map: map.as_raw_fd() as u32,
+        key: &raw const key as u64,
+        value: data.as_ptr() as u64,
+        ..ElementAttributes::default()
+    };
+    // SAFETY: key and value outlive the call; the map's value is as long as the data it was made for.
+    unsafe { bpf_call(BPF_MAP_UPDATE_ELEM, &attributes) }?;
+    if constant {
+        attributes = ElementAttributes {
+            map: attributes.map,
+            ..ElementAttributes::default()
+        };
+        // SAFETY: the attributes point to nothing.
+        unsafe { bpf_call(BPF_MAP_FREEZE, &attributes) }?;
+    }
+    Ok(())
+}
+
+/// Hands the kernel type information.
+pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
+    let attributes = TypeAttributes {
+        types: types.as_ptr() as u64,
+        size: types.len() as u32,
+        ..TypeAttributes::default()
+    };
+    // SAFETY: the types outlive the call, with the length that is said.
+    unsafe { bpf(BPF_BTF_LOAD, &attributes) }
 }
 
 /// A path as the kernel takes it.
@@ -278,15 +403,28 @@ pub(super) fn c_path(path: &std::path::Path) -> io::Result<CString> {
 /// # Safety
 /// The attributes are those of the command, and what they point to is valid for as long as they say.
 unsafe fn bpf<T>(command: libc::c_long, attributes: &T) -> io::Result<OwnedFd> {
+    // SAFETY: by the caller's word.
+    unsafe { descriptor(bpf_call(command, attributes)?) }
+}
+
+/// bpf(2).
+///
+/// # Safety
+/// The same.
+unsafe fn bpf_call<T>(command: libc::c_long, attributes: &T) -> io::Result<libc::c_long> {
     // SAFETY: by the caller's word; the kernel reads no more than the size given.
-    unsafe {
-        descriptor(libc::syscall(
+    let result = unsafe {
+        libc::syscall(
             libc::SYS_bpf,
             command,
             std::ptr::from_ref(attributes),
             size_of::<T>(),
-        ))
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
     }
+    Ok(result)
 }
 
 /// The descriptor that a system call returned.
@@ -303,7 +441,12 @@ unsafe fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
 
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<ProgramAttributes>() == 72);
+    assert!(size_of::<ProgramAttributes>() == 120);
+    assert!(offset_of!(ProgramAttributes, attach_type_id) == 108);
+    assert!(offset_of!(IteratorLinkAttributes, information) == 16);
+    assert!(size_of::<IteratedTask>() == 12);
+    assert!(offset_of!(ElementAttributes, value) == 16);
+    assert!(size_of::<TypeAttributes>() == 32);
     assert!(offset_of!(ProgramAttributes, name) == 48);
     assert!(offset_of!(ProgramAttributes, expected_attach_type) == 68);
     assert!(offset_of!(MultiLinkAttributes, path) == 16);

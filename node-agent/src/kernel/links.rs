@@ -18,6 +18,15 @@ pub struct Links {
     _descriptors: Vec<OwnedFd>,
 }
 
+impl Links {
+    /// Of what the kernel handed out; the first goes first.
+    pub(super) fn of(descriptors: Vec<OwnedFd>) -> Self {
+        Self {
+            _descriptors: descriptors,
+        }
+    }
+}
+
 /// What sees calls by a tier: programs that are attached to every site.
 pub(super) struct Programs {
     parts: Vec<Part>,
@@ -78,9 +87,7 @@ impl Programs {
                 None => part.attach_all(pid, sites, group, &mut descriptors)?,
             }
         }
-        Ok(Links {
-            _descriptors: descriptors,
-        })
+        Ok(Links::of(descriptors))
     }
 }
 

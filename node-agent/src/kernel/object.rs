@@ -7,16 +7,14 @@ use std::{
 };
 
 use aya::maps::{Map, MapData, MapError};
-use aya_obj::{
-    Object as Parsed,
-    btf::{Btf, BtfKind},
-    generated::bpf_insn,
-};
+use aya_obj::{EbpfSectionKind, Object as Parsed, generated::bpf_insn};
 use ckb_probe_common::KFUNC_SESSION_COOKIE;
 
 use super::{
     AttachError, ReadError,
+    btf::Types,
     kernel::{self, AttachType, ProgramType},
+    tracing::Traced,
 };
 
 // include/uapi/linux/bpf.h
@@ -32,19 +30,38 @@ pub(super) struct Object {
 impl Object {
     /// Makes the maps, each with as many entries as `sizes` says or the object itself.
     pub(super) fn load(bytes: &[u8], sizes: &[(&str, u32)]) -> Result<Self, AttachError> {
+        Self::load_with(bytes, sizes, &[])
+    }
+
+    /// The same, after setting constants of its programs: what `constants` has for a name is as long as the static.
+    pub(super) fn load_with(
+        bytes: &[u8],
+        sizes: &[(&str, u32)],
+        constants: &[(&'static str, &[u8])],
+    ) -> Result<Self, AttachError> {
         let mut parsed = Parsed::parse(bytes).map_err(|_| AttachError::Mismatch("readable ELF"))?;
+        for (name, bytes) in constants {
+            parsed
+                .patch_map_data(HashMap::from([(*name, (*bytes, true))]))
+                .map_err(|_| AttachError::Mismatch(name))?;
+        }
         let mut maps = BTreeMap::new();
         for (name, definition) in &parsed.maps {
             let mut definition = definition.clone();
             if let Some((_, entries)) = sizes.iter().find(|(sized, _)| sized == name) {
                 definition.set_max_entries(*entries);
             }
+            let constant = definition.section_kind() == EbpfSectionKind::Rodata;
+            let data = definition.data().to_vec();
             let map = MapData::create(definition, name, None).map_err(|source| {
                 AttachError::Map(ReadError {
                     map: name.clone(),
                     source: Box::new(source),
                 })
             })?;
+            if !data.is_empty() {
+                kernel::fill_map(map.fd().as_fd(), &data, constant).map_err(AttachError::Data)?;
+            }
             maps.insert(name.clone(), map);
         }
         let malformed = |_| AttachError::Mismatch("instructions that can be relocated");
@@ -81,6 +98,27 @@ impl Object {
         program_type: ProgramType,
         attach_type: AttachType,
     ) -> Result<OwnedFd, AttachError> {
+        self.load_program(name, program_type, attach_type, 0)
+    }
+
+    /// Loads a tracing program.
+    pub(super) fn tracing_program(
+        &self,
+        name: &'static str,
+        traced: Traced,
+        types: &Types,
+    ) -> Result<OwnedFd, AttachError> {
+        let type_id = traced.type_id(types)?;
+        self.load_program(name, ProgramType::Tracing, traced.attach_type(), type_id)
+    }
+
+    fn load_program(
+        &self,
+        name: &'static str,
+        program_type: ProgramType,
+        attach_type: AttachType,
+        type_id: u32,
+    ) -> Result<OwnedFd, AttachError> {
         let function = self
             .parsed
             .programs
@@ -93,13 +131,19 @@ impl Object {
             kfunc.put_into(&mut instructions);
         }
         let license = &self.parsed.license;
-        kernel::load_program(&instructions, license, name, program_type, attach_type).map_err(
-            |(source, log)| AttachError::Program {
-                program: name,
-                source,
-                log,
-            },
+        kernel::load_program(
+            &instructions,
+            license,
+            name,
+            program_type,
+            attach_type,
+            type_id,
         )
+        .map_err(|(source, log)| AttachError::Program {
+            program: name,
+            source,
+            log,
+        })
     }
 
     /// Hands out a map as the type that its use asks for.
@@ -123,18 +167,12 @@ impl Object {
 struct SessionCookie(i32);
 
 impl SessionCookie {
-    /// Looks for it in the kernel's type information, once: reading that takes 20 ms, and 10 MB for as long.
+    /// Looks for it in the kernel's type information, once.
     fn find() -> Option<Self> {
         static FOUND: OnceLock<Option<SessionCookie>> = OnceLock::new();
         *FOUND.get_or_init(|| {
-            let types = Btf::from_sys_fs().ok();
-            let id = types.and_then(|types| {
-                types
-                    .id_by_type_name_kind("bpf_session_cookie", BtfKind::Func)
-                    .ok()
-            });
-            super::release_memory();
-            id.map(|id| Self(id as i32))
+            let id = Types::read().ok()?.function("bpf_session_cookie")?;
+            Some(Self(id as i32))
         })
     }
 

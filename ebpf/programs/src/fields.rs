@@ -1,0 +1,103 @@
+//! Reading the kernel's structures, whose layouts differ from kernel to kernel.
+//!
+//! A program declares the fields that it needs as a static of type [`Fields`], and the loader fills in where they are
+//! before it loads the program. What is in read-only data the verifier knows, so an offset costs no more than a
+//! constant.
+
+use core::{cell::UnsafeCell, ffi::c_void, mem::MaybeUninit};
+
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
+use ckb_probe_common::Field;
+
+/// The fields that a program reads, by the order in which its loader names them:
+///
+/// ```ignore
+/// #[unsafe(no_mangle)]
+/// static FIELDS: Fields<2> = Fields::unset();
+/// ```
+#[repr(transparent)]
+pub struct Fields<const COUNT: usize>(UnsafeCell<[Field; COUNT]>);
+
+// SAFETY: read only, once the program is loaded.
+unsafe impl<const COUNT: usize> Sync for Fields<COUNT> {}
+
+impl<const COUNT: usize> Fields<COUNT> {
+    /// Until the loader fills them in.
+    pub const fn unset() -> Self {
+        const UNSET: Field = Field { offset: 0, size: 0 };
+        Self(UnsafeCell::new([UNSET; COUNT]))
+    }
+
+    /// Where the field begins, in a structure.
+    #[inline(always)]
+    pub fn place<const FIELD: usize>(&self, structure: *const c_void) -> *const c_void {
+        structure.wrapping_byte_add(self.field::<FIELD>().offset as usize)
+    }
+
+    /// The number that the field holds, whatever its size on this kernel; `None` where it cannot be read.
+    #[inline(always)]
+    pub fn number<const FIELD: usize>(&self, structure: *const c_void) -> Option<u64> {
+        let mut number = 0u64;
+        // Little-endian: a smaller one fills the lower bytes.
+        let size = self.field::<FIELD>().size.min(size_of::<u64>() as u32);
+        // SAFETY: there is room for so many bytes; the helper copes with any address.
+        let result = unsafe {
+            bpf_probe_read_kernel(
+                (&raw mut number).cast(),
+                size,
+                self.place::<FIELD>(structure),
+            )
+        };
+        (result == 0).then_some(number)
+    }
+
+    /// The address that the field holds; `None` where it cannot be read or is null.
+    #[inline(always)]
+    pub fn pointer<const FIELD: usize>(&self, structure: *const c_void) -> Option<*const c_void> {
+        match self.number::<FIELD>(structure) {
+            None | Some(0) => None,
+            Some(address) => Some(address as *const c_void),
+        }
+    }
+
+    /// The field as a value of the program's own: an array of bytes, a structure that users know too.
+    ///
+    /// # Safety
+    /// Any bytes are a valid `T`.
+    #[inline(always)]
+    pub unsafe fn value<const FIELD: usize, T>(&self, structure: *const c_void) -> Option<T> {
+        // SAFETY: by the caller's word.
+        unsafe { read(self.place::<FIELD>(structure).cast()) }
+    }
+
+    #[inline(always)]
+    fn field<const FIELD: usize>(&self) -> Field {
+        const { assert!(FIELD < COUNT) };
+        let fields = self.0.get().cast::<Field>().wrapping_add(FIELD);
+        // SAFETY: within the array, by the assertion. Volatile: the compiler may not believe what it saw in the source.
+        unsafe {
+            Field {
+                offset: (&raw const (*fields).offset).read_volatile(),
+                size: (&raw const (*fields).size).read_volatile(),
+            }
+        }
+    }
+}
+
+/// Reads the kernel's memory.
+///
+/// # Safety
+/// Any bytes are a valid `T`.
+#[inline(always)]
+pub unsafe fn read<T>(address: *const T) -> Option<T> {
+    let mut value = MaybeUninit::<T>::uninit();
+    // SAFETY: the value has the room; the helper copes with any address, and fills the value or says that it did not.
+    unsafe {
+        let result = bpf_probe_read_kernel(
+            value.as_mut_ptr().cast(),
+            size_of::<T>() as u32,
+            address.cast(),
+        );
+        (result == 0).then(|| value.assume_init())
+    }
+}

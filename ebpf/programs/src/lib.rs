@@ -1,0 +1,5 @@
+//! What several programs need.
+#![no_std]
+
+pub mod fields;
+pub mod iterator;
