@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use measurement::Reaper;
 
-use crate::{kernel::Means, observe::SymbolCache};
+use crate::{kernel::Means, mechanism::Node, observe::SymbolCache};
 
 /// Time since the agent's start: what the pure part counts in.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +36,8 @@ pub struct Tools {
     pub means: Means,
     /// What was found in files.
     pub symbols: SymbolCache,
+    /// What is there once for all processes.
+    pub node: Node,
     /// Where links go.
     pub reaper: Reaper,
 }
@@ -46,6 +48,7 @@ impl Tools {
         Self {
             means,
             symbols: SymbolCache::default(),
+            node: Node::default(),
             reaper: Reaper::start(),
         }
     }

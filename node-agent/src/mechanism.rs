@@ -5,6 +5,7 @@
 //! governor decides about. A load has one row (an operation, a function) or as many as come by (system calls, peers).
 
 pub mod calls;
+pub mod node;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,11 +15,12 @@ use std::{
 
 use ckb_probe_crds::{EventReport, Figures, Lack, Name, Reason};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+pub use node::Node;
 use serde_json::{Value, json};
 
 use crate::{
     kernel::{AttachError, Links, ReadError},
-    observe::{ObserveError, SymbolsError},
+    observe::{ObserveError, ProcessId, SymbolsError},
 };
 
 /// A load of one process, numbered as its measurement begins.
@@ -272,6 +274,22 @@ impl Event {
         }
         line
     }
+}
+
+/// Begins a mechanism on a process.
+pub trait Begin: fmt::Debug {
+    /// Loads it, and attaches nothing yet. Its loads are numbered from `scene.first` on.
+    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal>;
+}
+
+/// Where a mechanism is begun.
+pub struct Scene<'a> {
+    /// The process.
+    pub process: ProcessId,
+    /// The number of its first load.
+    pub first: LoadId,
+    /// What is there once for all processes of the node.
+    pub node: &'a mut Node,
 }
 
 /// A way to measure, at work on one process. Dropping it ends that.

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     books::instance::Instance,
     kinds::{Ask, Instrumented, instrument},
-    mechanism::{LoadId, Opened, Refusal, calls},
+    mechanism::{LoadId, Opened, Refusal, Scene, calls},
     observe::{Exit, ObserveError, ProcessId},
 };
 
@@ -211,9 +211,15 @@ impl Measured {
         let (places, asks): (Vec<usize>, Vec<calls::Ask>) = asks
             .filter_map(|(place, question)| match instrument(question).ask() {
                 Ask::Calls(ask) => Some((place, ask)),
+                Ask::Own(_) => None,
             })
             .unzip();
         let first = LoadId::default();
+        // What was refused for another reason than functions that are not there is tried again altogether, but not often.
+        let mut others = (0..self.answers.len()).filter(|place| !places.contains(place));
+        if !self.is_young() && others.any(|place| self.answers[place].is_err()) {
+            return true;
+        }
         let Ok(found) = calls::search(tools.means, self.process, &asks, first, &mut tools.symbols)
         else {
             return false;
@@ -277,12 +283,14 @@ impl Prepared {
         // All calls of functions together.
         let mut asks = Vec::new();
         let mut askers = Vec::new();
+        let mut own = Vec::new();
         for (index, question) in questions.iter().enumerate() {
             match question.instrument.ask() {
                 Ask::Calls(ask) => {
                     asks.push(ask);
                     askers.push(index);
                 }
+                Ask::Own(begin) => own.push((index, begin)),
             }
         }
         if !asks.is_empty() {
@@ -299,7 +307,19 @@ impl Prepared {
                 mechanisms.push(running);
             }
         }
-        let _ = first;
+        for (index, begin) in own {
+            let scene = Scene {
+                process,
+                first,
+                node: &mut tools.node,
+            };
+            answers[index] = Some(begin.begin(scene).map(|(mechanism, opened)| {
+                let running = Running { mechanism, first };
+                first = first.offset(running.mechanism.costs().len());
+                mechanisms.push(running);
+                opened
+            }));
+        }
         Self {
             answers: answers.into_iter().flatten().collect(),
             mechanisms,

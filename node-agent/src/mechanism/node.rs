@@ -1,0 +1,51 @@
+//! What mechanisms have once for all processes of the node: programs at tracepoints are loaded once, however many targets ask,
+//! since the kernel runs them for every process.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    sync::{Arc, Mutex, Weak},
+};
+
+/// One thing of each type that mechanisms ask for, for as long as any of them holds it.
+#[derive(Default)]
+pub struct Node {
+    shared: HashMap<TypeId, Box<dyn Any + Send>>,
+}
+
+impl Node {
+    /// The one that others hold, or a new one, made by `make`.
+    pub fn shared<T: Send + 'static, E>(
+        &mut self,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<Mutex<T>>, E> {
+        let held = self.shared.get(&TypeId::of::<T>());
+        let held = held.and_then(|held| held.downcast_ref::<Weak<Mutex<T>>>());
+        if let Some(shared) = held.and_then(Weak::upgrade) {
+            return Ok(shared);
+        }
+        let shared = Arc::new(Mutex::new(make()?));
+        let weak = Box::new(Arc::downgrade(&shared));
+        self.shared.insert(TypeId::of::<T>(), weak);
+        Ok(shared)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    #[test]
+    fn there_is_one_for_as_long_as_it_is_held() {
+        let mut node = Node::default();
+        let one = |made| move || Ok::<u32, Infallible>(made);
+        let Ok(first) = node.shared(one(1));
+        let Ok(second) = node.shared(one(2));
+        assert!(Arc::ptr_eq(&first, &second));
+        drop((first, second));
+        let Ok(third) = node.shared(one(3));
+        assert_eq!(third.lock().map(|held| *held).ok(), Some(3));
+    }
+}
