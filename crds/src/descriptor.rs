@@ -229,6 +229,69 @@ impl Descriptor {
     }
 }
 
+impl Column {
+    /// A figure of rows and of their parts.
+    pub const fn new(name: &'static str, head: &'static str, value: Value) -> Self {
+        Self {
+            name,
+            head,
+            value,
+            of_parts: true,
+        }
+    }
+
+    /// The same of rows only.
+    #[must_use]
+    pub const fn of_rows(self) -> Self {
+        Self {
+            of_parts: false,
+            ..self
+        }
+    }
+}
+
+impl Phrase {
+    /// A few words.
+    pub const fn new(before: &'static str, value: Value, after: &'static str) -> Self {
+        Self {
+            before,
+            value,
+            after,
+            of_zero: true,
+        }
+    }
+
+    /// The same, said only where the value is not zero.
+    #[must_use]
+    pub const fn unless_zero(self) -> Self {
+        Self {
+            of_zero: false,
+            ..self
+        }
+    }
+}
+
+impl Metric {
+    /// A family of metrics of rows.
+    pub const fn new(name: &'static str, help: &'static str, export: Export) -> Self {
+        Self {
+            name,
+            help,
+            export,
+            of_parts: false,
+        }
+    }
+
+    /// The same of the parts of rows.
+    #[must_use]
+    pub const fn by_part(self) -> Self {
+        Self {
+            of_parts: true,
+            ..self
+        }
+    }
+}
+
 impl Measure {
     /// A measure.
     pub const fn new(name: &'static str, unit: Unit, merge: Merge) -> Self {

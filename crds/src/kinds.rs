@@ -9,6 +9,8 @@ macro_rules! for_each_kind {
         $use! {
             /// Latency of the RocksDB C API, as CKB calls it.
             Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {} measures the usual operations",
+            /// Latency of functions of the process, by a pattern of their names.
+            Functions "functions" functions FunctionsProbe "functions: {match: 'rocksdb::DBImpl::*'} those of a class",
         }
     };
 }

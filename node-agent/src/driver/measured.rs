@@ -220,7 +220,7 @@ impl Measured {
         if !self.is_young() && others.any(|place| self.answers[place].is_err()) {
             return true;
         }
-        let Ok(found) = calls::search(tools.means, self.process, &asks, first, &mut tools.symbols)
+        let Ok(found) = calls::search(tools.means, self.process, &asks, first, &mut tools.found)
         else {
             return false;
         };
@@ -294,7 +294,7 @@ impl Prepared {
             }
         }
         if !asks.is_empty() {
-            let begun = calls::begin(tools.means, process, &asks, first, &mut tools.symbols);
+            let begun = calls::begin(tools.means, process, &asks, first, &mut tools.found);
             for (index, answer) in askers.into_iter().zip(begun.answers) {
                 answers[index] = Some(answer);
             }
