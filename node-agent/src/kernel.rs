@@ -23,7 +23,7 @@ use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};
 use aya::include_bytes_aligned;
 pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, try_tiers};
 use ckb_probe_common::{Control, Cookie, Group, MAX_OPERATIONS};
-pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES};
+pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES, UNREADABLE};
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
 pub use execs::Execs;
 pub use floor::Floor;

@@ -299,6 +299,9 @@ pub struct Arguments {
 /// How much of an argument that is a text is told, with the NUL at its end.
 pub const TEXT_BYTES: usize = 48;
 
+/// Begins a text that could not be read: its page was not in memory. No text in UTF-8 has this byte.
+pub const UNREADABLE: u8 = 0xff;
+
 /// A slow call with its arguments.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -307,7 +310,8 @@ pub struct SlowCallWithArguments {
     pub call: SlowCall,
     /// Its arguments.
     pub values: [u64; MAX_ARGUMENTS],
-    /// What those point to that are texts, as they stand at the return; NUL-padded, and empty where it cannot be read.
+    /// What those point to that are texts, as they stand at the return; NUL-padded; [`UNREADABLE`] where it
+    /// cannot be read.
     pub texts: [[u8; TEXT_BYTES]; MAX_ARGUMENTS],
 }
 

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     kernel::{
         AttachError, DEFAULT_RING_BYTES, FamilyArgument, Links, Means, Payload, Plan, Probes,
-        ReadError, SeenCall, SlotReading, Slots, TEXT_BYTES,
+        ReadError, SeenCall, SlotReading, Slots, TEXT_BYTES, UNREADABLE,
     },
     observe::{self, FunctionCache, Pattern, ProcessId, SymbolCache, SymbolName},
 };
@@ -134,8 +134,15 @@ impl Kept {
         let length = text.iter().position(|byte| *byte == 0);
         let text = &text[..length.unwrap_or(text.len())];
         match self {
-            Self::Integer => (value as i64).to_string(),
+            // An int of 32 bits has nothing above: a negative one is more likely than one beyond two thousand million.
+            Self::Integer => match u32::try_from(value) {
+                Ok(short) => (short as i32).to_string(),
+                Err(_) => (value as i64).to_string(),
+            },
             Self::String if value == 0 => "null".to_string(),
+            Self::String if text.first() == Some(&UNREADABLE) => {
+                format!("{value:#x} (not in memory)")
+            }
             Self::String => {
                 let cut = if text.len() + 1 >= TEXT_BYTES {
                     "…"
