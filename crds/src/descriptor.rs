@@ -194,11 +194,7 @@ impl Descriptor {
     }
 
     /// A row's figures by their keys, as a status shows them.
-    pub fn figures(
-        &self,
-        of: &Summary,
-        part: bool,
-    ) -> BTreeMap<String, String> {
+    pub fn figures(&self, of: &Summary, part: bool) -> BTreeMap<String, String> {
         let columns = self.columns.iter();
         columns
             .filter(|column| column.of_parts || !part)

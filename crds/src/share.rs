@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 
-
 use crate::{Window, numbers};
 
 /// Recorded of elapsed milliseconds. Shares are added part by part, so that of many targets is exact.
