@@ -73,7 +73,7 @@ impl Outlook {
 
 impl Ailment {
     /// That of a whole target; `found` when its process is known.
-    pub fn of_target(state: InstanceState, reason: Reason, message: String, found: bool) -> Self {
+    pub fn of_whole(state: InstanceState, reason: Reason, message: String, found: bool) -> Self {
         Self {
             reason,
             message,
@@ -111,8 +111,40 @@ pub fn reported<'a>(report: &'a InstanceReport, probe: &Probe) -> Option<&'a Pro
     probes.find(|reported| reported.name == probe.name && reported.kind == kind.as_str())
 }
 
+/// What is wrong with a target, by its agent's word: with some of its probes, or with all of it.
+pub fn of_target(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
+    let attached = report.state == InstanceState::Attached;
+    let reason = report.reason.unwrap_or(match attached {
+        true if report.firing => Reason::Firing,
+        _ => Reason::Attaching,
+    });
+    let found = report.container.is_some();
+    let whole = Ailment {
+        firing: attached && report.firing,
+        ..Ailment::of_whole(report.state, reason, report.message.clone(), found)
+    };
+    let probes = match report.probes.is_empty() {
+        true => Vec::new(),
+        false => of_probes(spec, report),
+    };
+    match report.state {
+        // What it costs is a matter of the whole target, whose probes may all be well.
+        InstanceState::Attached if reason == Reason::OverBudget && !report.probes.is_empty() => {
+            let whole = Ailment {
+                firing: true,
+                ..whole
+            };
+            probes.into_iter().chain([whole]).collect()
+        }
+        InstanceState::Attached if !report.probes.is_empty() => probes,
+        InstanceState::Attached if whole.firing && reason == Reason::Firing => Vec::new(),
+        InstanceState::Failed if probes.len() > 1 => probes,
+        _ => vec![whole],
+    }
+}
+
 /// The probes of a target that are not well, those together that have the same to say.
-pub fn ailments(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
+fn of_probes(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
     let each = spec.probes.iter().filter_map(|probe| {
         let ailment = match reported(report, probe) {
             Some(reported) => ailment(reported, is_quiet(probe))?,

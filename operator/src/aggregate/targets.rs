@@ -338,7 +338,7 @@ impl<'a> Target<'a> {
             container: None,
             state,
             reason,
-            ailments: vec![Ailment::of_target(state, reason, message.clone(), false)],
+            ailments: vec![Ailment::of_whole(state, reason, message.clone(), false)],
             message,
             firing: false,
             report: None,
@@ -353,7 +353,7 @@ impl<'a> Target<'a> {
         report: &'a InstanceReport,
         row: Option<&'a NodeProbeRow>,
     ) -> Self {
-        let ailments = ailments(spec, report);
+        let ailments = health::of_target(spec, report);
         let gravest = ailments.iter().min_by_key(|ailment| ailment.gravity());
         let (reason, message) = match gravest {
             Some(ailment) => (ailment.reason, ailment.message.clone()),
@@ -382,7 +382,7 @@ impl<'a> Target<'a> {
         Self {
             state,
             reason,
-            ailments: vec![Ailment::of_target(state, reason, message.clone(), found)],
+            ailments: vec![Ailment::of_whole(state, reason, message.clone(), found)],
             message,
             firing: false,
             ..self
@@ -426,37 +426,5 @@ impl<'a> Target<'a> {
                 .filter(|tier| attached && !tier.is_empty())
                 .map(str::to_owned),
         }
-    }
-}
-
-/// What is wrong with a target, by its agent's word: with some of its probes, or with all of it.
-fn ailments(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
-    let attached = report.state == InstanceState::Attached;
-    let reason = report.reason.unwrap_or(match attached {
-        true if report.firing => Reason::Firing,
-        _ => Reason::Attaching,
-    });
-    let found = report.container.is_some();
-    let whole = Ailment {
-        firing: attached && report.firing,
-        ..Ailment::of_target(report.state, reason, report.message.clone(), found)
-    };
-    let of_probes = match report.probes.is_empty() {
-        true => Vec::new(),
-        false => health::ailments(spec, report),
-    };
-    match report.state {
-        // What it costs is a matter of the whole target, whose probes may all be well.
-        InstanceState::Attached if reason == Reason::OverBudget && !report.probes.is_empty() => {
-            let whole = Ailment {
-                firing: true,
-                ..whole
-            };
-            of_probes.into_iter().chain([whole]).collect()
-        }
-        InstanceState::Attached if !report.probes.is_empty() => of_probes,
-        InstanceState::Attached if whole.firing && reason == Reason::Firing => Vec::new(),
-        InstanceState::Failed if of_probes.len() > 1 => of_probes,
-        _ => vec![whole],
     }
 }

@@ -2,7 +2,11 @@
 
 use std::fmt::{Error, Write};
 
-use ckb_probe_crds::{Descriptor, Kind, Value, descriptor::Merge};
+use ckb_probe_crds::{
+    Descriptor, Kind, Value,
+    descriptor::{Merge, Unit},
+    numbers,
+};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
 use super::{cell, items};
@@ -84,13 +88,14 @@ fn section(page: &mut String, name: &str, meaning: &str, of: &Descriptor) -> Res
 
 /// What a value is, in words.
 fn value(of: &Descriptor, value: Value) -> String {
-    let of_values = |measure: &str| {
+    let merges = |measure: &str, merge| {
         let mut measures = of.measures.iter();
-        measures.any(|known| known.name == measure && known.merge == Merge::Distribution)
+        measures.any(|known| known.name == measure && known.merge == merge)
     };
-    let some = |measure: &str| match of_values(measure) {
-        true => "how many there were".to_owned(),
-        false => measure.to_owned(),
+    let some = |measure: &str| match (of.unit(measure), merges(measure, Merge::Distribution)) {
+        (_, true) => "how many".to_owned(),
+        (Unit::Count | Unit::Bytes, false) => format!("how many `{measure}`"),
+        (Unit::Nanoseconds, false) => format!("how much `{measure}`"),
     };
     match value {
         Value::Rate(measure) => {
@@ -99,15 +104,15 @@ fn value(of: &Descriptor, value: Value) -> String {
         Value::Total(measure) => format!("{} since the agents attached", some(measure)),
         Value::Recent(measure) => format!("{} in the last report interval", some(measure)),
         Value::Maximum(measure) => {
-            format!("the largest {measure} of the last report interval; exact")
+            format!("the largest `{measure}` of the last report interval; exact")
         }
-        Value::Level(measure) => format!("{measure}, as it stands"),
+        Value::Level(measure) => format!("`{measure}`, as it stands"),
         Value::Quantile(measure, quantile) => format!(
-            "the {measure} that {} % did not exceed in the last report interval; off by at most 3.2 %",
-            quantile * 100.0
+            "the `{measure}` that {} % did not exceed in the last report interval; off by at most 3.2 %",
+            numbers::rate(quantile * 100.0)
         ),
         Value::Percent(part, whole) => {
-            format!("{part} in percent of {whole}, in the last report interval")
+            format!("`{part}` in percent of `{whole}`, in the last report interval")
         }
     }
 }

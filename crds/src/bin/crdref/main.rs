@@ -1,5 +1,5 @@
-//! Writes the reference of the CRDs and of the kinds of probes as Markdown into the directory given: what `make crds` commits and `make lint`
-//! compares.
+//! Writes the reference of the CRDs and of the kinds of probes as Markdown into the directory given: what `make crds`
+//! commits and `make lint` compares.
 
 use std::{error::Error, fmt::Write, fs, path::PathBuf};
 
