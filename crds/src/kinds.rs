@@ -8,9 +8,9 @@ macro_rules! for_each_kind {
     ($use:ident!) => {
         $use! {
             /// Latency of the RocksDB C API, as CKB calls it.
-            Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {} measures the usual operations",
+            Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {}",
             /// Latency of functions of the process, by a pattern of their names.
-            Functions "functions" functions FunctionsProbe "functions: {match: 'rocksdb::DBImpl::*'} those of a class",
+            Functions "functions" functions FunctionsProbe "functions: {match: 'ckb_chain::*'}",
         }
     };
 }
@@ -70,7 +70,7 @@ macro_rules! define_kinds {
         #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
         #[serde(rename_all = "camelCase")]
         #[x_kube(validation = Rule::new(concat!($("(has(self.", $name, ") ? 1 : 0) + ",)* "0 == 1"))
-            .message(concat!("a probe needs exactly one kind: one of ", $($name, ", ",)* "for example ", $($example, "; ",)*)))]
+            .message(concat!("a probe needs exactly one kind, such as ", $($example, ", or ",)* "what else kubectl explain ckbprobe.spec.probes lists")))]
         pub struct Probe {
             /// Names the probe in the status and in the metrics' label `probe`.
             #[schemars(length(max = 63))]
