@@ -17,7 +17,7 @@ mod links;
 mod maps;
 mod object;
 mod pod;
-mod syscalls;
+pub mod syscalls;
 mod tracing;
 
 use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};

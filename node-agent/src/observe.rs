@@ -25,7 +25,7 @@ use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{
     CpuTime, Exit, ObserveError, Process, ProcessId, container_id, cpu_time, cpus, executable_of,
-    is_confined, own_file_offset, pod_and_container, processes,
+    is_confined, open_file, own_file_offset, pod_and_container, processes,
 };
 pub use symbols::{Binary, Location, Symbols, SymbolsError, find_symbols};
 pub use system_calls::{syscall_name, syscall_number};

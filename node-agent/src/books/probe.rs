@@ -158,6 +158,9 @@ impl ProbeBook {
     /// Notes an event, if it is one of this probe's, and returns it as a line of JSON.
     pub fn event(&mut self, event: &Event) -> Option<Value> {
         let series = self.series.iter().find(|series| series.is(event.load))?;
+        if event.weight < series.strand.least_weight || !series.strand.has(event.row.as_ref()) {
+            return None;
+        }
         let instrument = &*self.probe.instrument;
         let (row, part) = series.place(event.row.as_ref(), event.part.as_ref(), instrument);
         let descriptor = self.probe.kind().descriptor();

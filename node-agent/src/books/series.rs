@@ -131,14 +131,18 @@ impl Series {
     ) -> bool {
         let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
         for reading in readings {
+            if !self.strand.has(reading.row.as_ref()) {
+                continue;
+            }
             let row = self.row_name(reading.row.as_ref(), instrument);
             let seen = seen.entry(row.clone()).or_default();
-            seen.all.merge(&reading.figures);
+            let own = self.strand.own(&reading.figures);
+            seen.all.merge(&own);
             // Until something was counted of a part, its name may still be on its way.
-            if self.strand.parted && !reading.figures.is_idle() {
+            if self.strand.has_part(reading.part.as_ref()) && !own.is_idle() {
                 let row = self.rows.entry(row).or_default();
                 let name = row.part_name(reading.part.as_ref(), instrument);
-                seen.parts.entry(name).or_default().merge(&reading.figures);
+                seen.parts.entry(name).or_default().merge(&own);
             }
         }
         let mut news = false;

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     books::instance::Instance,
     kinds::{Ask, Instrumented, instrument},
-    mechanism::{LoadId, Opened, Refusal, Scene, calls},
+    mechanism::{LoadId, Opened, Refusal, Scene, calls, system_calls},
     observe::{Exit, ObserveError, ProcessId},
 };
 
@@ -107,11 +107,12 @@ impl Measured {
                 }
             }
         }
-        if let Some(before) = self.measurement.take() {
+        if let Some(mut before) = self.measurement.take() {
             let now = clock.now();
             for (instance, _) in views.iter_mut() {
                 instance.suspend(now);
             }
+            before.end();
             tools.reaper.take(before);
         }
         let now = self.begin(tools, &questions, &overhead, clock);
@@ -211,7 +212,7 @@ impl Measured {
         let (places, asks): (Vec<usize>, Vec<calls::Ask>) = asks
             .filter_map(|(place, question)| match instrument(question).ask() {
                 Ask::Calls(ask) => Some((place, ask)),
-                Ask::Own(_) => None,
+                Ask::SystemCalls(_) | Ask::Own(_) => None,
             })
             .unzip();
         let first = LoadId::default();
@@ -283,6 +284,7 @@ impl Prepared {
         // All calls of functions together.
         let mut asks = Vec::new();
         let mut askers = Vec::new();
+        let mut system_calls = Vec::new();
         let mut own = Vec::new();
         for (index, question) in questions.iter().enumerate() {
             match question.instrument.ask() {
@@ -290,11 +292,27 @@ impl Prepared {
                     asks.push(ask);
                     askers.push(index);
                 }
+                Ask::SystemCalls(ask) => system_calls.push((index, ask)),
                 Ask::Own(begin) => own.push((index, begin)),
             }
         }
         if !asks.is_empty() {
             let begun = calls::begin(tools.means, process, &asks, first, &mut tools.found);
+            for (index, answer) in askers.into_iter().zip(begun.answers) {
+                answers[index] = Some(answer);
+            }
+            if let Some(calls) = begun.calls {
+                let running = Running {
+                    mechanism: Box::new(calls),
+                    first,
+                };
+                first = first.offset(running.mechanism.costs().len());
+                mechanisms.push(running);
+            }
+        }
+        if !system_calls.is_empty() {
+            let (askers, asks): (Vec<usize>, Vec<_>) = system_calls.into_iter().unzip();
+            let begun = system_calls::begin(process, &asks, first, &mut tools.node);
             for (index, answer) in askers.into_iter().zip(begun.answers) {
                 answers[index] = Some(answer);
             }
