@@ -1,7 +1,10 @@
 //! What /proc and /sys say: the one module that reads them.
 
 mod cache;
+mod demangle;
 mod elf;
+mod functions;
+mod glob;
 mod instruction;
 mod name;
 mod node;
@@ -10,8 +13,10 @@ mod symbols;
 
 use std::time::Duration;
 
-pub use cache::SymbolCache;
+pub use cache::{FunctionCache, SymbolCache};
 pub use elf::SearchError;
+pub use functions::{Function, FunctionsError, LISTED_LIMIT, Matches, Pattern, find_functions};
+pub use glob::{GLOB_LIMIT, Glob, GlobError};
 pub use instruction::FirstInstruction;
 use k8s_openapi::jiff::Timestamp;
 pub use name::SymbolName;
