@@ -111,7 +111,7 @@ fn what_is_not_there_is_told_with_what_comes_near() {
     );
     assert_eq!(
         error("first::*_function"),
-        "no function in executable matches first::*_function; there is first_function, alias_of_first, second_function"
+        "no function in executable matches first::*_function; there is first_function, second_function, alias_of_first"
     );
     assert_eq!(
         error("first["),
