@@ -19,6 +19,12 @@ use crate::{
 /// within milliseconds, and is looked at again as soon.
 const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
 
+/// At most, as long as nothing at all was found in a young process: its loader is kept waiting, and a search costs little.
+const BLIND: Duration = Duration::from_millis(20);
+
+/// After so long a process is not young any more: what it has not mapped it lacks.
+const YOUTH: Duration = Duration::from_secs(1);
+
 /// A process that something is asked of.
 pub struct Measured {
     /// Which.
@@ -37,6 +43,7 @@ pub struct Measured {
 struct Retry {
     at: Instant,
     after: Duration,
+    began: Instant,
 }
 
 impl Retry {
@@ -45,14 +52,26 @@ impl Retry {
     }
 
     fn after(after: Duration) -> Self {
+        let now = Instant::now();
         Self {
-            at: Instant::now() + after,
+            at: now + after,
             after,
+            began: now,
         }
     }
 
-    fn next(self) -> Self {
-        Self::after((self.after * 2).min(RETRY.1))
+    /// The next one; `blind` while nothing was found at all.
+    fn next(self, blind: bool) -> Self {
+        let doubled = (self.after * 2).min(RETRY.1);
+        let after = match (blind, self.began.elapsed() < YOUTH) {
+            (true, true) => doubled.min(BLIND),
+            (true, false) => doubled.max(YOUTH),
+            (false, _) => doubled,
+        };
+        Self {
+            began: self.began,
+            ..Self::after(after)
+        }
     }
 }
 
@@ -195,8 +214,7 @@ impl Measured {
 
     /// Whether the next attempt is one of the quick ones after the process began.
     fn is_young(&self) -> bool {
-        self.retry
-            .is_some_and(|retry| retry.after < Duration::from_secs(1))
+        self.retry.is_some_and(|retry| retry.after < YOUTH)
     }
 
     /// Looks again for what was not found, if it is time. True when there is more to be measured than is, or to be told.
@@ -204,7 +222,7 @@ impl Measured {
         let Some(retry) = self.retry.filter(|retry| retry.at <= Instant::now()) else {
             return false;
         };
-        self.retry = Some(retry.next());
+        self.retry = Some(retry.next(!self.told));
         if !self.told && !self.is_young() {
             return true;
         }
