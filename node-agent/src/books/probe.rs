@@ -16,7 +16,10 @@ use crate::{
 pub struct ProbeBook {
     /// What it is.
     pub probe: Instrumented,
-    /// Its loads.
+    /// Whether it is well though nothing happens.
+    pub quiet: bool,
+    /// Its loads: those that are measured, and those that were. What was counted once is told for as long as its target is
+    /// known.
     pub series: Vec<Series>,
     /// What could not be recorded, over all of the target's processes.
     pub lost: BTreeMap<Name, u64>,
@@ -35,6 +38,7 @@ impl ProbeBook {
     /// One that was not answered yet.
     pub fn new(probe: Instrumented) -> Self {
         Self {
+            quiet: probe.kind().descriptor().quiet,
             probe,
             series: Vec::new(),
             lost: BTreeMap::new(),
@@ -91,7 +95,7 @@ impl ProbeBook {
             if gone.live {
                 gone.end(now);
             }
-            if gone.is_told() && !renewed {
+            if gone.has_counted() && !renewed {
                 self.series.push(gone);
             }
         }
@@ -227,8 +231,7 @@ impl ProbeBook {
 
     /// Whether all is well with it: something is counted, or nothing need be.
     pub fn is_well(&self, now: Duration, patience: Duration) -> bool {
-        self.is_firing(now, patience)
-            || (self.is_attached() && self.probe.kind().descriptor().quiet)
+        self.is_firing(now, patience) || (self.is_attached() && self.quiet)
     }
 
     /// Whether it ought to have counted something by now and did not.
@@ -269,17 +272,13 @@ impl ProbeBook {
                 .map(|(what, count)| (what.to_string(), *count))
                 .collect(),
             rows: self
-                .told()
+                .series
+                .iter()
                 .flat_map(Series::report)
                 .take(ckb_probe_crds::report::MAX_ROWS + 1)
                 .collect(),
             events: self.weightiest_closed.clone(),
         }
-    }
-
-    /// The loads that are measured, or were.
-    pub fn told(&self) -> impl Iterator<Item = &Series> {
-        self.series.iter().filter(|series| series.is_told())
     }
 
     fn standing(

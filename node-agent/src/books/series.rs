@@ -240,9 +240,9 @@ impl Series {
         (!elapsed.is_zero()).then(|| recorded.as_secs_f64() / elapsed.as_secs_f64())
     }
 
-    /// Whether it is measured, or was: what was counted once is told for as long as its target is known.
-    pub fn is_told(&self) -> bool {
-        self.live || self.rows.values().any(|row| row.all.samples > 0)
+    /// Whether anything was counted in it.
+    pub fn has_counted(&self) -> bool {
+        self.rows.values().any(|row| row.all.samples > 0)
     }
 
     /// Its rows as they stand in a report.

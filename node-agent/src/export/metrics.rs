@@ -86,7 +86,7 @@ fn kind_family(kind: Kind, told: &Told, instances: &[&Instance]) -> MetricFamily
     let unit = descriptor.unit(told.export.measure());
     let mut metrics = Vec::new();
     for (instance, book) in books(instances).filter(|(_, book)| book.probe.kind() == kind) {
-        for (name, row) in book.told().flat_map(|series| &series.rows) {
+        for (name, row) in book.series.iter().flat_map(|series| &series.rows) {
             let labels = || row_labels(instance, book, name);
             if !told.of_parts {
                 metrics.extend(metric(labels(), told.export, unit, &row.all.total));
@@ -145,7 +145,7 @@ fn books<'a>(instances: &[&'a Instance]) -> impl Iterator<Item = (&'a Instance, 
 fn load_families(instances: &[&Instance]) -> Vec<MetricFamily> {
     let rows = || {
         books(instances).flat_map(|(instance, book)| {
-            book.told().flat_map(move |series| {
+            book.series.iter().flat_map(move |series| {
                 series
                     .rows
                     .iter()
