@@ -35,7 +35,8 @@ use maps::Maps;
 pub use maps::{FamilyReading, Reading, SeenCall, SlotReading};
 use object::Object;
 pub use syscalls::{
-    SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer, TargetId, TargetReading,
+    Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
+    TargetId, TargetReading,
 };
 pub use tracing::Traced;
 
