@@ -48,6 +48,10 @@ pub enum Reason {
     TargetDied,
     /// Calls are counted but not timed, since on this kernel probing their return would kill the target.
     EntryOnly,
+    /// This node's kernel, or what the agent may do there, cannot give what the probe asks for.
+    UnsupportedByKernel,
+    /// More functions match than the probe's limit.
+    TooManyMatches,
     /// The agent has not reported on this target yet.
     AgentStarting,
     /// The agent pod cannot start; the message carries the kubelet's or scheduler's reason.
@@ -86,6 +90,8 @@ impl Reason {
             Self::PreflightFailed => "PreflightFailed",
             Self::TargetDied => "TargetDied",
             Self::EntryOnly => "EntryOnly",
+            Self::UnsupportedByKernel => "UnsupportedByKernel",
+            Self::TooManyMatches => "TooManyMatches",
             Self::AgentStarting => "AgentStarting",
             Self::AgentUnavailable => "AgentUnavailable",
             Self::AgentSilent => "AgentSilent",

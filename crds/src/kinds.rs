@@ -9,6 +9,8 @@ macro_rules! for_each_kind {
         $use! {
             /// Latency of the RocksDB C API, as CKB calls it.
             Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {} measures the usual operations",
+            /// Requests to the node's disks: how many, how large, how long they waited, and how long the device had them.
+            BlockIo "blockIo" block_io BlockIoProbe "blockIo: {} measures every disk of the node",
         }
     };
 }

@@ -10,12 +10,14 @@
 mod btf;
 mod calibrate;
 mod confined;
+mod disks;
 mod execs;
 mod floor;
 mod kernel;
 mod links;
 mod maps;
 mod object;
+mod pod;
 mod tracing;
 
 use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};
@@ -25,6 +27,7 @@ pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, tr
 use ckb_probe_common::{Control, Cookie, Group, MAX_OPERATIONS};
 pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall};
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
+pub use disks::{DiskSlot, Disks, DisksLost, SlowRequest};
 pub use execs::Execs;
 pub use floor::Floor;
 pub use links::Links;

@@ -1,5 +1,8 @@
 //! What several programs need.
 #![no_std]
+#![feature(core_intrinsics)]
+#![allow(internal_features)]
 
+pub mod counters;
 pub mod fields;
 pub mod iterator;
