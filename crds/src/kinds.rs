@@ -8,9 +8,13 @@ macro_rules! for_each_kind {
     ($use:ident!) => {
         $use! {
             /// Latency of the RocksDB C API, as CKB calls it.
-            Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {} measures the usual operations",
-            /// Requests to the node's disks: how many, how large, how long they waited, and how long the device had them.
-            BlockIo "blockIo" block_io BlockIoProbe "blockIo: {} measures every disk of the node",
+            Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {}",
+            /// Latency of functions of the process, by a pattern of their names.
+            Functions "functions" functions FunctionsProbe "functions: {match: 'ckb_chain::*'}",
+            /// System calls.
+            Syscalls "syscalls" syscalls SyscallsProbe "syscalls: {}",
+            /// Requests to the node's disks.
+            BlockIo "blockIo" block_io BlockIoProbe "blockIo: {}",
         }
     };
 }
@@ -70,7 +74,7 @@ macro_rules! define_kinds {
         #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
         #[serde(rename_all = "camelCase")]
         #[x_kube(validation = Rule::new(concat!($("(has(self.", $name, ") ? 1 : 0) + ",)* "0 == 1"))
-            .message(concat!("a probe needs exactly one kind: one of ", $($name, ", ",)* "for example ", $($example, "; ",)*)))]
+            .message(concat!("a probe needs exactly one kind, such as ", $($example, ", or ",)* "what else kubectl explain ckbprobe.spec.probes lists")))]
         pub struct Probe {
             /// Names the probe in the status and in the metrics' label `probe`.
             #[schemars(length(max = 63))]

@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 
 use measurement::Reaper;
 
-use crate::{kernel::Means, mechanism::Node, observe::SymbolCache};
+use crate::{
+    kernel::Means,
+    mechanism::{Node, calls},
+};
 
 /// Time since the agent's start: what the pure part counts in.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +38,7 @@ pub struct Tools {
     /// How functions of processes are attached to on this node.
     pub means: Means,
     /// What was found in files.
-    pub symbols: SymbolCache,
+    pub found: calls::Caches,
     /// What is there once for all processes.
     pub node: Node,
     /// Where links go.
@@ -47,7 +50,7 @@ impl Tools {
     pub fn new(means: Means) -> Self {
         Self {
             means,
-            symbols: SymbolCache::default(),
+            found: calls::Caches::default(),
             node: Node::default(),
             reaper: Reaper::start(),
         }

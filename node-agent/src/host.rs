@@ -87,7 +87,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Attaches to whatever the process has of what is asked.
+    /// Attaches to whatever the process has of what is asked. To be called within a tokio runtime.
     pub fn attach(
         means: Means,
         process: Process,

@@ -18,6 +18,7 @@ mod links;
 mod maps;
 mod object;
 mod pod;
+pub mod syscalls;
 mod tracing;
 
 use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};
@@ -25,7 +26,7 @@ use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};
 use aya::include_bytes_aligned;
 pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, try_tiers};
 use ckb_probe_common::{Control, Cookie, Group, MAX_OPERATIONS};
-pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall};
+pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES, UNREADABLE};
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
 pub use disks::{DiskSlot, Disks, DisksLost, SlowRequest};
 pub use execs::Execs;
@@ -33,8 +34,12 @@ pub use floor::Floor;
 pub use links::Links;
 use links::Programs;
 use maps::Maps;
-pub use maps::{FamilyReading, Reading, SlotReading};
+pub use maps::{FamilyReading, Reading, SeenCall, SlotReading};
 use object::Object;
+pub use syscalls::{
+    Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
+    TargetId, TargetReading,
+};
 pub use tracing::Traced;
 
 use crate::observe::Binary;
@@ -113,11 +118,24 @@ pub struct Site {
     pub cause: u8,
     /// Calls that take at least this long are slow.
     pub slow_threshold_ns: u64,
+    /// Which of its arguments are told of a slow call; None: none are.
+    pub arguments: Option<KeptArguments>,
+}
+
+/// Which arguments of a call are told when it is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptArguments {
+    /// Those that are texts: a bit for each.
+    pub texts: u8,
 }
 
 impl Site {
     fn cookie(&self, group: Group) -> u64 {
-        Cookie::new(self.slot, self.payload, self.family, self.cause, group).0
+        let cookie = Cookie::new(self.slot, self.payload, self.family, self.cause, group);
+        match self.arguments {
+            Some(_) => cookie.with_arguments().0,
+            None => cookie.0,
+        }
     }
 }
 
@@ -169,6 +187,12 @@ pub enum AttachError {
     /// The kernel has no such thing to trace.
     #[error("this kernel has no {0}")]
     NotTraceable(Traced),
+    /// The kernel keeps nothing with threads.
+    #[error("the kernel cannot keep what is remembered of a thread (Linux 5.11 can): {0}")]
+    TaskStorage(#[source] std::io::Error),
+    /// As many processes are traced as can be, or all rows are taken.
+    #[error("there is no room for another process: {0}")]
+    NoRoom(&'static str),
     /// The constants of an object were not accepted.
     #[error("the kernel does not accept the constants of a BPF object: {0}")]
     Data(#[source] std::io::Error),
@@ -246,6 +270,7 @@ impl Probes {
     pub fn load(tier: Tier, plan: &Plan) -> Result<Self, AttachError> {
         let slots = plan.slots.max(1);
         let families = plan.families;
+        let keeps = plan.sites.iter().any(|site| site.arguments.is_some());
         let mut object = Object::load(
             OBJECT,
             &[
@@ -258,6 +283,7 @@ impl Probes {
                     if families > 0 { FAMILY_HANDLES } else { 1 },
                 ),
                 ("SLOW_CALLS", plan.ring_bytes),
+                ("ARGUMENTS", if keeps { MORE_CALLS } else { 1 }),
             ],
         )?;
         let programs = Programs::load(&object, tier, plan.entry_only)?;
@@ -270,8 +296,12 @@ impl Probes {
             first_family: slots,
             padding: 0,
             slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
+            texts: [0; MAX_OPERATIONS],
         };
         for site in &plan.sites {
+            if let Some(arguments) = site.arguments {
+                control.texts[usize::from(site.slot)] = arguments.texts;
+            }
             control.slow_thresholds_ns[usize::from(site.slot)] = site.slow_threshold_ns;
         }
         Ok(Self {
@@ -337,7 +367,7 @@ impl Probes {
 
     /// Takes the slow calls that wait in the ring buffer. Their slots are those of operations or column families; see
     /// [`Self::family`].
-    pub fn slow_calls(&mut self) -> Vec<SlowCall> {
+    pub fn slow_calls(&mut self) -> Vec<SeenCall> {
         self.maps.slow_calls()
     }
 

@@ -6,7 +6,7 @@ use std::{fmt::Debug, sync::Arc};
 
 use ckb_probe_crds::{Kind, Question, for_each_kind};
 
-use crate::mechanism::{Begin, Raw, calls};
+use crate::mechanism::{Begin, Raw, calls, system_calls};
 
 macro_rules! declare_kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal $module:ident $spec:ident $example:literal,)*) => {
@@ -53,6 +53,8 @@ pub trait Instrument: Debug + Send + Sync {
 pub enum Ask {
     /// Calls of functions of the process: all that is asked of one process is loaded and attached as one.
     Calls(calls::Ask),
+    /// System calls: likewise.
+    SystemCalls(system_calls::Ask),
     /// Something that has a mechanism of its own: begun once for each process and question.
     Own(Box<dyn Begin>),
 }

@@ -7,8 +7,10 @@
 pub mod calls;
 pub mod disks;
 pub mod node;
+pub mod system_calls;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
     time::Duration,
@@ -52,9 +54,56 @@ pub struct Strand {
     /// Its row, where it has just one.
     pub row: Option<String>,
     /// Whether rows have parts.
-    pub parted: bool,
+    pub parts: Parts,
     /// A row before anything was counted: what is known of it.
     pub blank: Figures,
+    /// The places of the rows that were asked for, of those that come by; None: all.
+    pub only: Option<BTreeSet<u64>>,
+    /// Measures that are counted as somebody else asked, and are not this probe's.
+    pub omitted: BTreeSet<Name>,
+    /// Events of less weight are somebody else's.
+    pub least_weight: u64,
+}
+
+impl Strand {
+    /// Whether this row was asked for.
+    pub fn has(&self, row: Option<&Raw>) -> bool {
+        match (&self.only, row) {
+            (Some(only), Some(row)) => only.contains(&row.place),
+            _ => true,
+        }
+    }
+
+    /// Whether this counts as a part of a row.
+    pub fn has_part(&self, part: Option<&Raw>) -> bool {
+        match self.parts {
+            Parts::None => false,
+            Parts::All => true,
+            Parts::Some => part.is_some(),
+        }
+    }
+
+    /// What of these figures was asked for.
+    pub fn own<'a>(&self, figures: &'a Figures) -> Cow<'a, Figures> {
+        if self.omitted.is_empty() {
+            return Cow::Borrowed(figures);
+        }
+        let mut own = figures.clone();
+        own.sums.retain(|name, _| !self.omitted.contains(name));
+        Cow::Owned(own)
+    }
+}
+
+/// How the parts of a row make it up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Parts {
+    /// There are none.
+    #[default]
+    None,
+    /// Whatever is counted is of some part: what is not known to be of one is a part by itself.
+    All,
+    /// Some of what is counted is of a part.
+    Some,
 }
 
 /// What became of a question on a process.
@@ -323,6 +372,11 @@ pub trait Mechanism: Send {
 
     /// Takes the events that wait.
     fn events(&mut self) -> Vec<Event>;
+
+    /// Gives back what only one can have at a time of one process, before another is begun there: it measures no more.
+    fn end(&mut self) -> Option<Links> {
+        None
+    }
 
     /// Whether the kernel waits after each site that it detaches, so that the last of them costs until then.
     fn detaches_one_by_one(&self) -> bool {

@@ -1,17 +1,23 @@
 //! What /proc and /sys say: the one module that reads them.
 
 mod cache;
+mod demangle;
 mod elf;
+mod functions;
+mod glob;
 mod instruction;
 mod name;
 mod node;
 mod process;
 mod symbols;
+mod system_calls;
 
 use std::time::Duration;
 
-pub use cache::SymbolCache;
+pub use cache::{FunctionCache, SymbolCache};
 pub use elf::SearchError;
+pub use functions::{Function, FunctionsError, LISTED_LIMIT, Matches, Pattern, find_functions};
+pub use glob::{GLOB_LIMIT, Glob, GlobError};
 pub use instruction::FirstInstruction;
 use k8s_openapi::jiff::Timestamp;
 pub use name::SymbolName;
@@ -19,9 +25,10 @@ use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{
     CpuTime, Exit, ObserveError, Process, ProcessId, container_id, cpu_time, cpus, executable_of,
-    is_confined, own_file_offset, pod_and_container, processes,
+    is_confined, open_file, own_file_offset, pod_and_container, processes,
 };
 pub use symbols::{Binary, Location, Symbols, SymbolsError, find_symbols};
+pub use system_calls::{syscall_name, syscall_number};
 
 /// The kernel's release, such as `6.18.44`; `unknown` when /proc does not say.
 pub fn kernel_release() -> String {

@@ -5,6 +5,7 @@
 #![no_std]
 
 pub mod block_io;
+pub mod syscalls;
 
 /// Buckets of a histogram: 16 to each power of two, up to 2^42 ns.
 pub const BUCKETS: usize = 624;
@@ -138,6 +139,8 @@ pub struct Control {
     pub padding: u32,
     /// By operation: calls that take at least so many nanoseconds are slow.
     pub slow_thresholds_ns: [u64; MAX_OPERATIONS],
+    /// By operation: which of its arguments are texts, a bit for each, of calls whose arguments are kept.
+    pub texts: [u8; MAX_OPERATIONS],
 }
 
 /// Attachments that come and go together.
@@ -283,6 +286,38 @@ pub struct Field {
     pub size: u32,
 }
 
+/// How many arguments of a call are kept at most: those that are passed in registers.
+pub const MAX_ARGUMENTS: usize = 6;
+
+/// The arguments of a call, as they were at its entry.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arguments {
+    /// In their order.
+    pub values: [u64; MAX_ARGUMENTS],
+    /// The slot that the call counts in.
+    pub slot: u64,
+}
+
+/// How much of an argument that is a text is told, with the NUL at its end.
+pub const TEXT_BYTES: usize = 48;
+
+/// Begins a text that could not be read: its page was not in memory. No text in UTF-8 has this byte.
+pub const UNREADABLE: u8 = 0xff;
+
+/// A slow call with its arguments.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowCallWithArguments {
+    /// The call.
+    pub call: SlowCall,
+    /// Its arguments.
+    pub values: [u64; MAX_ARGUMENTS],
+    /// What those point to that are texts, as they stand at the return; NUL-padded; [`UNREADABLE`] where it
+    /// cannot be read.
+    pub texts: [[u8; TEXT_BYTES]; MAX_ARGUMENTS],
+}
+
 /// A process that called exec.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -325,7 +360,7 @@ pub enum FamilyArgument {
 }
 
 /// What one attachment tells its programs, as an attach cookie: the operation's slot (8 bits), payload (3), column
-/// family (2), cause (3), group (2).
+/// family (2), cause (3), group (2), whether its arguments are kept (1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie(pub u64);
 
@@ -345,6 +380,18 @@ impl Cookie {
                 | ((payload as u64) << 8)
                 | slot as u64,
         )
+    }
+
+    /// The same, of a call whose arguments are kept for when it turns out slow (1 bit).
+    #[must_use]
+    pub const fn with_arguments(self) -> Self {
+        Self(self.0 | 1 << 18)
+    }
+
+    /// Whether the call's arguments are kept.
+    #[inline(always)]
+    pub const fn keeps_arguments(self) -> bool {
+        self.0 & 1 << 18 != 0
     }
 
     /// The operation's slot.
@@ -433,7 +480,9 @@ const _: () = {
     assert!(size_of::<Totals>() == 64);
     assert!(offset_of!(Totals, maxima) == 40);
     assert!(size_of::<Histogram>() == BUCKETS * 8);
-    assert!(size_of::<Control>() == 32 + 8 * MAX_OPERATIONS);
+    assert!(size_of::<Control>() == 32 + 9 * MAX_OPERATIONS);
+    assert!(size_of::<Arguments>() == 56);
+    assert!(size_of::<SlowCallWithArguments>() == 56 + 48 + 6 * TEXT_BYTES);
     assert!(offset_of!(Control, trap_ns) == 16);
     assert!(size_of::<Losses>() == 24);
     assert!(size_of::<CallKey>() == 16);

@@ -3,6 +3,8 @@
 #![feature(core_intrinsics)]
 #![allow(internal_features)]
 
+pub mod constants;
 pub mod counters;
 pub mod fields;
 pub mod iterator;
+pub mod task_storage;

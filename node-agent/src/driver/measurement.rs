@@ -191,6 +191,13 @@ impl Measurement {
         }
     }
 
+    /// Gives back what only one measurement of a process can have, before another is begun. What is left goes with it.
+    pub fn end(&mut self) {
+        for running in &mut self.mechanisms {
+            self.reaper.take(running.mechanism.end());
+        }
+    }
+
     /// Takes what was noted since the last time.
     pub fn entries(&mut self) -> Vec<Entry> {
         std::mem::take(&mut self.entries)

@@ -104,6 +104,7 @@ pub(super) fn plan(dummies: &[Dummy], pid: u32, entry_only: bool) -> Result<Plan
             family: FamilyArgument::None,
             cause: 0,
             slow_threshold_ns: u64::MAX,
+            arguments: None,
         })
     };
     let sites: Vec<Site> = (0..)

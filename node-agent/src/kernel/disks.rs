@@ -319,3 +319,6 @@ impl DiskSlot {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,8 @@ use std::{thread, time::Duration};
 
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf};
 use ckb_probe_common::{
-    CallKey, CallStart, Cause, Control, Family, Losses, SlowCall, Totals, maximum_of,
+    CallKey, CallStart, Cause, Control, Family, Losses, MAX_ARGUMENTS, SlowCall,
+    SlowCallWithArguments, TEXT_BYTES, Totals, maximum_of,
 };
 use ckb_probe_crds::Histogram;
 
@@ -80,6 +81,15 @@ impl FamilyReading {
             reading: SlotReading::default(),
         }
     }
+}
+
+/// A slow call, as the kernel told it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenCall {
+    /// It.
+    pub call: SlowCall,
+    /// Its arguments, and what those point to that are texts; None where they were not asked for or not kept.
+    pub arguments: Option<([u64; MAX_ARGUMENTS], [[u8; TEXT_BYTES]; MAX_ARGUMENTS])>,
 }
 
 pub(super) struct Maps {
@@ -231,13 +241,27 @@ impl Maps {
         Ok(())
     }
 
-    pub(super) fn slow_calls(&mut self) -> Vec<SlowCall> {
+    pub(super) fn slow_calls(&mut self) -> Vec<SeenCall> {
         let mut calls = Vec::new();
         while let Some(item) = self.slow_calls.next() {
-            if item.len() >= size_of::<SlowCall>() {
-                // SAFETY: long enough, and a SlowCall is integers only; the ring aligns to 8 bytes, which
-                // read_unaligned does not rely on.
-                calls.push(unsafe { item.as_ptr().cast::<SlowCall>().read_unaligned() });
+            if item.len() >= size_of::<SlowCallWithArguments>() {
+                // SAFETY: long enough, and integers only; the ring aligns to 8 bytes, which read_unaligned does not rely on.
+                let seen = unsafe {
+                    item.as_ptr()
+                        .cast::<SlowCallWithArguments>()
+                        .read_unaligned()
+                };
+                calls.push(SeenCall {
+                    call: seen.call,
+                    arguments: Some((seen.values, seen.texts)),
+                });
+            } else if item.len() >= size_of::<SlowCall>() {
+                // SAFETY: as above.
+                let call = unsafe { item.as_ptr().cast::<SlowCall>().read_unaligned() };
+                calls.push(SeenCall {
+                    call,
+                    arguments: None,
+                });
             }
         }
         calls

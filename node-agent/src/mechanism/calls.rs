@@ -3,6 +3,7 @@
 //! All that is asked of one process is one object and one set of links: the kernel traps once for all programs on a site, and
 //! detaches once. What two questions have in common is counted once.
 
+mod pattern;
 mod search;
 
 use std::time::Duration;
@@ -17,9 +18,9 @@ use super::{
 use crate::{
     kernel::{
         AttachError, DEFAULT_RING_BYTES, FamilyArgument, Links, Means, Payload, Plan, Probes,
-        ReadError, SlotReading, Slots, SlowCall,
+        ReadError, SeenCall, SlotReading, Slots, TEXT_BYTES, UNREADABLE,
     },
-    observe::{self, ProcessId, SymbolCache, SymbolName},
+    observe::{self, FunctionCache, Pattern, ProcessId, SymbolCache, SymbolName},
 };
 
 /// What a kind wants of the calls of a process.
@@ -36,6 +37,30 @@ pub struct Ask {
 pub enum Sought {
     /// These, which have names.
     Listed(Vec<Counted>),
+    /// Those whose names match: each has a row of its own.
+    Matching(Matching),
+}
+
+/// Functions by a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matching {
+    /// Which, and how many at most.
+    pub pattern: Pattern,
+    /// Calls that take at least this long are slow.
+    pub slow_threshold_ns: u64,
+    /// Whether functions are attached to whose first instruction the kernel must single-step.
+    pub include_single_stepped: bool,
+    /// What is told of a slow call's first arguments.
+    pub arguments: Vec<Kept>,
+}
+
+/// What an argument is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// A number.
+    Integer,
+    /// A pointer to a text.
+    String,
 }
 
 /// The names of what is measured of a call.
@@ -66,6 +91,10 @@ pub struct Counted {
     pub by_family: bool,
     /// Whether functions are attached to whose first instruction the kernel must single-step.
     pub include_single_stepped: bool,
+    /// What is told of a slow call's first arguments.
+    pub arguments: Vec<Kept>,
+    /// Which pattern found it, and in which library: functions of one name need not be the same.
+    pub found_by: Option<(String, Option<String>)>,
 }
 
 /// A function, by its name.
@@ -91,9 +120,38 @@ pub struct Cause {
 impl Counted {
     /// Whether the payload of every function is known, so that a byte count means something.
     pub fn has_bytes(&self) -> bool {
-        self.functions
-            .iter()
-            .all(|function| function.payload != Payload::Unknown)
+        !self.functions.is_empty()
+            && self
+                .functions
+                .iter()
+                .all(|function| function.payload != Payload::Unknown)
+    }
+}
+
+impl Kept {
+    /// The argument, for people. What was cut off, is said.
+    fn told(self, value: u64, text: &[u8]) -> String {
+        let length = text.iter().position(|byte| *byte == 0);
+        let text = &text[..length.unwrap_or(text.len())];
+        match self {
+            // An int of 32 bits has nothing above: a negative one is more likely than one beyond two thousand million.
+            Self::Integer => match u32::try_from(value) {
+                Ok(short) => (short as i32).to_string(),
+                Err(_) => (value as i64).to_string(),
+            },
+            Self::String if value == 0 => "null".to_string(),
+            Self::String if text.first() == Some(&UNREADABLE) => {
+                format!("{value:#x} (not in memory)")
+            }
+            Self::String => {
+                let cut = if text.len() + 1 >= TEXT_BYTES {
+                    "…"
+                } else {
+                    ""
+                };
+                format!("{:?}{cut}", String::from_utf8_lossy(text))
+            }
+        }
     }
 }
 
@@ -123,6 +181,7 @@ pub struct Calls {
 struct Slot {
     measures: Measures,
     has_bytes: bool,
+    arguments: Vec<Kept>,
 }
 
 /// What there is for the questions about the calls of one process: an answer to each, and what measures them, if anything is
@@ -134,20 +193,29 @@ pub struct Begun {
     pub calls: Option<Calls>,
 }
 
+/// What was found in files.
+#[derive(Default)]
+pub struct Caches {
+    /// By name.
+    pub symbols: SymbolCache,
+    /// By pattern.
+    pub functions: FunctionCache,
+}
+
 /// Searches the process's binaries and loads what measures what is there. Its loads are numbered from `first` on.
 pub fn begin(
     means: Means,
     process: ProcessId,
     asks: &[Ask],
     first: LoadId,
-    cache: &mut SymbolCache,
+    caches: &mut Caches,
 ) -> Begun {
     let Searched {
         mut answers,
         slots,
         sites,
         entry_only,
-    } = match search(means, process, asks, first, cache) {
+    } = match search(means, process, asks, first, caches) {
         Ok(searched) => searched,
         Err(error) => {
             let refused = asks.iter().map(|_| Err(Refusal::from(&error)));
@@ -192,6 +260,7 @@ pub fn begin(
                 .into_iter()
                 .map(|(counted, measures)| Slot {
                     has_bytes: counted.has_bytes(),
+                    arguments: counted.arguments,
                     measures,
                 })
                 .collect(),
@@ -254,12 +323,17 @@ impl Calls {
             .collect()
     }
 
-    fn event(&self, call: &SlowCall) -> Option<Event> {
+    fn event(&self, seen: &SeenCall) -> Option<Event> {
+        let call = &seen.call;
         let family = self.probes.family(call.slot);
         let slot = family
             .as_ref()
             .map_or(call.slot as usize, |family| family.slot as usize);
-        let has_bytes = self.slots.get(slot)?.has_bytes;
+        let Slot {
+            has_bytes,
+            arguments,
+            ..
+        } = self.slots.get(slot)?;
         let name = call.thread_name.split(|byte| *byte == 0).next();
         let during = self
             .causes
@@ -267,8 +341,13 @@ impl Calls {
             .filter(|cause| call.during & (1 << cause.number) != 0);
         let during = during.map(|cause| cause.name.to_string()).collect();
         let mut details = vec![("duration", Detail::Nanoseconds(call.duration_ns))];
-        if has_bytes {
+        if *has_bytes {
             details.push(("bytes", Detail::Bytes(call.bytes)));
+        }
+        if let Some((values, texts)) = &seen.arguments {
+            let told = arguments.iter().zip(values).zip(texts);
+            let told = told.map(|((kept, value), text)| kept.told(*value, text));
+            details.push(("arguments", Detail::List(told.collect())));
         }
         details.push(("during", Detail::List(during)));
         Some(Event {

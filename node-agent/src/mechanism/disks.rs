@@ -12,7 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use shared::{Shared, Viewer};
 
 use super::{
-    Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Raw, Reading, Refusal,
+    Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Parts, Raw, Reading, Refusal,
     RowReading, Scene, Strand,
 };
 use crate::{
@@ -160,8 +160,12 @@ impl Begin for Ask {
             strands: vec![Strand {
                 load: scene.first,
                 row: None,
-                parted: disks.owner > 0,
-                blank: Figures::default(),
+                parts: if disks.owner > 0 {
+                    Parts::All
+                } else {
+                    Parts::None
+                },
+                ..Strand::default()
             }],
             coverage: Coverage {
                 sentence,

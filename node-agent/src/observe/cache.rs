@@ -7,10 +7,16 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{elf::Table, name::SymbolName};
+use super::{
+    elf::{Functions, Table},
+    name::SymbolName,
+};
 
 /// A container restarts its executable with the same libraries: two processes with all the libraries that are ever searched.
 const ENTRY_LIMIT: usize = 128;
+
+/// A search for functions by a pattern is of one file, and may find hundreds.
+const FUNCTIONS_LIMIT: usize = 16;
 
 /// A file system's clock may stand still for so long while a file is written to.
 const CLOCK_STEP: Duration = Duration::from_secs(2);
@@ -48,37 +54,51 @@ impl FileState {
 
 /// What the searches of the latest files found, so that a restarted container needs no second search of a table of many
 /// megabytes. It holds offsets and verdicts, nothing of the files themselves.
-#[derive(Debug, Default)]
-pub struct SymbolCache {
+pub type SymbolCache = Cache<BTreeSet<SymbolName>, Table, ENTRY_LIMIT>;
+
+/// The same for searches by a pattern, which is remembered with how many functions were to be listed. Here names are kept.
+pub type FunctionCache = Cache<(String, usize), Functions, FUNCTIONS_LIMIT>;
+
+/// The latest answers to questions about files.
+#[derive(Debug)]
+pub struct Cache<Question, Answer, const LIMIT: usize> {
     /// The one that was used last is last.
-    entries: Vec<Entry>,
+    entries: Vec<Entry<Question, Answer>>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct Entry<Question, Answer> {
     state: FileState,
-    names: BTreeSet<SymbolName>,
-    table: Table,
+    question: Question,
+    answer: Answer,
 }
 
-impl SymbolCache {
-    /// What a search of this file for these names found.
-    pub(super) fn get(&mut self, state: FileState, names: &BTreeSet<SymbolName>) -> Option<Table> {
-        let is_it = |entry: &Entry| entry.state == state && entry.names == *names;
+impl<Question, Answer, const LIMIT: usize> Default for Cache<Question, Answer, LIMIT> {
+    fn default() -> Self {
+        Self {
+            entries: Vec::new(),
+        }
+    }
+}
+
+impl<Question: PartialEq, Answer: Clone, const LIMIT: usize> Cache<Question, Answer, LIMIT> {
+    /// What a search of this file for this found.
+    pub(super) fn get(&mut self, state: FileState, question: &Question) -> Option<Answer> {
+        let is_it = |entry: &Entry<_, _>| entry.state == state && entry.question == *question;
         let entry = self.entries.iter().position(is_it)?;
         self.entries[entry..].rotate_left(1);
-        self.entries.last().map(|entry| entry.table.clone())
+        self.entries.last().map(|entry| entry.answer.clone())
     }
 
     /// Keeps what a search found. What was not used for longest goes.
-    pub(super) fn insert(&mut self, state: FileState, names: BTreeSet<SymbolName>, table: Table) {
-        if self.entries.len() == ENTRY_LIMIT {
+    pub(super) fn insert(&mut self, state: FileState, question: Question, answer: Answer) {
+        if self.entries.len() == LIMIT {
             self.entries.remove(0);
         }
         self.entries.push(Entry {
             state,
-            names,
-            table,
+            question,
+            answer,
         });
     }
 }

@@ -4,6 +4,7 @@
 //! pieces, so that a symbol table of any length takes little memory, and within a budget, so that it takes little time. First
 //! the string table is searched for the names, then the symbol table for who bears them.
 
+mod functions;
 mod reader;
 
 use std::{
@@ -11,6 +12,7 @@ use std::{
     io,
 };
 
+pub use functions::{Found, Functions, linkage, search_functions};
 use object::{
     Endianness,
     elf::{self, FileHeader64, ProgramHeader64, SectionHeader64, Sym64},
@@ -86,6 +88,9 @@ pub enum SearchError {
         /// How many would be taken.
         limit: u64,
     },
+    /// Its names are made to be hard to read.
+    #[error("its names take longer to read than any file's should")]
+    TooSlow,
 }
 
 impl From<io::Error> for SearchError {
@@ -111,21 +116,12 @@ pub fn search(
     let mut has_symbol_table = false;
     for index in 0..header.sections {
         let section = header.section(&mut reader, index)?;
-        let kind = section.sh_type(header.endian);
-        has_symbol_table |= kind == elf::SHT_SYMTAB;
-        if kind != elf::SHT_SYMTAB && kind != elf::SHT_DYNSYM {
+        has_symbol_table |= section.sh_type(header.endian) == elf::SHT_SYMTAB;
+        let Some((symbols, strings)) = header.symbol_table(&mut reader, &section)? else {
             continue;
-        }
-        let link = u64::from(section.sh_link(header.endian));
-        if link >= header.sections {
-            continue;
-        }
-        let strings = header.section(&mut reader, link)?;
-        if strings.sh_type(header.endian) != elf::SHT_STRTAB {
-            continue;
-        }
-        let strings = Strings::read(&mut reader, header.part(&strings), &names)?;
-        for_each_symbol(&mut reader, header.part(&section), |symbol| {
+        };
+        let strings = Strings::read(&mut reader, strings, &names)?;
+        for_each_symbol(&mut reader, symbols, |symbol| {
             for name in strings.names(symbol.st_name(header.endian)) {
                 let Some(offset) = header.function(symbol) else {
                     break;
@@ -167,6 +163,10 @@ struct Header {
     sections: u64,
     /// What is mapped executable.
     segments: Vec<ProgramHeader64<Endianness>>,
+    /// It says who is to load the libraries it needs.
+    has_interpreter: bool,
+    /// The section that has the names of sections.
+    section_names: u64,
     size: u64,
 }
 
@@ -185,6 +185,8 @@ impl Header {
             sections_offset: header.e_shoff(endian),
             sections: u64::from(header.e_shnum(endian)),
             segments: Vec::new(),
+            has_interpreter: false,
+            section_names: u64::from(header.e_shstrndx(endian).0),
             size: reader.size(),
         };
         let mut segments = u64::from(header.e_phnum(endian));
@@ -205,6 +207,7 @@ impl Header {
         for index in 0..segments {
             let table = header.e_phoff(endian);
             let segment: ProgramHeader64<_> = reader.entry("program headers", table, index)?;
+            read.has_interpreter |= segment.p_type(endian) == elf::PT_INTERP;
             let executable = segment.p_flags(endian).contains(elf::PF_X);
             if segment.p_type(endian) == elf::PT_LOAD && executable {
                 read.segments.push(segment);
@@ -219,6 +222,22 @@ impl Header {
         index: u64,
     ) -> Result<SectionHeader64<Endianness>, SearchError> {
         reader.entry("section headers", self.sections_offset, index)
+    }
+
+    /// The symbols of a section that is a table of such, and their strings.
+    fn symbol_table(
+        &self,
+        reader: &mut Reader<impl ReadAt + ?Sized>,
+        section: &SectionHeader64<Endianness>,
+    ) -> Result<Option<(Part, Part)>, SearchError> {
+        let kind = section.sh_type(self.endian);
+        let link = u64::from(section.sh_link(self.endian));
+        if kind != elf::SHT_SYMTAB && kind != elf::SHT_DYNSYM || link >= self.sections {
+            return Ok(None);
+        }
+        let strings = self.section(reader, link)?;
+        let has_strings = strings.sh_type(self.endian) == elf::SHT_STRTAB;
+        Ok(has_strings.then(|| (self.part(section), self.part(&strings))))
     }
 
     fn part(&self, section: &SectionHeader64<Endianness>) -> Part {

@@ -104,6 +104,12 @@ pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Vec<Process>, ObserveE
     Ok(found)
 }
 
+/// What a process has open under this descriptor, now: a path, or `socket:[…]` and the like.
+pub fn open_file(pid: u32, descriptor: u64) -> Option<String> {
+    let link = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
+    Some(link.to_string_lossy().into_owned())
+}
+
 /// The base name of a process's executable; None when it is gone.
 pub fn executable_of(pid: u32) -> Option<String> {
     executable(&PathBuf::from(format!("/proc/{pid}")))

@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use super::{
     ProcessId,
-    cache::{FileState, SymbolCache},
+    cache::{Cache, FileState, SymbolCache},
     elf::{self, Budget, SearchError, Table},
     instruction::FirstInstruction,
     name::SymbolName,
@@ -62,6 +62,10 @@ impl Binary {
     /// Its path as the target sees it, for people.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     fn state(&self) -> Result<FileState, SymbolsError> {
@@ -113,7 +117,7 @@ pub struct SymbolsError {
 }
 
 impl SymbolsError {
-    fn new(path: &Path, source: impl Into<SearchError>) -> Self {
+    pub(super) fn new(path: &Path, source: impl Into<SearchError>) -> Self {
         Self {
             path: path.to_path_buf(),
             source: source.into(),
@@ -129,8 +133,7 @@ pub fn find_symbols(
     cache: &mut SymbolCache,
 ) -> Result<Symbols, SymbolsError> {
     let mut budget = Budget::default();
-    let path = PathBuf::from(format!("/proc/{}/exe", process.pid));
-    let executable = Binary::open(&path).map_err(|error| SymbolsError::new(&path, error))?;
+    let executable = open_executable(process)?;
     let (state, table) = search(&executable, names, cache, &mut budget)?;
     let mut symbols = Symbols {
         stripped: !table.has_symbol_table,
@@ -140,7 +143,7 @@ pub fn find_symbols(
     symbols.take(executable, table);
     // The executable is mapped too.
     let mut searched = vec![state];
-    for path in libraries(process) {
+    for path in libraries(process, LIBRARY_LIMIT) {
         if symbols.missing.is_empty() {
             break;
         }
@@ -176,24 +179,29 @@ impl Symbols {
     }
 }
 
-fn open_library(process: ProcessId, path: &Path) -> Result<Binary, SymbolsError> {
+pub(super) fn open_executable(process: ProcessId) -> Result<Binary, SymbolsError> {
+    let path = PathBuf::from(format!("/proc/{}/exe", process.pid));
+    Binary::open(&path).map_err(|error| SymbolsError::new(&path, error))
+}
+
+pub(super) fn open_library(process: ProcessId, path: &Path) -> Result<Binary, SymbolsError> {
     let root = format!("/proc/{}/root", process.pid);
     File::open(root)
         .and_then(|root| Binary::open_in_root(&root, path))
         .map_err(|error| SymbolsError::new(path, error))
 }
 
-/// The files that the process has mapped executable, by their paths in its own root.
-fn libraries(process: ProcessId) -> Vec<PathBuf> {
+/// The files that the process has mapped executable, by their paths in its own root, at most so many.
+pub(super) fn libraries(process: ProcessId, limit: usize) -> Vec<PathBuf> {
     match File::open(format!("/proc/{}/maps", process.pid)) {
-        Ok(maps) => mapped_files(BufReader::new(maps.take(MAPS_LIMIT))),
+        Ok(maps) => mapped_files(BufReader::new(maps.take(MAPS_LIMIT)), limit),
         Err(_) => Vec::new(),
     }
 }
 
 /// The files that are mapped executable in a process, in order of address: the lines of its `maps` are
 /// `address permissions offset device inode path`. What is no file has no path that begins with a slash.
-fn mapped_files(maps: impl BufRead) -> Vec<PathBuf> {
+fn mapped_files(maps: impl BufRead, limit: usize) -> Vec<PathBuf> {
     let mut paths = Vec::new();
     for line in maps.split(b'\n').map_while(Result::ok) {
         let mut fields = line.splitn(6, |byte| *byte == b' ').skip(1);
@@ -205,7 +213,7 @@ fn mapped_files(maps: impl BufRead) -> Vec<PathBuf> {
         if permissions.contains(&b'x') && path.is_absolute() && is_new() {
             paths.push(path.to_path_buf());
         }
-        if paths.len() == LIBRARY_LIMIT {
+        if paths.len() == limit {
             break;
         }
     }
@@ -218,21 +226,33 @@ fn search(
     cache: &mut SymbolCache,
     budget: &mut Budget,
 ) -> Result<(FileState, Table), SymbolsError> {
+    cached(binary, names, cache, |file| {
+        elf::search(file, names, budget)
+    })
+}
+
+/// What a search of a file finds, or found at an earlier time when the file was as it is now.
+pub(super) fn cached<Question: Clone + PartialEq, Answer: Clone, const LIMIT: usize>(
+    binary: &Binary,
+    question: &Question,
+    cache: &mut Cache<Question, Answer, LIMIT>,
+    search: impl FnOnce(&File) -> Result<Answer, SearchError>,
+) -> Result<(FileState, Answer), SymbolsError> {
     let state = binary.state()?;
-    if let Some(table) = cache.get(state, names) {
-        return Ok((state, table));
+    if let Some(answer) = cache.get(state, question) {
+        return Ok((state, answer));
     }
-    let table = elf::search(&binary.file, names, budget);
+    let answer = search(&binary.file);
     // What was half written may have looked like anything.
     if binary.state()? != state {
         return Err(SymbolsError::new(&binary.path, SearchError::Changed));
     }
-    let table = table.map_err(|error| SymbolsError::new(&binary.path, error))?;
+    let answer = answer.map_err(|error| SymbolsError::new(&binary.path, error))?;
     if state.is_settled(SystemTime::now()) {
-        cache.insert(state, names.clone(), table.clone());
+        cache.insert(state, question.clone(), answer.clone());
     }
-    Ok((state, table))
+    Ok((state, answer))
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -20,60 +20,47 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     part: Some("column_family"),
     measures: &[DURATION, LONGEST, BYTES, SLOW],
     columns: &[
-        column("perSecond", "PER SECOND", Value::Rate("duration")),
-        column("p50", "P50", Value::Quantile("duration", 0.5)),
-        Column {
-            of_parts: false,
-            ..column("p90", "P90", Value::Quantile("duration", 0.9))
-        },
-        column("p99", "P99", Value::Quantile("duration", 0.99)),
-        column("max", "MAX", Value::Maximum("duration")),
-        column("slow", "SLOW", Value::Total("slow")),
-        Column {
-            of_parts: false,
-            ..column("bytesPerSecond", "BYTES/S", Value::Rate("bytes"))
-        },
-        column("count", "COUNT", Value::Total("duration")),
+        Column::new("perSecond", "PER SECOND", Value::Rate("duration")),
+        Column::new("p50", "P50", Value::Quantile("duration", 0.5)),
+        Column::new("p90", "P90", Value::Quantile("duration", 0.9)).of_rows(),
+        Column::new("p99", "P99", Value::Quantile("duration", 0.99)),
+        Column::new("max", "MAX", Value::Maximum("duration")),
+        Column::new("slow", "SLOW", Value::Total("slow")),
+        Column::new("bytesPerSecond", "BYTES/S", Value::Rate("bytes")).of_rows(),
+        Column::new("count", "COUNT", Value::Total("duration")),
     ],
     headline: &[
-        phrase("", Value::Rate("duration"), "/s"),
-        phrase("p99 ", Value::Quantile("duration", 0.99), ""),
-        Phrase {
-            of_zero: false,
-            ..phrase("", Value::Total("slow"), " slow")
-        },
+        Phrase::new("", Value::Rate("duration"), "/s"),
+        Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),
+        Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
     ],
     metrics: &[
-        Metric {
-            name: "ckb_probe_operation_duration_seconds",
-            help: "Duration of the operation's calls since the agent first attached to the target; scaled up where they were sampled.",
-            export: Export::Histogram("duration"),
-            of_parts: false,
-        },
-        Metric {
-            name: "ckb_probe_column_family_operation_duration_seconds",
-            help: "The same by column family, where byColumnFamily asks for it and the operation is on one.",
-            export: Export::Histogram("duration"),
-            of_parts: true,
-        },
-        Metric {
-            name: "ckb_probe_operation_bytes_total",
-            help: "Payload bytes of the operation's calls, where they are known; scaled up where they were sampled.",
-            export: Export::Counter("bytes"),
-            of_parts: false,
-        },
-        Metric {
-            name: "ckb_probe_operation_calls_total",
-            help: "The operation's calls, also those that are counted and not timed; scaled up where they were sampled.",
-            export: Export::Counter("duration"),
-            of_parts: false,
-        },
-        Metric {
-            name: "ckb_probe_slow_operations_total",
-            help: "Calls at or above the probe's slowThreshold; scaled up where they were sampled.",
-            export: Export::Counter("slow"),
-            of_parts: false,
-        },
+        Metric::new(
+            "ckb_probe_operation_duration_seconds",
+            "Duration of the operation's calls since the agent first attached to the target; scaled up where they were sampled.",
+            Export::Histogram("duration"),
+        ),
+        Metric::new(
+            "ckb_probe_column_family_operation_duration_seconds",
+            "The same by column family, where byColumnFamily asks for it and the operation is on one.",
+            Export::Histogram("duration"),
+        )
+        .by_part(),
+        Metric::new(
+            "ckb_probe_operation_bytes_total",
+            "Payload bytes of the operation's calls, where they are known; scaled up where they were sampled.",
+            Export::Counter("bytes"),
+        ),
+        Metric::new(
+            "ckb_probe_operation_calls_total",
+            "The operation's calls, also those that are counted and not timed; scaled up where they were sampled.",
+            Export::Counter("duration"),
+        ),
+        Metric::new(
+            "ckb_probe_slow_operations_total",
+            "Calls at or above the probe's slowThreshold; scaled up where they were sampled.",
+            Export::Counter("slow"),
+        ),
     ],
     apart: is_background,
     quiet: false,
@@ -82,22 +69,4 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 /// RocksDB's background work is no call of the node's, or is a part of one.
 fn is_background(row: &str) -> bool {
     Operation::CAUSES.iter().any(|cause| cause.as_str() == row)
-}
-
-const fn column(name: &'static str, head: &'static str, value: Value) -> Column {
-    Column {
-        name,
-        head,
-        value,
-        of_parts: true,
-    }
-}
-
-const fn phrase(before: &'static str, value: Value, after: &'static str) -> Phrase {
-    Phrase {
-        before,
-        value,
-        after,
-        of_zero: true,
-    }
 }

@@ -71,6 +71,8 @@ pub fn counted(kind: &RocksDbProbe) -> Vec<Counted> {
                 // Background work is rare: what its probes cost does not matter.
                 include_single_stepped: kind.include_single_stepped || cause.is_some(),
                 cause,
+                arguments: Vec::new(),
+                found_by: None,
             }
         })
         .collect()

@@ -8,13 +8,15 @@ use std::{
 
 use ckb_probe_crds::{Lack, Reason};
 
-use super::{Ask, Counted, Function, Measures, Sought, nothing};
+use super::{
+    Ask, Caches, Counted, Function, Kept, Measures, Sought, nothing, pattern::matching_functions,
+};
 use crate::{
-    kernel::{Calibration, FamilyArgument, Means, Site},
-    mechanism::{Coverage, LoadId, Opened, Refusal, Strand},
+    kernel::{Calibration, FamilyArgument, KeptArguments, Means, Payload, Site},
+    mechanism::{Coverage, LoadId, Opened, Parts, Refusal, Strand},
     observe::{
-        self, FirstInstruction, Location, ProcessId, SymbolCache, SymbolName, Symbols,
-        SymbolsError, find_symbols,
+        self, FirstInstruction, Location, ProcessId, SymbolName, Symbols, SymbolsError,
+        find_symbols,
     },
 };
 
@@ -23,6 +25,9 @@ const MAX_SLOTS: usize = 256;
 
 /// What a status lists of what is lacking for one reason.
 const MAX_ITEMS: usize = 64;
+
+pub(super) const CONFINED: &str = "; calls are counted and not timed, since on this kernel a probe at a function's return kills a \
+                        process that is confined by seccomp, as this one is";
 
 /// What was found of all that is asked.
 pub struct Searched {
@@ -48,18 +53,33 @@ pub fn search(
     process: ProcessId,
     asks: &[Ask],
     first: LoadId,
-    cache: &mut SymbolCache,
+    caches: &mut Caches,
 ) -> Result<Searched, SymbolsError> {
-    let symbols = find_symbols(process, &names(asks), cache)?;
-    let entry_only = means.returns_kill_confined && observe::is_confined(process);
+    let names = names(asks);
+    let symbols = if names.is_empty() {
+        Symbols::default()
+    } else {
+        find_symbols(process, &names, &mut caches.symbols)?
+    };
     let mut searched = Searched {
         answers: Vec::new(),
         slots: Vec::new(),
         sites: Vec::new(),
-        entry_only,
+        entry_only: means.returns_kill_confined && observe::is_confined(process),
     };
     for ask in asks {
-        let answer = searched.answer(ask, &symbols, means.calibration, first);
+        let found = match &ask.sought {
+            Sought::Listed(counted) => listed(counted, &symbols, searched.entry_only),
+            Sought::Matching(matching) => {
+                let found = matching_functions(process, matching, &mut caches.functions);
+                found.map(|found| {
+                    searched.entry_only |= found.go;
+                    found.found(searched.entry_only)
+                })
+            }
+        };
+        let answer =
+            found.and_then(|found| searched.answer(found, &ask.measures, means.calibration, first));
         searched.answers.push(answer);
     }
     Ok(searched)
@@ -67,55 +87,81 @@ pub fn search(
 
 fn names(asks: &[Ask]) -> BTreeSet<SymbolName> {
     let counted = asks.iter().flat_map(|ask| match &ask.sought {
-        Sought::Listed(counted) => counted,
+        Sought::Listed(counted) => &counted[..],
+        Sought::Matching(_) => &[],
     });
     let functions = counted.flat_map(|counted| &counted.functions);
     functions.map(|function| function.symbol).collect()
 }
 
+/// What was found for one question.
+pub(super) struct Found {
+    pub(super) loads: Vec<(Counted, Vec<Place>)>,
+    pub(super) coverage: Coverage,
+}
+
+/// A function that is attached to.
+pub(super) struct Place {
+    pub(super) symbol: String,
+    pub(super) payload: Payload,
+    pub(super) family: FamilyArgument,
+    pub(super) location: Location,
+}
+
+/// Functions that have names.
+fn listed(all: &[Counted], symbols: &Symbols, entry_only: bool) -> Result<Found, Refusal> {
+    let loads: Vec<_> = all
+        .iter()
+        .map(|counted| (counted.clone(), places(counted, symbols)))
+        .filter(|(_, places)| !places.is_empty())
+        .collect();
+    let coverage = cover(all, symbols, entry_only);
+    if loads.is_empty() {
+        let stepped = coverage
+            .lacks
+            .iter()
+            .any(|lack| lack.reason == Reason::SingleStepped);
+        return Err(if stepped {
+            nothing(
+                Reason::SingleStepped,
+                "nothing that is asked for is measured",
+                &coverage,
+            )
+        } else {
+            nothing(
+                Reason::SymbolNotFound,
+                "none of the functions asked for is in the executable",
+                &coverage,
+            )
+        });
+    }
+    Ok(Found { loads, coverage })
+}
+
 impl Searched {
     fn answer(
         &mut self,
-        ask: &Ask,
-        symbols: &Symbols,
+        Found { loads, coverage }: Found,
+        measures: &Measures,
         calibration: Calibration,
         first: LoadId,
     ) -> Result<Opened, Refusal> {
-        let Sought::Listed(counted) = &ask.sought;
-        let coverage = cover(counted, symbols, self.entry_only);
         let mut strands = Vec::new();
-        for counted in counted {
-            let found = places(counted, symbols);
-            if found.is_empty() {
-                continue;
-            }
-            let slot = self.slot(counted, &ask.measures, found, calibration)?;
+        for (counted, places) in loads {
+            let row = counted.row.clone();
+            let parts = if counted.by_family {
+                Parts::All
+            } else {
+                Parts::None
+            };
+            let blank = measures.figures(Default::default(), counted.has_bytes());
+            let slot = self.slot(counted, measures, places, calibration)?;
             strands.push(Strand {
                 load: first.offset(usize::from(slot)),
-                row: Some(counted.row.clone()),
-                parted: counted.by_family,
-                blank: ask
-                    .measures
-                    .figures(Default::default(), counted.has_bytes()),
-            });
-        }
-        if strands.is_empty() {
-            let stepped = coverage
-                .lacks
-                .iter()
-                .any(|lack| lack.reason == Reason::SingleStepped);
-            return Err(if stepped {
-                nothing(
-                    Reason::SingleStepped,
-                    "nothing that is asked for is measured",
-                    &coverage,
-                )
-            } else {
-                nothing(
-                    Reason::SymbolNotFound,
-                    "none of the functions asked for is in the executable",
-                    &coverage,
-                )
+                row: Some(row),
+                parts,
+                blank,
+                ..Strand::default()
             });
         }
         Ok(Opened { strands, coverage })
@@ -124,12 +170,12 @@ impl Searched {
     /// The slot that counts this: one that does already, or a new one.
     fn slot(
         &mut self,
-        counted: &Counted,
+        counted: Counted,
         measures: &Measures,
-        places: Vec<(Function, Location)>,
+        places: Vec<Place>,
         calibration: Calibration,
     ) -> Result<u8, Refusal> {
-        let same = |(other, names): &(Counted, Measures)| other == counted && names == measures;
+        let same = |(other, names): &(Counted, Measures)| *other == counted && names == measures;
         if let Some(known) = self.slots.iter().position(same) {
             return Ok(known as u8);
         }
@@ -143,46 +189,61 @@ impl Searched {
             ));
         }
         let slot = self.slots.len() as u8;
-        self.slots.push((counted.clone(), measures.clone()));
-        for (function, location) in places {
+        let texts = (0..).zip(&counted.arguments);
+        let texts = texts.filter(|(_, kept)| **kept == Kept::String);
+        let texts = texts.fold(0_u8, |bits, (index, _)| bits | 1 << index);
+        for Place {
+            symbol,
+            payload,
+            family,
+            location,
+        } in places
+        {
             let nanos = match location.first_instruction {
                 FirstInstruction::Emulated => calibration.cost_per_call_ns,
                 FirstInstruction::SingleStepped => calibration.single_step_cost_ns,
             };
             let site = Site {
-                symbol: function.symbol.to_string(),
+                symbol,
                 binary: location.binary,
                 offset: location.offset,
                 slot,
-                payload: function.payload,
+                payload,
                 family: if counted.by_family {
-                    function.family
+                    family
                 } else {
                     FamilyArgument::None
                 },
                 cause: counted.cause.map_or(0, |cause| cause.number),
                 slow_threshold_ns: counted.slow_threshold_ns,
+                arguments: (!counted.arguments.is_empty()).then_some(KeptArguments { texts }),
             };
             self.sites.push((site, Duration::from_nanos(nanos)));
         }
+        self.slots.push((counted, measures.clone()));
         Ok(slot)
     }
 }
 
 /// Where the functions are that are attached to. A place that has the names of two functions is there once, or its calls would
 /// count twice.
-fn places(counted: &Counted, symbols: &Symbols) -> Vec<(Function, Location)> {
+fn places(counted: &Counted, symbols: &Symbols) -> Vec<Place> {
     let mut seen = BTreeMap::new();
     for function in &counted.functions {
         for location in symbols.found.get(&function.symbol).into_iter().flatten() {
             if !is_left_out(counted, location) {
                 let place = (Arc::as_ptr(&location.binary), location.offset);
-                seen.entry(place).or_insert((*function, location.clone()));
+                seen.entry(place).or_insert_with(|| Place {
+                    symbol: function.symbol.to_string(),
+                    payload: function.payload,
+                    family: function.family,
+                    location: location.clone(),
+                });
             }
         }
     }
-    let mut places: Vec<_> = seen.into_values().collect();
-    places.sort_by_key(|(_, location)| location.offset);
+    let mut places: Vec<Place> = seen.into_values().collect();
+    places.sort_by_key(|place| place.location.offset);
     places
 }
 
@@ -220,11 +281,7 @@ fn cover(all: &[Counted], symbols: &Symbols, entry_only: bool) -> Coverage {
     let sentence = [
         missing_sentence(&missing_rows, &missing_symbols, symbols.stripped),
         stepped_sentence(&left_out, &rows(&stepped)),
-        entry_only.then(|| {
-            "; calls are counted and not timed, since on this kernel a probe at a function's return kills a process that \
-             is confined by seccomp, as this one is"
-                .to_string()
-        }),
+        entry_only.then(|| CONFINED.to_string()),
     ];
     let lacks = [
         (
@@ -239,18 +296,17 @@ fn cover(all: &[Counted], symbols: &Symbols, entry_only: bool) -> Coverage {
         ),
         (Reason::EntryOnly, entry_only, Vec::new()),
     ];
+    let told = lacks.into_iter().filter(|(_, lacks, _)| *lacks);
     Coverage {
-        lacks: lacks
-            .into_iter()
-            .filter(|(_, lacks, _)| *lacks)
-            .map(|(reason, _, mut items)| {
-                items.truncate(MAX_ITEMS);
-                Lack { reason, items }
-            })
-            .collect(),
+        lacks: told.map(|(reason, _, items)| lack(reason, items)).collect(),
         sentence: sentence.into_iter().flatten().collect(),
         may_grow: !missing_symbols.is_empty(),
     }
+}
+
+pub(super) fn lack(reason: Reason, mut items: Vec<String>) -> Lack {
+    items.truncate(MAX_ITEMS);
+    Lack { reason, items }
 }
 
 fn missing_sentence(rows: &[String], symbols: &BTreeSet<String>, stripped: bool) -> Option<String> {
@@ -268,7 +324,7 @@ fn missing_sentence(rows: &[String], symbols: &BTreeSet<String>, stripped: bool)
     })
 }
 
-fn stepped_sentence(left_out: &BTreeSet<String>, rows: &[String]) -> Option<String> {
+pub(super) fn stepped_sentence(left_out: &BTreeSet<String>, rows: &[String]) -> Option<String> {
     let hence = match rows {
         [] => String::new(),
         rows => format!(" (hence not measured: {})", rows.join(", ")),
@@ -289,3 +345,6 @@ fn were(symbols: &BTreeSet<String>) -> String {
         _ => format!("{} were", symbols.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,5 @@
 mod crafted;
-mod image;
+pub(super) mod image;
 mod limits;
 mod properties;
 

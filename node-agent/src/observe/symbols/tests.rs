@@ -7,7 +7,7 @@ fn open(path: &Path) -> Binary {
     Binary::open(path).unwrap()
 }
 
-fn own_process() -> ProcessId {
+pub(in crate::observe) fn own_process() -> ProcessId {
     let stat = procfs::process::Process::myself().unwrap().stat().unwrap();
     ProcessId {
         pid: std::process::id(),
@@ -33,7 +33,7 @@ fn offsets(table: &Table, name: SymbolName) -> Vec<u64> {
 }
 
 /// Two functions and an alias of the first.
-const C: &str = "
+pub(in crate::observe) const C: &str = "
 int first_function(int x) { return x + 1; }
 int second_function(int x) { return x * 2; }
 int alias_of_first(int x) __attribute__((alias(\"first_function\")));
@@ -41,7 +41,7 @@ int main(void) { return first_function(1) + second_function(2); }
 ";
 
 /// Overloads, a template, another class, a lambda in a function, a function as template argument, a clone by hand.
-const CPP: &str = "
+pub(in crate::observe) const CPP: &str = "
 namespace rocksdb {
 struct Status {};
 struct Job {
@@ -61,7 +61,12 @@ int main() {
 ";
 
 /// Compiles a source and returns the executable's path.
-fn compile(directory: &Path, compiler: &str, source: &str, flags: &[&str]) -> PathBuf {
+pub(in crate::observe) fn compile(
+    directory: &Path,
+    compiler: &str,
+    source: &str,
+    flags: &[&str],
+) -> PathBuf {
     let language = if compiler == "gcc" { "c" } else { "c++" };
     let file = directory.join("source");
     std::fs::write(&file, source).unwrap();
@@ -77,7 +82,7 @@ fn compile(directory: &Path, compiler: &str, source: &str, flags: &[&str]) -> Pa
     output
 }
 
-fn scratch(name: &str) -> PathBuf {
+pub(in crate::observe) fn scratch(name: &str) -> PathBuf {
     let directory =
         std::env::temp_dir().join(format!("ckb-probe-symbols-{}-{name}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();
@@ -90,7 +95,7 @@ fn output(tool: &str, flags: &[&str], path: &Path) -> String {
 }
 
 /// What nm(1) says, less the load address of the segment, is what a hand would compute.
-fn offset_by_readelf(path: &Path, name: &str) -> u64 {
+pub(in crate::observe) fn offset_by_readelf(path: &Path, name: &str) -> u64 {
     let hex = |text: &str| u64::from_str_radix(text.trim_start_matches("0x"), 16).unwrap();
     let symbols = output("nm", &["-C"], path);
     let line = symbols
@@ -189,7 +194,7 @@ fn a_function_of_a_mapped_library_is_found_through_the_process() {
 }
 
 /// Bytes that this thread has asked the kernel for, as the kernel counts them.
-fn bytes_read() -> u64 {
+pub(in crate::observe) fn bytes_read() -> u64 {
     let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
     let line = io.lines().find_map(|line| line.strip_prefix("rchar: "));
     line.unwrap().parse().unwrap()
@@ -314,9 +319,15 @@ nonsense
         "/usr/lib64/ld-2.15.so",
         "/usr/lib64/libc-2.15.so (deleted)",
     ];
-    assert_eq!(mapped_files(maps.as_bytes()), expected.map(PathBuf::from));
+    assert_eq!(
+        mapped_files(maps.as_bytes(), LIBRARY_LIMIT),
+        expected.map(PathBuf::from)
+    );
     let many: String = (0..1000)
         .map(|index| format!("0-1 r-xp 0 0:0 0 /{index}\n"))
         .collect();
-    assert_eq!(mapped_files(many.as_bytes()).len(), LIBRARY_LIMIT);
+    assert_eq!(
+        mapped_files(many.as_bytes(), LIBRARY_LIMIT).len(),
+        LIBRARY_LIMIT
+    );
 }

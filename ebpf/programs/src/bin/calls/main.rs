@@ -16,6 +16,7 @@ mod arguments;
 mod cause;
 mod family;
 mod in_flight;
+mod kept;
 mod record;
 mod session;
 mod stack;
@@ -76,6 +77,9 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
             record::lose_size();
         }
     }
+    if cookie.keeps_arguments() {
+        kept::keep(context, cookie);
+    }
     cause::begins(cookie);
     // Last, so that what came before is not charged to the call.
     let session = Session::new(now(), slot, cookie);
@@ -108,6 +112,7 @@ fn session_return(context: &ProbeContext, session: Session) {
         ended_ns: now,
         duration_ns: session.elapsed_ns(now).saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, bytes, traits.payload()),
+        stack: stack(context.regs),
     };
     record::call(&call, control);
 }
@@ -120,6 +125,9 @@ pub fn call_enter(context: ProbeContext) -> u32 {
     };
     if control.entering & cookie.group_bit() == 0 {
         return 0;
+    }
+    if cookie.keeps_arguments() {
+        kept::keep(&context, cookie);
     }
     let key = key_at_entry(context.regs, cookie, control);
     let start = CallStart {
@@ -161,6 +169,7 @@ pub fn call_return(context: RetProbeContext) -> u32 {
             .saturating_sub(start.time_ns)
             .saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, start.bytes, cookie.payload()),
+        stack: stack(context.regs),
     };
     record::call(&call, control);
     0

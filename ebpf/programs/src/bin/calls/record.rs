@@ -9,10 +9,11 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
 };
 use ckb_probe_common::{
-    BUCKETS, Control, Cookie, Histogram, Losses, SlowCall, TIME_BITS, Totals, bucket, maximum,
+    Arguments, BUCKETS, Control, Cookie, Histogram, Losses, SlowCall, SlowCallWithArguments,
+    TIME_BITS, Totals, bucket, maximum,
 };
 
-use crate::cause;
+use crate::{cause, kept};
 
 /// One for each operation, then one for each column family of each; the loader sets how many.
 #[map]
@@ -39,6 +40,8 @@ pub struct Call {
     pub ended_ns: u64,
     pub duration_ns: u64,
     pub bytes: u64,
+    /// The stack pointer after its return.
+    pub stack: u64,
 }
 
 /// Counts a call, and reports it when it was slow.
@@ -78,7 +81,7 @@ pub fn call(call: &Call, control: &Control) {
         }
     }
     if slow {
-        report(call);
+        report(call, control);
     }
 }
 
@@ -127,13 +130,8 @@ fn lose(which: impl FnOnce(*mut Losses) -> *mut u64) {
 }
 
 #[inline(always)]
-fn report(call: &Call) {
-    let Some(mut event) = SLOW_CALLS.reserve::<SlowCall>(0) else {
-        // SAFETY: the field of a value that the caller looked up.
-        lose(|losses| unsafe { &raw mut (*losses).events });
-        return;
-    };
-    event.write(SlowCall {
+fn report(call: &Call, control: &Control) {
+    let slow = SlowCall {
         time_ns: call.ended_ns,
         duration_ns: call.duration_ns,
         bytes: call.bytes,
@@ -142,8 +140,31 @@ fn report(call: &Call) {
         during: cause::since(call.ended_ns.wrapping_sub(call.duration_ns)),
         padding: 0,
         thread_name: bpf_get_current_comm().unwrap_or_default(),
-    });
+    };
+    let told = match kept::of(call.stack, call.operation) {
+        Some(arguments) => report_with(slow, arguments, call.operation, control),
+        None => SLOW_CALLS.output::<SlowCall>(slow, 0).is_ok(),
+    };
+    if !told {
+        // SAFETY: the field of a value that the caller looked up.
+        lose(|losses| unsafe { &raw mut (*losses).events });
+    }
+}
+
+#[inline(always)]
+fn report_with(slow: SlowCall, arguments: &Arguments, operation: u32, control: &Control) -> bool {
+    let Some(mut event) = SLOW_CALLS.reserve::<SlowCallWithArguments>(0) else {
+        return false;
+    };
+    let texts = control.texts.get(operation as usize).copied().unwrap_or(0);
+    // SAFETY: reserved, as long as it is; all of it is written.
+    unsafe {
+        let event = &mut *event.as_mut_ptr();
+        event.call = slow;
+        kept::tell(event, arguments, texts);
+    }
     event.submit(0);
+    true
 }
 
 /// Adds to a counter, atomically: the value may be this CPU's own, but a program run for a uprobe can be preempted

@@ -1,13 +1,14 @@
-//! Writes the reference of the CRDs as Markdown into the directory given: what `make crds` commits and `make lint`
-//! compares.
+//! Writes the reference of the CRDs and of the kinds of probes as Markdown into the directory given: what `make crds`
+//! commits and `make lint` compares.
 
 use std::{error::Error, fmt::Write, fs, path::PathBuf};
 
-use ckb_probe_crds::{CkbProbe, NodeProbe};
+use ckb_probe_crds::definitions;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
-use kube::CustomResourceExt;
+
+mod kinds;
 
 /// Types of Kubernetes itself: named here, described there.
 const KUBERNETES_TYPES: [(&str, &str); 2] =
@@ -19,10 +20,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         .ok_or("usage: crdref DIRECTORY")?
         .into();
     fs::create_dir_all(&directory)?;
-    for crd in [CkbProbe::crd(), NodeProbe::crd()] {
+    let definitions = definitions::all();
+    for crd in &definitions {
         let path = directory.join(format!("{}.md", crd.spec.names.plural));
-        fs::write(&path, page(&crd)?)?;
+        fs::write(&path, page(crd)?)?;
     }
+    fs::write(directory.join("kinds.md"), kinds::page(&definitions)?)?;
     Ok(())
 }
 

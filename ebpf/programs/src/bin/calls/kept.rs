@@ -1,0 +1,82 @@
+//! The arguments of calls, kept until it is known whether they are slow: of functions of which that is asked.
+//!
+//! Nothing is removed: the next call at the same place of the same thread's stack takes the room of the one before, and what is
+//! least used goes when there is none. Whoever finds nothing tells the call without its arguments.
+
+use aya_ebpf::{
+    helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user_str_bytes},
+    macros::map,
+    maps::LruHashMap,
+    programs::ProbeContext,
+};
+use ckb_probe_common::{
+    Arguments, CallKey, Cookie, MAX_ARGUMENTS, SlowCallWithArguments, UNREADABLE,
+};
+
+use crate::{POPPED_BY_RETURN, stack};
+
+/// By the thread and the stack pointer after the return. The loader sets how many.
+#[map]
+static ARGUMENTS: LruHashMap<CallKey, Arguments> = LruHashMap::with_max_entries(1, 0);
+
+/// Keeps the arguments of a call that begins.
+#[inline(never)]
+pub fn keep(context: &ProbeContext, cookie: Cookie) {
+    let registers = context.regs;
+    // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs. Volatile, so that no two reads are made one
+    // of a choice of addresses, which the verifier refuses.
+    let values = unsafe {
+        [
+            (&raw const (*registers).rdi).read_volatile(),
+            (&raw const (*registers).rsi).read_volatile(),
+            (&raw const (*registers).rdx).read_volatile(),
+            (&raw const (*registers).rcx).read_volatile(),
+            (&raw const (*registers).r8).read_volatile(),
+            (&raw const (*registers).r9).read_volatile(),
+        ]
+    };
+    let arguments = Arguments {
+        values,
+        slot: cookie.slot() as u64,
+    };
+    let key = key(stack(registers).wrapping_add(POPPED_BY_RETURN));
+    // Full of calls on other CPUs: see above.
+    let _ = ARGUMENTS.insert(&key, &arguments, 0);
+}
+
+/// Those of the call of this operation that returns with this stack pointer.
+#[inline(always)]
+pub fn of(stack: u64, operation: u32) -> Option<&'static Arguments> {
+    // SAFETY: only this thread writes to what it finds under its own key.
+    let kept = unsafe { ARGUMENTS.get(&key(stack)) }?;
+    (kept.slot == operation as u64).then_some(kept)
+}
+
+/// Tells what arguments point to, of those that are texts.
+#[inline(never)]
+pub fn tell(event: &mut SlowCallWithArguments, arguments: &Arguments, texts: u8) {
+    for index in 0..MAX_ARGUMENTS {
+        event.values[index] = arguments.values[index];
+        event.texts[index] = [0; ckb_probe_common::TEXT_BYTES];
+        if texts & 1 << index != 0 {
+            // SAFETY: the helper checks the address itself.
+            let read = unsafe {
+                bpf_probe_read_user_str_bytes(
+                    arguments.values[index] as *const u8,
+                    &mut event.texts[index],
+                )
+            };
+            if read.is_err() {
+                event.texts[index][0] = UNREADABLE;
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn key(stack: u64) -> CallKey {
+    CallKey {
+        owner: bpf_get_current_pid_tgid() & 0xffff_ffff,
+        stack,
+    }
+}

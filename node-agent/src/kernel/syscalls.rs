@@ -1,0 +1,294 @@
+//! System calls of many processes, by one pair of programs for the node.
+//!
+//! Attached, they slow every system call of every process on the node: attach while somebody asks, and no longer.
+
+mod options;
+mod reading;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+};
+
+use aya::{
+    include_bytes_aligned,
+    maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf, Stack},
+    util::nr_cpus,
+};
+pub use ckb_probe_common::syscalls::{Met, SlowSyscall, SyscallLosses};
+use ckb_probe_common::{
+    BUCKETS,
+    syscalls::{CELLS, Cell, MAX_TARGETS, NOBODY, Order, Row, SEVERAL, Table, of_error_key},
+};
+use options::paths;
+pub use options::{SyscallOptions, SyscallSizes};
+pub use reading::{SyscallReading, TargetReading};
+
+use super::{
+    AttachError, Links, ReadError,
+    btf::{self, Types},
+    maps::{GRACE, error},
+    object::Object,
+    pod::pod,
+    tracing::Tracepoints,
+};
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/syscalls"));
+
+pod! {
+    CellValue(Cell);
+    OrderValue(Order);
+    TableValue(Table);
+    RowValue(Row);
+    MetValue(Met);
+    LossesValue(SyscallLosses);
+}
+
+/// Names a target of a tracer, until it is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TargetId(u32);
+
+/// What is traced of one process.
+struct Target {
+    process: u32,
+    order: Order,
+}
+
+/// The programs, loaded once for a node, and their targets. Dropping it detaches.
+pub struct SyscallTracer {
+    // Declared first: links go before the maps that their programs write to.
+    links: Option<Links>,
+    tracepoints: Tracepoints,
+    targets: BTreeMap<TargetId, Target>,
+    /// The last number that a gate had.
+    gates: u64,
+    places: HashMap<MapData, u32, u32>,
+    finder: Array<MapData, CellValue>,
+    orders: Array<MapData, OrderValue>,
+    met: PerCpuArray<MapData, MetValue>,
+    tables: Array<MapData, TableValue>,
+    rows: PerCpuArray<MapData, RowValue>,
+    free: Stack<MapData, u32>,
+    errors: HashMap<MapData, u32, u64>,
+    losses: PerCpuArray<MapData, LossesValue>,
+    slow_calls: RingBuf<MapData>,
+}
+
+impl SyscallTracer {
+    /// Loads the programs, and attaches nothing yet.
+    pub fn load(sizes: &SyscallSizes) -> Result<Self, AttachError> {
+        let types = Types::read()?;
+        let fields = types.fields(&[("task_struct", "thread_info.status")])?;
+        let mut object = Object::load_with(
+            OBJECT,
+            &[
+                ("ROWS", sizes.rows.max(1)),
+                ("FREE", sizes.rows.max(1)),
+                ("ERRORS", sizes.errors.max(1)),
+                ("SLOW_CALLS", sizes.ring_bytes),
+            ],
+            &[("FIELDS", &btf::as_bytes(&fields)), ("PATHS", &paths())],
+        )?;
+        // Ends first: a call that begins in between is ignored at its end.
+        let tracepoints = Tracepoints::load(
+            &object,
+            &types,
+            &[("syscall_exit", "sys_exit"), ("syscall_enter", "sys_enter")],
+        )?;
+        let mut tracer = Self {
+            links: None,
+            tracepoints,
+            targets: BTreeMap::new(),
+            gates: 0,
+            places: object.take_map("TARGETS")?,
+            finder: object.take_map("FINDER")?,
+            orders: object.take_map("ORDERS")?,
+            met: object.take_map("MET")?,
+            tables: object.take_map("TABLES")?,
+            rows: object.take_map("ROWS")?,
+            free: object.take_map("FREE")?,
+            errors: object.take_map("ERRORS")?,
+            losses: object.take_map("LOSSES")?,
+            slow_calls: object.take_map("SLOW_CALLS")?,
+        };
+        for row in (0..sizes.rows).rev() {
+            tracer.free.push(row, 0).map_err(error("FREE"))?;
+        }
+        Ok(tracer)
+    }
+
+    /// Attaches to all system calls of the node. A call that is under way is not recorded.
+    pub fn attach(&mut self) -> Result<(), AttachError> {
+        if self.links.is_none() {
+            // What began before an earlier detach was not seen to end.
+            let open = |target: &Target| target.order.gate != 0;
+            let ids = self.targets.iter().filter(|(_, target)| open(target));
+            for id in ids.map(|(id, _)| *id).collect::<Vec<_>>() {
+                self.set_gate(id, true)?;
+            }
+            self.links = Some(self.tracepoints.attach()?);
+        }
+        Ok(())
+    }
+
+    /// Hands back the links: dropping them detaches.
+    pub fn detach(&mut self) -> Option<Links> {
+        self.links.take()
+    }
+
+    /// Whether the programs are attached.
+    pub fn is_attached(&self) -> bool {
+        self.links.is_some()
+    }
+
+    /// Makes a process a target, with its gate closed. It is one already: refused.
+    pub fn add_target(
+        &mut self,
+        process: u32,
+        options: &SyscallOptions,
+    ) -> Result<TargetId, AttachError> {
+        if self
+            .targets
+            .values()
+            .any(|target| target.process == process)
+        {
+            return Err(AttachError::NoRoom("this one is traced already"));
+        }
+        let id = (0..MAX_TARGETS as u32)
+            .map(TargetId)
+            .find(|id| !self.targets.contains_key(id))
+            .ok_or(AttachError::NoRoom("as many are traced as can be"))?;
+        let other_row = match self.free.pop(0) {
+            Ok(row) => row,
+            Err(MapError::ElementNotFound) => {
+                return Err(AttachError::NoRoom("all rows are taken"));
+            }
+            Err(source) => return Err(error("FREE")(source).into()),
+        };
+        let target = Target {
+            process,
+            order: options.order(other_row),
+        };
+        // From here on, whatever fails: what was taken is given back with the target.
+        self.targets.insert(id, target);
+        let added = self.install(id, process);
+        if added.is_err() {
+            let _ = self.remove_target(id);
+        }
+        added.map(|()| id).map_err(AttachError::from)
+    }
+
+    fn install(&mut self, id: TargetId, process: u32) -> Result<(), ReadError> {
+        self.tables
+            .set(id.0, TableValue(Table::EMPTY), 0)
+            .map_err(error("TABLES"))?;
+        self.set_met(id.0)?;
+        self.order(id, |_| {})?;
+        self.places
+            .insert(process, id.0, 0)
+            .map_err(error("TARGETS"))?;
+        self.point_to(process)
+    }
+
+    /// Begins to record a target's calls, or ceases to. Calls that are under way are not recorded.
+    pub fn set_gate(&mut self, id: TargetId, open: bool) -> Result<(), ReadError> {
+        self.gates += 1;
+        let gate = if open { self.gates } else { 0 };
+        self.order(id, |order| order.gate = gate)
+    }
+
+    /// Changes the threshold of slow calls.
+    pub fn set_slow_threshold(&mut self, id: TargetId, ns: u64) -> Result<(), ReadError> {
+        self.order(id, |order| order.slow_threshold_ns = ns)
+    }
+
+    fn order(&mut self, id: TargetId, change: impl FnOnce(&mut Order)) -> Result<(), ReadError> {
+        let Some(target) = self.targets.get_mut(&id) else {
+            return Ok(());
+        };
+        change(&mut target.order);
+        self.orders
+            .set(id.0, OrderValue(target.order), 0)
+            .map_err(error("ORDERS"))
+    }
+
+    fn set_met(&mut self, place: u32) -> Result<(), ReadError> {
+        let none = on_each_cpu(MetValue(Met::default())).map_err(error("MET"))?;
+        self.met.set(place, none, 0).map_err(error("MET"))
+    }
+
+    /// Forgets a target: its rows are given back, empty.
+    pub fn remove_target(&mut self, id: TargetId) -> Result<(), ReadError> {
+        self.order(id, |order| order.gate = 0)?;
+        let rows = self.rows_of(id)?;
+        let Some(target) = self.targets.remove(&id) else {
+            return Ok(());
+        };
+        // It may not have been put there.
+        let _ = self.places.remove(&target.process);
+        self.point_to(target.process)?;
+        // A program that saw the gate open may still write.
+        thread::sleep(GRACE);
+        let rows = rows.into_iter().map(|(_, row)| row);
+        let rows: BTreeSet<u32> = rows.chain([target.order.other_row]).collect();
+        self.forget_errors(&rows)?;
+        for row in rows {
+            let empty = Row {
+                sum_ns: 0,
+                errors: 0,
+                slow: 0,
+                maxima: [0; 2],
+                histogram: ckb_probe_common::Histogram {
+                    buckets: [0; BUCKETS],
+                },
+            };
+            let empty = on_each_cpu(RowValue(empty)).map_err(error("ROWS"))?;
+            self.rows.set(row, empty, 0).map_err(error("ROWS"))?;
+            self.free.push(row, 0).map_err(error("FREE"))?;
+        }
+        Ok(())
+    }
+
+    fn forget_errors(&mut self, rows: &BTreeSet<u32>) -> Result<(), ReadError> {
+        let keys: Result<Vec<u32>, MapError> = self.errors.keys().collect();
+        for key in keys.map_err(error("ERRORS"))? {
+            if rows.contains(&of_error_key(key).0) {
+                self.errors.remove(&key).map_err(error("ERRORS"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the programs whose cell this process's is.
+    fn point_to(&mut self, process: u32) -> Result<(), ReadError> {
+        let index = process % CELLS;
+        let mut here = self
+            .targets
+            .iter()
+            .filter(|(_, target)| target.process % CELLS == index);
+        let cell = match (here.next(), here.next()) {
+            (None, _) => Cell {
+                process: NOBODY,
+                place: 0,
+            },
+            (Some((id, target)), None) => Cell {
+                process: target.process,
+                place: id.0,
+            },
+            (Some(_), Some(_)) => Cell {
+                process: SEVERAL,
+                place: 0,
+            },
+        };
+        self.finder
+            .set(index, CellValue(cell), 0)
+            .map_err(error("FINDER"))
+    }
+}
+
+fn on_each_cpu<T: aya::Pod>(value: T) -> Result<PerCpuValues<T>, MapError> {
+    let cpus = nr_cpus().map_err(|(_, source)| source)?;
+    Ok(PerCpuValues::try_from(vec![value; cpus])?)
+}
+
+#[cfg(test)]
+mod tests;

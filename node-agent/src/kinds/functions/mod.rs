@@ -1,0 +1,47 @@
+//! `functions`: whatever functions of the process have a name that matches.
+
+mod arguments;
+
+pub use arguments::Arguments;
+use ckb_probe_crds::{
+    Name,
+    kinds::functions::{Argument, DURATION, FunctionsProbe, LONGEST, SLOW},
+};
+
+use super::{Ask, Instrument};
+use crate::{
+    mechanism::calls::{self, Kept, Matching, Measures, Sought},
+    observe::Pattern,
+};
+
+impl Instrument for FunctionsProbe {
+    fn ask(&self) -> Ask {
+        let threshold = self.threshold.map(|threshold| threshold.as_nanos());
+        Ask::Calls(calls::Ask {
+            measures: Measures {
+                duration: DURATION.key(),
+                longest: LONGEST.key(),
+                // What a function's payload is, nobody says.
+                bytes: Name::Borrowed("bytes"),
+                slow: SLOW.key(),
+            },
+            sought: Sought::Matching(Matching {
+                pattern: Pattern {
+                    glob: self.r#match.clone(),
+                    library: self.library.clone(),
+                    limit: self.limit as usize,
+                },
+                slow_threshold_ns: threshold.unwrap_or(u64::MAX),
+                include_single_stepped: self.include_single_stepped,
+                arguments: self
+                    .arguments
+                    .iter()
+                    .map(|argument| match argument {
+                        Argument::Integer => Kept::Integer,
+                        Argument::String => Kept::String,
+                    })
+                    .collect(),
+            }),
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Functions by a pattern of their names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ckb_probe_crds::Reason;
+
+use super::{
+    Counted, Matching,
+    search::{CONFINED, Found, Place, lack, stepped_sentence},
+};
+use crate::{
+    kernel::{FamilyArgument, Payload},
+    mechanism::{Coverage, Refusal},
+    observe::{
+        FirstInstruction, Function, FunctionCache, FunctionsError, ProcessId, find_functions,
+    },
+};
+
+const GO: &str = "; calls are counted and not timed, since Go moves its stacks, and a probe at a return would break the process";
+
+/// What a pattern found.
+pub(super) struct Matched {
+    loads: Vec<(Counted, Vec<Place>)>,
+    left_out: BTreeSet<String>,
+    /// Returns must not be probed.
+    pub(super) go: bool,
+}
+
+impl From<FunctionsError> for Refusal {
+    fn from(error: FunctionsError) -> Self {
+        let reason = match error {
+            FunctionsError::NoLibrary { .. }
+            | FunctionsError::Stripped { .. }
+            | FunctionsError::Nothing { .. } => Reason::SymbolNotFound,
+            FunctionsError::Glob { .. } | FunctionsError::Search(_) => Reason::AttachFailed,
+        };
+        Self::new(reason, error.to_string())
+    }
+}
+
+/// Looks for them, and refuses where there are too many.
+pub(super) fn matching_functions(
+    process: ProcessId,
+    matching: &Matching,
+    cache: &mut FunctionCache,
+) -> Result<Matched, Refusal> {
+    let pattern = &matching.pattern;
+    let matches = find_functions(process, pattern, cache)?;
+    if matches.total > pattern.limit {
+        return Err(Refusal::new(
+            Reason::TooManyMatches,
+            format!(
+                "{} matches {} functions, more than the limit of {}: for example {}; name fewer, or raise limit",
+                pattern.glob,
+                matches.total,
+                pattern.limit,
+                matches.sample.join(", ")
+            ),
+        ));
+    }
+    // Overloads have one name, and one row.
+    let mut rows: BTreeMap<String, Vec<Place>> = BTreeMap::new();
+    let mut left_out = BTreeSet::new();
+    for Function {
+        name,
+        symbol,
+        location,
+        ..
+    } in matches.found
+    {
+        if location.first_instruction == FirstInstruction::SingleStepped
+            && !matching.include_single_stepped
+        {
+            left_out.insert(name);
+            continue;
+        }
+        rows.entry(name).or_default().push(Place {
+            symbol,
+            payload: Payload::Unknown,
+            family: FamilyArgument::None,
+            location,
+        });
+    }
+    let load = |row: String| Counted {
+        row,
+        functions: Vec::new(),
+        slow_threshold_ns: matching.slow_threshold_ns,
+        cause: None,
+        by_family: false,
+        include_single_stepped: matching.include_single_stepped,
+        arguments: matching.arguments.clone(),
+        found_by: Some((pattern.glob.clone(), pattern.library.clone())),
+    };
+    let rows = rows.into_iter();
+    let matched = Matched {
+        loads: rows.map(|(row, places)| (load(row), places)).collect(),
+        left_out,
+        go: matches.go,
+    };
+    if matched.loads.is_empty() {
+        let sentence = stepped_sentence(&matched.left_out, &[]).unwrap_or_default();
+        return Err(Refusal {
+            lacks: vec![lack(
+                Reason::SingleStepped,
+                matched.left_out.into_iter().collect(),
+            )],
+            ..Refusal::new(
+                Reason::SingleStepped,
+                format!(
+                    "nothing that matches {} is measured{sentence}",
+                    pattern.glob
+                ),
+            )
+        });
+    }
+    Ok(matched)
+}
+
+impl Matched {
+    /// What is measured of it, where calls are timed or not.
+    pub(super) fn found(self, entry_only: bool) -> Found {
+        let mut lacks = Vec::new();
+        let mut sentence = stepped_sentence(&self.left_out, &[]).unwrap_or_default();
+        if !self.left_out.is_empty() {
+            let items = self.left_out.into_iter().collect();
+            lacks.push(lack(Reason::SingleStepped, items));
+        }
+        if entry_only {
+            lacks.push(lack(Reason::EntryOnly, Vec::new()));
+            sentence += if self.go { GO } else { CONFINED };
+        }
+        Found {
+            loads: self.loads,
+            coverage: Coverage {
+                lacks,
+                sentence,
+                may_grow: false,
+            },
+        }
+    }
+}
