@@ -12,8 +12,8 @@ use k8s_openapi::jiff::Timestamp;
 use shared::{Shared, Viewer};
 
 use super::{
-    Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Parts, Raw, Reading, Refusal,
-    RowReading, Scene, Strand,
+    Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Parts, Raw, Reading,
+    Refusal, RowReading, Scene, Strand,
 };
 use crate::{
     kernel::{AttachError, DiskSlot, DisksLost, Links, ReadError, SlowRequest},
