@@ -13,6 +13,8 @@ macro_rules! for_each_kind {
             Functions "functions" functions FunctionsProbe "functions: {match: 'ckb_chain::*'}",
             /// System calls.
             Syscalls "syscalls" syscalls SyscallsProbe "syscalls: {}",
+            /// Requests to the node's disks.
+            BlockIo "blockIo" block_io BlockIoProbe "blockIo: {}",
         }
     };
 }

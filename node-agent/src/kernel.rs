@@ -10,6 +10,7 @@
 mod btf;
 mod calibrate;
 mod confined;
+mod disks;
 mod execs;
 mod floor;
 mod kernel;
@@ -27,6 +28,7 @@ pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, tr
 use ckb_probe_common::{Control, Cookie, Group, MAX_OPERATIONS};
 pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES, UNREADABLE};
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
+pub use disks::{DiskSlot, Disks, DisksLost, SlowRequest};
 pub use execs::Execs;
 pub use floor::Floor;
 pub use links::Links;
