@@ -326,3 +326,6 @@ impl Prepared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

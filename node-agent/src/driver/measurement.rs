@@ -564,3 +564,6 @@ impl Moment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
