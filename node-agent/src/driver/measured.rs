@@ -362,3 +362,6 @@ impl Prepared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
