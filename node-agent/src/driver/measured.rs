@@ -239,8 +239,10 @@ impl Measured {
         if !self.is_young() && others.any(|place| self.answers[place].is_err()) {
             return true;
         }
-        let Ok(found) = calls::search(tools.means, self.process, &asks, first, &mut tools.found)
-        else {
+        let Ok(means) = tools.means else {
+            return false;
+        };
+        let Ok(found) = calls::search(means, self.process, &asks, first, &mut tools.found) else {
             return false;
         };
         let more =
@@ -315,7 +317,7 @@ impl Prepared {
             }
         }
         if !asks.is_empty() {
-            let begun = calls::begin(tools.means, process, &asks, first, &mut tools.found);
+            let begun = calls::begin(&tools.means, process, &asks, first, &mut tools.found);
             for (index, answer) in askers.into_iter().zip(begun.answers) {
                 answers[index] = Some(answer);
             }

@@ -282,7 +282,7 @@ fn place(location: &Location) -> String {
 
 async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliError> {
     // Before the process is there: it takes half a second.
-    let means = preflight(how.tier.tier).means?;
+    let means = preflight(how.tier.tier).means;
     let process = if how.wait {
         wait_for_process(&how.process.executable).await?
     } else {

@@ -176,7 +176,7 @@ fn all_that_ask_share_the_greatest_budget_and_sampling_is_for_all() {
 #[tokio::test]
 async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_not() {
     let mut program = Program::start();
-    let mut tools = Tools::new(means());
+    let mut tools = Tools::new(Ok(means()));
     let clock = Clock::start();
     let mut measured = Measured::new(process(program.child.id())).unwrap();
     let (mut cheap, mut dear) = (instance(false, clock.now()), instance(true, clock.now()));
@@ -212,7 +212,7 @@ async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_
 #[tokio::test]
 async fn probes_that_ask_the_same_stand_on_one_load() {
     let program = Program::start();
-    let mut tools = Tools::new(means());
+    let mut tools = Tools::new(Ok(means()));
     let clock = Clock::start();
     let mut measured = Measured::new(process(program.child.id())).unwrap();
     let (mut one, mut other) = (instance(true, clock.now()), instance(true, clock.now()));
@@ -235,7 +235,7 @@ async fn probes_that_ask_the_same_stand_on_one_load() {
 #[tokio::test]
 async fn a_young_process_is_looked_at_again_and_again_before_it_is_said_to_lack_anything() {
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-    let mut tools = Tools::new(means());
+    let mut tools = Tools::new(Ok(means()));
     let clock = Clock::start();
     let mut measured = Measured::new(process(child.id())).unwrap();
     let mut view = instance(false, clock.now());
