@@ -5,6 +5,7 @@
 //! governor decides about. A load has one row (an operation, a function) or as many as come by (system calls, peers).
 
 pub mod calls;
+pub mod kernel_calls;
 pub mod node;
 pub mod system_calls;
 
@@ -145,6 +146,14 @@ impl Refusal {
             message: message.into(),
             lacks: Vec::new(),
         }
+    }
+
+    /// Whether it stands for as long as the kernel runs and the same is asked: to try again costs, and finds nothing.
+    pub fn is_lasting(&self) -> bool {
+        matches!(
+            self.reason,
+            Reason::UnsupportedByKernel | Reason::TooManyMatches
+        )
     }
 }
 
