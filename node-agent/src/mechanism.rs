@@ -6,6 +6,7 @@
 
 pub mod calls;
 pub mod disks;
+pub mod kernel_calls;
 pub mod node;
 pub mod system_calls;
 
@@ -146,6 +147,14 @@ impl Refusal {
             message: message.into(),
             lacks: Vec::new(),
         }
+    }
+
+    /// Whether it stands for as long as the kernel runs and the same is asked: to try again costs, and finds nothing.
+    pub fn is_lasting(&self) -> bool {
+        matches!(
+            self.reason,
+            Reason::UnsupportedByKernel | Reason::TooManyMatches
+        )
     }
 }
 

@@ -197,7 +197,7 @@ impl Measured {
         self.measurement = measurement;
         let lacking = self.answers.iter().any(|answer| match answer {
             Ok(opened) => opened.coverage.may_grow,
-            Err(_) => true,
+            Err(refusal) => !refusal.is_lasting(),
         });
         self.retry = match (lacking, self.retry) {
             (false, _) => None,
@@ -236,7 +236,9 @@ impl Measured {
         let first = LoadId::default();
         // What was refused for another reason than functions that are not there is tried again altogether, but not often.
         let mut others = (0..self.answers.len()).filter(|place| !places.contains(place));
-        if !self.is_young() && others.any(|place| self.answers[place].is_err()) {
+        let may_pass =
+            |place: usize| matches!(&self.answers[place], Err(refusal) if !refusal.is_lasting());
+        if !self.is_young() && others.any(may_pass) {
             return true;
         }
         let Ok(means) = tools.means else {

@@ -22,6 +22,7 @@ const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_ITER_CREATE: libc::c_long = 33;
 const BPF_PERF_EVENT: u32 = 41;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
+const BPF_F_KPROBE_MULTI_RETURN: u32 = 1;
 
 // include/uapi/linux/perf_event.h
 const PERF_ATTRIBUTES_SIZE: u32 = 128;
@@ -38,7 +39,7 @@ pub(super) enum ProgramType {
     Tracing = 26,
 }
 
-/// `enum bpf_attach_type`, of a program for uprobes or of a tracing program.
+/// `enum bpf_attach_type`, of a program for functions or of a tracing program.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttachType {
@@ -47,8 +48,17 @@ pub(super) enum AttachType {
     /// A tracepoint whose arguments have types.
     Tracepoint = 23,
     Iterator = 28,
+    KprobeMulti = 42,
     UprobeMulti = 48,
+    KprobeSession = 56,
     UprobeSession = 57,
+}
+
+impl AttachType {
+    /// Whether one program sees both ends of a call.
+    pub(super) fn is_session(self) -> bool {
+        matches!(self, Self::KprobeSession | Self::UprobeSession)
+    }
 }
 
 /// The part of `union bpf_attr` that BPF_PROG_LOAD reads.
@@ -159,6 +169,21 @@ struct MultiLinkAttributes {
     uprobe_flags: u32,
     pid: u32,
     padding: u32,
+}
+
+/// The part of `union bpf_attr` that BPF_LINK_CREATE reads for a kprobe_multi.
+#[repr(C)]
+#[derive(Default)]
+struct KernelLinkAttributes {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    kprobe_flags: u32,
+    count: u32,
+    symbols: u64,
+    addresses: u64,
+    cookies: u64,
 }
 
 /// The part of `union bpf_attr` that BPF_LINK_CREATE reads for a perf event.
@@ -273,6 +298,34 @@ pub(super) fn link_multi(link: &MultiLink) -> io::Result<OwnedFd> {
         ..MultiLinkAttributes::default()
     };
     // SAFETY: what the attributes point to outlives the call, with the lengths they say.
+    unsafe { bpf(BPF_LINK_CREATE, &attributes) }
+}
+
+/// Links a program to many functions of the kernel, at their returns or their entries (a session at both), for all processes.
+/// As many names as cookies.
+pub(super) fn link_kernel_functions(
+    program: &OwnedFd,
+    attach_type: AttachType,
+    returns: bool,
+    names: &[&CString],
+    cookies: &[u64],
+) -> io::Result<OwnedFd> {
+    debug_assert_eq!(names.len(), cookies.len());
+    let names: Vec<u64> = names.iter().map(|name| name.as_ptr() as u64).collect();
+    let attributes = KernelLinkAttributes {
+        program: program.as_raw_fd() as u32,
+        attach_type: attach_type as u32,
+        kprobe_flags: if returns {
+            BPF_F_KPROBE_MULTI_RETURN
+        } else {
+            0
+        },
+        count: names.len().min(cookies.len()) as u32,
+        symbols: names.as_ptr() as u64,
+        cookies: cookies.as_ptr() as u64,
+        ..KernelLinkAttributes::default()
+    };
+    // SAFETY: what the attributes point to, and what the names point to, outlives the call, with the lengths they say.
     unsafe { bpf(BPF_LINK_CREATE, &attributes) }
 }
 
@@ -524,6 +577,8 @@ const _: () = {
     assert!(offset_of!(MultiLinkAttributes, path) == 16);
     assert!(offset_of!(MultiLinkAttributes, pid) == 56);
     assert!(offset_of!(PerfLinkAttributes, cookie) == 16);
+    assert!(offset_of!(KernelLinkAttributes, kprobe_flags) == 16);
+    assert!(offset_of!(KernelLinkAttributes, cookies) == 40);
     assert!(size_of::<RawTracepointAttributes>() == 16);
     assert!(size_of::<PerfAttributes>() == PERF_ATTRIBUTES_SIZE as usize);
     assert!(offset_of!(PerfAttributes, path) == 56);
