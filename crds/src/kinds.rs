@@ -13,7 +13,7 @@ macro_rules! for_each_kind {
             Functions "functions" functions FunctionsProbe "functions: {match: 'ckb_chain::*'}",
             /// System calls.
             Syscalls "syscalls" syscalls SyscallsProbe "syscalls: {}",
-            /// Requests to the node's disks.
+            /// Requests to the node's disks: how many, how large, how long they waited, and how long the device had them.
             BlockIo "blockIo" block_io BlockIoProbe "blockIo: {}",
         }
     };
