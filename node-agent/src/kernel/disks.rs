@@ -24,17 +24,17 @@ use super::{
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/block_io"));
 
-/// In the order in which `request.rs` of the programs has them.
-const FIELDS: [(&str, &str); 9] = [
-    ("request", "q"),
-    ("request", "cmd_flags"),
-    ("request", "rq_flags"),
-    ("request", "__data_len"),
-    ("request", "start_time_ns"),
-    ("request_queue", "disk"),
-    ("gendisk", "major"),
-    ("gendisk", "first_minor"),
-    ("gendisk", "disk_name"),
+/// In the order in which `request.rs` of the programs has them, and how many bytes it takes them to have.
+const FIELDS: [(&str, &str, u32); 9] = [
+    ("request", "q", 8),
+    ("request", "cmd_flags", 4),
+    ("request", "rq_flags", 4),
+    ("request", "__data_len", 4),
+    ("request", "start_time_ns", 8),
+    ("request_queue", "disk", 8),
+    ("gendisk", "major", 4),
+    ("gendisk", "first_minor", 4),
+    ("gendisk", "disk_name", 32),
 ];
 
 /// The bits of two flags of a request before they were enumerators that the kernel tells of: Linux 5.15 to 6.11.
@@ -123,7 +123,13 @@ impl Disks {
             least_threshold_ns: u64::MAX,
             thresholds_ns: [u64::MAX; MAX_THRESHOLDS],
         };
-        let fields = btf::as_bytes(&types.fields(&FIELDS)?);
+        let fields = types.fields(&FIELDS.map(|(structure, field, _)| (structure, field)))?;
+        for (found, (structure, field, size)) in fields.iter().zip(FIELDS) {
+            if found.size != size {
+                return Err(AttachError::NoField { structure, field });
+            }
+        }
+        let fields = btf::as_bytes(&fields);
         let mut object = Object::load_with(OBJECT, &[], &[("FIELDS", &fields)])?;
         let programs: &[(&'static str, &'static str)] = if tells_beginnings {
             &[

@@ -61,8 +61,7 @@ fn every_way_counts_what_diskstats_counts() {
 }
 
 #[test]
-fn what_began_before_it_was_attached_is_counted_without_its_times() {
-    // One after the other: what is in flight is forgotten as it is attached again.
+fn what_is_remembered_from_before_is_no_beginning() {
     let disk = Disk::new(8);
     let mut disks = Disks::load().unwrap();
     for _ in 0..3 {

@@ -6,7 +6,8 @@ use aya_ebpf::programs::BtfTracePointContext;
 use ckb_probe_common::block_io::Direction;
 use ckb_probe_programs::fields::Fields;
 
-/// As the loader names them.
+/// As the loader names them; it made sure of their sizes. All are read as the verifier knows them, starting at what the
+/// tracepoint hands out.
 #[unsafe(no_mangle)]
 static FIELDS: Fields<9> = Fields::unset();
 const QUEUE: usize = 0;
@@ -43,34 +44,40 @@ impl Request {
     /// What is done.
     #[inline(always)]
     pub fn direction(self) -> Direction {
-        Direction::of(FIELDS.number::<OPERATION>(self.0).unwrap_or(0) as u8)
+        // SAFETY: a request.
+        Direction::of(unsafe { FIELDS.trusted_u32::<OPERATION>(self.0) } as u8)
     }
 
     /// How the kernel treats it.
     #[inline(always)]
     pub fn flags(self) -> u32 {
-        FIELDS.number::<FLAGS>(self.0).unwrap_or(0) as u32
+        // SAFETY: a request.
+        unsafe { FIELDS.trusted_u32::<FLAGS>(self.0) }
     }
 
     /// What is still to be done of it.
     #[inline(always)]
     pub fn bytes(self) -> u32 {
-        FIELDS.number::<BYTES>(self.0).unwrap_or(0) as u32
+        // SAFETY: a request.
+        unsafe { FIELDS.trusted_u32::<BYTES>(self.0) }
     }
 
     /// When it began, by the clock of `bpf_ktime_get_ns`; 0 where the kernel did not note it.
     #[inline(always)]
     pub fn began_ns(self) -> u64 {
-        FIELDS.number::<BEGAN>(self.0).unwrap_or(0)
+        // SAFETY: a request.
+        unsafe { FIELDS.trusted_u64::<BEGAN>(self.0) }
     }
 
     /// What it is for.
     #[inline(always)]
     pub fn disk(self) -> Option<Disk> {
-        FIELDS
-            .pointer::<QUEUE>(self.0)
-            .and_then(|queue| FIELDS.pointer::<DISK>(queue))
-            .map(Disk)
+        // SAFETY: a request, and its queue.
+        let disk = unsafe {
+            let queue = FIELDS.trusted_u64::<QUEUE>(self.0) as *const c_void;
+            FIELDS.trusted_u64::<DISK>(queue) as *const c_void
+        };
+        (!disk.is_null()).then_some(Disk(disk))
     }
 }
 
@@ -78,9 +85,8 @@ impl Disk {
     /// Its number.
     #[inline(always)]
     pub fn device(self) -> u32 {
-        let major = FIELDS.number::<MAJOR>(self.0).unwrap_or(0) as u32;
-        let minor = FIELDS.number::<MINOR>(self.0).unwrap_or(0) as u32;
-        major << 20 | minor
+        // SAFETY: a disk.
+        unsafe { FIELDS.trusted_u32::<MAJOR>(self.0) << 20 | FIELDS.trusted_u32::<MINOR>(self.0) }
     }
 
     /// Its name, NUL-padded.
