@@ -5,6 +5,8 @@
 //! governor decides about. A load has one row (an operation, a function) or as many as come by (system calls, peers).
 
 pub mod calls;
+pub mod disks;
+pub mod kernel_calls;
 pub mod node;
 pub mod system_calls;
 
@@ -146,6 +148,14 @@ impl Refusal {
             lacks: Vec::new(),
         }
     }
+
+    /// Whether it stands for as long as the kernel runs and the same is asked: to try again costs, and finds nothing.
+    pub fn is_lasting(&self) -> bool {
+        matches!(
+            self.reason,
+            Reason::UnsupportedByKernel | Reason::TooManyMatches
+        )
+    }
 }
 
 macro_rules! attach_failed {
@@ -213,6 +223,8 @@ impl Reading {
 pub enum Detail {
     /// A time.
     Nanoseconds(u64),
+    /// A time that is a part of another.
+    Portion(u64),
     /// An amount of memory or data.
     Bytes(u64),
     /// A number.
@@ -247,7 +259,9 @@ pub struct Event {
 impl fmt::Display for Detail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nanoseconds(nanos) => f.write_str(&ckb_probe_crds::display_nanos(*nanos)),
+            Self::Nanoseconds(nanos) | Self::Portion(nanos) => {
+                f.write_str(&ckb_probe_crds::display_nanos(*nanos))
+            }
             Self::Bytes(number) => write!(f, "{number}"),
             Self::Number(number) => write!(f, "{number}"),
             Self::Text(text) => f.write_str(text),
@@ -262,7 +276,7 @@ impl Detail {
         match self {
             Self::Nanoseconds(_) | Self::Text(_) => Some(self.to_string()),
             Self::Bytes(bytes) => Some(format!("{bytes} bytes")),
-            Self::Number(number) => Some(format!("{name} {number}")),
+            Self::Number(_) | Self::Portion(_) => Some(format!("{name} {self}")),
             Self::List(items) => (!items.is_empty()).then(|| format!("{name} {self}")),
         }
     }
@@ -270,7 +284,9 @@ impl Detail {
     /// Its name and value as JSON.
     fn json(&self, name: &str) -> (String, Value) {
         match self {
-            Self::Nanoseconds(nanos) => (format!("{name}Nanoseconds"), json!(nanos)),
+            Self::Nanoseconds(nanos) | Self::Portion(nanos) => {
+                (format!("{name}Nanoseconds"), json!(nanos))
+            }
             Self::Bytes(number) => (name.to_string(), json!(number)),
             Self::Number(number) => (name.to_string(), json!(number)),
             Self::Text(text) => (name.to_string(), json!(text)),

@@ -571,3 +571,6 @@ impl Moment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

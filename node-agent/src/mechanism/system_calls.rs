@@ -15,6 +15,7 @@ use std::{
 use ckb_probe_crds::{Distribution, Figures, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
 use tracer::Tracer;
+pub(super) use tracer::{CALLS, time_of_a_call};
 
 use super::{
     Detail, Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Raw, Reading, Refusal,
