@@ -125,9 +125,20 @@ fn a_slow_call_is_told_with_its_path_or_its_file() {
     assert!(open["result"].as_i64().unwrap() > 2, "{open}");
     let nanos = open["durationNanoseconds"].as_u64().unwrap();
     assert!((20_000_000..10_000_000_000).contains(&nanos), "{open}");
+    assert_eq!(open["errno"], Value::Null);
     let read = slow("read");
-    assert_eq!(read["result"], 1);
-    assert_eq!(read["arguments"][2], "0x1");
+    assert_eq!(
+        (&read["result"], &read["arguments"][2]),
+        (&json!(1), &json!("0x1"))
+    );
+    assert_eq!(read["file"], json!(fifo));
+    let receive = slow("recvfrom");
+    assert_eq!(
+        (&receive["result"], &receive["errno"]),
+        (&json!(-11), &json!("EAGAIN"))
+    );
+    let file = receive["file"].as_str().unwrap();
+    assert!(file.starts_with("socket:["), "{file}");
     let (events, _) = probe.events();
     let waits = ["clock_nanosleep", "futex"].map(|name| json!(name));
     assert!(

@@ -15,7 +15,7 @@ use aya::{
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf, Stack},
     util::nr_cpus,
 };
-pub use ckb_probe_common::syscalls::{Met, SlowSyscall, SyscallLosses};
+pub use ckb_probe_common::syscalls::{MAX_ERROR, Met, SlowSyscall, SyscallLosses};
 use ckb_probe_common::{
     BUCKETS,
     syscalls::{CELLS, Cell, MAX_TARGETS, NOBODY, Order, Row, SEVERAL, Table, of_error_key},
