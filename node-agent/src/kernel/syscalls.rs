@@ -8,7 +8,6 @@ use std::{
 };
 
 use aya::{
-    include_bytes_aligned,
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf, Stack},
     util::nr_cpus,
 };
@@ -25,11 +24,10 @@ use super::{
     maps::{GRACE, error},
     object::Object,
     pod::pod,
+    programs,
     tracing::Tracepoints,
 };
 use crate::observe::syscall_number;
-
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/syscalls"));
 
 /// System calls with a path, by which argument it is, counting from 1.
 const PATHS: [(u8, &[&str]); 2] = [
@@ -218,7 +216,7 @@ impl SyscallTracer {
         let types = Types::read()?;
         let fields = types.fields(&[("task_struct", "thread_info.status")])?;
         let mut object = Object::load_with(
-            OBJECT,
+            programs::named("syscalls")?,
             &[
                 ("ROWS", sizes.rows.max(1)),
                 ("FREE", sizes.rows.max(1)),
