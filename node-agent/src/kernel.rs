@@ -10,6 +10,7 @@
 mod btf;
 mod calibrate;
 mod confined;
+pub mod counts;
 mod execs;
 mod floor;
 mod kernel;

@@ -5,6 +5,7 @@
 //! governor decides about. A load has one row (an operation, a function) or as many as come by (system calls, peers).
 
 pub mod calls;
+pub mod counts;
 pub mod node;
 pub mod system_calls;
 
