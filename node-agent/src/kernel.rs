@@ -10,6 +10,7 @@
 mod btf;
 mod calibrate;
 mod confined;
+pub mod counts;
 mod disks;
 mod execs;
 mod floor;
@@ -23,12 +24,12 @@ mod links;
 mod maps;
 mod object;
 mod pod;
+mod programs;
 pub mod syscalls;
 mod tracing;
 
 use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};
 
-use aya::include_bytes_aligned;
 pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, try_tiers};
 use ckb_probe_common::{Control, Cookie, Group, MAX_OPERATIONS};
 pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES, UNREADABLE};
@@ -50,7 +51,8 @@ pub use tracing::Traced;
 
 use crate::observe::Binary;
 
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/calls"));
+/// The program.
+const CALLS: &str = "calls";
 
 /// Calls in flight beyond those that find a cell: more are lost, and counted as lost.
 const MORE_CALLS: u32 = 8192;
@@ -323,7 +325,7 @@ impl Probes {
         let families = plan.families;
         let keeps = plan.sites.iter().any(|site| site.arguments.is_some());
         let mut object = Object::load(
-            OBJECT,
+            programs::named(CALLS)?,
             &[
                 ("TOTALS", slots + families),
                 ("HISTOGRAMS", slots + families),

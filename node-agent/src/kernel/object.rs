@@ -203,7 +203,10 @@ impl SessionFunctions {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{CALLS, programs},
+        *,
+    };
 
     /// bpf_tail_call.
     const TAIL_CALL: i32 = 12;
@@ -211,7 +214,7 @@ mod tests {
     /// What a tail call is for here: see `stack.rs` of the programs.
     #[test]
     fn every_program_of_a_uprobe_stays_on_the_threads_stack() {
-        let parsed = Parsed::parse(super::super::OBJECT).unwrap();
+        let parsed = Parsed::parse(programs::named(CALLS).unwrap()).unwrap();
         assert!(!parsed.programs.is_empty());
         for (name, program) in &parsed.programs {
             let function = &parsed.functions[&program.function_key()];
