@@ -16,6 +16,8 @@ mod kernel;
 mod links;
 mod maps;
 mod object;
+mod pod;
+mod syscalls;
 mod tracing;
 
 use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};
@@ -32,6 +34,9 @@ use links::Programs;
 use maps::Maps;
 pub use maps::{FamilyReading, Reading, SeenCall, SlotReading};
 use object::Object;
+pub use syscalls::{
+    SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer, TargetId, TargetReading,
+};
 pub use tracing::Traced;
 
 use crate::observe::Binary;
@@ -179,6 +184,12 @@ pub enum AttachError {
     /// The kernel has no such thing to trace.
     #[error("this kernel has no {0}")]
     NotTraceable(Traced),
+    /// The kernel keeps nothing with threads.
+    #[error("the kernel cannot keep what is remembered of a thread (Linux 5.11 can): {0}")]
+    TaskStorage(#[source] std::io::Error),
+    /// As many processes are traced as can be, or all rows are taken.
+    #[error("there is no room for another process: {0}")]
+    NoRoom(&'static str),
     /// The constants of an object were not accepted.
     #[error("the kernel does not accept the constants of a BPF object: {0}")]
     Data(#[source] std::io::Error),

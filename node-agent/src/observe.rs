@@ -10,6 +10,7 @@ mod name;
 mod node;
 mod process;
 mod symbols;
+mod system_calls;
 
 use std::time::Duration;
 
@@ -27,6 +28,7 @@ pub use process::{
     is_confined, own_file_offset, pod_and_container, processes,
 };
 pub use symbols::{Binary, Location, Symbols, SymbolsError, find_symbols};
+pub use system_calls::{syscall_name, syscall_number};
 
 /// The kernel's release, such as `6.18.44`; `unknown` when /proc does not say.
 pub fn kernel_release() -> String {

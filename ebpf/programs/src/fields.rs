@@ -4,7 +4,7 @@
 //! before it loads the program. What is in read-only data the verifier knows, so an offset costs no more than a
 //! constant.
 
-use core::{cell::UnsafeCell, ffi::c_void, mem::MaybeUninit};
+use core::{ffi::c_void, mem::MaybeUninit};
 
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use ckb_probe_common::Field;
@@ -16,16 +16,17 @@ use ckb_probe_common::Field;
 /// static FIELDS: Fields<2> = Fields::unset();
 /// ```
 #[repr(transparent)]
-pub struct Fields<const COUNT: usize>(UnsafeCell<[Field; COUNT]>);
-
-// SAFETY: read only, once the program is loaded.
-unsafe impl<const COUNT: usize> Sync for Fields<COUNT> {}
+pub struct Fields<const COUNT: usize>([Field; COUNT]);
 
 impl<const COUNT: usize> Fields<COUNT> {
-    /// Until the loader fills them in.
+    /// Until the loader fills them in. Not zeros: the compiler would put other constants that are zeros in this very
+    /// place.
     pub const fn unset() -> Self {
-        const UNSET: Field = Field { offset: 0, size: 0 };
-        Self(UnsafeCell::new([UNSET; COUNT]))
+        const UNSET: Field = Field {
+            offset: u32::MAX,
+            size: 0,
+        };
+        Self([UNSET; COUNT])
     }
 
     /// Where the field begins, in a structure.
@@ -51,6 +52,17 @@ impl<const COUNT: usize> Fields<COUNT> {
         (result == 0).then_some(number)
     }
 
+    /// A field of four bytes, of a structure that the verifier knows by its type: it checks the place instead of the
+    /// helper, which takes a tenth of the time.
+    ///
+    /// # Safety
+    /// The pointer was handed out as one of the structure's type, and the field has four bytes.
+    #[inline(always)]
+    pub unsafe fn trusted_u32<const FIELD: usize>(&self, structure: *const c_void) -> u32 {
+        // SAFETY: by the caller's word. Volatile: one load of four bytes, at the field's place.
+        unsafe { self.place::<FIELD>(structure).cast::<u32>().read_volatile() }
+    }
+
     /// The address that the field holds; `None` where it cannot be read or is null.
     #[inline(always)]
     pub fn pointer<const FIELD: usize>(&self, structure: *const c_void) -> Option<*const c_void> {
@@ -73,12 +85,12 @@ impl<const COUNT: usize> Fields<COUNT> {
     #[inline(always)]
     fn field<const FIELD: usize>(&self) -> Field {
         const { assert!(FIELD < COUNT) };
-        let fields = self.0.get().cast::<Field>().wrapping_add(FIELD);
-        // SAFETY: within the array, by the assertion. Volatile: the compiler may not believe what it saw in the source.
+        let field = &raw const self.0[FIELD];
+        // SAFETY: a field of this very value. Volatile: the compiler may not believe what it saw in the source.
         unsafe {
             Field {
-                offset: (&raw const (*fields).offset).read_volatile(),
-                size: (&raw const (*fields).size).read_volatile(),
+                offset: (&raw const (*field).offset).read_volatile(),
+                size: (&raw const (*field).size).read_volatile(),
             }
         }
     }

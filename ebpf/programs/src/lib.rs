@@ -1,5 +1,10 @@
 //! What several programs need.
 #![no_std]
+#![feature(core_intrinsics)]
+#![allow(internal_features)]
 
+pub mod constants;
+pub mod counters;
 pub mod fields;
 pub mod iterator;
+pub mod task_storage;

@@ -282,11 +282,17 @@ pub(super) fn as_bytes(fields: &[Field]) -> Vec<u8> {
         .collect()
 }
 
+/// The number of the key's type in [`of_map`].
+pub(super) const KEY_TYPE: u32 = 1;
+
+/// The number of the value's type in [`of_map`].
+pub(super) const VALUE_TYPE: u32 = 3;
+
 /// Type information for a map from a thread to `words` words of 8 bytes.
 pub(super) fn of_map(words: u32) -> Vec<u8> {
     const STRINGS: &[u8] = b"\0int\0";
     let int = |bytes: u32| [1, kind::INT << 24, bytes, bytes * 8];
-    // 1: the key. 2: the value's words. 3: the value.
+    // The second is the type of the value's words.
     let array = [0, kind::ARRAY << 24, 0, 2, 1, words];
     let types: Vec<u32> = [&int(4)[..], &int(8)[..], &array[..]].concat();
     let size = types.len() as u32 * 4;

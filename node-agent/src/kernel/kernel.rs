@@ -8,7 +8,10 @@ use std::{
 
 use aya_obj::generated::bpf_insn;
 
+use super::btf;
+
 // include/uapi/linux/bpf.h
+const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_RAW_TRACEPOINT_OPEN: libc::c_long = 17;
@@ -106,6 +109,25 @@ struct ElementAttributes {
     key: u64,
     value: u64,
     flags: u64,
+}
+
+/// The part of `union bpf_attr` that BPF_MAP_CREATE reads.
+#[repr(C)]
+#[derive(Default)]
+struct MapAttributes {
+    map_type: u32,
+    key_size: u32,
+    value_size: u32,
+    entries: u32,
+    flags: u32,
+    inner_map: u32,
+    memory_node: u32,
+    name: [u8; 16],
+    interface_index: u32,
+    type_descriptor: u32,
+    key_type: u32,
+    value_type: u32,
+    padding: u32,
 }
 
 /// The part of `union bpf_attr` that BPF_BTF_LOAD reads.
@@ -380,15 +402,31 @@ pub(super) fn fill_map(map: BorrowedFd<'_>, data: &[u8], constant: bool) -> io::
     Ok(())
 }
 
-/// Hands the kernel type information.
-pub(super) fn load_types(types: &[u8]) -> io::Result<OwnedFd> {
+/// `enum bpf_map_type`: values that the kernel keeps with each thread.
+pub(super) const TASK_STORAGE: u32 = 29;
+
+/// Makes a map from threads to values of so many bytes. The kernel wants to be told what types they are.
+pub(super) fn create_task_storage(value_size: u32, flags: u32) -> io::Result<OwnedFd> {
+    let types = btf::of_map(value_size / 8);
     let attributes = TypeAttributes {
         types: types.as_ptr() as u64,
         size: types.len() as u32,
         ..TypeAttributes::default()
     };
     // SAFETY: the types outlive the call, with the length that is said.
-    unsafe { bpf(BPF_BTF_LOAD, &attributes) }
+    let types = unsafe { bpf(BPF_BTF_LOAD, &attributes) }?;
+    let attributes = MapAttributes {
+        map_type: TASK_STORAGE,
+        key_size: 4,
+        value_size,
+        flags,
+        type_descriptor: types.as_raw_fd() as u32,
+        key_type: btf::KEY_TYPE,
+        value_type: btf::VALUE_TYPE,
+        ..MapAttributes::default()
+    };
+    // SAFETY: the attributes point to nothing.
+    unsafe { bpf(BPF_MAP_CREATE, &attributes) }
 }
 
 /// A path as the kernel takes it.
@@ -447,6 +485,7 @@ const _: () = {
     assert!(size_of::<IteratedTask>() == 12);
     assert!(offset_of!(ElementAttributes, value) == 16);
     assert!(size_of::<TypeAttributes>() == 32);
+    assert!(offset_of!(MapAttributes, type_descriptor) == 48);
     assert!(offset_of!(ProgramAttributes, name) == 48);
     assert!(offset_of!(ProgramAttributes, expected_attach_type) == 68);
     assert!(offset_of!(MultiLinkAttributes, path) == 16);

@@ -2,31 +2,18 @@
 
 use std::{thread, time::Duration};
 
-use aya::{
-    Pod,
-    maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
-};
+use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf};
 use ckb_probe_common::{
     CallKey, CallStart, Cause, Control, Family, Losses, MAX_ARGUMENTS, SlowCall,
     SlowCallWithArguments, TEXT_BYTES, Totals, maximum_of,
 };
 use ckb_probe_crds::Histogram;
 
-use super::{AttachError, ReadError, object::Object};
+use super::{AttachError, ReadError, object::Object, pod::pod};
 
 /// How long a program that saw the old epoch may still write to its maximum. A program runs for a
 /// microsecond; this leaves room for one that was preempted.
-const GRACE: Duration = Duration::from_millis(2);
-
-macro_rules! pod {
-    ($($wrapper:ident($inner:ty);)*) => {$(
-        #[repr(transparent)]
-        #[derive(Clone, Copy)]
-        struct $wrapper($inner);
-        // SAFETY: repr(C), integers only, no padding, any bit pattern is valid.
-        unsafe impl Pod for $wrapper {}
-    )*};
-}
+pub(super) const GRACE: Duration = Duration::from_millis(2);
 
 pod! {
     TotalsValue(Totals);
@@ -281,7 +268,7 @@ impl Maps {
     }
 }
 
-fn error(map: &'static str) -> impl Fn(MapError) -> ReadError {
+pub(super) fn error(map: &'static str) -> impl Fn(MapError) -> ReadError {
     move |source| ReadError {
         map: map.to_string(),
         source: Box::new(source),

@@ -53,12 +53,13 @@ impl Object {
             }
             let constant = definition.section_kind() == EbpfSectionKind::Rodata;
             let data = definition.data().to_vec();
-            let map = MapData::create(definition, name, None).map_err(|source| {
-                AttachError::Map(ReadError {
-                    map: name.clone(),
-                    source: Box::new(source),
-                })
-            })?;
+            let map = if definition.map_type() == kernel::TASK_STORAGE {
+                kernel::create_task_storage(definition.value_size(), definition.map_flags())
+                    .map_err(AttachError::TaskStorage)
+                    .and_then(|map| MapData::from_fd(map).map_err(read_error(name)))
+            } else {
+                MapData::create(definition, name, None).map_err(read_error(name))
+            }?;
             if !data.is_empty() {
                 kernel::fill_map(map.fd().as_fd(), &data, constant).map_err(AttachError::Data)?;
             }
@@ -153,11 +154,15 @@ impl Object {
     {
         let data = self.maps.remove(name).ok_or(AttachError::Mismatch(name))?;
         let map = Map::from_map_data(data).and_then(T::try_from);
-        map.map_err(|source| {
-            AttachError::Map(ReadError {
-                map: name.to_string(),
-                source: Box::new(source),
-            })
+        map.map_err(read_error(name))
+    }
+}
+
+fn read_error(map: &str) -> impl Fn(MapError) -> AttachError {
+    move |source| {
+        AttachError::Map(ReadError {
+            map: map.to_string(),
+            source: Box::new(source),
         })
     }
 }

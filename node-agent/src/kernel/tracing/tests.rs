@@ -3,7 +3,7 @@ use std::process::{Command, Stdio};
 use aya::{include_bytes_aligned, maps::Array};
 
 use super::*;
-use crate::probe::btf;
+use crate::kernel::btf;
 
 /// Programs for these tests alone.
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trial"));

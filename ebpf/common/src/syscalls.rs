@@ -1,0 +1,166 @@
+//! What the program `syscalls` and its loader share.
+
+use crate::Histogram;
+
+/// System calls that are told apart, by their number.
+pub const NUMBERS: usize = 512;
+
+/// In place of a number: those beyond, and those of 32-bit programs, whose numbers mean other things.
+pub const OTHER: u32 = NUMBERS as u32;
+
+/// Processes that are traced at a time.
+pub const MAX_TARGETS: usize = 64;
+
+/// A row that says: none yet.
+pub const NO_ROW: u32 = u32::MAX;
+
+/// What user space tells the programs of a target.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// 0: its calls are left alone. Otherwise they are recorded, if they also began under this very number: user space
+    /// takes a new one whenever it begins anew.
+    pub gate: u64,
+    /// Its parity selects the half of [`Row::maxima`] that is written.
+    pub epoch: u32,
+    /// The row of what has no row of its own.
+    pub other_row: u32,
+    /// So many rows of its own it may have.
+    pub most_rows: u32,
+    /// Whether [`OTHER`] is wanted.
+    pub other_wanted: u32,
+    /// Calls that take at least so many nanoseconds are slow.
+    pub slow_threshold_ns: u64,
+    /// The numbers that are wanted, a bit for each.
+    pub wanted: [u64; NUMBERS / 64],
+}
+
+/// The row of each number, for a target; written by the programs as calls come.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Table {
+    /// [`NO_ROW`], or the row; [`Order::other_row`] for what came when there were no more.
+    pub rows: [u32; NUMBERS],
+    /// How many rows have been asked for.
+    pub used: u32,
+    /// None.
+    pub padding: u32,
+}
+
+impl Table {
+    /// No rows.
+    pub const EMPTY: Self = Self {
+        rows: [NO_ROW; NUMBERS],
+        used: 0,
+        padding: 0,
+    };
+}
+
+/// What is kept of one system call of one target, on each CPU. How many calls there were is the sum of the histogram.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Row {
+    /// Nanoseconds spent in the calls.
+    pub sum_ns: u64,
+    /// Calls that failed.
+    pub errors: u64,
+    /// Calls at or above the slow threshold.
+    pub slow: u64,
+    /// The longest call of an even and of an odd epoch: see [`maximum`](crate::maximum).
+    pub maxima: [u64; 2],
+    /// Calls by duration.
+    pub histogram: Histogram,
+}
+
+/// How many calls met the programs, on each CPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// Taken up, to be recorded at their end.
+    pub taken: u64,
+    /// Left alone: the gate was closed, or they are not wanted.
+    pub left: u64,
+}
+
+/// What could not be recorded, on each CPU.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct SyscallLosses {
+    /// Calls whose beginning could not be remembered: in no figure.
+    pub calls: u64,
+    /// Events of slow calls that found the ring buffer full. The calls themselves are counted.
+    pub events: u64,
+    /// Errors that found the table of error numbers full. They are counted without their number.
+    pub error_numbers: u64,
+}
+
+/// What is remembered of a call, with its thread. Nothing, while the gate is 0.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Begun {
+    /// [`Order::gate`] at that time.
+    pub gate: u64,
+    /// `bpf_ktime_get_ns`.
+    pub time_ns: u64,
+    /// The call's number, or [`OTHER`].
+    pub number: u64,
+}
+
+/// The words of a [`Begun`].
+pub const BEGUN_WORDS: u32 = 3;
+
+/// Names the errors of a row by their number.
+#[inline(always)]
+pub const fn error_key(row: u32, error: u32) -> u32 {
+    row << 12 | error & MAX_ERROR
+}
+
+/// The row and the error's number.
+pub const fn of_error_key(key: u32) -> (u32, u32) {
+    (key >> 12, key & MAX_ERROR)
+}
+
+/// Results from minus this to minus one are errors.
+pub const MAX_ERROR: u32 = 4095;
+
+/// A path is cut off at so many bytes, a NUL included.
+pub const PATH_BYTES: usize = 96;
+
+/// One slow system call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowSyscall {
+    /// `CLOCK_MONOTONIC` at its end.
+    pub time_ns: u64,
+    /// How long it took.
+    pub duration_ns: u64,
+    /// What it returned: below zero, minus an error's number.
+    pub result: i64,
+    /// What it was called with, as far as it takes so many.
+    pub arguments: [u64; 6],
+    /// The process, in the host's pid namespace.
+    pub process: u32,
+    /// The thread, in the host's pid namespace.
+    pub thread: u32,
+    /// The target's place: see the loader.
+    pub target: u32,
+    /// Its number, or [`OTHER`].
+    pub number: u32,
+    /// The thread's name, NUL-padded.
+    pub thread_name: [u8; 16],
+    /// The path that it was called with, NUL-terminated; empty where it takes none or it cannot be read.
+    pub path: [u8; PATH_BYTES],
+}
+
+const _: () = {
+    use core::mem::{offset_of, size_of};
+    assert!(size_of::<Order>() == 32 + NUMBERS / 8);
+    assert!(offset_of!(Order, slow_threshold_ns) == 24);
+    assert!(size_of::<Table>() == 4 * NUMBERS + 8);
+    assert!(size_of::<Row>() == 40 + size_of::<Histogram>());
+    assert!(size_of::<Met>() == 16);
+    assert!(size_of::<SyscallLosses>() == 24);
+    assert!(size_of::<Begun>() == 8 * BEGUN_WORDS as usize);
+    assert!(size_of::<SlowSyscall>() == 104 + PATH_BYTES);
+    assert!(offset_of!(SlowSyscall, thread_name) == 88);
+};

@@ -1,0 +1,180 @@
+//! Counting a system call that has ended.
+
+use aya_ebpf::{
+    bindings::pt_regs,
+    helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, generated::bpf_probe_read_user_str},
+    macros::map,
+    maps::{HashMap, PerCpuArray, RingBuf},
+};
+use ckb_probe_common::{
+    BUCKETS, bucket,
+    syscalls::{MAX_ERROR, NUMBERS, Order, PATH_BYTES, Row, SlowSyscall, SyscallLosses, error_key},
+};
+use ckb_probe_programs::{
+    constants::Constants,
+    counters::{add, raise_alone},
+};
+
+use crate::rows;
+
+/// Errors, by row and number; the loader sets how many.
+#[map]
+static ERRORS: HashMap<u32, u64> = HashMap::with_max_entries(1, 0);
+
+/// What could not be recorded.
+#[map]
+static LOSSES: PerCpuArray<SyscallLosses> = PerCpuArray::with_max_entries(1, 0);
+
+/// Slow calls.
+#[map]
+static SLOW_CALLS: RingBuf = RingBuf::with_byte_size(4096, 0);
+
+/// By number: which argument is a path, counting from 1; 0 for none.
+#[unsafe(no_mangle)]
+static PATHS: Constants<NUMBERS> = Constants::unset();
+
+/// `rt_sigreturn` returns what the interrupted code had in that register.
+const SIGNAL_RETURN: u32 = 15;
+
+/// BPF_NOEXIST.
+const IF_ABSENT: u64 = 1;
+
+/// A call that has ended.
+pub struct Call {
+    pub target: u32,
+    pub number: u32,
+    pub ended_ns: u64,
+    pub duration_ns: u64,
+    pub result: i64,
+    pub registers: *const pt_regs,
+}
+
+impl Call {
+    #[inline(always)]
+    fn error(&self) -> Option<u32> {
+        let error = self.result.wrapping_neg() as u64;
+        (error.wrapping_sub(1) < MAX_ERROR as u64 && self.number != SIGNAL_RETURN)
+            .then_some(error as u32)
+    }
+}
+
+/// Counts it, and reports it when it was slow.
+#[inline(always)]
+pub fn call(call: &Call, order: &Order) {
+    let Some((row, values)) = rows::row(call.target, call.number, order) else {
+        return;
+    };
+    count(call, order, values);
+    if let Some(error) = call.error() {
+        // SAFETY: a map's value, of this CPU.
+        unsafe { (*values).errors += 1 };
+        count_error(error_key(row, error));
+    }
+    if call.duration_ns >= order.slow_threshold_ns {
+        // SAFETY: a map's value, of this CPU.
+        unsafe { (*values).slow += 1 };
+        report(call);
+    }
+}
+
+#[inline(always)]
+fn count(call: &Call, order: &Order, row: *mut Row) {
+    let index = bucket(call.duration_ns) as usize;
+    // SAFETY: a map's value, of this CPU; the index is within bounds, by the comparison that the verifier sees too.
+    unsafe {
+        (*row).sum_ns += call.duration_ns;
+        if index < BUCKETS {
+            *(&raw mut (*row).histogram.buckets).cast::<u64>().add(index) += 1;
+        }
+        let half = (&raw mut (*row).maxima)
+            .cast::<u64>()
+            .add(order.epoch as usize & 1);
+        raise_alone(half, order.epoch, call.duration_ns);
+    }
+}
+
+#[inline(always)]
+fn count_error(key: u32) {
+    // Absent: once, then it is there. Another CPU may put it there in between.
+    if ERRORS.get_ptr_mut(&key).is_none() {
+        let _ = ERRORS.insert(&key, &0, IF_ABSENT);
+    }
+    match ERRORS.get_ptr_mut(&key) {
+        // SAFETY: a map's value.
+        Some(count) => unsafe { add(count, 1) },
+        // SAFETY: the field of a value that the caller looked up.
+        None => lose(|losses| unsafe { &raw mut (*losses).error_numbers }),
+    }
+}
+
+/// Counts a call whose beginning could not be remembered.
+#[inline(always)]
+pub fn lose_call() {
+    // SAFETY: the field of a value that the caller looked up.
+    lose(|losses| unsafe { &raw mut (*losses).calls });
+}
+
+#[inline(always)]
+fn lose(which: impl FnOnce(*mut SyscallLosses) -> *mut u64) {
+    if let Some(losses) = LOSSES.get_ptr_mut(0) {
+        // SAFETY: a field of a map's value.
+        unsafe { add(which(losses), 1) };
+    }
+}
+
+#[inline(always)]
+fn report(call: &Call) {
+    let Some(mut event) = SLOW_CALLS.reserve::<SlowSyscall>(0) else {
+        // SAFETY: the field of a value that the caller looked up.
+        lose(|losses| unsafe { &raw mut (*losses).events });
+        return;
+    };
+    let threads = bpf_get_current_pid_tgid();
+    // SAFETY: the registers are the kernel's, by the tracepoint's type.
+    let arguments = unsafe { arguments(call.registers) };
+    event.write(SlowSyscall {
+        time_ns: call.ended_ns,
+        duration_ns: call.duration_ns,
+        result: call.result,
+        arguments,
+        process: (threads >> 32) as u32,
+        thread: threads as u32,
+        target: call.target,
+        number: call.number,
+        thread_name: bpf_get_current_comm().unwrap_or_default(),
+        path: [0; PATH_BYTES],
+    });
+    let address = match PATHS.at(call.number) {
+        1 => arguments[0],
+        2 => arguments[1],
+        3 => arguments[2],
+        4 => arguments[3],
+        _ => 0,
+    };
+    if address != 0 {
+        // SAFETY: the event has the room; the helper copes with any address, and what it cannot read stays empty.
+        unsafe {
+            let path = (&raw mut (*event.as_mut_ptr()).path).cast();
+            bpf_probe_read_user_str(path, PATH_BYTES as u32, address as *const _);
+        }
+    }
+    event.submit(0);
+}
+
+/// What the call was made with: the kernel leaves these registers alone.
+///
+/// # Safety
+/// The registers are those of a tracepoint.
+#[inline(always)]
+unsafe fn arguments(registers: *const pt_regs) -> [u64; 6] {
+    // SAFETY: by the caller's word.
+    let registers = unsafe { &*registers };
+    [
+        registers.rdi,
+        registers.rsi,
+        registers.rdx,
+        registers.r10,
+        registers.r8,
+        registers.r9,
+    ]
+}
