@@ -11,6 +11,8 @@ macro_rules! for_each_kind {
             Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {} measures the usual operations",
             /// Latency of functions of the process, by a pattern of their names.
             Functions "functions" functions FunctionsProbe "functions: {match: 'rocksdb::DBImpl::*'} those of a class",
+            /// TCP connections of the process, by peer, network or port.
+            Tcp "tcp" tcp TcpProbe "tcp: {} its connections by peer",
         }
     };
 }

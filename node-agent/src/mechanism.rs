@@ -6,6 +6,7 @@
 
 pub mod calls;
 pub mod node;
+pub mod sockets;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

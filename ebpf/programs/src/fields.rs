@@ -63,6 +63,16 @@ impl<const COUNT: usize> Fields<COUNT> {
         unsafe { self.place::<FIELD>(structure).cast::<u32>().read_volatile() }
     }
 
+    /// A field of a structure that the verifier knows by its type: see [`Self::trusted_u32`].
+    ///
+    /// # Safety
+    /// The pointer was handed out as one of the structure's type, and the field is a `T`.
+    #[inline(always)]
+    pub unsafe fn trusted<const FIELD: usize, T: Copy>(&self, structure: *const c_void) -> T {
+        // SAFETY: by the caller's word. Volatile: one load, at the field's place.
+        unsafe { self.place::<FIELD>(structure).cast::<T>().read_volatile() }
+    }
+
     /// The address that the field holds; `None` where it cannot be read or is null.
     #[inline(always)]
     pub fn pointer<const FIELD: usize>(&self, structure: *const c_void) -> Option<*const c_void> {

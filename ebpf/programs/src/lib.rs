@@ -7,4 +7,5 @@ pub mod constants;
 pub mod counters;
 pub mod fields;
 pub mod iterator;
+pub mod socket_storage;
 pub mod task_storage;
