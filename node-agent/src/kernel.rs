@@ -25,6 +25,7 @@ mod maps;
 mod object;
 mod pod;
 mod programs;
+mod sockets;
 pub mod syscalls;
 mod tracing;
 
@@ -43,6 +44,7 @@ use links::Programs;
 use maps::Maps;
 pub use maps::{FamilyReading, Reading, SeenCall, SlotReading};
 use object::Object;
+pub use sockets::{Passes, Socket, SocketWatch};
 pub use syscalls::{
     Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
     TargetId, TargetReading,
@@ -206,6 +208,9 @@ pub enum AttachError {
     /// The kernel keeps nothing with threads.
     #[error("the kernel cannot keep what is remembered of a thread (Linux 5.11 can): {0}")]
     TaskStorage(#[source] std::io::Error),
+    /// The kernel keeps nothing with sockets.
+    #[error("the kernel cannot keep what is remembered of a socket (Linux 5.11 can): {0}")]
+    SocketStorage(#[source] std::io::Error),
     /// As many processes are traced as can be, or all rows are taken.
     #[error("there is no room for another process: {0}")]
     NoRoom(&'static str),

@@ -9,6 +9,7 @@ pub mod counts;
 pub mod disks;
 pub mod kernel_calls;
 pub mod node;
+pub mod sockets;
 pub mod system_calls;
 
 use std::{

@@ -6,6 +6,7 @@
 
 pub mod block_io;
 pub mod counts;
+pub mod sockets;
 pub mod syscalls;
 
 /// Buckets of a histogram: 16 to each power of two, up to 2^42 ns.

@@ -8,4 +8,5 @@ pub mod counters;
 pub mod counts;
 pub mod fields;
 pub mod iterator;
+pub mod socket_storage;
 pub mod task_storage;

@@ -53,9 +53,16 @@ impl Object {
             }
             let constant = definition.section_kind() == EbpfSectionKind::Rodata;
             let data = definition.data().to_vec();
-            let map = if definition.map_type() == kernel::TASK_STORAGE {
-                kernel::create_task_storage(definition.value_size(), definition.map_flags())
-                    .map_err(AttachError::TaskStorage)
+            let map_type = definition.map_type();
+            let failed: Option<fn(std::io::Error) -> AttachError> = match map_type {
+                kernel::TASK_STORAGE => Some(AttachError::TaskStorage),
+                kernel::SOCKET_STORAGE => Some(AttachError::SocketStorage),
+                _ => None,
+            };
+            let map = if let Some(failed) = failed {
+                let flags = definition.map_flags();
+                kernel::create_storage(map_type, definition.value_size(), flags)
+                    .map_err(failed)
                     .and_then(|map| MapData::from_fd(map).map_err(read_error(name)))
             } else {
                 MapData::create(definition, name, None).map_err(read_error(name))
