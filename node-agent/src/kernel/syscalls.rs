@@ -76,7 +76,17 @@ impl SyscallTracer {
     /// Loads the programs, and attaches nothing yet.
     pub fn load(sizes: &SyscallSizes) -> Result<Self, AttachError> {
         let types = Types::read()?;
-        let fields = types.fields(&[("task_struct", "thread_info.status")])?;
+        let fields = types.fields(&[
+            ("task_struct", "thread_info.status"),
+            ("task_struct", "files"),
+            ("files_struct", "fdt"),
+            ("fdtable", "max_fds"),
+            ("fdtable", "fd"),
+            ("file", "f_inode"),
+            ("inode", "i_ino"),
+            ("file", "f_path.dentry"),
+            ("dentry", "d_name.name"),
+        ])?;
         let mut object = Object::load_with(
             programs::named("syscalls")?,
             &[
