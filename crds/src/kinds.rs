@@ -11,8 +11,12 @@ macro_rules! for_each_kind {
             Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {}",
             /// Latency of functions of the process, by a pattern of their names.
             Functions "functions" functions FunctionsProbe "functions: {match: 'ckb_chain::*'}",
+            /// Latency of functions of the kernel, on behalf of the process, by a pattern of their names.
+            KernelFunctions "kernelFunctions" kernel_functions KernelFunctionsProbe "kernelFunctions: {match: 'ext4_sync_*'}",
             /// System calls.
             Syscalls "syscalls" syscalls SyscallsProbe "syscalls: {}",
+            /// Requests to the node's disks: how many, how large, how long they waited, and how long the device had them.
+            BlockIo "blockIo" block_io BlockIoProbe "blockIo: {}",
         }
     };
 }

@@ -6,6 +6,8 @@
 
 pub mod calls;
 pub mod counts;
+pub mod disks;
+pub mod kernel_calls;
 pub mod node;
 pub mod system_calls;
 
@@ -147,6 +149,14 @@ impl Refusal {
             lacks: Vec::new(),
         }
     }
+
+    /// Whether it stands for as long as the kernel runs and the same is asked: to try again costs, and finds nothing.
+    pub fn is_lasting(&self) -> bool {
+        matches!(
+            self.reason,
+            Reason::UnsupportedByKernel | Reason::TooManyMatches
+        )
+    }
 }
 
 macro_rules! attach_failed {
@@ -214,6 +224,8 @@ impl Reading {
 pub enum Detail {
     /// A time.
     Nanoseconds(u64),
+    /// A time that is a part of another.
+    Portion(u64),
     /// An amount of memory or data.
     Bytes(u64),
     /// A number.
@@ -254,7 +266,9 @@ pub struct Event {
 impl fmt::Display for Detail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nanoseconds(nanos) => f.write_str(&ckb_probe_crds::display_nanos(*nanos)),
+            Self::Nanoseconds(nanos) | Self::Portion(nanos) => {
+                f.write_str(&ckb_probe_crds::display_nanos(*nanos))
+            }
             Self::Bytes(number) => write!(f, "{number}"),
             Self::Number(number) => write!(f, "{number}"),
             Self::Text(text) => f.write_str(text),
@@ -271,7 +285,7 @@ impl Detail {
         match self {
             Self::Nanoseconds(_) | Self::Text(_) => Some(self.to_string()),
             Self::Bytes(bytes) => Some(format!("{bytes} bytes")),
-            Self::Number(number) => Some(format!("{name} {number}")),
+            Self::Number(_) | Self::Portion(_) => Some(format!("{name} {self}")),
             Self::List(items) => (!items.is_empty()).then(|| format!("{name} {self}")),
             Self::Named(_) => Some(format!("{name} {self}")),
             Self::Yes => Some(name.to_string()),
@@ -282,7 +296,9 @@ impl Detail {
     /// Its name and value as JSON.
     fn json(&self, name: &str) -> (String, Value) {
         match self {
-            Self::Nanoseconds(nanos) => (format!("{name}Nanoseconds"), json!(nanos)),
+            Self::Nanoseconds(nanos) | Self::Portion(nanos) => {
+                (format!("{name}Nanoseconds"), json!(nanos))
+            }
             Self::Bytes(number) => (name.to_string(), json!(number)),
             Self::Number(number) => (name.to_string(), json!(number)),
             Self::Text(text) => (name.to_string(), json!(text)),

@@ -6,6 +6,7 @@ mod elf;
 mod functions;
 mod glob;
 mod instruction;
+mod kernel_functions;
 mod name;
 mod namespaces;
 mod node;
@@ -21,6 +22,7 @@ pub use functions::{Function, FunctionsError, LISTED_LIMIT, Matches, Pattern, fi
 pub use glob::{GLOB_LIMIT, Glob, GlobError};
 pub use instruction::FirstInstruction;
 use k8s_openapi::jiff::Timestamp;
+pub use kernel_functions::{KernelFunctions, find_kernel_functions};
 pub use name::SymbolName;
 pub use namespaces::Namespaces;
 use nix::time::ClockId;

@@ -4,6 +4,7 @@
 //! no padding that is not spelled out. Sizes and offsets are asserted at the end.
 #![no_std]
 
+pub mod block_io;
 pub mod counts;
 pub mod syscalls;
 
@@ -73,8 +74,8 @@ pub struct Totals {
     pub hits: u64,
     /// The longest call of an even and of an odd epoch: see [`maximum`].
     pub maxima: [u64; 2],
-    /// Fills a cache line.
-    pub padding: u64,
+    /// About how many calls there were of processes that are not the target: of the kernel's functions, which all call.
+    pub others: u64,
 }
 
 /// The calls of one slot by duration, on each CPU.
@@ -135,8 +136,8 @@ pub struct Control {
     pub trap_ns: u64,
     /// The slot of the first column family.
     pub first_family: u32,
-    /// None.
-    pub padding: u32,
+    /// The process whose calls of the kernel's functions are recorded. Attachments to its own functions see no other's.
+    pub process: u32,
     /// By operation: calls that take at least so many nanoseconds are slow.
     pub slow_thresholds_ns: [u64; MAX_OPERATIONS],
     /// By operation: which of its arguments are texts, a bit for each, of calls whose arguments are kept.
@@ -474,6 +475,9 @@ impl Session {
 
 /// Stands for the kfunc `bpf_session_cookie` in the object: see the loader.
 pub const KFUNC_SESSION_COOKIE: i32 = 0x6b63_0001;
+
+/// Stands for the kfunc `bpf_session_is_return`.
+pub const KFUNC_SESSION_IS_RETURN: i32 = 0x6b63_0002;
 
 const _: () = {
     use core::mem::{offset_of, size_of};

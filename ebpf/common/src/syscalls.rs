@@ -14,6 +14,25 @@ pub const MAX_TARGETS: usize = 64;
 /// A row that says: none yet.
 pub const NO_ROW: u32 = u32::MAX;
 
+/// Cells for finding targets: a process has the one of its lower bits.
+pub const CELLS: u32 = 4096;
+
+/// Which target a process may be.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// The process, [`NOBODY`], or [`SEVERAL`].
+    pub process: u32,
+    /// The target's place.
+    pub place: u32,
+}
+
+/// In a cell: no target has these lower bits.
+pub const NOBODY: u32 = 0;
+
+/// In a cell: several targets have these lower bits, and a hash map tells them apart.
+pub const SEVERAL: u32 = u32::MAX;
+
 /// What user space tells the programs of a target.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -154,6 +173,7 @@ pub struct SlowSyscall {
 
 const _: () = {
     use core::mem::{offset_of, size_of};
+    assert!(size_of::<Cell>() == 8);
     assert!(size_of::<Order>() == 32 + NUMBERS / 8);
     assert!(offset_of!(Order, slow_threshold_ns) == 24);
     assert!(size_of::<Table>() == 4 * NUMBERS + 8);

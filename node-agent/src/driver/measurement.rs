@@ -577,3 +577,6 @@ impl Moment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

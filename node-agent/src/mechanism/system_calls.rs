@@ -15,6 +15,7 @@ use std::{
 use ckb_probe_crds::{Distribution, Figures, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
 use tracer::Tracer;
+pub(super) use tracer::{CALLS, time_of_a_call};
 
 use super::{
     Detail, Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Raw, Reading, Refusal,
@@ -23,7 +24,7 @@ use super::{
 use crate::{
     kernel::{
         AttachError, Links, ReadError,
-        syscalls::{SlowSyscall, SyscallOptions, SyscallReading, TargetId},
+        syscalls::{MAX_ERROR, SlowSyscall, SyscallOptions, SyscallReading, TargetId},
     },
     observe::{self, ProcessId, syscall_name, syscall_number},
 };
@@ -322,7 +323,7 @@ impl SystemCalls {
         if !path.is_empty() {
             details.push(("path", Detail::Text(path)));
         } else if syscall_name(call.number).is_some_and(|name| ON_FILES.contains(&name))
-            && let Some(file) = observe::open_file(self.process.pid, call.arguments[0])
+            && let Some(file) = observe::open_file(self.process.pid, call.arguments[0] as u32)
         {
             details.push(("file", Detail::Text(file)));
         }
@@ -342,13 +343,23 @@ impl SystemCalls {
                 number,
                 text: String::new(),
             }),
-            part: None,
+            part: error_of(call).map(|error| Raw {
+                place: error,
+                number: error,
+                text: String::new(),
+            }),
             thread: call.thread,
             thread_name: text(&call.thread_name),
             weight: call.duration_ns,
             details,
         })
     }
+}
+
+/// How it failed, if it did.
+fn error_of(call: &SlowSyscall) -> Option<u64> {
+    let error = call.result.unsigned_abs();
+    (call.result < 0 && error <= MAX_ERROR as u64).then_some(error)
 }
 
 impl Mechanism for SystemCalls {

@@ -115,7 +115,7 @@ pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Vec<Process>, ObserveE
 }
 
 /// What a process has open under this descriptor, now: a path, or `socket:[…]` and the like.
-pub fn open_file(pid: u32, descriptor: u64) -> Option<String> {
+pub fn open_file(pid: u32, descriptor: u32) -> Option<String> {
     let link = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
     Some(link.to_string_lossy().into_owned())
 }

@@ -345,3 +345,6 @@ fn were(symbols: &BTreeSet<String>) -> String {
         _ => format!("{} were", symbols.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,7 +28,7 @@ const SIZES: SyscallSizes = SyscallSizes {
 const MAX_WAITING: usize = 4096;
 
 /// Calls for a calibration.
-const CALLS: u32 = 20_000;
+pub(in crate::mechanism) const CALLS: u32 = 20_000;
 
 /// What the programs cost.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +195,7 @@ fn calibrate(tracer: &mut SyscallTracer) -> Result<Costs, AttachError> {
 }
 
 /// The least of several rounds: what others took of the CPU's caches is not the programs' doing.
-fn time_of_a_call() -> Duration {
+pub(in crate::mechanism) fn time_of_a_call() -> Duration {
     let round = |_| {
         let start = thread_time();
         for _ in 0..CALLS / 5 {
