@@ -17,6 +17,9 @@ pub const MAX_PARTS: usize = 64;
 /// Events that are told of one probe in one report interval: the weightiest.
 pub const MAX_EVENTS: usize = 10;
 
+/// The name of the detail that says of an event, by `true`, that it is for whoever reads the Events of the CkbProbe.
+pub const NOTABLE: &str = "notable";
+
 /// The row, or the part of a row, of what is not told apart.
 pub const OTHER: &str = "other";
 

@@ -310,9 +310,6 @@ impl Detail {
     }
 }
 
-/// The name of the detail that says that an event is for whoever reads the Events of the object that asked: see the operator.
-pub const NOTABLE: &str = "notable";
-
 impl Event {
     /// As it stands in a report, in a row and a part of these names.
     pub fn report(&self, row: &str, part: Option<&str>) -> EventReport {
