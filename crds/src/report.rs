@@ -46,8 +46,9 @@ pub struct ProbeReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub lacks: Vec<Lack>,
-    /// What could not be recorded since the agent attached, by what it was: `calls` (in no figure), `events` (counted and not
-    /// listed), `sizes` (counted without their bytes). Of the process, whoever asked.
+    /// What could not be recorded since the agent attached, by what it was: `events` are counted and not listed, `sizes` are of
+    /// calls that were counted without their bytes, and the rest (`calls`, `requests`, …) is in no figure. Of the process,
+    /// whoever asked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub lost: BTreeMap<String, u64>,
