@@ -1,6 +1,11 @@
 //! TCP sockets of processes, by one set of programs for the node: all that a process has open, whenever that is asked for, and
 //! each that is closed, as it is closed.
 
+use std::{
+    io::{self, Read},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
 use aya::{
     include_bytes_aligned,
     maps::{HashMap, MapData, MapError, PerCpuArray, RingBuf},
@@ -25,15 +30,38 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sockets
 /// Closed sockets between two readings: ten thousand.
 const RING_BYTES: u32 = 1 << 20;
 
+/// As much as the kernel hands over at a time.
+const BUFFER_BYTES: usize = 32 << 10;
+
 /// What the programs read, in the order in which they number it, and how long it is.
 const FIELDS: [(&str, &str, u32); 18] = [
     ("socket", "sk", 8),
     ("task_struct", "tgid", 4),
-    ("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_state", 1),
-    ("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_family", 2),
-    ("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_daddr", 4),
-    ("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr", 16),
-    ("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_dport", 2),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_state",
+        1,
+    ),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_family",
+        2,
+    ),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_daddr",
+        4,
+    ),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr",
+        16,
+    ),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_dport",
+        2,
+    ),
     ("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_num", 2),
     ("tcp_sock", "inet_conn.icsk_inet.inet_sport", 2),
     ("tcp_sock", "inet_conn.icsk_inet.sk.sk_drops", 4),
@@ -71,7 +99,11 @@ pub struct SocketWatch {
 }
 
 /// Goes through the sockets of one process.
-pub struct Passes(Iteration);
+pub struct Passes {
+    sockets: Iteration,
+    /// How many there were the last time.
+    found: AtomicUsize,
+}
 
 impl SocketWatch {
     /// Loads the programs, and attaches nothing yet.
@@ -124,7 +156,10 @@ impl SocketWatch {
 
     /// What goes through the sockets of a process.
     pub fn over(&self, process: u32) -> Result<Passes, AttachError> {
-        self.iterator.over(process).map(Passes)
+        Ok(Passes {
+            sockets: self.iterator.over(process)?,
+            found: AtomicUsize::new(0),
+        })
     }
 
     /// How often sockets of any process changed their state since the load, and how many closed ones are not told of.
@@ -149,11 +184,29 @@ impl SocketWatch {
 impl Passes {
     /// All TCP sockets that the process has open: one that it has several descriptors of comes as often.
     pub fn pass(&self) -> Result<Vec<Socket>, ReadError> {
-        let mut records = Vec::new();
-        self.0
-            .read(&mut records)
-            .map_err(|source| error("iter/task_file")(MapError::IoError(source)))?;
-        Ok(sockets(&records).collect())
+        self.read()
+            .map_err(|source| error("iter/task_file")(MapError::IoError(source)))
+    }
+
+    fn read(&self) -> io::Result<Vec<Socket>> {
+        // A few more than the last time: they are not to be moved as they come.
+        let mut found = Vec::with_capacity(self.found.load(Ordering::Relaxed) + 64);
+        let mut file = self.sockets.begin()?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut filled = 0;
+        loop {
+            let more = file.read(&mut buffer[filled..])?;
+            if more == 0 {
+                break;
+            }
+            filled += more;
+            found.extend(sockets(&buffer[..filled]));
+            let whole = filled - filled % size_of::<Socket>();
+            buffer.copy_within(whole..filled, 0);
+            filled -= whole;
+        }
+        self.found.store(found.len(), Ordering::Relaxed);
+        Ok(found)
     }
 }
 

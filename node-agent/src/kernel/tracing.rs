@@ -111,9 +111,14 @@ pub(super) struct Iteration {
 }
 
 impl Iteration {
+    /// Begins to go through it once: what is read is what the program writes.
+    pub(super) fn begin(&self) -> io::Result<File> {
+        kernel::iterate(&self.link).map(File::from)
+    }
+
     /// Goes through it once, and appends what the program writes.
     pub(super) fn read(&self, records: &mut Vec<u8>) -> io::Result<()> {
-        File::from(kernel::iterate(&self.link)?).read_to_end(records)?;
+        self.begin()?.read_to_end(records)?;
         Ok(())
     }
 }

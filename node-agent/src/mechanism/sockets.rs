@@ -14,7 +14,8 @@ use std::{
 };
 
 use ckb_probe_crds::{Name, Reason};
-pub use ledger::{Ledger, MAX_PARTS};
+use ledger::Ledger;
+pub use ledger::blank;
 use nix::time::{ClockId, clock_getres, clock_gettime};
 use watch::Watch;
 
@@ -153,7 +154,7 @@ impl Begin for Ask {
                 load: scene.first,
                 row: None,
                 parted: self.naming.parted(),
-                blank: ledger::blank(&self.measures),
+                blank: blank(&self.measures),
             }],
             ..Opened::default()
         };
@@ -178,7 +179,9 @@ fn refusal(error: AttachError) -> Refusal {
         | AttachError::SocketStorage(_)
         | AttachError::Iterate(_) => Refusal::new(
             Reason::UnsupportedByKernel,
-            format!("{error}: TCP sockets can be measured on Linux 6.1 and later, with type information"),
+            format!(
+                "{error}: TCP sockets can be measured on Linux 6.1 and later, with type information"
+            ),
         ),
         error => error.into(),
     }

@@ -11,10 +11,7 @@ mod socket;
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    helpers::{
-        bpf_get_current_pid_tgid, bpf_ktime_get_ns,
-        generated::bpf_sock_from_file,
-    },
+    helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, generated::bpf_sock_from_file},
     macros::{btf_tracepoint, map},
     maps::{HashMap, PerCpuArray, RingBuf},
     programs::BtfTracePointContext,

@@ -2,9 +2,7 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::generated::{
-    bpf_get_socket_cookie, bpf_jiffies64, bpf_skc_to_tcp_sock,
-};
+use aya_ebpf::helpers::generated::{bpf_get_socket_cookie, bpf_jiffies64, bpf_skc_to_tcp_sock};
 use ckb_probe_common::sockets::{Kept, Socket, family};
 use ckb_probe_programs::fields::Fields;
 
@@ -98,9 +96,7 @@ impl TcpSocket {
                 socket.local_port = FIELDS.trusted::<PORT, u16>(tcp);
             }
             if family == family::INET6 {
-                socket.remote = FIELDS
-                    .value::<REMOTE_6, [u8; 16]>(tcp)
-                    .unwrap_or([0; 16]);
+                socket.remote = FIELDS.value::<REMOTE_6, [u8; 16]>(tcp).unwrap_or([0; 16]);
             } else {
                 let address = FIELDS.trusted::<REMOTE_4, u32>(tcp).to_ne_bytes();
                 socket.remote[0] = address[0];
