@@ -79,7 +79,7 @@ kubectl apply -f config/samples/demo.yaml
 kubectl -n ckb wait ckbprobe/ckb --for condition=Ready --timeout 60s > /dev/null ||
   die "the CkbProbe is not Ready after a minute: $(kubectl -n ckb get ckbprobe ckb -o jsonpath='{.status.conditions[?(@.type=="Ready")].message}')"
 # The figures are those of one report interval: wait for a whole one.
-kubectl -n ckb wait ckbprobe/ckb --for jsonpath='{.status.totals.p99}' --timeout 60s > /dev/null
+kubectl -n ckb wait ckbprobe/ckb --for jsonpath='{.status.headline}' --timeout 60s > /dev/null
 sleep 6
 step "the CkbProbe is Ready"
 

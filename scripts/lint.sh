@@ -58,8 +58,31 @@ documentation() {
     <(sed -n 's/^ *Self::[A-Za-z]* => "\([A-Za-z]*\)",$/\1/p' crds/src/conditions.rs) \
     <(sed -n 's/^### \([A-Za-z]*\)$/\1/p' docs/troubleshooting.md) &&
     same "metrics" \
-      <(grep --no-filename --only-matching '"ckb_probe_[a-z_]*"' {operator,node-agent}/src/metrics.rs | tr --delete '"') \
-      <(sed -n 's/^| `\(ckb_probe_[a-z_]*\)` .*/\1/p' docs/reference/metrics.md)
+      <(exported | grep --invert-match --line-regexp --fixed-strings --file <(metrics_of docs/reference/kinds.md)) \
+      <(metrics_of docs/reference/metrics.md)
+}
+
+# exported: the metrics that the code names, but those of kinds, which only descriptors name.
+exported() {
+  find {operator,node-agent}/src \( -path '*/metrics*' -o -path '*/export/*' \) -name '*.rs' ! -name tests.rs \
+    -exec grep --no-filename --only-matching '"ckb_probe_[a-z_]*"' {} + | tr --delete '"'
+}
+
+# metrics_of PAGE: those that have a row in a table of its.
+# shellcheck disable=SC2016  # the backquotes are Markdown's
+metrics_of() { sed -n 's/^| `\(ckb_probe_[a-z_]*\)` .*/\1/p' "$1"; }
+
+# kinds: a kind is at home in its folders and on the list, and named nowhere else but in tests.
+kinds() {
+  local variant folder strays=0
+  while read -r variant folder; do
+    committed '*.rs' |
+      grep --invert-match --extended-regexp \
+        "/kinds/$folder(/|\.rs$)|^crds/src/kinds\.rs$|(^|/)(tests|testing|benches|fixtures)(/|\.rs$)" |
+      xargs grep --line-number --extended-regexp \
+        "\bkinds::($folder\b|\{[^}]*\b$folder\b)|\b(Kind|Question)::$variant\b" && strays=1
+  done < <(sed -n 's/^ *\([A-Z][A-Za-z]*\) "[A-Za-z]*" \([a-z_]*\) [A-Z].*/\1 \2/p' crds/src/kinds.rs)
+  ((strays == 0)) || die "a kind is named outside of its folders and crds/src/kinds.rs"
 }
 
 # same WHAT IN_CODE IN_DOCS: whether both list the same.
@@ -83,7 +106,7 @@ tool() {
 committed() { git ls-files --cached --others --exclude-standard "$1"; }
 
 failed=()
-for check in format lints dependencies shell generated chart documentation; do
+for check in format lints dependencies shell generated chart documentation kinds; do
   step "$check"
   # A subshell of its own, so that `die` ends the check and not the script.
   ("$check") || failed+=("$check")

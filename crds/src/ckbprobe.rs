@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, MicroTime, Time};
 use kube::{CustomResource, KubeSchema};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::{Duration, Probe, Reason};
 
@@ -77,6 +78,7 @@ pub struct Target {
     #[x_kube(validation = Rule::new(
         "!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))"
     ).message("target.selector.matchExpressions: In and NotIn need values, Exists and DoesNotExist take none, and there is no other operator"))]
+    #[schemars(transform = bound_selector)]
     pub selector: LabelSelector,
 
     /// The container to look in. Unset: every container of the pod that runs the executable.
@@ -92,6 +94,21 @@ pub struct Target {
     #[x_kube(validation = Rule::new("size(self) > 0 && !self.contains('/')")
         .message("target.executable must be a base name without '/', such as ckb"))]
     pub executable: String,
+}
+
+/// How many expressions a selector has at the most, and how many values each of them.
+const MAX_EXPRESSIONS: u64 = 64;
+
+/// Kubernetes' own type has no bounds, and nothing that a user can multiply is without one.
+fn bound_selector(schema: &mut Schema) {
+    for list in [
+        "/properties/matchExpressions",
+        "/properties/matchExpressions/items/properties/values",
+    ] {
+        if let Some(Value::Object(list)) = schema.pointer_mut(list) {
+            list.insert("maxItems".to_owned(), MAX_EXPRESSIONS.into());
+        }
+    }
 }
 
 /// A ceiling on what measuring costs the targets.
@@ -147,7 +164,7 @@ pub struct CkbProbeStatus {
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 
-    /// How many processes match, are attached, and are seen to call.
+    /// How many processes match, are attached, and are seen to do what is measured.
     #[serde(default)]
     pub targets: TargetCounts,
 
@@ -186,7 +203,8 @@ pub struct TargetCounts {
     pub matched: u32,
     /// Targets with probes in place.
     pub attached: u32,
-    /// Targets whose calls the kernel counted within the last three report intervals.
+    /// Targets each of whose probes counted something within the last three report intervals, or is of a kind that may have
+    /// nothing to tell. Of a probe: those on which it counted something.
     pub firing: u32,
     /// `attached/matched`.
     pub summary: String,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The condition types of a `CkbProbe`. Always chosen by type, never by index.
 pub mod condition {
-    /// Every matched target is attached and the kernel counts its calls.
+    /// Every probe of every matched target is attached, and counts something unless it is of a quiet kind.
     pub const READY: &str = "Ready";
     /// The operator or an agent is still on its way to what the spec asks for.
     pub const PROGRESSING: &str = "Progressing";
@@ -23,9 +23,9 @@ pub mod condition {
     Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
 )]
 pub enum Reason {
-    /// Attached, and the kernel counted calls lately.
+    /// Attached, and something was counted lately.
     Firing,
-    /// Attached, but the kernel counted no call for three report intervals.
+    /// Attached, but nothing was counted for three report intervals.
     Silent,
     /// Attached a moment ago: no full report interval has passed yet.
     Attaching,
@@ -35,23 +35,23 @@ pub enum Reason {
     PodNotRunning,
     /// The pod runs, but none of its selected containers runs the executable.
     ExecutableNotFound,
-    /// An operation was asked for whose functions the binary lacks.
+    /// Functions were asked for that the binary lacks.
     SymbolNotFound,
-    /// An operation was asked for whose functions begin with an instruction that the kernel would have to single-step,
-    /// at many times the cost: they are left out unless the spec says `includeSingleStepped`.
+    /// More functions match than the probe's limit.
+    TooManyMatches,
+    /// Functions were asked for that begin with an instruction that the kernel would have to single-step, at many times
+    /// the cost: they are left out unless the spec says `includeSingleStepped`.
     SingleStepped,
     /// The kernel refused a probe.
     AttachFailed,
+    /// This node's kernel, or what the agent may do there, cannot give what the probe asks.
+    UnsupportedByKernel,
     /// The node's kernel, or what the agent may do there, lets nothing be measured.
     PreflightFailed,
     /// The target died within seconds of an attach, twice: it is left alone until the spec changes.
     TargetDied,
-    /// Calls are counted but not timed, since on this kernel probing their return would kill the target.
+    /// Calls are counted but not timed, since probing their return would kill the target.
     EntryOnly,
-    /// This node's kernel, or what the agent may do there, cannot give what the probe asks for.
-    UnsupportedByKernel,
-    /// More functions match than the probe's limit.
-    TooManyMatches,
     /// The agent has not reported on this target yet.
     AgentStarting,
     /// The agent pod cannot start; the message carries the kubelet's or scheduler's reason.
@@ -85,13 +85,13 @@ impl Reason {
             Self::PodNotRunning => "PodNotRunning",
             Self::ExecutableNotFound => "ExecutableNotFound",
             Self::SymbolNotFound => "SymbolNotFound",
+            Self::TooManyMatches => "TooManyMatches",
             Self::SingleStepped => "SingleStepped",
             Self::AttachFailed => "AttachFailed",
+            Self::UnsupportedByKernel => "UnsupportedByKernel",
             Self::PreflightFailed => "PreflightFailed",
             Self::TargetDied => "TargetDied",
             Self::EntryOnly => "EntryOnly",
-            Self::UnsupportedByKernel => "UnsupportedByKernel",
-            Self::TooManyMatches => "TooManyMatches",
             Self::AgentStarting => "AgentStarting",
             Self::AgentUnavailable => "AgentUnavailable",
             Self::AgentSilent => "AgentSilent",

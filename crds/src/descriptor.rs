@@ -1,6 +1,8 @@
 //! What a kind of probe gives: the names, units and meanings of its figures, said once. Metrics and their reference, the
 //! columns of statuses and tables, and headlines are made from this.
 
+use std::{cmp::Ordering, collections::BTreeMap};
+
 use crate::{Name, Summary, display_nanos, numbers};
 
 /// What a kind gives.
@@ -192,7 +194,7 @@ impl Descriptor {
     }
 
     /// A row's figures by their keys, as a status shows them.
-    pub fn figures(&self, of: &Summary, part: bool) -> std::collections::BTreeMap<String, String> {
+    pub fn figures(&self, of: &Summary, part: bool) -> BTreeMap<String, String> {
         let columns = self.columns.iter();
         columns
             .filter(|column| column.of_parts || !part)
@@ -226,6 +228,22 @@ impl Descriptor {
         first
             .and_then(|column| of.value(column.value))
             .unwrap_or(-1.0)
+    }
+
+    /// Orders rows, or parts: the weightier first, then the one of which there was more in all, then by name.
+    pub fn order(&self, a: (&str, &Summary), b: (&str, &Summary)) -> Ordering {
+        let total = |of: &Summary| {
+            let measure = self.columns.first()?.value.measure();
+            of.value(Value::Total(measure))
+        };
+        let ((a_name, a), (b_name, b)) = (a, b);
+        self.weight(b)
+            .total_cmp(&self.weight(a))
+            .then_with(|| {
+                let [a, b] = [a, b].map(|of| total(of).unwrap_or(-1.0));
+                b.total_cmp(&a)
+            })
+            .then_with(|| a_name.cmp(b_name))
     }
 }
 

@@ -8,11 +8,17 @@ macro_rules! for_each_kind {
     ($use:ident!) => {
         $use! {
             /// Latency of the RocksDB C API, as CKB calls it.
-            Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {} measures the usual operations",
+            Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {}",
             /// Latency of functions of the process, by a pattern of their names.
-            Functions "functions" functions FunctionsProbe "functions: {match: 'rocksdb::DBImpl::*'} those of a class",
+            Functions "functions" functions FunctionsProbe "functions: {match: 'ckb_chain::*'}",
+            /// Latency of functions of the kernel, on behalf of the process, by a pattern of their names.
+            KernelFunctions "kernelFunctions" kernel_functions KernelFunctionsProbe "kernelFunctions: {match: 'ext4_sync_*'}",
+            /// System calls.
+            Syscalls "syscalls" syscalls SyscallsProbe "syscalls: {}",
+            /// Requests to the node's disks: how many, how large, how long they waited, and how long the device had them.
+            BlockIo "blockIo" block_io BlockIoProbe "blockIo: {}",
             /// TCP connections of the process, by peer, network or port.
-            Tcp "tcp" tcp TcpProbe "tcp: {} its connections by peer",
+            Tcp "tcp" tcp TcpProbe "tcp: {}",
         }
     };
 }
@@ -72,7 +78,7 @@ macro_rules! define_kinds {
         #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
         #[serde(rename_all = "camelCase")]
         #[x_kube(validation = Rule::new(concat!($("(has(self.", $name, ") ? 1 : 0) + ",)* "0 == 1"))
-            .message(concat!("a probe needs exactly one kind: one of ", $($name, ", ",)* "for example ", $($example, "; ",)*)))]
+            .message(concat!("a probe needs exactly one kind, such as ", $($example, ", or ",)* "what else kubectl explain ckbprobe.spec.probes lists")))]
         pub struct Probe {
             /// Names the probe in the status and in the metrics' label `probe`.
             #[schemars(length(max = 63))]

@@ -6,6 +6,7 @@
 
 mod ckbprobe;
 mod conditions;
+pub mod definitions;
 pub mod descriptor;
 mod duration;
 pub mod figures;

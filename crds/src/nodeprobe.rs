@@ -67,6 +67,7 @@ pub struct Assignment {
     /// The pod to measure.
     pub pod: PodReference,
     /// The containers to look in, with the ids that the API server knew when this was written.
+    #[schemars(length(max = 64))]
     pub containers: Vec<Container>,
     /// Base name of the executable to look for.
     pub executable: String,
@@ -138,6 +139,7 @@ pub struct NodeProbeStatus {
     pub agent: AgentStatus,
     /// At least one entry for each assignment.
     #[serde(default)]
+    #[schemars(length(max = 4096))]
     pub instances: Vec<InstanceReport>,
 }
 
@@ -233,7 +235,8 @@ pub struct InstanceReport {
     /// What happened and what to do.
     #[serde(default)]
     pub message: String,
-    /// True when the kernel counted a call within the last three report intervals.
+    /// True when each of its probes counted something within the last three report intervals, or is of a kind that may have
+    /// nothing to tell.
     #[serde(default)]
     pub firing: bool,
     /// How often the process was found anew after it had gone.

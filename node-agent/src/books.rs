@@ -1,6 +1,8 @@
 //! The books: what was measured of each target, made of facts that the driver notes as they happen. No clock, no I/O, so that
 //! any history can be replayed.
 
+#[cfg(test)]
+pub(crate) mod fixtures;
 pub mod instance;
 pub mod probe;
 pub mod series;

@@ -10,26 +10,35 @@
 mod btf;
 mod calibrate;
 mod confined;
+pub mod counts;
+mod disks;
 mod execs;
 mod floor;
+mod functions;
+#[expect(
+    clippy::module_inception,
+    reason = "the calls into the kernel themselves"
+)]
 mod kernel;
 mod links;
 mod maps;
 mod object;
 mod pod;
+mod programs;
 mod sockets;
-mod syscalls;
+pub mod syscalls;
 mod tracing;
 
 use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};
 
-use aya::include_bytes_aligned;
 pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, try_tiers};
 use ckb_probe_common::{Control, Cookie, Group, MAX_OPERATIONS};
-pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES};
+pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES, UNREADABLE};
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
+pub use disks::{DiskSlot, Disks, DisksLost, SlowRequest};
 pub use execs::Execs;
 pub use floor::Floor;
+pub use functions::{KernelPlan, KernelSite, KernelTier, refused_functions};
 pub use links::Links;
 use links::Programs;
 use maps::Maps;
@@ -37,13 +46,15 @@ pub use maps::{FamilyReading, Reading, SeenCall, SlotReading};
 use object::Object;
 pub use sockets::{Passes, Socket, SocketWatch};
 pub use syscalls::{
-    SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer, TargetId, TargetReading,
+    Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
+    TargetId, TargetReading,
 };
 pub use tracing::Traced;
 
 use crate::observe::Binary;
 
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/calls"));
+/// The program.
+const CALLS: &str = "calls";
 
 /// Calls in flight beyond those that find a cell: more are lost, and counted as lost.
 const MORE_CALLS: u32 = 8192;
@@ -161,6 +172,14 @@ pub enum AttachError {
         /// The kernel's word.
         source: std::io::Error,
     },
+    /// The probes of functions of the kernel were not accepted.
+    #[error("cannot attach to the kernel's {functions}: {source}")]
+    KernelLink {
+        /// The functions.
+        functions: String,
+        /// The kernel's word.
+        source: std::io::Error,
+    },
     /// A tracepoint cannot be attached to.
     #[error("cannot attach to the tracepoint {name}: {source}")]
     Tracepoint {
@@ -170,7 +189,7 @@ pub enum AttachError {
         source: std::io::Error,
     },
     /// The kernel lacks what a session program calls.
-    #[error("the kernel has no uprobe sessions (Linux 6.13 has them), or no type information")]
+    #[error("the kernel has no sessions (Linux 6.13 has them), or no type information")]
     NoSession,
     /// The kernel says nothing of its types, or nothing that can be read.
     #[error("the kernel's type information (/sys/kernel/btf/vmlinux) cannot be read: {0}")]
@@ -260,11 +279,48 @@ pub struct Probes {
     // Declared first: links go before the maps that their programs write to.
     always: Option<Links>,
     sliced: Option<Links>,
-    programs: Programs,
+    places: Box<dyn Places>,
     maps: Maps,
     in_charge: Group,
+}
+
+/// Where calls are to be seen: functions of a process, or of the kernel.
+trait Places: Send {
+    /// Attaches to those of these slots; None where there are none.
+    fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError>;
+
+    /// The causes that their calls are.
+    fn causes(&self, _slots: &Slots) -> BTreeSet<u8> {
+        BTreeSet::new()
+    }
+}
+
+/// Functions of a process.
+struct Own {
+    programs: Programs,
     pid: u32,
     sites: Vec<Site>,
+}
+
+impl Own {
+    fn of<'a>(&'a self, slots: &'a Slots) -> impl Iterator<Item = &'a Site> {
+        self.sites.iter().filter(|site| slots.contains(&site.slot))
+    }
+}
+
+impl Places for Own {
+    fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError> {
+        let sites: Vec<&Site> = self.of(slots).collect();
+        if sites.is_empty() {
+            return Ok(None);
+        }
+        self.programs.attach(self.pid, &sites, group).map(Some)
+    }
+
+    fn causes(&self, slots: &Slots) -> BTreeSet<u8> {
+        let causes = self.of(slots).map(|site| site.cause);
+        causes.filter(|cause| *cause > 0).collect()
+    }
 }
 
 impl Probes {
@@ -274,7 +330,7 @@ impl Probes {
         let families = plan.families;
         let keeps = plan.sites.iter().any(|site| site.arguments.is_some());
         let mut object = Object::load(
-            OBJECT,
+            programs::named(CALLS)?,
             &[
                 ("TOTALS", slots + families),
                 ("HISTOGRAMS", slots + families),
@@ -296,7 +352,7 @@ impl Probes {
             slice: 0,
             trap_ns: plan.trap_ns,
             first_family: slots,
-            padding: 0,
+            process: plan.pid,
             slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
             texts: [0; MAX_OPERATIONS],
         };
@@ -306,15 +362,24 @@ impl Probes {
             }
             control.slow_thresholds_ns[usize::from(site.slot)] = site.slow_threshold_ns;
         }
-        Ok(Self {
-            always: None,
-            sliced: None,
+        let places = Own {
             programs,
-            maps: Maps::take(&mut object, slots, control)?,
-            in_charge: Group::Second,
             pid: plan.pid,
             sites: plan.sites.clone(),
-        })
+        };
+        let maps = Maps::take(&mut object, slots, control)?;
+        Ok(Self::new(Box::new(places), maps))
+    }
+
+    /// Attached to nothing yet.
+    fn new(places: Box<dyn Places>, maps: Maps) -> Self {
+        Self {
+            always: None,
+            sliced: None,
+            places,
+            maps,
+            in_charge: Group::Second,
+        }
     }
 
     /// Attaches to the sites of these slots for good, in place of those that were so before, whose links it hands
@@ -324,7 +389,7 @@ impl Probes {
             Group::First => Group::Second,
             Group::Second | Group::Sliced => Group::First,
         };
-        let links = self.link(slots, group)?;
+        let links = self.places.link(slots, group)?;
         self.maps.order(|control| {
             control.entering &= Group::Sliced.bit();
             control.entering |= group.bit();
@@ -335,14 +400,13 @@ impl Probes {
 
     /// Begins a slice: attaches to the sites of these slots, and then counts.
     pub fn open_slice(&mut self, slots: &Slots) -> Result<(), AttachError> {
-        let causes = self.sites.iter().filter(|site| slots.contains(&site.slot));
-        let causes: BTreeSet<u8> = causes.map(|site| site.cause).filter(|c| *c > 0).collect();
+        let causes = self.places.causes(slots);
         self.maps.forget_sliced(causes.into_iter())?;
         self.maps.order(|control| {
             control.slice = control.slice.wrapping_add(1).max(1);
             control.entering |= Group::Sliced.bit();
         })?;
-        self.sliced = self.link(slots, Group::Sliced)?;
+        self.sliced = self.places.link(slots, Group::Sliced)?;
         self.maps
             .order(|control| control.counting |= Group::Sliced.bit())?;
         Ok(())
@@ -359,7 +423,13 @@ impl Probes {
 
     /// About how many calls each slot has had while it was counted.
     pub fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        self.maps.hits()
+        let met = self.maps.met()?;
+        Ok(met.into_iter().map(|(hits, _)| hits).collect())
+    }
+
+    /// The same, and with it how many calls other processes have had that the programs were run for.
+    pub fn met(&self) -> Result<Vec<(u64, u64)>, ReadError> {
+        self.maps.met()
     }
 
     /// What was counted since the load; maxima since the last reading.
@@ -376,15 +446,6 @@ impl Probes {
     /// The column family that a slot beyond the operations' stands for; without its reading.
     pub fn family(&self, slot: u32) -> Option<FamilyReading> {
         self.maps.family(slot)
-    }
-
-    fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError> {
-        let sites = self.sites.iter().filter(|site| slots.contains(&site.slot));
-        let sites: Vec<&Site> = sites.collect();
-        if sites.is_empty() {
-            return Ok(None);
-        }
-        self.programs.attach(self.pid, &sites, group).map(Some)
     }
 }
 

@@ -6,7 +6,7 @@ use std::{fmt::Debug, sync::Arc};
 
 use ckb_probe_crds::{Kind, Question, for_each_kind};
 
-use crate::mechanism::{Begin, Raw, calls};
+use crate::mechanism::{Begin, Raw, calls, system_calls};
 
 macro_rules! declare_kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal $module:ident $spec:ident $example:literal,)*) => {
@@ -21,6 +21,13 @@ macro_rules! declare_kinds {
                 $(Question::$kind(spec) => Arc::new(spec.clone()),)*
             }
         }
+
+        /// What the kinds look for by name, with all that they can be asked.
+        pub fn listed() -> Vec<calls::Counted> {
+            let mut all = Vec::new();
+            $(all.extend($module::Arguments::listed());)*
+            all
+        }
     };
 }
 
@@ -30,6 +37,11 @@ for_each_kind!(declare_kinds!);
 pub trait Asking {
     /// What it comes to.
     fn question(self) -> Question;
+
+    /// The functions that it looks for by name, with all that it can be asked.
+    fn listed() -> Vec<calls::Counted> {
+        Vec::new()
+    }
 }
 
 /// What a kind makes of its spec.
@@ -53,6 +65,8 @@ pub trait Instrument: Debug + Send + Sync {
 pub enum Ask {
     /// Calls of functions of the process: all that is asked of one process is loaded and attached as one.
     Calls(calls::Ask),
+    /// System calls: likewise.
+    SystemCalls(system_calls::Ask),
     /// Something that has a mechanism of its own: begun once for each process and question.
     Own(Box<dyn Begin>),
 }
@@ -92,9 +106,4 @@ pub fn instrumented(probes: &[ckb_probe_crds::Probe]) -> Vec<Instrumented> {
         Some(Instrumented::new(&probe.name, question))
     };
     probes.iter().filter_map(known).collect()
-}
-
-/// What the kinds look for by name, with all that they can be asked.
-pub fn listed() -> Vec<calls::Counted> {
-    rocksdb::every_operation()
 }

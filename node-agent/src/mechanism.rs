@@ -5,10 +5,15 @@
 //! governor decides about. A load has one row (an operation, a function) or as many as come by (system calls, peers).
 
 pub mod calls;
+pub mod counts;
+pub mod disks;
+pub mod kernel_calls;
 pub mod node;
 pub mod sockets;
+pub mod system_calls;
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
     time::Duration,
@@ -52,9 +57,56 @@ pub struct Strand {
     /// Its row, where it has just one.
     pub row: Option<String>,
     /// Whether rows have parts.
-    pub parted: bool,
+    pub parts: Parts,
     /// A row before anything was counted: what is known of it.
     pub blank: Figures,
+    /// The places of the rows that were asked for, of those that come by; None: all.
+    pub only: Option<BTreeSet<u64>>,
+    /// Measures that are counted as somebody else asked, and are not this probe's.
+    pub omitted: BTreeSet<Name>,
+    /// Events of less weight are somebody else's.
+    pub least_weight: u64,
+}
+
+impl Strand {
+    /// Whether this row was asked for.
+    pub fn has(&self, row: Option<&Raw>) -> bool {
+        match (&self.only, row) {
+            (Some(only), Some(row)) => only.contains(&row.place),
+            _ => true,
+        }
+    }
+
+    /// Whether this counts as a part of a row.
+    pub fn has_part(&self, part: Option<&Raw>) -> bool {
+        match self.parts {
+            Parts::None => false,
+            Parts::All => true,
+            Parts::Some => part.is_some(),
+        }
+    }
+
+    /// What of these figures was asked for.
+    pub fn own<'a>(&self, figures: &'a Figures) -> Cow<'a, Figures> {
+        if self.omitted.is_empty() {
+            return Cow::Borrowed(figures);
+        }
+        let mut own = figures.clone();
+        own.sums.retain(|name, _| !self.omitted.contains(name));
+        Cow::Owned(own)
+    }
+}
+
+/// How the parts of a row make it up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Parts {
+    /// There are none.
+    #[default]
+    None,
+    /// Whatever is counted is of some part: what is not known to be of one is a part by itself.
+    All,
+    /// Some of what is counted is of a part.
+    Some,
 }
 
 /// What became of a question on a process.
@@ -97,6 +149,14 @@ impl Refusal {
             message: message.into(),
             lacks: Vec::new(),
         }
+    }
+
+    /// Whether it stands for as long as the kernel runs and the same is asked: to try again costs, and finds nothing.
+    pub fn is_lasting(&self) -> bool {
+        matches!(
+            self.reason,
+            Reason::UnsupportedByKernel | Reason::TooManyMatches
+        )
     }
 }
 
@@ -165,6 +225,8 @@ impl Reading {
 pub enum Detail {
     /// A time.
     Nanoseconds(u64),
+    /// A time that is a part of another.
+    Portion(u64),
     /// An amount of memory or data.
     Bytes(u64),
     /// A number.
@@ -173,6 +235,12 @@ pub enum Detail {
     Text(String),
     /// Several; for people only if there are any.
     List(Vec<String>),
+    /// A text that says little without its name.
+    Named(String),
+    /// That it is so.
+    Yes,
+    /// The same, for machines only.
+    Mark,
 }
 
 /// Something that happened and is worth telling by itself.
@@ -199,11 +267,15 @@ pub struct Event {
 impl fmt::Display for Detail {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nanoseconds(nanos) => f.write_str(&ckb_probe_crds::display_nanos(*nanos)),
+            Self::Nanoseconds(nanos) | Self::Portion(nanos) => {
+                f.write_str(&ckb_probe_crds::display_nanos(*nanos))
+            }
             Self::Bytes(number) => write!(f, "{number}"),
             Self::Number(number) => write!(f, "{number}"),
             Self::Text(text) => f.write_str(text),
             Self::List(items) => f.write_str(&items.join(", ")),
+            Self::Named(text) => f.write_str(text),
+            Self::Yes | Self::Mark => f.write_str("true"),
         }
     }
 }
@@ -214,22 +286,32 @@ impl Detail {
         match self {
             Self::Nanoseconds(_) | Self::Text(_) => Some(self.to_string()),
             Self::Bytes(bytes) => Some(format!("{bytes} bytes")),
-            Self::Number(number) => Some(format!("{name} {number}")),
+            Self::Number(_) | Self::Portion(_) => Some(format!("{name} {self}")),
             Self::List(items) => (!items.is_empty()).then(|| format!("{name} {self}")),
+            Self::Named(_) => Some(format!("{name} {self}")),
+            Self::Yes => Some(name.to_string()),
+            Self::Mark => None,
         }
     }
 
     /// Its name and value as JSON.
     fn json(&self, name: &str) -> (String, Value) {
         match self {
-            Self::Nanoseconds(nanos) => (format!("{name}Nanoseconds"), json!(nanos)),
+            Self::Nanoseconds(nanos) | Self::Portion(nanos) => {
+                (format!("{name}Nanoseconds"), json!(nanos))
+            }
             Self::Bytes(number) => (name.to_string(), json!(number)),
             Self::Number(number) => (name.to_string(), json!(number)),
             Self::Text(text) => (name.to_string(), json!(text)),
             Self::List(items) => (name.to_string(), json!(items)),
+            Self::Named(text) => (name.to_string(), json!(text)),
+            Self::Yes | Self::Mark => (name.to_string(), json!(true)),
         }
     }
 }
+
+/// The name of the detail that says that an event is for whoever reads the Events of the object that asked: see the operator.
+pub const NOTABLE: &str = "notable";
 
 impl Event {
     /// As it stands in a report, in a row and a part of these names.
@@ -312,11 +394,22 @@ pub trait Mechanism: Send {
     /// About how many hits each of its loads has had while it was counted: cheap, and asked for twenty times a second.
     fn hits(&self) -> Result<Vec<u64>, ReadError>;
 
+    /// What it has cost since it was begun besides the hits of its loads: what nobody can switch off for a while and have the
+    /// rest of it mean anything. Cheap, and asked for as often.
+    fn fixed_cost(&self) -> Result<Duration, ReadError> {
+        Ok(Duration::ZERO)
+    }
+
     /// What was counted.
     fn read(&mut self) -> Result<Reading, ReadError>;
 
     /// Takes the events that wait.
     fn events(&mut self) -> Vec<Event>;
+
+    /// Gives back what only one can have at a time of one process, before another is begun there: it measures no more.
+    fn end(&mut self) -> Option<Links> {
+        None
+    }
 
     /// Whether the kernel waits after each site that it detaches, so that the last of them costs until then.
     fn detaches_one_by_one(&self) -> bool {

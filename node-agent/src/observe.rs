@@ -6,7 +6,9 @@ mod elf;
 mod functions;
 mod glob;
 mod instruction;
+mod kernel_functions;
 mod name;
+mod namespaces;
 mod node;
 mod process;
 mod symbols;
@@ -20,12 +22,14 @@ pub use functions::{Function, FunctionsError, LISTED_LIMIT, Matches, Pattern, fi
 pub use glob::{GLOB_LIMIT, Glob, GlobError};
 pub use instruction::FirstInstruction;
 use k8s_openapi::jiff::Timestamp;
+pub use kernel_functions::{KernelFunctions, find_kernel_functions};
 pub use name::SymbolName;
+pub use namespaces::Namespaces;
 use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{
     CpuTime, Exit, ObserveError, Process, ProcessId, container_id, cpu_time, cpus, executable_of,
-    is_confined, own_file_offset, pod_and_container, processes,
+    is_confined, open_file, own_file_offset, pod_and_container, processes,
 };
 pub use symbols::{Binary, Location, Symbols, SymbolsError, find_symbols};
 pub use system_calls::{syscall_name, syscall_number};
@@ -37,10 +41,17 @@ pub fn kernel_release() -> String {
         .unwrap_or_else(|_| "unknown".to_string())
 }
 
+/// The monotonic clock's time, which the BPF programs read.
+pub fn monotonic() -> Duration {
+    ClockId::CLOCK_MONOTONIC
+        .now()
+        .map(Duration::from)
+        .unwrap_or_default()
+}
+
 /// The wall clock's time at which the monotonic clock, which the BPF programs read, was zero.
 pub fn boot_time() -> Timestamp {
-    let monotonic = ClockId::CLOCK_MONOTONIC.now().map(Duration::from);
+    let monotonic = monotonic();
     let now = Timestamp::now();
-    now.checked_sub(monotonic.unwrap_or_default())
-        .unwrap_or(now)
+    now.checked_sub(monotonic).unwrap_or(now)
 }

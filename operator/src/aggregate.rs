@@ -1,19 +1,20 @@
 //! The status of a CkbProbe, merged out of what the agents of all nodes report.
 
-use ckb_probe_crds::{CkbProbeStatus, InstanceState, InstanceStatus, OverheadStatus, TargetCounts};
+use ckb_probe_crds::{
+    CkbProbeStatus, InstanceState, InstanceStatus, OverheadStatus, Share, TargetCounts, numbers,
+};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use crate::world::{ProbeRow, ValidSpec, World};
 
 mod conditions;
-mod figures;
-mod numbers;
-mod share;
-mod slow;
+mod events;
+mod health;
+mod probes;
 mod targets;
 mod troubles;
 
-use share::Share;
+use probes::Measured;
 use targets::Target;
 
 /// How many targets a status lists.
@@ -21,29 +22,33 @@ const MAX_INSTANCES: usize = 50;
 
 /// The status that answers this CkbProbe's spec, as far as is known now.
 pub fn aggregate(probe: &ProbeRow, world: &World, now: Timestamp) -> CkbProbeStatus {
-    let (targets, figures, verdict) = match &probe.spec {
+    let (targets, measured, verdict) = match &probe.spec {
         Ok(spec) => {
             let targets = targets::of(probe, spec, world, now);
-            let figures = figures::merge(&spec.spec, &targets);
-            let sampled = figures.share.is_some_and(|share| share.is_sampled());
+            let measured = probes::measured(&spec.spec, &targets);
+            let sampled = measured.share.is_some_and(|share| share.is_sampled());
             let verdict = conditions::judge(probe, spec, &targets, sampled, world, now);
-            (targets, figures, verdict)
+            (targets, measured, verdict)
         }
         Err(invalid) => (
             Vec::new(),
-            figures::Figures::default(),
+            Measured::default(),
             conditions::invalid(invalid),
         ),
     };
+    let Measured {
+        headline,
+        probes,
+        share,
+    } = measured;
     let previous = probe.status.as_ref().map_or(&[][..], |s| &s.conditions);
     CkbProbeStatus {
         observed_generation: Some(probe.generation),
         conditions: verdict.conditions(previous, probe.generation, now),
         targets: counts(&targets),
-        overhead: overhead(&targets, figures.share),
-        slow_operations: slow::slowest(&targets),
-        totals: figures.totals,
-        operations: figures.operations,
+        overhead: overhead(&targets, share),
+        headline,
+        probes,
         instances_omitted: targets.len().saturating_sub(MAX_INSTANCES) as u32,
         last_report_time: targets.iter().filter_map(|t| t.reported_at).max().map(Time),
         instances: instances(targets),
@@ -84,7 +89,7 @@ fn counts(targets: &[Target]) -> TargetCounts {
     }
 }
 
-/// The estimate is that of the target that pays most, the share that of the operation that is sampled most sparsely.
+/// The estimate is that of the target that pays most, the share that of the row that is sampled most sparsely.
 fn overhead(targets: &[Target], share: Option<Share>) -> OverheadStatus {
     let estimate = targets::overhead(targets);
     let remark = share.map(Share::remark).unwrap_or_default();

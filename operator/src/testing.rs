@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
-    AgentStatus, CkbProbeSpec, Container, Counters, InstanceReport, InstanceState, NodeProbeSpec,
-    NodeProbeStatus, OperationReport, PodReference, ProbeReference, Reason, Window,
+    AgentStatus, CkbProbeSpec, Container, Distribution, Figures, Histogram, InstanceReport,
+    InstanceState, Lack, NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference, ProbeReport,
+    Reason, RowReport, Window,
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 use kube::runtime::watcher::Event;
@@ -151,34 +152,82 @@ pub fn firing(probe: &ProbeRow, pod: &TargetPod) -> InstanceReport {
         message: "measuring process 7".into(),
         firing: true,
         overhead_millipercent: Some(412),
-        operations: vec![operation("Get", 100, "119:60,40")],
+        probes: vec![measuring("storage", vec![row("Get", 100, "119:60,40")])],
         ..InstanceReport::default()
     }
 }
 
-pub fn operation(name: &str, count: u64, histogram: &str) -> OperationReport {
-    OperationReport {
-        column_families: Vec::new(),
-        probe: "storage".into(),
-        operation: name.into(),
-        has_bytes: true,
-        total: Counters {
-            count: count * 10,
-            slow: 2,
-            ..Counters::default()
+/// A probe of this name, attached and firing.
+pub fn measuring(name: &str, rows: Vec<RowReport>) -> ProbeReport {
+    ProbeReport {
+        name: name.into(),
+        kind: "rocksdb".into(),
+        state: InstanceState::Attached,
+        reason: Some(Reason::Firing),
+        firing: true,
+        rows,
+        ..ProbeReport::default()
+    }
+}
+
+/// The same said of each of its probes: what is so of all of them is so of their target.
+pub fn throughout(report: InstanceReport) -> InstanceReport {
+    let probes = report.probes.iter().map(|probe| ProbeReport {
+        state: report.state,
+        reason: report.reason,
+        message: report.message.clone(),
+        firing: report.firing,
+        ..probe.clone()
+    });
+    InstanceReport {
+        probes: probes.collect(),
+        ..report
+    }
+}
+
+/// The same, with this missing of its first probe.
+pub fn without(mut report: InstanceReport, reason: Reason, item: &str) -> InstanceReport {
+    let items = vec![item.to_owned()];
+    report.probes[0].lacks.push(Lack { reason, items });
+    report.probes[0].message = report.message.clone();
+    report
+}
+
+/// So many calls in a second, all of which was recorded; those that are not in the histogram were not timed.
+pub fn row(key: &str, count: u64, histogram: &str) -> RowReport {
+    let histogram: Histogram = histogram.parse().unwrap();
+    let timed = Distribution {
+        unmeasured: count.saturating_sub(histogram.count()),
+        histogram,
+        sum: 0,
+    };
+    RowReport {
+        key: key.into(),
+        total: Figures {
+            sums: [("slow".into(), 2)].into(),
+            distributions: [("duration".into(), untimed(count * 10))].into(),
+            ..Figures::default()
         },
         window: Window {
             recorded_milliseconds: 1000,
             samples: count,
             milliseconds: 1000,
-            counters: Counters {
-                count,
-                bytes: count * 32,
-                ..Counters::default()
+            figures: Figures {
+                sums: [("bytes".into(), count * 32)].into(),
+                maxima: [("duration".into(), 1480)].into(),
+                distributions: [("duration".into(), timed)].into(),
+                ..Figures::default()
             },
-            max_nanoseconds: 1480,
-            histogram: histogram.parse().unwrap(),
         },
+        parts: Vec::new(),
+    }
+}
+
+/// Calls that were counted and not timed.
+pub fn untimed(count: u64) -> Distribution {
+    Distribution {
+        unmeasured: count,
+        ..Distribution::default()
     }
 }
 

@@ -12,6 +12,7 @@ pub mod operations;
 pub mod process;
 pub mod prometheus;
 pub mod report;
+pub mod rows;
 pub mod scenarios;
 pub mod scene;
 pub mod slow_lines;

@@ -2,9 +2,8 @@
 
 use std::{error::Error, fs, path::PathBuf};
 
-use ckb_probe_crds::{CkbProbe, NodeProbe};
+use ckb_probe_crds::definitions;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory: PathBuf = std::env::args_os()
@@ -12,7 +11,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .ok_or("usage: crdgen DIRECTORY")?
         .into();
     fs::create_dir_all(&directory)?;
-    for crd in [CkbProbe::crd(), NodeProbe::crd()] {
+    for crd in definitions::all() {
         let path = directory.join(format!("{}.yaml", crd.spec.names.plural));
         fs::write(&path, yaml(&crd)?)?;
     }

@@ -4,6 +4,8 @@
 //! no padding that is not spelled out. Sizes and offsets are asserted at the end.
 #![no_std]
 
+pub mod block_io;
+pub mod counts;
 pub mod sockets;
 pub mod syscalls;
 
@@ -73,8 +75,8 @@ pub struct Totals {
     pub hits: u64,
     /// The longest call of an even and of an odd epoch: see [`maximum`].
     pub maxima: [u64; 2],
-    /// Fills a cache line.
-    pub padding: u64,
+    /// About how many calls there were of processes that are not the target: of the kernel's functions, which all call.
+    pub others: u64,
 }
 
 /// The calls of one slot by duration, on each CPU.
@@ -135,8 +137,8 @@ pub struct Control {
     pub trap_ns: u64,
     /// The slot of the first column family.
     pub first_family: u32,
-    /// None.
-    pub padding: u32,
+    /// The process whose calls of the kernel's functions are recorded. Attachments to its own functions see no other's.
+    pub process: u32,
     /// By operation: calls that take at least so many nanoseconds are slow.
     pub slow_thresholds_ns: [u64; MAX_OPERATIONS],
     /// By operation: which of its arguments are texts, a bit for each, of calls whose arguments are kept.
@@ -302,6 +304,9 @@ pub struct Arguments {
 /// How much of an argument that is a text is told, with the NUL at its end.
 pub const TEXT_BYTES: usize = 48;
 
+/// Begins a text that could not be read: its page was not in memory. No text in UTF-8 has this byte.
+pub const UNREADABLE: u8 = 0xff;
+
 /// A slow call with its arguments.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -310,7 +315,8 @@ pub struct SlowCallWithArguments {
     pub call: SlowCall,
     /// Its arguments.
     pub values: [u64; MAX_ARGUMENTS],
-    /// What those point to that are texts, as they stand at the return; NUL-padded, and empty where it cannot be read.
+    /// What those point to that are texts, as they stand at the return; NUL-padded; [`UNREADABLE`] where it
+    /// cannot be read.
     pub texts: [[u8; TEXT_BYTES]; MAX_ARGUMENTS],
 }
 
@@ -470,6 +476,9 @@ impl Session {
 
 /// Stands for the kfunc `bpf_session_cookie` in the object: see the loader.
 pub const KFUNC_SESSION_COOKIE: i32 = 0x6b63_0001;
+
+/// Stands for the kfunc `bpf_session_is_return`.
+pub const KFUNC_SESSION_IS_RETURN: i32 = 0x6b63_0002;
 
 const _: () = {
     use core::mem::{offset_of, size_of};

@@ -14,6 +14,25 @@ pub const MAX_TARGETS: usize = 64;
 /// A row that says: none yet.
 pub const NO_ROW: u32 = u32::MAX;
 
+/// Cells for finding targets: a process has the one of its lower bits.
+pub const CELLS: u32 = 4096;
+
+/// Which target a process may be.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// The process, [`NOBODY`], or [`SEVERAL`].
+    pub process: u32,
+    /// The target's place.
+    pub place: u32,
+}
+
+/// In a cell: no target has these lower bits.
+pub const NOBODY: u32 = 0;
+
+/// In a cell: several targets have these lower bits, and a hash map tells them apart.
+pub const SEVERAL: u32 = u32::MAX;
+
 /// What user space tells the programs of a target.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -146,14 +165,18 @@ pub struct SlowSyscall {
     pub target: u32,
     /// Its number, or [`OTHER`].
     pub number: u32,
+    /// If its first argument were a descriptor: the inode of what that stood for at the end; else 0.
+    pub inode: u64,
     /// The thread's name, NUL-padded.
     pub thread_name: [u8; 16],
-    /// The path that it was called with, NUL-terminated; empty where it takes none or it cannot be read.
+    /// NUL-terminated, and empty where there is none or it cannot be read: the path that it was called with or, where an inode
+    /// is told, the name of that file without its folders.
     pub path: [u8; PATH_BYTES],
 }
 
 const _: () = {
     use core::mem::{offset_of, size_of};
+    assert!(size_of::<Cell>() == 8);
     assert!(size_of::<Order>() == 32 + NUMBERS / 8);
     assert!(offset_of!(Order, slow_threshold_ns) == 24);
     assert!(size_of::<Table>() == 4 * NUMBERS + 8);
@@ -161,6 +184,6 @@ const _: () = {
     assert!(size_of::<Met>() == 16);
     assert!(size_of::<SyscallLosses>() == 24);
     assert!(size_of::<Begun>() == 8 * BEGUN_WORDS as usize);
-    assert!(size_of::<SlowSyscall>() == 104 + PATH_BYTES);
-    assert!(offset_of!(SlowSyscall, thread_name) == 88);
+    assert!(size_of::<SlowSyscall>() == 112 + PATH_BYTES);
+    assert!(offset_of!(SlowSyscall, thread_name) == 96);
 };

@@ -5,6 +5,7 @@
 
 pub mod constants;
 pub mod counters;
+pub mod counts;
 pub mod fields;
 pub mod iterator;
 pub mod socket_storage;

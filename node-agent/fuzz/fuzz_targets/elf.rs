@@ -3,9 +3,11 @@
 
 // The modules themselves, not the agent, whose other dependencies the fuzzer has no business with.
 #[path = "../../src/observe"]
-#[allow(dead_code, reason = "the rest of the agent uses it")]
+#[allow(dead_code, unused_imports, reason = "the rest of the agent uses it")]
 mod observe {
+    pub mod demangle;
     pub mod elf;
+    pub mod glob;
     pub mod instruction;
     pub mod name;
 }
@@ -14,7 +16,9 @@ use std::{cell::Cell, collections::BTreeSet, io};
 
 use libfuzzer_sys::fuzz_target;
 use observe::{
-    elf::{Budget, ReadAt, search},
+    demangle::{SYMBOL_LIMIT, demangle},
+    elf::{Budget, ReadAt, linkage, search, search_functions},
+    glob::Glob,
     instruction::FirstInstruction,
     name::SymbolName::{Demangled, Exact},
 };
@@ -72,4 +76,37 @@ fuzz_target!(|bytes: &[u8]| {
         }
     }
     FirstInstruction::of_x86_64(bytes);
+    by_pattern(&file, bytes);
 });
+
+/// At most so many functions are listed.
+const LISTED: usize = 8;
+
+fn by_pattern(file: &Counting, bytes: &[u8]) {
+    let glob = Glob::new("*[a-z_]*").unwrap();
+    file.read.set(0);
+    let found = search_functions(file, &glob, LISTED, &mut Budget(BUDGET), || true);
+    // A section's name is looked at in the second.
+    let _ = linkage(file, &mut Budget(BUDGET));
+    assert!(
+        file.read.get() <= 3 * BUDGET,
+        "no more is read than is allowed"
+    );
+    if let Ok(functions) = found {
+        assert!(functions.total <= LISTED || functions.found.is_empty());
+        assert!(functions.found.len() <= functions.total);
+        for function in functions.found {
+            assert!(glob.matches(&function.name) || glob.matches(&function.symbol));
+            assert!(function.place.offset < bytes.len() as u64);
+        }
+    }
+    // Any bytes may be a symbol, and are often one that is made to be hard.
+    for start in ["", "_ZN", "_ZNSt1AI", "_R"] {
+        let symbol = format!("{start}{}", String::from_utf8_lossy(bytes));
+        let name = demangle(symbol.trim_end_matches('\0'));
+        assert!(name.is_none_or(|name| name.len() <= SYMBOL_LIMIT));
+    }
+    if let Ok(glob) = Glob::new(&String::from_utf8_lossy(bytes)) {
+        glob.matches("rocksdb::DBImpl::SyncWAL");
+    }
+}

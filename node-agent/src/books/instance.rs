@@ -119,6 +119,9 @@ impl Instance {
                 }
             })
             .collect();
+        // The interval that is running is no longer than the ones to come.
+        let sooner = self.terms.interval.saturating_sub(terms.interval);
+        self.window_ends = self.window_ends.saturating_sub(sooner);
         self.terms = terms;
         self.breaches = 0;
         self.early_deaths = 0;
@@ -159,8 +162,11 @@ impl Instance {
             self.gap += now.saturating_sub(gone);
         }
         self.attached_before = true;
+        let first = now + self.terms.interval.min(FIRST_WINDOW);
         if continued.is_none() {
-            self.window_ends = now + self.terms.interval.min(FIRST_WINDOW);
+            self.window_ends = first;
+        } else if self.probes.iter().any(|probe| probe.since() == Some(now)) {
+            self.window_ends = self.window_ends.min(first);
         }
         let note = match others {
             0 => String::new(),
@@ -332,14 +338,14 @@ impl Instance {
     /// The instance as it stands in a NodeProbe's status.
     pub fn report(&self, now: Duration) -> InstanceReport {
         let (state, reason, message) = self.standing(now);
-        let (pid, since) = match self.stage {
-            Stage::Attached { process, since, .. } => (Some(process.pid), Some(since)),
-            _ => (None, None),
+        let pid = match self.stage {
+            Stage::Attached { process, .. } => Some(process.pid),
+            _ => None,
         };
         let standing = (state, reason, message.as_str());
         let probes = self.probes.iter();
         let probes = probes
-            .map(|probe| probe.report(standing, since, now, self.patience()))
+            .map(|probe| probe.report(standing, now, self.patience()))
             .collect();
         InstanceReport {
             probe: self.key.probe.clone(),
@@ -361,12 +367,8 @@ impl Instance {
 
     fn standing(&self, now: Duration) -> (InstanceState, Reason, String) {
         match &self.stage {
-            Stage::Attached {
-                process,
-                since,
-                note,
-            } => {
-                let (reason, message) = self.attached(process.pid, *since, now);
+            Stage::Attached { process, note, .. } => {
+                let (reason, message) = self.attached(process.pid, now);
                 let lacking = self.probes.iter().filter_map(ProbeBook::coverage);
                 let mut lacking: Vec<&str> = lacking.map(|one| one.sentence.as_str()).collect();
                 lacking.dedup();
@@ -392,7 +394,7 @@ impl Instance {
     }
 
     /// The worst of its probes speaks for it.
-    fn attached(&self, pid: u32, since: Duration, now: Duration) -> (Reason, String) {
+    fn attached(&self, pid: u32, now: Duration) -> (Reason, String) {
         if let Some((probe, refusal)) = self
             .probes
             .iter()
@@ -408,36 +410,34 @@ impl Instance {
             return (Reason::Firing, format!("measuring process {pid}"));
         }
         let patience = self.patience();
-        let idle: Vec<&str> = self
-            .probes
-            .iter()
-            .filter(|probe| !probe.is_well(now, patience))
-            .map(|probe| probe.probe.name.as_str())
-            .collect();
-        let all = idle.len() == self.probes.len();
-        if now.saturating_sub(since) > patience {
-            let whom = if all {
-                String::new()
-            } else {
-                format!(" by {}", idle.join(", "))
-            };
+        if let Some(silent) = self.those(" by ", |probe| probe.is_silent(now, patience)) {
             return (
                 Reason::Silent,
                 format!(
-                    "attached to process {pid}, but nothing that is measured{whom} happened for {SILENT_AFTER} report \
+                    "attached to process {pid}, but nothing that is measured{silent} happened for {SILENT_AFTER} report \
                      intervals"
                 ),
             );
         }
-        let whom = if all {
-            String::new()
-        } else {
-            format!(" for {}", idle.join(", "))
-        };
+        let idle = self.those(" for ", |probe| !probe.is_well(now, patience));
         (
             Reason::Attaching,
-            format!("attached to process {pid}, nothing counted yet{whom}"),
+            format!(
+                "attached to process {pid}, nothing counted yet{}",
+                idle.unwrap_or_default()
+            ),
         )
+    }
+
+    /// The probes of which that is so, after a word, or nothing where it is so of all of them; None where it is of none.
+    fn those(&self, word: &str, so: impl Fn(&ProbeBook) -> bool) -> Option<String> {
+        let those = self.probes.iter().filter(|probe| so(probe));
+        let names: Vec<&str> = those.map(|probe| probe.probe.name.as_str()).collect();
+        match names.len() {
+            0 => None,
+            all if all == self.probes.len() => Some(String::new()),
+            _ => Some(format!("{word}{}", names.join(", "))),
+        }
     }
 }
 

@@ -16,12 +16,17 @@ use crate::{
 pub struct ProbeBook {
     /// What it is.
     pub probe: Instrumented,
-    /// Its loads.
+    /// Whether it is well though nothing happens.
+    pub quiet: bool,
+    /// Its loads: those that are measured, and those that were. What was counted once is told for as long as its target is
+    /// known.
     pub series: Vec<Series>,
     /// What could not be recorded, over all of the target's processes.
     pub lost: BTreeMap<Name, u64>,
     answer: Option<Result<Coverage, Refusal>>,
-    lost_latest: BTreeMap<Name, u64>,
+    lost_latest: BTreeMap<(usize, Name), u64>,
+    /// Since when this question is measured on this process.
+    since: Option<Duration>,
     seen: Option<Duration>,
     /// Something else is asked: what is not measured any more is not told of any more.
     renewed: bool,
@@ -33,11 +38,13 @@ impl ProbeBook {
     /// One that was not answered yet.
     pub fn new(probe: Instrumented) -> Self {
         Self {
+            quiet: probe.kind().descriptor().quiet,
             probe,
             series: Vec::new(),
             lost: BTreeMap::new(),
             answer: None,
             lost_latest: BTreeMap::new(),
+            since: None,
             seen: None,
             renewed: false,
             weightiest: Vec::new(),
@@ -57,9 +64,6 @@ impl ProbeBook {
     /// nobody saw anything in.
     pub fn answered(&mut self, answer: Result<Opened, Refusal>, continued: bool, now: Duration) {
         self.lost_latest.clear();
-        if !continued {
-            self.seen = None;
-        }
         let Opened { strands, coverage } = match answer {
             Ok(opened) => opened,
             Err(refusal) => {
@@ -68,6 +72,11 @@ impl ProbeBook {
                 return;
             }
         };
+        let renewed = std::mem::take(&mut self.renewed);
+        if !continued || renewed || self.since.is_none() {
+            self.since = Some(now);
+            self.seen = None;
+        }
         let mut before = std::mem::take(&mut self.series);
         for strand in strands {
             let same = |old: &Series| old.strand.row == strand.row;
@@ -82,12 +91,11 @@ impl ProbeBook {
             }
             self.series.push(series);
         }
-        let renewed = std::mem::take(&mut self.renewed);
         for mut gone in before {
             if gone.live {
                 gone.end(now);
             }
-            if gone.is_told() && !renewed {
+            if gone.has_counted() && !renewed {
                 self.series.push(gone);
             }
         }
@@ -109,6 +117,7 @@ impl ProbeBook {
             }
         }
         self.answer = None;
+        self.since = None;
     }
 
     /// Takes a fact about the measurement of the target's process.
@@ -124,8 +133,8 @@ impl ProbeBook {
                         self.seen = Some(at);
                     }
                 }
-                for lost in &reading.lost {
-                    self.lose(lost);
+                for (place, lost) in reading.lost.iter().enumerate() {
+                    self.lose(place, lost);
                 }
             }
             Fact::Paused { loads, part } => {
@@ -143,13 +152,13 @@ impl ProbeBook {
         }
     }
 
-    fn lose(&mut self, lost: &Lost) {
+    fn lose(&mut self, place: usize, lost: &Lost) {
         let mut live = self.series.iter().filter(|series| series.live);
         if !live.any(|series| lost.loads.contains(&series.strand.load)) {
             return;
         }
         for (what, count) in &lost.counts {
-            let before = self.lost_latest.insert(what.clone(), *count);
+            let before = self.lost_latest.insert((place, what.clone()), *count);
             *self.lost.entry(what.clone()).or_default() +=
                 count.saturating_sub(before.unwrap_or_default());
         }
@@ -158,6 +167,9 @@ impl ProbeBook {
     /// Notes an event, if it is one of this probe's, and returns it as a line of JSON.
     pub fn event(&mut self, event: &Event) -> Option<Value> {
         let series = self.series.iter().find(|series| series.is(event.load))?;
+        if event.weight < series.strand.least_weight || !series.strand.has(event.row.as_ref()) {
+            return None;
+        }
         let instrument = &*self.probe.instrument;
         let (row, part) = series.place(event.row.as_ref(), event.part.as_ref(), instrument);
         let descriptor = self.probe.kind().descriptor();
@@ -222,19 +234,28 @@ impl ProbeBook {
 
     /// Whether all is well with it: something is counted, or nothing need be.
     pub fn is_well(&self, now: Duration, patience: Duration) -> bool {
-        self.is_firing(now, patience)
-            || (self.is_attached() && self.probe.kind().descriptor().quiet)
+        self.is_firing(now, patience) || (self.is_attached() && self.quiet)
     }
 
-    /// As it stands in a report, while the target is in this state, attached to since then.
+    /// Whether it ought to have counted something by now and did not.
+    pub fn is_silent(&self, now: Duration, patience: Duration) -> bool {
+        let long = |since: Duration| now.saturating_sub(since) > patience;
+        !self.is_well(now, patience) && self.since.is_some_and(long)
+    }
+
+    /// Since when its present question is measured on the present process.
+    pub fn since(&self) -> Option<Duration> {
+        self.since
+    }
+
+    /// As it stands in a report, while the target is in this state.
     pub fn report(
         &self,
         state: (InstanceState, Reason, &str),
-        since: Option<Duration>,
         now: Duration,
         patience: Duration,
     ) -> ProbeReport {
-        let (state, reason, message) = self.standing(state, since, now, patience);
+        let (state, reason, message) = self.standing(state, now, patience);
         let lacks = match &self.answer {
             Some(Ok(coverage)) => coverage.lacks.clone(),
             Some(Err(refusal)) => refusal.lacks.clone(),
@@ -254,7 +275,8 @@ impl ProbeBook {
                 .map(|(what, count)| (what.to_string(), *count))
                 .collect(),
             rows: self
-                .told()
+                .series
+                .iter()
                 .flat_map(Series::report)
                 .take(ckb_probe_crds::report::MAX_ROWS + 1)
                 .collect(),
@@ -262,28 +284,22 @@ impl ProbeBook {
         }
     }
 
-    /// The loads that are measured, or were.
-    pub fn told(&self) -> impl Iterator<Item = &Series> {
-        self.series.iter().filter(|series| series.is_told())
-    }
-
     fn standing(
         &self,
         (state, reason, message): (InstanceState, Reason, &str),
-        since: Option<Duration>,
         now: Duration,
         patience: Duration,
     ) -> (InstanceState, Reason, String) {
-        match (&self.answer, since) {
-            (Some(Err(refusal)), _) => (
+        match &self.answer {
+            Some(Err(refusal)) => (
                 InstanceState::Failed,
                 refusal.reason,
                 refusal.message.clone(),
             ),
-            (Some(Ok(coverage)), Some(since)) => {
+            Some(Ok(coverage)) => {
                 let (reason, message) = if self.is_well(now, patience) {
                     (Reason::Firing, String::new())
-                } else if now.saturating_sub(since) > patience {
+                } else if self.is_silent(now, patience) {
                     let message = "attached, but nothing that it measures happened for three report intervals";
                     (Reason::Silent, message.to_string())
                 } else {
@@ -296,7 +312,13 @@ impl ProbeBook {
                 };
                 (InstanceState::Attached, reason, message)
             }
-            _ => (state, reason, message.to_string()),
+            // The others of its target are measured; it has just been asked.
+            None if state == InstanceState::Attached => (
+                InstanceState::Waiting,
+                Reason::Attaching,
+                "not attached yet".to_string(),
+            ),
+            None => (state, reason, message.to_string()),
         }
     }
 }

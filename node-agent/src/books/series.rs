@@ -96,6 +96,9 @@ impl Series {
     /// Probes are in place, and count from zero: everything from now on.
     pub fn attached(&mut self, strand: Strand, now: Duration) {
         self.restarted(strand);
+        for tally in self.tallies() {
+            tally.forget_pending();
+        }
         self.record = Record {
             entered: now,
             ..Record::default()
@@ -131,14 +134,18 @@ impl Series {
     ) -> bool {
         let mut seen: BTreeMap<String, Seen> = BTreeMap::new();
         for reading in readings {
+            if !self.strand.has(reading.row.as_ref()) {
+                continue;
+            }
             let row = self.row_name(reading.row.as_ref(), instrument);
             let seen = seen.entry(row.clone()).or_default();
-            seen.all.merge(&reading.figures);
+            let own = self.strand.own(&reading.figures);
+            seen.all.merge(&own);
             // Until something was counted of a part, its name may still be on its way.
-            if self.strand.parted && !reading.figures.is_idle() {
+            if self.strand.has_part(reading.part.as_ref()) && !own.is_idle() {
                 let row = self.rows.entry(row).or_default();
                 let name = row.part_name(reading.part.as_ref(), instrument);
-                seen.parts.entry(name).or_default().merge(&reading.figures);
+                seen.parts.entry(name).or_default().merge(&own);
             }
         }
         let mut news = false;
@@ -156,19 +163,22 @@ impl Series {
 
     /// What a row counts under. Two places may have one name.
     fn row_name(&mut self, raw: Option<&Raw>, instrument: &dyn Instrument) -> String {
-        let Some(raw) = raw else {
-            return self.strand.row.clone().unwrap_or_else(|| OTHER.to_string());
-        };
-        if let Some(name) = self.names.get(&raw.place) {
+        let known = raw.and_then(|raw| self.names.get(&raw.place));
+        if let Some(name) = known {
             return name.clone();
         }
-        let name = with_room(instrument.row(raw), &self.rows, MAX_ROWS);
+        let name = match raw {
+            Some(raw) => with_room(instrument.row(raw), &self.rows, MAX_ROWS),
+            None => self.strand.row.clone().unwrap_or_else(|| OTHER.to_string()),
+        };
         let blank = || Row {
             all: Tally::blank(&self.strand.blank),
             ..Row::default()
         };
         self.rows.entry(name.clone()).or_insert_with(blank);
-        self.names.insert(raw.place, name.clone());
+        if let Some(raw) = raw {
+            self.names.insert(raw.place, name.clone());
+        }
         name
     }
 
@@ -211,7 +221,7 @@ impl Series {
     /// Ends an interval: what was entered in it becomes the figures of the next reports. `sliced` loads are entered at the end
     /// of their slices only.
     pub fn close_window(&mut self, now: Duration, sliced: bool) {
-        if !sliced {
+        if self.live && !sliced {
             self.enter(now, 1.0);
         }
         let mut span = std::mem::take(&mut self.window);
@@ -234,9 +244,9 @@ impl Series {
         (!elapsed.is_zero()).then(|| recorded.as_secs_f64() / elapsed.as_secs_f64())
     }
 
-    /// Whether it is measured, or was: what was counted once is told for as long as its target is known.
-    pub fn is_told(&self) -> bool {
-        self.live || self.rows.values().any(|row| row.all.samples > 0)
+    /// Whether anything was counted in it.
+    pub fn has_counted(&self) -> bool {
+        self.rows.values().any(|row| row.all.samples > 0)
     }
 
     /// Its rows as they stand in a report.
@@ -248,7 +258,7 @@ impl Series {
             parts: row
                 .parts
                 .iter()
-                .filter(|(_, tally)| tally.samples > 0)
+                .filter(|(_, tally)| tally.is_told())
                 .map(|(key, tally)| PartReport {
                     key: key.clone(),
                     total: tally.total.clone(),
@@ -282,7 +292,8 @@ impl Series {
         let unseen = (span.elapsed - span.recorded).as_secs_f64();
         // A slice of calls that were slowed down stands for less time than it lasted.
         let does = span.recorded.as_secs_f64() * part;
-        let before = self.last_slice.map(|did| unseen / 2.0 / did);
+        let between = self.last_slice.filter(|_| unseen > 0.0);
+        let before = between.map(|did| unseen / 2.0 / did);
         let since = if before.is_some() {
             unseen / 2.0
         } else {
@@ -309,9 +320,12 @@ impl Series {
 
 impl Row {
     fn observe(&mut self, seen: &Seen) -> bool {
-        for (name, figures) in &seen.parts {
-            if let Some(part) = self.parts.get_mut(name) {
-                part.observe(figures);
+        for (name, part) in &mut self.parts {
+            match seen.parts.get(name) {
+                Some(figures) => {
+                    part.observe(figures);
+                }
+                None => part.vanished(),
             }
         }
         self.all.observe(&seen.all)

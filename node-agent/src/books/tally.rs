@@ -32,16 +32,25 @@ impl Tally {
     /// The mechanism counts from zero.
     pub fn restarted(&mut self) {
         self.latest = Figures::default();
+    }
+
+    /// What was observed and not entered is nobody's: it stands for nothing that is told.
+    pub fn forget_pending(&mut self) {
         self.pending = Figures::default();
     }
 
     /// Takes in what was counted since the mechanism was begun; whether that is more than before.
     pub fn observe(&mut self, reading: &Figures) -> bool {
-        let news = reading.since(&self.latest);
+        let mut news = reading.since(&self.latest);
+        let is_more = !news.is_idle();
         raise(&mut self.open.figures, &news);
+        // How things stand is so at once, and never again because a slice stands for more time than it lasted.
+        let levels = std::mem::take(&mut news.levels);
+        self.total.levels.extend(levels.clone());
+        self.open.figures.levels.extend(levels);
         self.pending.follow(&news);
         self.latest = reading.clone();
-        !news.is_idle()
+        is_more
     }
 
     /// It is not there any more: nothing of it stands.
@@ -80,6 +89,11 @@ impl Tally {
         self.closed = std::mem::replace(&mut self.open, next);
         self.closed.milliseconds = milliseconds;
         self.closed.recorded_milliseconds = recorded_milliseconds;
+    }
+
+    /// Whether there is anything to tell of it.
+    pub fn is_told(&self) -> bool {
+        self.samples > 0 || !self.total.is_idle()
     }
 
     /// The interval that ended last.

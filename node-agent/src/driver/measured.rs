@@ -11,13 +11,19 @@ use super::{
 use crate::{
     books::instance::Instance,
     kinds::{Ask, Instrumented, instrument},
-    mechanism::{LoadId, Opened, Refusal, Scene, calls},
+    mechanism::{LoadId, Opened, Refusal, Scene, calls, system_calls},
     observe::{Exit, ObserveError, ProcessId},
 };
 
 /// Between two attempts to find what was not found: at first, and at most. A process that has just begun maps its libraries
 /// within milliseconds, and is looked at again as soon.
 const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
+
+/// At most, as long as nothing at all was found in a young process: its loader is kept waiting, and a search costs little.
+const BLIND: Duration = Duration::from_millis(20);
+
+/// After so long a process is not young any more: what it has not mapped it lacks.
+const YOUTH: Duration = Duration::from_secs(1);
 
 /// A process that something is asked of.
 pub struct Measured {
@@ -37,6 +43,7 @@ pub struct Measured {
 struct Retry {
     at: Instant,
     after: Duration,
+    began: Instant,
 }
 
 impl Retry {
@@ -45,14 +52,26 @@ impl Retry {
     }
 
     fn after(after: Duration) -> Self {
+        let now = Instant::now();
         Self {
-            at: Instant::now() + after,
+            at: now + after,
             after,
+            began: now,
         }
     }
 
-    fn next(self) -> Self {
-        Self::after((self.after * 2).min(RETRY.1))
+    /// The next one; `blind` while nothing was found at all.
+    fn next(self, blind: bool) -> Self {
+        let doubled = (self.after * 2).min(RETRY.1);
+        let after = match (blind, self.began.elapsed() < YOUTH) {
+            (true, true) => doubled.min(BLIND),
+            (true, false) => doubled.max(YOUTH),
+            (false, _) => doubled,
+        };
+        Self {
+            began: self.began,
+            ..Self::after(after)
+        }
     }
 }
 
@@ -107,11 +126,12 @@ impl Measured {
                 }
             }
         }
-        if let Some(before) = self.measurement.take() {
+        if let Some(mut before) = self.measurement.take() {
             let now = clock.now();
             for (instance, _) in views.iter_mut() {
                 instance.suspend(now);
             }
+            before.end();
             tools.reaper.take(before);
         }
         let now = self.begin(tools, &questions, &overhead, clock);
@@ -177,7 +197,7 @@ impl Measured {
         self.measurement = measurement;
         let lacking = self.answers.iter().any(|answer| match answer {
             Ok(opened) => opened.coverage.may_grow,
-            Err(_) => true,
+            Err(refusal) => !refusal.is_lasting(),
         });
         self.retry = match (lacking, self.retry) {
             (false, _) => None,
@@ -194,8 +214,7 @@ impl Measured {
 
     /// Whether the next attempt is one of the quick ones after the process began.
     fn is_young(&self) -> bool {
-        self.retry
-            .is_some_and(|retry| retry.after < Duration::from_secs(1))
+        self.retry.is_some_and(|retry| retry.after < YOUTH)
     }
 
     /// Looks again for what was not found, if it is time. True when there is more to be measured than is, or to be told.
@@ -203,7 +222,7 @@ impl Measured {
         let Some(retry) = self.retry.filter(|retry| retry.at <= Instant::now()) else {
             return false;
         };
-        self.retry = Some(retry.next());
+        self.retry = Some(retry.next(!self.told));
         if !self.told && !self.is_young() {
             return true;
         }
@@ -211,17 +230,21 @@ impl Measured {
         let (places, asks): (Vec<usize>, Vec<calls::Ask>) = asks
             .filter_map(|(place, question)| match instrument(question).ask() {
                 Ask::Calls(ask) => Some((place, ask)),
-                Ask::Own(_) => None,
+                Ask::SystemCalls(_) | Ask::Own(_) => None,
             })
             .unzip();
         let first = LoadId::default();
         // What was refused for another reason than functions that are not there is tried again altogether, but not often.
         let mut others = (0..self.answers.len()).filter(|place| !places.contains(place));
-        if !self.is_young() && others.any(|place| self.answers[place].is_err()) {
+        let may_pass =
+            |place: usize| matches!(&self.answers[place], Err(refusal) if !refusal.is_lasting());
+        if !self.is_young() && others.any(may_pass) {
             return true;
         }
-        let Ok(found) = calls::search(tools.means, self.process, &asks, first, &mut tools.found)
-        else {
+        let Ok(means) = tools.means else {
+            return false;
+        };
+        let Ok(found) = calls::search(means, self.process, &asks, first, &mut tools.found) else {
             return false;
         };
         let more =
@@ -283,6 +306,7 @@ impl Prepared {
         // All calls of functions together.
         let mut asks = Vec::new();
         let mut askers = Vec::new();
+        let mut system_calls = Vec::new();
         let mut own = Vec::new();
         for (index, question) in questions.iter().enumerate() {
             match question.instrument.ask() {
@@ -290,11 +314,27 @@ impl Prepared {
                     asks.push(ask);
                     askers.push(index);
                 }
+                Ask::SystemCalls(ask) => system_calls.push((index, ask)),
                 Ask::Own(begin) => own.push((index, begin)),
             }
         }
         if !asks.is_empty() {
-            let begun = calls::begin(tools.means, process, &asks, first, &mut tools.found);
+            let begun = calls::begin(&tools.means, process, &asks, first, &mut tools.found);
+            for (index, answer) in askers.into_iter().zip(begun.answers) {
+                answers[index] = Some(answer);
+            }
+            if let Some(calls) = begun.calls {
+                let running = Running {
+                    mechanism: Box::new(calls),
+                    first,
+                };
+                first = first.offset(running.mechanism.costs().len());
+                mechanisms.push(running);
+            }
+        }
+        if !system_calls.is_empty() {
+            let (askers, asks): (Vec<usize>, Vec<_>) = system_calls.into_iter().unzip();
+            let begun = system_calls::begin(process, &asks, first, &mut tools.node);
             for (index, answer) in askers.into_iter().zip(begun.answers) {
                 answers[index] = Some(answer);
             }
@@ -326,3 +366,6 @@ impl Prepared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

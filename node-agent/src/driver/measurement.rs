@@ -191,6 +191,13 @@ impl Measurement {
         }
     }
 
+    /// Gives back what only one measurement of a process can have, before another is begun. What is left goes with it.
+    pub fn end(&mut self) {
+        for running in &mut self.mechanisms {
+            self.reaper.take(running.mechanism.end());
+        }
+    }
+
     /// Takes what was noted since the last time.
     pub fn entries(&mut self) -> Vec<Entry> {
         std::mem::take(&mut self.entries)
@@ -343,6 +350,12 @@ impl Measurement {
             self.meter.add_open(&slice.loads, open);
         }
         let hits = self.hits()?;
+        let fixed: Result<Duration, ReadError> = self
+            .mechanisms
+            .iter()
+            .map(|running| running.mechanism.fixed_cost())
+            .sum();
+        self.meter.set_fixed(fixed?);
         let cpu = self.cpu_time();
         Ok(self.meter.look(&self.attached.always, hits, cpu, now))
     }
@@ -564,3 +577,6 @@ impl Moment {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

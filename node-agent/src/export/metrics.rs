@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ckb_probe_crds::{
-    Histogram, Kind, Name,
+    Distribution as Values, Histogram, Kind, Name,
     descriptor::{Export, Metric as Told, Unit},
 };
 use prometheus::{
@@ -25,7 +25,7 @@ const BOUNDS: std::ops::RangeInclusive<u32> = 9..=34;
 
 /// The text of `/metrics`.
 pub fn render<'a>(
-    means: Means,
+    means: Option<Means>,
     now: Duration,
     instances: impl IntoIterator<Item = &'a Instance>,
 ) -> Result<String, prometheus::Error> {
@@ -33,7 +33,7 @@ pub fn render<'a>(
     let mut families = kind_families(&instances);
     families.extend(load_families(&instances));
     families.extend(instance_families(&instances, now));
-    families.extend(node_families(means));
+    families.extend(means.into_iter().flat_map(node_families));
     families.retain(|family| !family.get_metric().is_empty());
     let mut text = Vec::new();
     TextEncoder::new().encode(&families, &mut text)?;
@@ -86,7 +86,7 @@ fn kind_family(kind: Kind, told: &Told, instances: &[&Instance]) -> MetricFamily
     let unit = descriptor.unit(told.export.measure());
     let mut metrics = Vec::new();
     for (instance, book) in books(instances).filter(|(_, book)| book.probe.kind() == kind) {
-        for (name, row) in book.told().flat_map(|series| &series.rows) {
+        for (name, row) in book.series.iter().flat_map(|series| &series.rows) {
             let labels = || row_labels(instance, book, name);
             if !told.of_parts {
                 metrics.extend(metric(labels(), told.export, unit, &row.all.total));
@@ -121,7 +121,7 @@ fn metric(
     match export {
         Export::Histogram(measure) => {
             let values = figures.distributions.get(measure)?;
-            Some(distribution(labels, &values.histogram, scaled(values.sum)))
+            Some(distribution(labels, values, scaled))
         }
         Export::Counter(measure) => {
             let sum = figures.sums.get(measure).map(|sum| scaled(*sum));
@@ -145,7 +145,7 @@ fn books<'a>(instances: &[&'a Instance]) -> impl Iterator<Item = (&'a Instance, 
 fn load_families(instances: &[&Instance]) -> Vec<MetricFamily> {
     let rows = || {
         books(instances).flat_map(|(instance, book)| {
-            book.told().flat_map(move |series| {
+            book.series.iter().flat_map(move |series| {
                 series
                     .rows
                     .iter()
@@ -311,22 +311,22 @@ fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
     metric
 }
 
-fn distribution(labels: Vec<LabelPair>, histogram: &Histogram, sum: f64) -> Metric {
+fn distribution(labels: Vec<LabelPair>, values: &Values, scaled: impl Fn(u64) -> f64) -> Metric {
     let mut distribution = Distribution::default();
-    distribution.set_sample_count(histogram.count());
-    distribution.set_sample_sum(sum);
-    distribution.set_bucket(buckets(histogram));
+    distribution.set_sample_count(values.histogram.count());
+    distribution.set_sample_sum(scaled(values.sum));
+    distribution.set_bucket(buckets(&values.histogram, scaled));
     let mut metric = Metric::from_label(labels);
     metric.set_histogram(distribution);
     metric
 }
 
-fn buckets(histogram: &Histogram) -> Vec<Bucket> {
+fn buckets(histogram: &Histogram, scaled: impl Fn(u64) -> f64) -> Vec<Bucket> {
     BOUNDS
         .map(|power| {
             let bound = 1u64 << power;
             let mut bucket = Bucket::default();
-            bucket.set_upper_bound(bound as f64 / 1e9);
+            bucket.set_upper_bound(scaled(bound));
             bucket.set_cumulative_count(histogram.count_below(bound));
             bucket
         })

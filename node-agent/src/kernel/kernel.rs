@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
 };
 
-use aya_obj::generated::bpf_insn;
+use aya_obj::generated::{bpf_insn, bpf_prog_info};
 
 use super::btf;
 
@@ -14,6 +14,7 @@ use super::btf;
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 const BPF_BTF_LOAD: libc::c_long = 18;
 const BPF_MAP_FREEZE: libc::c_long = 22;
@@ -21,6 +22,7 @@ const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_ITER_CREATE: libc::c_long = 33;
 const BPF_PERF_EVENT: u32 = 41;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
+const BPF_F_KPROBE_MULTI_RETURN: u32 = 1;
 
 // include/uapi/linux/perf_event.h
 const PERF_ATTRIBUTES_SIZE: u32 = 128;
@@ -37,7 +39,7 @@ pub(super) enum ProgramType {
     Tracing = 26,
 }
 
-/// `enum bpf_attach_type`, of a program for uprobes or of a tracing program.
+/// `enum bpf_attach_type`, of a program for functions or of a tracing program.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AttachType {
@@ -46,8 +48,17 @@ pub(super) enum AttachType {
     /// A tracepoint whose arguments have types.
     Tracepoint = 23,
     Iterator = 28,
+    KprobeMulti = 42,
     UprobeMulti = 48,
+    KprobeSession = 56,
     UprobeSession = 57,
+}
+
+impl AttachType {
+    /// Whether one program sees both ends of a call.
+    pub(super) fn is_session(self) -> bool {
+        matches!(self, Self::KprobeSession | Self::UprobeSession)
+    }
 }
 
 /// The part of `union bpf_attr` that BPF_PROG_LOAD reads.
@@ -158,6 +169,21 @@ struct MultiLinkAttributes {
     uprobe_flags: u32,
     pid: u32,
     padding: u32,
+}
+
+/// The part of `union bpf_attr` that BPF_LINK_CREATE reads for a kprobe_multi.
+#[repr(C)]
+#[derive(Default)]
+struct KernelLinkAttributes {
+    program: u32,
+    target: u32,
+    attach_type: u32,
+    flags: u32,
+    kprobe_flags: u32,
+    count: u32,
+    symbols: u64,
+    addresses: u64,
+    cookies: u64,
 }
 
 /// The part of `union bpf_attr` that BPF_LINK_CREATE reads for a perf event.
@@ -275,6 +301,34 @@ pub(super) fn link_multi(link: &MultiLink) -> io::Result<OwnedFd> {
     unsafe { bpf(BPF_LINK_CREATE, &attributes) }
 }
 
+/// Links a program to many functions of the kernel, at their returns or their entries (a session at both), for all processes.
+/// As many names as cookies.
+pub(super) fn link_kernel_functions(
+    program: &OwnedFd,
+    attach_type: AttachType,
+    returns: bool,
+    names: &[&CString],
+    cookies: &[u64],
+) -> io::Result<OwnedFd> {
+    debug_assert_eq!(names.len(), cookies.len());
+    let names: Vec<u64> = names.iter().map(|name| name.as_ptr() as u64).collect();
+    let attributes = KernelLinkAttributes {
+        program: program.as_raw_fd() as u32,
+        attach_type: attach_type as u32,
+        kprobe_flags: if returns {
+            BPF_F_KPROBE_MULTI_RETURN
+        } else {
+            0
+        },
+        count: names.len().min(cookies.len()) as u32,
+        symbols: names.as_ptr() as u64,
+        cookies: cookies.as_ptr() as u64,
+        ..KernelLinkAttributes::default()
+    };
+    // SAFETY: what the attributes point to, and what the names point to, outlives the call, with the lengths they say.
+    unsafe { bpf(BPF_LINK_CREATE, &attributes) }
+}
+
 /// The kernel's number for uprobes among its performance monitoring units, and the bit that asks for returns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UprobePmu {
@@ -353,6 +407,38 @@ pub(super) fn open_raw_tracepoint(program: &OwnedFd, name: Option<&CStr>) -> io:
     };
     // SAFETY: the name outlives the call.
     unsafe { bpf(BPF_RAW_TRACEPOINT_OPEN, &attributes) }
+}
+
+/// The part of `union bpf_attr` that BPF_OBJ_GET_INFO_BY_FD reads.
+#[repr(C)]
+struct InformationAttributes {
+    object: u32,
+    length: u32,
+    information: u64,
+}
+
+/// How often a tracing program was not run, since it was running on that CPU already: what interrupted it met it again.
+pub(super) fn missed_runs(program: &OwnedFd) -> io::Result<u64> {
+    // SAFETY: integers only.
+    let mut information: bpf_prog_info = unsafe { std::mem::zeroed() };
+    let attributes = InformationAttributes {
+        object: program.as_raw_fd() as u32,
+        length: size_of::<bpf_prog_info>() as u32,
+        information: &raw mut information as u64,
+    };
+    // SAFETY: there is room for what the attributes say, and the call makes no descriptor.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_OBJ_GET_INFO_BY_FD,
+            &raw const attributes,
+            size_of::<InformationAttributes>(),
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(information.recursion_misses)
 }
 
 /// Links an iterator's program to the tasks of one process, and what is theirs: kernel 6.1 and later.
@@ -494,6 +580,8 @@ const _: () = {
     assert!(offset_of!(MultiLinkAttributes, path) == 16);
     assert!(offset_of!(MultiLinkAttributes, pid) == 56);
     assert!(offset_of!(PerfLinkAttributes, cookie) == 16);
+    assert!(offset_of!(KernelLinkAttributes, kprobe_flags) == 16);
+    assert!(offset_of!(KernelLinkAttributes, cookies) == 40);
     assert!(size_of::<RawTracepointAttributes>() == 16);
     assert!(size_of::<PerfAttributes>() == PERF_ATTRIBUTES_SIZE as usize);
     assert!(offset_of!(PerfAttributes, path) == 56);

@@ -138,13 +138,16 @@ impl Maps {
             .map_err(error("CONTROL"))
     }
 
-    /// About how many calls each operation has had, with its column families.
-    pub(super) fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        let hits = |slot| {
+    /// About how many calls each operation has had, with its column families, and how many other processes have.
+    pub(super) fn met(&self) -> Result<Vec<(u64, u64)>, ReadError> {
+        let met = |slot| {
             let cpus = self.totals.get(&slot, 0).map_err(error("TOTALS"))?;
-            Ok(cpus.iter().map(|TotalsValue(totals)| totals.hits).sum())
+            let cpus = cpus.iter();
+            Ok(cpus.fold((0, 0), |(hits, others), TotalsValue(cpu)| {
+                (hits + cpu.hits, others + cpu.others)
+            }))
         };
-        (0..self.slots).map(hits).collect()
+        (0..self.slots).map(met).collect()
     }
 
     pub(super) fn read(&mut self) -> Result<Reading, ReadError> {

@@ -8,7 +8,7 @@ use std::{
 
 use aya::maps::{Map, MapData, MapError};
 use aya_obj::{EbpfSectionKind, Object as Parsed, generated::bpf_insn};
-use ckb_probe_common::KFUNC_SESSION_COOKIE;
+use ckb_probe_common::{KFUNC_SESSION_COOKIE, KFUNC_SESSION_IS_RETURN};
 
 use super::{
     AttachError, ReadError,
@@ -134,9 +134,9 @@ impl Object {
             .and_then(|program| self.parsed.functions.get(&program.function_key()))
             .ok_or(AttachError::Mismatch(name))?;
         let mut instructions = function.instructions.clone();
-        if attach_type == AttachType::UprobeSession {
-            let kfunc = SessionCookie::find().ok_or(AttachError::NoSession)?;
-            kfunc.put_into(&mut instructions);
+        if attach_type.is_session() {
+            let kfuncs = SessionFunctions::find().ok_or(AttachError::NoSession)?;
+            kfuncs.put_into(&mut instructions);
         }
         let license = &self.parsed.license;
         kernel::load_program(
@@ -174,29 +174,34 @@ fn read_error(map: &str) -> impl Fn(MapError) -> AttachError {
     }
 }
 
-/// The kernel's type id of the function that a session program calls, `bpf_session_cookie`.
+/// The functions of the kernel that session programs call, each by what stands for it in the object and the kernel's type id.
 #[derive(Clone, Copy)]
-struct SessionCookie(i32);
+struct SessionFunctions([(i32, i32); 2]);
 
-impl SessionCookie {
-    /// Looks for it in the kernel's type information, once.
+impl SessionFunctions {
+    /// Looks for them in the kernel's type information, once.
     fn find() -> Option<Self> {
-        static FOUND: OnceLock<Option<SessionCookie>> = OnceLock::new();
+        static FOUND: OnceLock<Option<SessionFunctions>> = OnceLock::new();
         *FOUND.get_or_init(|| {
-            let id = Types::read().ok()?.function("bpf_session_cookie")?;
-            Some(Self(id as i32))
+            let types = Types::read().ok()?;
+            let id = |name| types.function(name).map(|id| id as i32);
+            Some(Self([
+                (KFUNC_SESSION_COOKIE, id("bpf_session_cookie")?),
+                (KFUNC_SESSION_IS_RETURN, id("bpf_session_is_return")?),
+            ]))
         })
     }
 
-    /// Replaces the calls that stand for it.
+    /// Replaces the calls that stand for them.
     fn put_into(self, instructions: &mut [bpf_insn]) {
         for instruction in instructions {
-            if instruction.code == BPF_JMP_CALL
-                && instruction.src_reg() == 0
-                && instruction.imm == KFUNC_SESSION_COOKIE
-            {
+            if instruction.code != BPF_JMP_CALL || instruction.src_reg() != 0 {
+                continue;
+            }
+            let mut known = self.0.iter();
+            if let Some((_, id)) = known.find(|(stand_in, _)| *stand_in == instruction.imm) {
                 instruction.set_src_reg(BPF_PSEUDO_KFUNC_CALL);
-                instruction.imm = self.0;
+                instruction.imm = *id;
                 instruction.off = 0;
             }
         }
@@ -205,7 +210,10 @@ impl SessionCookie {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{CALLS, programs},
+        *,
+    };
 
     /// bpf_tail_call.
     const TAIL_CALL: i32 = 12;
@@ -213,7 +221,7 @@ mod tests {
     /// What a tail call is for here: see `stack.rs` of the programs.
     #[test]
     fn every_program_of_a_uprobe_stays_on_the_threads_stack() {
-        let parsed = Parsed::parse(super::super::OBJECT).unwrap();
+        let parsed = Parsed::parse(programs::named(CALLS).unwrap()).unwrap();
         assert!(!parsed.programs.is_empty());
         for (name, program) in &parsed.programs {
             let function = &parsed.functions[&program.function_key()];

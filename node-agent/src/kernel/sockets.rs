@@ -6,10 +6,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use aya::{
-    include_bytes_aligned,
-    maps::{HashMap, MapData, MapError, PerCpuArray, RingBuf},
-};
+use aya::maps::{HashMap, MapData, MapError, PerCpuArray, RingBuf};
 pub use ckb_probe_common::sockets::Socket;
 use ckb_probe_common::{
     Field,
@@ -22,10 +19,11 @@ use super::{
     maps::error,
     object::Object,
     pod::pod,
+    programs,
     tracing::{Iteration, Iterator, Tracepoints},
 };
 
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/sockets"));
+const TRACEPOINT: &str = "inet_sock_set_state";
 
 /// Closed sockets between two readings: ten thousand.
 const RING_BYTES: u32 = 1 << 20;
@@ -111,14 +109,11 @@ impl SocketWatch {
         let types = Types::read()?;
         let fields = btf::as_bytes(&fields(&types)?);
         let sizes = [("CLOSED", RING_BYTES)];
-        let mut object = Object::load_with(OBJECT, &sizes, &[("FIELDS", &fields)])?;
+        let mut object =
+            Object::load_with(programs::named("sockets")?, &sizes, &[("FIELDS", &fields)])?;
         Ok(Self {
             links: None,
-            tracepoints: Tracepoints::load(
-                &object,
-                &types,
-                &[("state_changed", "inet_sock_set_state")],
-            )?,
+            tracepoints: Tracepoints::load(&object, &types, &[("state_changed", TRACEPOINT)])?,
             iterator: Iterator::load(&object, &types, "list", "task_file")?,
             processes: object.take_map("PROCESSES")?,
             met: object.take_map("MET")?,
@@ -162,10 +157,15 @@ impl SocketWatch {
         })
     }
 
-    /// How often sockets of any process changed their state since the load, and how many closed ones are not told of.
+    /// How often sockets of any process changed their state since the load, and how many closed ones are not told of. Changes
+    /// are among those that nobody saw, as the program was running already on that CPU: each may have been an end.
     pub fn met(&self) -> Result<Met, ReadError> {
         let cpus = self.met.get(&0, 0).map_err(error("MET"))?;
-        Ok(cpus.iter().fold(Met::default(), |sum, MetValue(cpu)| Met {
+        let unseen = Met {
+            changes: 0,
+            lost: self.tracepoints.missed(TRACEPOINT),
+        };
+        Ok(cpus.iter().fold(unseen, |sum, MetValue(cpu)| Met {
             changes: sum.changes + cpu.changes,
             lost: sum.lost + cpu.lost,
         }))

@@ -2,22 +2,26 @@
 //!
 //! Attached, they slow every system call of every process on the node: attach while somebody asks, and no longer.
 
+mod options;
+mod reading;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     thread,
 };
 
 use aya::{
-    include_bytes_aligned,
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf, Stack},
     util::nr_cpus,
 };
-pub use ckb_probe_common::syscalls::{Met, SlowSyscall, SyscallLosses};
+pub use ckb_probe_common::syscalls::{MAX_ERROR, Met, SlowSyscall, SyscallLosses};
 use ckb_probe_common::{
     BUCKETS,
-    syscalls::{MAX_TARGETS, NO_ROW, NUMBERS, Order, Row, Table, of_error_key},
+    syscalls::{CELLS, Cell, MAX_TARGETS, NOBODY, Order, Row, SEVERAL, Table, of_error_key},
 };
-use ckb_probe_crds::Histogram;
+use options::paths;
+pub use options::{SyscallOptions, SyscallSizes};
+pub use reading::{SyscallReading, TargetReading};
 
 use super::{
     AttachError, Links, ReadError,
@@ -25,73 +29,12 @@ use super::{
     maps::{GRACE, error},
     object::Object,
     pod::pod,
+    programs,
     tracing::Tracepoints,
 };
-use crate::observe::syscall_number;
-
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/syscalls"));
-
-/// System calls with a path, by which argument it is, counting from 1.
-const PATHS: [(u8, &[&str]); 2] = [
-    (
-        1,
-        &[
-            "open",
-            "stat",
-            "lstat",
-            "access",
-            "truncate",
-            "chdir",
-            "rename",
-            "mkdir",
-            "rmdir",
-            "creat",
-            "link",
-            "unlink",
-            "symlink",
-            "readlink",
-            "chmod",
-            "chown",
-            "lchown",
-            "utime",
-            "mknod",
-            "statfs",
-            "chroot",
-            "mount",
-            "umount2",
-            "execve",
-            "utimes",
-            "symlinkat",
-        ],
-    ),
-    (
-        2,
-        &[
-            "openat",
-            "mkdirat",
-            "mknodat",
-            "fchownat",
-            "futimesat",
-            "newfstatat",
-            "unlinkat",
-            "renameat",
-            "linkat",
-            "readlinkat",
-            "fchmodat",
-            "faccessat",
-            "utimensat",
-            "renameat2",
-            "execveat",
-            "statx",
-            "openat2",
-            "faccessat2",
-            "fchmodat2",
-            "inotify_add_watch",
-        ],
-    ),
-];
 
 pod! {
+    CellValue(Cell);
     OrderValue(Order);
     TableValue(Table);
     RowValue(Row);
@@ -99,92 +42,9 @@ pod! {
     LossesValue(SyscallLosses);
 }
 
-/// How much a tracer can hold, for all of its targets.
-#[derive(Clone, Copy, Debug)]
-pub struct SyscallSizes {
-    /// System calls of targets that are told apart: 5 KiB on each CPU.
-    pub rows: u32,
-    /// Numbers of errors that are told apart, for each of those.
-    pub errors: u32,
-    /// Size of the ring buffer for slow calls: a power of two, and a multiple of the page size.
-    pub ring_bytes: u32,
-}
-
-/// What is asked of a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SyscallOptions {
-    /// The numbers that are wanted; none: all, also those that are not known here.
-    pub wanted: Option<BTreeSet<u32>>,
-    /// Calls that take at least so long are slow.
-    pub slow_threshold_ns: u64,
-    /// So many system calls are told apart; what comes then is counted as others.
-    pub most_rows: u32,
-}
-
-impl Default for SyscallOptions {
-    fn default() -> Self {
-        Self {
-            wanted: None,
-            slow_threshold_ns: u64::MAX,
-            most_rows: 96,
-        }
-    }
-}
-
-impl SyscallOptions {
-    fn order(&self, other_row: u32) -> Order {
-        let mut order = Order {
-            gate: 0,
-            epoch: 0,
-            other_row,
-            most_rows: self.most_rows,
-            other_wanted: u32::from(self.wanted.is_none()),
-            slow_threshold_ns: self.slow_threshold_ns,
-            wanted: [0; NUMBERS / 64],
-        };
-        match &self.wanted {
-            None => order.wanted = [u64::MAX; NUMBERS / 64],
-            Some(wanted) => {
-                for number in wanted {
-                    if let Some(word) = order.wanted.get_mut((number / 64) as usize) {
-                        *word |= 1 << (number % 64);
-                    }
-                }
-            }
-        }
-        order
-    }
-}
-
 /// Names a target of a tracer, until it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetId(u32);
-
-/// What a target did since it was added.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct TargetReading {
-    /// By number; those that were not told apart come last.
-    pub calls: Vec<SyscallReading>,
-}
-
-/// One system call over all CPUs, since the target was added; `max_ns` since the reading before.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SyscallReading {
-    /// Its number; none: all that were not told apart.
-    pub number: Option<u32>,
-    /// Nanoseconds spent in the calls.
-    pub sum_ns: u64,
-    /// Calls at or above the slow threshold.
-    pub slow: u64,
-    /// Longest call since the reading before.
-    pub max_ns: u64,
-    /// Calls by duration.
-    pub histogram: Histogram,
-    /// Calls that failed.
-    pub failed: u64,
-    /// How: calls by the error's number. Less than `failed` where numbers were lost.
-    pub errors: Vec<(u32, u64)>,
-}
 
 /// What is traced of one process.
 struct Target {
@@ -201,7 +61,7 @@ pub struct SyscallTracer {
     /// The last number that a gate had.
     gates: u64,
     places: HashMap<MapData, u32, u32>,
-    maybe: Array<MapData, u8>,
+    finder: Array<MapData, CellValue>,
     orders: Array<MapData, OrderValue>,
     met: PerCpuArray<MapData, MetValue>,
     tables: Array<MapData, TableValue>,
@@ -216,9 +76,19 @@ impl SyscallTracer {
     /// Loads the programs, and attaches nothing yet.
     pub fn load(sizes: &SyscallSizes) -> Result<Self, AttachError> {
         let types = Types::read()?;
-        let fields = types.fields(&[("task_struct", "thread_info.status")])?;
+        let fields = types.fields(&[
+            ("task_struct", "thread_info.status"),
+            ("task_struct", "files"),
+            ("files_struct", "fdt"),
+            ("fdtable", "max_fds"),
+            ("fdtable", "fd"),
+            ("file", "f_inode"),
+            ("inode", "i_ino"),
+            ("file", "f_path.dentry"),
+            ("dentry", "d_name.name"),
+        ])?;
         let mut object = Object::load_with(
-            OBJECT,
+            programs::named("syscalls")?,
             &[
                 ("ROWS", sizes.rows.max(1)),
                 ("FREE", sizes.rows.max(1)),
@@ -239,7 +109,7 @@ impl SyscallTracer {
             targets: BTreeMap::new(),
             gates: 0,
             places: object.take_map("TARGETS")?,
-            maybe: object.take_map("MAYBE")?,
+            finder: object.take_map("FINDER")?,
             orders: object.take_map("ORDERS")?,
             met: object.take_map("MET")?,
             tables: object.take_map("TABLES")?,
@@ -325,7 +195,7 @@ impl SyscallTracer {
         self.places
             .insert(process, id.0, 0)
             .map_err(error("TARGETS"))?;
-        self.count_maybe(process)
+        self.point_to(process)
     }
 
     /// Begins to record a target's calls, or ceases to. Calls that are under way are not recorded.
@@ -350,125 +220,9 @@ impl SyscallTracer {
             .map_err(error("ORDERS"))
     }
 
-    /// What targets did, in the order in which they are asked for; nothing of one that was removed.
-    pub fn read(&mut self, ids: &[TargetId]) -> Result<Vec<TargetReading>, ReadError> {
-        for id in ids {
-            self.order(*id, |order| order.epoch = order.epoch.wrapping_add(1))?;
-        }
-        thread::sleep(GRACE);
-        let mut errors = BTreeMap::<u32, Vec<(u32, u64)>>::new();
-        for entry in self.errors.iter() {
-            let (key, count) = entry.map_err(error("ERRORS"))?;
-            let (row, error) = of_error_key(key);
-            errors.entry(row).or_default().push((error, count));
-        }
-        ids.iter()
-            .map(|id| self.read_target(*id, &errors))
-            .collect()
-    }
-
-    fn read_target(
-        &self,
-        id: TargetId,
-        errors: &BTreeMap<u32, Vec<(u32, u64)>>,
-    ) -> Result<TargetReading, ReadError> {
-        let Some(Target { order, .. }) = self.targets.get(&id) else {
-            return Ok(TargetReading::default());
-        };
-        let own = self.rows_of(id)?;
-        let own = own.iter().map(|(number, row)| (Some(*number), *row));
-        let calls = own.chain([(None, order.other_row)]).map(|(number, row)| {
-            let mut reading = self.read_row(row, order.epoch.wrapping_sub(1))?;
-            reading.number = number;
-            reading.errors = errors.get(&row).cloned().unwrap_or_default();
-            reading.errors.sort_unstable();
-            Ok(reading)
-        });
-        let mut calls: Vec<SyscallReading> = calls.collect::<Result<_, ReadError>>()?;
-        calls.retain(|call| call.histogram.count() > 0);
-        Ok(TargetReading { calls })
-    }
-
-    /// The numbers that have a row of their own, with it.
-    fn rows_of(&self, id: TargetId) -> Result<Vec<(u32, u32)>, ReadError> {
-        let Some(Target { order, .. }) = self.targets.get(&id) else {
-            return Ok(Vec::new());
-        };
-        let TableValue(table) = self.tables.get(&id.0, 0).map_err(error("TABLES"))?;
-        Ok((0..)
-            .zip(table.rows)
-            .filter(|(_, row)| *row != NO_ROW && *row != order.other_row)
-            .collect())
-    }
-
-    fn read_row(&self, row: u32, retired: u32) -> Result<SyscallReading, ReadError> {
-        let mut reading = SyscallReading::default();
-        for RowValue(cpu) in self.rows.get(&row, 0).map_err(error("ROWS"))?.iter() {
-            reading.sum_ns += cpu.sum_ns;
-            reading.failed += cpu.errors;
-            reading.slow += cpu.slow;
-            let maximum = ckb_probe_common::maximum_of(retired, cpu.maxima[retired as usize & 1]);
-            reading.max_ns = reading.max_ns.max(maximum.unwrap_or_default());
-            for (bucket, count) in (0..).zip(cpu.histogram.buckets) {
-                reading.histogram.add(bucket, count);
-            }
-        }
-        Ok(reading)
-    }
-
-    /// How many calls of a target met the programs, since it was added: cheap to ask often.
-    pub fn hits(&self, id: TargetId) -> Result<Met, ReadError> {
-        self.met_at(id.0)
-    }
-
-    /// How many calls of processes that are no targets met the programs, since the load.
-    pub fn misses(&self) -> Result<u64, ReadError> {
-        Ok(self.met_at(MAX_TARGETS as u32)?.left)
-    }
-
-    fn met_at(&self, place: u32) -> Result<Met, ReadError> {
-        let cpus = self.met.get(&place, 0).map_err(error("MET"))?;
-        Ok(cpus.iter().fold(Met::default(), |sum, MetValue(cpu)| Met {
-            taken: sum.taken + cpu.taken,
-            left: sum.left + cpu.left,
-        }))
-    }
-
     fn set_met(&mut self, place: u32) -> Result<(), ReadError> {
         let none = on_each_cpu(MetValue(Met::default())).map_err(error("MET"))?;
         self.met.set(place, none, 0).map_err(error("MET"))
-    }
-
-    /// What could not be recorded since the load, of all targets.
-    pub fn losses(&self) -> Result<SyscallLosses, ReadError> {
-        let cpus = self.losses.get(&0, 0).map_err(error("LOSSES"))?;
-        Ok(cpus
-            .iter()
-            .fold(SyscallLosses::default(), |sum, LossesValue(cpu)| {
-                SyscallLosses {
-                    calls: sum.calls + cpu.calls,
-                    events: sum.events + cpu.events,
-                    error_numbers: sum.error_numbers + cpu.error_numbers,
-                }
-            }))
-    }
-
-    /// Takes the slow calls that wait in the ring buffer; those of targets that were removed are dropped.
-    pub fn slow_calls(&mut self) -> Vec<(TargetId, SlowSyscall)> {
-        let mut calls = Vec::new();
-        while let Some(item) = self.slow_calls.next() {
-            if item.len() < size_of::<SlowSyscall>() {
-                continue;
-            }
-            // SAFETY: long enough, and a SlowSyscall is integers only; read_unaligned relies on no alignment.
-            let call = unsafe { item.as_ptr().cast::<SlowSyscall>().read_unaligned() };
-            let id = TargetId(call.target);
-            let target = self.targets.get(&id);
-            if target.is_some_and(|target| target.process == call.process) {
-                calls.push((id, call));
-            }
-        }
-        calls
     }
 
     /// Forgets a target: its rows are given back, empty.
@@ -480,7 +234,7 @@ impl SyscallTracer {
         };
         // It may not have been put there.
         let _ = self.places.remove(&target.process);
-        self.count_maybe(target.process)?;
+        self.point_to(target.process)?;
         // A program that saw the gate open may still write.
         thread::sleep(GRACE);
         let rows = rows.into_iter().map(|(_, row)| row);
@@ -513,30 +267,36 @@ impl SyscallTracer {
         Ok(())
     }
 
-    /// Tells the programs how many targets have numbers with the lower bits of this process's.
-    fn count_maybe(&mut self, process: u32) -> Result<(), ReadError> {
-        let place = process % self.maybe.len();
-        let alike = |target: &&Target| target.process % self.maybe.len() == place;
-        let count = self.targets.values().filter(alike).count() as u8;
-        self.maybe.set(place, count, 0).map_err(error("MAYBE"))
+    /// Tells the programs whose cell this process's is.
+    fn point_to(&mut self, process: u32) -> Result<(), ReadError> {
+        let index = process % CELLS;
+        let mut here = self
+            .targets
+            .iter()
+            .filter(|(_, target)| target.process % CELLS == index);
+        let cell = match (here.next(), here.next()) {
+            (None, _) => Cell {
+                process: NOBODY,
+                place: 0,
+            },
+            (Some((id, target)), None) => Cell {
+                process: target.process,
+                place: id.0,
+            },
+            (Some(_), Some(_)) => Cell {
+                process: SEVERAL,
+                place: 0,
+            },
+        };
+        self.finder
+            .set(index, CellValue(cell), 0)
+            .map_err(error("FINDER"))
     }
 }
 
 fn on_each_cpu<T: aya::Pod>(value: T) -> Result<PerCpuValues<T>, MapError> {
     let cpus = nr_cpus().map_err(|(_, source)| source)?;
     Ok(PerCpuValues::try_from(vec![value; cpus])?)
-}
-
-fn paths() -> [u8; NUMBERS] {
-    let mut paths = [0; NUMBERS];
-    for (argument, names) in PATHS {
-        for number in names.iter().filter_map(|name| syscall_number(name)) {
-            if let Some(path) = paths.get_mut(number as usize) {
-                *path = argument;
-            }
-        }
-    }
-    paths
 }
 
 #[cfg(test)]

@@ -1,12 +1,7 @@
 //! Programs that the kernel knows by their types: at its tracepoints, and of its iterators. Both are loaded once for a
 //! node, and need no tracefs.
 
-use std::{
-    fmt,
-    fs::File,
-    io::{self, Read},
-    os::fd::OwnedFd,
-};
+use std::{fmt, fs::File, io, os::fd::OwnedFd};
 
 use super::{
     AttachError, Links,
@@ -80,6 +75,14 @@ impl Tracepoints {
         });
         Ok(Links::of(links.collect::<Result<_, _>>()?))
     }
+
+    /// How often the program of a tracepoint was not run, as it interrupted itself; 0 where the kernel does not say.
+    pub(super) fn missed(&self, tracepoint: &str) -> u64 {
+        let programs = self.programs.iter().filter(|(name, _)| *name == tracepoint);
+        programs
+            .map(|(_, program)| kernel::missed_runs(program).unwrap_or_default())
+            .sum()
+    }
 }
 
 /// A program that the kernel runs for each of the tasks of a process, or what is theirs.
@@ -114,12 +117,6 @@ impl Iteration {
     /// Begins to go through it once: what is read is what the program writes.
     pub(super) fn begin(&self) -> io::Result<File> {
         kernel::iterate(&self.link).map(File::from)
-    }
-
-    /// Goes through it once, and appends what the program writes.
-    pub(super) fn read(&self, records: &mut Vec<u8>) -> io::Result<()> {
-        self.begin()?.read_to_end(records)?;
-        Ok(())
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     kernel::{
         AttachError, DEFAULT_RING_BYTES, FamilyArgument, Links, Means, Payload, Plan, Probes,
-        ReadError, SeenCall, SlotReading, Slots, TEXT_BYTES,
+        ReadError, SeenCall, SlotReading, Slots, SlowCall, TEXT_BYTES, UNREADABLE,
     },
     observe::{self, FunctionCache, Pattern, ProcessId, SymbolCache, SymbolName},
 };
@@ -134,8 +134,15 @@ impl Kept {
         let length = text.iter().position(|byte| *byte == 0);
         let text = &text[..length.unwrap_or(text.len())];
         match self {
-            Self::Integer => (value as i64).to_string(),
+            // An int of 32 bits has nothing above: a negative one is more likely than one beyond two thousand million.
+            Self::Integer => match u32::try_from(value) {
+                Ok(short) => (short as i32).to_string(),
+                Err(_) => (value as i64).to_string(),
+            },
             Self::String if value == 0 => "null".to_string(),
+            Self::String if text.first() == Some(&UNREADABLE) => {
+                format!("{value:#x} (not in memory)")
+            }
             Self::String => {
                 let cut = if text.len() + 1 >= TEXT_BYTES {
                     "…"
@@ -197,12 +204,22 @@ pub struct Caches {
 
 /// Searches the process's binaries and loads what measures what is there. Its loads are numbered from `first` on.
 pub fn begin(
-    means: Means,
+    means: &Result<Means, Refusal>,
     process: ProcessId,
     asks: &[Ask],
     first: LoadId,
     caches: &mut Caches,
 ) -> Begun {
+    let means = match means {
+        Ok(means) => *means,
+        Err(refusal) => {
+            let refused = asks.iter().map(|_| Err(refusal.clone()));
+            return Begun {
+                answers: refused.collect(),
+                calls: None,
+            };
+        }
+    };
     let Searched {
         mut answers,
         slots,
@@ -327,7 +344,6 @@ impl Calls {
             arguments,
             ..
         } = self.slots.get(slot)?;
-        let name = call.thread_name.split(|byte| *byte == 0).next();
         let during = self
             .causes
             .iter()
@@ -344,22 +360,35 @@ impl Calls {
         }
         details.push(("during", Detail::List(during)));
         Some(Event {
-            time: self
-                .booted
-                .checked_add(Duration::from_nanos(call.time_ns))
-                .unwrap_or(self.booted),
-            load: self.first.offset(slot),
-            row: None,
             part: family.map(|family| Raw {
                 place: u64::from(call.slot),
                 number: u64::from(family.id),
                 text: family.name,
             }),
-            thread: call.thread,
-            thread_name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
-            weight: call.duration_ns,
-            details,
+            ..slow_call(call, self.first.offset(slot), self.booted, details)
         })
+    }
+}
+
+/// A slow call, of a load that has one row.
+pub(super) fn slow_call(
+    call: &SlowCall,
+    load: LoadId,
+    booted: Timestamp,
+    details: Vec<(&'static str, Detail)>,
+) -> Event {
+    let name = call.thread_name.split(|byte| *byte == 0).next();
+    Event {
+        time: booted
+            .checked_add(Duration::from_nanos(call.time_ns))
+            .unwrap_or(booted),
+        load,
+        row: None,
+        part: None,
+        thread: call.thread,
+        thread_name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+        weight: call.duration_ns,
+        details,
     }
 }
 

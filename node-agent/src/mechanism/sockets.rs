@@ -20,7 +20,8 @@ use nix::time::{ClockId, clock_getres, clock_gettime};
 use watch::Watch;
 
 use super::{
-    Begin, Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Reading, Refusal, Scene, Strand,
+    Begin, Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Reading, Refusal, Scene,
+    Strand,
 };
 use crate::kernel::{AttachError, Links, Passes, ReadError};
 
@@ -153,8 +154,13 @@ impl Begin for Ask {
             strands: vec![Strand {
                 load: scene.first,
                 row: None,
-                parted: self.naming.parted(),
+                parts: if self.naming.parted() {
+                    Parts::All
+                } else {
+                    Parts::None
+                },
                 blank: blank(&self.measures),
+                ..Strand::default()
             }],
             ..Opened::default()
         };

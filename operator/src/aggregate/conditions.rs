@@ -1,13 +1,15 @@
 //! Ready, Progressing, Degraded and WithinBudget, each with a sentence that a person can act on.
 
-use ckb_probe_crds::{Breach, InstanceState, Reason, condition};
+use ckb_probe_crds::{Breach, InstanceState, Reason, condition, numbers};
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
 };
 
 use super::{
-    halted, numbers, targets,
+    halted,
+    health::{Ailment, Outlook},
+    targets,
     targets::Target,
     troubles::{self, Trouble, summary},
 };
@@ -64,7 +66,7 @@ pub fn invalid(error: &InvalidProbe) -> Verdict {
     }
 }
 
-/// That of a CkbProbe with these targets, some of whose calls may be sampled.
+/// That of a CkbProbe with these targets, some of whose figures may be sampled.
 pub fn judge(
     probe: &ProbeRow,
     spec: &ValidSpec,
@@ -97,7 +99,7 @@ pub fn judge(
     }
 }
 
-/// True when every target is attached and fires. What is missing of a target that fires is for Degraded to say.
+/// True when every probe of every target is well. What is missing of one that is well is for Degraded to say.
 fn ready(targets: &[Target], troubles: &[Trouble], pending: Option<(Reason, String)>) -> Answer {
     let firing = targets.iter().filter(|target| target.firing).count();
     if firing == targets.len() && firing > 0 {
@@ -125,16 +127,26 @@ fn ready(targets: &[Target], troubles: &[Trouble], pending: Option<(Reason, Stri
 
 /// What is still on its way, by itself.
 fn pending(targets: &[Target]) -> Option<(Reason, String)> {
-    let on_its_way: Vec<_> = targets
-        .iter()
-        .filter(|target| match target.state {
-            InstanceState::Waiting => troubles::stopping(target).is_none(),
-            InstanceState::Attached => target.reason == Reason::Attaching,
-            InstanceState::Failed | InstanceState::Detached => false,
-        })
+    let on_its_way: Vec<_> = ailments(targets)
+        .filter(|(_, ailment)| ailment.outlook == Outlook::Passes)
         .collect();
-    let reason = on_its_way.iter().map(|target| target.reason).min()?;
-    Some((reason, summary(on_its_way)?))
+    let reason = on_its_way.iter().map(|(_, ailment)| ailment.reason).min()?;
+    Some((reason, summary(told(&on_its_way))?))
+}
+
+fn ailments<'a, 'b>(
+    targets: &'a [Target<'b>],
+) -> impl Iterator<Item = (&'a Target<'b>, &'a Ailment)> {
+    let each = |target: &'a Target<'b>| target.ailments.iter().map(move |a| (target, a));
+    targets.iter().flat_map(each)
+}
+
+fn told<'a, 'b>(
+    ailments: &'a [(&'a Target<'b>, &'a Ailment)],
+) -> impl Iterator<Item = (&'a Target<'b>, &'a str)> {
+    ailments
+        .iter()
+        .map(|(target, ailment)| (*target, ailment.message.as_str()))
 }
 
 /// The agents that have not taken up the newest order.
@@ -180,9 +192,8 @@ fn nothing_attached() -> Answer {
 fn budget(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target], sampled: bool) -> Answer {
     let limit = spec.spec.overhead.max_percent;
     let samples = spec.spec.overhead.on_breach == Breach::Sample;
-    let breached: Vec<_> = targets
-        .iter()
-        .filter(|target| target.reason == Reason::OverBudget)
+    let breached: Vec<_> = ailments(targets)
+        .filter(|(_, ailment)| ailment.reason == Reason::OverBudget)
         .collect();
     let estimate = targets::overhead(targets);
     let tolerated = match samples && !was_over_budget(probe) {
@@ -199,13 +210,13 @@ fn budget(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target], sampled: bool)
             .collect();
         let message = format!(
             "probing is estimated to cost {} {} % of its CPU time, above overhead.maxPercent {limit}: raise it, \
-             or measure fewer operations",
+             or measure less",
             costly.join(", "),
             numbers::percent(over)
         );
         return no(Reason::OverBudget, message);
     }
-    if let Some(message) = summary(breached) {
+    if let Some(message) = summary(told(&breached)) {
         return no(Reason::OverBudget, message);
     }
     let attached = targets.iter().any(|t| t.state == InstanceState::Attached);
@@ -214,7 +225,7 @@ fn budget(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target], sampled: bool)
         Some(_) if samples && sampled => yes(
             Reason::UnderBudget,
             format!(
-                "probing is kept below overhead.maxPercent {limit} by sampling: see status.operations[].samplingPercent"
+                "probing is kept below overhead.maxPercent {limit} by sampling: see status.probes[].rows[].samplingPercent"
             ),
         ),
         Some(_) => yes(

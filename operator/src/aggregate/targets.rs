@@ -1,9 +1,14 @@
 //! The targets of a CkbProbe, each with what is known of it: from its pod, its agent's report, or its agent's pod.
 
-use ckb_probe_crds::{InstanceReport, InstanceState, InstanceStatus, Reason};
+use ckb_probe_crds::{
+    CkbProbeSpec, InstanceReport, InstanceState, InstanceStatus, Reason, numbers,
+};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::{halted, numbers};
+use super::{
+    halted,
+    health::{self, Ailment},
+};
 use crate::{
     desired::containers,
     template::agent_name,
@@ -21,7 +26,10 @@ pub struct Target<'a> {
     pub state: InstanceState,
     pub reason: Reason,
     pub message: String,
+    /// Whether every probe of it is well.
     pub firing: bool,
+    /// What is not, of the target or its probes.
+    pub ailments: Vec<Ailment>,
     /// What the agent says of it, however long ago.
     pub report: Option<&'a InstanceReport>,
     /// How the agent attaches, by its own word.
@@ -91,7 +99,7 @@ fn of_pod<'a>(
             .is_some_and(|heard| now.duration_since(heard) <= patience(spec))
     });
     if let Some(reason) = halted {
-        return stopped(pod, row, reports, fresh, reason);
+        return stopped(&spec.spec, pod, row, reports, fresh, reason);
     }
     // What is measured is there, whatever else the pod's phase or the caches may say.
     let measured = fresh && reports.iter().any(|r| r.state == InstanceState::Attached);
@@ -107,7 +115,7 @@ fn of_pod<'a>(
         .filter(|_| fresh)
         .and_then(|row| row.status.as_ref()?.agent.failure.as_deref());
     if let Some(failure) = failure.filter(|_| !measured) {
-        return unmeasurable(pod, row, reports, failure);
+        return unmeasurable(&spec.spec, pod, row, reports, failure);
     }
     let agent = || silence(spec, pod, row, world, now);
     match (reports.is_empty(), fresh) {
@@ -130,18 +138,15 @@ fn of_pod<'a>(
         }
         (false, true) => reports
             .into_iter()
-            .map(|report| Target::reported(pod, report, row))
+            .map(|report| Target::reported(&spec.spec, pod, report, row))
             .collect(),
         (false, false) => {
             let (state, reason, message) = agent();
             reports
                 .into_iter()
-                .map(|report| Target {
-                    state,
-                    reason,
-                    message: message.clone(),
-                    firing: false,
-                    ..Target::reported(pod, report, row)
+                .map(|report| {
+                    let target = Target::reported(&spec.spec, pod, report, row);
+                    target.overruled(state, reason, message.clone())
                 })
                 .collect()
         }
@@ -172,6 +177,7 @@ fn reports<'a>(
 
 /// Paused or expired: what an agent still holds is said, and of the rest that it is let go.
 fn stopped<'a>(
+    spec: &CkbProbeSpec,
     pod: &'a TargetPod,
     row: Option<&'a NodeProbeRow>,
     reports: Vec<&'a InstanceReport>,
@@ -181,7 +187,7 @@ fn stopped<'a>(
     let held: Vec<_> = reports
         .into_iter()
         .filter(|report| fresh && report.state == InstanceState::Attached)
-        .map(|report| Target::reported(pod, report, row))
+        .map(|report| Target::reported(spec, pod, report, row))
         .collect();
     if !held.is_empty() {
         return held;
@@ -197,31 +203,23 @@ fn stopped<'a>(
 
 /// The agent can measure nothing on this node, whatever there is.
 fn unmeasurable<'a>(
+    spec: &CkbProbeSpec,
     pod: &'a TargetPod,
     row: Option<&'a NodeProbeRow>,
     reports: Vec<&'a InstanceReport>,
     failure: &str,
 ) -> Vec<Target<'a>> {
     let message = format!("on node {} nothing can be measured: {failure}", node(pod));
-    let failed = |target: Target<'a>| Target {
-        state: InstanceState::Failed,
-        reason: Reason::PreflightFailed,
-        message: message.clone(),
-        firing: false,
-        ..target
-    };
+    let (state, reason) = (InstanceState::Failed, Reason::PreflightFailed);
     if reports.is_empty() {
-        let nothing = Target::unreported(
-            pod,
-            InstanceState::Failed,
-            Reason::PreflightFailed,
-            String::new(),
-        );
-        return vec![failed(nothing)];
+        return vec![Target::unreported(pod, state, reason, message)];
     }
     reports
         .into_iter()
-        .map(|report| failed(Target::reported(pod, report, row)))
+        .map(|report| {
+            let target = Target::reported(spec, pod, report, row);
+            target.overruled(state, reason, message.clone())
+        })
         .collect()
 }
 
@@ -340,6 +338,7 @@ impl<'a> Target<'a> {
             container: None,
             state,
             reason,
+            ailments: vec![Ailment::of_whole(state, reason, message.clone(), false)],
             message,
             firing: false,
             report: None,
@@ -349,27 +348,44 @@ impl<'a> Target<'a> {
     }
 
     fn reported(
+        spec: &CkbProbeSpec,
         pod: &'a TargetPod,
         report: &'a InstanceReport,
         row: Option<&'a NodeProbeRow>,
     ) -> Self {
-        let attached = report.state == InstanceState::Attached;
+        let ailments = health::of_target(spec, report);
+        let gravest = ailments.iter().min_by_key(|ailment| ailment.gravity());
+        let (reason, message) = match gravest {
+            Some(ailment) => (ailment.reason, ailment.message.clone()),
+            None => (Reason::Firing, report.message.clone()),
+        };
         let status = row.and_then(|row| row.status.as_ref());
         Self {
             pod,
             container: report.container.as_deref(),
             state: report.state,
-            reason: report.reason.unwrap_or(match attached {
-                true if report.firing => Reason::Firing,
-                _ => Reason::Attaching,
-            }),
-            message: report.message.clone(),
-            firing: attached && report.firing,
+            reason,
+            message,
+            firing: report.state == InstanceState::Attached && ailments.iter().all(|a| a.firing),
+            ailments,
             report: Some(report),
             tier: status.map(|status| status.agent.tier.as_str()),
             reported_at: status
                 .and_then(|s| s.reported_at.as_ref())
                 .map(|time| time.0),
+        }
+    }
+
+    /// What is known otherwise of a target counts more than what its agent reported.
+    fn overruled(self, state: InstanceState, reason: Reason, message: String) -> Self {
+        let found = self.container.is_some();
+        Self {
+            state,
+            reason,
+            ailments: vec![Ailment::of_whole(state, reason, message.clone(), found)],
+            message,
+            firing: false,
+            ..self
         }
     }
 

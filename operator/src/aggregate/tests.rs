@@ -1,6 +1,6 @@
 use ckb_probe_crds::{
-    AgentStatus, InstanceReport, OperationReport, Reason, SlowCallReport, condition,
-    histogram::BUCKETS,
+    AgentStatus, Distribution, EventReport, InstanceReport, ProbeReport, ProbeStatus, Reason,
+    RowReport, RowStatus, condition, histogram::BUCKETS,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use proptest::{prelude::*, sample::Index};
@@ -10,8 +10,8 @@ use super::*;
 use crate::{
     desired::tests::shuffled,
     testing::{
-        agent, at, container, firing, has, has_agent, node, node_probe, operation, pod, probe,
-        reports, runs, world,
+        agent, at, container, firing, has, has_agent, measuring, node, node_probe, pod, probe,
+        reports, row, runs, untimed, without, world,
     },
     world::{AgentPod, Change, TargetPod},
 };
@@ -53,6 +53,17 @@ pub fn found<'a>(status: &'a CkbProbeStatus, type_: &str) -> &'a Condition {
     status.conditions.iter().find(|c| c.type_ == type_).unwrap()
 }
 
+/// A row of the first probe.
+pub fn row_of<'a>(status: &'a CkbProbeStatus, key: &str) -> &'a RowStatus {
+    let mut rows = status.probes[0].rows.iter();
+    rows.find(|row| row.key == key).unwrap()
+}
+
+/// One figure of it; empty where it is not known.
+pub fn figure<'a>(row: &'a RowStatus, name: &str) -> &'a str {
+    row.figures.get(name).map_or("", |figure| figure)
+}
+
 pub fn answers(status: &CkbProbeStatus) -> [(&str, &str); 4] {
     [
         condition::READY,
@@ -83,10 +94,6 @@ fn a_target_that_fires_makes_the_probe_ready() {
     assert_eq!(status.overhead.summary.as_deref(), Some("0.4%"));
     assert_eq!(status.overhead.estimated_percent.as_deref(), Some("0.412"));
     assert_eq!(status.overhead.sampling_percent.as_deref(), Some("100"));
-    assert_eq!(
-        status.operations[0].sampling_percent.as_deref(),
-        Some("100")
-    );
     assert_eq!(status.instances[0].tier.as_deref(), Some("session"));
     assert_eq!(status.observed_generation, Some(3));
     assert!(
@@ -95,13 +102,32 @@ fn a_target_that_fires_makes_the_probe_ready() {
             .iter()
             .all(|c| c.observed_generation == Some(3))
     );
-    let get = &status.operations[0];
-    assert_eq!(get.per_second, "100");
-    assert_eq!(get.bytes_per_second.as_deref(), Some("3200"));
+    let [probe] = &status.probes[..] else {
+        panic!("{:?}", status.probes);
+    };
+    assert_eq!((&*probe.name, &*probe.kind), ("storage", "rocksdb"));
+    assert_eq!(
+        (probe.targets.matched, probe.targets.firing, &*probe.message),
+        (1, 1, "")
+    );
+    assert_eq!(probe.sampling_percent.as_deref(), Some("100"));
+    let get = row_of(&status, "Get");
+    assert_eq!(get.sampling_percent.as_deref(), Some("100"));
     // Bucket 119 is 1.472 to 1.536 us; the longest call was 1.48 us.
-    assert_eq!(get.p50.as_deref(), Some("1.48us"));
-    assert_eq!((get.count, get.slow), (1000, 2));
-    assert_eq!(status.totals.per_second.as_deref(), Some("100"));
+    let expected = [
+        ("bytesPerSecond", "3200"),
+        ("count", "1000"),
+        ("max", "1.48us"),
+        ("p50", "1.48us"),
+        ("p90", "1.48us"),
+        ("p99", "1.48us"),
+        ("perSecond", "100"),
+        ("slow", "2"),
+    ];
+    let expected = expected.map(|(name, shown)| (name.to_owned(), shown.to_owned()));
+    assert_eq!(get.figures, expected.into());
+    assert_eq!(probe.headline, "100/s p99 1.48us 2 slow");
+    assert_eq!(status.headline, "storage 100/s p99 1.48us 2 slow");
 }
 
 #[test]
@@ -174,7 +200,7 @@ fn pods_none_of_which_runs_the_executable_are_named_with_it() {
             reason: Some(Reason::ExecutableNotFound),
             message: "no process in container ckb runs an executable named ckb".into(),
             firing: false,
-            operations: vec![],
+            probes: vec![],
             ..firing(probe, pod)
         };
         vec![reports(node_probe("n", 1, vec![report]))]
@@ -213,26 +239,20 @@ fn a_process_that_is_between_two_lives_is_waited_for() {
         answer(&status, condition::PROGRESSING),
         ("True", "ExecutableNotFound")
     );
-    assert_eq!(
-        status.operations[0].count, 1000,
-        "what was counted stays counted"
-    );
-    assert_eq!(
-        status.operations[0].per_second, "",
-        "nothing is known of now"
-    );
+    let get = row_of(&status, "Get");
+    assert_eq!(figure(get, "count"), "1000", "what was counted stays");
+    assert_eq!(figure(get, "perSecond"), "", "nothing is known of now");
 }
 
 #[test]
 fn a_missing_symbol_degrades_what_is_ready_all_the_same() {
     let scene = scene(json!({}), |probe, pod| {
         let report = InstanceReport {
-            missing_operations: vec!["Write".into()],
-            missing_symbols: vec!["rocksdb_write".into()],
             message: "measuring process 7; not measured: Write, since rocksdb_write was not found"
                 .into(),
             ..firing(probe, pod)
         };
+        let report = without(report, Reason::SymbolNotFound, "Write");
         vec![reports(node_probe("n", 1, vec![report]))]
     });
     let status = scene.status();
@@ -292,9 +312,10 @@ fn an_agent_has_three_intervals_and_never_less_than_five_seconds() {
             "{interval}"
         );
         assert_eq!(status.targets.summary, "0/1");
-        assert_eq!(status.totals.per_second, None);
-        assert_eq!(status.operations[0].count, 1000, "counts do not go back");
-        assert_eq!(status.operations[0].p99, None);
+        assert_eq!(status.headline, "storage 2 slow");
+        let get = row_of(&status, "Get");
+        assert_eq!(figure(get, "count"), "1000", "counts do not go back");
+        assert_eq!(figure(get, "p99"), "");
         assert_eq!(next_change(&scene.probe, &scene.world, at(last + 1)), None);
     }
 }
@@ -336,7 +357,7 @@ fn only_reports_on_this_very_probe_and_pod_count() {
         });
         let status = scene.status();
         assert_eq!(status.targets.summary, "0/1");
-        assert_eq!(status.operations, []);
+        assert_eq!(status.probes[0].rows, []);
         assert_eq!(
             answer(&status, condition::PROGRESSING),
             ("True", "AgentStarting")
@@ -481,70 +502,101 @@ fn garbage() -> impl Strategy<Value = InstanceReport> {
         Reason::TargetDied,
         Reason::Paused,
     ]));
-    let slow_calls = prop::collection::vec((0..3_u64, "[ab]"), 0..4).prop_map(|calls| {
-        calls
-            .into_iter()
-            .map(|(nanoseconds, operation)| SlowCallReport {
-                nanoseconds,
-                operation,
-                ..SlowCallReport::default()
-            })
-            .collect::<Vec<_>>()
+    let events = prop::collection::vec((0..3_u64, "[ab]"), 0..4).prop_map(|events| {
+        let event = |(weight, row)| EventReport {
+            weight,
+            row,
+            ..EventReport::default()
+        };
+        events.into_iter().map(event).collect::<Vec<_>>()
     });
-    let operations = prop::collection::vec(wild_operation(), 0..4);
+    let probe = (
+        (
+            prop::sample::select(vec!["storage", "other"]),
+            states.clone(),
+            reasons.clone(),
+        ),
+        prop::collection::vec(wild_row(), 0..4),
+        events,
+        any::<(bool, u64)>(),
+        prop::collection::vec("[a-z]{0,3}", 0..3),
+    );
+    let probe = probe.prop_map(
+        |((name, state, reason), rows, events, (firing, lost), lacks)| {
+            let report = InstanceReport {
+                probes: vec![ProbeReport {
+                    state,
+                    reason,
+                    firing,
+                    events,
+                    lost: [("calls".to_owned(), lost)].into(),
+                    ..measuring(name, rows)
+                }],
+                ..InstanceReport::default()
+            };
+            let report = lacks.iter().fold(report, |report, item| {
+                without(report, Reason::SymbolNotFound, item)
+            });
+            report.probes
+        },
+    );
     (
         states,
         reasons,
-        operations,
-        any::<(bool, u64, u64, u64)>(),
+        prop::collection::vec(probe, 0..3),
+        any::<(bool, u64, u64)>(),
         prop::option::of("[a-z]{0,3}"),
-        (
-            slow_calls,
-            any::<bool>(),
-            prop::collection::vec("[a-z]{0,3}", 0..6),
-        ),
     )
         .prop_map(
-            |(state, reason, operations, (firing, lost, gap, over), container, more)| {
-                InstanceReport {
-                    state,
-                    reason,
-                    operations,
-                    firing,
-                    slow_calls: more.0,
-                    entry_only: more.1,
-                    single_stepped_symbols: more.2,
-                    container,
-                    calls_lost: lost,
-                    events_lost: lost,
-                    reattaches: gap,
-                    gap_milliseconds: gap,
-                    overhead_millipercent: Some(over),
-                    ..InstanceReport::default()
-                }
+            |(state, reason, probes, (firing, gap, over), container)| InstanceReport {
+                state,
+                reason,
+                probes: probes.concat(),
+                firing,
+                container,
+                reattaches: gap,
+                gap_milliseconds: gap,
+                overhead_millipercent: Some(over),
+                ..InstanceReport::default()
             },
         )
 }
 
-pub fn wild_operation() -> impl Strategy<Value = OperationReport> {
+fn wild_row() -> impl Strategy<Value = RowReport> {
     let names = prop::sample::select(vec!["Get", "Write", "Fly"]);
     let buckets = prop::collection::vec((0..BUCKETS + 9, any::<u64>()), 0..4);
-    (names, buckets, any::<(u64, u64, u64, bool)>()).prop_map(
-        |(name, buckets, (count, millis, max, bytes))| {
-            let mut report = operation(name, 0, "");
-            report.has_bytes = bytes;
-            report.total.count = count;
-            report.total.slow = count;
-            report.window.counters.count = count;
-            report.window.counters.bytes = count;
-            report.window.milliseconds = millis % 3;
-            report.window.recorded_milliseconds = millis % 5;
-            report.window.samples = count;
-            report.window.max_nanoseconds = max;
-            report.window.histogram = buckets.into_iter().collect();
-            report
-        },
-    )
+    (names, buckets, any::<(u64, u64, u64)>()).prop_map(|(name, buckets, (count, millis, max))| {
+        let mut wild = row(name, 0, "");
+        wild.total.sums.insert("slow".into(), count);
+        let duration = "duration".into();
+        wild.total.distributions.insert(duration, untimed(count));
+        wild.window.milliseconds = millis % 3;
+        wild.window.recorded_milliseconds = millis % 5;
+        wild.window.samples = count;
+        let figures = &mut wild.window.figures;
+        figures.sums.insert("bytes".into(), count);
+        figures.maxima.insert("duration".into(), max);
+        let timed = Distribution {
+            histogram: buckets.into_iter().collect(),
+            ..untimed(count)
+        };
+        figures.distributions.insert("duration".into(), timed);
+        wild
+    })
+}
+
+/// All but what rests on rates, whose last bit depends on the order.
+fn certain(probes: &[ProbeStatus]) -> Vec<ProbeStatus> {
+    let certain = |probe: &ProbeStatus| {
+        let mut probe = probe.clone();
+        probe.headline.clear();
+        for row in &mut probe.rows {
+            row.figures.retain(|name, _| !name.ends_with("erSecond"));
+        }
+        probe.rows.sort_by(|a, b| a.key.cmp(&b.key));
+        probe
+    };
+    probes.iter().map(certain).collect()
 }
 
 proptest! {
@@ -575,17 +627,16 @@ proptest! {
             let pods = pods.iter().map(runs);
             world(pods.chain([has(&probe), node("n"), reports(row)]))
         };
-        let counts = |status: &CkbProbeStatus| (status.targets.clone(), status.totals.slow, status.totals.lost);
         let first = aggregate(&probe, &with(instances.clone()), at(0));
         let second = aggregate(&probe, &with(shuffled(&instances, &picks)), at(0));
         prop_assert!(first.targets.attached <= first.targets.matched);
         prop_assert!(first.targets.firing <= first.targets.attached);
         let processes = instances.iter().all(|report| report.container.is_some());
         if processes {
-            prop_assert_eq!(counts(&first), counts(&second));
+            prop_assert_eq!(&first.targets, &second.targets);
             prop_assert_eq!(&first.instances, &second.instances);
             prop_assert_eq!(&first.conditions, &second.conditions);
-            prop_assert_eq!(&first.slow_operations, &second.slow_operations);
+            prop_assert_eq!(certain(&first.probes), certain(&second.probes));
             prop_assert_eq!(&first.overhead, &second.overhead);
         }
         serde_json::to_string(&first).unwrap();

@@ -1,34 +1,19 @@
 //! What a person must look at, the gravest first.
 
-use ckb_probe_crds::{InstanceReport, InstanceState, Reason};
+use ckb_probe_crds::{InstanceState, Reason};
 
-use super::{targets, targets::Target};
+use super::{health, targets, targets::Target};
 use crate::world::{ProbeRow, ValidSpec};
 
 /// How many targets a message names.
 const NAMED: usize = 3;
-
-/// From the gravest on.
-const ORDER: [Reason; 11] = [
-    Reason::AgentUnavailable,
-    Reason::AgentSilent,
-    Reason::PreflightFailed,
-    Reason::TargetDied,
-    Reason::AttachFailed,
-    Reason::ExecutableNotFound,
-    Reason::SymbolNotFound,
-    Reason::SingleStepped,
-    Reason::EntryOnly,
-    Reason::OverBudget,
-    Reason::Silent,
-];
 
 /// Something that is wrong with some targets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
     pub reason: Reason,
     pub message: String,
-    /// Whether it keeps a target from firing; otherwise something is missing of what is measured.
+    /// Whether it keeps a probe from firing; otherwise something is missing of what is measured, or it costs too much.
     pub stops: bool,
 }
 
@@ -46,9 +31,14 @@ pub fn of(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target]) -> Vec<Trouble
             stops: true,
         }];
     }
-    ORDER
+    health::ORDER
         .into_iter()
-        .flat_map(|reason| [stopped(reason, spec, targets), lacking(reason, targets)])
+        .flat_map(|reason| {
+            [
+                staying(reason, spec, targets),
+                lacking(reason, spec, targets),
+            ]
+        })
         .flatten()
         .collect()
 }
@@ -70,12 +60,17 @@ pub fn told(troubles: &[Trouble]) -> String {
     sentences.join(". ")
 }
 
-/// That of the targets that this reason keeps from firing.
-fn stopped(reason: Reason, spec: &ValidSpec, targets: &[Target]) -> Option<Trouble> {
-    let hit = targets
+/// That of the targets, or probes of them, that are not well for this reason.
+fn staying(reason: Reason, spec: &ValidSpec, targets: &[Target]) -> Option<Trouble> {
+    let hit: Vec<_> = targets
         .iter()
-        .filter(|target| stopping(target) == Some(reason));
-    let mut message = summary(hit)?;
+        .flat_map(|target| target.ailments.iter().map(move |ailment| (target, ailment)))
+        .filter(|(_, ailment)| ailment.stays(reason))
+        .collect();
+    let messages = hit
+        .iter()
+        .map(|(target, ailment)| (*target, ailment.message.as_str()));
+    let mut message = summary(messages)?;
     if reason == Reason::ExecutableNotFound {
         message += &format!(
             " (spec.target.executable is {:?}: it must be the base name of the process's executable)",
@@ -85,78 +80,53 @@ fn stopped(reason: Reason, spec: &ValidSpec, targets: &[Target]) -> Option<Troub
     Some(Trouble {
         reason,
         message,
-        stops: true,
+        stops: hit.iter().any(|(_, ailment)| !ailment.firing),
     })
 }
 
 /// That of the targets that are measured, but not as was asked for.
-fn lacking(reason: Reason, targets: &[Target]) -> Option<Trouble> {
-    let hit = targets
+fn lacking(reason: Reason, spec: &ValidSpec, targets: &[Target]) -> Option<Trouble> {
+    let hit: Vec<_> = targets
         .iter()
-        .filter(|target| target.state == InstanceState::Attached && stopping(target).is_none())
-        .filter(|target| target.report.is_some_and(|report| lacks(report, reason)));
+        .filter(|target| target.state == InstanceState::Attached)
+        .filter_map(|target| Some((target, target.report?)))
+        .flat_map(|(target, report)| {
+            let messages = health::lacking(&spec.spec, report, reason);
+            messages.into_iter().map(move |message| (target, message))
+        })
+        .collect();
+    let messages = hit
+        .iter()
+        .map(|(target, message)| (*target, message.as_str()));
     Some(Trouble {
         reason,
-        message: summary(hit)?,
+        message: summary(messages)?,
         stops: false,
     })
 }
 
-/// Whether something is missing of what an agent measures, for this reason.
-fn lacks(report: &InstanceReport, reason: Reason) -> bool {
-    match reason {
-        Reason::SymbolNotFound => !report.missing_operations.is_empty(),
-        Reason::SingleStepped => !report.single_stepped_symbols.is_empty(),
-        Reason::EntryOnly => report.entry_only,
-        _ => false,
-    }
-}
-
-/// What keeps a target from firing, if it will not pass by itself.
-pub fn stopping(target: &Target) -> Option<Reason> {
-    match (target.state, target.reason) {
-        (InstanceState::Attached, Reason::OverBudget | Reason::Silent) => Some(target.reason),
-        (InstanceState::Attached, _) => None,
-        (
-            InstanceState::Failed,
-            Reason::ExecutableNotFound
-            | Reason::SymbolNotFound
-            | Reason::SingleStepped
-            | Reason::PreflightFailed
-            | Reason::AgentUnavailable
-            | Reason::AgentSilent,
-        ) => Some(target.reason),
-        (InstanceState::Failed, _) => Some(Reason::AttachFailed),
-        (InstanceState::Detached, Reason::OverBudget | Reason::TargetDied) => Some(target.reason),
-        (InstanceState::Detached, _) => None,
-        // A container that is known is between two processes, which passes; one that is not may never come.
-        (InstanceState::Waiting, Reason::ExecutableNotFound) => {
-            target.container.is_none().then_some(target.reason)
-        }
-        (InstanceState::Waiting, _) => None,
-    }
-}
-
 /// The messages of the first few, each with the pod it is about.
-pub fn summary<'a, 'b: 'a>(targets: impl IntoIterator<Item = &'a Target<'b>>) -> Option<String> {
-    let mut messages: Vec<String> = Vec::new();
-    for target in targets {
-        let message = match target.message.contains(&*target.pod.reference.name) {
-            true => target.message.clone(),
-            false => format!("{}: {}", targets::name(target.pod), target.message),
+pub fn summary<'a, 'b: 'a>(
+    messages: impl IntoIterator<Item = (&'a Target<'b>, &'a str)>,
+) -> Option<String> {
+    let mut told: Vec<String> = Vec::new();
+    for (target, message) in messages {
+        let message = match message.contains(&*target.pod.reference.name) {
+            true => message.to_owned(),
+            false => format!("{}: {message}", targets::name(target.pod)),
         };
         // One agent's trouble is that of every target on its node.
-        if !messages.contains(&message) {
-            messages.push(message);
+        if !told.contains(&message) {
+            told.push(message);
         }
     }
-    messages.sort();
-    let more = messages.len().saturating_sub(NAMED);
-    messages.truncate(NAMED);
+    told.sort();
+    let more = told.len().saturating_sub(NAMED);
+    told.truncate(NAMED);
     if more > 0 {
-        messages.push(format!("and {more} more"));
+        told.push(format!("and {more} more"));
     }
-    (!messages.is_empty()).then(|| messages.join("; "))
+    (!told.is_empty()).then(|| told.join("; "))
 }
 
 #[cfg(test)]

@@ -2,15 +2,18 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ckb_probe_crds::{Counters, Histogram, NodeProbeStatus, Window};
+use ckb_probe_crds::{Histogram, NodeProbeStatus, Window};
 
-use crate::failure::{Result, expect};
+use crate::{
+    failure::{Result, expect},
+    rows,
+};
 
 /// One operation.
 #[derive(Clone, Debug, Default)]
 pub struct Operation {
-    /// Since the agent first attached; scaled where calls were sampled.
-    pub total: Counters,
+    /// Calls since the agent first attached; scaled where they were sampled.
+    pub calls: u64,
     /// Durations over all report intervals.
     pub histogram: Histogram,
     /// Calls that were seen.
@@ -37,13 +40,10 @@ impl Figures {
         let mut figures = Self::default();
         for instance in reports.iter().flat_map(|report| &report.instances) {
             let mut news = false;
-            for report in &instance.operations {
-                let operation = figures
-                    .operations
-                    .entry(report.operation.clone())
-                    .or_default();
-                operation.total = report.total;
-                news |= operation.add(&report.window);
+            for row in rows::reported(instance) {
+                let operation = figures.operations.entry(row.key.clone()).or_default();
+                operation.calls = rows::calls(&row.total);
+                news |= operation.add(&row.window);
             }
             if news && let Some(overhead) = instance.overhead_millipercent {
                 figures.overhead_percent.push(overhead as f64 / 1000.0);
@@ -56,7 +56,7 @@ impl Figures {
     pub fn calls(&self) -> u64 {
         self.operations
             .values()
-            .map(|operation| operation.total.count)
+            .map(|operation| operation.calls)
             .sum()
     }
 
@@ -104,7 +104,7 @@ impl Operation {
             return false;
         }
         self.last = window.clone();
-        self.histogram.merge(&window.histogram);
+        self.histogram.merge(&rows::durations(&window.figures));
         self.samples += window.samples;
         self.elapsed += Duration::from_millis(window.milliseconds);
         self.recorded += Duration::from_millis(window.recorded_milliseconds);
@@ -122,29 +122,41 @@ impl Operation {
 
 #[cfg(test)]
 mod tests {
-    use ckb_probe_crds::{InstanceReport, OperationReport};
+    use ckb_probe_crds::{
+        Distribution, Figures as Counted, InstanceReport, ProbeReport, RowReport,
+    };
 
     use super::*;
 
     fn report(total: u64, window: u64, recorded: u64) -> NodeProbeStatus {
-        let operation = OperationReport {
-            operation: "Get".to_string(),
-            total: Counters {
-                count: total,
-                ..Counters::default()
-            },
+        let counted = |calls| {
+            let durations = Distribution {
+                histogram: [(100, calls)].into_iter().collect(),
+                ..Distribution::default()
+            };
+            Counted {
+                distributions: [("duration".into(), durations)].into(),
+                ..Counted::default()
+            }
+        };
+        let row = RowReport {
+            key: "Get".to_string(),
+            total: counted(total),
             window: Window {
                 milliseconds: 2000,
                 recorded_milliseconds: recorded,
                 samples: window / 2,
-                histogram: [(100, window)].into_iter().collect(),
-                ..Window::default()
+                figures: counted(window),
             },
-            ..OperationReport::default()
+            parts: Vec::new(),
+        };
+        let probe = ProbeReport {
+            rows: vec![row],
+            ..ProbeReport::default()
         };
         let instance = InstanceReport {
             overhead_millipercent: Some(500),
-            operations: vec![operation],
+            probes: vec![probe],
             ..InstanceReport::default()
         };
         NodeProbeStatus {
@@ -163,7 +175,7 @@ mod tests {
         let figures = Figures::of(&reports);
         let get = &figures.operations["Get"];
         assert_eq!(
-            (get.total.count, get.histogram.count(), get.samples),
+            (get.calls, get.histogram.count(), get.samples),
             (30, 30, 15)
         );
         assert_eq!(figures.sampling_percent(), 75.0);

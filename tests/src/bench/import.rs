@@ -239,7 +239,7 @@ fn of_operation(bench: &mut Bench, operation: &str, rounds: &[Round]) {
     figure("calls in the samples", "", None, &|round| {
         round.sampled.samples as f64
     });
-    let rate = |round: &Round| off(round.sampled.total.count as f64, round.full_calls());
+    let rate = |round: &Round| off(round.sampled.calls as f64, round.full_calls());
     figure("rate is off by", "%", Some(Bound::Within(5.0)), &rate);
     let samples: u64 = rounds.iter().map(|round| round.sampled.samples).sum();
     if samples <= 1000 {
@@ -269,7 +269,7 @@ fn of_operation(bench: &mut Bench, operation: &str, rounds: &[Round]) {
 impl Round {
     fn full_calls(&self) -> f64 {
         let [before, after] = &self.full;
-        (before.total.count as f64).midpoint(after.total.count as f64)
+        (before.calls as f64).midpoint(after.calls as f64)
     }
 
     fn full_quantile(&self, quantile: f64) -> f64 {

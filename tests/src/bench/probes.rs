@@ -8,8 +8,9 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_crds::OperationReport;
+use ckb_probe_crds::{Figures, Window};
 use rustix::process::Signal;
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -24,7 +25,7 @@ use crate::{
     failure::{Failure, Result, expect},
     fixture::fixtures,
     process::Process,
-    wait,
+    rows, wait,
 };
 
 /// Until probes are in place: bpftrace reads the symbols of a large binary first.
@@ -49,6 +50,17 @@ pub struct Printed {
     pub output: String,
     /// To its standard error.
     pub errors: String,
+}
+
+/// An operation in one interval, as `ckb-probe rocksdb --json` prints it.
+#[derive(Debug, Deserialize)]
+pub struct Line {
+    /// The operation.
+    pub row: String,
+    /// Since it attached.
+    pub total: Figures,
+    /// The interval.
+    pub window: Window,
 }
 
 /// What nobody does more cheaply.
@@ -222,7 +234,7 @@ impl Drop for Probes {
 
 impl Printed {
     /// What `ckb-probe rocksdb --json` printed of each operation, interval by interval.
-    pub fn reports(&self) -> Vec<OperationReport> {
+    pub fn intervals(&self) -> Vec<Line> {
         let lines = self.output.lines();
         lines
             .filter_map(|line| serde_json::from_str(line).ok())
@@ -231,9 +243,9 @@ impl Printed {
 
     /// How many calls of an operation `ckb-probe rocksdb --json` counted in all.
     pub fn counted(&self, operation: &str) -> u64 {
-        let mut reports = self.reports().into_iter().rev();
-        let last = reports.find(|report| report.operation == operation);
-        last.map_or(0, |report| report.total.count)
+        let mut lines = self.intervals().into_iter().rev();
+        let last = lines.find(|line| line.row == operation);
+        last.map_or(0, |line| rows::calls(&line.total))
     }
 
     /// How many calls the histograms of bpftrace hold.

@@ -10,6 +10,7 @@ use crate::{
     operations,
     process::Process,
     report::Bound,
+    rows,
 };
 
 /// The quantiles that statuses show.
@@ -96,9 +97,9 @@ async fn worst_error(bench: &Bench, tier: Tier, plan: &Plan) -> Result<f64> {
     let truth = fixture.go().map_err(system())?;
     let printed = probes.stop().await?;
     let histograms: BTreeMap<String, Histogram> = printed
-        .reports()
+        .intervals()
         .into_iter()
-        .map(|report| (report.operation, report.window.histogram))
+        .map(|line| (line.row, rows::durations(&line.window.figures)))
         .collect();
     let mut worst = 0.0_f64;
     for (operation, exact) in truth_of(&truth) {

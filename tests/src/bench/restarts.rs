@@ -15,7 +15,7 @@ use super::{
 use crate::{
     failure::{Failure, Result, expect},
     report::Bound,
-    wait,
+    rows, wait,
 };
 
 /// Restarts before the first look: memory is taken at first, and kept.
@@ -177,8 +177,8 @@ impl Target<'_> {
 }
 
 fn total(instance: &InstanceReport) -> u64 {
-    let operations = instance.operations.iter();
-    operations.map(|report| report.total.count).sum()
+    let rows = rows::reported(instance);
+    rows.map(|row| rows::calls(&row.total)).sum()
 }
 
 /// What an agent holds.

@@ -19,6 +19,7 @@ use crate::{
     fixture::{GroundTruth, Truth},
     process::Process,
     report::Bound,
+    rows,
 };
 
 /// How many slow calls there are, and how fast they come.
@@ -134,11 +135,12 @@ async fn by_agent(bench: &Bench, mut target: GroundTruth) -> Result<(Truth, u64,
     drop(target);
     agent.every(InstanceState::Waiting, REPORTED).await?;
     let instances = agent.instances();
-    let lost = instances.iter().map(|instance| instance.events_lost).sum();
+    let probes = || instances.iter().flat_map(|instance| &instance.probes);
+    let lost = probes().filter_map(|probe| probe.lost.get("events")).sum();
     // What the kernel saw and what it thought slow, lest a missed call or a wrong duration be taken for a lost event.
-    let operations = instances.iter().flat_map(|instance| &instance.operations);
-    let seen: Vec<_> = operations
-        .map(|one| (one.total.count, one.total.slow))
+    let seen: Vec<_> = probes()
+        .flat_map(|probe| &probe.rows)
+        .map(|row| (rows::calls(&row.total), rows::slow(&row.total)))
         .collect();
     let made = truth.functions.values().map(|one| one.calls).sum();
     expect(
@@ -152,7 +154,7 @@ async fn by_agent(bench: &Bench, mut target: GroundTruth) -> Result<(Truth, u64,
 
 async fn by_command_line(bench: &Bench, target: &mut GroundTruth) -> Result<(Truth, u64, u64)> {
     let process = Process::of(target.pid() as i32)?;
-    let kind = ["--operations", "Put", "--slow", "--slow-threshold", "1us"];
+    let kind = ["--operations", "Put", "--events", "--slow-threshold", "1us"];
     let probes = Probes::ckb_probe(&bench.settings.programs, process, &kind).await?;
     let truth = target.go().map_err(Failure::system("ground-truth"))?;
     let printed = probes.stop().await?;
@@ -167,12 +169,12 @@ fn listed(output: &str) -> u64 {
         .count() as u64
 }
 
-/// The number in `lost 0 calls (not in any figure) and 17 slow-call events (counted, not listed)`; 0 without such a line.
+/// The number in `lost 2 calls, 17 events (…)`; 0 without such a line.
 fn lost(errors: &str) -> u64 {
     let words: Vec<&str> = errors.split_whitespace().collect();
     words
         .windows(2)
-        .find(|pair| pair[1] == "slow-call")
+        .find(|pair| pair[1].trim_end_matches(',') == "events")
         .and_then(|pair| pair[0].parse().ok())
         .unwrap_or_default()
 }
@@ -183,8 +185,11 @@ mod tests {
 
     #[test]
     fn losses_are_read_from_what_the_command_line_says() {
-        let said = "ckb-probe: lost 2 calls (not in any figure) and 17 slow-call events (counted, not listed)\n";
-        assert_eq!(lost(said), 17);
+        let why = "(calls are in no figure; events and sizes are of calls that were counted)";
+        let said = format!("ckb-probe: lost 2 calls, 17 events, 1 sizes {why}\n");
+        assert_eq!(lost(&said), 17);
+        assert_eq!(lost(&format!("ckb-probe: lost 17 events {why}\n")), 17);
+        assert_eq!(lost(&format!("ckb-probe: lost 2 calls {why}\n")), 0);
         assert_eq!(lost(""), 0);
     }
 

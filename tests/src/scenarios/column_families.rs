@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ckb_probe_crds::{CkbProbeStatus, OperationStatus};
+use ckb_probe_crds::CkbProbeStatus;
 use serde_json::json;
 
 use crate::{
     failure::{Result, expect},
     operations,
     report::Bound,
+    rows,
     scene::{ATTACH, PROBE, Scene, all_fire},
     workload::{Load, Workload},
 };
@@ -62,7 +63,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     scene
         .status("figures by column family", ATTACH, |status| {
             all_fire(status)?;
-            let of_put = of(status, "TxnPut").map_or(0, |one| one.column_families.len());
+            let of_put = rows::shown_of(status, "TxnPut")?.parts.len();
             expect(of_put > 0, "column families of TxnPut", || {
                 of_put.to_string()
             })
@@ -95,29 +96,26 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     );
     let status = scene
         .status("every call in the status", ATTACH, |status| {
-            let shown = by_family.iter().filter_map(|one| of(status, &one.name));
-            let shown: u64 = shown.map(|one| one.count).sum();
+            let shown = by_family
+                .iter()
+                .map(|one| rows::count(&rows::shown_of(status, &one.name)?.figures));
+            let shown: u64 = shown.sum::<Result<u64>>()?;
             expect(shown as f64 == calls, format!("{calls} calls"), || {
                 shown.to_string()
             })
         })
         .await?;
     drop(stopped);
-    let families = families(&status);
-    let apart = status
-        .operations
-        .iter()
-        .filter(|one| !one.column_families.is_empty())
-        .map(|one| {
-            let sum: u64 = one.column_families.iter().map(|family| family.count).sum();
-            one.count.abs_diff(sum)
-        });
-    scene.equal(
-        "the same in the status",
-        apart.sum(),
-        &format!("of {calls}"),
-        0,
-    );
+    let families = families(&status)?;
+    let mut apart = 0;
+    for row in rows::shown(&status).filter(|row| !row.parts.is_empty()) {
+        let sum: u64 = families[row.key.as_str()]
+            .iter()
+            .map(|(_, calls)| calls)
+            .sum();
+        apart += rows::count(&row.figures)?.abs_diff(sum);
+    }
+    scene.equal("the same in the status", apart, &format!("of {calls}"), 0);
     let names: BTreeSet<_> = families.values().flatten().map(|(name, _)| *name).collect();
     println!(
         "          {}",
@@ -175,18 +173,13 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 }
 
 /// The calls on each column family, by operation.
-fn families(status: &CkbProbeStatus) -> BTreeMap<&str, Vec<(&str, u64)>> {
-    let operations = status.operations.iter();
-    operations
-        .map(|one| {
-            let families = one.column_families.iter();
-            let counts = families.map(|family| (family.name.as_str(), family.count));
-            (one.operation.as_str(), counts.collect())
+fn families(status: &CkbProbeStatus) -> Result<BTreeMap<&str, Vec<(&str, u64)>>> {
+    rows::shown(status)
+        .map(|row| {
+            let families = row.parts.iter();
+            let counts =
+                families.map(|family| Ok((family.key.as_str(), rows::count(&family.figures)?)));
+            Ok((row.key.as_str(), counts.collect::<Result<_>>()?))
         })
         .collect()
-}
-
-fn of<'a>(status: &'a CkbProbeStatus, operation: &str) -> Option<&'a OperationStatus> {
-    let mut operations = status.operations.iter();
-    operations.find(|one| one.operation == operation)
 }

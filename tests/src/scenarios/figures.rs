@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use ckb_probe_crds::{CkbProbeStatus, Duration as Displayed, OperationStatus};
+use ckb_probe_crds::{CkbProbeStatus, RowStatus};
 
 use crate::{
     bpf::Code,
@@ -12,6 +12,7 @@ use crate::{
     metrics::{Metrics, Sample},
     prometheus::Prometheus,
     report::Bound,
+    rows,
     scene::{FIRST_FIGURES, PROBE, Scene, all_fire},
     wait,
     workload::{Load, Target},
@@ -54,40 +55,27 @@ fn has_figures(status: &CkbProbeStatus) -> Result<()> {
         || format!("{:?}", status.targets),
     )?;
     for name in EXPECTED {
-        let operation = status.operations.iter().find(|o| o.operation == name);
-        let operation = operation.ok_or_else(|| Failure::Unexpected {
-            expected: format!("the operation {name}"),
-            got: format!("{:?}", status.operations),
-        })?;
-        let rate: f64 = operation
-            .per_second
-            .parse()
-            .map_err(Failure::format("perSecond"))?;
+        let shown = rows::figure(&rows::shown_of(status, name)?.figures, "perSecond")?;
+        let rate: f64 = shown.parse().map_err(Failure::format("perSecond"))?;
         expect(rate > 0.0, format!("a rate of {name} above 0"), || {
-            operation.per_second.clone()
+            shown.to_string()
         })?;
     }
-    status.operations.iter().try_for_each(in_order)
+    rows::shown(status).try_for_each(in_order)
 }
 
 /// p50 ≤ p90 ≤ p99 ≤ max, as they are displayed.
-fn in_order(operation: &OperationStatus) -> Result<()> {
-    let displayed = [
-        &operation.p50,
-        &operation.p90,
-        &operation.p99,
-        &operation.max,
-    ];
+fn in_order(row: &RowStatus) -> Result<()> {
+    let displayed = ["p50", "p90", "p99", "max"].into_iter();
     let durations = displayed
-        .into_iter()
-        .flatten()
-        .map(|text| text.parse::<Displayed>().map_err(Failure::format(text)))
+        .filter(|name| row.figures.contains_key(*name))
+        .map(|name| rows::duration(&row.figures, name))
         .collect::<Result<Vec<_>>>()?;
     // Without a call there are none; with one there are all.
     expect(
         matches!(durations.len(), 0 | 4) && durations.is_sorted(),
-        format!("p50 <= p90 <= p99 <= max of {}", operation.operation),
-        || format!("{displayed:?}"),
+        format!("p50 <= p90 <= p99 <= max of {}", row.key),
+        || format!("{:?}", row.figures),
     )
 }
 

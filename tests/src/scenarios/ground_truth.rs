@@ -14,6 +14,7 @@ use crate::{
     metrics::Metrics,
     operations,
     report::Bound,
+    rows,
     scene::{ATTACH, PROBE, Scene, probe},
     wait,
     workload::FixturePod,
@@ -86,7 +87,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     // All calls are to fall into one interval: they begin right after the end of another.
     wait::until("the first interval to end", ATTACH, async || {
         let report = scene.cluster.report(&namespace, PROBE, "truth").await?;
-        let mut windows = report.operations.iter().map(|one| &one.window);
+        let mut windows = rows::reported(&report).map(|one| &one.window);
         expect(
             report.state == InstanceState::Attached && windows.any(|w| w.milliseconds > 0),
             "an attached target with an interval behind it",
@@ -119,12 +120,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 
     let report = wait::until("the interval of all calls", ATTACH, async || {
         let report = scene.cluster.report(&namespace, PROBE, "truth").await?;
-        let reported: u64 = report.operations.iter().map(|o| o.total.count).sum();
-        let window: u64 = report
-            .operations
-            .iter()
-            .map(|o| o.window.counters.count)
-            .sum();
+        let all = || rows::reported(&report);
+        let reported: u64 = all().map(|row| rows::calls(&row.total)).sum();
+        let window: u64 = all().map(|row| rows::calls(&row.window.figures)).sum();
         expect(
             reported == calls && window == calls,
             format!("{calls} calls in all and in the last interval"),
@@ -134,14 +132,11 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     })
     .await?;
     let status = scene.firing().await?;
-    let missed: u64 = operations::truth(&truth)
-        .iter()
-        .map(|(operation, truth)| {
-            let mut shown = status.operations.iter();
-            let shown = shown.find(|shown| shown.operation == *operation);
-            shown.map_or(0, |shown| shown.count).abs_diff(truth.calls)
-        })
-        .sum();
+    let mut missed = 0;
+    for (operation, truth) in operations::truth(&truth) {
+        let shown = rows::count(&rows::shown_of(&status, operation)?.figures)?;
+        missed += shown.abs_diff(truth.calls);
+    }
     scene.equal(
         "calls more or fewer than were made, in the status",
         missed,
@@ -156,11 +151,15 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         let [mut error, mut rounding] = [0.0_f64; 2];
         let shown = shown(&status, operation)?;
         let window = window(&report, operation)?;
+        let (durations, longest) = (
+            rows::durations(&window.figures),
+            rows::longest(&window.figures),
+        );
         for ((quantile, share), shown) in QUANTILES.into_iter().zip(shown) {
             let exact = truth.quantile(share) as f64;
             // As the status has it: never above the exact maximum, beyond which the last bucket may reach.
-            let estimate = window.histogram.quantile(share).unwrap_or_default();
-            let estimate = estimate.min(window.max_nanoseconds) as f64;
+            let estimate = durations.quantile(share).unwrap_or_default();
+            let estimate = estimate.min(longest) as f64;
             println!(
                 "          {operation} {quantile}: {estimate} ns, shown as {} ns, for {exact} ns",
                 shown.as_nanos()
@@ -244,8 +243,8 @@ fn by_column_family(scene: &mut Scene<'_>, truth: &Truth, metrics: &Metrics) {
 
 /// The last interval of an operation.
 fn window<'a>(report: &'a InstanceReport, operation: &str) -> Result<&'a Window> {
-    let mut all = report.operations.iter();
-    all.find(|one| one.operation == operation)
+    let mut all = rows::reported(report);
+    all.find(|one| one.key == operation)
         .map(|one| &one.window)
         .ok_or_else(|| Failure::Unexpected {
             expected: format!("{operation} in the report"),
@@ -255,15 +254,9 @@ fn window<'a>(report: &'a InstanceReport, operation: &str) -> Result<&'a Window>
 
 /// The [`QUANTILES`] of an operation, as a user reads them.
 fn shown(status: &CkbProbeStatus, operation: &str) -> Result<Vec<Displayed>> {
-    let mut all = status.operations.iter();
-    let one = all.find(|one| one.operation == operation);
-    let one = one.ok_or_else(|| Failure::Unexpected {
-        expected: format!("{operation} in the status"),
-        got: "none".to_string(),
-    })?;
-    let texts = [&one.p50, &one.p90, &one.p99].into_iter();
-    texts
-        .map(|text| text.as_deref().unwrap_or_default())
-        .map(|text| text.parse().map_err(Failure::format("a quantile")))
+    let figures = &rows::shown_of(status, operation)?.figures;
+    let quantiles = QUANTILES.into_iter();
+    quantiles
+        .map(|(name, _)| rows::duration(figures, name))
         .collect()
 }

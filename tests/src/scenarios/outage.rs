@@ -13,6 +13,7 @@ use crate::{
     metrics::Metrics,
     operations,
     report::Bound,
+    rows,
     scene::{ATTACH, PROBE, Scene, probe},
     wait,
     workload::FixturePod,
@@ -137,7 +138,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     );
     let shown = wait::until("every call in the status", ATTACH, async || {
         let status = scene.cluster.status(&scene.namespace, PROBE).await?;
-        let shown: u64 = status.operations.iter().map(|one| one.count).sum();
+        let shown = rows::all_counted(&status)?;
         expect(shown >= calls, format!("{calls} calls"), || {
             shown.to_string()
         })?;

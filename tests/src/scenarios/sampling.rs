@@ -14,6 +14,7 @@ use crate::{
     metrics::Metrics,
     operations,
     report::Bound,
+    rows,
     scene::{ATTACH, PROBE, Scene, all_fire, workload_target},
     wait,
     workload::{Load, Target, Workload},
@@ -244,9 +245,8 @@ fn is_within_budget(status: &CkbProbeStatus) -> bool {
 
 /// The share of each operation of which an interval has ended.
 fn sampling(status: &CkbProbeStatus) -> Result<BTreeMap<String, f64>> {
-    let operations = status.operations.iter();
-    operations
-        .filter_map(|one| Some((&one.operation, one.sampling_percent.as_ref()?)))
+    rows::shown(status)
+        .filter_map(|one| Some((&one.key, one.sampling_percent.as_ref()?)))
         .map(|(operation, percent)| {
             let percent = percent
                 .parse()

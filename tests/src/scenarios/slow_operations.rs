@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::{CkbProbe, CkbProbeStatus, Duration as Displayed, SlowOperationStatus};
+use ckb_probe_crds::{CkbProbe, CkbProbeStatus, EventStatus};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
@@ -15,6 +15,7 @@ use crate::{
     fixture::SlowCall,
     operations,
     report::Bound,
+    rows,
     scene::{ATTACH, PROBE, Scene, all_fire, probe, workload_target},
     slow_lines::{self, SlowLine},
     wait,
@@ -60,11 +61,9 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
     let status = scene
         .status("slow operations in the status", ATTACH, |status| {
             all_fire(status)?;
-            expect(
-                !status.slow_operations.is_empty(),
-                "slow operations",
-                || "none".to_string(),
-            )
+            expect(listed(status).next().is_some(), "slow operations", || {
+                "none".to_string()
+            })
         })
         .await?;
     let (_, agent) = scene.workload_attached(target.process).await?;
@@ -126,7 +125,7 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
     let threads: BTreeSet<_> = lines.iter().map(|line| line.thread_name.as_str()).collect();
     println!("          threads: {threads:?}");
 
-    let listed = &status.slow_operations;
+    let listed: Vec<_> = listed(&status).collect();
     scene.figure(
         "slow operations in the status",
         listed.len() as f64,
@@ -145,7 +144,10 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
     let in_log = listed
         .iter()
         .zip(&durations)
-        .filter(|(slow, duration)| own.iter().any(|line| is_same(slow, **duration, line)));
+        .filter(|((probe, slow), duration)| {
+            let mut own = own.iter();
+            own.any(|line| line.probe == *probe && is_same(slow, **duration, line))
+        });
     scene.equal(
         "of them in the log, in the same words",
         in_log.count() as u64,
@@ -185,29 +187,36 @@ fn is_told_well(scene: &Scene<'_>, pod: &str, line: &SlowLine) -> bool {
 }
 
 /// Whether a line is of the call that the status tells of; a duration there has three figures.
-fn is_same(slow: &SlowOperationStatus, duration: f64, line: &SlowLine) -> bool {
+fn is_same(slow: &EventStatus, duration: f64, line: &SlowLine) -> bool {
+    let detail = |name: &str| slow.details.get(name).cloned();
     let time = slow.time.as_ref().map(|time| format!("{:.6}", time.0));
     let exact = line.duration_nanoseconds as f64;
     time.as_deref() == Some(line.time.as_str())
         && slow.pod == line.pod
         && slow.container == line.container
-        && slow.probe == line.probe
-        && slow.operation == line.operation
-        && slow.column_family == line.column_family
+        && slow.row == line.operation
+        && slow.part == line.column_family
         && slow.thread == line.thread_name
-        && slow.bytes == line.bytes
-        && slow.during == line.during
+        && detail("bytes") == line.bytes.map(|bytes| bytes.to_string())
+        && detail("during") == Some(line.during.join(", "))
         && (duration - exact).abs() <= exact * 0.005
+}
+
+/// The slow calls that a status lists, each with the probe that it is of.
+fn listed(status: &CkbProbeStatus) -> impl Iterator<Item = (&str, &EventStatus)> {
+    let probes = status.probes.iter();
+    probes.flat_map(|probe| {
+        probe
+            .events
+            .iter()
+            .map(|event| (probe.name.as_str(), event))
+    })
 }
 
 /// In nanoseconds.
 fn durations(status: &CkbProbeStatus) -> Result<Vec<f64>> {
-    let listed = status.slow_operations.iter();
-    listed
-        .map(|slow| {
-            let duration: Displayed = slow.duration.parse().map_err(Failure::format("duration"))?;
-            Ok(duration.as_nanos() as f64)
-        })
+    listed(status)
+        .map(|(_, slow)| Ok(rows::duration(&slow.details, "duration")?.as_nanos() as f64))
         .collect()
 }
 

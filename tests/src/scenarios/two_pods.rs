@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::{
     failure::Result,
-    operations,
+    operations, rows,
     scene::{ATTACH, PROBE, Scene, probe},
     wait,
     workload::{Fixture, FixturePod},
@@ -89,7 +89,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     scene.equal("pods reported on", instances.count() as u64, "", 1);
     let status = wait::until("the count in the status", ATTACH, async || {
         let status = scene.cluster.status(&scene.namespace, PROBE).await?;
-        let count: u64 = status.operations.iter().map(|one| one.count).sum();
+        let count = rows::all_counted(&status)?;
         crate::failure::expect(count >= truth, format!("{truth} calls"), || {
             count.to_string()
         })?;

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use ckb_probe_agent::series::Series;
-use ckb_probe_crds::kinds::rocksdb::{Operation, RocksDbProbe};
+use ckb_probe_crds::kinds::rocksdb::{Operation as Asked, RocksDbProbe};
 use ckb_probe_tests::{
     fixture::{FunctionTruth, GroundTruth},
     operations::ON_A_FAMILY,
+    rows,
 };
 
 use crate::harness::{
-    EVERY_FUNCTION, attach, by_every_tier, bytes, everything, expect_durations, lost, series, sum,
-    truth,
+    EVERY_FUNCTION, Operation, attach, by_every_tier, bytes, count, everything, expect_durations,
+    lost, operation, operations, sum, truth,
 };
 
 /// Of one operation, whatever room there is besides.
@@ -27,13 +27,15 @@ fn by_column_family() -> RocksDbProbe {
 /// Calls and bytes by column family: of the probe, and in truth, where calls without one are "other".
 type Figures = BTreeMap<String, (u64, u64)>;
 
-fn measured(series: &Series) -> Figures {
+fn measured(series: Operation) -> Figures {
     let families = series.families.iter();
     families
         .map(|(name, tally)| {
-            assert_eq!(tally.histogram.count(), tally.total.count, "{name}");
-            assert_eq!(tally.samples, tally.total.count, "{name}");
-            (name.clone(), (tally.total.count, tally.total.bytes))
+            let calls = count(tally);
+            assert_eq!(rows::durations(&tally.total).count(), calls, "{name}");
+            assert_eq!(tally.samples, calls, "{name}");
+            let bytes = rows::bytes(&tally.total).unwrap_or(0);
+            (name.clone(), (calls, bytes))
         })
         .collect()
 }
@@ -63,10 +65,10 @@ fn each_has_its_own_calls_and_bytes_by_whichever_handle() {
         let mut session = attach(&fixture, means, by_column_family());
         let round = fixture.go().unwrap();
         session.read().unwrap();
-        for series in &session.instance.series {
-            let operation = series.slot.operation;
-            let truth = truth(&round, series);
-            assert_eq!(series.all.total.count, truth.calls, "{operation}");
+        for series in operations(&session) {
+            let operation = series.name;
+            let truth = truth(&round, series.name);
+            assert_eq!(count(series.all), truth.calls, "{operation}");
             if !ON_A_FAMILY.contains(&operation) {
                 assert!(series.families.is_empty(), "{operation}");
                 continue;
@@ -99,8 +101,8 @@ fn each_has_its_own_durations() {
         let round = fixture.go().unwrap();
         session.read().unwrap();
         for operation in ["Get", "TxnPut"] {
-            let series = series(&session, operation);
-            let truth = truth(&round, series);
+            let series = self::operation(&session, operation);
+            let truth = truth(&round, operation);
             assert_eq!(truth.column_families.len(), 3);
             for (name, truth) in &truth.column_families {
                 let what = format!("{operation} on {name} by {}", means.tier.as_str());
@@ -127,33 +129,33 @@ fn ckbs_are_named_by_what_they_are_for() {
         let round = fixture.go().unwrap();
         session.read().unwrap();
         let truth = &round.functions["rocksdb_get_pinned_cf"].column_families;
-        let families = &series(&session, "Get").families;
+        let families = operation(&session, "Get").families;
         assert_eq!((truth.len(), families.len()), (20, 20));
         for (name, purpose) in columns {
-            let count = families[purpose].total.count;
-            assert_eq!(count, truth[name].calls, "{purpose}");
+            let counted = count(&families[purpose]);
+            assert_eq!(counted, truth[name].calls, "{purpose}");
         }
     });
 }
 
 /// Each phase is made once, by one thread: so each call finds what the one before it made of its column family.
-fn beyond_the_table(operations: &[Operation], plan: &[&str], phases: &[&str]) {
+fn beyond_the_table(asked: &[Asked], plan: &[&str], phases: &[&str]) {
     by_every_tier(|means| {
         let options = ["--families", "100:f"];
         let mut fixture = GroundTruth::start("ground-truth", &options, plan).unwrap();
         let kind = RocksDbProbe {
-            operations: operations.to_vec(),
+            operations: asked.to_vec(),
             ..by_column_family()
         };
         let mut session = attach(&fixture, means, kind);
-        let mut whole: BTreeMap<&str, FunctionTruth> = BTreeMap::new();
+        let mut whole: BTreeMap<String, FunctionTruth> = BTreeMap::new();
         for phase in phases {
             let round = fixture.go_phase(phase).unwrap();
             session.read().unwrap();
-            for series in &session.instance.series {
-                let operation = series.slot.operation;
-                let whole = whole.entry(operation).or_default();
-                *whole = sum([&*whole, &truth(&round, series)].into_iter());
+            for series in operations(&session) {
+                let operation = series.name;
+                let whole = whole.entry(operation.to_string()).or_default();
+                *whole = sum([&*whole, &truth(&round, operation)].into_iter());
                 let expected = expected(operation, whole);
                 let measured = measured(series);
                 let mut named = measured.clone();
@@ -164,9 +166,9 @@ fn beyond_the_table(operations: &[Operation], plan: &[&str], phases: &[&str]) {
                     let what = format!("{operation} on {name} by {means:?}, phase {phase:?}");
                     assert_eq!(figures, &expected[name], "{what}");
                 }
-                let total = series.all.total;
+                let bytes = rows::bytes(&series.all.total).unwrap_or(0);
                 assert_eq!(
-                    (total.count, total.bytes),
+                    (count(series.all), bytes),
                     together(&expected),
                     "{operation}"
                 );
@@ -175,9 +177,9 @@ fn beyond_the_table(operations: &[Operation], plan: &[&str], phases: &[&str]) {
         }
         assert_eq!(lost(&session.instance), [0, 0, 0]);
         // A hundred and one column families are too many for one operation, and for the table with more.
-        let of_the_first = &session.instance.series[0].families;
+        let of_the_first = operations(&session)[0].families;
         assert_eq!(of_the_first.len(), MOST_FAMILIES + 1);
-        assert!(of_the_first["other"].total.count > 0);
+        assert!(count(&of_the_first["other"]) > 0);
     });
 }
 
@@ -195,8 +197,8 @@ fn those_beyond_the_kernels_table_count_as_others_and_none_is_lost() {
         "rocksdb_transaction_delete_cf 1000 constant:1000",
         "rocksdb_get_pinned_cf 1000 constant:1000",
     ];
-    let operations = [Operation::Get, Operation::TxnPut, Operation::TxnDelete];
-    beyond_the_table(&operations, &plan, &["", "", "late"]);
+    let asked = [Asked::Get, Asked::TxnPut, Asked::TxnDelete];
+    beyond_the_table(&asked, &plan, &["", "", "late"]);
 }
 
 #[test]
@@ -207,5 +209,5 @@ fn those_beyond_an_operations_share_stay_others_once_there_are_others() {
         "rocksdb_put 300 constant:1000",
         "rocksdb_put_cf 1000 constant:1000",
     ];
-    beyond_the_table(&[Operation::Put], &plan, &["", "others", "", "others"]);
+    beyond_the_table(&[Asked::Put], &plan, &["", "others", "", "others"]);
 }

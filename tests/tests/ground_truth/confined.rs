@@ -1,10 +1,16 @@
 //! A process that is confined by seccomp, where its returns must not be touched.
 
-use ckb_probe_agent::{host::Session, probe::Means};
-use ckb_probe_crds::kinds::rocksdb::RocksDbProbe;
-use ckb_probe_tests::fixture::{GroundTruth, Truth};
+use ckb_probe_agent::{host::Session, kernel::Means};
+use ckb_probe_crds::{Reason, kinds::rocksdb::RocksDbProbe};
+use ckb_probe_tests::{
+    fixture::{GroundTruth, Truth},
+    rows,
+};
 
-use crate::harness::{EVERY_FUNCTION, attach, by_every_tier, everything, lost, series, truth};
+use crate::harness::{
+    EVERY_FUNCTION, attach, by_every_tier, count, coverage, everything, lost, operation,
+    operations, truth,
+};
 
 fn attach_warned(fixture: &GroundTruth, means: Means) -> Session {
     let kind = RocksDbProbe {
@@ -40,35 +46,38 @@ fn its_calls_are_counted_and_not_timed_and_it_lives() {
         let options = ["--confined", "--threads", "3", "--families", "2:f"];
         let mut fixture = GroundTruth::start("ground-truth", &options, &EVERY_FUNCTION).unwrap();
         let mut session = attach_warned(&fixture, means);
-        assert!(session.coverage.entry_only);
-        let sentence = session.coverage.sentence();
+        let lacks = coverage(&session).lacks.iter();
+        let reasons: Vec<_> = lacks.map(|lack| lack.reason).collect();
+        assert_eq!(reasons, [Reason::EntryOnly]);
+        let sentence = session.lacks();
         assert!(sentence.contains("counted and not timed"), "{sentence}");
         let expected = fixture.go().unwrap();
         session.close_window().unwrap();
-        for series in &session.instance.series {
-            let operation = series.slot.operation;
-            let truth = truth(&expected, series);
-            let total = series.all.total;
-            assert_eq!(total.count, truth.calls, "{operation} by {means:?}");
+        for series in operations(&session) {
+            let operation = series.name;
+            let truth = truth(&expected, series.name);
+            let total = &series.all.total;
+            assert_eq!(count(series.all), truth.calls, "{operation} by {means:?}");
             assert_eq!(series.all.samples, truth.calls, "{operation}");
             assert_eq!(
-                total.bytes,
+                rows::bytes(total).unwrap_or(0),
                 bytes_at_entry(operation, &expected),
                 "{operation} by {means:?}"
             );
-            assert_eq!((total.nanoseconds, total.slow), (0, 0), "{operation}");
-            assert_eq!(series.all.histogram.count(), 0, "{operation}");
-            let window = series.report().window;
-            assert_eq!(window.counters.count, truth.calls, "{operation}");
-            assert_eq!(window.max_nanoseconds, 0, "{operation}");
+            let timed = (rows::nanoseconds(total), rows::slow(total));
+            assert_eq!(timed, (0, 0), "{operation}");
+            assert_eq!(rows::durations(total).count(), 0, "{operation}");
+            let window = &series.all.window().figures;
+            assert_eq!(rows::calls(window), truth.calls, "{operation}");
+            assert_eq!(rows::longest(window), 0, "{operation}");
         }
-        for (name, family) in &series(&session, "Get").families {
+        for (name, family) in operation(&session, "Get").families {
             let get = &expected.functions["rocksdb_get_pinned_cf"];
             let calls = get.column_families[name].calls;
-            assert_eq!(family.total.count, calls, "{name}");
+            assert_eq!(count(family), calls, "{name}");
         }
-        assert_eq!(series(&session, "Get").families.len(), 3);
-        assert_eq!(session.slow_operations(), []);
+        assert_eq!(operation(&session, "Get").families.len(), 3);
+        assert!(session.events().is_empty());
         assert_eq!(lost(&session.instance), [0, 0, 0]);
         // It is alive, and does the same again.
         drop(session);
@@ -81,12 +90,12 @@ fn one_that_is_not_confined_is_timed_all_the_same() {
     by_every_tier(|means| {
         let mut fixture = GroundTruth::start("ground-truth", &[], &EVERY_FUNCTION).unwrap();
         let mut session = attach_warned(&fixture, means);
-        assert!(!session.coverage.entry_only);
+        assert_eq!(coverage(&session).lacks, []);
         let expected = fixture.go().unwrap();
         session.read().unwrap();
-        for series in &session.instance.series {
-            let calls = truth(&expected, series).calls;
-            assert_eq!(series.all.histogram.count(), calls);
+        for series in operations(&session) {
+            let calls = truth(&expected, series.name).calls;
+            assert_eq!(rows::durations(&series.all.total).count(), calls);
         }
     });
 }

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use ckb_probe_tests::fixture::GroundTruth;
+use ckb_probe_tests::{fixture::GroundTruth, rows};
 
 use crate::harness::{
-    EVERY_FUNCTION, attach, by_every_tier, bytes, everything, lost, series, truth,
+    EVERY_FUNCTION, attach, by_every_tier, bytes, count, everything, lost, operation, operations,
+    truth,
 };
 
 #[test]
@@ -16,19 +17,19 @@ fn every_call_of_every_function_is_counted_to_the_last() {
         let mut session = attach(&fixture, means, everything());
         let expected = fixture.go().unwrap();
         session.read().unwrap();
-        assert_eq!(session.instance.series.len(), 17);
-        for series in &session.instance.series {
-            let truth = truth(&expected, series);
-            assert!(truth.calls > 0, "{}", series.slot.operation);
+        assert_eq!(operations(&session).len(), 17);
+        for series in operations(&session) {
+            let truth = truth(&expected, series.name);
+            assert!(truth.calls > 0, "{}", series.name);
             assert_eq!(
                 [
-                    series.all.total.count,
-                    series.all.histogram.count(),
+                    count(series.all),
+                    rows::durations(&series.all.total).count(),
                     series.all.samples
                 ],
                 [truth.calls; 3],
                 "{} by {means:?}",
-                series.slot.operation
+                series.name
             );
         }
         assert_eq!(lost(&session.instance), [0, 0, 0]);
@@ -44,14 +45,18 @@ fn a_second_round_is_added_to_the_first_and_has_a_window_of_its_own() {
         session.close_window().unwrap();
         let second = fixture.go().unwrap();
         session.close_window().unwrap();
-        let reports = session.instance.report(Duration::ZERO).operations;
+        let report = session.instance.report(Duration::ZERO);
+        let reports: Vec<_> = rows::reported(&report).collect();
         assert_eq!(reports.len(), 17);
-        for (series, report) in session.instance.series.iter().zip(reports) {
-            let operation = series.slot.operation;
-            let (first, second) = (truth(&first, series), truth(&second, series));
-            assert_eq!(series.all.total.count, first.calls + second.calls);
-            assert_eq!(report.window.counters.count, second.calls, "{operation}");
-            assert_eq!(report.window.histogram.count(), second.calls, "{operation}");
+        for (series, report) in operations(&session).into_iter().zip(reports) {
+            let operation = series.name;
+            assert_eq!(report.key, operation);
+            let (first, second) = (truth(&first, series.name), truth(&second, series.name));
+            assert_eq!(count(series.all), first.calls + second.calls);
+            let figures = &report.window.figures;
+            assert_eq!(rows::calls(figures), second.calls, "{operation}");
+            let timed = rows::durations(figures).count();
+            assert_eq!(timed, second.calls, "{operation}");
             assert_eq!(report.window.samples, second.calls, "{operation}");
             assert_eq!(
                 report.window.recorded_milliseconds, report.window.milliseconds,
@@ -59,9 +64,9 @@ fn a_second_round_is_added_to_the_first_and_has_a_window_of_its_own() {
             );
             let longest = *second.durations_ns.iter().max().unwrap();
             assert!(
-                report.window.max_nanoseconds + means.calibration.trap_ns > longest,
+                rows::longest(figures) + means.calibration.trap_ns > longest,
                 "{operation}: {} for {longest}",
-                report.window.max_nanoseconds
+                rows::longest(figures)
             );
         }
     });
@@ -75,14 +80,12 @@ fn bytes_are_those_of_keys_and_values_written_and_of_values_read() {
         let mut session = attach(&fixture, means, everything());
         let expected = fixture.go().unwrap();
         session.read().unwrap();
-        for series in &session.instance.series {
-            let operation = series.slot.operation;
-            let bytes = bytes(operation, &truth(&expected, series));
-            assert_eq!(series.slot.has_bytes(), bytes.is_some(), "{operation}");
+        for series in operations(&session) {
+            let operation = series.name;
+            let bytes = bytes(operation, &truth(&expected, series.name));
             assert_ne!(bytes, Some(0), "{operation}");
-            if let Some(bytes) = bytes {
-                assert_eq!(series.all.total.bytes, bytes, "{operation} by {means:?}");
-            }
+            let counted = rows::bytes(&series.all.total);
+            assert_eq!(counted, bytes, "{operation} by {means:?}");
         }
     });
 }
@@ -96,10 +99,10 @@ fn a_recursive_call_and_its_caller_are_both_measured() {
         let mut session = attach(&fixture, means, everything());
         let expected = fixture.go().unwrap();
         session.read().unwrap();
-        let series = series(&session, "Write");
-        let truth = truth(&expected, series);
+        let truth = truth(&expected, "Write");
         assert_eq!(truth.calls, 800);
-        assert_eq!(series.all.total.count, truth.calls, "{means:?}");
+        let counted = count(operation(&session, "Write").all);
+        assert_eq!(counted, truth.calls, "{means:?}");
     });
 }
 
@@ -111,12 +114,12 @@ fn of_two_processes_of_one_binary_only_the_chosen_one_is_measured() {
         let mut session = attach(&chosen, means, everything());
         other.go().unwrap();
         session.read().unwrap();
-        let all = session.instance.series.iter();
-        assert_eq!(all.map(|series| series.all.total.count).max(), Some(0));
+        let all = operations(&session).into_iter();
+        assert_eq!(all.map(|series| count(series.all)).max(), Some(0));
         let expected = chosen.go().unwrap();
         session.read().unwrap();
-        for series in &session.instance.series {
-            assert_eq!(series.all.total.count, truth(&expected, series).calls);
+        for series in operations(&session) {
+            assert_eq!(count(series.all), truth(&expected, series.name).calls);
         }
     });
 }

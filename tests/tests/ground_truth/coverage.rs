@@ -2,17 +2,14 @@
 
 use std::time::Duration;
 
-use ckb_probe_agent::{
-    attach::TargetError,
-    host::{HostError, Session, find_process},
-};
+use ckb_probe_agent::host::{HostError, Session, find_process};
 use ckb_probe_crds::{
-    Overhead,
+    Lack, Overhead, Reason,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
-use ckb_probe_tests::fixture::GroundTruth;
+use ckb_probe_tests::{fixture::GroundTruth, rows};
 
-use crate::harness::{attach, by_every_tier, everything, series};
+use crate::harness::{attach, by_every_tier, count, coverage, everything, operation};
 
 #[test]
 fn what_a_binary_lacks_is_named_and_the_rest_is_measured() {
@@ -22,22 +19,21 @@ fn what_a_binary_lacks_is_named_and_the_rest_is_measured() {
         let mut session = attach(&fixture, means, everything());
         fixture.go().unwrap();
         session.read().unwrap();
-        assert_eq!(series(&session, "Put").all.total.count, 10);
-        let coverage = &session.coverage;
-        assert_eq!(coverage.missing_operations, ["Delete", "MultiGet"]);
+        assert_eq!(count(operation(&session, "Put").all), 10);
+        let coverage = coverage(&session);
+        let missing = Lack {
+            reason: Reason::SymbolNotFound,
+            items: vec!["Delete".to_string(), "MultiGet".to_string()],
+        };
+        assert_eq!(coverage.lacks, [missing]);
         assert_eq!(
-            coverage.missing_symbols,
-            [
-                "rocksdb_delete",
-                "rocksdb_delete_cf",
-                "rocksdb_multi_get_cf"
-            ]
+            coverage.sentence,
+            "; not measured: Delete, MultiGet, since rocksdb_delete, rocksdb_delete_cf, rocksdb_multi_get_cf were not \
+             found: the binary has a symbol table, but was built without them"
         );
-        assert!(!coverage.stripped);
-        let message = coverage.sentence();
-        assert!(message.contains("rocksdb_multi_get_cf"), "{message}");
-        let reports = session.instance.report(Duration::ZERO).operations;
-        assert_eq!(reports.len(), 15);
+        let report = session.instance.report(Duration::ZERO);
+        assert_eq!(rows::reported(&report).count(), 15);
+        assert_eq!(report.probes[0].lacks, coverage.lacks);
     });
 }
 
@@ -52,11 +48,14 @@ fn a_stripped_binary_is_called_so() {
             ..RocksDbProbe::default()
         };
         let (overhead, second) = (Overhead::default(), Duration::from_secs(1));
-        let error = Session::attach(means, process, kind, overhead, second)
+        let error = Session::attach(Ok(means), process, kind.into(), overhead, second)
             .err()
             .unwrap();
-        assert!(matches!(error, HostError::Attach(TargetError::NoSymbol(_))));
         let message = error.to_string();
+        let HostError::Attach(refusal) = error else {
+            panic!("{message}");
+        };
+        assert_eq!(refusal.reason, Reason::SymbolNotFound);
         assert!(message.contains("rocksdb_get_pinned_cf"), "{message}");
         assert!(message.contains("stripped"), "{message}");
     });

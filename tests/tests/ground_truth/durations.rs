@@ -1,9 +1,9 @@
 //! Durations are as long as the truth, as far as a histogram's bucket and a probe's own time allow.
 
-use ckb_probe_agent::probe::Means;
-use ckb_probe_tests::fixture::GroundTruth;
+use ckb_probe_agent::kernel::Means;
+use ckb_probe_tests::{fixture::GroundTruth, rows};
 
-use crate::harness::{attach, by_every_tier, everything, expect_durations, series, truth};
+use crate::harness::{attach, by_every_tier, everything, expect_durations, operation, truth};
 
 #[test]
 fn each_quantile_is_within_the_promised_share_of_the_truth() {
@@ -18,9 +18,9 @@ fn each_quantile_is_within_the_promised_share_of_the_truth() {
         let expected = fixture.go().unwrap();
         session.read().unwrap();
         for operation in ["Get", "TxnCommit", "Write"] {
-            let series = series(&session, operation);
+            let tally = self::operation(&session, operation).all;
             let what = format!("{operation} by {}", means.tier.as_str());
-            expect_durations(&what, &series.all, &truth(&expected, series));
+            expect_durations(&what, tally, &truth(&expected, operation));
         }
     });
 }
@@ -46,7 +46,7 @@ fn charged(means: Means) -> i64 {
     let mut session = attach(&fixture, means, everything());
     let expected = fixture.go().unwrap();
     session.read().unwrap();
-    let series = series(&session, "Get");
-    let exact = truth(&expected, series).quantile(0.5) as i64;
-    series.all.histogram.quantile(0.5).unwrap() as i64 - exact
+    let exact = truth(&expected, "Get").quantile(0.5) as i64;
+    let seen = rows::durations(&operation(&session, "Get").all.total);
+    seen.quantile(0.5).unwrap() as i64 - exact
 }

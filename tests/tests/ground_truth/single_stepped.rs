@@ -1,10 +1,13 @@
 //! Functions whose first instruction the kernel single-steps: `rocksdb_iter_seek` and `rocksdb_iter_next`, as in CKB, and of
 //! the background work `rocksdb::FlushJob::Run`.
 
-use ckb_probe_crds::kinds::rocksdb::RocksDbProbe;
+use ckb_probe_crds::{Lack, Reason, kinds::rocksdb::RocksDbProbe};
 use ckb_probe_tests::fixture::GroundTruth;
 
-use crate::harness::{EVERY_FUNCTION, attach, by_every_tier, everything, series, truth};
+use crate::harness::{
+    EVERY_FUNCTION, attach, by_every_tier, count, coverage, everything, operation, operations,
+    truth,
+};
 
 #[test]
 fn single_stepped_functions_are_left_out_but_background_work() {
@@ -17,22 +20,28 @@ fn single_stepped_functions_are_left_out_but_background_work() {
         let mut session = attach(&fixture, means, kind);
         let expected = fixture.go().unwrap();
         session.read().unwrap();
-        let coverage = &session.coverage;
-        assert_eq!(
-            coverage.single_stepped_symbols,
-            ["rocksdb_iter_next", "rocksdb_iter_seek"]
-        );
+        let coverage = coverage(&session);
+        let left_out = ["rocksdb_iter_next", "rocksdb_iter_seek"];
+        let lack = Lack {
+            reason: Reason::SingleStepped,
+            items: left_out.map(str::to_string).to_vec(),
+        };
+        assert_eq!(coverage.lacks, [lack]);
         // Of either operation another function is there.
-        assert!(coverage.single_stepped_operations.is_empty());
-        for series in &session.instance.series {
-            let operation = series.slot.operation;
+        assert!(
+            !coverage.sentence.contains("hence not measured"),
+            "{}",
+            coverage.sentence
+        );
+        for series in operations(&session) {
+            let operation = series.name;
             let left_out = match operation {
                 "IteratorSeek" => expected.functions["rocksdb_iter_seek"].calls,
                 "IteratorNext" => expected.functions["rocksdb_iter_next"].calls,
                 _ => 0,
             };
-            let calls = truth(&expected, series).calls;
-            assert_eq!(series.all.total.count, calls - left_out, "{operation}");
+            let calls = truth(&expected, series.name).calls;
+            assert_eq!(count(series.all), calls - left_out, "{operation}");
         }
     });
 }
@@ -51,9 +60,9 @@ fn they_are_measured_where_that_is_asked_for() {
         let mut session = attach(&fixture, means, everything());
         fixture.go().unwrap();
         session.read().unwrap();
-        assert!(session.coverage.single_stepped_symbols.is_empty());
+        assert_eq!(coverage(&session).lacks, []);
         let counts = ["IteratorSeek", "IteratorNext", "Flush"]
-            .map(|operation| series(&session, operation).all.total.count);
+            .map(|name| count(operation(&session, name).all));
         assert_eq!(counts, [2000, 7000, 500], "{means:?}");
     });
 }

@@ -5,11 +5,18 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_agent::{host::Session, observe::boot_time, slow::SlowOperation};
+use ckb_probe_agent::{host::Session, observe::boot_time};
 use ckb_probe_crds::kinds::rocksdb::RocksDbProbe;
-use ckb_probe_tests::fixture::{Call, GroundTruth, SlowCall, Truth};
+use ckb_probe_tests::{
+    fixture::{Call, GroundTruth, SlowCall, Truth},
+    rows,
+};
+use k8s_openapi::jiff::Timestamp;
+use serde::Deserialize;
 
-use crate::harness::{attach, by_every_tier, everything, excess_ns, lost, series, truth};
+use crate::harness::{
+    attach, by_every_tier, count, everything, excess_ns, lost, operations, truth,
+};
 
 /// What is meant to be slow takes three times as long; what is not, a microsecond.
 const THRESHOLD: Duration = Duration::from_millis(20);
@@ -44,6 +51,29 @@ const PLAN: [&str; 12] = [
     "rocksdb::DBImplReadOnly::SyncWAL 1 constant:2500000000 at:0 in:decoy-2",
 ];
 
+/// A slow call, as a line of JSON tells it.
+#[derive(Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Told {
+    time: String,
+    probe: String,
+    operation: String,
+    column_family: Option<String>,
+    thread: u32,
+    thread_name: String,
+    duration_nanoseconds: u64,
+    bytes: Option<u64>,
+    during: Vec<String>,
+}
+
+/// The slow calls that were told since the last time.
+fn told(session: &mut Session) -> Vec<Told> {
+    let lines = session.events().into_iter();
+    lines
+        .map(|line| serde_json::from_value(line).unwrap())
+        .collect()
+}
+
 /// The operation of each function that may be slow, and of each cause.
 fn operation(function: &str) -> Option<&'static str> {
     Some(match function {
@@ -72,19 +102,19 @@ type Causes = [BTreeSet<&'static str>; 2];
 
 /// How far the clock readings of probes and functions are apart at most, by operation: some microseconds, and as long as
 /// a thread lost its turn between them, which the sums of their durations tell.
-struct Slack(BTreeMap<&'static str, u64>);
+struct Slack(BTreeMap<String, u64>);
 
 /// Of one call, beside its traps.
 const SOME_MICROSECONDS: u64 = 10_000;
 
 impl Slack {
     fn of(session: &Session, expected: &Truth, trap_ns: u64) -> Self {
-        let all = session.instance.series.iter();
+        let all = operations(session).into_iter();
         Self(
             all.map(|series| {
-                let excess = excess_ns(&series.all, &truth(expected, series));
+                let excess = excess_ns(series.all, &truth(expected, series.name));
                 (
-                    series.slot.operation,
+                    series.name.to_string(),
                     excess + 2 * trap_ns + SOME_MICROSECONDS,
                 )
             })
@@ -109,9 +139,10 @@ impl Slack {
 }
 
 /// Whether it is that call: for more than half of its time, in the same thread.
-fn is_same(told: &SlowOperation, call: &Call, booted_ns: i128) -> bool {
-    let told_left = told.time.as_nanosecond() - booted_ns;
-    let told_entered = told_left - told.duration.as_nanos() as i128;
+fn is_same(told: &Told, call: &Call, booted_ns: i128) -> bool {
+    let time: Timestamp = told.time.parse().unwrap();
+    let told_left = time.as_nanosecond() - booted_ns;
+    let told_entered = told_left - i128::from(told.duration_nanoseconds);
     let together =
         told_left.min(i128::from(call.left_ns())) - told_entered.max(i128::from(call.entered_ns));
     told.thread_name == call.thread_name && 2 * together > i128::from(call.duration_ns)
@@ -146,9 +177,9 @@ fn each_is_told_with_its_thread_column_family_size_and_what_ran_beside_it() {
             let mut session = attach(&fixture, means, kind.clone());
             let truth = fixture.go().unwrap();
             session.read().unwrap();
-            let slow = session.instance.series.iter();
-            let slow: u64 = slow.map(|series| series.all.total.slow).sum();
-            let told = session.slow_operations();
+            let slow = operations(&session).into_iter();
+            let slow: u64 = slow.map(|series| rows::slow(&series.all.total)).sum();
+            let told = told(&mut session);
             assert_eq!((told.len() as u64, lost(&session.instance)), (slow, [0; 3]));
             let slack = Slack::of(&session, &truth, means.calibration.trap_ns);
             for during in hold_against(&truth, told, &slack) {
@@ -164,7 +195,7 @@ fn each_is_told_with_its_thread_column_family_size_and_what_ran_beside_it() {
 
 /// Holds what was told against the truth, call by call. Returns the causes of those calls where neither began when the
 /// other ended.
-fn hold_against(truth: &Truth, mut told: Vec<SlowOperation>, slack: &Slack) -> Vec<Vec<String>> {
+fn hold_against(truth: &Truth, mut told: Vec<Told>, slack: &Slack) -> Vec<Vec<String>> {
     let booted_ns = boot_time().as_nanosecond();
     let mut seen = Vec::new();
     for SlowCall {
@@ -182,9 +213,10 @@ fn hold_against(truth: &Truth, mut told: Vec<SlowOperation>, slack: &Slack) -> V
         let which = which.unwrap_or_else(|| panic!("{call:?} is not among {told:?}"));
         let told = told.swap_remove(which);
         assert_eq!(
-            (told.operation, told.probe.as_str()),
+            (told.operation.as_str(), told.probe.as_str()),
             (operation, "rocksdb")
         );
+        assert!(told.thread > 0, "{told:?}");
         assert_eq!(&told.column_family, column_family, "{told:?}");
         let bytes = match operation {
             "Get" => Some(*value_bytes),
@@ -192,7 +224,7 @@ fn hold_against(truth: &Truth, mut told: Vec<SlowOperation>, slack: &Slack) -> V
             _ => None,
         };
         assert_eq!(told.bytes, bytes, "{told:?}");
-        let longer = told.duration.as_nanos() as i64 - call.duration_ns as i64;
+        let longer = told.duration_nanoseconds as i64 - call.duration_ns as i64;
         assert!(
             longer.unsigned_abs() <= slack.0[operation],
             "{told:?} is {call:?}"
@@ -235,22 +267,28 @@ fn they_are_counted_and_delivered_or_counted_as_lost() {
         let mut session = attach(&fixture, means, kind);
         fixture.go().unwrap();
         session.read().unwrap();
-        let put = series(&session, "Put").all.total;
-        assert_eq!((put.count, put.slow), (4000, 4000), "{means:?}");
+        let put = made(&session, "Put");
+        assert_eq!(put, (4000, 4000), "{means:?}");
         // Of the others some may have lost their turn, and be slow.
-        let slow = put.slow + series(&session, "Write").all.total.slow;
-        let delivered = session.slow_operations();
-        let short = Duration::from_micros(40);
-        assert!(delivered.iter().all(|call| call.duration >= short));
-        let events_lost = session.instance.events_lost;
+        let slow = put.1 + made(&session, "Write").1;
+        let delivered = told(&mut session);
+        let short = |call: &Told| call.duration_nanoseconds < 40_000;
+        assert!(!delivered.iter().any(short));
+        let [_, events_lost, _] = lost(&session.instance);
         assert!(events_lost > 0, "the ring was meant to overflow");
         assert_eq!(delivered.len() as u64 + events_lost, slow, "{means:?}");
 
         // There is room again.
         fixture.go_phase("again").unwrap();
         session.read().unwrap();
-        assert_eq!(series(&session, "Put").all.total.slow, 4500);
-        assert_eq!(session.slow_operations().len(), 500);
-        assert_eq!(session.instance.events_lost, events_lost, "{means:?}");
+        assert_eq!(made(&session, "Put").1, 4500);
+        assert_eq!(told(&mut session).len(), 500);
+        assert_eq!(lost(&session.instance)[1], events_lost, "{means:?}");
     });
+}
+
+/// Calls and slow calls of an operation.
+fn made(session: &Session, name: &str) -> (u64, u64) {
+    let all = crate::harness::operation(session, name).all;
+    (count(all), rows::slow(&all.total))
 }

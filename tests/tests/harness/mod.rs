@@ -2,19 +2,23 @@
 
 #![allow(dead_code, reason = "each test target needs a part of it")]
 
-use std::{sync::OnceLock, thread, time::Duration};
+use std::{collections::BTreeMap, sync::OnceLock, thread, time::Duration};
 
 use ckb_probe_agent::{
+    books::{instance::Instance, series::Row, tally::Tally},
     host::{Session, find_process},
-    instance::Instance,
-    probe::{Means, Tier, calibrate},
-    series::{Series, Tally},
+    kernel::{Means, Tier, calibrate},
+    mechanism::Coverage,
 };
 use ckb_probe_crds::{
     Breach, Overhead,
-    kinds::rocksdb::{Operation, RocksDbProbe},
+    kinds::rocksdb::{Operation as Asked, RocksDbProbe},
 };
-use ckb_probe_tests::fixture::{FunctionTruth, GroundTruth, Truth};
+use ckb_probe_tests::{
+    fixture::{FunctionTruth, GroundTruth, Truth},
+    operations::functions_of,
+    rows,
+};
 
 /// What the documentation promises.
 const QUANTILE_ERROR: f64 = 0.032;
@@ -46,6 +50,12 @@ fn tiers() -> &'static (Vec<Means>, String) {
 /// separated by commas, those must have been all.
 pub fn by_every_tier(test: impl Fn(Means)) {
     let (works, refused) = tiers();
+    // A session can be asked for the end of its process, by what tokio watches for it.
+    let watching = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()
+        .unwrap();
+    let _entered = watching.enter();
     for &means in works {
         test(means);
         println!("passed by {}", means.tier.as_str());
@@ -59,7 +69,7 @@ pub fn by_every_tier(test: impl Fn(Means)) {
 /// Every operation by every function, whatever it costs.
 pub fn everything() -> RocksDbProbe {
     RocksDbProbe {
-        operations: Operation::ALL.to_vec(),
+        operations: Asked::ALL.to_vec(),
         include_single_stepped: true,
         ..RocksDbProbe::default()
     }
@@ -83,7 +93,7 @@ pub fn attach_within(
 ) -> Session {
     let process = find_process(Some(fixture.pid()), "").unwrap();
     let hour = Duration::from_secs(3600);
-    Session::attach(means, process, kind, overhead, hour).unwrap()
+    Session::attach(Ok(means), process, kind.into(), overhead, hour).unwrap()
 }
 
 /// Makes the calls of a phase, or with "" those that are of none, while the session keeps its budget. `each` is called
@@ -117,26 +127,63 @@ pub fn step(session: &mut Session, longest: Duration) {
 }
 
 /// The books of an operation.
-pub fn series<'a>(session: &'a Session, operation: &str) -> &'a Series {
-    let mut all = session.instance.series.iter();
-    all.find(|series| series.slot.operation == operation)
-        .unwrap()
+#[derive(Clone, Copy)]
+pub struct Operation<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// All of its calls.
+    pub all: &'a Tally,
+    /// The same by column family, where that is asked for.
+    pub families: &'a BTreeMap<String, Tally>,
+    /// The part of the last interval in which it was recorded.
+    pub share: Option<f64>,
+}
+
+/// The books of every operation that is measured.
+pub fn operations(session: &Session) -> Vec<Operation<'_>> {
+    let [book] = &session.instance.probes[..] else {
+        panic!("one probe is asked for");
+    };
+    let all = book.series.iter().map(|series| {
+        let mut rows = series.rows.iter();
+        let (Some((name, Row { all, parts, .. })), None) = (rows.next(), rows.next()) else {
+            panic!("a load of a function is one row");
+        };
+        Operation {
+            name,
+            all,
+            families: parts,
+            share: series.share(),
+        }
+    });
+    all.collect()
+}
+
+/// Those of one.
+pub fn operation<'a>(session: &'a Session, name: &str) -> Operation<'a> {
+    let mut all = operations(session).into_iter();
+    all.find(|operation| operation.name == name).unwrap()
+}
+
+/// What of the question is not answered.
+pub fn coverage(session: &Session) -> &Coverage {
+    session.instance.probes[0].coverage().unwrap()
 }
 
 /// Calls, slow calls and sizes that were lost.
 pub fn lost(instance: &Instance) -> [u64; 3] {
-    [
-        instance.calls_lost,
-        instance.events_lost,
-        instance.sizes_lost,
-    ]
+    ["calls", "events", "sizes"].map(|what| instance.lost[what])
 }
 
 /// The truth of an operation: that of all its functions.
-pub fn truth(truth: &Truth, series: &Series) -> FunctionTruth {
-    let functions = series.slot.functions.iter();
-    let functions = functions.filter_map(|function| truth.functions.get(function.symbol.as_str()));
-    sum(functions)
+pub fn truth(truth: &Truth, operation: &str) -> FunctionTruth {
+    let functions = functions_of(&[operation]).into_iter();
+    sum(functions.filter_map(|function| truth.functions.get(function)))
+}
+
+/// How many calls a tally has counted.
+pub fn count(tally: &Tally) -> u64 {
+    rows::calls(&tally.total)
 }
 
 /// The truth of several functions together.
@@ -162,7 +209,7 @@ pub fn sum<'a>(functions: impl Iterator<Item = &'a FunctionTruth>) -> FunctionTr
 /// microsecond or so each, and as long as a thread lost its turn between the two clock readings.
 pub fn excess_ns(tally: &Tally, truth: &FunctionTruth) -> u64 {
     let truth: u64 = truth.durations_ns.iter().sum();
-    tally.total.nanoseconds.saturating_sub(truth)
+    rows::nanoseconds(&tally.total).saturating_sub(truth)
 }
 
 /// Holds the quantiles and the sum of a tally against the truth: each is to be within the promised share of what the
@@ -176,17 +223,18 @@ pub fn expect_durations(what: &str, tally: &Tally, truth: &FunctionTruth) {
             "{what}, {figure}: {estimate} for {inner} to {outer}"
         );
     };
+    let durations = rows::durations(&tally.total);
     for quantile in [0.5, 0.9, 0.99] {
         near(
             &quantile.to_string(),
-            tally.histogram.quantile(quantile).unwrap(),
+            durations.quantile(quantile).unwrap(),
             truth.quantile(quantile),
             truth.outer_quantile(quantile),
         );
     }
     near(
         "sum",
-        tally.total.nanoseconds,
+        rows::nanoseconds(&tally.total),
         truth.durations_ns.iter().sum(),
         truth.outer_durations_ns.iter().sum(),
     );

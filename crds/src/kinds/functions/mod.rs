@@ -57,7 +57,7 @@ pub struct FunctionsProbe {
 /// What an argument is.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub enum Argument {
-    /// A number or a pointer: shown as a signed number.
+    /// A number or a pointer: shown as a signed number, of 32 bits where it fits.
     Integer,
     /// A pointer to a text that ends with a NUL: shown as it stands when the call returns, its first 47 bytes.
     String,

@@ -1,18 +1,21 @@
 use std::time::Duration;
 
 use ckb_probe_crds::{
-    Overhead, PodReference,
+    Overhead, PodReference, Reason,
     histogram::bucket,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 
 use super::*;
 use crate::{
-    attach::Coverage,
-    host::slots,
-    instance::{EARLY_DEATH, Terms},
+    books::{
+        fixtures::{lost, opened, raw, read, reading, whole},
+        instance::{EARLY_DEATH, Terms},
+    },
+    kernel::{Calibration, SlotReading, Tier},
+    kinds::Instrumented,
+    mechanism::{LoadId, Raw, Reading, Refusal, RowReading},
     observe::ProcessId,
-    probe::{Calibration, Reading, SlotReading, Tier},
     target::InstanceKey,
 };
 
@@ -28,6 +31,11 @@ const MEANS: Means = Means {
     returns_kill_confined: false,
 };
 
+const PROCESS: ProcessId = ProcessId {
+    pid: 4321,
+    start_ticks: 1,
+};
+
 fn instance() -> Instance {
     let key = InstanceKey {
         pod: PodReference {
@@ -40,12 +48,15 @@ fn instance() -> Instance {
     };
     let kind = RocksDbProbe {
         operations: vec![Operation::Get, Operation::TxnCommit],
+        by_column_family: true,
         slow_threshold: Duration::from_millis(1).into(),
         ..RocksDbProbe::default()
     };
+    let probe = Instrumented::new("storage", kind);
+    let opened = opened(&probe, 0);
     let mut instance = Instance::new(
         key,
-        slots(kind),
+        vec![probe],
         Terms {
             interval: Duration::from_secs(1),
             overhead: Overhead::default(),
@@ -53,29 +64,42 @@ fn instance() -> Instance {
         },
         Duration::ZERO,
     );
-    let process = ProcessId {
-        pid: 4321,
-        start_ticks: 1,
-    };
-    instance.attached(process, 0, Coverage::default(), Duration::ZERO);
+    instance.answered(PROCESS, 0, vec![Ok(opened)], Duration::ZERO);
     let mut get = SlotReading {
-        sum_ns: 5_000,
-        bytes: 77,
-        slow: 1,
+        sum_ns: 4_000,
+        bytes: 70,
         ..SlotReading::default()
     };
     get.histogram.add(bucket(1_000), 3);
-    get.histogram.add(bucket(2_000_000), 1);
-    let slots = vec![get, SlotReading::default()];
-    instance.observe(
-        &Reading {
-            slots,
-            events_lost: 2,
-            ..Reading::default()
-        },
-        Duration::ZERO,
-    );
+    let mut of_cells = SlotReading {
+        sum_ns: 1_000,
+        bytes: 7,
+        slow: 1,
+        ..SlotReading::default()
+    };
+    of_cells.histogram.add(bucket(2_000_000), 1);
+    let mut counted = reading([(0, whole(get)), (1, commits())]);
+    let cells = RowReading {
+        part: Some(Raw {
+            number: 11,
+            ..raw(0, "10")
+        }),
+        ..whole(of_cells)
+    };
+    counted.loads.entry(LoadId(0)).or_default().push(cells);
+    let counted = Reading {
+        lost: vec![lost([0, 1], 0, 2)],
+        ..counted
+    };
+    instance.take(&read(counted, Duration::ZERO));
     instance
+}
+
+/// None yet, and their bytes would not be known.
+fn commits() -> RowReading {
+    let mut none = whole(SlotReading::default());
+    none.figures.sums.remove("bytes");
+    none
 }
 
 fn lines(text: &str) -> Vec<&str> {
@@ -85,8 +109,8 @@ fn lines(text: &str) -> Vec<&str> {
 #[test]
 fn counts_below_each_bound_are_exact() {
     let instance = instance();
-    let text = render(MEANS, Duration::ZERO, [&instance]).unwrap();
-    let labels = r#"namespace="ckb",pod="ckb-0",container="ckb",ckbprobe="",probe="rocksdb",operation="Get""#;
+    let text = render(Some(MEANS), Duration::ZERO, [&instance]).unwrap();
+    let labels = r#"namespace="ckb",pod="ckb-0",container="ckb",ckbprobe="",probe="storage",operation="Get""#;
     for (bound, count) in [
         ("0.000000512", 0),
         ("0.000001024", 3),
@@ -106,7 +130,15 @@ fn counts_below_each_bound_are_exact() {
         format!("ckb_probe_operation_duration_seconds_count{{{labels}}} 4"),
         format!("ckb_probe_operation_duration_seconds_sum{{{labels}}} 0.000005"),
         format!("ckb_probe_operation_bytes_total{{{labels}}} 77"),
+        format!("ckb_probe_operation_calls_total{{{labels}}} 4"),
+        format!("ckb_probe_samples_total{{{labels}}} 4"),
         format!("ckb_probe_slow_operations_total{{{labels}}} 1"),
+        format!(
+            "ckb_probe_column_family_operation_duration_seconds_count{{{labels},column_family=\"CELL\"}} 1"
+        ),
+        format!(
+            "ckb_probe_column_family_operation_duration_seconds_sum{{{labels},column_family=\"other\"}} 0.000004"
+        ),
     ] {
         assert!(
             lines(&text).contains(&line.as_str()),
@@ -118,7 +150,7 @@ fn counts_below_each_bound_are_exact() {
 #[test]
 fn a_target_says_whether_it_is_attached_firing_and_what_was_lost() {
     let instance = instance();
-    let text = render(MEANS, Duration::ZERO, [&instance]).unwrap();
+    let text = render(Some(MEANS), Duration::ZERO, [&instance]).unwrap();
     for (name, value) in [
         ("ckb_probe_target_attached", 1),
         ("ckb_probe_target_firing", 1),
@@ -138,7 +170,7 @@ fn a_target_says_whether_it_is_attached_firing_and_what_was_lost() {
 #[test]
 fn operations_without_known_bytes_have_no_byte_count() {
     let instance = instance();
-    let text = render(MEANS, Duration::ZERO, [&instance]).unwrap();
+    let text = render(Some(MEANS), Duration::ZERO, [&instance]).unwrap();
     let bytes = lines(&text)
         .iter()
         .filter(|line| line.contains("bytes_total"))
@@ -150,7 +182,7 @@ fn operations_without_known_bytes_have_no_byte_count() {
 fn no_label_holds_a_pid() {
     let instance = instance();
     assert!(
-        !render(MEANS, Duration::ZERO, [&instance])
+        !render(Some(MEANS), Duration::ZERO, [&instance])
             .unwrap()
             .contains("4321")
     );
@@ -158,7 +190,7 @@ fn no_label_holds_a_pid() {
 
 #[test]
 fn without_targets_only_the_node_is_told_of() {
-    let text = render(MEANS, Duration::ZERO, []).unwrap();
+    let text = render(Some(MEANS), Duration::ZERO, []).unwrap();
     assert_eq!(
         lines(&text),
         [
@@ -167,4 +199,64 @@ fn without_targets_only_the_node_is_told_of() {
             r#"ckb_probe_tier_info{tier="session"} 1"#,
         ]
     );
+}
+
+#[test]
+fn the_sampling_ratio_is_told_of_what_is_measured_now() {
+    let mut instance = instance();
+    let ratios = |instance: &Instance| {
+        let text = render(Some(MEANS), Duration::ZERO, [instance]).unwrap();
+        let lines = text.lines();
+        let ratios = lines.filter(|line| line.starts_with("ckb_probe_sampling_ratio"));
+        let values = ratios.map(|line| line.rsplit(' ').next().unwrap().to_string());
+        values.collect::<Vec<_>>()
+    };
+    assert!(ratios(&instance).is_empty(), "no interval has ended");
+    instance.close_window(Duration::from_secs(1), None, |_| false);
+    assert_eq!(ratios(&instance), ["1", "1"]);
+    instance.process_gone(Duration::from_secs(2));
+    assert!(ratios(&instance).is_empty());
+}
+
+/// They once vanished, and came back as if they had been reset.
+#[test]
+fn what_was_counted_is_told_while_the_next_process_cannot_be_attached_to() {
+    let mut instance = instance();
+    let told = |instance: &Instance| -> Vec<String> {
+        let text = render(Some(MEANS), Duration::ZERO, [instance]).unwrap();
+        let counts = lines(&text)
+            .into_iter()
+            .filter(|line| line.contains("ckb_probe_operation_duration_seconds_count"));
+        counts.map(str::to_string).collect()
+    };
+    let before = told(&instance);
+    assert_eq!(before.len(), 2);
+    instance.process_gone(Duration::from_secs(1));
+    assert_eq!(told(&instance), before);
+    let successor = ProcessId {
+        pid: 4322,
+        start_ticks: 2,
+    };
+    let refusal = Refusal::new(Reason::AttachFailed, "no");
+    instance.answered(successor, 0, vec![Err(refusal)], Duration::from_secs(2));
+    assert_eq!(told(&instance), before);
+}
+
+#[test]
+fn what_is_no_time_has_bounds_in_its_own_unit() {
+    let mut histogram = Histogram::default();
+    histogram.add(bucket(600), 2);
+    let values = Values {
+        histogram,
+        sum: 1_200,
+        ..Values::default()
+    };
+    let metric = distribution(vec![], &values, |bytes| bytes as f64);
+    let told = metric.get_histogram();
+    assert_eq!(told.get_sample_sum(), 1_200.0);
+    let first: Vec<_> = told.get_bucket().iter().take(2).collect();
+    let bounds = first
+        .iter()
+        .map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
+    assert_eq!(bounds.collect::<Vec<_>>(), [(512.0, 0), (1024.0, 2)]);
 }

@@ -1,12 +1,12 @@
-use std::process::{Command, Stdio};
+use std::{
+    io::Read,
+    process::{Command, Stdio},
+};
 
-use aya::{include_bytes_aligned, maps::Array};
+use aya::maps::Array;
 
 use super::*;
-use crate::kernel::btf;
-
-/// Programs for these tests alone.
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trial"));
+use crate::kernel::{btf, programs};
 
 fn load(types: &Types) -> Object {
     let fields = types.fields(&[
@@ -15,7 +15,12 @@ fn load(types: &Types) -> Object {
         ("task_struct", "real_parent"),
     ]);
     let fields = btf::as_bytes(&fields.unwrap());
-    Object::load_with(OBJECT, &[], &[("FIELDS", &fields)]).unwrap()
+    Object::load_with(
+        programs::named("trial").unwrap(),
+        &[],
+        &[("FIELDS", &fields)],
+    )
+    .unwrap()
 }
 
 fn getppid(times: u32) {
@@ -69,7 +74,11 @@ fn an_iterator_goes_through_one_process() {
     let iteration = iterator.over(child.id()).unwrap();
     for _ in 0..2 {
         let mut records = Vec::new();
-        iteration.read(&mut records).unwrap();
+        iteration
+            .begin()
+            .unwrap()
+            .read_to_end(&mut records)
+            .unwrap();
         let mut expected = Vec::new();
         expected.extend(child.id().to_ne_bytes());
         expected.extend(std::process::id().to_ne_bytes());
@@ -79,6 +88,10 @@ fn an_iterator_goes_through_one_process() {
     drop(child.stdin.take());
     child.wait().unwrap();
     let mut records = Vec::new();
-    iteration.read(&mut records).unwrap();
+    iteration
+        .begin()
+        .unwrap()
+        .read_to_end(&mut records)
+        .unwrap();
     assert!(records.is_empty());
 }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     kernel::{Calibration, FamilyArgument, KeptArguments, Means, Payload, Site},
-    mechanism::{Coverage, LoadId, Opened, Refusal, Strand},
+    mechanism::{Coverage, LoadId, Opened, Parts, Refusal, Strand},
     observe::{
         self, FirstInstruction, Location, ProcessId, SymbolName, Symbols, SymbolsError,
         find_symbols,
@@ -148,14 +148,20 @@ impl Searched {
     ) -> Result<Opened, Refusal> {
         let mut strands = Vec::new();
         for (counted, places) in loads {
-            let (row, parted) = (counted.row.clone(), counted.by_family);
+            let row = counted.row.clone();
+            let parts = if counted.by_family {
+                Parts::All
+            } else {
+                Parts::None
+            };
             let blank = measures.figures(Default::default(), counted.has_bytes());
             let slot = self.slot(counted, measures, places, calibration)?;
             strands.push(Strand {
                 load: first.offset(usize::from(slot)),
                 row: Some(row),
-                parted,
+                parts,
                 blank,
+                ..Strand::default()
             });
         }
         Ok(Opened { strands, coverage })
@@ -339,3 +345,6 @@ fn were(symbols: &BTreeSet<String>) -> String {
         _ => format!("{} were", symbols.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

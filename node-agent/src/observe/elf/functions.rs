@@ -21,12 +21,15 @@ use crate::observe::{
     glob::Glob,
 };
 
-/// No file that is searched has more functions: CKB has 84,000.
-const FUNCTION_LIMIT: u64 = 1 << 20;
+/// No file that is searched has more functions, each in each symbol table that has it: CKB has 84,000. They take 16 MB.
+const FUNCTION_LIMIT: u64 = 1 << 19;
 
 /// So many names serve as examples, and so many come near.
 const SAMPLE_LIMIT: usize = 10;
 const NEAR_LIMIT: usize = 3;
+
+/// Shorter words are in too many names.
+const WORD_LENGTH: usize = 3;
 
 /// Between two looks at the clock. The worst name takes some milliseconds.
 const NAMES_AT_A_TIME: usize = 16;
@@ -114,6 +117,7 @@ pub fn search_functions(
     let header = Header::read(&mut reader)?;
     let mut has_symbol_table = false;
     let mut matching = Matching::new(glob, listed);
+    let mut count = 0;
     for index in 0..header.sections {
         let section = header.section(&mut reader, index)?;
         has_symbol_table |= section.sh_type(header.endian) == elf::SHT_SYMTAB;
@@ -125,17 +129,20 @@ pub fn search_functions(
             if let Some(offset) = header.function(symbol) {
                 let size = u32::try_from(symbol.st_size(header.endian)).unwrap_or(u32::MAX);
                 all.push((symbol.st_name(header.endian), size, offset));
+                count += 1;
             }
-            at_most(FUNCTION_LIMIT, all.len() as u64, "functions")
+            at_most(FUNCTION_LIMIT, count, "functions")
         })?;
         all.sort_unstable();
-        for_each_name(&mut reader, strings, &all, |name, size, offset| {
-            if matching.looked_at % NAMES_AT_A_TIME == 0 && !has_time() {
-                return Err(SearchError::TooSlow);
-            }
-            matching.take(name, size, offset);
-            Ok(())
-        })?;
+        for_each_name(
+            &mut reader,
+            strings,
+            &all,
+            &has_time,
+            |name, size, offset| {
+                matching.take(name, size, offset);
+            },
+        )?;
     }
     let place = |offset| Place {
         offset,
@@ -173,11 +180,15 @@ fn for_each_name(
     reader: &mut Reader<impl ReadAt + ?Sized>,
     strings: Part,
     functions: &[Named],
-    mut each: impl FnMut(&str, u32, u64) -> Result<(), SearchError>,
+    has_time: impl Fn() -> bool,
+    mut each: impl FnMut(&str, u32, u64),
 ) -> Result<(), SearchError> {
     let mut left = functions;
     reader.pieces(strings, SYMBOL_LIMIT + 1, |start, bytes| {
         while let [(name, size, offset), rest @ ..] = left {
+            if left.len().is_multiple_of(NAMES_AT_A_TIME) && !has_time() {
+                return Err(SearchError::TooSlow);
+            }
             let at = u64::from(*name).saturating_sub(start) as usize;
             let Some(string) = bytes.get(at..) else {
                 return Ok(bytes.len());
@@ -189,7 +200,7 @@ fn for_each_name(
             match end {
                 Some(end) => {
                     if let Ok(name) = std::str::from_utf8(&string[..end]) {
-                        each(name, *size, *offset)?;
+                        each(name, *size, *offset);
                     }
                 }
                 None if string.len() <= SYMBOL_LIMIT => return Ok(at),
@@ -204,10 +215,11 @@ fn for_each_name(
 /// What matches, so far.
 struct Matching<'a> {
     glob: &'a Glob,
-    /// What every symbol has whose name matches, and that is worth being looked for.
-    needed: Option<&'a str>,
+    /// What every symbol has whose name matches.
+    needed: Vec<&'a str>,
+    /// What those names have that come near.
+    words: Vec<&'a str>,
     listed: usize,
-    looked_at: usize,
     /// Where functions are that match.
     offsets: HashSet<u64>,
     /// The same, as long as there are not too many: name, symbol, size.
@@ -219,12 +231,15 @@ struct Matching<'a> {
 
 impl<'a> Matching<'a> {
     fn new(glob: &'a Glob, listed: usize) -> Self {
-        let needed = glob.pieces().iter().filter(|piece| is_verbatim(piece));
+        let pieces = glob.pieces().iter().map(String::as_str);
+        let needed = pieces.filter(|piece| is_verbatim(piece)).collect();
+        let words = glob.pieces().iter().flat_map(|piece| piece.split('_'));
+        let words = words.filter(|word| word.len() >= WORD_LENGTH && is_verbatim(word));
         Self {
             glob,
-            needed: needed.max_by_key(|piece| piece.len()).map(String::as_str),
+            words: words.collect(),
+            needed,
             listed,
-            looked_at: 0,
             offsets: HashSet::new(),
             found: BTreeMap::new(),
             sample: BTreeSet::new(),
@@ -233,7 +248,6 @@ impl<'a> Matching<'a> {
     }
 
     fn take(&mut self, symbol: &str, size: u32, offset: u64) {
-        self.looked_at += 1;
         let Some(name) = self.name(symbol) else {
             if self.offsets.is_empty() {
                 self.comes_near(symbol);
@@ -262,7 +276,7 @@ impl<'a> Matching<'a> {
 
     /// What a function is called, if that or its symbol matches.
     fn name(&self, symbol: &str) -> Option<String> {
-        if self.needed.is_some_and(|piece| !symbol.contains(piece)) {
+        if !self.needed.iter().all(|piece| symbol.contains(piece)) {
             return None;
         }
         match form(symbol) {
@@ -282,15 +296,12 @@ impl<'a> Matching<'a> {
     }
 
     fn comes_near(&mut self, symbol: &str) {
-        let pieces = self.glob.pieces().iter().filter(|piece| is_verbatim(piece));
-        let has: usize = pieces
-            .filter(|piece| symbol.contains(piece.as_str()))
-            .map(String::len)
-            .sum();
+        let words = self.words.iter().filter(|word| symbol.contains(**word));
+        let has: usize = words.map(|word| word.len()).sum();
         let is_nearer =
             |(Reverse(least), last): &(_, String)| (Reverse(has), symbol) < (Reverse(*least), last);
         let is_full = self.near.len() == NEAR_LIMIT;
-        if has < 3
+        if has == 0
             || form(symbol) != Form::Whole
             || is_full && !self.near.last().is_some_and(is_nearer)
         {

@@ -62,20 +62,16 @@ fn names(matches: &Matches) -> Vec<&str> {
 
 #[test]
 fn functions_of_a_rust_program_are_found_by_their_paths() {
-    let found = find(
-        own_process(),
-        &pattern("ckb_probe_agent::observe::functions::find_f*"),
-    )
-    .unwrap();
-    let name = "ckb_probe_agent::observe::functions::find_functions";
-    assert_eq!(names(&found), [name]);
-    assert_eq!((found.total, found.sample), (1, vec![name.to_string()]));
+    let glob = "ckb_probe_agent::observe::functions::find_functions";
+    let found = find(own_process(), &pattern(glob)).unwrap();
+    assert_eq!(names(&found), [glob]);
+    assert_eq!(found.sample, [glob]);
+    assert_eq!(found.total, 1);
     assert!(!found.stripped && !found.go && !found.is_static);
     let function = &found.found[0];
     assert!(function.size > 100, "{function:?}");
     let anywhere = find(own_process(), &pattern("*find_functions*")).unwrap();
-    assert!(anywhere.total >= 1);
-    assert!(names(&anywhere).contains(&name));
+    assert!(names(&anywhere).contains(&glob));
 }
 
 #[test]
@@ -110,12 +106,12 @@ fn what_is_not_there_is_told_with_what_comes_near() {
     let program = Running::of(&path);
     let error = |glob| find(program.id(), &pattern(glob)).unwrap_err().to_string();
     assert_eq!(
-        error("first_functions_*"),
-        "no function in executable matches first_functions_*"
+        error("no_such_*"),
+        "no function in executable matches no_such_*"
     );
     assert_eq!(
         error("first::*_function"),
-        "no function in executable matches first::*_function; there is alias_of_first, first_function, second_function"
+        "no function in executable matches first::*_function; there is first_function, second_function, alias_of_first"
     );
     assert_eq!(
         error("first["),

@@ -105,7 +105,7 @@ fn a_budget_that_is_kept_by_sampling_says_so_without_figures_that_change() {
                 overhead_millipercent: Some(millipercent),
                 ..firing(probe, pod)
             };
-            report.operations[0].window.recorded_milliseconds = recorded;
+            report.probes[0].rows[0].window.recorded_milliseconds = recorded;
             vec![reports(node_probe("n", 1, vec![report]))]
         })
         .status()
@@ -114,7 +114,7 @@ fn a_budget_that_is_kept_by_sampling_says_so_without_figures_that_change() {
     assert_eq!(verdict(&one), UNDER);
     assert_eq!(
         message(&one),
-        "probing is kept below overhead.maxPercent 1 by sampling: see status.operations[].samplingPercent"
+        "probing is kept below overhead.maxPercent 1 by sampling: see status.probes[].rows[].samplingPercent"
     );
     assert_eq!(message(&one), message(&other));
     assert_eq!(

@@ -1,10 +1,10 @@
-use ckb_probe_crds::condition;
+use ckb_probe_crds::{InstanceReport, ProbeReport, condition};
 use serde_json::json;
 
 use super::*;
 use crate::{
     aggregate::tests::{Scene, answer, answers, found, scene},
-    testing::{firing, node_probe, reports, runs},
+    testing::{firing, measuring, node_probe, reports, row, runs, throughout, without},
     world::NodeProbeRow,
 };
 
@@ -22,15 +22,19 @@ fn degraded(scene: &Scene) -> String {
 
 #[test]
 fn what_is_missing_of_a_target_degrades_what_is_ready_all_the_same() {
-    let stepped = |report| InstanceReport {
-        single_stepped_symbols: vec!["rocksdb_iter_next".into()],
-        message: "measuring process 7; rocksdb_iter_next was left out".into(),
-        ..report
+    let stepped = |report| {
+        let report = InstanceReport {
+            message: "measuring process 7; rocksdb_iter_next was left out".into(),
+            ..report
+        };
+        without(report, Reason::SingleStepped, "rocksdb_iter_next")
     };
-    let untimed = |report| InstanceReport {
-        entry_only: true,
-        message: "measuring process 7; calls are counted and not timed".into(),
-        ..report
+    let untimed = |report| {
+        let report = InstanceReport {
+            message: "measuring process 7; calls are counted and not timed".into(),
+            ..report
+        };
+        without(report, Reason::EntryOnly, "Get")
     };
     for (scene, reason, words) in [
         (reported(stepped), "SingleStepped", "was left out"),
@@ -49,12 +53,14 @@ fn what_is_missing_of_a_target_degrades_what_is_ready_all_the_same() {
 
 #[test]
 fn a_target_all_of_whose_functions_would_be_single_stepped_is_not_ready() {
-    let scene = reported(|report| InstanceReport {
-        state: InstanceState::Failed,
-        reason: Some(Reason::SingleStepped),
-        message: "nothing is attached to process 7".into(),
-        firing: false,
-        ..report
+    let scene = reported(|report| {
+        throughout(InstanceReport {
+            state: InstanceState::Failed,
+            reason: Some(Reason::SingleStepped),
+            message: "nothing is attached to process 7".into(),
+            firing: false,
+            ..report
+        })
     });
     let status = scene.status();
     assert_eq!(
@@ -72,18 +78,18 @@ fn all_that_is_missing_is_told_the_gravest_first_and_nothing_twice() {
     let scene = scene(json!({}), |probe, pod| {
         let other = crate::testing::pod("a", "ckb-1", Some("n"));
         let all = InstanceReport {
-            entry_only: true,
-            single_stepped_symbols: vec!["rocksdb_iter_next".into()],
-            missing_operations: vec!["MultiGet".into()],
             message: "not measured: MultiGet; not timed".into(),
             ..firing(probe, pod)
         };
-        let silent = InstanceReport {
+        let all = without(all, Reason::EntryOnly, "Get");
+        let all = without(all, Reason::SingleStepped, "rocksdb_iter_next");
+        let all = without(all, Reason::SymbolNotFound, "MultiGet");
+        let silent = throughout(InstanceReport {
             reason: Some(Reason::Silent),
             message: "called nothing".into(),
             firing: false,
             ..firing(probe, &other)
-        };
+        });
         let report = node_probe("n", 1, vec![silent, all]);
         vec![runs(&other), reports(report)]
     });
@@ -101,10 +107,11 @@ fn all_that_is_missing_is_told_the_gravest_first_and_nothing_twice() {
 fn what_is_missing_of_one_target_is_not_why_another_does_not_fire() {
     let scene = scene(json!({}), |probe, pod| {
         let other = crate::testing::pod("a", "ckb-1", Some("n"));
-        let lacking = InstanceReport {
-            single_stepped_symbols: vec!["rocksdb_iter_next".into()],
-            ..firing(probe, pod)
-        };
+        let lacking = without(
+            firing(probe, pod),
+            Reason::SingleStepped,
+            "rocksdb_iter_next",
+        );
         let restarting = InstanceReport {
             state: InstanceState::Waiting,
             reason: Some(Reason::ExecutableNotFound),
@@ -127,13 +134,14 @@ fn what_is_missing_of_one_target_is_not_why_another_does_not_fire() {
 
 #[test]
 fn a_target_that_died_of_each_attach_is_grave() {
-    let scene = reported(|report| InstanceReport {
-        state: InstanceState::Detached,
-        reason: Some(Reason::TargetDied),
-        message: "process 7 died 1.2 s after the attach, and so did the one before it".into(),
-        firing: false,
-        missing_operations: vec!["MultiGet".into()],
-        ..report
+    let scene = reported(|report| {
+        throughout(InstanceReport {
+            state: InstanceState::Detached,
+            reason: Some(Reason::TargetDied),
+            message: "process 7 died 1.2 s after the attach, and so did the one before it".into(),
+            firing: false,
+            ..without(report, Reason::SymbolNotFound, "MultiGet")
+        })
     });
     let status = scene.status();
     assert_eq!(
@@ -211,14 +219,228 @@ fn what_an_agent_found_long_ago_is_not_held_against_its_node() {
 
 #[test]
 fn what_a_silent_target_lacks_is_not_what_is_wrong_with_it() {
-    let scene = reported(|report| InstanceReport {
-        reason: Some(Reason::Silent),
-        firing: false,
-        missing_operations: vec!["MultiGet".into()],
-        ..report
+    let scene = reported(|report| {
+        throughout(InstanceReport {
+            reason: Some(Reason::Silent),
+            firing: false,
+            ..without(report, Reason::SymbolNotFound, "MultiGet")
+        })
     });
     assert_eq!(
         answer(&scene.status(), condition::DEGRADED),
         ("True", "Silent")
+    );
+}
+
+/// One target with a busy probe, `storage`, beside one that is like this, `steps`.
+fn beside_a_busy_one(change: impl FnOnce(ProbeReport) -> ProbeReport) -> Scene {
+    let rocksdb = json!({ "operations": ["Get"] });
+    let probes = json!([
+        { "name": "storage", "rocksdb": rocksdb },
+        { "name": "steps", "rocksdb": rocksdb },
+    ]);
+    scene(json!({ "probes": probes }), |probe, pod| {
+        let mut report = firing(probe, pod);
+        let steps = measuring("steps", vec![row("IteratorNext", 10, "119:10")]);
+        report.probes.push(change(steps));
+        vec![reports(node_probe("n", 1, vec![report]))]
+    })
+}
+
+#[test]
+fn a_busy_probe_does_not_hide_one_beside_it_that_is_not_well() {
+    for (state, reason, ready, progressing) in [
+        (InstanceState::Attached, "Silent", "Silent", "False"),
+        (
+            InstanceState::Failed,
+            "UnsupportedByKernel",
+            "UnsupportedByKernel",
+            "False",
+        ),
+        (
+            InstanceState::Failed,
+            "SymbolNotFound",
+            "SymbolNotFound",
+            "False",
+        ),
+        (
+            InstanceState::Failed,
+            "TooManyMatches",
+            "TooManyMatches",
+            "False",
+        ),
+        (InstanceState::Failed, "Firing", "AttachFailed", "False"),
+        (InstanceState::Detached, "OverBudget", "OverBudget", "False"),
+        (InstanceState::Waiting, "Attaching", "Attaching", "True"),
+        (InstanceState::Attached, "Attaching", "Attaching", "True"),
+    ] {
+        let scene = beside_a_busy_one(|steps| ProbeReport {
+            state,
+            reason: serde_json::from_value(json!(reason)).unwrap(),
+            message: "there is nothing".into(),
+            firing: false,
+            ..steps
+        });
+        let status = scene.status();
+        let told = "pod a/ckb-0: probe steps: there is nothing";
+        assert_eq!(answer(&status, condition::READY), ("False", ready));
+        assert_eq!(
+            found(&status, condition::READY).message,
+            format!("0 of 1 targets fire: {told}")
+        );
+        assert_eq!(
+            answer(&status, condition::PROGRESSING),
+            (progressing, ready)
+        );
+        let expected = match progressing {
+            "True" => ("False", "Done", "nothing is known to be wrong"),
+            _ => ("True", ready, told),
+        };
+        let degraded = found(&status, condition::DEGRADED);
+        assert_eq!(
+            (&*degraded.status, &*degraded.reason, &*degraded.message),
+            expected
+        );
+        let instance = &status.instances[0];
+        assert_eq!(
+            (instance.reason.as_str(), instance.state),
+            (ready, InstanceState::Attached)
+        );
+        assert_eq!(status.targets.attached, 1);
+        assert_eq!(status.targets.firing, 0);
+        let counts = status
+            .probes
+            .iter()
+            .map(|probe| (probe.targets.attached, probe.targets.firing));
+        let attached = u32::from(state == InstanceState::Attached);
+        assert_eq!(counts.collect::<Vec<_>>(), [(1, 1), (attached, 0)]);
+        assert_eq!(
+            status.probes[0].headline, "100/s p99 1.48us 2 slow",
+            "the figures of the other stay"
+        );
+    }
+}
+
+#[test]
+fn a_probe_that_an_agent_has_not_taken_up_is_waited_for() {
+    let scene = beside_a_busy_one(|steps| ProbeReport {
+        name: "an older one".into(),
+        ..steps
+    });
+    let status = scene.status();
+    assert_eq!(answer(&status, condition::READY), ("False", "Attaching"));
+    assert_eq!(
+        found(&status, condition::PROGRESSING).message,
+        "pod a/ckb-0: probe steps: the agent has yet to take it up"
+    );
+    assert_eq!(status.probes[1].rows, []);
+}
+
+#[test]
+fn what_one_probe_lacks_is_told_with_its_name_and_leaves_both_ready() {
+    let scene = beside_a_busy_one(|steps| {
+        let report = InstanceReport {
+            message: "rocksdb_iter_next was left out".into(),
+            probes: vec![steps],
+            ..InstanceReport::default()
+        };
+        without(report, Reason::SingleStepped, "rocksdb_iter_next")
+            .probes
+            .remove(0)
+    });
+    let status = scene.status();
+    assert_eq!(answer(&status, condition::READY), ("True", "Firing"));
+    assert_eq!(
+        answer(&status, condition::DEGRADED),
+        ("True", "SingleStepped")
+    );
+    assert_eq!(
+        degraded(&scene),
+        "pod a/ckb-0: probe steps: rocksdb_iter_next was left out"
+    );
+    let messages = status.probes.iter().map(|probe| &*probe.message);
+    assert_eq!(
+        messages.collect::<Vec<_>>(),
+        ["", "rocksdb_iter_next was left out"]
+    );
+}
+
+#[test]
+fn what_a_target_costs_is_not_why_one_of_its_probes_is_silent() {
+    let mut scene = beside_a_busy_one(|steps| ProbeReport {
+        reason: Some(Reason::Silent),
+        message: "there is nothing".into(),
+        firing: false,
+        ..steps
+    });
+    let pod = crate::testing::pod("a", "ckb-0", Some("n"));
+    let mut report = scene
+        .world
+        .node_probe("n")
+        .unwrap()
+        .status
+        .clone()
+        .unwrap()
+        .instances
+        .remove(0);
+    report.reason = Some(Reason::OverBudget);
+    report.message = "costs too much".into();
+    assert_eq!(report.pod, pod.reference);
+    scene.world.apply(
+        reports(node_probe("n", 1, vec![report])),
+        crate::testing::at(0),
+    );
+    let status = scene.status();
+    assert_eq!(answer(&status, condition::READY), ("False", "Silent"));
+    assert_eq!(answer(&status, condition::DEGRADED), ("True", "OverBudget"));
+    assert_eq!(
+        answer(&status, condition::WITHIN_BUDGET),
+        ("False", "OverBudget")
+    );
+    assert_eq!(
+        degraded(&scene),
+        "pod a/ckb-0: costs too much. Silent: pod a/ckb-0: probe steps: there is nothing"
+    );
+}
+
+#[test]
+fn of_a_target_that_failed_in_several_ways_all_are_told() {
+    let scene = beside_a_busy_one(|steps| steps);
+    let mut world = scene.world.clone();
+    let mut report = world
+        .node_probe("n")
+        .unwrap()
+        .status
+        .clone()
+        .unwrap()
+        .instances
+        .remove(0);
+    report.state = InstanceState::Failed;
+    report.reason = Some(Reason::AttachFailed);
+    report.message = "nothing is attached".into();
+    for (probe, reason, message) in [
+        (0, Reason::SymbolNotFound, "no such function"),
+        (1, Reason::UnsupportedByKernel, "no such thing"),
+    ] {
+        let probe = &mut report.probes[probe];
+        probe.state = InstanceState::Failed;
+        probe.reason = Some(reason);
+        probe.message = message.into();
+        probe.firing = false;
+    }
+    world.apply(
+        reports(node_probe("n", 1, vec![report])),
+        crate::testing::at(0),
+    );
+    let scene = Scene { world, ..scene };
+    let status = scene.status();
+    assert_eq!(
+        answer(&status, condition::READY),
+        ("False", "UnsupportedByKernel")
+    );
+    assert_eq!(
+        degraded(&scene),
+        "pod a/ckb-0: probe steps: no such thing. \
+         SymbolNotFound: pod a/ckb-0: probe storage: no such function"
     );
 }

@@ -33,6 +33,25 @@ pub fn remember(key: &CallKey, start: CallStart) -> bool {
     MORE_CALLS.insert(key, &start, 0).is_ok()
 }
 
+/// Whether a call is remembered.
+#[inline(always)]
+pub fn holds(key: &CallKey) -> bool {
+    let Some(cell) = cell(key) else {
+        return false;
+    };
+    // SAFETY: a map's value.
+    let (owner, stack) = unsafe {
+        let owner = (&raw const (*cell).key.owner).read_volatile();
+        (owner, (*cell).key.stack)
+    };
+    if owner == key.owner && stack == key.stack {
+        return true;
+    }
+    // Where the cell is free, the call would be in it.
+    // SAFETY: only this thread's own entry and return touch this key.
+    owner != 0 && unsafe { MORE_CALLS.get(key) }.is_some()
+}
+
 /// Takes what was remembered of a call.
 #[inline(always)]
 pub fn recall(key: &CallKey) -> Option<CallStart> {

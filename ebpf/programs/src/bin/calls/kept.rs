@@ -9,7 +9,9 @@ use aya_ebpf::{
     maps::LruHashMap,
     programs::ProbeContext,
 };
-use ckb_probe_common::{Arguments, CallKey, Cookie, MAX_ARGUMENTS, SlowCallWithArguments};
+use ckb_probe_common::{
+    Arguments, CallKey, Cookie, MAX_ARGUMENTS, SlowCallWithArguments, UNREADABLE,
+};
 
 use crate::{POPPED_BY_RETURN, stack};
 
@@ -57,14 +59,16 @@ pub fn tell(event: &mut SlowCallWithArguments, arguments: &Arguments, texts: u8)
         event.values[index] = arguments.values[index];
         event.texts[index] = [0; ckb_probe_common::TEXT_BYTES];
         if texts & 1 << index != 0 {
-            // What cannot be read stays empty.
             // SAFETY: the helper checks the address itself.
-            let _ = unsafe {
+            let read = unsafe {
                 bpf_probe_read_user_str_bytes(
                     arguments.values[index] as *const u8,
                     &mut event.texts[index],
                 )
             };
+            if read.is_err() {
+                event.texts[index][0] = UNREADABLE;
+            }
         }
     }
 }

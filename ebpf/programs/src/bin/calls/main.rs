@@ -6,7 +6,8 @@
 //!
 //! Three ways to see a call: `call_session` at both its ends (what it has to remember, the kernel keeps with the
 //! call), `call_enter` and `call_return` as a pair (what they remember is in a table), and `call_count` at its entry
-//! only, where its return must not be touched.
+//! only, where its return must not be touched. Functions of the kernel have programs of their own, which share all that
+//! is recorded: see `kernel`.
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
@@ -17,6 +18,7 @@ mod cause;
 mod family;
 mod in_flight;
 mod kept;
+mod kernel;
 mod record;
 mod session;
 mod stack;
@@ -153,13 +155,25 @@ pub fn call_return(context: RetProbeContext) -> u32 {
         return 0;
     };
     let key = key_at_return(context.regs, cookie, control);
-    let Some(start) = in_flight::recall(&key) else {
+    pair_return(&context, now, &key, cookie, control);
+    0
+}
+
+#[inline(always)]
+fn pair_return(
+    context: &RetProbeContext,
+    now: u64,
+    key: &CallKey,
+    cookie: Cookie,
+    control: &Control,
+) {
+    let Some(start) = in_flight::recall(key) else {
         // The call began before the probe was attached, or in a slice that is over.
-        return 0;
+        return;
     };
     cause::ends(cookie, now);
     if control.counting & cookie.group_bit() == 0 {
-        return 0;
+        return;
     }
     let call = Call {
         operation: cookie.slot(),
@@ -172,7 +186,6 @@ pub fn call_return(context: RetProbeContext) -> u32 {
         stack: stack(context.regs),
     };
     record::call(&call, control);
-    0
 }
 
 #[uprobe]

@@ -7,6 +7,7 @@
 #![no_std]
 #![no_main]
 
+mod file;
 mod record;
 mod rows;
 
@@ -17,22 +18,22 @@ use aya_ebpf::{
     maps::{Array, HashMap, PerCpuArray},
     programs::BtfTracePointContext,
 };
-use ckb_probe_common::syscalls::{Begun, MAX_TARGETS, Met, NUMBERS, OTHER, Order};
+use ckb_probe_common::syscalls::{
+    Begun, CELLS, Cell, MAX_TARGETS, Met, NUMBERS, OTHER, Order, SEVERAL,
+};
 use ckb_probe_programs::{
     fields::Fields,
     task_storage::{TaskStorage, Thread},
 };
 use record::Call;
 
-/// The targets' places, by process.
+/// Finds the targets, and tells nearly every process that it is none, in a few instructions.
+#[map]
+static FINDER: Array<Cell> = Array::with_max_entries(CELLS, 0);
+
+/// The places of all targets, by process, for those that share a cell.
 #[map]
 static TARGETS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_TARGETS as u32, 0);
-
-/// How many targets there are whose process has a number with these lower bits: most processes are told from them
-/// without asking [`TARGETS`].
-#[map]
-static MAYBE: Array<u8> = Array::with_max_entries(MAYBE_SIZE, 0);
-const MAYBE_SIZE: u32 = 4096;
 
 /// What to do with each target.
 #[map]
@@ -47,7 +48,7 @@ static MET: PerCpuArray<Met> = PerCpuArray::with_max_entries(MAX_TARGETS as u32 
 static CALLS: TaskStorage<Begun> = TaskStorage::new();
 
 #[unsafe(no_mangle)]
-static FIELDS: Fields<1> = Fields::unset();
+static FIELDS: Fields<9> = Fields::unset();
 /// `task_struct.thread_info.status`.
 const STATUS: usize = 0;
 /// In a system call of a 32-bit program.
@@ -92,9 +93,13 @@ pub fn syscall_exit(context: BtfTracePointContext) -> i32 {
     let Some(target) = target() else {
         return 0;
     };
-    // SAFETY: the helper has no preconditions. Early, so that what comes after is not charged to the call.
-    let now = unsafe { bpf_ktime_get_ns() };
-    let (Some(order), Some(begun)) = (ORDERS.get(target), CALLS.get(Thread::current())) else {
+    let Some(order) = ORDERS.get(target) else {
+        return 0;
+    };
+    if order.gate == 0 {
+        return 0;
+    }
+    let Some(begun) = CALLS.get(Thread::current()) else {
         return 0;
     };
     // SAFETY: the thread's own value. What a call leaves here is for its own end only.
@@ -107,6 +112,8 @@ pub fn syscall_exit(context: BtfTracePointContext) -> i32 {
     if call.gate == 0 || call.gate != order.gate {
         return 0;
     }
+    // SAFETY: the helper has no preconditions. Before the call is counted, so that this is not charged to it.
+    let now = unsafe { bpf_ktime_get_ns() };
     let call = Call {
         target,
         number: call.number as u32,
@@ -123,11 +130,15 @@ pub fn syscall_exit(context: BtfTracePointContext) -> i32 {
 #[inline(always)]
 fn target() -> Option<u32> {
     let process = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if *MAYBE.get(process % MAYBE_SIZE)? == 0 {
-        return None;
+    let cell = FINDER.get(process % CELLS)?;
+    match cell.process {
+        SEVERAL => {
+            // SAFETY: user space does not change an entry that is there.
+            unsafe { TARGETS.get(&process) }.copied()
+        }
+        found if found == process => Some(cell.place),
+        _ => None,
     }
-    // SAFETY: user space changes an entry by replacing it, and the kernel keeps what a program has found until it ends.
-    unsafe { TARGETS.get(&process) }.copied()
 }
 
 #[inline(always)]

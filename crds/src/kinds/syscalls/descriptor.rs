@@ -1,0 +1,89 @@
+//! What `syscalls` gives: each system call, by duration and by error.
+
+use crate::descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, Value};
+
+/// How long calls took.
+pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Distribution);
+/// The longest of them.
+pub const LONGEST: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Maximum);
+/// Those that failed.
+pub const ERRORS: Measure = Measure::new("errors", Unit::Count, Merge::Sum);
+/// Calls as slow as `slowThreshold`, or slower.
+pub const SLOW: Measure = Measure::new("slow", Unit::Count, Merge::Sum);
+
+/// The calls that wait for something to happen: a thread with nothing to do is in one of these all of the time, and who adds
+/// them to the rest learns nothing.
+pub const WAITS: [&str; 24] = [
+    "accept",
+    "accept4",
+    "clock_nanosleep",
+    "epoll_pwait",
+    "epoll_pwait2",
+    "epoll_wait",
+    "futex",
+    "futex_wait",
+    "futex_waitv",
+    "io_getevents",
+    "io_pgetevents",
+    "io_uring_enter",
+    "nanosleep",
+    "pause",
+    "poll",
+    "ppoll",
+    "pselect6",
+    "restart_syscall",
+    "rt_sigsuspend",
+    "rt_sigtimedwait",
+    "select",
+    "semtimedop",
+    "wait4",
+    "waitid",
+];
+
+/// The kind.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    row: "syscall",
+    part: Some("errno"),
+    measures: &[DURATION, LONGEST, ERRORS, SLOW],
+    columns: &[
+        Column::new("perSecond", "PER SECOND", Value::Rate("duration")).of_rows(),
+        Column::new("p50", "P50", Value::Quantile("duration", 0.5)).of_rows(),
+        Column::new("p90", "P90", Value::Quantile("duration", 0.9)).of_rows(),
+        Column::new("p99", "P99", Value::Quantile("duration", 0.99)).of_rows(),
+        Column::new("max", "MAX", Value::Maximum("duration")).of_rows(),
+        Column::new("errorsPerSecond", "ERRORS/S", Value::Rate("errors")),
+        Column::new("errors", "ERRORS", Value::Total("errors")),
+        Column::new("slow", "SLOW", Value::Total("slow")).of_rows(),
+        Column::new("count", "COUNT", Value::Total("duration")).of_rows(),
+    ],
+    headline: &[
+        Phrase::new("", Value::Rate("duration"), "/s"),
+        Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),
+        Phrase::new("", Value::Percent("errors", "duration"), "% failed").unless_zero(),
+        Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
+    ],
+    metrics: &[
+        Metric::new(
+            "ckb_probe_syscall_duration_seconds",
+            "Duration of the system calls since the agent first attached to the target; scaled up where they were sampled.",
+            Export::Histogram("duration"),
+        ),
+        Metric::new(
+            "ckb_probe_syscall_errors_total",
+            "System calls that failed, by the error's name; scaled up where they were sampled.",
+            Export::Counter("errors"),
+        )
+        .by_part(),
+        Metric::new(
+            "ckb_probe_slow_syscalls_total",
+            "System calls at or above the probe's slowThreshold; scaled up where they were sampled.",
+            Export::Counter("slow"),
+        ),
+    ],
+    apart: waits,
+    quiet: false,
+};
+
+fn waits(row: &str) -> bool {
+    WAITS.contains(&row)
+}

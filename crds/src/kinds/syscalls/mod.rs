@@ -1,0 +1,45 @@
+//! `syscalls`: what the process asks of the kernel.
+
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+mod descriptor;
+
+pub use descriptor::{DESCRIPTOR, DURATION, ERRORS, LONGEST, SLOW, WAITS};
+
+use crate::Duration;
+
+/// System calls: count, rate, quantiles, errors by their number, and slow ones, of each. Tracing them costs every process of
+/// the node a little, not only the target: that counts against the budget.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SyscallsProbe {
+    /// Which, by their names, such as openat and fdatasync. Unset: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(max = 32)))]
+    #[x_kube(validation = Rule::new("self.all(name, name.matches('^[a-z][a-z0-9_]*$'))")
+        .message("syscalls.names must be names of system calls as their manual pages have them, such as openat or fdatasync"))]
+    pub names: Vec<String>,
+
+    /// A call that takes at least this long is counted as slow, and listed with what it was about. Calls that wait for
+    /// something to happen (futex, epoll_wait, poll, nanosleep, …) are told apart from work, and are never slow.
+    #[serde(default = "default_slow_threshold")]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')"
+    ).message("syscalls.slowThreshold must be a duration from 1us to 1h, such as 500us or 10ms"))]
+    pub slow_threshold: Duration,
+}
+
+impl Default for SyscallsProbe {
+    fn default() -> Self {
+        Self {
+            names: Vec::new(),
+            slow_threshold: default_slow_threshold(),
+        }
+    }
+}
+
+/// Ten milliseconds: longer than a disk of flash takes to sync.
+pub fn default_slow_threshold() -> Duration {
+    std::time::Duration::from_millis(10).into()
+}

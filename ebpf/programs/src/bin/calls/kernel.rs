@@ -1,0 +1,100 @@
+//! The same of the kernel's own functions. All processes call them, and the calls of one are recorded: the others cost as
+//! little as can be, and are counted, since somebody pays for them.
+//!
+//! As at uprobes there are a session and a pair. The stack at a function's return is not that at its entry here, so the pair
+//! knows a call by its thread and its slot: of a function that is called within itself, or whose return the kernel did not
+//! see, one call is recorded and the others count as lost. Sessions know every call by itself.
+//!
+//! The kernel runs these programs with preemption disabled, one at a time on each CPU (`bpf_prog_active`): what an interrupt
+//! calls while one of them runs, it leaves out.
+
+use aya_ebpf::{
+    EbpfContext,
+    helpers::bpf_get_current_pid_tgid,
+    macros::{kprobe, kretprobe},
+    programs::{ProbeContext, RetProbeContext},
+};
+use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Session};
+
+use crate::{
+    NO_RETURN, control, cookie, in_flight, key, now, pair_return, record, session, session_return,
+};
+
+#[kprobe]
+pub fn kernel_session(context: ProbeContext) -> u32 {
+    if session::is_return(context.as_ptr()) {
+        // SAFETY: the kernel's word, which the entry wrote.
+        let remembered = unsafe { *session::word(context.as_ptr()) };
+        session_return(&context, Session(remembered));
+        return 0;
+    }
+    let Some(control) = control(&context) else {
+        return NO_RETURN;
+    };
+    let cookie = cookie(&context);
+    if !is_the_targets(control) {
+        record::pass(cookie.slot());
+        return NO_RETURN;
+    }
+    if control.entering & cookie.group_bit() == 0 {
+        return NO_RETURN;
+    }
+    let remembered = session::word(context.as_ptr());
+    let session = Session::new(now(), cookie.slot(), cookie);
+    // SAFETY: the kernel's word, valid while the program runs.
+    unsafe { *remembered = session.0 };
+    0
+}
+
+#[kprobe]
+pub fn kernel_enter(context: ProbeContext) -> u32 {
+    let Some(control) = control(&context) else {
+        return 0;
+    };
+    let cookie = cookie(&context);
+    if !is_the_targets(control) {
+        record::pass(cookie.slot());
+        return 0;
+    }
+    if control.entering & cookie.group_bit() == 0 {
+        return 0;
+    }
+    let key = key_of(cookie, control);
+    if in_flight::holds(&key) {
+        // See above. This one takes its place.
+        record::lose_call();
+    }
+    let start = CallStart {
+        slot: cookie.slot() as u64,
+        bytes: 0,
+        time_ns: now(),
+    };
+    if !in_flight::remember(&key, start) {
+        record::lose_call();
+    }
+    0
+}
+
+#[kretprobe]
+pub fn kernel_return(context: RetProbeContext) -> u32 {
+    let Some(control) = control(&context) else {
+        return 0;
+    };
+    if !is_the_targets(control) {
+        return 0;
+    }
+    let now = now();
+    let cookie = cookie(&context);
+    pair_return(&context, now, &key_of(cookie, control), cookie, control);
+    0
+}
+
+#[inline(always)]
+fn is_the_targets(control: &Control) -> bool {
+    (bpf_get_current_pid_tgid() >> 32) as u32 == control.process
+}
+
+#[inline(always)]
+fn key_of(cookie: Cookie, control: &Control) -> CallKey {
+    key((cookie.slot() as u64) << 4, cookie, control)
+}

@@ -1,0 +1,38 @@
+//! What the command line takes for `kernelFunctions`.
+
+use ckb_probe_crds::{
+    Question,
+    kinds::kernel_functions::{KernelFunctionsProbe, default_limit},
+};
+use clap::Args;
+
+use crate::kinds::Asking;
+
+/// Latency of functions of the kernel.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ckb-probe kernel-functions --match 'ext4_sync_*'              how long does the file system take to sync?\n  \
+    ckb-probe kernel-functions --match 'tcp_*msg' --executable ckb --interval 5s\n  \
+    ckb-probe kernel-functions --match '__x64_sys_f*sync' --threshold 5ms --events")]
+pub struct Arguments {
+    /// What their names match, with *, ? and [abc], as /proc/kallsyms has them: ext4_sync_file, tcp_*msg.
+    #[arg(long = "match", value_name = "GLOB")]
+    pattern: String,
+    /// How many functions may match.
+    #[arg(long, default_value_t = default_limit(), value_parser = clap::value_parser!(u32).range(1..=200))]
+    limit: u32,
+    /// Calls that take at least this long are slow. Unset: none is.
+    #[arg(long)]
+    threshold: Option<ckb_probe_crds::Duration>,
+}
+
+impl Asking for Arguments {
+    fn question(self) -> Question {
+        KernelFunctionsProbe {
+            r#match: self.pattern,
+            limit: self.limit,
+            threshold: self.threshold,
+        }
+        .into()
+    }
+}

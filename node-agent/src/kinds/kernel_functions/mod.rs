@@ -1,0 +1,30 @@
+//! `kernelFunctions`: whatever functions of the kernel have a name that matches.
+
+mod arguments;
+
+pub use arguments::Arguments;
+use ckb_probe_crds::{
+    Name,
+    kinds::kernel_functions::{DURATION, KernelFunctionsProbe, LONGEST, SLOW},
+};
+
+use super::{Ask, Instrument};
+use crate::mechanism::{calls::Measures, kernel_calls};
+
+impl Instrument for KernelFunctionsProbe {
+    fn ask(&self) -> Ask {
+        let threshold = self.threshold.map(|threshold| threshold.as_nanos());
+        Ask::Own(Box::new(kernel_calls::Ask {
+            measures: Measures {
+                duration: DURATION.key(),
+                longest: LONGEST.key(),
+                // What a function of the kernel's payload is, nobody says.
+                bytes: Name::Borrowed("bytes"),
+                slow: SLOW.key(),
+            },
+            glob: self.r#match.clone(),
+            limit: self.limit as usize,
+            slow_threshold_ns: threshold.unwrap_or(u64::MAX),
+        }))
+    }
+}

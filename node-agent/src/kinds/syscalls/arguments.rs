@@ -1,0 +1,34 @@
+//! What the command line takes for `syscalls`.
+
+use ckb_probe_crds::{
+    Question,
+    kinds::syscalls::{SyscallsProbe, default_slow_threshold},
+};
+use clap::Args;
+
+use crate::kinds::Asking;
+
+/// System calls.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ckb-probe syscalls                                        all of them, of the process that runs ckb\n  \
+    ckb-probe syscalls --names fdatasync,openat --max-percent 5\n  \
+    ckb-probe syscalls --slow-threshold 5ms --events          each slow call, with its file, as a JSON line")]
+pub struct Arguments {
+    /// Which, by their names, such as openat,fdatasync. Unset: all.
+    #[arg(long, value_delimiter = ',')]
+    names: Vec<String>,
+    /// Calls that take at least this long are slow, but those that wait.
+    #[arg(long, default_value_t = default_slow_threshold())]
+    slow_threshold: ckb_probe_crds::Duration,
+}
+
+impl Asking for Arguments {
+    fn question(self) -> Question {
+        SyscallsProbe {
+            names: self.names,
+            slow_threshold: self.slow_threshold,
+        }
+        .into()
+    }
+}

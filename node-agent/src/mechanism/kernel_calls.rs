@@ -1,0 +1,313 @@
+//! Calls of the kernel's functions on behalf of a process, by kprobes: the same programs' kin and the same maps as for calls of
+//! the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
+
+mod means;
+mod untouchable;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use ckb_probe_crds::{Lack, Name, Reason};
+use k8s_openapi::jiff::Timestamp;
+use means::{Costs, KernelMeans};
+use untouchable::Untouchable;
+
+use super::{
+    Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Reading, Refusal,
+    RowReading, Scene, Strand,
+    calls::{Measures, slow_call},
+};
+use crate::{
+    kernel::{
+        AttachError, DEFAULT_RING_BYTES, KernelPlan, KernelSite, Links, Probes, ReadError, Slots,
+        refused_functions,
+    },
+    observe::{self, Glob, KernelFunctions, find_kernel_functions},
+};
+
+/// How many names a message gives for example.
+const SAMPLE: usize = 10;
+
+/// What a status lists of what is lacking for one reason.
+const MAX_ITEMS: usize = 64;
+
+/// What a kind wants of the kernel's functions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// What is measured of a call, in the kind's words.
+    pub measures: Measures,
+    /// What their names match.
+    pub glob: String,
+    /// How many may match.
+    pub limit: usize,
+    /// Calls that take at least this long are slow.
+    pub slow_threshold_ns: u64,
+}
+
+/// Calls of the kernel's functions by one process.
+struct KernelCalls {
+    probes: Probes,
+    /// The load of the first slot.
+    first: LoadId,
+    measures: Measures,
+    /// By slot.
+    costs: Vec<Option<Duration>>,
+    cost: Costs,
+    /// What is known of the kernel, kept for others for as long as anybody asks.
+    _means: KernelMeans,
+}
+
+impl Begin for Ask {
+    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
+        let chosen = self.choose()?;
+        let means = KernelMeans::of(scene.node)?;
+        let (tier, cost) = means.get();
+        let names: Vec<&str> = chosen.functions.iter().map(String::as_str).collect();
+        let refused = refused_functions(tier, &names)?;
+        let functions = &chosen.functions - &refused;
+        let coverage = coverage(chosen.untouchable, chosen.ambiguous, refused);
+        if functions.is_empty() {
+            return Err(Refusal {
+                lacks: coverage.lacks,
+                ..Refusal::new(
+                    Reason::UnsupportedByKernel,
+                    format!(
+                        "nothing that matches {} is measured{}",
+                        self.glob, coverage.sentence
+                    ),
+                )
+            });
+        }
+        let plan = KernelPlan {
+            process: scene.process.pid,
+            sites: functions
+                .iter()
+                .map(|function| KernelSite {
+                    function: function.clone(),
+                    slow_threshold_ns: self.slow_threshold_ns,
+                })
+                .collect(),
+            ring_bytes: DEFAULT_RING_BYTES,
+            trap_ns: cost.trap_ns,
+        };
+        let calls = KernelCalls {
+            probes: Probes::load_kernel(tier, &plan)?,
+            first: scene.first,
+            measures: self.measures.clone(),
+            costs: vec![Some(cost.hit); functions.len()],
+            cost,
+            _means: means,
+        };
+        let strand = |(slot, function)| Strand {
+            load: scene.first.offset(slot),
+            row: Some(function),
+            blank: self.measures.figures(Default::default(), false),
+            ..Strand::default()
+        };
+        let strands = functions.into_iter().enumerate().map(strand).collect();
+        Ok((Box::new(calls), Opened { strands, coverage }))
+    }
+}
+
+/// What of the functions that match may be probed, as far as their names say.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Chosen {
+    functions: BTreeSet<String>,
+    untouchable: Vec<Untouchable>,
+    /// Names that several functions have: the kernel would take one of them.
+    ambiguous: BTreeSet<String>,
+}
+
+impl Ask {
+    fn choose(&self) -> Result<Chosen, Refusal> {
+        let glob = Glob::new(&self.glob).map_err(|error| {
+            Refusal::new(
+                Reason::AttachFailed,
+                format!("{:?} is no pattern: {error}", self.glob),
+            )
+        })?;
+        let found = find_kernel_functions(&glob).map_err(|error| {
+            Refusal::new(
+                Reason::UnsupportedByKernel,
+                format!(
+                    "the names of the kernel's functions (/proc/kallsyms) cannot be read: {error}"
+                ),
+            )
+        })?;
+        self.choose_of(found)
+    }
+
+    fn choose_of(&self, found: KernelFunctions) -> Result<Chosen, Refusal> {
+        if found.found.is_empty() {
+            return Err(Refusal::new(
+                Reason::SymbolNotFound,
+                format!(
+                    "no function of this node's kernel matches {}: /proc/kallsyms has their names, which differ between \
+                     kernels; one that the compiler made part of its callers is not among them",
+                    self.glob
+                ),
+            ));
+        }
+        let mut chosen = Chosen::default();
+        for (name, count) in &found.found {
+            if let Some(untouchable) = Untouchable::find(name) {
+                chosen.untouchable.push(untouchable);
+            } else if *count > 1 {
+                chosen.ambiguous.insert(name.clone());
+            } else {
+                chosen.functions.insert(name.clone());
+            }
+        }
+        // Where not all names are known, there are more than any limit.
+        let left_out = found.found.len() - chosen.functions.len();
+        let listed: usize = found.found.values().map(|count| *count as usize).sum();
+        let total = chosen.functions.len() + found.total - listed;
+        if total > self.limit {
+            let sample = chosen.functions.iter().take(SAMPLE).cloned();
+            let besides = match left_out {
+                0 => String::new(),
+                more => format!(", besides {more} that are left out"),
+            };
+            return Err(Refusal::new(
+                Reason::TooManyMatches,
+                format!(
+                    "{} matches {total} functions of the kernel{besides}, more than the limit of {}: for example {}; name \
+                     fewer, or raise limit",
+                    self.glob,
+                    self.limit,
+                    sample.collect::<Vec<_>>().join(", ")
+                ),
+            ));
+        }
+        Ok(chosen)
+    }
+}
+
+/// What of it is not measured, and why.
+fn coverage(
+    untouchable: Vec<Untouchable>,
+    ambiguous: BTreeSet<String>,
+    refused: BTreeSet<String>,
+) -> Coverage {
+    let mut sentence = String::new();
+    let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for one in &untouchable {
+        by_reason.entry(one.reason).or_default().push(&one.name);
+    }
+    for (reason, names) in by_reason {
+        sentence += &format!("; left out: {}, since {reason}", some(&names));
+    }
+    let mut tell = |names: &BTreeSet<String>, reason: &str| {
+        if !names.is_empty() {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            sentence += &format!("; left out: {}, since {reason}", some(&names));
+        }
+    };
+    tell(
+        &ambiguous,
+        "several functions of the kernel have that name, and no more than one of them would be measured",
+    );
+    tell(&refused, "this kernel does not let it be probed");
+    let untouchable = untouchable.into_iter().map(|one| one.name);
+    let items: BTreeSet<String> = untouchable.chain(ambiguous).chain(refused).collect();
+    let lack = Lack {
+        reason: Reason::UnsupportedByKernel,
+        items: items.into_iter().take(MAX_ITEMS).collect(),
+    };
+    Coverage {
+        lacks: if lack.items.is_empty() {
+            Vec::new()
+        } else {
+            vec![lack]
+        },
+        sentence,
+        may_grow: false,
+    }
+}
+
+/// The names, or the first of them and how many more there are.
+fn some(names: &[&str]) -> String {
+    let shown = names[..names.len().min(SAMPLE)].join(", ");
+    match names.len().saturating_sub(SAMPLE) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+impl KernelCalls {
+    fn slots_of(&self, loads: &Loads) -> Slots {
+        let slots = 0..self.costs.len();
+        slots
+            .filter(|slot| loads.contains(&self.first.offset(*slot)))
+            .filter_map(|slot| u8::try_from(slot).ok())
+            .collect()
+    }
+}
+
+impl Mechanism for KernelCalls {
+    fn costs(&self) -> &[Option<Duration>] {
+        &self.costs
+    }
+
+    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
+        self.probes.attach(&self.slots_of(loads))
+    }
+
+    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
+        self.probes.open_slice(&self.slots_of(loads))
+    }
+
+    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
+        self.probes.close_slice()
+    }
+
+    /// With the calls of other processes, for what those cost.
+    fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        let met = self.probes.met()?.into_iter();
+        Ok(met
+            .map(|(hits, others)| hits + self.cost.in_hits(others))
+            .collect())
+    }
+
+    fn read(&mut self) -> Result<Reading, ReadError> {
+        let seen = self.probes.read()?;
+        let rows = seen.slots.into_iter().enumerate().map(|(slot, seen)| {
+            let row = RowReading {
+                figures: self.measures.figures(seen, false),
+                ..RowReading::default()
+            };
+            (self.first.offset(slot), vec![row])
+        });
+        let counts = [("calls", seen.calls_lost), ("events", seen.events_lost)];
+        Ok(Reading {
+            loads: rows.collect(),
+            lost: vec![Lost {
+                loads: (0..self.costs.len())
+                    .map(|slot| self.first.offset(slot))
+                    .collect(),
+                counts: counts
+                    .into_iter()
+                    .map(|(what, count)| (Name::Borrowed(what), count))
+                    .collect(),
+            }],
+        })
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        let booted: Timestamp = observe::boot_time();
+        let calls = self.probes.slow_calls();
+        calls
+            .iter()
+            .map(|seen| {
+                let load = self.first.offset(seen.call.slot as usize);
+                let duration = Detail::Nanoseconds(seen.call.duration_ns);
+                slow_call(&seen.call, load, booted, vec![("duration", duration)])
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

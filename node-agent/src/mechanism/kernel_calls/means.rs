@@ -1,0 +1,111 @@
+//! By what way this kernel's functions are probed, and what that costs: tried and measured when somebody first asks, on a system
+//! call of the agent's own that does nothing.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use ckb_probe_crds::Reason;
+
+use crate::{
+    kernel::{AttachError, DEFAULT_RING_BYTES, KernelPlan, KernelSite, KernelTier, Probes, Slots},
+    mechanism::{
+        Node, Refusal,
+        system_calls::{CALLS, time_of_a_call},
+    },
+};
+
+/// What the calibration calls, through its system call.
+const FUNCTION: &str = "__x64_sys_getppid";
+
+/// No process has this number, but what idles.
+const NOBODY: u32 = 0;
+
+/// What a call costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Costs {
+    /// One that is recorded.
+    pub(super) hit: Duration,
+    /// One of another process.
+    pub(super) miss: Duration,
+    /// What of the former is seen as the call's own time: all that is seen of a call that does next to nothing.
+    pub(super) trap_ns: u64,
+}
+
+impl Costs {
+    /// How many recorded calls cost as much as so many of others.
+    pub(super) fn in_hits(self, others: u64) -> u64 {
+        let worth = self.miss.as_secs_f64() / self.hit.as_secs_f64().max(1e-9);
+        (others as f64 * worth) as u64
+    }
+}
+
+/// The way, and its cost.
+pub(super) struct KernelMeans(Arc<Mutex<(KernelTier, Costs)>>);
+
+impl KernelMeans {
+    /// What others found out, or is found out now.
+    pub(super) fn of(node: &mut Node) -> Result<Self, Refusal> {
+        node.shared(try_tiers).map(Self)
+    }
+
+    pub(super) fn get(&self) -> (KernelTier, Costs) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first tier that counts every call.
+fn try_tiers() -> Result<(KernelTier, Costs), Refusal> {
+    let mut refused = Vec::new();
+    for tier in KernelTier::ALL {
+        match calibrate(tier) {
+            Ok(Ok(costs)) => return Ok((tier, costs)),
+            Ok(Err(counted)) => refused.push(format!(
+                "{}: the kernel counted {counted} of {CALLS} calls",
+                tier.as_str()
+            )),
+            Err(error) => refused.push(format!("{}: {error}", tier.as_str())),
+        }
+    }
+    Err(Refusal::new(
+        Reason::UnsupportedByKernel,
+        format!(
+            "functions of this node's kernel cannot be probed: that takes Linux 5.18 or later, built with CONFIG_FPROBE ({})",
+            refused.join("; ")
+        ),
+    ))
+}
+
+/// Or how many calls were counted, where it was not all of them.
+fn calibrate(tier: KernelTier) -> Result<Result<Costs, u64>, AttachError> {
+    let free = time_of_a_call();
+    let (missed, _) = attached(tier, NOBODY)?;
+    let (taken, mut probes) = attached(tier, std::process::id())?;
+    let seen = probes.read()?.slots.into_iter().next().unwrap_or_default();
+    if seen.histogram.count() != u64::from(CALLS) {
+        return Ok(Err(seen.histogram.count()));
+    }
+    Ok(Ok(Costs {
+        hit: taken.saturating_sub(free),
+        miss: missed.saturating_sub(free),
+        trap_ns: seen.histogram.quantile(0.5).unwrap_or_default(),
+    }))
+}
+
+/// What a call takes while those of this process are recorded.
+fn attached(tier: KernelTier, process: u32) -> Result<(Duration, Probes), AttachError> {
+    let plan = KernelPlan {
+        process,
+        sites: vec![KernelSite {
+            function: FUNCTION.to_string(),
+            slow_threshold_ns: u64::MAX,
+        }],
+        ring_bytes: DEFAULT_RING_BYTES,
+        trap_ns: 0,
+    };
+    let mut probes = Probes::load_kernel(tier, &plan)?;
+    // There was nothing to be attached before.
+    drop(probes.attach(&Slots::from([0]))?);
+    Ok((time_of_a_call(), probes))
+}

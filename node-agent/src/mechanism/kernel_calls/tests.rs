@@ -1,0 +1,136 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn ask(limit: usize) -> Ask {
+    Ask {
+        measures: Measures {
+            duration: Name::Borrowed("duration"),
+            longest: Name::Borrowed("longest"),
+            bytes: Name::Borrowed("bytes"),
+            slow: Name::Borrowed("slow"),
+        },
+        glob: "vfs_*".to_string(),
+        limit,
+        slow_threshold_ns: u64::MAX,
+    }
+}
+
+fn found(names: &[(&str, u32)]) -> KernelFunctions {
+    let found: BTreeMap<String, u32> = names
+        .iter()
+        .map(|(name, count)| (name.to_string(), *count))
+        .collect();
+    KernelFunctions {
+        total: found.values().map(|count| *count as usize).sum(),
+        found,
+    }
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn what_probes_run_through_and_what_has_no_name_of_its_own_is_left_out() {
+    let found = found(&[
+        ("bpf_prog_run", 1),
+        ("init_once", 3),
+        ("ktime_get_ns", 1),
+        ("vfs_read", 1),
+    ]);
+    let chosen = ask(1).choose_of(found).unwrap();
+    assert_eq!(chosen.functions, names(&["vfs_read"]));
+    assert_eq!(chosen.ambiguous, names(&["init_once"]));
+    let coverage = coverage(chosen.untouchable, chosen.ambiguous, names(&["vfs_odd"]));
+    assert_eq!(
+        coverage.sentence,
+        "; left out: ktime_get_ns, since probes read their time by it; left out: bpf_prog_run, since probes run through it \
+         themselves; left out: init_once, since several functions of the kernel have that name, and no more than one of them \
+         would be measured; left out: vfs_odd, since this kernel does not let it be probed"
+    );
+    let [lack] = &coverage.lacks[..] else {
+        panic!("{:?}", coverage.lacks);
+    };
+    assert_eq!(lack.reason, Reason::UnsupportedByKernel);
+    assert_eq!(
+        lack.items,
+        ["bpf_prog_run", "init_once", "ktime_get_ns", "vfs_odd"]
+    );
+}
+
+#[test]
+fn nothing_lacks_where_all_is_measured() {
+    let coverage = coverage(Vec::new(), BTreeSet::new(), BTreeSet::new());
+    assert_eq!(coverage, Coverage::default());
+}
+
+#[test]
+fn more_than_the_limit_is_refused_with_some_of_them() {
+    let refusal = ask(1)
+        .choose_of(found(&[
+            ("vfs_read", 1),
+            ("vfs_write", 1),
+            ("trace_vfs", 1),
+        ]))
+        .unwrap_err();
+    assert_eq!(
+        refusal,
+        Refusal::new(
+            Reason::TooManyMatches,
+            "vfs_* matches 2 functions of the kernel, besides 1 that are left out, more than the limit of 1: for example \
+             vfs_read, vfs_write; name fewer, or raise limit"
+        )
+    );
+    assert!(refusal.is_lasting());
+    // A name that is not listed any more counts all the same.
+    let mut many = found(&[("vfs_read", 1)]);
+    many.total += 1;
+    let refusal = ask(1).choose_of(many).unwrap_err();
+    assert_eq!(refusal.reason, Reason::TooManyMatches);
+}
+
+#[test]
+fn no_match_is_refused_and_may_pass() {
+    let refusal = ask(1).choose_of(found(&[])).unwrap_err();
+    assert_eq!(refusal.reason, Reason::SymbolNotFound);
+    assert!(!refusal.is_lasting(), "a module may bring it");
+}
+
+#[test]
+fn names_are_left_alone_by_their_beginning_or_a_part() {
+    let reason = |name| Untouchable::find(name).map(|found| found.reason);
+    assert_eq!(
+        reason("__rcu_read_lock"),
+        Some("probes rely on it while they run")
+    );
+    assert_eq!(
+        reason("sysvec_apic_timer_interrupt"),
+        Some("the kernel is entered by it, before a probe may run")
+    );
+    assert_eq!(
+        reason("_raw_spin_lock"),
+        Some("locks and preemption are made of it, in probes too")
+    );
+    assert_eq!(
+        reason("security_bpf_map"),
+        Some("probes run through it themselves")
+    );
+    for fine in [
+        "vfs_read",
+        "ext4_sync_file",
+        "__x64_sys_getppid",
+        "tcp_sendmsg",
+        "futex_wait",
+    ] {
+        assert_eq!(reason(fine), None, "{fine}");
+    }
+}
+
+#[test]
+fn many_names_are_cut_short() {
+    let names: Vec<String> = (0..12).map(|index| format!("f{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(some(&names[..2]), "f0, f1");
+    assert!(some(&names).ends_with("f9 and 2 more"));
+}

@@ -1,0 +1,444 @@
+//! System calls, by two programs for the whole node: attached while the gate of any target is open, since they cost every
+//! process something.
+//!
+//! All that is asked of one process is one target of the tracer, and one load: what several ask for is traced once, and each is
+//! shown what it asked for.
+
+mod tracer;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use ckb_probe_crds::{Distribution, Figures, Name, Reason};
+use k8s_openapi::jiff::Timestamp;
+use tracer::Tracer;
+pub(super) use tracer::{CALLS, time_of_a_call};
+
+use super::{
+    Detail, Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Raw, Reading, Refusal,
+    RowReading, Strand,
+};
+use crate::{
+    kernel::{
+        AttachError, Links, ReadError,
+        syscalls::{MAX_ERROR, SlowSyscall, SyscallOptions, SyscallReading, TargetId},
+    },
+    observe::{self, ProcessId, syscall_name, syscall_number},
+};
+
+/// What a kind wants of the system calls of a process.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// Which; None: all.
+    pub names: Option<Vec<String>>,
+    /// Calls that take at least this long are slow.
+    pub slow_threshold_ns: u64,
+    /// But these.
+    pub never_slow: &'static [&'static str],
+    /// What is measured, in the kind's words.
+    pub measures: Measures,
+}
+
+/// The names of what is measured of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measures {
+    /// How long they took.
+    pub duration: Name,
+    /// The longest.
+    pub longest: Name,
+    /// How many failed.
+    pub errors: Name,
+    /// How many were slow.
+    pub slow: Name,
+}
+
+/// System calls whose first argument is a file descriptor: what that is of says more than its number. Not `close`: at its end,
+/// the number may already be another's.
+const ON_FILES: [&str; 39] = [
+    "accept",
+    "accept4",
+    "bind",
+    "connect",
+    "epoll_pwait",
+    "epoll_wait",
+    "fallocate",
+    "fcntl",
+    "fdatasync",
+    "flock",
+    "fstat",
+    "fsync",
+    "ftruncate",
+    "getdents64",
+    "getsockopt",
+    "ioctl",
+    "listen",
+    "lseek",
+    "pread64",
+    "preadv",
+    "preadv2",
+    "pwrite64",
+    "pwritev",
+    "pwritev2",
+    "read",
+    "readahead",
+    "readv",
+    "recvfrom",
+    "recvmmsg",
+    "recvmsg",
+    "sendmmsg",
+    "sendmsg",
+    "sendto",
+    "setsockopt",
+    "shutdown",
+    "sync_file_range",
+    "syncfs",
+    "write",
+    "writev",
+];
+
+/// The place of what is not told apart.
+const OTHERS: u64 = u64::MAX;
+
+/// The system calls of one process.
+pub struct SystemCalls {
+    tracer: Arc<Mutex<Tracer>>,
+    target: Option<TargetId>,
+    process: ProcessId,
+    load: LoadId,
+    costs: [Option<Duration>; 1],
+    measures: Measures,
+    never_slow: &'static [&'static str],
+}
+
+/// What there is for the questions about the system calls of one process.
+pub struct Begun {
+    /// In the order of the questions.
+    pub answers: Vec<Result<Opened, Refusal>>,
+    /// What traces them, if anything does; attached to nothing yet.
+    pub calls: Option<SystemCalls>,
+}
+
+/// Makes the process a target of the node's tracer.
+pub fn begin(process: ProcessId, asks: &[Ask], load: LoadId, node: &mut Node) -> Begun {
+    let wanted: Vec<Result<Option<BTreeSet<u32>>, Refusal>> = asks
+        .iter()
+        .map(|ask| numbers(ask.names.as_deref()))
+        .collect();
+    let good: Vec<(&Ask, &Option<BTreeSet<u32>>)> = asks
+        .iter()
+        .zip(&wanted)
+        .filter_map(|(ask, wanted)| Some((ask, wanted.as_ref().ok()?)))
+        .collect();
+    let refused = |refusal: &Refusal| {
+        let all = wanted.iter();
+        all.map(|wanted| Err(wanted.as_ref().err().unwrap_or(refusal).clone()))
+            .collect()
+    };
+    let Some((first, _)) = good.first() else {
+        let nothing = Refusal::new(Reason::AttachFailed, "no system call is asked for");
+        return Begun {
+            answers: refused(&nothing),
+            calls: None,
+        };
+    };
+    let threshold = good.iter().map(|(ask, _)| ask.slow_threshold_ns).min();
+    let threshold = threshold.unwrap_or(u64::MAX);
+    let options = SyscallOptions {
+        wanted: good
+            .iter()
+            .map(|(_, wanted)| (*wanted).clone())
+            .try_fold(BTreeSet::new(), |all, wanted| Some(&all | &wanted?)),
+        slow_threshold_ns: threshold,
+        ..SyscallOptions::default()
+    };
+    let calls = node
+        .shared(Tracer::load)
+        .and_then(|tracer| SystemCalls::new(tracer, process, load, first, &options));
+    let calls = match calls {
+        Ok(calls) => calls,
+        Err(error) => {
+            return Begun {
+                answers: refused(&refusal(&error)),
+                calls: None,
+            };
+        }
+    };
+    let answers = asks.iter().zip(wanted);
+    let answers = answers.map(|(ask, wanted)| Ok(opened(ask, wanted?, threshold, load)));
+    Begun {
+        answers: answers.collect(),
+        calls: Some(calls),
+    }
+}
+
+fn opened(ask: &Ask, wanted: Option<BTreeSet<u32>>, threshold: u64, load: LoadId) -> Opened {
+    let mut omitted = BTreeSet::new();
+    if ask.slow_threshold_ns > threshold {
+        // Somebody else calls less slow: how many would be for this one, the kernel does not count.
+        omitted.insert(ask.measures.slow.clone());
+    }
+    Opened {
+        strands: vec![Strand {
+            load,
+            row: None,
+            parts: Parts::Some,
+            blank: Figures::default(),
+            only: wanted.map(|numbers| numbers.into_iter().map(u64::from).collect()),
+            omitted,
+            least_weight: ask.slow_threshold_ns,
+        }],
+        ..Opened::default()
+    }
+}
+
+fn numbers(names: Option<&[String]>) -> Result<Option<BTreeSet<u32>>, Refusal> {
+    let Some(names) = names else {
+        return Ok(None);
+    };
+    let number = |name: &String| {
+        syscall_number(name).ok_or_else(|| {
+            Refusal::new(
+                Reason::SymbolNotFound,
+                format!(
+                    "there is no system call {name:?} on x86-64: their names are those of the manual pages, such as \
+                     openat, pread64 or fdatasync"
+                ),
+            )
+        })
+    };
+    names.iter().map(number).collect::<Result<_, _>>().map(Some)
+}
+
+fn refusal(error: &AttachError) -> Refusal {
+    let reason = match error {
+        AttachError::NoRoom(_) => Reason::AttachFailed,
+        _ => Reason::UnsupportedByKernel,
+    };
+    Refusal::new(reason, format!("system calls cannot be traced: {error}"))
+}
+
+impl SystemCalls {
+    fn new(
+        tracer: Arc<Mutex<Tracer>>,
+        process: ProcessId,
+        load: LoadId,
+        ask: &Ask,
+        options: &SyscallOptions,
+    ) -> Result<Self, AttachError> {
+        let (target, cost) = {
+            let mut tracer = tracer.lock().unwrap_or_else(PoisonError::into_inner);
+            (tracer.add(process.pid, options)?, tracer.cost_of_hit())
+        };
+        Ok(Self {
+            tracer,
+            target: Some(target),
+            process,
+            load,
+            costs: [Some(cost)],
+            measures: ask.measures.clone(),
+            never_slow: ask.never_slow,
+        })
+    }
+
+    fn tracer(&self) -> MutexGuard<'_, Tracer> {
+        self.tracer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_gate(&self, open: bool) -> Result<Option<Links>, AttachError> {
+        match self.target {
+            Some(target) => self.tracer().set_gate(target, open),
+            None => Ok(None),
+        }
+    }
+
+    fn is_never_slow(&self, number: Option<u32>) -> bool {
+        let name = number.and_then(syscall_name);
+        name.is_some_and(|name| self.never_slow.contains(&name))
+    }
+
+    fn rows(&self, seen: SyscallReading) -> Vec<RowReading> {
+        let number = seen.number;
+        let row = Raw {
+            place: number.map_or(OTHERS, u64::from),
+            number: number.map_or(OTHERS, u64::from),
+            text: String::new(),
+        };
+        let told: u64 = seen.errors.iter().map(|(_, count)| count).sum();
+        let mut own = Figures::default();
+        let durations = Distribution {
+            histogram: seen.histogram,
+            sum: seen.sum_ns,
+            unmeasured: 0,
+        };
+        let slow = if self.is_never_slow(number) {
+            0
+        } else {
+            seen.slow
+        };
+        let Measures {
+            duration,
+            longest,
+            errors,
+            slow: slow_name,
+        } = &self.measures;
+        own.distributions.insert(duration.clone(), durations);
+        own.maxima.insert(longest.clone(), seen.max_ns);
+        own.sums.insert(slow_name.clone(), slow);
+        own.sums
+            .insert(errors.clone(), seen.failed.saturating_sub(told));
+        let whole = RowReading {
+            row: Some(row.clone()),
+            part: None,
+            figures: own,
+        };
+        let parts = seen.errors.into_iter().map(|(error, count)| RowReading {
+            row: Some(row.clone()),
+            part: Some(Raw {
+                place: u64::from(error),
+                number: u64::from(error),
+                text: String::new(),
+            }),
+            figures: Figures {
+                sums: BTreeMap::from([(errors.clone(), count)]),
+                ..Figures::default()
+            },
+        });
+        std::iter::once(whole).chain(parts).collect()
+    }
+
+    fn event(&self, call: &SlowSyscall, booted: Timestamp) -> Option<Event> {
+        if self.is_never_slow(Some(call.number)) {
+            return None;
+        }
+        let text = |bytes: &[u8]| {
+            let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+            String::from_utf8_lossy(text).into_owned()
+        };
+        let number = u64::from(call.number);
+        let mut details = vec![("duration", Detail::Nanoseconds(call.duration_ns))];
+        let name = text(&call.path);
+        if call.inode == 0 {
+            if !name.is_empty() {
+                details.push(("path", Detail::Text(name)));
+            }
+        } else if syscall_name(call.number).is_some_and(|name| ON_FILES.contains(&name)) {
+            let descriptor = call.arguments[0] as u32;
+            let path = observe::open_file(self.process.pid, descriptor, call.inode, &name);
+            if let Some(file) = path.or((!name.is_empty()).then_some(name)) {
+                details.push(("file", Detail::Text(file)));
+            }
+        }
+        let arguments = call
+            .arguments
+            .iter()
+            .map(|argument| format!("{argument:#x}"));
+        details.push(("arguments", Detail::List(arguments.collect())));
+        details.push(("result", Detail::Number(call.result)));
+        Some(Event {
+            time: booted
+                .checked_add(Duration::from_nanos(call.time_ns))
+                .unwrap_or(booted),
+            load: self.load,
+            row: Some(Raw {
+                place: number,
+                number,
+                text: String::new(),
+            }),
+            part: error_of(call).map(|error| Raw {
+                place: error,
+                number: error,
+                text: String::new(),
+            }),
+            thread: call.thread,
+            thread_name: text(&call.thread_name),
+            weight: call.duration_ns,
+            details,
+        })
+    }
+}
+
+/// How it failed, if it did.
+fn error_of(call: &SlowSyscall) -> Option<u64> {
+    let error = call.result.unsigned_abs();
+    (call.result < 0 && error <= MAX_ERROR as u64).then_some(error)
+}
+
+impl Mechanism for SystemCalls {
+    fn costs(&self) -> &[Option<Duration>] {
+        &self.costs
+    }
+
+    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
+        self.set_gate(loads.contains(&self.load))
+    }
+
+    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
+        if loads.contains(&self.load) {
+            self.set_gate(true)?;
+        }
+        Ok(())
+    }
+
+    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
+        match self.target {
+            Some(target) => self.tracer().close_gate(target),
+            None => Ok(None),
+        }
+    }
+
+    fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        match self.target {
+            Some(target) => Ok(vec![self.tracer().hits(target)?]),
+            None => Ok(vec![0]),
+        }
+    }
+
+    fn read(&mut self) -> Result<Reading, ReadError> {
+        let Some(target) = self.target else {
+            return Ok(Reading::default());
+        };
+        let (seen, lost) = self.tracer().read(target)?;
+        let rows = seen.calls.into_iter();
+        let rows = rows.flat_map(|call| self.rows(call)).collect();
+        let counts = [
+            ("calls", lost.calls),
+            ("events", lost.events),
+            ("errorNumbers", lost.error_numbers),
+        ];
+        let counts = counts.into_iter();
+        Ok(Reading {
+            loads: BTreeMap::from([(self.load, rows)]),
+            lost: vec![Lost {
+                loads: Loads::from([self.load]),
+                counts: counts
+                    .map(|(what, count)| (Name::Borrowed(what), count))
+                    .collect(),
+            }],
+        })
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        let Some(target) = self.target else {
+            return Vec::new();
+        };
+        let slow = self.tracer().slow_calls(target);
+        let booted = observe::boot_time();
+        slow.iter()
+            .filter_map(|call| self.event(call, booted))
+            .collect()
+    }
+
+    fn end(&mut self) -> Option<Links> {
+        let target = self.target.take()?;
+        self.tracer().remove(target)
+    }
+}
+
+impl Drop for SystemCalls {
+    fn drop(&mut self) {
+        drop(self.end());
+    }
+}

@@ -1,0 +1,261 @@
+//! How a target is, and each of its probes by itself: a busy one does not hide a dead one beside it.
+
+use ckb_probe_crds::{CkbProbeSpec, InstanceReport, InstanceState, Probe, ProbeReport, Reason};
+
+/// Reasons that a person must look at, from the gravest on.
+pub const ORDER: [Reason; 13] = [
+    Reason::AgentUnavailable,
+    Reason::AgentSilent,
+    Reason::PreflightFailed,
+    Reason::TargetDied,
+    Reason::AttachFailed,
+    Reason::UnsupportedByKernel,
+    Reason::ExecutableNotFound,
+    Reason::TooManyMatches,
+    Reason::SymbolNotFound,
+    Reason::SingleStepped,
+    Reason::EntryOnly,
+    Reason::OverBudget,
+    Reason::Silent,
+];
+
+/// Why a target, or some of its probes, is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ailment {
+    pub reason: Reason,
+    /// What happened. Names the probes that it is about, unless it is about all of them.
+    pub message: String,
+    pub outlook: Outlook,
+    /// Whether what it is about fires all the same.
+    pub firing: bool,
+}
+
+/// What will become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outlook {
+    /// It will not pass by itself, for this reason.
+    Stays(Reason),
+    /// It is on its way, by itself.
+    Passes,
+    /// It is as the spec wants it.
+    Meant,
+}
+
+impl Outlook {
+    /// That of a target or a probe; `found` when its process is known.
+    pub fn of(state: InstanceState, reason: Reason, found: bool) -> Self {
+        match (state, reason) {
+            (InstanceState::Attached, Reason::OverBudget | Reason::Silent) => Self::Stays(reason),
+            (InstanceState::Attached, Reason::Attaching) => Self::Passes,
+            (InstanceState::Attached, _) => Self::Meant,
+            (
+                InstanceState::Failed,
+                Reason::ExecutableNotFound
+                | Reason::SymbolNotFound
+                | Reason::TooManyMatches
+                | Reason::SingleStepped
+                | Reason::UnsupportedByKernel
+                | Reason::PreflightFailed
+                | Reason::AgentUnavailable
+                | Reason::AgentSilent,
+            ) => Self::Stays(reason),
+            (InstanceState::Failed, _) => Self::Stays(Reason::AttachFailed),
+            (InstanceState::Detached, Reason::OverBudget | Reason::TargetDied) => {
+                Self::Stays(reason)
+            }
+            (InstanceState::Detached, _) => Self::Meant,
+            // A process that is known is between two lives, which passes; one that is not may never come.
+            (InstanceState::Waiting, Reason::ExecutableNotFound) if !found => Self::Stays(reason),
+            (InstanceState::Waiting, _) => Self::Passes,
+        }
+    }
+}
+
+impl Ailment {
+    /// That of a whole target; `found` when its process is known.
+    pub fn of_whole(state: InstanceState, reason: Reason, message: String, found: bool) -> Self {
+        Self {
+            reason,
+            message,
+            outlook: Outlook::of(state, reason, found),
+            firing: false,
+        }
+    }
+
+    /// Whether a person must look at it, for this reason.
+    pub fn stays(&self, reason: Reason) -> bool {
+        self.outlook == Outlook::Stays(reason)
+    }
+
+    /// The gravest has the least.
+    pub fn gravity(&self) -> usize {
+        match self.outlook {
+            Outlook::Stays(reason) => place(reason),
+            Outlook::Passes => ORDER.len() + 1,
+            Outlook::Meant => ORDER.len() + 2,
+        }
+    }
+}
+
+fn place(reason: Reason) -> usize {
+    ORDER
+        .iter()
+        .position(|known| *known == reason)
+        .unwrap_or(ORDER.len())
+}
+
+/// What is reported of a probe of the spec.
+pub fn reported<'a>(report: &'a InstanceReport, probe: &Probe) -> Option<&'a ProbeReport> {
+    let kind = probe.question()?.kind();
+    let mut probes = report.probes.iter();
+    probes.find(|reported| reported.name == probe.name && reported.kind == kind.as_str())
+}
+
+/// What is wrong with a target, by its agent's word: with some of its probes, or with all of it.
+pub fn of_target(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
+    let attached = report.state == InstanceState::Attached;
+    let reason = report.reason.unwrap_or(match attached {
+        true if report.firing => Reason::Firing,
+        _ => Reason::Attaching,
+    });
+    let found = report.container.is_some();
+    let whole = Ailment {
+        firing: attached && report.firing,
+        ..Ailment::of_whole(report.state, reason, report.message.clone(), found)
+    };
+    let probes = match report.probes.is_empty() {
+        true => Vec::new(),
+        false => of_probes(spec, report),
+    };
+    match report.state {
+        // What it costs is a matter of the whole target, whose probes may all be well.
+        InstanceState::Attached if reason == Reason::OverBudget && !report.probes.is_empty() => {
+            let whole = Ailment {
+                firing: true,
+                ..whole
+            };
+            probes.into_iter().chain([whole]).collect()
+        }
+        InstanceState::Attached if !report.probes.is_empty() => probes,
+        InstanceState::Attached if whole.firing && reason == Reason::Firing => Vec::new(),
+        InstanceState::Failed if probes.len() > 1 => probes,
+        _ => vec![whole],
+    }
+}
+
+/// The probes of a target that are not well, those together that have the same to say.
+fn of_probes(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
+    let each = spec.probes.iter().filter_map(|probe| {
+        let ailment = match reported(report, probe) {
+            Some(reported) => ailment(reported, is_quiet(probe))?,
+            None => Ailment {
+                reason: Reason::Attaching,
+                message: "the agent has yet to take it up".to_owned(),
+                outlook: Outlook::Passes,
+                firing: false,
+            },
+        };
+        Some((probe.name.as_str(), ailment))
+    });
+    let mut ailments: Vec<(Vec<&str>, Ailment)> = Vec::new();
+    for (name, ailment) in each {
+        match ailments.iter_mut().find(|(_, known)| *known == ailment) {
+            Some((names, _)) => names.push(name),
+            None => ailments.push((vec![name], ailment)),
+        }
+    }
+    ailments
+        .into_iter()
+        .map(|(names, ailment)| Ailment {
+            message: named(spec, &names, ailment.message),
+            ..ailment
+        })
+        .collect()
+}
+
+/// What is wrong with a probe by itself. One that is attached is well when it fires, or is of a quiet kind.
+pub fn ailment(report: &ProbeReport, quiet: bool) -> Option<Ailment> {
+    let attached = report.state == InstanceState::Attached;
+    if attached && (report.firing || quiet) {
+        return None;
+    }
+    let usual = match report.state {
+        InstanceState::Failed => Reason::AttachFailed,
+        InstanceState::Waiting | InstanceState::Detached | InstanceState::Attached => {
+            Reason::Attaching
+        }
+    };
+    let reason = match report.reason {
+        Some(Reason::Firing) | None => usual,
+        Some(reason) => reason,
+    };
+    Some(Ailment {
+        reason,
+        message: match report.message.is_empty() {
+            true => reason.to_string(),
+            false => report.message.clone(),
+        },
+        outlook: Outlook::of(report.state, reason, true),
+        firing: false,
+    })
+}
+
+/// What probes of an attached target are measured without, for this reason, though they are well otherwise.
+pub fn lacking(spec: &CkbProbeSpec, report: &InstanceReport, reason: Reason) -> Vec<String> {
+    let mut told: Vec<(Vec<&str>, String)> = Vec::new();
+    for probe in &spec.probes {
+        let Some(reported) = reported(report, probe).filter(|reported| {
+            let attached = reported.state == InstanceState::Attached;
+            attached && reported.lacks(reason) && !stays(reported, probe)
+        }) else {
+            continue;
+        };
+        let message = lack(reported).unwrap_or_default();
+        match told.iter_mut().find(|(_, known)| *known == message) {
+            Some((names, _)) => names.push(&probe.name),
+            None => told.push((vec![&probe.name], message)),
+        }
+    }
+    told.into_iter()
+        .map(|(names, message)| named(spec, &names, message))
+        .collect()
+}
+
+/// What is not measured of a probe as it was asked for, or why it is not measured at all.
+pub fn complaint(reported: &ProbeReport, probe: &Probe) -> Option<String> {
+    let ailment = ailment(reported, is_quiet(probe));
+    let grave = ailment.filter(|ailment| matches!(ailment.outlook, Outlook::Stays(_)));
+    grave
+        .map(|ailment| ailment.message)
+        .or_else(|| lack(reported))
+}
+
+fn lack(reported: &ProbeReport) -> Option<String> {
+    let lack = reported.lacks.first()?;
+    Some(match reported.message.is_empty() {
+        true => format!("{}: {}", lack.reason, lack.items.join(", ")),
+        false => reported.message.clone(),
+    })
+}
+
+fn stays(reported: &ProbeReport, probe: &Probe) -> bool {
+    ailment(reported, is_quiet(probe))
+        .is_some_and(|ailment| matches!(ailment.outlook, Outlook::Stays(_)))
+}
+
+fn is_quiet(probe: &Probe) -> bool {
+    let question = probe.question();
+    question.is_some_and(|question| question.kind().descriptor().quiet)
+}
+
+/// The message with the probes that it is about, unless those are all.
+fn named(spec: &CkbProbeSpec, names: &[&str], message: String) -> String {
+    match names {
+        names if names.len() == spec.probes.len() => message,
+        [name] => format!("probe {name}: {message}"),
+        names => format!("probes {}: {message}", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

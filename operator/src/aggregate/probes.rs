@@ -1,0 +1,246 @@
+//! What each probe gives over all targets.
+//!
+//! Rates and quantiles are those of the last window of the targets that are attached now. Counts are of every
+//! target that reported, also of one whose agent is silent: a counter does not go back because nobody speaks.
+//! [`Summary`] has the rest of the rules.
+
+use std::collections::BTreeMap;
+
+use ckb_probe_crds::{
+    CkbProbeSpec, Descriptor, InstanceState, PartReport, PartStatus, Probe, ProbeReport,
+    ProbeStatus, RowReport, RowStatus, Share, Summary, TargetCounts,
+};
+
+use super::{events, health, targets::Target};
+
+/// How many rows of a probe are listed.
+const MAX_ROWS: usize = 64;
+/// How many parts of a row are listed.
+const MAX_PARTS: usize = 64;
+/// How many sorts of losses a status tells apart.
+const MAX_LOST: usize = 8;
+/// How many characters the line about all probes may have: it is a column of `kubectl get`.
+const HEADLINE_LENGTH: usize = 120;
+
+/// What was measured.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    pub headline: String,
+    pub probes: Vec<ProbeStatus>,
+    /// That of the row that is sampled most sparsely, if an interval has ended.
+    pub share: Option<Share>,
+}
+
+/// A row over all targets.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Row<'a> {
+    summary: Summary,
+    parts: BTreeMap<&'a str, Summary>,
+}
+
+/// What the probes of the spec give, in its order.
+pub fn measured(spec: &CkbProbeSpec, targets: &[Target]) -> Measured {
+    let mut share: Option<Share> = None;
+    let mut probes = Vec::new();
+    for probe in &spec.probes {
+        let (status, own) = status(probe, targets);
+        share = sparser(share, own);
+        probes.push(status);
+    }
+    Measured {
+        headline: headline(&probes),
+        probes,
+        share,
+    }
+}
+
+/// One line about all probes.
+fn headline(probes: &[ProbeStatus]) -> String {
+    let told = probes.iter().filter(|probe| !probe.headline.is_empty());
+    let words: Vec<_> = told
+        .map(|probe| format!("{} {}", probe.name, probe.headline))
+        .collect();
+    cut(&words.join(" · "), HEADLINE_LENGTH)
+}
+
+/// At most so many characters, the last of which says that there would be more.
+fn cut(text: &str, length: usize) -> String {
+    if text.chars().count() <= length {
+        return text.to_owned();
+    }
+    let kept = text.chars().take(length.saturating_sub(1));
+    kept.chain(['…']).collect()
+}
+
+fn sparser(a: Option<Share>, b: Option<Share>) -> Option<Share> {
+    [a, b].into_iter().flatten().min_by(Share::sparseness)
+}
+
+fn status(probe: &Probe, targets: &[Target]) -> (ProbeStatus, Option<Share>) {
+    let Some(question) = probe.question() else {
+        let nothing = ProbeStatus {
+            name: probe.name.clone(),
+            ..ProbeStatus::default()
+        };
+        return (nothing, None);
+    };
+    let reports: Vec<_> = targets
+        .iter()
+        .filter_map(|target| Some((target, health::reported(target.report?, probe)?)))
+        .collect();
+    let live: Vec<_> = reports
+        .iter()
+        .copied()
+        .filter(|(target, report)| is_live(target, report))
+        .collect();
+    let descriptor = question.kind().descriptor();
+    let rows = rows(&reports);
+    let share = rows.values().fold(None, |share, row| {
+        sparser(share, row.summary.share().of_an_interval())
+    });
+    let lost = lost(reports.iter().map(|(_, report)| *report));
+    let status = ProbeStatus {
+        name: probe.name.clone(),
+        kind: question.kind().as_str().to_owned(),
+        targets: counts(targets.len(), &live),
+        headline: summed_up(descriptor, &rows, &lost),
+        sampling_percent: share.and_then(Share::percent),
+        message: complaint(probe, &reports),
+        rows_omitted: rows.len().saturating_sub(MAX_ROWS) as u32,
+        rows: shown(descriptor, &rows),
+        events: events::weightiest(live.iter().copied()),
+        lost,
+    };
+    (status, share)
+}
+
+/// Whether the last interval of a probe is of now.
+fn is_live(target: &Target, report: &ProbeReport) -> bool {
+    target.state == InstanceState::Attached && report.state == InstanceState::Attached
+}
+
+fn counts(matched: usize, live: &[(&Target, &ProbeReport)]) -> TargetCounts {
+    let firing = live.iter().filter(|(_, report)| report.firing).count();
+    let attached = live.len();
+    TargetCounts {
+        matched: matched as u32,
+        attached: attached as u32,
+        firing: firing as u32,
+        summary: format!("{attached}/{matched}"),
+    }
+}
+
+/// The rows of all targets, those of one name merged.
+fn rows<'a>(reports: &[(&'a Target, &'a ProbeReport)]) -> BTreeMap<&'a str, Row<'a>> {
+    let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+    for (target, report) in reports {
+        let live = is_live(target, report);
+        for RowReport {
+            key,
+            total,
+            window,
+            parts,
+        } in &report.rows
+        {
+            let row = rows.entry(key).or_default();
+            row.summary.merge(&Summary::of(total, window, live));
+            for PartReport { key, total, window } in parts {
+                let part = row.parts.entry(key).or_default();
+                part.merge(&Summary::of(total, window, live));
+            }
+        }
+    }
+    rows
+}
+
+/// What could not be recorded, of every target that reported. More sorts than there may be count as others.
+fn lost<'a>(reports: impl Iterator<Item = &'a ProbeReport>) -> BTreeMap<String, u64> {
+    let mut lost: BTreeMap<String, u64> = BTreeMap::new();
+    for (name, count) in reports.flat_map(|report| &report.lost) {
+        add(&mut lost, name, *count);
+    }
+    while lost.len() > MAX_LOST {
+        let last = lost
+            .keys()
+            .rfind(|name| *name != ckb_probe_crds::report::OTHER);
+        let Some((_, count)) = last.cloned().and_then(|name| lost.remove_entry(&name)) else {
+            break;
+        };
+        add(&mut lost, ckb_probe_crds::report::OTHER, count);
+    }
+    lost
+}
+
+fn add(lost: &mut BTreeMap<String, u64>, name: &str, count: u64) {
+    let held = lost.entry(name.to_owned()).or_default();
+    *held = held.saturating_add(count);
+}
+
+/// What is most worth knowing of all rows that are part of the whole, and that something was lost.
+fn summed_up(
+    descriptor: &Descriptor,
+    rows: &BTreeMap<&str, Row>,
+    lost: &BTreeMap<String, u64>,
+) -> String {
+    let mut whole = Summary::default();
+    for (key, row) in rows {
+        if !(descriptor.apart)(key) {
+            whole.merge(&row.summary);
+        }
+    }
+    let lost = lost.values().fold(0_u64, |sum, n| sum.saturating_add(*n));
+    let words = [
+        Some(descriptor.headline(&whole)).filter(|words| !words.is_empty()),
+        (lost > 0).then(|| format!("{lost} lost")),
+    ];
+    let words: Vec<_> = words.into_iter().flatten().collect();
+    words.join(", ")
+}
+
+/// The busiest rows first, with the busiest of their parts.
+fn shown(descriptor: &Descriptor, rows: &BTreeMap<&str, Row>) -> Vec<RowStatus> {
+    let mut sorted: Vec<_> = rows.iter().collect();
+    sorted.sort_by(|(a, a_row), (b, b_row)| {
+        descriptor.order((a, &a_row.summary), (b, &b_row.summary))
+    });
+    let listed = sorted.into_iter().take(MAX_ROWS);
+    listed
+        .map(|(key, Row { summary, parts })| RowStatus {
+            key: (*key).to_owned(),
+            figures: descriptor.figures(summary, false),
+            samples: summary.samples(),
+            sampling_percent: summary.share().percent(),
+            parts: shown_parts(descriptor, parts),
+        })
+        .collect()
+}
+
+fn shown_parts(descriptor: &Descriptor, parts: &BTreeMap<&str, Summary>) -> Vec<PartStatus> {
+    let mut sorted: Vec<_> = parts.iter().collect();
+    sorted
+        .sort_by(|(a, a_summary), (b, b_summary)| descriptor.order((a, a_summary), (b, b_summary)));
+    let listed = sorted.into_iter().take(MAX_PARTS);
+    listed
+        .map(|(key, summary)| PartStatus {
+            key: (*key).to_owned(),
+            figures: descriptor.figures(summary, true),
+        })
+        .collect()
+}
+
+/// What is not as it was asked for; of the first target of which there is something to say.
+fn complaint(probe: &Probe, reports: &[(&Target, &ProbeReport)]) -> String {
+    // What an agent said that is silent now is not how things are.
+    let current = |target: &Target| target.report.is_some_and(|r| r.state == target.state);
+    let told = reports.iter().filter(|(target, _)| current(target));
+    told.filter_map(|(target, report)| {
+        let place = (&target.pod.reference.name, target.container);
+        Some((place, health::complaint(report, probe)?))
+    })
+    .min()
+    .map(|(_, complaint)| complaint)
+    .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;
