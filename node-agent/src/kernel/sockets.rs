@@ -1,6 +1,11 @@
 //! TCP sockets of processes, by one set of programs for the node: all that a process has open, whenever that is asked for, and
 //! each that is closed, as it is closed.
 
+use std::{
+    io::{self, Read},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
 use aya::maps::{HashMap, MapData, MapError, PerCpuArray, RingBuf};
 pub use ckb_probe_common::sockets::Socket;
 use ckb_probe_common::{
@@ -18,8 +23,13 @@ use super::{
     tracing::{Iteration, Iterator, Tracepoints},
 };
 
+const TRACEPOINT: &str = "inet_sock_set_state";
+
 /// Closed sockets between two readings: ten thousand.
 const RING_BYTES: u32 = 1 << 20;
+
+/// As much as the kernel hands over at a time.
+const BUFFER_BYTES: usize = 32 << 10;
 
 /// What the programs read, in the order in which they number it, and how long it is.
 const FIELDS: [(&str, &str, u32); 18] = [
@@ -87,7 +97,11 @@ pub struct SocketWatch {
 }
 
 /// Goes through the sockets of one process.
-pub struct Passes(Iteration);
+pub struct Passes {
+    sockets: Iteration,
+    /// How many there were the last time.
+    found: AtomicUsize,
+}
 
 impl SocketWatch {
     /// Loads the programs, and attaches nothing yet.
@@ -99,11 +113,7 @@ impl SocketWatch {
             Object::load_with(programs::named("sockets")?, &sizes, &[("FIELDS", &fields)])?;
         Ok(Self {
             links: None,
-            tracepoints: Tracepoints::load(
-                &object,
-                &types,
-                &[("state_changed", "inet_sock_set_state")],
-            )?,
+            tracepoints: Tracepoints::load(&object, &types, &[("state_changed", TRACEPOINT)])?,
             iterator: Iterator::load(&object, &types, "list", "task_file")?,
             processes: object.take_map("PROCESSES")?,
             met: object.take_map("MET")?,
@@ -141,13 +151,21 @@ impl SocketWatch {
 
     /// What goes through the sockets of a process.
     pub fn over(&self, process: u32) -> Result<Passes, AttachError> {
-        self.iterator.over(process).map(Passes)
+        Ok(Passes {
+            sockets: self.iterator.over(process)?,
+            found: AtomicUsize::new(0),
+        })
     }
 
-    /// How often sockets of any process changed their state since the load, and how many closed ones are not told of.
+    /// How often sockets of any process changed their state since the load, and how many closed ones are not told of. Changes
+    /// are among those that nobody saw, as the program was running already on that CPU: each may have been an end.
     pub fn met(&self) -> Result<Met, ReadError> {
         let cpus = self.met.get(&0, 0).map_err(error("MET"))?;
-        Ok(cpus.iter().fold(Met::default(), |sum, MetValue(cpu)| Met {
+        let unseen = Met {
+            changes: 0,
+            lost: self.tracepoints.missed(TRACEPOINT),
+        };
+        Ok(cpus.iter().fold(unseen, |sum, MetValue(cpu)| Met {
             changes: sum.changes + cpu.changes,
             lost: sum.lost + cpu.lost,
         }))
@@ -166,11 +184,29 @@ impl SocketWatch {
 impl Passes {
     /// All TCP sockets that the process has open: one that it has several descriptors of comes as often.
     pub fn pass(&self) -> Result<Vec<Socket>, ReadError> {
-        let mut records = Vec::new();
-        self.0
-            .read(&mut records)
-            .map_err(|source| error("iter/task_file")(MapError::IoError(source)))?;
-        Ok(sockets(&records).collect())
+        self.read()
+            .map_err(|source| error("iter/task_file")(MapError::IoError(source)))
+    }
+
+    fn read(&self) -> io::Result<Vec<Socket>> {
+        // A few more than the last time: they are not to be moved as they come.
+        let mut found = Vec::with_capacity(self.found.load(Ordering::Relaxed) + 64);
+        let mut file = self.sockets.begin()?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut filled = 0;
+        loop {
+            let more = file.read(&mut buffer[filled..])?;
+            if more == 0 {
+                break;
+            }
+            filled += more;
+            found.extend(sockets(&buffer[..filled]));
+            let whole = filled - filled % size_of::<Socket>();
+            buffer.copy_within(whole..filled, 0);
+            filled -= whole;
+        }
+        self.found.store(found.len(), Ordering::Relaxed);
+        Ok(found)
     }
 }
 

@@ -1,12 +1,7 @@
 //! Programs that the kernel knows by their types: at its tracepoints, and of its iterators. Both are loaded once for a
 //! node, and need no tracefs.
 
-use std::{
-    fmt,
-    fs::File,
-    io::{self, Read},
-    os::fd::OwnedFd,
-};
+use std::{fmt, fs::File, io, os::fd::OwnedFd};
 
 use super::{
     AttachError, Links,
@@ -119,10 +114,9 @@ pub(super) struct Iteration {
 }
 
 impl Iteration {
-    /// Goes through it once, and appends what the program writes.
-    pub(super) fn read(&self, records: &mut Vec<u8>) -> io::Result<()> {
-        File::from(kernel::iterate(&self.link)?).read_to_end(records)?;
-        Ok(())
+    /// Begins to go through it once: what is read is what the program writes.
+    pub(super) fn begin(&self) -> io::Result<File> {
+        kernel::iterate(&self.link).map(File::from)
     }
 }
 

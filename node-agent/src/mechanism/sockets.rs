@@ -14,7 +14,8 @@ use std::{
 };
 
 use ckb_probe_crds::{Name, Reason};
-pub use ledger::{Ledger, MAX_PARTS};
+use ledger::Ledger;
+pub use ledger::blank;
 use nix::time::{ClockId, clock_getres, clock_gettime};
 use watch::Watch;
 
@@ -158,7 +159,7 @@ impl Begin for Ask {
                 } else {
                     Parts::None
                 },
-                blank: ledger::blank(&self.measures),
+                blank: blank(&self.measures),
                 ..Strand::default()
             }],
             ..Opened::default()

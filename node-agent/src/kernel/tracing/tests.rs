@@ -1,4 +1,7 @@
-use std::process::{Command, Stdio};
+use std::{
+    io::Read,
+    process::{Command, Stdio},
+};
 
 use aya::maps::Array;
 
@@ -71,7 +74,11 @@ fn an_iterator_goes_through_one_process() {
     let iteration = iterator.over(child.id()).unwrap();
     for _ in 0..2 {
         let mut records = Vec::new();
-        iteration.read(&mut records).unwrap();
+        iteration
+            .begin()
+            .unwrap()
+            .read_to_end(&mut records)
+            .unwrap();
         let mut expected = Vec::new();
         expected.extend(child.id().to_ne_bytes());
         expected.extend(std::process::id().to_ne_bytes());
@@ -81,6 +88,10 @@ fn an_iterator_goes_through_one_process() {
     drop(child.stdin.take());
     child.wait().unwrap();
     let mut records = Vec::new();
-    iteration.read(&mut records).unwrap();
+    iteration
+        .begin()
+        .unwrap()
+        .read_to_end(&mut records)
+        .unwrap();
     assert!(records.is_empty());
 }

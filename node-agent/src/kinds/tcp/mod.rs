@@ -23,7 +23,7 @@ const LISTENS: &str = "listening";
 const OUTGOING: &str = "outgoing";
 
 /// What is measured of a connection.
-const MEASURES: Measures = Measures {
+pub(crate) const MEASURES: Measures = Measures {
     connections: CONNECTIONS.key(),
     established: ESTABLISHED.key(),
     listening: LISTENING.key(),

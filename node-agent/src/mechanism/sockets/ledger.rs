@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Parts of a row that are told apart: ports that a process listens on are few.
-pub const MAX_PARTS: usize = 16;
+const MAX_PARTS: usize = 16;
 
 /// A connection that the process has closed, and of whose end the kernel does not tell, is forgotten.
 const FORGOTTEN_NS: u64 = 20 * 60 * 1_000_000_000;
@@ -36,6 +36,8 @@ pub struct Ledger {
     since_ns: u64,
     passes: u32,
     known: HashMap<u64, Known>,
+    /// Ports that the process listens on.
+    listening: BTreeSet<u16>,
     /// Places by row and part.
     places: BTreeMap<(String, Option<String>), usize>,
     rows: Vec<Row>,
@@ -142,6 +144,7 @@ impl Ledger {
             since_ns: 0,
             passes: 0,
             known: HashMap::new(),
+            listening: BTreeSet::new(),
             places: BTreeMap::new(),
             rows: Vec::new(),
             names: BTreeMap::new(),
@@ -162,24 +165,15 @@ impl Ledger {
             row.established = 0;
             row.listening = 0;
         }
-        let listens = |socket: &&Socket| socket.state == state::LISTEN;
-        let ports = sockets.iter().filter(listens).map(|one| one.local_port);
-        let ports: BTreeSet<u16> = ports.collect();
-        // Rows for those first that matter most.
-        let unknown = |socket: &&Socket| !self.known.contains_key(&socket.cookie);
-        let mut new: Vec<&Socket> = sockets.iter().filter(unknown).collect();
-        new.sort_by_key(|socket| {
-            let listens = socket.state == state::LISTEN;
-            Reverse((listens, socket.bytes_sent + socket.bytes_received))
-        });
-        for socket in new {
-            if socket.state != state::CLOSE {
-                self.know(socket, &ports);
+        let mut new: Vec<&Socket> = Vec::new();
+        for socket in sockets.iter().filter(|one| one.state != state::CLOSE) {
+            if !self.see(socket) {
+                new.push(socket);
             }
         }
-        for socket in sockets {
-            self.see(socket);
-        }
+        let listening = sockets.iter().filter(|one| one.state == state::LISTEN);
+        self.listening = listening.map(|one| one.local_port).collect();
+        self.meet(new);
         let now = sockets.iter().map(|socket| socket.time_ns).max();
         if let Some(now) = now {
             self.known
@@ -190,7 +184,7 @@ impl Ledger {
     /// A socket that was closed, with its last figures.
     pub fn closed(&mut self, socket: &Socket) {
         if !self.known.contains_key(&socket.cookie) {
-            self.know(socket, &BTreeSet::new());
+            self.know(socket);
         }
         let Some(mut known) = self.known.remove(&socket.cookie) else {
             return;
@@ -230,9 +224,24 @@ impl Ledger {
         .collect()
     }
 
+    /// Takes in sockets that were not known: first those that matter most, as rows are bounded.
+    fn meet(&mut self, mut new: Vec<&Socket>) {
+        new.sort_by_key(|socket| {
+            let moved = socket.bytes_sent.saturating_add(socket.bytes_received);
+            Reverse((socket.state == state::LISTEN, moved))
+        });
+        for socket in new {
+            // Another descriptor of the same is known by then.
+            if !self.see(socket) {
+                self.know(socket);
+                self.see(socket);
+            }
+        }
+    }
+
     /// Sees a socket for the first time.
-    fn know(&mut self, socket: &Socket, listening: &BTreeSet<u16>) {
-        let place = self.place(&endpoint(socket, listening));
+    fn know(&mut self, socket: &Socket) {
+        let place = self.place(&endpoint(socket, &self.listening));
         let began_since = is_since(socket.began_ns, self.since_ns);
         let known = Known {
             place,
@@ -249,25 +258,25 @@ impl Ledger {
         self.known.insert(socket.cookie, known);
     }
 
-    /// Sees a socket in a pass.
-    fn see(&mut self, socket: &Socket) {
+    /// Sees a socket in a pass, if it is known.
+    fn see(&mut self, socket: &Socket) -> bool {
         let Some(known) = self.known.get_mut(&socket.cookie) else {
-            return;
+            return false;
         };
-        // Another descriptor of the same; or it was closed, and that is told.
-        if known.seen == self.passes || socket.state == state::CLOSE {
-            return;
+        // Another descriptor of the same.
+        if known.seen == self.passes {
+            return true;
         }
         known.seen = self.passes;
         known.seen_ns = socket.time_ns;
         let more = known.last.advance(&Moved::of(socket));
         let Some(row) = known.place.and_then(|place| self.rows.get_mut(place)) else {
-            return;
+            return true;
         };
         row.moved.add(&more);
         if socket.state == state::LISTEN {
             row.listening += 1;
-            return;
+            return true;
         }
         row.connections += 1;
         known.established = socket.state == state::ESTABLISHED;
@@ -281,6 +290,7 @@ impl Ledger {
             known.opened = true;
             row.opened += 1;
         }
+        true
     }
 
     fn place(&mut self, end: &Endpoint) -> Option<usize> {

@@ -1,1 +1,274 @@
+use ckb_probe_common::sockets::UNKNOWN;
+use ckb_probe_crds::kinds::tcp::{GroupBy, TcpProbe};
 
+use super::*;
+use crate::kinds::tcp::MEASURES;
+
+const SINCE: u64 = 1_000;
+
+fn ledger() -> Ledger {
+    let naming = TcpProbe::default();
+    let mut ledger = Ledger::new(Arc::new(naming), Duration::from_millis(4));
+    ledger.begin(SINCE);
+    ledger
+}
+
+/// An established connection to 10.0.0.1:8115, of which nothing was seen before.
+fn socket(cookie: u64) -> Socket {
+    let mut socket = Socket {
+        cookie,
+        time_ns: 2_000,
+        rtt: 8_000,
+        local_port: 40_000,
+        remote_port: 8115,
+        state: state::ESTABLISHED,
+        family: family::INET,
+        direction: UNKNOWN,
+        ..Socket::default()
+    };
+    socket.remote[..4].copy_from_slice(&[10, 0, 0, 1]);
+    socket
+}
+
+/// The same, opened by the process while it was watched.
+fn opened(cookie: u64) -> Socket {
+    Socket {
+        began_ns: 1_500,
+        established_ns: 1_600,
+        direction: OUTGOING,
+        ..socket(cookie)
+    }
+}
+
+fn only(ledger: &Ledger) -> Figures {
+    let mut rows = ledger.reading(&MEASURES);
+    assert_eq!(rows.len(), 1, "{rows:#?}");
+    rows.remove(0).figures
+}
+
+fn rows(ledger: &Ledger) -> Vec<(String, String)> {
+    let rows = ledger.reading(&MEASURES).into_iter();
+    rows.map(|row| {
+        let part = row.part.map(|part| part.text);
+        (row.row.unwrap().text, part.unwrap_or_default())
+    })
+    .collect()
+}
+
+fn moved(sent: u64, of: Socket) -> Socket {
+    Socket {
+        bytes_sent: sent,
+        bytes_received: 2 * sent,
+        segments: 3 * sent as u32,
+        retransmits: 4 * sent as u32,
+        window_limited: 5 * sent as u32,
+        buffer_limited: 6 * sent as u32,
+        ..of
+    }
+}
+
+#[track_caller]
+fn assert_moved(figures: &Figures, times: u64) {
+    let sums = [
+        ("sent", times),
+        ("received", 2 * times),
+        ("segments", 3 * times),
+        ("retransmits", 4 * times),
+        ("windowLimited", 5 * times * 4_000_000),
+        ("bufferLimited", 6 * times * 4_000_000),
+    ];
+    for (name, sum) in sums {
+        assert_eq!(figures.sums[name], sum, "{name}");
+    }
+}
+
+#[test]
+fn what_was_there_before_counts_from_where_it_stood() {
+    let mut ledger = ledger();
+    ledger.pass(&[moved(100, socket(1))]);
+    assert_moved(&only(&ledger), 0);
+    ledger.pass(&[moved(107, socket(1))]);
+    assert_moved(&only(&ledger), 7);
+    let closed = Socket {
+        state: 9,
+        ..moved(110, socket(1))
+    };
+    ledger.closed(&closed);
+    let figures = only(&ledger);
+    assert_moved(&figures, 10);
+    assert_eq!((figures.sums["opened"], figures.sums["closed"]), (0, 1));
+    assert_eq!(figures.distributions["lifetime"].unmeasured, 1);
+    assert_eq!(figures.levels["connections"], 0);
+    assert_eq!(figures.levels["established"], 0);
+    // Two looks, 1 ms each.
+    assert_eq!(figures.distributions["rtt"].count(), 2);
+    assert_eq!(figures.distributions["rtt"].sum, 2_000_000);
+}
+
+#[test]
+fn what_begins_while_it_is_watched_counts_from_zero_and_once() {
+    let mut ledger = ledger();
+    let seen = moved(5, opened(1));
+    // Two descriptors of one socket.
+    ledger.pass(&[seen, seen]);
+    let figures = only(&ledger);
+    assert_moved(&figures, 5);
+    assert_eq!(figures.levels["connections"], 1);
+    assert_eq!(figures.sums["opened"], 1);
+    ledger.closed(&Socket {
+        time_ns: 4_600,
+        state: 5,
+        ..moved(9, opened(1))
+    });
+    // Never seen in a pass.
+    ledger.closed(&Socket {
+        time_ns: 2_600,
+        state: 9,
+        ..moved(11, opened(2))
+    });
+    let figures = only(&ledger);
+    assert_moved(&figures, 20);
+    assert_eq!((figures.sums["opened"], figures.sums["closed"]), (2, 2));
+    assert_eq!(figures.distributions["lifetime"].sum, 4_000);
+    assert_eq!(figures.distributions["lifetime"].count(), 2);
+}
+
+#[test]
+fn figures_that_were_read_while_they_changed_are_not_counted_twice() {
+    let mut ledger = ledger();
+    ledger.pass(&[moved(10, opened(1))]);
+    ledger.pass(&[moved(8, opened(1))]);
+    ledger.pass(&[moved(12, opened(1))]);
+    assert_moved(&only(&ledger), 12);
+}
+
+#[test]
+fn what_happens_while_nothing_is_recorded_is_not_counted() {
+    let mut ledger = ledger();
+    ledger.pass(&[moved(10, opened(1))]);
+    ledger.begin(10_000);
+    ledger.pass(&[moved(50, opened(1)), moved(60, opened(2))]);
+    assert_moved(&only(&ledger), 10);
+    assert_eq!(only(&ledger).sums["opened"], 1);
+    ledger.pass(&[moved(51, opened(1)), moved(60, opened(2))]);
+    assert_moved(&only(&ledger), 11);
+}
+
+#[test]
+fn a_connect_that_comes_to_nothing_is_a_failure_and_no_end() {
+    let mut ledger = ledger();
+    ledger.closed(&Socket {
+        began_ns: 1_500,
+        state: state::SYN_SENT,
+        direction: OUTGOING,
+        ..socket(1)
+    });
+    let sums = only(&ledger).sums;
+    assert_eq!((sums["failed"], sums["closed"], sums["opened"]), (1, 0, 0));
+}
+
+#[test]
+fn what_a_listening_socket_drops_is_a_failure_and_of_no_other() {
+    let mut ledger = ledger();
+    let listening = |drops| Socket {
+        state: state::LISTEN,
+        local_port: 8115,
+        drops,
+        ..socket(1)
+    };
+    let dropping = |drops| Socket { drops, ..opened(2) };
+    ledger.pass(&[listening(3), dropping(1)]);
+    ledger.pass(&[listening(5), dropping(9)]);
+    let rows = ledger.reading(&MEASURES);
+    let failed: Vec<u64> = rows.iter().map(|row| row.figures.sums["failed"]).collect();
+    assert_eq!(failed, [2, 0]);
+    assert_eq!(rows[0].figures.levels["listening"], 1);
+    assert_eq!(rows[0].figures.levels["connections"], 0);
+}
+
+#[test]
+fn a_connection_to_a_listening_port_was_accepted_if_nothing_else_is_known() {
+    let mut ledger = ledger();
+    let listening = Socket {
+        state: state::LISTEN,
+        local_port: 40_000,
+        ..socket(1)
+    };
+    let unknown = socket(2);
+    let connected = Socket {
+        direction: OUTGOING,
+        ..socket(3)
+    };
+    ledger.pass(&[listening, unknown, connected]);
+    let of = |row: &str, part: &str| (row.to_string(), part.to_string());
+    let expected = [
+        of("listening", "40000"),
+        of("10.0.0.1", "40000"),
+        of("10.0.0.1:8115", "outgoing"),
+    ];
+    assert_eq!(rows(&ledger), expected);
+}
+
+#[test]
+fn an_ipv4_address_within_ipv6_is_one_of_ipv4() {
+    let mut ledger = ledger();
+    let mut within = Socket {
+        family: family::INET6,
+        ..opened(1)
+    };
+    within.remote = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 1];
+    ledger.pass(&[within, opened(2)]);
+    assert_eq!(only(&ledger).levels["connections"], 2);
+}
+
+#[test]
+fn rows_are_for_those_that_move_most_and_the_rest_is_other() {
+    let mut ledger = ledger();
+    let sockets: Vec<Socket> = (0..200)
+        .map(|number| {
+            let mut one = moved(number, opened(number));
+            one.remote[3] = number as u8;
+            one
+        })
+        .collect();
+    ledger.pass(&sockets);
+    let rows = ledger.reading(&MEASURES);
+    assert_eq!(rows.len(), MAX_ROWS);
+    let name = |index: usize| rows[index].row.as_ref().unwrap().text.as_str();
+    assert_eq!((name(0), name(127)), ("10.0.0.199:8115", "other"));
+    assert_eq!(rows[127].figures.sums["sent"], (0..73).sum::<u64>());
+    let all: u64 = rows
+        .iter()
+        .map(|row| row.figures.levels["connections"])
+        .sum();
+    assert_eq!(all, 200);
+}
+
+#[test]
+fn a_connection_of_whose_end_nobody_tells_is_forgotten() {
+    let mut ledger = ledger();
+    ledger.pass(&[opened(1)]);
+    let later = |after: u64| Socket {
+        time_ns: 2_000 + after,
+        ..opened(2)
+    };
+    ledger.pass(&[later(FORGOTTEN_NS - 1)]);
+    assert_eq!(ledger.known.len(), 2);
+    ledger.pass(&[later(FORGOTTEN_NS)]);
+    assert_eq!(ledger.known.len(), 1);
+}
+
+#[test]
+fn what_is_not_asked_for_has_no_row() {
+    let naming = TcpProbe {
+        group_by: GroupBy::LocalPort,
+        local_ports: vec![8114],
+    };
+    let mut ledger = Ledger::new(Arc::new(naming), Duration::from_millis(4));
+    ledger.begin(SINCE);
+    ledger.pass(&[opened(1)]);
+    ledger.closed(&opened(1));
+    ledger.closed(&opened(2));
+    assert_eq!(rows(&ledger), []);
+    assert!(ledger.known.is_empty());
+}
