@@ -10,7 +10,8 @@ pub use descriptor::{DESCRIPTOR, DURATION, LONGEST, SLOW};
 
 use crate::Duration;
 
-/// Latency of functions of the process by a pattern of their names: count, rate, quantiles and slow calls of each.
+/// Latency of functions of the process by a pattern of their names: count, rate, quantiles and slow calls of each. Not for
+/// functions that C++ exceptions or Rust panics pass through: a probe at their return ends the process then.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionsProbe {
