@@ -1,6 +1,6 @@
 mod child;
 
-use std::{io, time::Duration};
+use std::io;
 
 use child::{Child, DO};
 
