@@ -1,7 +1,5 @@
 //! The agent: takes its orders from the NodeProbe of its node, and writes its report there.
 
-mod stand_by;
-
 use std::{future::pending, io::Write as _, net::SocketAddr, pin::pin, time::Duration};
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
@@ -32,11 +30,11 @@ use crate::{
     driver::engine::Engine,
     export::metrics,
     kernel::{Execs, Means, Tier},
+    mechanism::Refusal,
     observe,
     preflight::{Preflight, preflight},
     server::{self, Inquiry, Question},
 };
-use stand_by::{Connections, StandBy, stand_by};
 
 const FIELD_MANAGER: &str = "ckb-probe-agent";
 
@@ -105,23 +103,9 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     let mut writer = tokio::spawn(write_reports(api.clone(), settings.node.clone(), latest));
     let mut orders = pin!(orders(api, &settings.node));
 
-    let means = match preflight.means {
-        Ok(means) => means,
-        Err(failure) => {
-            let connections = Connections {
-                terminate,
-                interrupt,
-                server,
-                writer,
-                asked,
-                reports,
-            };
-            return stand_by(connections, orders, StandBy::new(about, failure)).await;
-        }
-    };
     let mut work = Work {
         reported: Instant::now(),
-        engine: Engine::new(means),
+        engine: Engine::new(preflight.means.map_err(Refusal::from)),
         assignments: Vec::new(),
         about,
         order: None,
@@ -278,7 +262,7 @@ fn log(preflight: &Preflight) {
     }
     match &preflight.means {
         Ok(means) => info!(tier = means.tier.as_str(), "this node can be measured"),
-        Err(_) => error!("nothing can be measured on this node; standing by to say so"),
+        Err(failure) => error!(%failure, "no function can be measured on this node"),
     }
 }
 

@@ -14,7 +14,7 @@ use measurement::Reaper;
 
 use crate::{
     kernel::Means,
-    mechanism::{Node, calls},
+    mechanism::{Node, Refusal, calls},
 };
 
 /// Time since the agent's start: what the pure part counts in.
@@ -35,8 +35,8 @@ impl Clock {
 
 /// What measuring takes.
 pub struct Tools {
-    /// How functions of processes are attached to on this node.
-    pub means: Means,
+    /// How functions of processes are attached to on this node; or why they are not, which leaves other mechanisms working.
+    pub means: Result<Means, Refusal>,
     /// What was found in files.
     pub found: calls::Caches,
     /// What is there once for all processes.
@@ -46,8 +46,8 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Those of a node that can be measured by these means.
-    pub fn new(means: Means) -> Self {
+    /// Those of a node where functions are measured by these means.
+    pub fn new(means: Result<Means, Refusal>) -> Self {
         Self {
             means,
             found: calls::Caches::default(),

@@ -16,6 +16,7 @@ use crate::{
     kinds::Instrumented,
     mechanism::Refusal,
     observe::{self, ObserveError, Process},
+    preflight::Unmeasurable,
     target::InstanceKey,
 };
 
@@ -89,7 +90,7 @@ pub struct Session {
 impl Session {
     /// Attaches to whatever the process has of what is asked. To be called within a tokio runtime.
     pub fn attach(
-        means: Means,
+        means: Result<Means, Unmeasurable>,
         process: Process,
         question: Question,
         overhead: Overhead,
@@ -107,7 +108,7 @@ impl Session {
             measured: Measured::new(process.id)?,
             process,
             instance,
-            tools: Tools::new(means),
+            tools: Tools::new(means.map_err(Refusal::from)),
             clock,
             spent: Total::default(),
         };

@@ -21,6 +21,13 @@ macro_rules! declare_kinds {
                 $(Question::$kind(spec) => Arc::new(spec.clone()),)*
             }
         }
+
+        /// What the kinds look for by name, with all that they can be asked.
+        pub fn listed() -> Vec<calls::Counted> {
+            let mut all = Vec::new();
+            $(all.extend($module::Arguments::listed());)*
+            all
+        }
     };
 }
 
@@ -30,6 +37,11 @@ for_each_kind!(declare_kinds!);
 pub trait Asking {
     /// What it comes to.
     fn question(self) -> Question;
+
+    /// The functions that it looks for by name, with all that it can be asked.
+    fn listed() -> Vec<calls::Counted> {
+        Vec::new()
+    }
 }
 
 /// What a kind makes of its spec.
@@ -94,9 +106,4 @@ pub fn instrumented(probes: &[ckb_probe_crds::Probe]) -> Vec<Instrumented> {
         Some(Instrumented::new(&probe.name, question))
     };
     probes.iter().filter_map(known).collect()
-}
-
-/// What the kinds look for by name, with all that they can be asked.
-pub fn listed() -> Vec<calls::Counted> {
-    rocksdb::every_operation()
 }

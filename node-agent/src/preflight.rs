@@ -4,10 +4,11 @@
 mod checks;
 
 use checks::checks;
-use ckb_probe_crds::{Assignment, Check, InstanceReport, InstanceState, Reason};
+use ckb_probe_crds::{Check, Reason};
 
 use crate::{
     kernel::{Attempt, Means, Tier, try_tiers},
+    mechanism::Refusal,
     observe::NodeFacts,
 };
 
@@ -52,14 +53,6 @@ fn means(attempts: &[(Tier, Attempt)]) -> Option<Means> {
     })
 }
 
-#[cfg(test)]
-impl Unmeasurable {
-    /// For tests of what is made of it.
-    pub(crate) fn of(reasons: &str) -> Self {
-        Self(reasons.to_string())
-    }
-}
-
 fn unmeasurable(checks: &[Check]) -> Unmeasurable {
     let failed = checks.iter().filter(|check| !check.passed);
     let reasons: Vec<String> = failed
@@ -68,20 +61,11 @@ fn unmeasurable(checks: &[Check]) -> Unmeasurable {
     Unmeasurable(reasons.join("; "))
 }
 
-/// What stands for each order on a node where nothing can be measured.
-pub fn unmeasurable_reports(
-    assignments: &[Assignment],
-    failure: &Unmeasurable,
-) -> Vec<InstanceReport> {
-    let report = |assignment: &Assignment| InstanceReport {
-        probe: assignment.probe.clone(),
-        pod: assignment.pod.clone(),
-        state: InstanceState::Failed,
-        reason: Some(Reason::PreflightFailed),
-        message: format!("nothing can be measured on this node: {failure}"),
-        ..InstanceReport::default()
-    };
-    assignments.iter().map(report).collect()
+impl From<Unmeasurable> for Refusal {
+    fn from(failure: Unmeasurable) -> Self {
+        let message = format!("no function can be measured on this node: {failure}");
+        Self::new(Reason::PreflightFailed, message)
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,9 @@
 //! no padding that is not spelled out. Sizes and offsets are asserted at the end.
 #![no_std]
 
+pub mod block_io;
+pub mod counts;
+pub mod sockets;
 pub mod syscalls;
 
 /// Buckets of a histogram: 16 to each power of two, up to 2^42 ns.

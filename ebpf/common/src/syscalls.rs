@@ -165,9 +165,12 @@ pub struct SlowSyscall {
     pub target: u32,
     /// Its number, or [`OTHER`].
     pub number: u32,
+    /// If its first argument were a descriptor: the inode of what that stood for at the end; else 0.
+    pub inode: u64,
     /// The thread's name, NUL-padded.
     pub thread_name: [u8; 16],
-    /// The path that it was called with, NUL-terminated; empty where it takes none or it cannot be read.
+    /// NUL-terminated, and empty where there is none or it cannot be read: the path that it was called with or, where an inode
+    /// is told, the name of that file without its folders.
     pub path: [u8; PATH_BYTES],
 }
 
@@ -181,6 +184,6 @@ const _: () = {
     assert!(size_of::<Met>() == 16);
     assert!(size_of::<SyscallLosses>() == 24);
     assert!(size_of::<Begun>() == 8 * BEGUN_WORDS as usize);
-    assert!(size_of::<SlowSyscall>() == 104 + PATH_BYTES);
-    assert!(offset_of!(SlowSyscall, thread_name) == 88);
+    assert!(size_of::<SlowSyscall>() == 112 + PATH_BYTES);
+    assert!(offset_of!(SlowSyscall, thread_name) == 96);
 };

@@ -53,7 +53,7 @@ async fn a_target_without_a_process_is_reported_on_at_every_interval() {
     };
     let mut work = Work {
         reported: Instant::now(),
-        engine: Engine::new(means),
+        engine: Engine::new(Ok(means)),
         assignments: Vec::new(),
         about: AgentStatus::default(),
         order: None,

@@ -13,7 +13,7 @@ use crate::{
     kernel::SlotReading,
     kinds::{Ask, Instrument, Instrumented},
     mechanism::{
-        LoadId, Loads, Lost, Opened, Raw, Reading, RowReading, Strand,
+        LoadId, Loads, Lost, Opened, Parts, Raw, Reading, RowReading, Strand,
         calls::{self, Counted, Sought},
     },
 };
@@ -50,7 +50,9 @@ fn asked(probe: &Instrumented) -> (calls::Measures, Vec<Counted>) {
     let Ask::Calls(calls::Ask { measures, sought }) = probe.instrument.ask() else {
         unreachable!("it is a probe of calls");
     };
-    let Sought::Listed(counted) = sought;
+    let Sought::Listed(counted) = sought else {
+        unreachable!("its functions have names");
+    };
     (measures, counted)
 }
 
@@ -60,8 +62,13 @@ pub fn opened(probe: &Instrumented, first: u16) -> Opened {
     let strands = (first..).zip(counted).map(|(load, counted)| Strand {
         load: LoadId(load),
         row: Some(counted.row.clone()),
-        parted: counted.by_family,
+        parts: if counted.by_family {
+            Parts::All
+        } else {
+            Parts::None
+        },
         blank: measures.figures(SlotReading::default(), counted.has_bytes()),
+        ..Strand::default()
     });
     Opened {
         strands: strands.collect(),

@@ -20,6 +20,7 @@ use crate::{
     books::instance::{EARLY_DEATH, Instance, Terms},
     kernel::Means,
     kinds,
+    mechanism::Refusal,
     observe::{self, ProcessId},
     target::{self, Action, Desired, InstanceKey, Observed},
 };
@@ -47,7 +48,7 @@ pub struct Engine {
 
 impl Engine {
     /// An engine with nothing to do.
-    pub fn new(means: Means) -> Self {
+    pub fn new(means: Result<Means, Refusal>) -> Self {
         Self {
             tools: Tools::new(means),
             clock: Clock::start(),
@@ -72,8 +73,8 @@ impl Engine {
     }
 
     /// How it measures.
-    pub fn means(&self) -> Means {
-        self.tools.means
+    pub fn means(&self) -> Option<Means> {
+        self.tools.means.as_ref().ok().copied()
     }
 
     /// The targets, and the time to look at them with.
@@ -420,6 +421,7 @@ impl Engine {
     fn settle(&mut self, process: ProcessId) {
         self.read_process(process);
         self.take_events(process);
+        let tier = self.means().map_or("none", |means| means.tier.as_str());
         let mut views: Vec<&mut View> = views_on(&mut self.views, process).collect();
         if views.is_empty() {
             if let Some(measured) = self.processes.remove(&process) {
@@ -456,7 +458,6 @@ impl Engine {
             })
             .collect();
         measured.measure(&mut self.tools, &mut looking, self.clock);
-        let tier = self.tools.means.tier.as_str();
         for (instance, _) in looking {
             let key = &instance.key;
             let report = instance.report(self.clock.now());

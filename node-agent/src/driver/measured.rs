@@ -241,8 +241,10 @@ impl Measured {
         if !self.is_young() && others.any(may_pass) {
             return true;
         }
-        let Ok(found) = calls::search(tools.means, self.process, &asks, first, &mut tools.found)
-        else {
+        let Ok(means) = tools.means else {
+            return false;
+        };
+        let Ok(found) = calls::search(means, self.process, &asks, first, &mut tools.found) else {
             return false;
         };
         let more =
@@ -317,7 +319,7 @@ impl Prepared {
             }
         }
         if !asks.is_empty() {
-            let begun = calls::begin(tools.means, process, &asks, first, &mut tools.found);
+            let begun = calls::begin(&tools.means, process, &asks, first, &mut tools.found);
             for (index, answer) in askers.into_iter().zip(begun.answers) {
                 answers[index] = Some(answer);
             }
@@ -364,3 +366,6 @@ impl Prepared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

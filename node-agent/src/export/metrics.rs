@@ -25,7 +25,7 @@ const BOUNDS: std::ops::RangeInclusive<u32> = 9..=34;
 
 /// The text of `/metrics`.
 pub fn render<'a>(
-    means: Means,
+    means: Option<Means>,
     now: Duration,
     instances: impl IntoIterator<Item = &'a Instance>,
 ) -> Result<String, prometheus::Error> {
@@ -33,7 +33,7 @@ pub fn render<'a>(
     let mut families = kind_families(&instances);
     families.extend(load_families(&instances));
     families.extend(instance_families(&instances, now));
-    families.extend(node_families(means));
+    families.extend(means.into_iter().flat_map(node_families));
     families.retain(|family| !family.get_metric().is_empty());
     let mut text = Vec::new();
     TextEncoder::new().encode(&families, &mut text)?;

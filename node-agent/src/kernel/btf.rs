@@ -138,6 +138,16 @@ impl Types {
         self.find(name, &[kind::TYPEDEF])
     }
 
+    /// The value of an enumerator, of whatever enumeration.
+    pub(super) fn enumerator(&self, name: &str) -> Option<u32> {
+        let enumerations = (1..self.places.len() as u32).filter_map(|id| self.get(id));
+        enumerations
+            .filter(|found| found.kind == kind::ENUM)
+            .flat_map(|found| (0..found.elements).map(move |index| found.place + HEAD + index * 8))
+            .find(|place| word(&self.bytes, *place).is_some_and(|own| self.is_named(own, name)))
+            .and_then(|place| word(&self.bytes, place + 4))
+    }
+
     /// Where fields lie: each by its structure and the way to it, member by member (`"__sk_common.skc_num"`). Members
     /// of structures without a name are their container's.
     pub(super) fn fields(

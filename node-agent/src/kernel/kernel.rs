@@ -6,7 +6,7 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
 };
 
-use aya_obj::generated::bpf_insn;
+use aya_obj::generated::{bpf_insn, bpf_prog_info};
 
 use super::btf;
 
@@ -14,6 +14,7 @@ use super::btf;
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_UPDATE_ELEM: libc::c_long = 2;
 const BPF_PROG_LOAD: libc::c_long = 5;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 const BPF_BTF_LOAD: libc::c_long = 18;
 const BPF_MAP_FREEZE: libc::c_long = 22;
@@ -420,6 +421,38 @@ pub(super) fn open_raw_tracepoint(program: &OwnedFd, name: Option<&CStr>) -> io:
     unsafe { bpf(BPF_RAW_TRACEPOINT_OPEN, &attributes) }
 }
 
+/// The part of `union bpf_attr` that BPF_OBJ_GET_INFO_BY_FD reads.
+#[repr(C)]
+struct InformationAttributes {
+    object: u32,
+    length: u32,
+    information: u64,
+}
+
+/// How often a tracing program was not run, since it was running on that CPU already: what interrupted it met it again.
+pub(super) fn missed_runs(program: &OwnedFd) -> io::Result<u64> {
+    // SAFETY: integers only.
+    let mut information: bpf_prog_info = unsafe { std::mem::zeroed() };
+    let attributes = InformationAttributes {
+        object: program.as_raw_fd() as u32,
+        length: size_of::<bpf_prog_info>() as u32,
+        information: &raw mut information as u64,
+    };
+    // SAFETY: there is room for what the attributes say, and the call makes no descriptor.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_OBJ_GET_INFO_BY_FD,
+            &raw const attributes,
+            size_of::<InformationAttributes>(),
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(information.recursion_misses)
+}
+
 /// Links an iterator's program to the tasks of one process, and what is theirs: kernel 6.1 and later.
 pub(super) fn link_iterator(program: &OwnedFd, process: u32) -> io::Result<OwnedFd> {
     let task = IteratedTask {
@@ -467,11 +500,14 @@ pub(super) fn fill_map(map: BorrowedFd<'_>, data: &[u8], constant: bool) -> io::
     Ok(())
 }
 
-/// `enum bpf_map_type`: values that the kernel keeps with each thread.
+/// `enum bpf_map_type`: values that the kernel keeps with each socket.
+pub(super) const SOCKET_STORAGE: u32 = 24;
+
+/// The same: with each thread.
 pub(super) const TASK_STORAGE: u32 = 29;
 
-/// Makes a map from threads to values of so many bytes. The kernel wants to be told what types they are.
-pub(super) fn create_task_storage(value_size: u32, flags: u32) -> io::Result<OwnedFd> {
+/// Makes a map from threads or sockets to values of so many bytes. The kernel wants to be told what types they are.
+pub(super) fn create_storage(map_type: u32, value_size: u32, flags: u32) -> io::Result<OwnedFd> {
     let types = btf::of_map(value_size / 8);
     let attributes = TypeAttributes {
         types: types.as_ptr() as u64,
@@ -481,7 +517,7 @@ pub(super) fn create_task_storage(value_size: u32, flags: u32) -> io::Result<Own
     // SAFETY: the types outlive the call, with the length that is said.
     let types = unsafe { bpf(BPF_BTF_LOAD, &attributes) }?;
     let attributes = MapAttributes {
-        map_type: TASK_STORAGE,
+        map_type,
         key_size: 4,
         value_size,
         flags,

@@ -11,11 +11,10 @@ use std::{
 };
 
 use aya::{
-    include_bytes_aligned,
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf, Stack},
     util::nr_cpus,
 };
-pub use ckb_probe_common::syscalls::{Met, SlowSyscall, SyscallLosses};
+pub use ckb_probe_common::syscalls::{MAX_ERROR, Met, SlowSyscall, SyscallLosses};
 use ckb_probe_common::{
     BUCKETS,
     syscalls::{CELLS, Cell, MAX_TARGETS, NOBODY, Order, Row, SEVERAL, Table, of_error_key},
@@ -30,9 +29,9 @@ use super::{
     maps::{GRACE, error},
     object::Object,
     pod::pod,
+    programs,
     tracing::Tracepoints,
 };
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/syscalls"));
 
 pod! {
     CellValue(Cell);
@@ -77,9 +76,19 @@ impl SyscallTracer {
     /// Loads the programs, and attaches nothing yet.
     pub fn load(sizes: &SyscallSizes) -> Result<Self, AttachError> {
         let types = Types::read()?;
-        let fields = types.fields(&[("task_struct", "thread_info.status")])?;
+        let fields = types.fields(&[
+            ("task_struct", "thread_info.status"),
+            ("task_struct", "files"),
+            ("files_struct", "fdt"),
+            ("fdtable", "max_fds"),
+            ("fdtable", "fd"),
+            ("file", "f_inode"),
+            ("inode", "i_ino"),
+            ("file", "f_path.dentry"),
+            ("dentry", "d_name.name"),
+        ])?;
         let mut object = Object::load_with(
-            OBJECT,
+            programs::named("syscalls")?,
             &[
                 ("ROWS", sizes.rows.max(1)),
                 ("FREE", sizes.rows.max(1)),

@@ -80,6 +80,14 @@ impl Tracepoints {
         });
         Ok(Links::of(links.collect::<Result<_, _>>()?))
     }
+
+    /// How often the program of a tracepoint was not run, as it interrupted itself; 0 where the kernel does not say.
+    pub(super) fn missed(&self, tracepoint: &str) -> u64 {
+        let programs = self.programs.iter().filter(|(name, _)| *name == tracepoint);
+        programs
+            .map(|(_, program)| kernel::missed_runs(program).unwrap_or_default())
+            .sum()
+    }
 }
 
 /// A program that the kernel runs for each of the tasks of a process, or what is theirs.

@@ -204,12 +204,22 @@ pub struct Caches {
 
 /// Searches the process's binaries and loads what measures what is there. Its loads are numbered from `first` on.
 pub fn begin(
-    means: Means,
+    means: &Result<Means, Refusal>,
     process: ProcessId,
     asks: &[Ask],
     first: LoadId,
     caches: &mut Caches,
 ) -> Begun {
+    let means = match means {
+        Ok(means) => *means,
+        Err(refusal) => {
+            let refused = asks.iter().map(|_| Err(refusal.clone()));
+            return Begun {
+                answers: refused.collect(),
+                calls: None,
+            };
+        }
+    };
     let Searched {
         mut answers,
         slots,

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     kernel::{
         AttachError, Links, ReadError,
-        syscalls::{SlowSyscall, SyscallOptions, SyscallReading, TargetId},
+        syscalls::{MAX_ERROR, SlowSyscall, SyscallOptions, SyscallReading, TargetId},
     },
     observe::{self, ProcessId, syscall_name, syscall_number},
 };
@@ -55,12 +55,12 @@ pub struct Measures {
     pub slow: Name,
 }
 
-/// System calls whose first argument is a file descriptor: what that is of says more than its number.
-const ON_FILES: [&str; 40] = [
+/// System calls whose first argument is a file descriptor: what that is of says more than its number. Not `close`: at its end,
+/// the number may already be another's.
+const ON_FILES: [&str; 39] = [
     "accept",
     "accept4",
     "bind",
-    "close",
     "connect",
     "epoll_pwait",
     "epoll_wait",
@@ -319,13 +319,17 @@ impl SystemCalls {
         };
         let number = u64::from(call.number);
         let mut details = vec![("duration", Detail::Nanoseconds(call.duration_ns))];
-        let path = text(&call.path);
-        if !path.is_empty() {
-            details.push(("path", Detail::Text(path)));
-        } else if syscall_name(call.number).is_some_and(|name| ON_FILES.contains(&name))
-            && let Some(file) = observe::open_file(self.process.pid, call.arguments[0])
-        {
-            details.push(("file", Detail::Text(file)));
+        let name = text(&call.path);
+        if call.inode == 0 {
+            if !name.is_empty() {
+                details.push(("path", Detail::Text(name)));
+            }
+        } else if syscall_name(call.number).is_some_and(|name| ON_FILES.contains(&name)) {
+            let descriptor = call.arguments[0] as u32;
+            let path = observe::open_file(self.process.pid, descriptor, call.inode, &name);
+            if let Some(file) = path.or((!name.is_empty()).then_some(name)) {
+                details.push(("file", Detail::Text(file)));
+            }
         }
         let arguments = call
             .arguments
@@ -343,13 +347,23 @@ impl SystemCalls {
                 number,
                 text: String::new(),
             }),
-            part: None,
+            part: error_of(call).map(|error| Raw {
+                place: error,
+                number: error,
+                text: String::new(),
+            }),
             thread: call.thread,
             thread_name: text(&call.thread_name),
             weight: call.duration_ns,
             details,
         })
     }
+}
+
+/// How it failed, if it did.
+fn error_of(call: &SlowSyscall) -> Option<u64> {
+    let error = call.result.unsigned_abs();
+    (call.result < 0 && error <= MAX_ERROR as u64).then_some(error)
 }
 
 impl Mechanism for SystemCalls {

@@ -36,7 +36,33 @@ fn rust(symbol: &str) -> Option<String> {
     let name = rustc_demangle::try_demangle(symbol).ok()?;
     let mut bounded = Bounded(String::new());
     write!(bounded, "{name:#}").ok()?;
-    Some(bounded.0)
+    Some(path_of_method(&bounded.0).unwrap_or(bounded.0))
+}
+
+/// `chain::Header::check` of `<chain::Header>::check`, as newer symbols tell a type's own method: one function has one name,
+/// whichever its symbol's form. Methods of traits (`<chain::Header as core::fmt::Debug>::fmt`) stay what they are in both.
+fn path_of_method(name: &str) -> Option<String> {
+    let rest = name.strip_prefix('<')?;
+    let (mut depth, mut before) = (1_u32, ' ');
+    let mut end = None;
+    for (at, letter) in rest.char_indices() {
+        match letter {
+            '<' => depth += 1,
+            '>' if before != '-' => depth -= 1,
+            ' ' if depth == 1 => return None,
+            _ => {}
+        }
+        if depth == 0 {
+            end = Some(at);
+            break;
+        }
+        before = letter;
+    }
+    let (of, method) = rest.split_at(end?);
+    let of_path = of.split('<').next()?;
+    let is_path = of_path.contains("::") && !of_path.contains(['(', '[', '&', '*']);
+    let method = method[1..].strip_prefix("::")?;
+    is_path.then(|| format!("{of}::{method}"))
 }
 
 /// A name that does not become longer than any.

@@ -8,6 +8,7 @@
 use std::{
     io,
     os::fd::{AsRawFd, OwnedFd},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -66,6 +67,16 @@ pub enum ObserveError {
         /// The system's word.
         source: io::Error,
     },
+    /// One of its namespaces.
+    #[error("cannot read /proc/{pid}/ns/{name}: {source}")]
+    Namespace {
+        /// Whose.
+        pid: u32,
+        /// Which.
+        name: &'static str,
+        /// The system's word.
+        source: io::Error,
+    },
     /// Its CPU clock.
     #[error("cannot read the CPU time of process {pid}: {source}")]
     Clock {
@@ -104,10 +115,15 @@ pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Vec<Process>, ObserveE
     Ok(found)
 }
 
-/// What a process has open under this descriptor, now: a path, or `socket:[…]` and the like.
-pub fn open_file(pid: u32, descriptor: u64) -> Option<String> {
-    let link = std::fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
-    Some(link.to_string_lossy().into_owned())
+/// The path of a file that a process had open under this descriptor, or `socket:[…]` and the like. None where the descriptor
+/// stands for something else by now: of another inode, and of another name.
+pub fn open_file(pid: u32, descriptor: u32, inode: u64, name: &str) -> Option<String> {
+    let place = PathBuf::from(format!("/proc/{pid}/fd/{descriptor}"));
+    let path = std::fs::read_link(&place).ok()?;
+    let is_it = std::fs::metadata(&place).is_ok_and(|now| now.ino() == inode)
+        // Where file systems lie on one another, each has its own numbers.
+        || path.file_name().is_some_and(|found| found == name);
+    is_it.then(|| path.to_string_lossy().into_owned())
 }
 
 /// The base name of a process's executable; None when it is gone.

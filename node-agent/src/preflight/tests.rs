@@ -267,23 +267,7 @@ fn a_failure_tells_everything_that_is_in_the_way_and_is_each_targets() {
     assert!(text.contains("; session: "), "{text}");
     assert!(text.contains("; perf-event: "), "{text}");
 
-    let assignment = serde_json::json!({
-        "probe": { "namespace": "ckb", "name": "mainnet", "uid": "1" },
-        "pod": { "namespace": "ckb", "name": "ckb-0", "uid": "2" },
-        "containers": [{ "name": "ckb" }],
-        "executable": "ckb",
-        "reportInterval": "10s",
-        "overhead": { "maxPercent": 1.0, "onBreach": "Report" },
-        "probes": [],
-    });
-    let assignment: Assignment = serde_json::from_value(assignment).unwrap();
-    let reports = unmeasurable_reports(std::slice::from_ref(&assignment), &failure);
-    let [report] = &reports[..] else {
-        panic!("{reports:?}");
-    };
-    assert_eq!(report.probe, assignment.probe);
-    assert_eq!(report.pod, assignment.pod);
-    assert_eq!(report.state, InstanceState::Failed);
-    assert_eq!(report.reason, Some(Reason::PreflightFailed));
-    assert!(report.message.contains(&text), "{}", report.message);
+    let refusal = Refusal::from(failure);
+    assert_eq!(refusal.reason, Reason::PreflightFailed);
+    assert!(refusal.message.contains(&text), "{}", refusal.message);
 }

@@ -98,10 +98,7 @@ pub fn order(
         executable: executable.to_string(),
         report_interval: report_interval.into(),
         overhead,
-        probes: vec![Probe {
-            name: "storage".to_string(),
-            rocksdb: Some(kind),
-        }],
+        probes: vec![Probe::new("storage", kind.into())],
         expires_at: None,
     }
 }

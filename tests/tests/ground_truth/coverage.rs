@@ -48,7 +48,7 @@ fn a_stripped_binary_is_called_so() {
             ..RocksDbProbe::default()
         };
         let (overhead, second) = (Overhead::default(), Duration::from_secs(1));
-        let error = Session::attach(means, process, kind.into(), overhead, second)
+        let error = Session::attach(Ok(means), process, kind.into(), overhead, second)
             .err()
             .unwrap();
         let message = error.to_string();

@@ -77,7 +77,7 @@ fn try_attach(
         ..Overhead::default()
     };
     let hour = Duration::from_secs(3600);
-    match Session::attach(means, process, kind.into(), overhead, hour) {
+    match Session::attach(Ok(means), process, kind.into(), overhead, hour) {
         Ok(session) => Ok(session),
         Err(HostError::Attach(refusal)) => Err(refusal),
         Err(error) => panic!("{error}"),

@@ -93,7 +93,7 @@ pub fn attach_within(
 ) -> Session {
     let process = find_process(Some(fixture.pid()), "").unwrap();
     let hour = Duration::from_secs(3600);
-    Session::attach(means, process, kind.into(), overhead, hour).unwrap()
+    Session::attach(Ok(means), process, kind.into(), overhead, hour).unwrap()
 }
 
 /// Makes the calls of a phase, or with "" those that are of none, while the session keeps its budget. `each` is called

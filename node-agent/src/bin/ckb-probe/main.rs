@@ -2,13 +2,14 @@
 
 use std::{io::Write, process::ExitCode, time::Duration};
 
+mod symbols;
 mod table;
 
 use ckb_probe_agent::{
     host::{HostError, Session, find_process},
     kernel::{Execs, Means, Tier, run_child_if_asked},
     kinds::{self, Asking},
-    observe::{Exit, FirstInstruction, Location, Process, SymbolCache, find_symbols},
+    observe::{Exit, Process},
     preflight::{Preflight, Unmeasurable, preflight},
 };
 use ckb_probe_crds::{Breach, Check, Overhead, Question, display_nanos, for_each_kind};
@@ -23,6 +24,7 @@ use tokio::time::{Instant, sleep_until};
     after_help = "Examples:\n  \
         ckb-probe check                                 can this host measure?\n  \
         ckb-probe symbols --executable ckb              which operations can be measured in this binary?\n  \
+        ckb-probe symbols --match 'ckb_chain::*'        which functions match, and what would a call of theirs cost?\n  \
         ckb-probe rocksdb                               a table every second, of the process that runs ckb\n  \
         ckb-probe rocksdb --pid 1234 --duration 1m --json\n  \
         ckb-probe rocksdb --wait --by-column-family     from the start of a process that is still to come\n  \
@@ -41,8 +43,8 @@ macro_rules! define_command {
         enum Command {
             /// Measure a function of this very program: can this host measure, by which means, and what does a probed call cost?
             Check(CheckArguments),
-            /// List the functions of each operation, and where the process has them.
-            Symbols(ProcessArguments),
+            /// List the functions that can be measured by name, or those that match a pattern, and where the process has them.
+            Symbols(symbols::Arguments),
             $(
                 $(#[$doc])*
                 $kind(MeasureArguments<kinds::$module::Arguments>),
@@ -52,7 +54,7 @@ macro_rules! define_command {
         async fn run(command: Command) -> Result<Outcome, CliError> {
             match command {
                 Command::Check(arguments) => check(&arguments),
-                Command::Symbols(process) => symbols(&process),
+                Command::Symbols(arguments) => symbols::run(&arguments),
                 $(Command::$kind(arguments) => {
                     measure(arguments.how, arguments.what.question()).await
                 })*
@@ -147,6 +149,8 @@ enum CliError {
     Observe(#[from] ckb_probe_agent::observe::ObserveError),
     #[error(transparent)]
     Symbols(#[from] ckb_probe_agent::observe::SymbolsError),
+    #[error(transparent)]
+    Functions(#[from] ckb_probe_agent::observe::FunctionsError),
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
 }
@@ -244,45 +248,9 @@ fn print_means(out: &mut impl Write, means: &Means) -> std::io::Result<()> {
     )
 }
 
-fn symbols(arguments: &ProcessArguments) -> Result<Outcome, CliError> {
-    let process = find_process(arguments.pid, &arguments.executable)?;
-    let wanted = kinds::listed();
-    let names = wanted.iter().flat_map(|one| &one.functions);
-    let names = names.map(|function| function.symbol).collect();
-    let symbols = find_symbols(process.id, &names, &mut SymbolCache::default())?;
-    println!("process {} ({})", process.id.pid, process.executable);
-    if symbols.stripped {
-        println!("the executable is stripped: it has no symbol table");
-    }
-    for one in &wanted {
-        for function in &one.functions {
-            let print = |place| println!("{:<12} {:<40} {place}", one.row, function.symbol);
-            match symbols.found.get(&function.symbol) {
-                Some(locations) => locations.iter().map(place).for_each(print),
-                None => print("not found".to_string()),
-            }
-        }
-    }
-    Ok(if symbols.found.is_empty() {
-        Outcome::NothingCalled
-    } else {
-        Outcome::Measured
-    })
-}
-
-/// A function's file and offset, and whether a probe there costs a second trap.
-fn place(location: &Location) -> String {
-    let cost = match location.first_instruction {
-        FirstInstruction::Emulated => "",
-        FirstInstruction::SingleStepped => " single-stepped",
-    };
-    let path = location.binary.path().display();
-    format!("{path}+{:#x}{cost}", location.offset)
-}
-
 async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliError> {
     // Before the process is there: it takes half a second.
-    let means = preflight(how.tier.tier).means?;
+    let means = preflight(how.tier.tier).means;
     let process = if how.wait {
         wait_for_process(&how.process.executable).await?
     } else {

@@ -109,7 +109,7 @@ fn lines(text: &str) -> Vec<&str> {
 #[test]
 fn counts_below_each_bound_are_exact() {
     let instance = instance();
-    let text = render(MEANS, Duration::ZERO, [&instance]).unwrap();
+    let text = render(Some(MEANS), Duration::ZERO, [&instance]).unwrap();
     let labels = r#"namespace="ckb",pod="ckb-0",container="ckb",ckbprobe="",probe="storage",operation="Get""#;
     for (bound, count) in [
         ("0.000000512", 0),
@@ -150,7 +150,7 @@ fn counts_below_each_bound_are_exact() {
 #[test]
 fn a_target_says_whether_it_is_attached_firing_and_what_was_lost() {
     let instance = instance();
-    let text = render(MEANS, Duration::ZERO, [&instance]).unwrap();
+    let text = render(Some(MEANS), Duration::ZERO, [&instance]).unwrap();
     for (name, value) in [
         ("ckb_probe_target_attached", 1),
         ("ckb_probe_target_firing", 1),
@@ -170,7 +170,7 @@ fn a_target_says_whether_it_is_attached_firing_and_what_was_lost() {
 #[test]
 fn operations_without_known_bytes_have_no_byte_count() {
     let instance = instance();
-    let text = render(MEANS, Duration::ZERO, [&instance]).unwrap();
+    let text = render(Some(MEANS), Duration::ZERO, [&instance]).unwrap();
     let bytes = lines(&text)
         .iter()
         .filter(|line| line.contains("bytes_total"))
@@ -182,7 +182,7 @@ fn operations_without_known_bytes_have_no_byte_count() {
 fn no_label_holds_a_pid() {
     let instance = instance();
     assert!(
-        !render(MEANS, Duration::ZERO, [&instance])
+        !render(Some(MEANS), Duration::ZERO, [&instance])
             .unwrap()
             .contains("4321")
     );
@@ -190,7 +190,7 @@ fn no_label_holds_a_pid() {
 
 #[test]
 fn without_targets_only_the_node_is_told_of() {
-    let text = render(MEANS, Duration::ZERO, []).unwrap();
+    let text = render(Some(MEANS), Duration::ZERO, []).unwrap();
     assert_eq!(
         lines(&text),
         [
@@ -205,7 +205,7 @@ fn without_targets_only_the_node_is_told_of() {
 fn the_sampling_ratio_is_told_of_what_is_measured_now() {
     let mut instance = instance();
     let ratios = |instance: &Instance| {
-        let text = render(MEANS, Duration::ZERO, [instance]).unwrap();
+        let text = render(Some(MEANS), Duration::ZERO, [instance]).unwrap();
         let lines = text.lines();
         let ratios = lines.filter(|line| line.starts_with("ckb_probe_sampling_ratio"));
         let values = ratios.map(|line| line.rsplit(' ').next().unwrap().to_string());
@@ -223,7 +223,7 @@ fn the_sampling_ratio_is_told_of_what_is_measured_now() {
 fn what_was_counted_is_told_while_the_next_process_cannot_be_attached_to() {
     let mut instance = instance();
     let told = |instance: &Instance| -> Vec<String> {
-        let text = render(MEANS, Duration::ZERO, [instance]).unwrap();
+        let text = render(Some(MEANS), Duration::ZERO, [instance]).unwrap();
         let counts = lines(&text)
             .into_iter()
             .filter(|line| line.contains("ckb_probe_operation_duration_seconds_count"));

@@ -39,6 +39,8 @@ fn what_is_not_there_is_said() {
     assert_ne!(types.function("bpf_iter_task"), None);
     assert_eq!(types.function("btf_trace_sys_enter"), None);
     assert_ne!(types.typedef("btf_trace_sys_enter"), None);
+    assert_eq!(types.enumerator("BPF_PROG_TYPE_NO_SUCH"), None);
+    assert_eq!(types.enumerator("BPF_PROG_TYPE_TRACING"), Some(26));
 }
 
 #[test]

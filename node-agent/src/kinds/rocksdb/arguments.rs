@@ -6,7 +6,7 @@ use ckb_probe_crds::{
 };
 use clap::Args;
 
-use crate::kinds::Asking;
+use crate::{kinds::Asking, mechanism::calls};
 
 /// Latency of the RocksDB C API.
 #[derive(Args, Debug)]
@@ -38,5 +38,9 @@ impl Asking for Arguments {
             include_single_stepped: self.include_single_stepped,
         }
         .into()
+    }
+
+    fn listed() -> Vec<calls::Counted> {
+        super::every_operation()
     }
 }

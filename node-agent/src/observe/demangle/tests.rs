@@ -80,10 +80,33 @@ fn a_rust_function_is_called_by_its_path_without_hash() {
         ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
         (
             "_RNvMs_NtCs1234_7mycrate3fooNtB4_3Baz3bar",
-            "<mycrate::foo::Baz>::bar",
+            "mycrate::foo::Baz::bar",
         ),
     ] {
         assert_eq!(demangle(symbol).as_deref(), Some(name), "{symbol}");
+    }
+}
+
+#[test]
+fn a_method_of_a_type_is_called_by_the_type_s_path_and_a_trait_s_is_not() {
+    for (name, path) in [
+        ("<a::B>::c", Some("a::B::c")),
+        (
+            "<a::B<c::D, fn() -> e::F>>::g::{closure#0}",
+            Some("a::B<c::D, fn() -> e::F>::g::{closure#0}"),
+        ),
+        ("<a::B as c::D>::e", None),
+        ("<<a::B as c::D>::E>::f", None),
+        ("<dyn a::B>::c", None),
+        ("<[a::B]>::c", None),
+        ("<&a::B>::c", None),
+        ("<fn(a::B)>::c", None),
+        ("<str>::len", None),
+        ("a::b", None),
+        ("<a::B", None),
+        ("<a::B>", None),
+    ] {
+        assert_eq!(path_of_method(name).as_deref(), path, "{name}");
     }
 }
 

@@ -7,6 +7,7 @@
 #![no_std]
 #![no_main]
 
+mod file;
 mod record;
 mod rows;
 
@@ -47,7 +48,7 @@ static MET: PerCpuArray<Met> = PerCpuArray::with_max_entries(MAX_TARGETS as u32 
 static CALLS: TaskStorage<Begun> = TaskStorage::new();
 
 #[unsafe(no_mangle)]
-static FIELDS: Fields<1> = Fields::unset();
+static FIELDS: Fields<9> = Fields::unset();
 /// `task_struct.thread_info.status`.
 const STATUS: usize = 0;
 /// In a system call of a 32-bit program.

@@ -2,7 +2,10 @@
 
 use aya_ebpf::{
     bindings::pt_regs,
-    helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, generated::bpf_probe_read_user_str},
+    helpers::{
+        bpf_get_current_comm, bpf_get_current_pid_tgid,
+        generated::{bpf_probe_read_kernel_str, bpf_probe_read_user_str},
+    },
     macros::map,
     maps::{HashMap, PerCpuArray, RingBuf},
 };
@@ -15,7 +18,7 @@ use ckb_probe_programs::{
     counters::{add, raise_alone},
 };
 
-use crate::rows;
+use crate::{file, rows};
 
 /// Errors, by row and number; the loader sets how many.
 #[map]
@@ -141,21 +144,26 @@ fn report(call: &Call) {
         thread: threads as u32,
         target: call.target,
         number: call.number,
+        inode: 0,
         thread_name: bpf_get_current_comm().unwrap_or_default(),
         path: [0; PATH_BYTES],
     });
-    let address = match PATHS.at(call.number) {
-        1 => arguments[0],
-        2 => arguments[1],
-        3 => arguments[2],
-        4 => arguments[3],
-        _ => 0,
-    };
-    if address != 0 {
-        // SAFETY: the event has the room; the helper copes with any address, and what it cannot read stays empty.
-        unsafe {
-            let path = (&raw mut (*event.as_mut_ptr()).path).cast();
+    let event_at = event.as_mut_ptr();
+    // SAFETY: the event has the room; the helpers cope with any address, and what they cannot read stays empty.
+    unsafe {
+        let path = (&raw mut (*event_at).path).cast();
+        let address = match PATHS.at(call.number) {
+            1 => arguments[0],
+            2 => arguments[1],
+            3 => arguments[2],
+            4 => arguments[3],
+            _ => 0,
+        };
+        if address != 0 {
             bpf_probe_read_user_str(path, PATH_BYTES as u32, address as *const _);
+        } else if let Some(file) = file::of(arguments[0] as u32) {
+            (*event_at).inode = file.inode;
+            bpf_probe_read_kernel_str(path, PATH_BYTES as u32, file.name);
         }
     }
     event.submit(0);

@@ -1,4 +1,5 @@
 use super::*;
+use crate::mechanism::Parts;
 
 /// Calls of one operation by column family, attached at 0.
 fn by_family() -> (Series, Instrumented) {
@@ -16,7 +17,7 @@ fn by_family() -> (Series, Instrumented) {
 /// One whose rows come by.
 fn rows() -> (Series, Instrumented) {
     let strand = Strand {
-        parted: true,
+        parts: Parts::All,
         ..Strand::default()
     };
     let mut series = Series::new(strand.clone());

@@ -59,7 +59,11 @@ fn searched(entry_only: bool) -> Searched {
 }
 
 fn answer(searched: &mut Searched, ask: &Ask, symbols: &Symbols) -> Result<Opened, Refusal> {
-    searched.answer(ask, symbols, CALIBRATION, LoadId(3))
+    let Sought::Listed(counted) = &ask.sought else {
+        unreachable!("its functions have names");
+    };
+    let found = listed(counted, symbols, searched.entry_only)?;
+    searched.answer(found, &ask.measures, CALIBRATION, LoadId(3))
 }
 
 fn loads(opened: &Opened) -> Vec<(&str, u16)> {

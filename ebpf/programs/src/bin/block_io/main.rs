@@ -1,0 +1,221 @@
+//! Requests to disks, by disk and direction: how many, how large, how long they waited, and how long the device had them.
+//!
+//! A request counts when and as the kernel counts it in /proc/diskstats: see `blk_account_io_done`, `blk_account_io_completion`
+//! and `blk_account_io_flush` of block/. What those go by is in the request, so a count never depends on having seen its
+//! beginning. The request also has the time at which it began, `start_time_ns`. When the device got it the kernel notes for some
+//! disks only (`io_start_time_ns`, under wbt and kyber), so that is remembered here, with who asked for it.
+//!
+//! One set of programs for a node. None is preempted by another run of itself; completions interrupt the others.
+#![no_std]
+#![no_main]
+#![feature(core_intrinsics)]
+#![allow(internal_features)]
+
+mod record;
+mod request;
+mod slots;
+
+use aya_ebpf::{
+    helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+    macros::{btf_tracepoint, map},
+    maps::{Array, HashMap},
+    programs::BtfTracePointContext,
+};
+use ckb_probe_common::block_io::{self, Control, Direction, InFlight, MAX_OWNERS};
+use request::Request;
+
+/// The number of each process whose requests are told from others'.
+#[map]
+static OWNERS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_OWNERS, 0);
+
+/// What to do.
+#[map]
+static CONTROL: Array<Control> = Array::with_max_entries(1, 0);
+
+/// The requests in flight, by their addresses.
+#[map]
+static IN_FLIGHT: HashMap<u64, InFlight> = HashMap::with_max_entries(block_io::IN_FLIGHT, 0);
+
+/// Anew, whatever is remembered at this address.
+const BPF_ANY: u64 = 0;
+
+/// A request begins, on the thread that asks for it (Linux 6.5 and later).
+#[btf_tracepoint(function = "block_io_start")]
+pub fn begin(context: BtfTracePointContext) -> i32 {
+    let request = Request::of(&context);
+    if let Some(control) = CONTROL.get(0) {
+        remember(request, control, owner(), 0);
+    }
+    0
+}
+
+/// It is put into a queue: where the kernel does not say when it begins, on the thread that asks for it unless this is again.
+#[btf_tracepoint(function = "block_rq_insert")]
+pub fn insert(context: BtfTracePointContext) -> i32 {
+    let request = Request::of(&context);
+    if let Some(control) = CONTROL.get(0)
+        && recall(request, control).is_none()
+    {
+        remember(request, control, owner(), 0);
+    }
+    0
+}
+
+/// The device gets it. What began before the programs were attached, and the flushes that the kernel makes itself, nobody here
+/// asked for.
+#[btf_tracepoint(function = "block_rq_issue")]
+pub fn issue(context: BtfTracePointContext) -> i32 {
+    issued(&context, || 0)
+}
+
+/// The same, where the kernel does not say when a request begins: what goes straight to the device goes on the thread that asks.
+#[btf_tracepoint(function = "block_rq_issue")]
+pub fn issue_first(context: BtfTracePointContext) -> i32 {
+    issued(&context, owner)
+}
+
+/// It has become a part of another.
+#[btf_tracepoint(function = "block_rq_merge")]
+pub fn merge(context: BtfTracePointContext) -> i32 {
+    forget(Request::of(&context));
+    0
+}
+
+/// The device has done some of it.
+#[btf_tracepoint(function = "block_rq_complete")]
+pub fn complete(context: BtfTracePointContext) -> i32 {
+    if let Some(control) = CONTROL.get(0) {
+        completed(Request::of(&context), context.arg(2), control);
+    }
+    0
+}
+
+/// The same, where the kernel does not say when a request ends: when all of it is done.
+#[btf_tracepoint(function = "block_rq_complete")]
+pub fn complete_last(context: BtfTracePointContext) -> i32 {
+    let request = Request::of(&context);
+    let bytes = context.arg(2);
+    if let Some(control) = CONTROL.get(0) {
+        completed(request, bytes, control);
+        if request.bytes() <= bytes {
+            ended(request, control);
+        }
+    }
+    0
+}
+
+/// It ends (Linux 6.5 and later).
+#[btf_tracepoint(function = "block_io_done")]
+pub fn done(context: BtfTracePointContext) -> i32 {
+    if let Some(control) = CONTROL.get(0) {
+        ended(Request::of(&context), control);
+    }
+    0
+}
+
+/// The number of the process that runs; 0 for one that is not told apart.
+#[inline(always)]
+fn owner() -> u16 {
+    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
+    // SAFETY: user space changes an entry by replacing it.
+    unsafe { OWNERS.get(&process) }.map_or(0, |owner| *owner as u16)
+}
+
+#[inline(always)]
+fn remember(request: Request, control: &Control, owner: u16, issued_ns: u64) {
+    let beginning = InFlight {
+        issued_ns,
+        generation: control.generation,
+        slot: slots::slot(request, owner),
+        bytes: if issued_ns > 0 { request.bytes() } else { 0 },
+        thread: bpf_get_current_pid_tgid() as u32,
+        thread_name: bpf_get_current_comm().unwrap_or_default(),
+    };
+    if IN_FLIGHT
+        .insert(request.address(), &beginning, BPF_ANY)
+        .is_err()
+    {
+        record::untimed();
+    }
+}
+
+/// What is remembered of a request.
+#[inline(always)]
+fn recall(request: Request, control: &Control) -> Option<*mut InFlight> {
+    let held = IN_FLIGHT.get_ptr_mut(request.address())?;
+    // SAFETY: a map's value; nobody but the request's own tracepoints writes to it.
+    (unsafe { (*held).generation } == control.generation).then_some(held)
+}
+
+#[inline(always)]
+fn forget(request: Request) {
+    // It need not be there.
+    let _ = IN_FLIGHT.remove(request.address());
+}
+
+#[inline(always)]
+fn issued(context: &BtfTracePointContext, owner: impl FnOnce() -> u16) -> i32 {
+    let request = Request::of(context);
+    let Some(control) = CONTROL.get(0) else {
+        return 0;
+    };
+    // SAFETY: the helper has no preconditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    match recall(request, control) {
+        // SAFETY: a map's value.
+        Some(held) => unsafe {
+            (*held).bytes = request.bytes();
+            (*held).issued_ns = now;
+        },
+        None => remember(request, control, owner(), now),
+    }
+    0
+}
+
+#[inline(always)]
+fn completed(request: Request, bytes: u32, control: &Control) {
+    if bytes > 0 && request.flags() & control.accounted != 0 {
+        let held = recall(request, control);
+        // SAFETY: a map's value.
+        let slot = held.map_or_else(|| slots::slot(request, 0), |held| unsafe { (*held).slot });
+        // In sectors, as the kernel has it.
+        record::bytes(slot, u64::from(bytes >> 9) << 9);
+    }
+    // The kernel's own flushes end here; they are in /proc/diskstats whatever their flags.
+    if request.direction() == Direction::Flush {
+        count(request, control);
+    }
+}
+
+#[inline(always)]
+fn ended(request: Request, control: &Control) {
+    let flags = request.flags();
+    if flags & (control.accounted | control.sequenced) == control.accounted {
+        count(request, control);
+    }
+}
+
+#[inline(always)]
+fn count(request: Request, control: &Control) {
+    // SAFETY: the helper has no preconditions.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let held = match recall(request, control) {
+        // SAFETY: a map's value.
+        Some(held) => unsafe { *held },
+        None => InFlight {
+            slot: slots::slot(request, 0),
+            ..InFlight::default()
+        },
+    };
+    record::request(&held, request.began_ns(), now, control);
+    forget(request);
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -1,0 +1,157 @@
+//! Counting a request that has ended.
+
+// The stable atomics hide the read-modify-write operations on this target; LLVM has them since BPF ISA v3.
+use core::intrinsics::{AtomicOrdering, atomic_cxchg};
+
+use aya_ebpf::{
+    macros::map,
+    maps::{Array, PerCpuArray, RingBuf},
+};
+use ckb_probe_common::{
+    BUCKETS, TIME_BITS,
+    block_io::{Control, InFlight, MAX_SLOTS, MAX_THRESHOLDS, Met, SlowRequest, Times, Totals},
+    bucket, maximum,
+};
+use ckb_probe_programs::counters::add;
+
+/// By slot.
+#[map]
+static TOTALS: Array<Totals> = Array::with_max_entries(MAX_SLOTS, 0);
+
+/// By slot.
+#[map]
+static TIMES: Array<Times> = Array::with_max_entries(MAX_SLOTS, 0);
+
+/// How many there were, and what could not be recorded.
+#[map]
+static MET: PerCpuArray<Met> = PerCpuArray::with_max_entries(1, 0);
+
+/// Slow requests.
+#[map]
+static SLOW_REQUESTS: RingBuf = RingBuf::with_byte_size(64 << 10, 0);
+
+/// Counts bytes that were done.
+#[inline(always)]
+pub fn bytes(slot: u32, bytes: u64) {
+    if let Some(totals) = TOTALS.get_ptr_mut(slot) {
+        // SAFETY: a map's value.
+        unsafe { add(&raw mut (*totals).bytes, bytes) };
+    }
+}
+
+/// Counts a request whose beginning could not be remembered.
+#[inline(always)]
+pub fn untimed() {
+    // SAFETY: the field of a value that the caller looked up.
+    met(|met| unsafe { &raw mut (*met).untimed });
+}
+
+/// Counts a request, and reports it when it was slow.
+#[inline(always)]
+pub fn request(held: &InFlight, began_ns: u64, now: u64, control: &Control) {
+    // SAFETY: the field of a value that the caller looked up.
+    met(|met| unsafe { &raw mut (*met).requests });
+    let (Some(totals), Some(times)) = (TOTALS.get_ptr_mut(held.slot), TIMES.get_ptr_mut(held.slot))
+    else {
+        return;
+    };
+    let measured = held.issued_ns > 0 && began_ns > 0;
+    let device = now.saturating_sub(held.issued_ns);
+    if measured {
+        // The kernel may have noted the beginning by a clock that it last read a little before.
+        let queue = held.issued_ns.saturating_sub(began_ns);
+        let half = control.epoch as usize & 1;
+        // SAFETY: maps' values.
+        unsafe {
+            add(&raw mut (*totals).queue_ns, queue);
+            add(&raw mut (*totals).device_ns, device);
+            raise(
+                (&raw mut (*totals).queue_maxima).cast::<u64>().add(half),
+                control,
+                queue,
+            );
+            raise(
+                (&raw mut (*totals).device_maxima).cast::<u64>().add(half),
+                control,
+                device,
+            );
+            into_bucket((&raw mut (*times).queue).cast(), queue);
+            into_bucket((&raw mut (*times).device).cast(), device);
+        }
+    } else {
+        // SAFETY: a map's value.
+        unsafe { add(&raw mut (*totals).unmeasured, 1) };
+    }
+    let duration = now.saturating_sub(began_ns);
+    if began_ns == 0 || duration < control.least_threshold_ns {
+        return;
+    }
+    for index in 0..MAX_THRESHOLDS {
+        if duration >= control.thresholds_ns[index] {
+            // SAFETY: a map's value, and an index within the array.
+            unsafe { add((&raw mut (*totals).slow).cast::<u64>().add(index), 1) };
+        }
+    }
+    report(&SlowRequest {
+        time_ns: now,
+        duration_ns: duration,
+        device_ns: if measured { device } else { 0 },
+        slot: held.slot,
+        bytes: held.bytes,
+        thread: held.thread,
+        padding: 0,
+        thread_name: held.thread_name,
+    });
+}
+
+#[inline(always)]
+fn report(request: &SlowRequest) {
+    if SLOW_REQUESTS.output::<SlowRequest>(*request, 0).is_err() {
+        // SAFETY: the field of a value that the caller looked up.
+        met(|met| unsafe { &raw mut (*met).events });
+    }
+}
+
+#[inline(always)]
+fn met(which: impl FnOnce(*mut Met) -> *mut u64) {
+    if let Some(met) = MET.get_ptr_mut(0) {
+        // SAFETY: a field of a map's value.
+        unsafe { add(which(met), 1) };
+    }
+}
+
+/// # Safety
+/// The buckets are those of a map's value.
+#[inline(always)]
+unsafe fn into_bucket(buckets: *mut u64, nanos: u64) {
+    let index = bucket(nanos) as usize;
+    if index < BUCKETS {
+        // SAFETY: within the array, by the comparison that the verifier sees too.
+        unsafe { add(buckets.add(index), 1) };
+    }
+}
+
+/// Raises a maximum, and replaces one of an earlier epoch. Each failed exchange means that another CPU raised it.
+///
+/// # Safety
+/// `held` points into a map's value.
+#[inline(always)]
+unsafe fn raise(held: *mut u64, control: &Control, duration: u64) {
+    let raised = maximum(control.epoch, duration);
+    for _ in 0..4 {
+        // SAFETY: aligned and alive, by the caller's word.
+        let current = unsafe { held.read_volatile() };
+        if current >> TIME_BITS == raised >> TIME_BITS && current >= raised {
+            return;
+        }
+        // SAFETY: as above.
+        let (_, exchanged) = unsafe {
+            atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
+                held, current, raised,
+            )
+        };
+        if exchanged {
+            return;
+        }
+    }
+}

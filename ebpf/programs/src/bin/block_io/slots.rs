@@ -1,0 +1,70 @@
+//! Where a request counts.
+
+use aya_ebpf::{
+    macros::map,
+    maps::{Array, HashMap},
+};
+use ckb_probe_common::block_io::{MAX_SLOTS, NO_SLOT, Slot, SlotKey};
+use ckb_probe_programs::counters::next;
+
+use crate::request::{Disk, Request};
+
+/// The slot of each key seen.
+#[map]
+static SLOT_OF: HashMap<SlotKey, u32> = HashMap::with_max_entries(MAX_SLOTS, 0);
+
+/// What each slot is of. Two may be of the same, where two CPUs met it first at the same time.
+#[map]
+static SLOTS: Array<Slot> = Array::with_max_entries(MAX_SLOTS, 0);
+
+/// How many are taken, without [`NO_SLOT`].
+#[map]
+static SLOTS_TAKEN: Array<u32> = Array::with_max_entries(1, 0);
+
+/// Where a request of this owner's counts: with nobody's where there is no room for its owner's.
+#[inline(always)]
+pub fn slot(request: Request, owner: u16) -> u32 {
+    let Some(disk) = request.disk() else {
+        return NO_SLOT;
+    };
+    let mut key = SlotKey {
+        device: disk.device(),
+        direction: request.direction() as u16,
+        owner,
+    };
+    if let Some(slot) = find(&key, disk) {
+        return slot;
+    }
+    key.owner = 0;
+    find(&key, disk).unwrap_or(NO_SLOT)
+}
+
+#[inline(always)]
+fn find(key: &SlotKey, disk: Disk) -> Option<u32> {
+    // SAFETY: entries are never changed or removed.
+    match unsafe { SLOT_OF.get(key) } {
+        Some(slot) => Some(*slot),
+        None => first_seen(key, disk),
+    }
+}
+
+#[inline(always)]
+fn first_seen(key: &SlotKey, disk: Disk) -> Option<u32> {
+    let taken = SLOTS_TAKEN.get_ptr_mut(0)?;
+    // SAFETY: a map's value. Looked at first, so that the number does not grow forever.
+    let index = unsafe {
+        if taken.read_volatile() >= MAX_SLOTS - 1 {
+            return None;
+        }
+        next(taken) + 1
+    };
+    let slot = SLOTS.get_ptr_mut(index)?;
+    // SAFETY: a map's value, which no other program run was given this index of.
+    unsafe {
+        (*slot).disk = disk.name();
+        (*slot).key = *key;
+    }
+    // Full, or another CPU was first: this one counts here all the same, and user space adds up.
+    let _ = SLOT_OF.insert(key, &index, 0);
+    Some(index)
+}

@@ -1,0 +1,155 @@
+//! `ckb-probe symbols`: what can be attached to in a process, and at what price.
+
+use std::io::{self, Write};
+
+use ckb_probe_agent::{
+    host::find_process,
+    kernel::Calibration,
+    kinds,
+    observe::{
+        FirstInstruction, Function, FunctionCache, LISTED_LIMIT, Location, Matches, Pattern,
+        Process, SymbolCache, find_functions, find_symbols,
+    },
+    preflight::preflight,
+};
+use ckb_probe_crds::display_nanos;
+use clap::Args;
+
+use super::{CliError, Outcome, ProcessArguments};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ckb-probe symbols                                                     what rocksdb can measure\n  \
+    ckb-probe symbols --match 'ckb_chain::*'                              functions of the executable\n  \
+    ckb-probe symbols --match 'rocksdb::DBImpl::*' --library librocksdb   functions of a library")]
+pub struct Arguments {
+    #[command(flatten)]
+    process: ProcessArguments,
+    /// List the functions whose names match, with *, ? and [abc], such as ckb_chain::*. Unset: those that are measured by name.
+    #[arg(long = "match", value_name = "GLOB")]
+    pattern: Option<String>,
+    /// The library that they are in, by its file's name, such as libc.so.6. Unset: the executable.
+    #[arg(long, requires = "pattern")]
+    library: Option<String>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<Outcome, CliError> {
+    let ProcessArguments { pid, executable } = &arguments.process;
+    let process = find_process(*pid, executable)?;
+    match &arguments.pattern {
+        Some(glob) => matching(arguments, &process, glob),
+        None => listed(&process),
+    }
+}
+
+/// What the kinds look for by name.
+fn listed(process: &Process) -> Result<Outcome, CliError> {
+    let wanted = kinds::listed();
+    let names = wanted.iter().flat_map(|one| &one.functions);
+    let names = names.map(|function| function.symbol).collect();
+    let symbols = find_symbols(process.id, &names, &mut SymbolCache::default())?;
+    let mut out = io::stdout().lock();
+    writeln!(out, "process {} ({})", process.id.pid, process.executable)?;
+    if symbols.stripped {
+        writeln!(out, "the executable is stripped: it has no symbol table")?;
+    }
+    for one in &wanted {
+        for function in &one.functions {
+            let mut line =
+                |place: &str| writeln!(out, "{:<12} {:<40} {place}", one.row, function.symbol);
+            match symbols.found.get(&function.symbol) {
+                Some(locations) => locations.iter().try_for_each(|one| line(&place(one)))?,
+                None => line("not found")?,
+            }
+        }
+    }
+    out.flush()?;
+    Ok(if symbols.found.is_empty() {
+        Outcome::NothingCalled
+    } else {
+        Outcome::Measured
+    })
+}
+
+/// What a pattern finds, also where that is more than may be attached to.
+fn matching(arguments: &Arguments, process: &Process, glob: &str) -> Result<Outcome, CliError> {
+    let pattern = Pattern {
+        glob: glob.to_string(),
+        library: arguments.library.clone(),
+        limit: LISTED_LIMIT,
+    };
+    let matches = find_functions(process.id, &pattern, &mut FunctionCache::default())?;
+    let calibration = preflight(None).means.map(|means| means.calibration);
+    let mut out = io::stdout().lock();
+    writeln!(out, "process {} ({})", process.id.pid, process.executable)?;
+    let names = matches.found.iter().map(|one| one.name.chars().count());
+    let width = names.max().unwrap_or_default().min(100);
+    for Function { name, location, .. } in &matches.found {
+        writeln!(out, "{name:<width$}  {}", place(location))?;
+    }
+    let calibration = calibration.map_err(|error| error.to_string());
+    summary(&mut out, &matches, &calibration)?;
+    out.flush()?;
+    Ok(Outcome::Measured)
+}
+
+/// How many there are, and what a call of theirs would cost.
+fn summary(
+    out: &mut impl Write,
+    matches: &Matches,
+    calibration: &Result<Calibration, String>,
+) -> io::Result<()> {
+    let Matches { found, total, .. } = matches;
+    match total {
+        1 => writeln!(out, "1 function")?,
+        _ => writeln!(
+            out,
+            "{total} functions: as many as a probe's limit must allow"
+        )?,
+    }
+    if found.is_empty() {
+        let sample = matches.sample.join(", ");
+        writeln!(out, "too many to list, such as {sample}")?;
+    }
+    if matches.stripped {
+        writeln!(out, "the file is stripped: these are only what it exports")?;
+    }
+    if matches.go {
+        writeln!(
+            out,
+            "the program is Go's: calls are counted and not timed, since a probe at a return would break it"
+        )?;
+    }
+    let stepped = found
+        .iter()
+        .filter(|one| one.location.first_instruction == FirstInstruction::SingleStepped)
+        .count();
+    match calibration {
+        Ok(calibration) => {
+            writeln!(
+                out,
+                "a probed call costs the process {}",
+                display_nanos(calibration.cost_per_call_ns)
+            )?;
+            if stepped > 0 {
+                writeln!(
+                    out,
+                    "one of the {stepped} that are single-stepped {}: left out without --include-single-stepped",
+                    display_nanos(calibration.single_step_cost_ns)
+                )?;
+            }
+        }
+        Err(why) => writeln!(out, "what a probed call costs cannot be told here: {why}")?,
+    }
+    Ok(())
+}
+
+/// A function's file and offset, and whether a probe there costs a second trap.
+fn place(location: &Location) -> String {
+    let cost = match location.first_instruction {
+        FirstInstruction::Emulated => "",
+        FirstInstruction::SingleStepped => " single-stepped",
+    };
+    let path = location.binary.path().display();
+    format!("{path}+{:#x}{cost}", location.offset)
+}

@@ -1,0 +1,264 @@
+//! On this machine's kernel, as root.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::PathBuf,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::OnceLock,
+};
+
+use ckb_probe_crds::{
+    Lack, Reason,
+    kinds::rocksdb::{Operation, RocksDbProbe},
+};
+
+use super::*;
+use crate::{
+    books::{
+        fixtures::count,
+        instance::{EARLY_DEATH, Terms},
+    },
+    kernel::Means,
+    observe,
+    preflight::preflight,
+    target::InstanceKey,
+};
+
+/// Calls one function so many times as a line says first, and another so many times as it says then. The first instruction of
+/// the second must be single-stepped.
+const PROGRAM: &str = r#"
+#include <stdio.h>
+__asm__(".globl rocksdb_get_pinned_cf\n.type rocksdb_get_pinned_cf, @function\n"
+        "rocksdb_get_pinned_cf: push %rbp\nxor %eax, %eax\npop %rbp\nret\n"
+        ".size rocksdb_get_pinned_cf, .-rocksdb_get_pinned_cf\n"
+        ".globl rocksdb_iter_seek\n.type rocksdb_iter_seek, @function\n"
+        "rocksdb_iter_seek: sub $8, %rsp\nadd $8, %rsp\nret\n"
+        ".size rocksdb_iter_seek, .-rocksdb_iter_seek\n");
+void *rocksdb_get_pinned_cf(void);
+void rocksdb_iter_seek(void);
+int main(void) {
+    int gets, seeks;
+    while (scanf("%d %d", &gets, &seeks) == 2) {
+        while (gets-- > 0) rocksdb_get_pinned_cf();
+        while (seeks-- > 0) rocksdb_iter_seek();
+        puts("done");
+        fflush(stdout);
+    }
+}
+"#;
+
+struct Program {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Program {
+    fn start() -> Self {
+        let mut child = Command::new(executable())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut program = Self {
+            input: child.stdin.take().unwrap(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        };
+        // It has mapped its libraries by then.
+        program.call(0, 0);
+        program
+    }
+
+    fn call(&mut self, gets: u64, seeks: u64) {
+        writeln!(self.input, "{gets} {seeks}").unwrap();
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        assert_eq!(line, "done\n");
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn executable() -> &'static PathBuf {
+    static EXECUTABLE: OnceLock<PathBuf> = OnceLock::new();
+    EXECUTABLE.get_or_init(|| {
+        let path = PathBuf::from(env!("OUT_DIR")).join("measured");
+        let made = path.with_extension(std::process::id().to_string());
+        let mut compiler = Command::new("cc")
+            .args(["-x", "c", "-", "-o"])
+            .arg(&made)
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut source = compiler.stdin.take().unwrap();
+        source.write_all(PROGRAM.as_bytes()).unwrap();
+        drop(source);
+        assert!(compiler.wait().unwrap().success());
+        // Others may be running the one of before.
+        std::fs::rename(made, &path).unwrap();
+        path
+    })
+}
+
+fn means() -> Means {
+    static MEANS: OnceLock<Means> = OnceLock::new();
+    *MEANS.get_or_init(|| preflight(None).means.unwrap())
+}
+
+fn process(pid: u32) -> ProcessId {
+    let mut all = observe::processes(|_| true).unwrap().into_iter();
+    all.find(|process| process.id.pid == pid).unwrap().id
+}
+
+fn instance(include_single_stepped: bool, now: Duration) -> Instance {
+    let kind = RocksDbProbe {
+        operations: vec![Operation::Get, Operation::IteratorSeek],
+        include_single_stepped,
+        ..RocksDbProbe::default()
+    };
+    asking(kind, now)
+}
+
+fn asking(kind: RocksDbProbe, now: Duration) -> Instance {
+    let terms = Terms {
+        interval: Duration::from_secs(10),
+        overhead: overhead(1.0, Breach::Report),
+        early_death: EARLY_DEATH,
+    };
+    let probe = Instrumented::new("storage", kind);
+    Instance::new(InstanceKey::default(), vec![probe], terms, now)
+}
+
+fn overhead(max_percent: f64, on_breach: Breach) -> Overhead {
+    Overhead {
+        max_percent,
+        on_breach,
+    }
+}
+
+/// Reads what was counted, for all that look.
+fn read(measured: &mut Measured, views: &mut [&mut Instance], clock: Clock) {
+    let measurement = measured.measurement().unwrap();
+    measurement.read(clock.now()).unwrap();
+    for entry in measurement.entries() {
+        for view in &mut *views {
+            view.take(&entry);
+        }
+    }
+}
+
+fn counts(instance: &Instance, clock: Clock) -> Vec<(String, u64)> {
+    let mut report = instance.report(clock.now());
+    let rows = report.probes.remove(0).rows.into_iter();
+    rows.map(|row| (row.key, count(&row.total))).collect()
+}
+
+fn named<const N: usize>(counts: [(&str, u64); N]) -> Vec<(String, u64)> {
+    counts.map(|(name, count)| (name.to_string(), count)).into()
+}
+
+#[test]
+fn all_that_ask_share_the_greatest_budget_and_sampling_is_for_all() {
+    let (one, two) = (overhead(1.0, Breach::Report), overhead(2.5, Breach::Detach));
+    assert_eq!(combined(&[&one, &two]), overhead(2.5, Breach::Report));
+    let sampled = overhead(0.5, Breach::Sample);
+    let all = combined(&[&one, &sampled, &two]);
+    assert_eq!(all, overhead(2.5, Breach::Sample));
+    assert_eq!(combined(&[&sampled]), sampled);
+}
+
+#[tokio::test]
+async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_not() {
+    let mut program = Program::start();
+    let mut tools = Tools::new(Ok(means()));
+    let clock = Clock::start();
+    let mut measured = Measured::new(process(program.child.id())).unwrap();
+    let (mut cheap, mut dear) = (instance(false, clock.now()), instance(true, clock.now()));
+    measured.measure(&mut tools, &mut [(&mut cheap, 0), (&mut dear, 0)], clock);
+    program.call(1_000, 10);
+    read(&mut measured, &mut [&mut cheap, &mut dear], clock);
+    assert_eq!(counts(&cheap, clock), named([("Get", 1_000)]));
+    assert_eq!(
+        counts(&dear, clock),
+        named([("Get", 1_000), ("IteratorSeek", 10)])
+    );
+    let left_out = Lack {
+        reason: Reason::SingleStepped,
+        items: vec!["rocksdb_iter_seek".to_string()],
+    };
+    let report = cheap.report(clock.now());
+    assert!(report.probes[0].lacks.contains(&left_out), "{report:?}");
+    assert!(!dear.report(clock.now()).probes[0].lacks(Reason::SingleStepped));
+    // One leaves: the process is measured anew, for the other.
+    measured.measure(&mut tools, &mut [(&mut cheap, 0)], clock);
+    program.call(500, 10);
+    // Less than ten milliseconds would stand for nothing yet.
+    std::thread::sleep(Duration::from_millis(20));
+    read(&mut measured, &mut [&mut cheap], clock);
+    cheap.close_window(clock.now(), None, |_| false);
+    let rows = cheap.report(clock.now()).probes.remove(0).rows;
+    assert_eq!((rows.len(), rows[0].window.samples), (1, 1_500));
+    let window = &rows[0].window;
+    assert!(window.recorded_milliseconds < window.milliseconds);
+    assert!(count(&rows[0].total) >= 1_500);
+}
+
+#[tokio::test]
+async fn probes_that_ask_the_same_stand_on_one_load() {
+    let program = Program::start();
+    let mut tools = Tools::new(Ok(means()));
+    let clock = Clock::start();
+    let mut measured = Measured::new(process(program.child.id())).unwrap();
+    let (mut one, mut other) = (instance(true, clock.now()), instance(true, clock.now()));
+    let slower = RocksDbProbe {
+        operations: vec![Operation::Get],
+        slow_threshold: Duration::from_millis(7).into(),
+        ..RocksDbProbe::default()
+    };
+    let mut third = asking(slower, clock.now());
+    let mut views = [(&mut one, 0), (&mut other, 0), (&mut third, 0)];
+    measured.measure(&mut tools, &mut views, clock);
+    let loads = |instance: &Instance| -> Vec<u16> {
+        let series = instance.probes[0].series.iter();
+        series.map(|series| series.strand.load.0).collect()
+    };
+    assert_eq!((loads(&one), loads(&other)), (vec![0, 1], vec![0, 1]));
+    assert_eq!(loads(&third), [2]);
+}
+
+#[tokio::test]
+async fn a_young_process_is_looked_at_again_and_again_before_it_is_said_to_lack_anything() {
+    let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+    let mut tools = Tools::new(Ok(means()));
+    let clock = Clock::start();
+    let mut measured = Measured::new(process(child.id())).unwrap();
+    let mut view = instance(false, clock.now());
+    measured.measure(&mut tools, &mut [(&mut view, 0)], clock);
+    let began = Instant::now();
+    let mut looks = 0;
+    while !view.probes[0].is_answered() {
+        let at = measured.retry_at().unwrap();
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        if measured.finds_more(&mut tools) {
+            measured.measure(&mut tools, &mut [(&mut view, 0)], clock);
+        }
+        looks += 1;
+        // Whoever waits for the next attempt is not back at once.
+        assert!(measured.retry_at().unwrap() > Instant::now());
+    }
+    // 5 + 10 + … + 640 ms.
+    assert_eq!(looks, 8);
+    assert!(began.elapsed() >= Duration::from_millis(1_275));
+    let report = view.report(clock.now());
+    assert_eq!(report.reason, Some(Reason::SymbolNotFound));
+    let after = measured.retry_at().unwrap() - Instant::now();
+    assert!(after > Duration::from_secs(1), "{after:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}

@@ -1,0 +1,31 @@
+//! `blockIo`: requests to the node's disks.
+
+mod arguments;
+
+pub use arguments::Arguments;
+use ckb_probe_crds::kinds::block_io::{
+    BYTES, BlockIoProbe, DEVICE, DEVICE_LONGEST, QUEUE, QUEUE_LONGEST, SLOW,
+};
+
+use super::{Ask, Instrument};
+use crate::mechanism::disks::{self, Measures};
+
+/// What is measured of a request.
+const MEASURES: Measures = Measures {
+    device: DEVICE.key(),
+    device_longest: DEVICE_LONGEST.key(),
+    queue: QUEUE.key(),
+    queue_longest: QUEUE_LONGEST.key(),
+    bytes: BYTES.key(),
+    slow: SLOW.key(),
+};
+
+impl Instrument for BlockIoProbe {
+    fn ask(&self) -> Ask {
+        Ask::Own(Box::new(disks::Ask {
+            measures: MEASURES,
+            disks: self.devices.clone(),
+            slow_threshold_ns: self.slow_threshold.as_nanos(),
+        }))
+    }
+}

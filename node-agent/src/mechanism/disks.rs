@@ -1,0 +1,391 @@
+//! Requests to the node's disks, by tracepoints.
+//!
+//! What disks do is the same whoever looks. So there is one set of programs and of counters for the node, attached while anybody
+//! counts, and each target has a view of it: what was added while its own gate was open. What another view does never shows.
+
+mod shared;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ckb_probe_crds::{Figures, Name, Reason};
+use k8s_openapi::jiff::Timestamp;
+use shared::{Shared, Viewer};
+
+use super::{
+    Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Parts, Raw, Reading,
+    Refusal, RowReading, Scene, Strand,
+};
+use crate::{
+    kernel::{AttachError, DiskSlot, DisksLost, Links, ReadError, SlowRequest},
+    observe,
+};
+
+/// What a kind wants of the disks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// What is measured, in the kind's words.
+    pub measures: Measures,
+    /// Of which disks; empty: of all.
+    pub disks: Vec<String>,
+    /// Requests that take at least this long are slow.
+    pub slow_threshold_ns: u64,
+}
+
+/// The names of what is measured of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measures {
+    /// How long the device had it.
+    pub device: Name,
+    /// The longest of that.
+    pub device_longest: Name,
+    /// How long it waited before.
+    pub queue: Name,
+    /// The longest of that.
+    pub queue_longest: Name,
+    /// Bytes.
+    pub bytes: Name,
+    /// How many were slow.
+    pub slow: Name,
+}
+
+/// What a request costs whoever is on the CPU then: the programs at its four tracepoints took 1.41 us by the kernel's own count
+/// (`kernel.bpf_stats_enabled`, 60,000 reads of a loop device on Linux 6.18), which leaves out the way to them.
+const COST: Duration = Duration::from_nanos(1500);
+
+/// The parts of a row.
+const OWN: &str = "own";
+const OTHER: &str = "other";
+
+/// In the order of [`ckb_probe_common::block_io::Direction`].
+const DIRECTIONS: [&str; 4] = ["read", "write", "discard", "flush"];
+
+/// One target's view of the disks.
+struct Disks {
+    ask: Ask,
+    load: LoadId,
+    viewer: Viewer,
+    /// Which of the thresholds is its own.
+    threshold: usize,
+    /// Whose requests are its own.
+    owner: u16,
+    gate: Gate,
+    /// Up to the last time that its gate was closed.
+    closed: Counts,
+    /// As its gate was opened.
+    opened: Counts,
+    booted: Timestamp,
+}
+
+/// Why it counts, if it does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Gate {
+    always: bool,
+    slice: bool,
+}
+
+impl Gate {
+    fn is_open(self) -> bool {
+        self.always || self.slice
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self {
+            always: self.always || other.always,
+            slice: self.slice || other.slice,
+        }
+    }
+}
+
+/// What was counted, by slot.
+#[derive(Clone, Debug, Default)]
+struct Counts {
+    slots: BTreeMap<u32, Figures>,
+    lost: DisksLost,
+}
+
+impl Counts {
+    /// What was added since then.
+    fn since(&self, earlier: &Self) -> Self {
+        let none = Figures::default();
+        let slots = self.slots.iter().map(|(slot, figures)| {
+            let before = earlier.slots.get(slot).unwrap_or(&none);
+            (*slot, figures.since(before))
+        });
+        let (now, before) = (self.lost, earlier.lost);
+        Self {
+            slots: slots.collect(),
+            lost: DisksLost {
+                requests: now.requests.saturating_sub(before.requests),
+                times: now.times.saturating_sub(before.times),
+                events: now.events.saturating_sub(before.events),
+            },
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (slot, figures) in &other.slots {
+            self.slots.entry(*slot).or_default().merge(figures);
+        }
+        self.lost.requests += other.lost.requests;
+        self.lost.times += other.lost.times;
+        self.lost.events += other.lost.events;
+    }
+}
+
+impl Begin for Ask {
+    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
+        let shared = scene.node.shared(Shared::load).map_err(refusal)?;
+        let viewer = Viewer::of(shared);
+        let Some(threshold) = viewer.lock().take_threshold(self.slow_threshold_ns)? else {
+            return Err(Refusal::new(
+                Reason::AttachFailed,
+                "the probes of this node have eight different values of slowThreshold for blockIo already: take one of theirs",
+            ));
+        };
+        let mut disks = Disks {
+            owner: 0,
+            threshold,
+            ask: self.clone(),
+            load: scene.first,
+            gate: Gate::default(),
+            closed: Counts::default(),
+            opened: Counts::default(),
+            booted: observe::boot_time(),
+            viewer,
+        };
+        let owner = disks.viewer.lock().own(scene.process.pid);
+        disks.owner = owner?;
+        let sentence = disks.sentence();
+        let opened = Opened {
+            strands: vec![Strand {
+                load: scene.first,
+                row: None,
+                parts: if disks.owner > 0 {
+                    Parts::All
+                } else {
+                    Parts::None
+                },
+                ..Strand::default()
+            }],
+            coverage: Coverage {
+                sentence,
+                ..Coverage::default()
+            },
+        };
+        Ok((Box::new(disks), opened))
+    }
+}
+
+/// A kernel that does not have what the programs need is no fault of the target's.
+fn refusal(error: AttachError) -> Refusal {
+    let reason = match error {
+        AttachError::NotTraceable(_) | AttachError::NoField { .. } | AttachError::NoTypes(_) => {
+            Reason::UnsupportedByKernel
+        }
+        _ => Reason::AttachFailed,
+    };
+    Refusal::new(reason, error.to_string())
+}
+
+impl Disks {
+    /// Whose figures they are.
+    fn sentence(&self) -> String {
+        let whose = if self.owner == 0 {
+            "too many processes of this node are probed to tell whose a request is"
+        } else if self.viewer.lock().disks.tells_beginnings() {
+            "own are the requests that a thread of the target asked for; what the kernel writes later on its behalf is other"
+        } else {
+            "own are the requests that a thread of the target queued; this kernel does not say of all whose they are"
+        };
+        format!("; the figures are of the node's disks: {whose}")
+    }
+
+    fn is_wanted(&self, slot: &DiskSlot) -> bool {
+        self.ask.disks.is_empty() || self.ask.disks.contains(&slot.disk)
+    }
+
+    fn figures(&self, slot: &DiskSlot) -> Figures {
+        let names = &self.ask.measures;
+        let mut figures = Figures::default();
+        let slow = slot.slow.get(self.threshold).copied().unwrap_or_default();
+        figures.sums.insert(names.slow.clone(), slow);
+        figures.sums.insert(names.bytes.clone(), slot.bytes);
+        let distributions = &mut figures.distributions;
+        distributions.insert(names.device.clone(), slot.in_device.clone());
+        distributions.insert(names.queue.clone(), slot.queue.clone());
+        figures
+    }
+
+    fn counts(&self, slots: &[DiskSlot], lost: DisksLost) -> Counts {
+        let wanted = slots.iter().filter(|slot| self.is_wanted(slot));
+        Counts {
+            slots: wanted.map(|slot| (slot.slot, self.figures(slot))).collect(),
+            lost,
+        }
+    }
+
+    /// Counts from now on, unless it does. What is counted between the attaching and the reading is nobody's.
+    fn open(&mut self, gate: Gate) -> Result<(), AttachError> {
+        if !self.gate.is_open() && gate.is_open() {
+            let (slots, lost) = self.viewer.open()?;
+            self.opened = self.counts(&slots, lost);
+        }
+        self.gate = self.gate.or(gate);
+        Ok(())
+    }
+
+    /// Counts no more, if that was the last reason to.
+    fn close(&mut self, gate: Gate) -> Result<Option<Links>, ReadError> {
+        let closes = self.gate.is_open() && !gate.is_open();
+        self.gate = gate;
+        if !closes {
+            return Ok(None);
+        }
+        let (slots, lost, links) = self.viewer.close()?;
+        let counts = self.counts(&slots, lost);
+        self.closed.add(&counts.since(&self.opened));
+        Ok(links)
+    }
+
+    /// What stands for a slot's row and part.
+    fn place(&self, slot: &DiskSlot) -> (Option<Raw>, Option<Raw>) {
+        let direction = DIRECTIONS.get(usize::from(slot.direction));
+        let row = (!slot.disk.is_empty()).then(|| Raw {
+            place: u64::from(slot.device) << 8 | u64::from(slot.direction),
+            number: u64::from(slot.device),
+            text: format!("{} {}", slot.disk, direction.copied().unwrap_or_default()),
+        });
+        let own = slot.owner == self.owner;
+        let part = (self.owner > 0).then(|| Raw {
+            place: u64::from(own),
+            number: 0,
+            text: if own { OWN } else { OTHER }.to_string(),
+        });
+        (row, part)
+    }
+
+    fn event(&self, slow: &SlowRequest) -> Option<Event> {
+        let slot = self.viewer.lock().disks.slot(slow.slot)?;
+        if slow.duration_ns < self.ask.slow_threshold_ns || !self.is_wanted(&slot) {
+            return None;
+        }
+        let name = slow.thread_name.split(|byte| *byte == 0).next();
+        let mut details = vec![("duration", Detail::Nanoseconds(slow.duration_ns))];
+        // Its beginning was not seen.
+        if slow.thread > 0 {
+            details.push(("bytes", Detail::Bytes(u64::from(slow.bytes))));
+        }
+        if slow.device_ns > 0 {
+            let queue = slow.duration_ns.saturating_sub(slow.device_ns);
+            details.push(("queue", Detail::Portion(queue)));
+            details.push(("device", Detail::Portion(slow.device_ns)));
+        }
+        let (row, part) = self.place(&slot);
+        Some(Event {
+            time: self
+                .booted
+                .checked_add(Duration::from_nanos(slow.time_ns))
+                .unwrap_or(self.booted),
+            load: self.load,
+            row,
+            part,
+            thread: slow.thread,
+            thread_name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+            weight: slow.duration_ns,
+            details,
+        })
+    }
+}
+
+impl Mechanism for Disks {
+    fn costs(&self) -> &[Option<Duration>] {
+        &[Some(COST)]
+    }
+
+    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
+        let gate = Gate {
+            always: loads.contains(&self.load),
+            ..self.gate
+        };
+        self.open(gate)?;
+        Ok(self.close(gate)?)
+    }
+
+    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
+        self.open(Gate {
+            slice: loads.contains(&self.load),
+            ..self.gate
+        })
+    }
+
+    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
+        self.close(Gate {
+            slice: false,
+            ..self.gate
+        })
+    }
+
+    fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        Ok(vec![self.viewer.share()?])
+    }
+
+    fn read(&mut self) -> Result<Reading, ReadError> {
+        let (slots, lost) = self.viewer.read()?;
+        let mut counts = self.closed.clone();
+        if self.gate.is_open() {
+            counts.add(&self.counts(&slots, lost).since(&self.opened));
+        }
+        let names = &self.ask.measures;
+        let mut rows = Vec::new();
+        for slot in &slots {
+            let Some(figures) = counts.slots.get(&slot.slot) else {
+                continue;
+            };
+            if figures.is_idle() {
+                continue;
+            }
+            let mut figures = figures.clone();
+            let (queue, device) = slot.longest;
+            figures.maxima.insert(names.queue_longest.clone(), queue);
+            figures.maxima.insert(names.device_longest.clone(), device);
+            let (row, part) = self.place(slot);
+            // What found no room has no disk: it counts as the others.
+            let row = Some(row.unwrap_or_else(|| Raw {
+                place: u64::MAX,
+                number: 0,
+                text: ckb_probe_crds::report::OTHER.to_string(),
+            }));
+            rows.push(RowReading { row, part, figures });
+        }
+        let counts = [
+            ("requests", counts.lost.requests),
+            ("times", counts.lost.times),
+            ("events", counts.lost.events),
+        ];
+        Ok(Reading {
+            loads: [(self.load, rows)].into(),
+            lost: vec![Lost {
+                loads: [self.load].into(),
+                counts: counts
+                    .into_iter()
+                    .map(|(what, count)| (Name::Borrowed(what), count))
+                    .collect(),
+            }],
+        })
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        // The wall clock may have been set since.
+        self.booted = observe::boot_time();
+        let slow = self.viewer.slow_requests();
+        slow.iter().filter_map(|one| self.event(one)).collect()
+    }
+}
+
+impl Drop for Disks {
+    fn drop(&mut self) {
+        let mut shared = self.viewer.lock();
+        shared.leave_threshold(self.threshold);
+        shared.disown(self.owner);
+    }
+}

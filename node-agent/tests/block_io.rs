@@ -1,0 +1,217 @@
+//! Requests to disks against what the kernel says in /proc/diskstats, and against bpftrace: as root, on loop devices that nobody
+//! else uses.
+#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+
+#[path = "block_io/disk.rs"]
+mod disk;
+#[path = "block_io/session.rs"]
+mod session;
+#[path = "block_io/views.rs"]
+mod views;
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use disk::{Disk, Statistics};
+use session::{Session, own_pid};
+
+/// What /proc/diskstats tells of these rows.
+fn expected(before: Statistics, after: Statistics) -> Vec<(&'static str, u64, u64)> {
+    let since = |index: usize| after.0[index] - before.0[index];
+    let rows = [
+        ("read", since(0), since(2) * 512),
+        ("write", since(4), since(6) * 512),
+        ("discard", since(11), since(13) * 512),
+        ("flush", since(15), 0),
+    ];
+    rows.into_iter()
+        .filter(|(_, count, _)| *count > 0)
+        .collect()
+}
+
+/// What was counted of the same.
+fn counted(session: &Session, disk: &Disk) -> Vec<(&'static str, u64, u64)> {
+    let rows = ["read", "write", "discard", "flush"].into_iter();
+    rows.filter_map(|direction| {
+        let row = session.row(&disk.row(direction))?;
+        Some((direction, row.all.count("device")?, row.all.sums["bytes"]))
+    })
+    .collect()
+}
+
+#[test]
+fn counts_and_bytes_are_those_of_diskstats() {
+    for scheduler in ["none", "mq-deadline"] {
+        let disk = Disk::new(64);
+        disk.schedule_by(scheduler);
+        let mut session = Session::begin(own_pid(), &["--devices", disk.name()]);
+        let before = disk.statistics();
+        disk.read_direct(1000, 4096);
+        disk.write_direct(300, 64 << 10);
+        disk.sync();
+        disk.discard(1 << 20);
+        // Large ones are split, neighbours are merged, and what is written back nobody asks for.
+        disk.read_direct(3, 4 << 20);
+        disk.write_buffered(16 << 20);
+        disk.sync();
+        let after = session.end();
+        let expected = expected(before, disk.statistics());
+        assert_eq!(counted(&session, &disk), expected, "{scheduler}: {after}");
+        assert_eq!(expected.len(), 4);
+        assert!(expected[0].1 >= 1003 && expected[1].1 >= 300);
+        assert!(!after.contains("lost"), "{after}");
+    }
+}
+
+#[test]
+fn what_requests_took_is_what_diskstats_says() {
+    let disk = Disk::new(16);
+    let mut session = Session::begin(own_pid(), &["--devices", disk.name()]);
+    let before = disk.statistics();
+    disk.read_direct(2000, 16 << 10);
+    session.end();
+    let milliseconds = disk.statistics().0[3] - before.0[3];
+    let row = session.row(&disk.row("read")).unwrap();
+    let sum = |measure| row.all.distributions[measure].sum;
+    let seen = (sum("queue") + sum("device")) / 1_000_000;
+    // A request ends for the one a little before the other.
+    let off = seen.abs_diff(milliseconds);
+    assert!(
+        off <= 2 + milliseconds / 50,
+        "{seen} ms, not {milliseconds}"
+    );
+    assert_eq!(row.all.distributions["device"].unmeasured, 0);
+}
+
+#[test]
+fn what_the_target_asked_for_is_told_from_what_others_did() {
+    let disk = Disk::new(16);
+    let mut session = Session::begin(own_pid(), &["--devices", disk.name()]);
+    disk.read_direct(100, 4096);
+    let input = format!("if={}", disk.path());
+    let other = [
+        "of=/dev/null",
+        "bs=4096",
+        "count=50",
+        "iflag=direct",
+        &input,
+    ];
+    assert!(
+        Command::new("dd")
+            .args(other)
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+            .success()
+    );
+    session.end();
+    let row = session.row(&disk.row("read")).unwrap();
+    let parts: Vec<_> = row
+        .parts
+        .iter()
+        .map(|(name, figures)| {
+            (
+                name.as_str(),
+                figures.count("device"),
+                figures.sums["bytes"],
+            )
+        })
+        .collect();
+    assert_eq!(
+        parts,
+        [
+            ("other", Some(50), 50 * 4096),
+            ("own", Some(100), 100 * 4096)
+        ]
+    );
+}
+
+#[test]
+fn a_slow_request_is_counted_and_told() {
+    let disk = Disk::new(16);
+    let arguments = ["--devices", disk.name(), "--slow-threshold", "1us"];
+    let mut counting = Session::begin(own_pid(), &arguments);
+    let mut telling = Session::begin_events(own_pid(), &arguments);
+    disk.read_direct(40, 8192);
+    counting.end();
+    telling.end();
+    let row = counting.row(&disk.row("read")).unwrap();
+    assert_eq!(row.all.sums["slow"], 40);
+    assert_eq!(telling.lines.len(), 40);
+    for line in &telling.lines {
+        assert_eq!(line["disk"], disk.row("read"));
+        assert_eq!(line["issuer"], "own");
+        assert_eq!(line["bytes"], 8192);
+        let nanoseconds = |name| line[format!("{name}Nanoseconds")].as_u64().unwrap();
+        let sum = nanoseconds("queue") + nanoseconds("device");
+        assert_eq!(nanoseconds("duration"), sum);
+    }
+}
+
+#[test]
+fn a_disk_that_nobody_asked_about_is_in_no_row() {
+    let (asked, other) = (Disk::new(1), Disk::new(1));
+    let mut session = Session::begin(own_pid(), &["--devices", asked.name()]);
+    asked.read_direct(3, 4096);
+    other.read_direct(5, 4096);
+    session.end();
+    assert_eq!(session.rows(), [asked.row("read")]);
+}
+
+#[test]
+fn quantiles_are_those_of_bpftrace() {
+    let disk = Disk::new(64);
+    let device = disk.device();
+    let script = format!(
+        "tracepoint:block:block_rq_issue /args->dev == {device}/ {{ @begun[args->sector] = nsecs; }}
+         tracepoint:block:block_io_done /args->dev == {device} && @begun[args->sector]/ {{
+             printf(\"%lu\\n\", nsecs - @begun[args->sector]); delete(@begun[args->sector]); }}
+         END {{ clear(@begun); }}"
+    );
+    // First: the tracepoints run what was attached first, and to print takes bpftrace microseconds.
+    let mut session = Session::begin(own_pid(), &["--devices", disk.name()]);
+    // A mount namespace of its own: the machine need not have tracefs.
+    let mounts = "mount -t debugfs debugfs /sys/kernel/debug; mount -t tracefs tracefs /sys/kernel/tracing; exec \"$@\"";
+    let mut bpftrace = Command::new("unshare")
+        .args([
+            "-m", "sh", "-c", mounts, "sh", "bpftrace", "-B", "line", "-e",
+        ])
+        .arg(&script)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(bpftrace.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("Attaching"));
+    thread::sleep(Duration::from_secs(3));
+    // Of all sizes, so that it is not one duration.
+    for size in [4 << 10, 64 << 10, 256 << 10, 1 << 20] {
+        disk.read_direct(700, size);
+    }
+    session.end();
+    session::interrupt(bpftrace.id());
+    let mut durations: Vec<u64> = lines
+        .filter_map(|line| line.unwrap().parse().ok())
+        .collect();
+    bpftrace.wait().unwrap();
+    durations.sort_unstable();
+    let row = session.row(&disk.row("read")).unwrap();
+    let device = &row.all.distributions["device"];
+    assert_eq!(device.count(), durations.len() as u64);
+    for quantile in [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99] {
+        // The nearest of the ranks around it: in a tail of few, one duration may be twice the next.
+        let rank = (durations.len() as f64 * quantile).ceil() as usize - 1;
+        let ours = device.histogram.quantile(quantile).unwrap() as f64;
+        let near = durations[rank - 2..=rank + 2].iter();
+        let theirs = near.map(|theirs| *theirs as f64);
+        let off = theirs.map(|theirs| (ours / theirs - 1.0) * 100.0);
+        let off = off.min_by(|one, other| one.abs().total_cmp(&other.abs()));
+        let (theirs, off) = (durations[rank], off.unwrap());
+        println!("{quantile}: {ours} ns, bpftrace {theirs} ns, {off:+.1} %");
+        assert!(off.abs() < 5.0, "{quantile}: {ours} ns, not {theirs}");
+    }
+}

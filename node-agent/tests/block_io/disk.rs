@@ -1,0 +1,142 @@
+//! A disk that nobody else uses: a loop device on a file.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Write,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::PathBuf,
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+const ALIGNED: usize = 4096;
+
+/// The numbers of a line of /proc/diskstats, after the name.
+#[derive(Clone, Copy, Debug)]
+pub struct Statistics(pub [u64; 17]);
+
+/// The disk.
+pub struct Disk {
+    path: String,
+    file: PathBuf,
+}
+
+impl Disk {
+    /// One of so many MiB, with something on it.
+    pub fn new(mebibytes: usize) -> Self {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ckb-probe-disk-{}-{number}", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        fs::write(&file, vec![7; mebibytes << 20]).unwrap();
+        let output = run("losetup", &["-f", "--show", file.to_str().unwrap()]);
+        let path = output.trim().to_string();
+        Self { path, file }
+    }
+
+    /// Its node in /dev.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Its name in /proc/diskstats.
+    pub fn name(&self) -> &str {
+        self.path.trim_start_matches("/dev/")
+    }
+
+    /// Its row.
+    pub fn row(&self, direction: &str) -> String {
+        format!("{} {direction}", self.name())
+    }
+
+    /// Its number, as the kernel has it.
+    pub fn device(&self) -> u64 {
+        let path = format!("/sys/block/{}/dev", self.name());
+        let text = fs::read_to_string(path).unwrap();
+        let (major, minor) = text.trim().split_once(':').unwrap();
+        major.parse::<u64>().unwrap() << 20 | minor.parse::<u64>().unwrap()
+    }
+
+    /// Has its requests sorted by this.
+    pub fn schedule_by(&self, scheduler: &str) {
+        let path = format!("/sys/block/{}/queue/scheduler", self.name());
+        fs::write(path, scheduler).unwrap();
+    }
+
+    /// What it did since it was made.
+    pub fn statistics(&self) -> Statistics {
+        let text = fs::read_to_string("/proc/diskstats").unwrap();
+        let mut lines = text.lines().map(|line| line.split_whitespace().skip(2));
+        let mut numbers = lines
+            .find_map(|mut words| (words.next() == Some(self.name())).then_some(words))
+            .unwrap();
+        Statistics(std::array::from_fn(|_| {
+            numbers.next().unwrap().parse().unwrap()
+        }))
+    }
+
+    /// Reads so many times so much, one request after the other where the disk takes so large ones.
+    pub fn read_direct(&self, times: usize, bytes: usize) {
+        let file = self.open(libc::O_DIRECT);
+        let mut room = vec![0; bytes + ALIGNED];
+        let begin = room.as_ptr().align_offset(ALIGNED);
+        for time in 0..times {
+            let at = self.place(time, bytes);
+            file.read_exact_at(&mut room[begin..begin + bytes], at)
+                .unwrap();
+        }
+    }
+
+    /// The same for writing.
+    pub fn write_direct(&self, times: usize, bytes: usize) {
+        let file = self.open(libc::O_DIRECT);
+        let room = vec![5; bytes + ALIGNED];
+        let begin = room.as_ptr().align_offset(ALIGNED);
+        for time in 0..times {
+            let at = self.place(time, bytes);
+            file.write_all_at(&room[begin..begin + bytes], at).unwrap();
+        }
+    }
+
+    /// Writes from its beginning on, through the page cache.
+    pub fn write_buffered(&self, bytes: usize) {
+        self.open(0).write_all(&vec![3; bytes]).unwrap();
+    }
+
+    /// Has all of it written, and its cache written out.
+    pub fn sync(&self) {
+        self.open(0).sync_all().unwrap();
+    }
+
+    /// Says of its first bytes that nothing is there.
+    pub fn discard(&self, bytes: usize) {
+        run("blkdiscard", &["--length", &bytes.to_string(), &self.path]);
+    }
+
+    fn open(&self, flags: i32) -> File {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(flags);
+        options.open(&self.path).unwrap()
+    }
+
+    fn place(&self, time: usize, bytes: usize) -> u64 {
+        let size = fs::metadata(&self.file).unwrap().len();
+        (time * bytes) as u64 % (size - bytes as u64 + 1) / bytes as u64 * bytes as u64
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.path]).status();
+        let _ = fs::remove_file(&self.file);
+    }
+}
+
+fn run(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{program}: run as root: {output:?}"
+    );
+    String::from_utf8(output.stdout).unwrap()
+}

@@ -1,0 +1,84 @@
+//! Several targets look at the same disks, each when it likes.
+
+use std::collections::BTreeMap;
+
+use ckb_probe_agent::{
+    kinds::{Ask, instrument},
+    mechanism::{LoadId, Loads, Mechanism, Node, Scene},
+    observe::ProcessId,
+};
+use ckb_probe_crds::{Question, kinds::block_io::BlockIoProbe};
+
+use crate::disk::Disk;
+
+fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
+    let question: Question = BlockIoProbe {
+        devices: vec![disk.name().to_string()],
+        ..BlockIoProbe::default()
+    }
+    .into();
+    let Ask::Own(begin) = instrument(&question).ask() else {
+        unreachable!("it has a mechanism of its own")
+    };
+    let scene = Scene {
+        process: ProcessId {
+            pid,
+            start_ticks: 0,
+        },
+        first: LoadId::default(),
+        node,
+    };
+    begin.begin(scene).unwrap().0
+}
+
+/// Reads by part.
+fn reads(view: &mut dyn Mechanism) -> BTreeMap<String, u64> {
+    let reading = view.read().unwrap();
+    let rows = reading.loads.values().flatten();
+    let mut reads = BTreeMap::new();
+    for row in rows {
+        let count = row.figures.count("device").unwrap();
+        *reads.entry(row.part.clone().unwrap().text).or_default() += count;
+    }
+    reads
+}
+
+fn of(parts: &[(&str, u64)]) -> BTreeMap<String, u64> {
+    let parts = parts.iter();
+    parts
+        .map(|(part, count)| (part.to_string(), *count))
+        .collect()
+}
+
+#[test]
+fn each_target_sees_what_was_done_while_it_looked() {
+    let disk = Disk::new(8);
+    let mut node = Node::default();
+    let load: Loads = [LoadId::default()].into();
+    let (own, none) = (std::process::id(), Loads::new());
+    let mut always = view(&mut node, own, &disk);
+    let mut sliced = view(&mut node, 1, &disk);
+    disk.read_direct(1, 4096);
+    assert!(always.attach(&load).unwrap().is_none());
+    disk.read_direct(10, 4096);
+    sliced.open_slice(&load).unwrap();
+    disk.read_direct(100, 4096);
+    // The other one still counts: nothing is detached.
+    assert!(sliced.close_slice().unwrap().is_none());
+    disk.read_direct(1000, 4096);
+    sliced.open_slice(&load).unwrap();
+    disk.read_direct(200, 4096);
+    assert!(always.attach(&none).unwrap().is_none());
+    disk.read_direct(400, 4096);
+    let links = sliced.close_slice().unwrap();
+    assert!(links.is_some());
+    drop(links);
+    disk.read_direct(3, 4096);
+    assert_eq!(reads(&mut *always), of(&[("own", 1310)]));
+    assert_eq!(reads(&mut *sliced), of(&[("other", 700)]));
+    // What it cost is for those who looked then, in equal parts; others on this machine use disks too.
+    let (always, sliced) = (always.hits().unwrap()[0], sliced.hits().unwrap()[0]);
+    assert!(always >= 10 + 50 + 1000 + 100, "{always}");
+    assert!(sliced >= 50 + 100 + 400, "{sliced}");
+    assert!(always + sliced >= 1709, "{always} and {sliced}");
+}

@@ -1,0 +1,347 @@
+//! `ckb-probe functions` and `ckb-probe symbols --match` on programs that do a known thing a known number of times: on this
+//! machine's kernel, as root.
+#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+
+mod host;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use host::{CKB_PROBE, Fixture, Folder, Probe, Rows, refusal, run};
+use serde_json::json;
+
+/// Attaches, has things done, and tells what was counted.
+fn counted(fixture: &mut Fixture, arguments: &[&str], orders: &[&str]) -> (Rows, String) {
+    let mut probe = Probe::start(
+        fixture.pid(),
+        &[&["functions", "--json"], arguments].concat(),
+    );
+    probe.is_attached();
+    for order in orders {
+        fixture.tell(order);
+    }
+    probe.rows()
+}
+
+fn fixture(folder: &Folder) -> PathBuf {
+    folder.compile("cc", "functions.c", "functions", &[])
+}
+
+const ALPHA: [&str; 5] = [
+    "alpha_one 100000",
+    "alpha_two 321",
+    "alpha_deep 40",
+    "alpha_stepped 50",
+    "beta_one 77",
+];
+
+#[test]
+fn each_call_of_the_functions_that_match_is_counted_and_no_other() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let (rows, said) = counted(&mut fixture, &["--match", "alpha_*"], &ALPHA);
+    let counts = [
+        ("alpha_deep", 200),
+        ("alpha_one", 100_000),
+        ("alpha_two", 321),
+    ];
+    assert_eq!(rows.counts(), BTreeMap::from(counts));
+    assert_eq!(
+        said.trim_end(),
+        "ckb-probe: attached; alpha_stepped was left out, since the kernel would have to single-step the first instruction, \
+         at many times the cost: includeSingleStepped: true measures them all the same"
+    );
+}
+
+#[test]
+fn what_the_kernel_must_single_step_is_counted_on_demand() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let arguments = ["--match", "alpha_[os]*", "--include-single-stepped"];
+    let (rows, said) = counted(&mut fixture, &arguments, &ALPHA);
+    let counts = [("alpha_one", 100_000), ("alpha_stepped", 50)];
+    assert_eq!(rows.counts(), BTreeMap::from(counts));
+    assert_eq!(said, "");
+    assert_eq!(
+        refusal(fixture.pid(), &["functions", "--match", "alpha_stepped"]),
+        "nothing that matches alpha_stepped is measured; alpha_stepped was left out, since the kernel would have to \
+         single-step the first instruction, at many times the cost: includeSingleStepped: true measures them all the same"
+    );
+}
+
+#[test]
+fn only_the_chosen_one_of_two_processes_of_one_binary_counts() {
+    let folder = Folder::new();
+    let program = fixture(&folder);
+    let (mut chosen, mut other) = (Fixture::start(&program), Fixture::start(&program));
+    let pid = chosen.pid();
+    let mut probe = Probe::start(pid, &["functions", "--json", "--match", "alpha_one"]);
+    probe.is_attached();
+    other.tell("alpha_one 5000");
+    chosen.tell("alpha_one 11");
+    other.tell("alpha_one 5000");
+    assert_eq!(probe.rows().0.counts(), BTreeMap::from([("alpha_one", 11)]));
+}
+
+#[test]
+fn overloads_count_as_one() {
+    let folder = Folder::new();
+    let program = folder.compile("c++", "functions.cpp", "store", &[]);
+    let mut fixture = Fixture::start(&program);
+    let (rows, _) = counted(&mut fixture, &["--match", "db::*"], &["work"]);
+    let counts = [
+        ("db::Store::get", 1200),
+        ("db::Store::put", 30),
+        ("db::Store::scan<char>", 7),
+        ("db::Store::scan<int>", 7),
+        ("db::open", 1),
+    ];
+    assert_eq!(rows.counts(), BTreeMap::from(counts));
+}
+
+#[test]
+fn quantiles_are_those_of_the_delays() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let mut probe = Probe::start(
+        fixture.pid(),
+        &[
+            "functions",
+            "--json",
+            "--match",
+            "delayed",
+            "--threshold",
+            "7ms",
+        ],
+    );
+    probe.is_attached();
+    let said = fixture.tell("delays");
+    let (rows, _) = probe.rows();
+    let row = rows.row("delayed");
+    assert_eq!((row.figure("count"), row.figure("slow")), (100, 40));
+    for (quantile, said) in [0.5, 0.9].iter().zip(said.split(' ')) {
+        let said: f64 = said.parse().unwrap();
+        let measured = row.quantile(*quantile) as f64;
+        // What the program measures has two traps in it, and a call of clock_gettime.
+        let trap = 50_000.0;
+        assert!(measured <= said * 1.032, "{quantile}: {measured} of {said}");
+        assert!(
+            measured >= (said - trap) * 0.968,
+            "{quantile}: {measured} of {said}"
+        );
+    }
+}
+
+#[test]
+fn slow_calls_are_told_with_their_arguments() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let arguments = [
+        "functions",
+        "--events",
+        "--match",
+        "slow_call",
+        "--threshold",
+        "2ms",
+    ];
+    let kept = ["--arguments", "int,str,string,integer,str"];
+    let mut probe = Probe::start(fixture.pid(), &[&arguments[..], &kept].concat());
+    let first = probe.line_while(|_| true, || drop(fixture.tell("slow_call 1")));
+    assert_eq!(first["function"], "slow_call");
+    assert_eq!(first["thread"], fixture.pid());
+    assert_eq!(first["threadName"], "functions");
+    let nanos = first["durationNanoseconds"].as_u64().unwrap();
+    assert!((3_000_000..1_000_000_000).contains(&nanos), "{nanos}");
+    let bad = "0x8 (not in memory)";
+    assert_eq!(
+        first["arguments"],
+        json!(["-7", "\"a text\"", "null", "5000000000", bad])
+    );
+    let long = probe.line_while(
+        |line| line["arguments"][0] != "-7",
+        || drop(fixture.tell("long_text 1")),
+    );
+    assert_eq!(
+        long["arguments"],
+        json!([
+            "2147483647",
+            "\"01234567890123456789012345678901234567890123456\"…",
+            "\"0123456789012345678901234567890123456789012345\"",
+            "-1",
+            "\"\""
+        ])
+    );
+}
+
+#[test]
+fn functions_of_a_library_are_counted() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let arguments = [
+        "--match",
+        "getenv",
+        "--library",
+        "libc",
+        "--include-single-stepped",
+    ];
+    let (rows, _) = counted(&mut fixture, &arguments, &["getenv 4321"]);
+    assert_eq!(rows.counts(), BTreeMap::from([("getenv", 4321)]));
+}
+
+#[test]
+fn functions_of_a_rust_program_go_by_their_paths() {
+    let folder = Folder::new();
+    for mangling in ["legacy", "v0"] {
+        let program = folder.path(mangling);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/functions.rs");
+        let mut rustc = Command::new("rustc");
+        rustc
+            .args(["-C", "force-frame-pointers=yes", "--crate-name", "chain"])
+            // The older one is not a choice of the stable compiler any more, where it is not what it does anyway.
+            .args(["-Z", "unstable-options", "-C"])
+            .arg(format!("symbol-mangling-version={mangling}"))
+            .env("RUSTC_BOOTSTRAP", "1")
+            .arg("-o")
+            .args([&program, &source]);
+        run(&mut rustc);
+        let mut fixture = Fixture::start(&program);
+        let (rows, _) = counted(
+            &mut fixture,
+            &["--match", "chain::verify::*", "--include-single-stepped"],
+            &["work"],
+        );
+        let counts = [
+            ("chain::verify::Header::check", 20),
+            ("chain::verify::block", 300),
+        ];
+        assert_eq!(rows.counts(), BTreeMap::from(counts), "{mangling}");
+    }
+}
+
+#[test]
+fn calls_of_a_go_program_are_counted_and_not_timed() {
+    let folder = Folder::new();
+    let program = folder.path("gopher");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/functions.go");
+    run(Command::new("go")
+        .arg("build")
+        .arg("-o")
+        .args([&program, &source]));
+    let mut fixture = Fixture::start(&program);
+    let arguments = ["--match", "main.work", "--include-single-stepped"];
+    let (rows, said) = counted(&mut fixture, &arguments, &["work"; 20]);
+    assert_eq!(rows.counts(), BTreeMap::from([("main.work", 8000)]));
+    let durations = &rows.row("main.work").total().distributions["duration"];
+    assert_eq!(
+        (durations.unmeasured, durations.histogram.count()),
+        (8000, 0)
+    );
+    assert_eq!(
+        said.trim_end(),
+        "ckb-probe: attached; calls are counted and not timed, since Go moves its stacks, and a probe at a return would break \
+         the process"
+    );
+}
+
+#[test]
+fn more_than_the_limit_is_refused_with_how_many_and_ten_of_them() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let many = ["functions", "--match", "many_*"];
+    assert_eq!(
+        refusal(fixture.pid(), &many),
+        "many_* matches 60 functions, more than the limit of 50: for example many_00, many_01, many_02, many_03, many_04, \
+         many_05, many_06, many_07, many_08, many_09; name fewer, or raise limit"
+    );
+    let (rows, _) = counted(&mut fixture, &["--match", "many_*", "--limit", "60"], &[]);
+    assert_eq!(rows.names().len(), 60);
+}
+
+#[test]
+fn what_is_not_there_has_a_sentence_each() {
+    let folder = Folder::new();
+    let program = fixture(&folder);
+    let whole = Fixture::start(&program);
+    let of = |fixture: &Fixture, arguments: &[&str]| {
+        refusal(fixture.pid(), &[&["functions"], arguments].concat())
+    };
+    assert_eq!(
+        of(&whole, &["--match", "omega_*"]),
+        "no function in functions matches omega_*"
+    );
+    assert_eq!(
+        of(&whole, &["--match", "alpha_on"]),
+        "no function in functions matches alpha_on; there is alpha_deep, alpha_one, alpha_stepped"
+    );
+    assert_eq!(
+        of(&whole, &["--match", "Get", "--library", "librocksdb"]),
+        "functions has no library librocksdb: it has ld-linux-x86-64.so.2, libc.so.6"
+    );
+
+    let stripped = folder.path("stripped");
+    run(Command::new("strip").arg("-o").args([&stripped, &program]));
+    assert_eq!(
+        of(&Fixture::start(&stripped), &["--match", "alpha_*"]),
+        "stripped is stripped: its symbol table is gone, and of what it exports nothing matches alpha_*"
+    );
+
+    let program = folder.compile("cc", "functions.c", "static", &["-static"]);
+    let mut fixed = Fixture::start(&program);
+    assert_eq!(
+        of(&fixed, &["--match", "getenv", "--library", "libc"]),
+        "static has no library libc: it is linked statically, so what it uses is in the executable itself"
+    );
+    let arguments = ["--match", "getenv", "--include-single-stepped"];
+    let (rows, _) = counted(&mut fixed, &arguments, &["getenv 123"]);
+    assert_eq!(rows.counts(), BTreeMap::from([("getenv", 123)]));
+}
+
+#[test]
+fn symbols_shows_what_would_be_attached_to_and_at_what_price() {
+    let folder = Folder::new();
+    let program = fixture(&folder);
+    let fixture = Fixture::start(&program);
+    let symbols = |glob: &str| {
+        let mut command = Command::new(CKB_PROBE);
+        let pid = fixture.pid().to_string();
+        let command = command.args(["symbols", "--match", glob, "--pid", &pid]);
+        String::from_utf8(run(command).stdout).unwrap()
+    };
+    let nm = String::from_utf8(run(Command::new("nm").arg(&program)).stdout).unwrap();
+    let nm: Vec<&str> = nm.lines().filter(|line| line.contains(" alpha_")).collect();
+    let said = symbols("alpha_*");
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], format!("process {} (functions)", fixture.pid()));
+    for (line, symbol) in lines[1..].iter().zip(&nm) {
+        let [address, _, name] = symbol.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{symbol}")
+        };
+        let address = u64::from_str_radix(address, 16).unwrap();
+        let stepped = if name == "alpha_stepped" {
+            " single-stepped"
+        } else {
+            ""
+        };
+        let place = format!("/proc/{}/exe+{address:#x}{stepped}", fixture.pid());
+        assert_eq!(*line, format!("{name:<13}  {place}"));
+    }
+    assert_eq!(nm.len(), 4);
+    assert_eq!(
+        lines[5],
+        "4 functions: as many as a probe's limit must allow"
+    );
+    assert!(
+        lines[6].starts_with("a probed call costs the process "),
+        "{said}"
+    );
+    assert!(
+        lines[7].starts_with("one of the 1 that are single-stepped ")
+            && lines[7].ends_with(": left out without --include-single-stepped"),
+        "{said}"
+    );
+    assert_eq!(lines.len(), 8);
+    assert_eq!(symbols("many_*").lines().count(), 63);
+}
