@@ -55,6 +55,7 @@ struct KernelCalls {
     /// By slot.
     costs: Vec<Option<Duration>>,
     cost: Costs,
+    one_by_one: bool,
     /// What is known of the kernel, kept for others for as long as anybody asks.
     _means: KernelMeans,
 }
@@ -98,6 +99,7 @@ impl Begin for Ask {
             measures: self.measures.clone(),
             costs: vec![Some(cost.hit); functions.len()],
             cost,
+            one_by_one: tier.detaches_one_by_one(),
             _means: means,
         };
         let strand = |(slot, function)| Strand {
@@ -306,6 +308,10 @@ impl Mechanism for KernelCalls {
                 slow_call(&seen.call, load, booted, vec![("duration", duration)])
             })
             .collect()
+    }
+
+    fn detaches_one_by_one(&self) -> bool {
+        self.one_by_one
     }
 }
 
