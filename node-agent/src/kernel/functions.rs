@@ -132,7 +132,10 @@ pub fn refused_functions(
     let programs = Programs::load(&object, tier)?;
     let names = names(functions.iter().copied())?;
     let mut refused = BTreeSet::new();
-    let mut untried = vec![0..names.len()];
+    let mut untried = Vec::from([std::ops::Range {
+        start: 0,
+        end: names.len(),
+    }]);
     while let Some(range) = untried.pop() {
         let some: Vec<(u8, &CString)> = names[range.clone()].iter().map(|name| (0, name)).collect();
         match programs.link(&some, Group::First) {
