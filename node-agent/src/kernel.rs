@@ -427,6 +427,14 @@ impl Probes {
         Ok(self.sliced.take())
     }
 
+    /// Counts no more, whatever is attached.
+    pub fn stop(&mut self) -> Result<(), ReadError> {
+        self.maps.order(|control| {
+            control.entering = 0;
+            control.counting = 0;
+        })
+    }
+
     /// About how many calls each slot has had while it was counted.
     pub fn hits(&self) -> Result<Vec<u64>, ReadError> {
         let met = self.maps.met()?;

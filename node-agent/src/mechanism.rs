@@ -403,6 +403,11 @@ pub trait Mechanism: Send {
     /// Takes the events that wait.
     fn events(&mut self) -> Vec<Event>;
 
+    /// Counts and tells nothing from now on, so that what is read and taken then agrees: another is about to take its place.
+    fn stop(&mut self) -> Result<(), ReadError> {
+        Ok(())
+    }
+
     /// Gives back what only one can have at a time of one process, before another is begun there: it measures no more.
     fn end(&mut self) -> Option<Links> {
         None

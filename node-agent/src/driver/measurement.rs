@@ -191,6 +191,14 @@ impl Measurement {
         }
     }
 
+    /// Counts and tells nothing from now on: what is read and taken then agrees.
+    pub fn stop(&mut self) -> Result<(), ReadError> {
+        let mechanisms = self.mechanisms.iter_mut();
+        mechanisms
+            .map(|running| running.mechanism.stop())
+            .collect::<Result<(), ReadError>>()
+    }
+
     /// Gives back what only one measurement of a process can have, before another is begun. What is left goes with it.
     pub fn end(&mut self) {
         for running in &mut self.mechanisms {

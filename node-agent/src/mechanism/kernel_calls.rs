@@ -17,7 +17,7 @@ use untouchable::Untouchable;
 use super::{
     Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Reading, Refusal,
     RowReading, Scene, Strand,
-    calls::{Measures, slow_call},
+    calls::{Measures, events_lost, slow_call},
 };
 use crate::{
     kernel::{
@@ -282,18 +282,15 @@ impl Mechanism for KernelCalls {
             };
             (self.first.offset(slot), vec![row])
         });
-        let counts = [("calls", seen.calls_lost), ("events", seen.events_lost)];
+        let slots = 0..self.costs.len();
+        let calls = Lost {
+            loads: slots.map(|slot| self.first.offset(slot)).collect(),
+            counts: BTreeMap::from([(Name::Borrowed("calls"), seen.calls_lost)]),
+        };
+        let events = events_lost(self.first, seen.events_lost);
         Ok(Reading {
             loads: rows.collect(),
-            lost: vec![Lost {
-                loads: (0..self.costs.len())
-                    .map(|slot| self.first.offset(slot))
-                    .collect(),
-                counts: counts
-                    .into_iter()
-                    .map(|(what, count)| (Name::Borrowed(what), count))
-                    .collect(),
-            }],
+            lost: std::iter::once(calls).chain(events).collect(),
         })
     }
 
