@@ -1,5 +1,5 @@
-//! Calls of the kernel's functions on behalf of a process, by kprobes: the same programs' kin and the same maps as for calls of
-//! the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
+//! Calls of the kernel's functions on behalf of a process, by kprobes: programs of the same object and the same maps as for calls
+//! of the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
 
 mod means;
 mod untouchable;
