@@ -1,5 +1,5 @@
-//! Compiles the BPF programs, one for each folder of `ebpf/programs/src/bin`, and hands the objects to the library as
-//! `$OUT_DIR/<program>`.
+//! Compiles the BPF programs, one for each folder of `ebpf/programs/src/bin`, and hands the objects to the library:
+//! `$OUT_DIR/programs.rs` finds each by the name of its folder.
 //!
 //! The target has no precompiled core in rustup, so one of two compilers serves: a nightly with `rust-src`
 //! (`-Zbuild-std`), or Debian's rustc with its package libstd-rust-web-dev-bpf. `scripts/setup.sh build`
@@ -51,12 +51,30 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !status.success() {
         return Err("the BPF programs do not compile: see above".into());
     }
+    let mut names = Vec::new();
     for program in fs::read_dir(programs.join("src/bin"))? {
-        let program = program?.file_name();
-        let built = target_dir.join(TARGET).join("release").join(&program);
-        fs::copy(built, output.join(&program))?;
+        let name = program?.file_name().into_string();
+        let name = name.map_err(|name| format!("a program's name must be UTF-8: {name:?}"))?;
+        let built = target_dir.join(TARGET).join("release").join(&name);
+        fs::copy(built, output.join(&name))?;
+        names.push(name);
     }
+    names.sort();
+    fs::write(output.join("programs.rs"), lookup(&names))?;
     Ok(())
+}
+
+/// A function in Rust from a program's name to its object.
+fn lookup(names: &[String]) -> String {
+    let arms = names.iter().map(|name| {
+        format!(
+            "        {name:?} => include_bytes_aligned!(concat!(env!(\"OUT_DIR\"), \"/{name}\")),\n"
+        )
+    });
+    format!(
+        "fn object(name: &str) -> Option<&'static [u8]> {{\n    Some(match name {{\n{}        _ => return None,\n    }})\n}}\n",
+        arms.collect::<String>()
+    )
 }
 
 enum Toolchain {

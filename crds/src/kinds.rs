@@ -17,6 +17,8 @@ macro_rules! for_each_kind {
             Syscalls "syscalls" syscalls SyscallsProbe "syscalls: {}",
             /// Requests to the node's disks: how many, how large, how long they waited, and how long the device had them.
             BlockIo "blockIo" block_io BlockIoProbe "blockIo: {}",
+            /// TCP connections of the process, by peer, network or port.
+            Tcp "tcp" tcp TcpProbe "tcp: {}",
         }
     };
 }

@@ -10,6 +10,7 @@
 mod btf;
 mod calibrate;
 mod confined;
+pub mod counts;
 mod disks;
 mod execs;
 mod floor;
@@ -23,12 +24,13 @@ mod links;
 mod maps;
 mod object;
 mod pod;
+mod programs;
+mod sockets;
 pub mod syscalls;
 mod tracing;
 
 use std::{collections::BTreeSet, error::Error, path::PathBuf, sync::Arc};
 
-use aya::include_bytes_aligned;
 pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, try_tiers};
 use ckb_probe_common::{Control, Cookie, Group, MAX_OPERATIONS};
 pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES, UNREADABLE};
@@ -42,6 +44,7 @@ use links::Programs;
 use maps::Maps;
 pub use maps::{FamilyReading, Reading, SeenCall, SlotReading};
 use object::Object;
+pub use sockets::{Passes, Socket, SocketWatch};
 pub use syscalls::{
     Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
     TargetId, TargetReading,
@@ -50,7 +53,8 @@ pub use tracing::Traced;
 
 use crate::observe::Binary;
 
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/calls"));
+/// The program.
+const CALLS: &str = "calls";
 
 /// Calls in flight beyond those that find a cell: more are lost, and counted as lost.
 const MORE_CALLS: u32 = 8192;
@@ -204,6 +208,9 @@ pub enum AttachError {
     /// The kernel keeps nothing with threads.
     #[error("the kernel cannot keep what is remembered of a thread (Linux 5.11 can): {0}")]
     TaskStorage(#[source] std::io::Error),
+    /// The kernel keeps nothing with sockets.
+    #[error("the kernel cannot keep what is remembered of a socket (Linux 5.11 can): {0}")]
+    SocketStorage(#[source] std::io::Error),
     /// As many processes are traced as can be, or all rows are taken.
     #[error("there is no room for another process: {0}")]
     NoRoom(&'static str),
@@ -323,7 +330,7 @@ impl Probes {
         let families = plan.families;
         let keeps = plan.sites.iter().any(|site| site.arguments.is_some());
         let mut object = Object::load(
-            OBJECT,
+            programs::named(CALLS)?,
             &[
                 ("TOTALS", slots + families),
                 ("HISTOGRAMS", slots + families),

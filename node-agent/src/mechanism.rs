@@ -5,9 +5,11 @@
 //! governor decides about. A load has one row (an operation, a function) or as many as come by (system calls, peers).
 
 pub mod calls;
+pub mod counts;
 pub mod disks;
 pub mod kernel_calls;
 pub mod node;
+pub mod sockets;
 pub mod system_calls;
 
 use std::{
@@ -233,6 +235,12 @@ pub enum Detail {
     Text(String),
     /// Several; for people only if there are any.
     List(Vec<String>),
+    /// A text that says little without its name.
+    Named(String),
+    /// That it is so.
+    Yes,
+    /// The same, for machines only.
+    Mark,
 }
 
 /// Something that happened and is worth telling by itself.
@@ -266,6 +274,8 @@ impl fmt::Display for Detail {
             Self::Number(number) => write!(f, "{number}"),
             Self::Text(text) => f.write_str(text),
             Self::List(items) => f.write_str(&items.join(", ")),
+            Self::Named(text) => f.write_str(text),
+            Self::Yes | Self::Mark => f.write_str("true"),
         }
     }
 }
@@ -278,6 +288,9 @@ impl Detail {
             Self::Bytes(bytes) => Some(format!("{bytes} bytes")),
             Self::Number(_) | Self::Portion(_) => Some(format!("{name} {self}")),
             Self::List(items) => (!items.is_empty()).then(|| format!("{name} {self}")),
+            Self::Named(_) => Some(format!("{name} {self}")),
+            Self::Yes => Some(name.to_string()),
+            Self::Mark => None,
         }
     }
 
@@ -291,9 +304,14 @@ impl Detail {
             Self::Number(number) => (name.to_string(), json!(number)),
             Self::Text(text) => (name.to_string(), json!(text)),
             Self::List(items) => (name.to_string(), json!(items)),
+            Self::Named(text) => (name.to_string(), json!(text)),
+            Self::Yes | Self::Mark => (name.to_string(), json!(true)),
         }
     }
 }
+
+/// The name of the detail that says that an event is for whoever reads the Events of the object that asked: see the operator.
+pub const NOTABLE: &str = "notable";
 
 impl Event {
     /// As it stands in a report, in a row and a part of these names.
@@ -375,6 +393,12 @@ pub trait Mechanism: Send {
 
     /// About how many hits each of its loads has had while it was counted: cheap, and asked for twenty times a second.
     fn hits(&self) -> Result<Vec<u64>, ReadError>;
+
+    /// What it has cost since it was begun besides the hits of its loads: what nobody can switch off for a while and have the
+    /// rest of it mean anything. Cheap, and asked for as often.
+    fn fixed_cost(&self) -> Result<Duration, ReadError> {
+        Ok(Duration::ZERO)
+    }
 
     /// What was counted.
     fn read(&mut self) -> Result<Reading, ReadError>;

@@ -8,6 +8,7 @@ mod glob;
 mod instruction;
 mod kernel_functions;
 mod name;
+mod namespaces;
 mod node;
 mod process;
 mod symbols;
@@ -23,6 +24,7 @@ pub use instruction::FirstInstruction;
 use k8s_openapi::jiff::Timestamp;
 pub use kernel_functions::{KernelFunctions, find_kernel_functions};
 pub use name::SymbolName;
+pub use namespaces::Namespaces;
 use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{
@@ -39,10 +41,17 @@ pub fn kernel_release() -> String {
         .unwrap_or_else(|_| "unknown".to_string())
 }
 
+/// The monotonic clock's time, which the BPF programs read.
+pub fn monotonic() -> Duration {
+    ClockId::CLOCK_MONOTONIC
+        .now()
+        .map(Duration::from)
+        .unwrap_or_default()
+}
+
 /// The wall clock's time at which the monotonic clock, which the BPF programs read, was zero.
 pub fn boot_time() -> Timestamp {
-    let monotonic = ClockId::CLOCK_MONOTONIC.now().map(Duration::from);
+    let monotonic = monotonic();
     let now = Timestamp::now();
-    now.checked_sub(monotonic.unwrap_or_default())
-        .unwrap_or(now)
+    now.checked_sub(monotonic).unwrap_or(now)
 }

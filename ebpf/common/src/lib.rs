@@ -5,6 +5,8 @@
 #![no_std]
 
 pub mod block_io;
+pub mod counts;
+pub mod sockets;
 pub mod syscalls;
 
 /// Buckets of a histogram: 16 to each power of two, up to 2^42 ns.

@@ -73,6 +73,17 @@ impl<const COUNT: usize> Fields<COUNT> {
         unsafe { self.place::<FIELD>(structure).cast::<u64>().read_volatile() }
     }
 
+    /// The field of a structure that the verifier knows by its type: it checks the place instead of the helper, which takes a
+    /// tenth of the time. What cannot be read is zero.
+    ///
+    /// # Safety
+    /// The pointer was handed out as one of the structure's type, or read so from one that was; and the field is a `T`.
+    #[inline(always)]
+    pub unsafe fn trusted<const FIELD: usize, T: Copy>(&self, structure: *const c_void) -> T {
+        // SAFETY: by the caller's word. Volatile: one load, of the whole field.
+        unsafe { self.place::<FIELD>(structure).cast::<T>().read_volatile() }
+    }
+
     /// The address that the field holds; `None` where it cannot be read or is null.
     #[inline(always)]
     pub fn pointer<const FIELD: usize>(&self, structure: *const c_void) -> Option<*const c_void> {

@@ -5,6 +5,8 @@
 
 pub mod constants;
 pub mod counters;
+pub mod counts;
 pub mod fields;
 pub mod iterator;
+pub mod socket_storage;
 pub mod task_storage;

@@ -350,6 +350,12 @@ impl Measurement {
             self.meter.add_open(&slice.loads, open);
         }
         let hits = self.hits()?;
+        let fixed: Result<Duration, ReadError> = self
+            .mechanisms
+            .iter()
+            .map(|running| running.mechanism.fixed_cost())
+            .sum();
+        self.meter.set_fixed(fixed?);
         let cpu = self.cpu_time();
         Ok(self.meter.look(&self.attached.always, hits, cpu, now))
     }

@@ -2,10 +2,7 @@
 
 use std::thread;
 
-use aya::{
-    include_bytes_aligned,
-    maps::{Array, HashMap, MapData, PerCpuArray, RingBuf},
-};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 pub use ckb_probe_common::block_io::SlowRequest;
 use ckb_probe_common::{
     block_io::{Control, MAX_SLOTS, MAX_THRESHOLDS, Met, NO_SLOT, Slot, Times, Totals},
@@ -19,10 +16,9 @@ use super::{
     maps::{GRACE, error},
     object::Object,
     pod::pod,
+    programs,
     tracing::Tracepoints,
 };
-
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/block_io"));
 
 /// In the order in which `request.rs` of the programs has them, and how many bytes it takes them to have.
 const FIELDS: [(&str, &str, u32); 9] = [
@@ -130,7 +126,8 @@ impl Disks {
             }
         }
         let fields = btf::as_bytes(&fields);
-        let mut object = Object::load_with(OBJECT, &[], &[("FIELDS", &fields)])?;
+        let mut object =
+            Object::load_with(programs::named("block_io")?, &[], &[("FIELDS", &fields)])?;
         let programs: &[(&'static str, &'static str)] = if tells_beginnings {
             &[
                 ("done", "block_io_done"),

@@ -6,10 +6,7 @@ use std::{
     time::Duration,
 };
 
-use aya::{
-    include_bytes_aligned,
-    maps::{MapData, RingBuf},
-};
+use aya::maps::{MapData, RingBuf};
 use ckb_probe_common::Exec;
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -17,9 +14,8 @@ use super::{
     AttachError,
     kernel::{self, AttachType, ProgramType},
     object::Object,
+    programs,
 };
-
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/exec"));
 
 const TRACEPOINT: &str = "sched_process_exec";
 
@@ -43,7 +39,7 @@ impl Execs {
             name: TRACEPOINT,
             source,
         };
-        let mut object = Object::load(OBJECT, &[("EXECS", RING_BYTES)])?;
+        let mut object = Object::load(programs::named("exec")?, &[("EXECS", RING_BYTES)])?;
         let program =
             object.program("process_exec", ProgramType::RawTracepoint, AttachType::None)?;
         let link =

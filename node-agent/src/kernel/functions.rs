@@ -8,10 +8,11 @@ use ckb_probe_common::{Control, Cookie, FamilyArgument, Group, MAX_OPERATIONS, P
 use nix::errno::Errno;
 
 use super::{
-    AttachError, Links, MORE_CALLS, OBJECT, Places, Probes, Slots,
+    AttachError, CALLS, Links, MORE_CALLS, Places, Probes, Slots,
     kernel::{self, AttachType, ProgramType},
     maps::Maps,
     object::Object,
+    programs,
 };
 
 /// How the kernel is asked to attach to functions of its own. The best is the least.
@@ -89,7 +90,7 @@ impl Probes {
             *threshold = site.slow_threshold_ns;
         }
         let mut object = Object::load(
-            OBJECT,
+            programs::named(CALLS)?,
             &[
                 ("TOTALS", slots),
                 ("HISTOGRAMS", slots),
@@ -112,7 +113,10 @@ pub fn refused_functions(
     tier: KernelTier,
     functions: &[&str],
 ) -> Result<BTreeSet<String>, AttachError> {
-    let object = Object::load(OBJECT, &[("SLOW_CALLS", super::DEFAULT_RING_BYTES)])?;
+    let object = Object::load(
+        programs::named(CALLS)?,
+        &[("SLOW_CALLS", super::DEFAULT_RING_BYTES)],
+    )?;
     let programs = Programs::load(&object, tier)?;
     let names = names(functions.iter().copied())?;
     let mut refused = BTreeSet::new();

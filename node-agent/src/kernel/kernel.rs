@@ -488,11 +488,14 @@ pub(super) fn fill_map(map: BorrowedFd<'_>, data: &[u8], constant: bool) -> io::
     Ok(())
 }
 
-/// `enum bpf_map_type`: values that the kernel keeps with each thread.
+/// `enum bpf_map_type`: values that the kernel keeps with each socket.
+pub(super) const SOCKET_STORAGE: u32 = 24;
+
+/// The same: with each thread.
 pub(super) const TASK_STORAGE: u32 = 29;
 
-/// Makes a map from threads to values of so many bytes. The kernel wants to be told what types they are.
-pub(super) fn create_task_storage(value_size: u32, flags: u32) -> io::Result<OwnedFd> {
+/// Makes a map from threads or sockets to values of so many bytes. The kernel wants to be told what types they are.
+pub(super) fn create_storage(map_type: u32, value_size: u32, flags: u32) -> io::Result<OwnedFd> {
     let types = btf::of_map(value_size / 8);
     let attributes = TypeAttributes {
         types: types.as_ptr() as u64,
@@ -502,7 +505,7 @@ pub(super) fn create_task_storage(value_size: u32, flags: u32) -> io::Result<Own
     // SAFETY: the types outlive the call, with the length that is said.
     let types = unsafe { bpf(BPF_BTF_LOAD, &attributes) }?;
     let attributes = MapAttributes {
-        map_type: TASK_STORAGE,
+        map_type,
         key_size: 4,
         value_size,
         flags,

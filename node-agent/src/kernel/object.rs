@@ -53,9 +53,16 @@ impl Object {
             }
             let constant = definition.section_kind() == EbpfSectionKind::Rodata;
             let data = definition.data().to_vec();
-            let map = if definition.map_type() == kernel::TASK_STORAGE {
-                kernel::create_task_storage(definition.value_size(), definition.map_flags())
-                    .map_err(AttachError::TaskStorage)
+            let map_type = definition.map_type();
+            let failed: Option<fn(std::io::Error) -> AttachError> = match map_type {
+                kernel::TASK_STORAGE => Some(AttachError::TaskStorage),
+                kernel::SOCKET_STORAGE => Some(AttachError::SocketStorage),
+                _ => None,
+            };
+            let map = if let Some(failed) = failed {
+                let flags = definition.map_flags();
+                kernel::create_storage(map_type, definition.value_size(), flags)
+                    .map_err(failed)
                     .and_then(|map| MapData::from_fd(map).map_err(read_error(name)))
             } else {
                 MapData::create(definition, name, None).map_err(read_error(name))
@@ -203,7 +210,10 @@ impl SessionFunctions {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{CALLS, programs},
+        *,
+    };
 
     /// bpf_tail_call.
     const TAIL_CALL: i32 = 12;
@@ -211,7 +221,7 @@ mod tests {
     /// What a tail call is for here: see `stack.rs` of the programs.
     #[test]
     fn every_program_of_a_uprobe_stays_on_the_threads_stack() {
-        let parsed = Parsed::parse(super::super::OBJECT).unwrap();
+        let parsed = Parsed::parse(programs::named(CALLS).unwrap()).unwrap();
         assert!(!parsed.programs.is_empty());
         for (name, program) in &parsed.programs {
             let function = &parsed.functions[&program.function_key()];

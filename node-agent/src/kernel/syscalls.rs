@@ -11,7 +11,6 @@ use std::{
 };
 
 use aya::{
-    include_bytes_aligned,
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf, Stack},
     util::nr_cpus,
 };
@@ -30,9 +29,9 @@ use super::{
     maps::{GRACE, error},
     object::Object,
     pod::pod,
+    programs,
     tracing::Tracepoints,
 };
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/syscalls"));
 
 pod! {
     CellValue(Cell);
@@ -89,7 +88,7 @@ impl SyscallTracer {
             ("dentry", "d_name.name"),
         ])?;
         let mut object = Object::load_with(
-            OBJECT,
+            programs::named("syscalls")?,
             &[
                 ("ROWS", sizes.rows.max(1)),
                 ("FREE", sizes.rows.max(1)),

@@ -7,10 +7,10 @@ use std::{
     sync::{Arc, Mutex, Weak},
 };
 
-/// One thing of each type that mechanisms ask for, for as long as any of them holds it.
+/// One thing of each type and name that mechanisms ask for, for as long as any of them holds it.
 #[derive(Default)]
 pub struct Node {
-    shared: HashMap<TypeId, Box<dyn Any + Send>>,
+    shared: HashMap<(TypeId, &'static str), Box<dyn Any + Send>>,
 }
 
 impl Node {
@@ -19,14 +19,24 @@ impl Node {
         &mut self,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<Mutex<T>>, E> {
-        let held = self.shared.get(&TypeId::of::<T>());
+        self.shared_as("", make)
+    }
+
+    /// The one of this name that others hold, or a new one, made by `make`.
+    pub fn shared_as<T: Send + 'static, E>(
+        &mut self,
+        name: &'static str,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Arc<Mutex<T>>, E> {
+        let key = (TypeId::of::<T>(), name);
+        let held = self.shared.get(&key);
         let held = held.and_then(|held| held.downcast_ref::<Weak<Mutex<T>>>());
         if let Some(shared) = held.and_then(Weak::upgrade) {
             return Ok(shared);
         }
         let shared = Arc::new(Mutex::new(make()?));
         let weak = Box::new(Arc::downgrade(&shared));
-        self.shared.insert(TypeId::of::<T>(), weak);
+        self.shared.insert(key, weak);
         Ok(shared)
     }
 }
@@ -44,6 +54,8 @@ mod tests {
         let Ok(first) = node.shared(one(1));
         let Ok(second) = node.shared(one(2));
         assert!(Arc::ptr_eq(&first, &second));
+        let Ok(named) = node.shared_as("other", one(4));
+        assert_eq!(named.lock().map(|held| *held).ok(), Some(4));
         drop((first, second));
         let Ok(third) = node.shared(one(3));
         assert_eq!(third.lock().map(|held| *held).ok(), Some(3));

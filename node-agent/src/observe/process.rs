@@ -67,6 +67,16 @@ pub enum ObserveError {
         /// The system's word.
         source: io::Error,
     },
+    /// One of its namespaces.
+    #[error("cannot read /proc/{pid}/ns/{name}: {source}")]
+    Namespace {
+        /// Whose.
+        pid: u32,
+        /// Which.
+        name: &'static str,
+        /// The system's word.
+        source: io::Error,
+    },
     /// Its CPU clock.
     #[error("cannot read the CPU time of process {pid}: {source}")]
     Clock {

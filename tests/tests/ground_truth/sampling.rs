@@ -120,9 +120,9 @@ const QUIET: [(&str, u64); 2] = [("Get", 20), ("TxnCommit", 10)];
 /// Has the target work until it has earned what probing cost too much, and everything is measured all of the time again.
 fn settle(fixture: &mut GroundTruth, session: &mut Session, means: Means) {
     const INTERVAL: Duration = Duration::from_secs(1);
-    // Ten seconds each. One is enough, but where detaching costs so much that it takes a minute to repay a busy time, and
-    // up to two until the next slice shows that it is over.
-    for _ in 0..20 {
+    // Ten seconds each. One is enough, but where detaching costs so much that it takes a minute and a half to repay a busy
+    // time, and up to two until the next slice shows that it is over: twenty in all on an emulated 6.12.
+    for _ in 0..40 {
         let mut ended = Instant::now();
         let mut settled = false;
         go(fixture, "other", session, |session| {

@@ -18,6 +18,8 @@ pub struct Meter {
     open: Vec<Duration>,
     /// The same: as what time of being attached it costs that probes came and went.
     edges: Vec<Duration>,
+    /// What it has cost besides what hits cost, in all, and up to the last look.
+    fixed: (Duration, Duration),
     total: Total,
 }
 
@@ -48,6 +50,7 @@ impl Meter {
             looked: now,
             open: vec![Duration::ZERO; costs.len()],
             edges: vec![Duration::ZERO; costs.len()],
+            fixed: (Duration::ZERO, Duration::ZERO),
             total: Total::default(),
         }
     }
@@ -64,6 +67,11 @@ impl Meter {
         for load in loads {
             self.edges[load.index()] += edge;
         }
+    }
+
+    /// By now it has cost so much besides what hits cost.
+    pub fn set_fixed(&mut self, fixed: Duration) {
+        self.fixed.0 = fixed;
     }
 
     /// Takes in what was counted by now, while `always` was attached all the time.
@@ -90,7 +98,11 @@ impl Meter {
             })
             .collect();
         let used = cpu.saturating_sub(self.cpu);
-        let spent = self.estimator.observe(elapsed, used, &sights);
+        let mut spent = self.estimator.observe(elapsed, used, &sights);
+        let (fixed, before) = self.fixed;
+        // Not the target's own time: what others do at its request.
+        spent.cost += fixed.saturating_sub(before).as_secs_f64();
+        self.fixed = (fixed, fixed);
         self.total.cost += spent.cost;
         self.total.own += spent.own;
         self.hits = hits;
@@ -157,6 +169,18 @@ mod tests {
         let ratio = meter.total().ratio_since(Total::default());
         assert!(ratio.is_some_and(|ratio| (ratio - 0.002 / 1.998).abs() < 1e-9));
         assert_eq!(meter.total().ratio_since(meter.total()), None);
+    }
+
+    #[test]
+    fn what_is_always_there_costs_besides_and_is_not_the_targets_own_time() {
+        let mut meter = meter();
+        meter.set_fixed(ms(3));
+        let spent = look(&mut meter, 0, 11_000);
+        assert!((spent.cost - 0.003).abs() < 1e-12, "{spent:?}");
+        assert!((spent.own - 1.0).abs() < 1e-12, "{spent:?}");
+        meter.set_fixed(ms(4));
+        let spent = look(&mut meter, 0, 12_000);
+        assert!((spent.cost - 0.001).abs() < 1e-12, "{spent:?}");
     }
 
     #[test]

@@ -1,12 +1,9 @@
 use std::process::{Command, Stdio};
 
-use aya::{include_bytes_aligned, maps::Array};
+use aya::maps::Array;
 
 use super::*;
-use crate::kernel::btf;
-
-/// Programs for these tests alone.
-static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/trial"));
+use crate::kernel::{btf, programs};
 
 fn load(types: &Types) -> Object {
     let fields = types.fields(&[
@@ -15,7 +12,12 @@ fn load(types: &Types) -> Object {
         ("task_struct", "real_parent"),
     ]);
     let fields = btf::as_bytes(&fields.unwrap());
-    Object::load_with(OBJECT, &[], &[("FIELDS", &fields)]).unwrap()
+    Object::load_with(
+        programs::named("trial").unwrap(),
+        &[],
+        &[("FIELDS", &fields)],
+    )
+    .unwrap()
 }
 
 fn getppid(times: u32) {

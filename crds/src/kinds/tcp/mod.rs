@@ -1,0 +1,79 @@
+//! `tcp`: the TCP connections of the process: who its peers are, and how well it hears them.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod descriptor;
+
+pub use descriptor::{
+    BUFFER_LIMITED, CLOSED, CONNECTIONS, DESCRIPTOR, ESTABLISHED, FAILED, LIFETIME, LISTENING,
+    OPENED, RECEIVED, RETRANSMITS, RTT, SEGMENTS, SENT, WINDOW_LIMITED,
+};
+
+/// TCP connections of the process, over IPv4 and IPv6: how many, round-trip times, bytes, retransmits, failures, lifetimes.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TcpProbe {
+    /// What a row is. Whatever it is, there are at most 128 rows of a target: those that come later count in `other`.
+    #[serde(default)]
+    pub group_by: GroupBy,
+
+    /// Only connections to these ports of the process, and these listening ports, such as 8115 (P2P) or 8114 (RPC) of CKB;
+    /// connections that the process opened itself have other ports. Unset: all connections.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = ListMerge::Set)]
+    #[x_kube(validation = Rule::new("self.all(port, port >= 1 && port <= 65535)")
+        .message("tcp.localPorts must be ports from 1 to 65535, such as 8115"))]
+    pub local_ports: Vec<u16>,
+}
+
+/// What connections have in common that count in one row.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize,
+)]
+pub enum GroupBy {
+    /// The peer's address: with its port where the process connected to it (`10.1.2.3:8115`), without where the peer
+    /// connected, from whatever port (`10.1.2.3`).
+    #[default]
+    RemoteAddress,
+    /// The network that the peer is in: the first 24 bits of an IPv4 address, the first 56 of an IPv6 address.
+    RemoteNetwork,
+    /// The port of the process: one row for each that it listens on, and `outgoing` for the connections that it opened.
+    LocalPort,
+}
+
+impl GroupBy {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::RemoteAddress, Self::RemoteNetwork, Self::LocalPort];
+
+    /// The word in the spec.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::RemoteAddress => "RemoteAddress",
+            Self::RemoteNetwork => "RemoteNetwork",
+            Self::LocalPort => "LocalPort",
+        }
+    }
+}
+
+impl std::fmt::Display for GroupBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::str::FromStr for GroupBy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let plain = text.replace(['-', '_'], "");
+        let mut all = Self::ALL.into_iter();
+        all.find(|one| one.as_str().eq_ignore_ascii_case(&plain))
+            .ok_or_else(|| {
+                let known = Self::ALL.map(Self::as_str).join(", ");
+                format!("cannot group by {text:?}: there are {known}")
+            })
+    }
+}

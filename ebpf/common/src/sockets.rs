@@ -1,0 +1,113 @@
+//! What the program `sockets` and its loader share.
+
+/// Processes that are watched at a time.
+pub const MAX_PROCESSES: usize = 256;
+
+/// Who opened a connection: nobody knows.
+pub const UNKNOWN: u8 = 0;
+/// The process did.
+pub const OUTGOING: u8 = 1;
+/// Its peer did.
+pub const INCOMING: u8 = 2;
+
+/// States of a socket, by the kernel's numbers (include/net/tcp_states.h).
+pub mod state {
+    /// Both ends send.
+    pub const ESTABLISHED: u8 = 1;
+    /// The process has asked for a connection.
+    pub const SYN_SENT: u8 = 2;
+    /// A peer has.
+    pub const SYN_RECV: u8 = 3;
+    /// No connection.
+    pub const CLOSE: u8 = 7;
+    /// Waits for connections.
+    pub const LISTEN: u8 = 10;
+}
+
+/// Address families.
+pub mod family {
+    /// IPv4.
+    pub const INET: u8 = 2;
+    /// IPv6, and IPv4 within it.
+    pub const INET6: u8 = 10;
+}
+
+/// What is kept with a socket of a watched process, and goes with it. A socket that accepts hands a copy to each connection
+/// that it accepts, which is how those are known from their first moment on.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// The process, in the host's pid namespace; 0 for none.
+    pub process: u32,
+    /// Who opened it.
+    pub direction: u32,
+    /// When it began, on the monotonic clock; 0 where that was not seen.
+    pub began_ns: u64,
+    /// When it was established, if that was seen.
+    pub established_ns: u64,
+}
+
+/// A TCP socket as it stands, or as it stood when it was closed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Socket {
+    /// Its number, which no other socket has or had since the kernel booted: its cookie.
+    pub cookie: u64,
+    /// When it began, on the monotonic clock; 0 where that was not seen.
+    pub began_ns: u64,
+    /// When it was established, if that was seen.
+    pub established_ns: u64,
+    /// Now.
+    pub time_ns: u64,
+    /// Payload bytes sent, with those that were sent again.
+    pub bytes_sent: u64,
+    /// Payload bytes received; the kernel's own count has one more where the peer has closed its end.
+    pub bytes_received: u64,
+    /// The peer's address, in network order; of IPv4 the first four bytes.
+    pub remote: [u8; 16],
+    /// The process, in the host's pid namespace.
+    pub process: u32,
+    /// The smoothed round-trip time, in eighths of a microsecond; 0 where there is none yet.
+    pub rtt: u32,
+    /// Segments that were sent again.
+    pub retransmits: u32,
+    /// Segments sent, with those.
+    pub segments: u32,
+    /// For how long the peer's window was full, in ticks.
+    pub window_limited: u32,
+    /// For how long its own buffer was full, in ticks.
+    pub buffer_limited: u32,
+    /// What it dropped: of a listening socket, connections.
+    pub drops: u32,
+    /// Its port.
+    pub local_port: u16,
+    /// The peer's.
+    pub remote_port: u16,
+    /// Its state; of one that was closed the one before.
+    pub state: u8,
+    /// Its address family.
+    pub family: u8,
+    /// Who opened it.
+    pub direction: u8,
+    /// Fills up.
+    pub padding: [u8; 5],
+}
+
+/// What the programs counted, on each CPU.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Met {
+    /// How often a socket of any process changed its state.
+    pub changes: u64,
+    /// Closed sockets that the ring buffer could not take.
+    pub lost: u64,
+}
+
+const _: () = {
+    use core::mem::{offset_of, size_of};
+    assert!(size_of::<Kept>() == 24);
+    assert!(size_of::<Socket>() == 104);
+    assert!(offset_of!(Socket, remote) == 48);
+    assert!(offset_of!(Socket, state) == 96);
+    assert!(size_of::<Met>() == 16);
+};

@@ -1,0 +1,125 @@
+//! A TCP socket of the kernel's, and what is told of it.
+
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::generated::{bpf_get_socket_cookie, bpf_jiffies64, bpf_skc_to_tcp_sock};
+use ckb_probe_common::sockets::{Kept, Socket, family};
+use ckb_probe_programs::fields::Fields;
+
+#[unsafe(no_mangle)]
+pub static FIELDS: Fields<20> = Fields::unset();
+/// Of `socket`: its `sock`.
+pub const SOCKET: usize = 0;
+/// Of `task_struct`.
+pub const PROCESS: usize = 1;
+// The others are of `tcp_sock`.
+const STATE: usize = 2;
+const FAMILY: usize = 3;
+const REMOTE_4: usize = 4;
+const REMOTE_6: usize = 5;
+const REMOTE_PORT: usize = 6;
+const PORT: usize = 7;
+const LOCAL_PORT: usize = 8;
+const DROPS: usize = 9;
+const BYTES_SENT: usize = 10;
+const BYTES_RECEIVED: usize = 11;
+const RTT: usize = 12;
+const RETRANSMITS: usize = 13;
+const SEGMENTS: usize = 14;
+const WINDOW_LIMITED: usize = 15;
+const BUFFER_LIMITED: usize = 16;
+/// What it is limited by at present; not all kernels have it where it can be read, and then it is no field of any size.
+const LIMIT: usize = 17;
+const LIMITED_SINCE: usize = 18;
+const FLAGS: usize = 19;
+
+/// The bit of `enum sock_flags` that says that the peer sends no more: its FIN is here.
+const SOCK_DONE: u64 = 1 << 1;
+
+/// `enum tcp_chrono`.
+const TCP_CHRONO_RWND_LIMITED: u64 = 2;
+const TCP_CHRONO_SNDBUF_LIMITED: u64 = 3;
+
+/// A `tcp_sock`, which the verifier knows as one.
+#[derive(Clone, Copy)]
+pub struct TcpSocket(*const c_void);
+
+impl TcpSocket {
+    /// A `sock`, if it is one of TCP.
+    #[inline(always)]
+    pub fn of(socket: *const c_void) -> Option<Self> {
+        if socket.is_null() {
+            return None;
+        }
+        // SAFETY: the kernel handed it out.
+        let socket = unsafe { bpf_skc_to_tcp_sock(socket.cast_mut()) };
+        (!socket.is_null()).then_some(Self(socket.cast_const().cast()))
+    }
+
+    #[inline(always)]
+    pub fn as_ptr(self) -> *const c_void {
+        self.0
+    }
+
+    /// As it stands now. It goes on meanwhile: each figure is right for itself.
+    #[inline(always)]
+    pub fn describe(self, kept: &Kept, time_ns: u64) -> Socket {
+        let tcp = self.0;
+        // SAFETY: a socket.
+        let cookie = unsafe { bpf_get_socket_cookie(tcp.cast_mut()) };
+        // SAFETY: the loader has seen that the fields have these sizes.
+        unsafe {
+            let family = FIELDS.trusted::<FAMILY, u16>(tcp) as u8;
+            let mut socket = Socket {
+                cookie,
+                began_ns: kept.began_ns,
+                established_ns: kept.established_ns,
+                time_ns,
+                bytes_sent: FIELDS.trusted::<BYTES_SENT, u64>(tcp),
+                bytes_received: FIELDS.trusted::<BYTES_RECEIVED, u64>(tcp),
+                remote: [0; 16],
+                process: kept.process,
+                rtt: FIELDS.trusted::<RTT, u32>(tcp),
+                retransmits: FIELDS.trusted::<RETRANSMITS, u32>(tcp),
+                segments: FIELDS.trusted::<SEGMENTS, u32>(tcp),
+                window_limited: FIELDS.trusted::<WINDOW_LIMITED, u32>(tcp),
+                buffer_limited: FIELDS.trusted::<BUFFER_LIMITED, u32>(tcp),
+                drops: FIELDS.trusted::<DROPS, u32>(tcp),
+                local_port: u16::from_be(FIELDS.trusted::<LOCAL_PORT, u16>(tcp)),
+                remote_port: u16::from_be(FIELDS.trusted::<REMOTE_PORT, u16>(tcp)),
+                state: FIELDS.trusted::<STATE, u8>(tcp),
+                family,
+                direction: kept.direction as u8,
+                padding: [0; 5],
+            };
+            if socket.local_port == 0 {
+                socket.local_port = FIELDS.trusted::<PORT, u16>(tcp);
+            }
+            if family == family::INET6 {
+                socket.remote = FIELDS.value::<REMOTE_6, [u8; 16]>(tcp).unwrap_or([0; 16]);
+            } else {
+                let address = FIELDS.trusted::<REMOTE_4, u32>(tcp).to_ne_bytes();
+                socket.remote[0] = address[0];
+                socket.remote[1] = address[1];
+                socket.remote[2] = address[2];
+                socket.remote[3] = address[3];
+            }
+            // The kernel counts the FIN as a byte.
+            if FIELDS.trusted::<FLAGS, u64>(tcp) & SOCK_DONE != 0 {
+                socket.bytes_received = socket.bytes_received.saturating_sub(1);
+            }
+            // What limits it now is counted by the kernel when it ends.
+            let limit = FIELDS.number::<LIMIT>(tcp).unwrap_or(0);
+            if limit == TCP_CHRONO_RWND_LIMITED || limit == TCP_CHRONO_SNDBUF_LIMITED {
+                let since = FIELDS.trusted::<LIMITED_SINCE, u32>(tcp);
+                let lasted = (bpf_jiffies64() as u32).wrapping_sub(since);
+                if limit == TCP_CHRONO_RWND_LIMITED {
+                    socket.window_limited = socket.window_limited.wrapping_add(lasted);
+                } else {
+                    socket.buffer_limited = socket.buffer_limited.wrapping_add(lasted);
+                }
+            }
+            socket
+        }
+    }
+}

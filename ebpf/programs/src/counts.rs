@@ -1,0 +1,436 @@
+//! For programs at tracepoints that count and tell, on behalf of some processes among all of the node's: see the mechanism
+//! `counts` of the agent, which loads them.
+//!
+//! A program declares its maps with [`crate::counts!`], and is then a few lines: [`Counts::observe`] finds the targets that a
+//! task belongs to, and calls it with each.
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    bindings::{BPF_NOEXIST, BPF_RB_AVAIL_DATA},
+    helpers::{
+        bpf_ktime_get_ns,
+        generated::{bpf_map_update_elem, bpf_ringbuf_output},
+    },
+    maps::{Array, HashMap, PerCpuArray, RingBuf},
+};
+use ckb_probe_common::{
+    bucket,
+    counts::{
+        CountEvent, CountKey, KEY_BYTES, MAX_ANCESTORS, MAX_ROWS, MAX_TARGETS_OF_TASK, Misses,
+        OTHER_ROW, SUMS, Sums, TargetEntry, TargetKey, TargetKeys, TargetTally,
+        distribution_bucket, space,
+    },
+};
+
+use crate::{
+    counters::{add, next},
+    fields::Fields,
+};
+
+/// `struct upid`: a number, and a pointer.
+const SIZE_OF_UPID: usize = 16;
+
+/// What a row begins with: no room on the stack is spent on it.
+static NOTHING: Sums = [0; SUMS];
+
+/// The fields of [`Counts::fields`].
+pub mod field {
+    /// Of `task_struct`: the number of its process.
+    pub const PROCESS: usize = 0;
+    /// The task that its process has for a parent.
+    pub const PARENT: usize = 1;
+    /// Its namespaces; null once it has given them up.
+    pub const NAMESPACES: usize = 2;
+    /// Of `nsproxy`: its network.
+    pub const NETWORK: usize = 3;
+    /// Of `task_struct`: its number in each pid namespace that knows it.
+    pub const NUMBERS: usize = 4;
+    /// Of `net`: the namespace's number.
+    pub const NETWORK_NUMBER: usize = 5;
+    /// Of `pid_namespace`: the same.
+    pub const PROCESS_IDS_NUMBER: usize = 6;
+    /// Of `pid`: how many namespaces know it, less one.
+    pub const LEVEL: usize = 7;
+    /// The first of them; the last is its own.
+    pub const FIRST_LEVEL: usize = 8;
+    /// Of `upid`: the namespace.
+    pub const LEVEL_NAMESPACE: usize = 9;
+    /// How many there are.
+    pub const COUNT: usize = 10;
+}
+
+/// The maps of a program that counts and tells.
+#[derive(Clone, Copy)]
+pub struct Counts {
+    /// The spaces that any target is in.
+    pub spaces: &'static Array<u32>,
+    /// Who is measured.
+    pub targets: &'static HashMap<TargetKey, TargetEntry>,
+    /// What that takes, by the target's slot.
+    pub tallies: &'static PerCpuArray<TargetTally>,
+    /// What everybody else takes.
+    pub misses: &'static PerCpuArray<Misses>,
+    /// What was counted.
+    pub counts: &'static HashMap<CountKey, Sums>,
+    /// How many keys of it each target has, by its slot.
+    pub keys: &'static Array<TargetKeys>,
+    /// What is told.
+    pub events: &'static RingBuf,
+    /// Bytes that the ring has.
+    pub ring: &'static Array<u32>,
+    /// Where the kernel has what it takes to tell targets apart.
+    pub fields: &'static Fields<{ field::COUNT }>,
+}
+
+/// Declares the maps of a program that counts and tells, and a constant of this name that stands for them.
+#[macro_export]
+macro_rules! counts {
+    ($name:ident) => {
+        #[::aya_ebpf::macros::map]
+        static SPACES: ::aya_ebpf::maps::Array<u32> =
+            ::aya_ebpf::maps::Array::with_max_entries(1, 0);
+        #[::aya_ebpf::macros::map]
+        static TARGETS: ::aya_ebpf::maps::HashMap<
+            ::ckb_probe_common::counts::TargetKey,
+            ::ckb_probe_common::counts::TargetEntry,
+        > = ::aya_ebpf::maps::HashMap::with_max_entries(
+            2 * ::ckb_probe_common::counts::MAX_TARGETS,
+            0,
+        );
+        #[::aya_ebpf::macros::map]
+        static TALLIES: ::aya_ebpf::maps::PerCpuArray<::ckb_probe_common::counts::TargetTally> =
+            ::aya_ebpf::maps::PerCpuArray::with_max_entries(
+                ::ckb_probe_common::counts::MAX_TARGETS,
+                0,
+            );
+        #[::aya_ebpf::macros::map]
+        static MISSES: ::aya_ebpf::maps::PerCpuArray<::ckb_probe_common::counts::Misses> =
+            ::aya_ebpf::maps::PerCpuArray::with_max_entries(1, 0);
+        // Memory is taken as rows come by.
+        #[::aya_ebpf::macros::map]
+        static COUNTS: ::aya_ebpf::maps::HashMap<
+            ::ckb_probe_common::counts::CountKey,
+            ::ckb_probe_common::counts::Sums,
+        > = ::aya_ebpf::maps::HashMap::with_max_entries(
+            1 << 16,
+            ::aya_ebpf::bindings::BPF_F_NO_PREALLOC,
+        );
+        #[::aya_ebpf::macros::map]
+        static KEYS: ::aya_ebpf::maps::Array<::ckb_probe_common::counts::TargetKeys> =
+            ::aya_ebpf::maps::Array::with_max_entries(::ckb_probe_common::counts::MAX_TARGETS, 0);
+        #[::aya_ebpf::macros::map]
+        static EVENTS: ::aya_ebpf::maps::RingBuf =
+            ::aya_ebpf::maps::RingBuf::with_byte_size(4096, 0);
+        #[::aya_ebpf::macros::map]
+        static RING: ::aya_ebpf::maps::Array<u32> = ::aya_ebpf::maps::Array::with_max_entries(1, 0);
+        #[unsafe(no_mangle)]
+        static TARGET_FIELDS: $crate::fields::Fields<{ $crate::counts::field::COUNT }> =
+            $crate::fields::Fields::unset();
+
+        const $name: $crate::counts::Counts = $crate::counts::Counts {
+            spaces: &SPACES,
+            targets: &TARGETS,
+            tallies: &TALLIES,
+            misses: &MISSES,
+            counts: &COUNTS,
+            keys: &KEYS,
+            events: &EVENTS,
+            ring: &RING,
+            fields: &TARGET_FIELDS,
+        };
+    };
+}
+
+/// A target that something is counted for.
+#[derive(Clone, Copy)]
+pub struct Target(TargetEntry);
+
+impl Target {
+    /// Whether this is wanted of it: a bit that the kind gave a meaning.
+    #[inline(always)]
+    pub fn wants(self, bit: u32) -> bool {
+        self.0.wants & bit != 0
+    }
+
+    /// Its number; never another's.
+    #[inline(always)]
+    pub fn id(self) -> u32 {
+        self.0.id
+    }
+}
+
+/// A row of a target.
+#[derive(Clone, Copy)]
+pub struct Row {
+    sums: *mut Sums,
+    /// Whether it is of that name, and not [`OTHER_ROW`].
+    named: bool,
+}
+
+impl Row {
+    /// Adds to one of its sums.
+    #[inline(always)]
+    pub fn add(self, sum: usize, by: u64) {
+        if sum < SUMS {
+            // SAFETY: within a map's value.
+            unsafe { add(self.sums.cast::<u64>().add(sum), by) };
+        }
+    }
+}
+
+/// Something to tell, with what follows it.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Record<T> {
+    /// What all events have.
+    pub event: CountEvent,
+    /// What this one has.
+    pub payload: T,
+}
+
+impl Counts {
+    /// Calls `tell` with each target that a task belongs to, and charges the time that all of it takes.
+    ///
+    /// # Safety
+    /// The task is one of the type that the verifier knows.
+    #[inline(always)]
+    pub unsafe fn observe(&self, task: *const c_void, mut tell: impl FnMut(Target)) {
+        let began = now();
+        let mut found = Found::default();
+        // SAFETY: by the caller's word.
+        unsafe { self.find(task, &mut found) };
+        if found.count == 0 {
+            self.miss(began);
+            return;
+        }
+        let mut began = began;
+        for target in &found.targets {
+            let target = *target;
+            if target.id == 0 {
+                break;
+            }
+            tell(Target(target));
+            let ended = now();
+            if let Some(tally) = self.tallies.get_ptr_mut(target.slot) {
+                // SAFETY: a map's value.
+                unsafe {
+                    add(&raw mut (*tally).runs, 1);
+                    add(&raw mut (*tally).time_ns, ended.wrapping_sub(began));
+                }
+            }
+            began = ended;
+        }
+    }
+
+    /// Charges a run that was nobody's, and began then.
+    #[inline(always)]
+    pub fn miss(&self, began: u64) {
+        if let Some(misses) = self.misses.get_ptr_mut(0) {
+            // SAFETY: a map's value.
+            unsafe {
+                add(&raw mut (*misses).runs, 1);
+                add(&raw mut (*misses).time_ns, now().wrapping_sub(began));
+            }
+        }
+    }
+
+    /// The row of this name. What finds no row of its own counts in [`OTHER_ROW`]; what finds none at all is lost, and counted
+    /// as lost.
+    #[inline(always)]
+    pub fn row(&self, target: Target, key: &[u8; KEY_BYTES]) -> Option<Row> {
+        let mut name = CountKey {
+            target: target.0.id,
+            bucket: 0,
+            key: *key,
+        };
+        if let Some(sums) = self.numbers(target, &name) {
+            return Some(Row { sums, named: true });
+        }
+        name.key = OTHER_ROW;
+        let Some(sums) = self.counts.get_ptr_mut(&name) else {
+            self.lose_count(target);
+            return None;
+        };
+        Some(Row { sums, named: false })
+    }
+
+    /// Adds a value to a distribution of the row of this name. What finds no room there is missing in it: as many values as a
+    /// sum says that there were are not in any bucket. To be added before the sums: who reads those first then misses none.
+    #[inline(always)]
+    pub fn measure(
+        &self,
+        target: Target,
+        row: Row,
+        key: &[u8; KEY_BYTES],
+        distribution: u32,
+        value: u64,
+    ) {
+        if !row.named {
+            return;
+        }
+        let key = CountKey {
+            target: target.0.id,
+            bucket: distribution_bucket(distribution, bucket(value)),
+            key: *key,
+        };
+        if let Some(sums) = self.numbers(target, &key) {
+            Row { sums, named: true }.add(0, 1);
+        }
+    }
+
+    /// Tells of something: `length` bytes of the payload are handed over with it.
+    ///
+    /// One fourth of the ring is left to the processes that are asked about: their end is told when nothing else is any more.
+    #[inline(always)]
+    pub fn tell<T>(&self, target: Target, record: &mut Record<T>, length: usize) {
+        record.event.target = target.0.id;
+        record.event.length = length as u32;
+        let size = size_of::<CountEvent>() + length;
+        let filled = self.events.query(u64::from(BPF_RB_AVAIL_DATA));
+        let room = self.ring.get(0).map_or(0, |bytes| u64::from(*bytes));
+        let told = (filled < room / 4 * 3 || self.is_asked_about(record.event.process))
+            && size <= size_of::<Record<T>>()
+            // SAFETY: the record has so many bytes.
+            && unsafe {
+                bpf_ringbuf_output(
+                    core::ptr::from_ref(self.events).cast_mut().cast(),
+                    core::ptr::from_mut(record).cast(),
+                    size as u64,
+                    0,
+                )
+            } == 0;
+        if !told && let Some(tally) = self.tallies.get_ptr_mut(target.0.slot) {
+            // SAFETY: a map's value.
+            unsafe { add(&raw mut (*tally).events_lost, 1) };
+        }
+    }
+
+    /// Whether somebody asks about this very process.
+    #[inline(always)]
+    pub fn is_asked_about(&self, process: u32) -> bool {
+        let asked = TargetKey {
+            space: space::ASKED,
+            number: process,
+        };
+        self.targets.get_ptr(&asked).is_some()
+    }
+
+    #[inline(always)]
+    fn lose_count(&self, target: Target) {
+        if let Some(tally) = self.tallies.get_ptr_mut(target.0.slot) {
+            // SAFETY: a map's value.
+            unsafe { add(&raw mut (*tally).counts_lost, 1) };
+        }
+    }
+
+    /// The numbers of a row or a bucket; made where there is room for one more.
+    #[inline(always)]
+    fn numbers(&self, target: Target, key: &CountKey) -> Option<*mut Sums> {
+        if let Some(sums) = self.counts.get_ptr_mut(key) {
+            return Some(sums);
+        }
+        let keys = self.keys.get_ptr_mut(target.0.slot)?;
+        // SAFETY: a map's value.
+        if key.bucket == 0 && unsafe { (&raw const (*keys).rows).read_volatile() } >= MAX_ROWS {
+            return None;
+        }
+        // Another CPU may be quicker: then there is one.
+        // SAFETY: the map's definition stands for the map; key and value are as long as its are.
+        let made = unsafe {
+            bpf_map_update_elem(
+                core::ptr::from_ref(self.counts).cast_mut().cast(),
+                core::ptr::from_ref(key).cast(),
+                (&raw const NOTHING).cast(),
+                u64::from(BPF_NOEXIST),
+            )
+        };
+        // SAFETY: a map's value.
+        unsafe {
+            if made == 0 && key.bucket == 0 {
+                next(&raw mut (*keys).rows);
+            }
+            // Before anything is counted there: see who reads it.
+            next(&raw mut (*keys).all);
+        }
+        self.counts.get_ptr_mut(key)
+    }
+
+    /// The targets that a task belongs to.
+    #[inline(always)]
+    unsafe fn find(&self, task: *const c_void, found: &mut Found) {
+        let spaces = self.spaces.get(0).copied().unwrap_or(0);
+        let fields = self.fields;
+        // SAFETY: the task has a type by the caller's word, and what hangs from it then has, too.
+        unsafe {
+            if spaces & space::NETWORK != 0 {
+                let namespaces: *const c_void = fields.trusted::<{ field::NAMESPACES }, _>(task);
+                if !namespaces.is_null() {
+                    let network = fields.trusted::<{ field::NETWORK }, _>(namespaces);
+                    let number = fields.trusted::<{ field::NETWORK_NUMBER }, u32>(network);
+                    self.look_up(space::NETWORK, number, found);
+                }
+            }
+            if spaces & space::PROCESS_IDS != 0 {
+                let numbers: *const c_void = fields.trusted::<{ field::NUMBERS }, _>(task);
+                // Not the one of `nsproxy`: that is its children's.
+                let level = fields.trusted::<{ field::LEVEL }, u32>(numbers) as usize;
+                let levels = fields.place::<{ field::FIRST_LEVEL }>(numbers);
+                let own = levels.wrapping_byte_add(level * SIZE_OF_UPID);
+                if let Some(ids) = fields.pointer::<{ field::LEVEL_NAMESPACE }>(own)
+                    && let Some(number) = fields.number::<{ field::PROCESS_IDS_NUMBER }>(ids)
+                {
+                    self.look_up(space::PROCESS_IDS, number as u32, found);
+                }
+            }
+            if spaces & (space::PROCESS | space::DESCENT) != 0 {
+                let process = fields.trusted::<{ field::PROCESS }, u32>(task);
+                self.look_up(space::PROCESS, process, found);
+                if spaces & space::DESCENT != 0 {
+                    self.look_up(space::DESCENT, process, found);
+                    let mut ancestor = task;
+                    for _ in 0..MAX_ANCESTORS {
+                        ancestor = fields.trusted::<{ field::PARENT }, _>(ancestor);
+                        let process = fields.trusted::<{ field::PROCESS }, u32>(ancestor);
+                        if process <= 1 {
+                            break;
+                        }
+                        self.look_up(space::DESCENT, process, found);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn look_up(&self, space: u32, number: u32, found: &mut Found) {
+        let key = TargetKey { space, number };
+        // SAFETY: an entry is written as one when a target is let in, and its slot is not another's until long after.
+        if let Some(entry) = unsafe { self.targets.get(&key) }
+            && let Some(place) = found.targets.get_mut(found.count as usize)
+        {
+            *place = *entry;
+            found.count += 1;
+        }
+    }
+}
+
+/// Targets that a task belongs to; those after the last have no id.
+#[derive(Default)]
+struct Found {
+    targets: [TargetEntry; MAX_TARGETS_OF_TASK],
+    count: u32,
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+#[inline(always)]
+pub fn now() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+/// Inserts where nothing is; whether nothing was.
+#[inline(always)]
+pub fn is_first<K>(map: &aya_ebpf::maps::LruHashMap<K, u8>, key: &K) -> bool {
+    map.insert(key, &1, u64::from(BPF_NOEXIST)).is_ok()
+}

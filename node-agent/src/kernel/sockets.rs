@@ -1,0 +1,204 @@
+//! TCP sockets of processes, by one set of programs for the node: all that a process has open, whenever that is asked for, and
+//! each that is closed, as it is closed.
+
+use aya::maps::{HashMap, MapData, MapError, PerCpuArray, RingBuf};
+pub use ckb_probe_common::sockets::Socket;
+use ckb_probe_common::{
+    Field,
+    sockets::{MAX_PROCESSES, Met},
+};
+
+use super::{
+    AttachError, Links, ReadError,
+    btf::{self, Types},
+    maps::error,
+    object::Object,
+    pod::pod,
+    programs,
+    tracing::{Iteration, Iterator, Tracepoints},
+};
+
+/// Closed sockets between two readings: ten thousand.
+const RING_BYTES: u32 = 1 << 20;
+
+/// What the programs read, in the order in which they number it, and how long it is.
+const FIELDS: [(&str, &str, u32); 18] = [
+    ("socket", "sk", 8),
+    ("task_struct", "tgid", 4),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_state",
+        1,
+    ),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_family",
+        2,
+    ),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_daddr",
+        4,
+    ),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_v6_daddr",
+        16,
+    ),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_dport",
+        2,
+    ),
+    ("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_num", 2),
+    ("tcp_sock", "inet_conn.icsk_inet.inet_sport", 2),
+    ("tcp_sock", "inet_conn.icsk_inet.sk.sk_drops", 4),
+    ("tcp_sock", "bytes_sent", 8),
+    ("tcp_sock", "bytes_received", 8),
+    ("tcp_sock", "srtt_us", 4),
+    ("tcp_sock", "total_retrans", 4),
+    ("tcp_sock", "segs_out", 4),
+    ("tcp_sock", "chrono_stat", 12),
+    ("tcp_sock", "chrono_start", 4),
+    (
+        "tcp_sock",
+        "inet_conn.icsk_inet.sk.__sk_common.skc_flags",
+        8,
+    ),
+];
+
+/// Where in `chrono_stat` the times are: behind that for which there was anything to send.
+const WINDOW_LIMITED: u32 = 4;
+const BUFFER_LIMITED: u32 = 8;
+
+pod! {
+    MetValue(Met);
+}
+
+/// The programs, loaded once for a node. Dropping it detaches.
+pub struct SocketWatch {
+    // Declared first: links go before the maps that their programs write to.
+    links: Option<Links>,
+    tracepoints: Tracepoints,
+    iterator: Iterator,
+    processes: HashMap<MapData, u32, u32>,
+    met: PerCpuArray<MapData, MetValue>,
+    closed: RingBuf<MapData>,
+}
+
+/// Goes through the sockets of one process.
+pub struct Passes(Iteration);
+
+impl SocketWatch {
+    /// Loads the programs, and attaches nothing yet.
+    pub fn load() -> Result<Self, AttachError> {
+        let types = Types::read()?;
+        let fields = btf::as_bytes(&fields(&types)?);
+        let sizes = [("CLOSED", RING_BYTES)];
+        let mut object =
+            Object::load_with(programs::named("sockets")?, &sizes, &[("FIELDS", &fields)])?;
+        Ok(Self {
+            links: None,
+            tracepoints: Tracepoints::load(
+                &object,
+                &types,
+                &[("state_changed", "inet_sock_set_state")],
+            )?,
+            iterator: Iterator::load(&object, &types, "list", "task_file")?,
+            processes: object.take_map("PROCESSES")?,
+            met: object.take_map("MET")?,
+            closed: object.take_map("CLOSED")?,
+        })
+    }
+
+    /// Sees to it that changes are told of.
+    pub fn attach(&mut self) -> Result<(), AttachError> {
+        if self.links.is_none() {
+            self.links = Some(self.tracepoints.attach()?);
+        }
+        Ok(())
+    }
+
+    /// Hands back the links: dropping them detaches.
+    pub fn detach(&mut self) -> Option<Links> {
+        self.links.take()
+    }
+
+    /// Has sockets that this process connects or listens with be known as its own.
+    pub fn add(&mut self, process: u32) -> Result<(), AttachError> {
+        let added = self.processes.insert(process, 0, 0);
+        added.map_err(|source| match self.processes.keys().count() {
+            MAX_PROCESSES => AttachError::NoRoom("as many are watched as can be"),
+            _ => AttachError::Map(error("PROCESSES")(source)),
+        })
+    }
+
+    /// Has no more of them be known.
+    pub fn remove(&mut self, process: u32) {
+        // It is there, or need not be removed.
+        let _ = self.processes.remove(&process);
+    }
+
+    /// What goes through the sockets of a process.
+    pub fn over(&self, process: u32) -> Result<Passes, AttachError> {
+        self.iterator.over(process).map(Passes)
+    }
+
+    /// How often sockets of any process changed their state since the load, and how many closed ones are not told of.
+    pub fn met(&self) -> Result<Met, ReadError> {
+        let cpus = self.met.get(&0, 0).map_err(error("MET"))?;
+        Ok(cpus.iter().fold(Met::default(), |sum, MetValue(cpu)| Met {
+            changes: sum.changes + cpu.changes,
+            lost: sum.lost + cpu.lost,
+        }))
+    }
+
+    /// Takes the sockets that were closed.
+    pub fn closed(&mut self) -> Vec<Socket> {
+        let mut closed = Vec::new();
+        while let Some(item) = self.closed.next() {
+            closed.extend(sockets(&item));
+        }
+        closed
+    }
+}
+
+impl Passes {
+    /// All TCP sockets that the process has open: one that it has several descriptors of comes as often.
+    pub fn pass(&self) -> Result<Vec<Socket>, ReadError> {
+        let mut records = Vec::new();
+        self.0
+            .read(&mut records)
+            .map_err(|source| error("iter/task_file")(MapError::IoError(source)))?;
+        Ok(sockets(&records).collect())
+    }
+}
+
+fn sockets(records: &[u8]) -> impl std::iter::Iterator<Item = Socket> {
+    records.chunks_exact(size_of::<Socket>()).map(|record| {
+        // SAFETY: long enough, and a Socket is integers only; read_unaligned relies on no alignment.
+        unsafe { record.as_ptr().cast::<Socket>().read_unaligned() }
+    })
+}
+
+fn fields(types: &Types) -> Result<Vec<Field>, AttachError> {
+    let known = |&(structure, field, size): &(&'static str, &'static str, u32)| {
+        let found = types.field(structure, field);
+        found
+            .filter(|found| found.size == size)
+            .ok_or(AttachError::NoField { structure, field })
+    };
+    let mut fields: Vec<Field> = FIELDS.iter().map(known).collect::<Result<_, _>>()?;
+    let flags = fields.pop().unwrap_or_default();
+    let since = fields.pop().unwrap_or_default();
+    let limited = fields.pop().unwrap_or_default();
+    let within = |offset| Field {
+        offset: limited.offset + offset,
+        size: 4,
+    };
+    // A bit field on older kernels, which cannot be read: what limits a connection then counts when it ends.
+    let limit = types.field("tcp_sock", "chrono_type").unwrap_or_default();
+    let window = within(WINDOW_LIMITED);
+    fields.extend([window, within(BUFFER_LIMITED), limit, since, flags]);
+    Ok(fields)
+}

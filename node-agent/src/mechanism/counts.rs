@@ -1,0 +1,346 @@
+//! Things that happen and are counted, or told one by one, rather than timed: by programs at tracepoints, loaded once for the
+//! node however many ask.
+//!
+//! A kind says which program, how what it counts belongs to a target, and what its keys, sums and events mean ([`Decode`]).
+//! The program finds the targets that a task belongs to by itself, counts for them in rows of a key each, and tells of what is
+//! wanted through one ring. What it takes to find out that a task is nobody's, all who ask pay for in equal parts.
+
+mod shared;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use ckb_probe_common::counts::{KEY_BYTES, OTHER_ROW, SUMS, TargetKey, of_distribution, space};
+use ckb_probe_crds::{Figures, Histogram, Name, Reason, report::OTHER};
+use shared::{Asker, Shared};
+
+use super::{
+    Begin, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Raw, Reading, Refusal,
+    RowReading, Scene, Strand,
+};
+pub use crate::kernel::counts::CountProgram;
+use crate::{
+    kernel::{
+        AttachError, Links, ReadError,
+        counts::{SeenEvent, Tallied},
+    },
+    observe::{self, Namespaces, ProcessId},
+};
+
+/// What a kind wants counted and told.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// By which program.
+    pub program: &'static CountProgram,
+    /// Of which tasks.
+    pub belonging: Belonging,
+    /// What of it: bits that the program knows.
+    pub wants: u32,
+    /// Whether a part of the time would say as much of the rest. What happens once would not be seen: it is counted all of the
+    /// time, and what that costs others have to make up for.
+    pub sliced: bool,
+    /// What it means.
+    pub decode: Arc<dyn Decode>,
+}
+
+/// Which tasks belong to a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belonging {
+    /// Its threads.
+    Process,
+    /// Those of its pod: those in its network namespace, which all containers of a pod share. Where that is the host's, those
+    /// in its pid namespace, which is its container; and where that is the host's too, itself and what descends from it.
+    Pod,
+}
+
+/// What a kind makes of what its program counts and tells. Pure.
+pub trait Decode: fmt::Debug + Send + Sync {
+    /// The row of a key.
+    fn raw(&self, key: &[u8; KEY_BYTES]) -> Raw;
+
+    /// What was counted in a row.
+    fn figures(&self, counted: &Counted) -> Figures;
+
+    /// Something that was told; None where it is not wanted after all.
+    fn event(&self, seen: &Seen<'_>) -> Option<Told>;
+}
+
+/// What was counted in a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Its sums.
+    pub sums: [u64; SUMS],
+    /// Its distributions. A value that found no room in one is in its sum all the same.
+    pub distributions: BTreeMap<u32, Histogram>,
+}
+
+/// Something that a program told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen<'a> {
+    /// What: the program's number for it.
+    pub what: u32,
+    /// The process, in the host's pid namespace.
+    pub process: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// Whether it is the very process that is asked about.
+    pub own: bool,
+    /// What the program says of it.
+    pub payload: &'a [u8],
+}
+
+/// An event, as far as the kind knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Told {
+    /// Its row, as [`Decode::raw`] has it.
+    pub row: [u8; KEY_BYTES],
+    /// By what it comes before others.
+    pub weight: u64,
+    /// What happened.
+    pub details: Vec<(&'static str, Detail)>,
+}
+
+impl Begin for Ask {
+    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
+        let group = group(self.belonging, scene.process)?;
+        let program = self.program;
+        let shared = scene
+            .node
+            .shared_as(program.name, || Shared::load(program))
+            .map_err(refusal)?;
+        let asker = lock(&shared)
+            .enroll(group, scene.process.pid, self.wants)
+            .map_err(refusal)?;
+        let opened = Opened {
+            strands: vec![Strand {
+                load: scene.first,
+                ..Strand::default()
+            }],
+            ..Opened::default()
+        };
+        let counts = Counts {
+            shared,
+            asker,
+            process: scene.process,
+            load: scene.first,
+            costs: [Some(if self.sliced { HIT } else { Duration::ZERO })],
+            decode: self.decode.clone(),
+            places: BTreeMap::new(),
+        };
+        Ok((Box::new(counts), opened))
+    }
+}
+
+/// By what tasks belong to a target.
+fn group(belonging: Belonging, process: ProcessId) -> Result<TargetKey, Refusal> {
+    let own = TargetKey {
+        space: space::PROCESS,
+        number: process.pid,
+    };
+    if belonging == Belonging::Process {
+        return Ok(own);
+    }
+    let host = Namespaces::of_host()?;
+    let namespaces = Namespaces::of(process)?;
+    Ok(pod(own.number, namespaces, host))
+}
+
+/// The same, of a pod.
+fn pod(process: u32, own: Namespaces, host: Namespaces) -> TargetKey {
+    let (space, number) = if own.network != host.network {
+        (space::NETWORK, own.network)
+    } else if own.process_ids != host.process_ids {
+        (space::PROCESS_IDS, own.process_ids)
+    } else {
+        (space::DESCENT, process)
+    };
+    TargetKey { space, number }
+}
+
+/// A kernel that lacks what the program needs lacks it for every target.
+fn refusal(error: AttachError) -> Refusal {
+    let reason = match error {
+        AttachError::Program { .. }
+        | AttachError::NoTypes(_)
+        | AttachError::NoField { .. }
+        | AttachError::NotTraceable(_) => Reason::UnsupportedByKernel,
+        _ => Reason::AttachFailed,
+    };
+    Refusal::new(reason, error.to_string())
+}
+
+/// The programs measure what they take themselves: a hit is a nanosecond of it.
+const HIT: Duration = Duration::from_nanos(1);
+
+/// What is counted for one process.
+struct Counts {
+    shared: Arc<Mutex<Shared>>,
+    asker: Asker,
+    process: ProcessId,
+    load: LoadId,
+    costs: [Option<Duration>; 1],
+    decode: Arc<dyn Decode>,
+    /// Of the rows, in the order in which they came by.
+    places: BTreeMap<[u8; KEY_BYTES], u64>,
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Counts {
+    fn is_sliced(&self) -> bool {
+        self.costs == [Some(HIT)]
+    }
+
+    fn charged_ns(&self) -> Result<u64, ReadError> {
+        lock(&self.shared).charged_ns(self.asker)
+    }
+
+    fn row(&mut self, key: [u8; KEY_BYTES]) -> Raw {
+        let next = self.places.len() as u64;
+        let place = *self.places.entry(key).or_insert(next);
+        if key == OTHER_ROW {
+            return Raw {
+                place,
+                number: 0,
+                text: OTHER.to_string(),
+            };
+        }
+        Raw {
+            place,
+            ..self.decode.raw(&key)
+        }
+    }
+
+    fn event(&mut self, seen: &SeenEvent, booted: k8s_openapi::jiff::Timestamp) -> Option<Event> {
+        let head = &seen.event;
+        let name = head.name.split(|byte| *byte == 0).next();
+        let name = String::from_utf8_lossy(name.unwrap_or_default());
+        let told = self.decode.event(&Seen {
+            what: head.what,
+            process: head.process,
+            name: &name,
+            own: head.process == self.process.pid,
+            payload: &seen.payload,
+        })?;
+        Some(Event {
+            time: booted
+                .checked_add(Duration::from_nanos(head.time_ns))
+                .unwrap_or(booted),
+            load: self.load,
+            row: Some(self.row(told.row)),
+            part: None,
+            thread: head.process,
+            thread_name: name.into_owned(),
+            weight: told.weight,
+            details: told.details,
+        })
+    }
+}
+
+impl Mechanism for Counts {
+    fn costs(&self) -> &[Option<Duration>] {
+        &self.costs
+    }
+
+    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
+        if loads.contains(&self.load) {
+            lock(&self.shared).open(self.asker)?;
+            Ok(None)
+        } else {
+            Ok(self.close_slice()?)
+        }
+    }
+
+    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
+        if loads.contains(&self.load) {
+            lock(&self.shared).open(self.asker)?;
+        }
+        Ok(())
+    }
+
+    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
+        lock(&self.shared).close(self.asker)
+    }
+
+    fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        let charged = self.charged_ns()?;
+        Ok(vec![if self.is_sliced() { charged } else { 0 }])
+    }
+
+    fn fixed_cost(&self) -> Result<Duration, ReadError> {
+        let charged = self.charged_ns()?;
+        Ok(if self.is_sliced() {
+            Duration::ZERO
+        } else {
+            Duration::from_nanos(charged)
+        })
+    }
+
+    fn read(&mut self) -> Result<Reading, ReadError> {
+        let (tallied, missed) = lock(&self.shared).read(self.asker)?;
+        let rows = rows(tallied).into_iter().map(|(key, counted)| RowReading {
+            row: Some(self.row(key)),
+            part: None,
+            figures: self.decode.figures(&counted),
+        });
+        let rows = rows.collect();
+        let counts = [("counts", missed.counts), ("events", missed.events)].into_iter();
+        Ok(Reading {
+            loads: BTreeMap::from([(self.load, rows)]),
+            lost: vec![Lost {
+                loads: Loads::from([self.load]),
+                counts: counts
+                    .map(|(what, count)| (Name::Borrowed(what), count))
+                    .collect(),
+            }],
+        })
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        let seen = lock(&self.shared).events(self.asker);
+        // The wall clock may have been set since.
+        let booted = observe::boot_time();
+        seen.iter()
+            .filter_map(|seen| self.event(seen, booted))
+            .collect()
+    }
+
+    fn end(&mut self) -> Option<Links> {
+        // What cannot be read is not read again: the measurement is over.
+        lock(&self.shared).leave(self.asker).ok().flatten()
+    }
+}
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        drop(self.end());
+    }
+}
+
+/// What was counted, by row. The row of what found no room is there once it has something.
+fn rows(tallied: Tallied) -> BTreeMap<[u8; KEY_BYTES], Counted> {
+    let mut rows: BTreeMap<[u8; KEY_BYTES], Counted> = BTreeMap::new();
+    for ((key, bucket), sums) in tallied {
+        if key == OTHER_ROW && sums == [0; SUMS] {
+            continue;
+        }
+        let row = rows.entry(key).or_default();
+        match of_distribution(bucket) {
+            None => row.sums = sums,
+            Some((distribution, bucket)) => {
+                let histogram = row.distributions.entry(distribution).or_default();
+                histogram.add(bucket, sums[0]);
+            }
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,302 @@
+//! TCP sockets of a process: looked at from time to time, and at their end.
+//!
+//! At each reading, though not more often than once a second, and never so often that it takes more than a hundredth of a
+//! core, an iterator of the kernel's goes through the process's files. Between two such passes a connection may come and go:
+//! a tracepoint tells of each as it is closed, with its last figures. The tracepoint is the node's, and attached once.
+
+mod ledger;
+mod watch;
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use ckb_probe_crds::{Name, Reason};
+pub use ledger::{Ledger, MAX_PARTS};
+use nix::time::{ClockId, clock_getres, clock_gettime};
+use watch::Watch;
+
+use super::{
+    Begin, Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Reading, Refusal, Scene,
+    Strand,
+};
+use crate::kernel::{AttachError, Links, Passes, ReadError};
+
+/// What a change of a socket's state costs whoever changes it. Measured on Linux 6.18: see docs/tcp.md.
+const COST: Duration = Duration::from_nanos(300);
+
+/// Between two passes, at least.
+const PASS: Duration = Duration::from_secs(1);
+
+/// A pass takes at most this part of a core's time.
+const PART: u32 = 100;
+
+/// What a kind wants of the sockets of a process.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// What is measured of them, in the kind's words.
+    pub measures: Measures,
+    /// What they count as.
+    pub naming: Arc<dyn Naming>,
+}
+
+/// Tells sockets apart.
+pub trait Naming: std::fmt::Debug + Send + Sync {
+    /// The row, and the part of it, that a socket counts in; None where it is not asked for.
+    fn place(&self, end: &Endpoint) -> Option<(String, Option<String>)>;
+
+    /// Whether rows have parts.
+    fn parted(&self) -> bool;
+}
+
+/// A socket, as far as it does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Who opened it.
+    pub role: Role,
+    /// The peer's address.
+    pub remote: IpAddr,
+    /// The peer's port.
+    pub remote_port: u16,
+    /// The process's port.
+    pub local_port: u16,
+}
+
+/// What a socket is to the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It connects to a peer.
+    Outgoing,
+    /// A peer connects to it.
+    Incoming,
+    /// It waits for peers.
+    Listening,
+}
+
+/// The names of what is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measures {
+    /// Level: connections.
+    pub connections: Name,
+    /// Level: those that are established.
+    pub established: Name,
+    /// Level: sockets that listen.
+    pub listening: Name,
+    /// Distribution: smoothed round-trip times at each pass.
+    pub rtt: Name,
+    /// Distribution: of those that were closed.
+    pub lifetime: Name,
+    /// Sum: payload bytes.
+    pub sent: Name,
+    /// Sum: payload bytes.
+    pub received: Name,
+    /// Sum: segments sent.
+    pub segments: Name,
+    /// Sum: segments sent again.
+    pub retransmits: Name,
+    /// Sum: connections that were established.
+    pub opened: Name,
+    /// Sum: connections that were closed.
+    pub closed: Name,
+    /// Sum: connections that came to nothing.
+    pub failed: Name,
+    /// Sum: nanoseconds with the peer's window full.
+    pub window_limited: Name,
+    /// Sum: nanoseconds with the own buffer full.
+    pub buffer_limited: Name,
+}
+
+/// The sockets of one process, being watched.
+pub struct Sockets {
+    watch: Arc<Mutex<Watch>>,
+    watcher: u64,
+    passes: Passes,
+    next_pass: Option<Instant>,
+    ledger: Ledger,
+    measures: Measures,
+    load: LoadId,
+    state: State,
+    costs: [Option<Duration>; 1],
+}
+
+/// Whether anything is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Off,
+    Always,
+    Slice,
+}
+
+impl Begin for Ask {
+    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
+        let watch = shared(scene.node).map_err(refusal)?;
+        let process = scene.process.pid;
+        let (watcher, passes) = {
+            let mut watch = lock(&watch);
+            let passes = watch.over(process).map_err(refusal)?;
+            (watch.enter(process), passes)
+        };
+        let sockets = Sockets {
+            watch,
+            watcher,
+            passes,
+            next_pass: None,
+            ledger: Ledger::new(self.naming.clone(), tick()),
+            measures: self.measures.clone(),
+            load: scene.first,
+            state: State::Off,
+            costs: [Some(COST)],
+        };
+        let opened = Opened {
+            strands: vec![Strand {
+                load: scene.first,
+                row: None,
+                parts: if self.naming.parted() {
+                    Parts::All
+                } else {
+                    Parts::None
+                },
+                blank: ledger::blank(&self.measures),
+                ..Strand::default()
+            }],
+            ..Opened::default()
+        };
+        Ok((Box::new(sockets), opened))
+    }
+}
+
+fn shared(node: &mut Node) -> Result<Arc<Mutex<Watch>>, AttachError> {
+    node.shared(Watch::load)
+}
+
+fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
+    // What it holds is right at any time.
+    watch.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn refusal(error: AttachError) -> Refusal {
+    match error {
+        AttachError::NoTypes(_)
+        | AttachError::NoField { .. }
+        | AttachError::NotTraceable(_)
+        | AttachError::SocketStorage(_)
+        | AttachError::Iterate(_) => Refusal::new(
+            Reason::UnsupportedByKernel,
+            format!(
+                "{error}: TCP sockets can be measured on Linux 6.1 and later, with type information"
+            ),
+        ),
+        error => error.into(),
+    }
+}
+
+/// The kernel's unit of the times that it counts for a socket: that of its coarse clocks.
+fn tick() -> Duration {
+    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE);
+    tick.map_or(Duration::from_millis(4), Duration::from)
+}
+
+fn monotonic_ns() -> u64 {
+    time_of(ClockId::CLOCK_MONOTONIC).as_nanos() as u64
+}
+
+fn time_of(clock: ClockId) -> Duration {
+    // These clocks are always there.
+    clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
+}
+
+impl Sockets {
+    /// From now on: what the sockets did before is not counted.
+    fn resume(&mut self, state: State) -> Result<(), AttachError> {
+        lock(&self.watch).resume(self.watcher)?;
+        self.state = state;
+        self.ledger.begin(monotonic_ns());
+        // Whatever it takes: what they have counted by now must be known.
+        self.pass()?;
+        Ok(())
+    }
+
+    /// Up to now.
+    fn pause(&mut self) -> Result<Option<Links>, ReadError> {
+        self.drain();
+        self.pass()?;
+        self.state = State::Off;
+        Ok(lock(&self.watch).pause(self.watcher))
+    }
+
+    fn drain(&mut self) {
+        for closed in lock(&self.watch).closed(self.watcher) {
+            self.ledger.closed(&closed);
+        }
+    }
+
+    fn pass(&mut self) -> Result<(), ReadError> {
+        let begun = time_of(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        let sockets = self.passes.pass()?;
+        self.ledger.pass(&sockets);
+        let took = time_of(ClockId::CLOCK_THREAD_CPUTIME_ID).saturating_sub(begun);
+        self.next_pass = Some(Instant::now() + PASS.max(took * PART));
+        Ok(())
+    }
+}
+
+impl Mechanism for Sockets {
+    fn costs(&self) -> &[Option<Duration>] {
+        &self.costs
+    }
+
+    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
+        match (loads.contains(&self.load), self.state) {
+            (true, State::Off) => self.resume(State::Always).map(|()| None),
+            (false, State::Always) => Ok(self.pause()?),
+            _ => Ok(None),
+        }
+    }
+
+    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
+        if loads.contains(&self.load) && self.state == State::Off {
+            self.resume(State::Slice)?;
+        }
+        Ok(())
+    }
+
+    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
+        match self.state {
+            State::Slice => self.pause(),
+            State::Off | State::Always => Ok(None),
+        }
+    }
+
+    fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        Ok(vec![lock(&self.watch).hits(self.watcher)?])
+    }
+
+    fn read(&mut self) -> Result<Reading, ReadError> {
+        if self.state != State::Off {
+            self.drain();
+            if self.next_pass.is_none_or(|next| next <= Instant::now()) {
+                self.pass()?;
+            }
+        }
+        let lost = lock(&self.watch).lost(self.watcher)?;
+        Ok(Reading {
+            loads: [(self.load, self.ledger.reading(&self.measures))].into(),
+            lost: vec![Lost {
+                loads: [self.load].into(),
+                counts: [(Name::Borrowed("connections"), lost)].into(),
+            }],
+        })
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        Vec::new()
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        lock(&self.watch).leave(self.watcher);
+    }
+}

@@ -1,0 +1,424 @@
+//! What the sockets of a process did, by row: made of what was seen of each of them. Pure.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    sync::Arc,
+    time::Duration,
+};
+
+use ckb_probe_common::sockets::{INCOMING, OUTGOING, family, state};
+use ckb_probe_crds::{
+    Distribution, Figures, Name,
+    histogram::bucket,
+    report::{MAX_ROWS, OTHER},
+};
+
+use super::{Endpoint, Measures, Naming, Role};
+use crate::{
+    kernel::Socket,
+    mechanism::{Raw, RowReading},
+};
+
+/// Parts of a row that are told apart: ports that a process listens on are few.
+pub const MAX_PARTS: usize = 16;
+
+/// A connection that the process has closed, and of whose end the kernel does not tell, is forgotten.
+const FORGOTTEN_NS: u64 = 20 * 60 * 1_000_000_000;
+
+/// What the sockets of a process did since the ledger was made.
+#[derive(Debug)]
+pub struct Ledger {
+    naming: Arc<dyn Naming>,
+    tick_ns: u64,
+    /// What began before this is counted from where it stood when it was seen first.
+    since_ns: u64,
+    passes: u32,
+    known: HashMap<u64, Known>,
+    /// Places by row and part.
+    places: BTreeMap<(String, Option<String>), usize>,
+    rows: Vec<Row>,
+    /// Each row's number.
+    names: BTreeMap<String, u64>,
+}
+
+/// A row, or a part of it.
+#[derive(Debug, Default)]
+struct Row {
+    row: Raw,
+    part: Option<Raw>,
+    connections: u64,
+    established: u64,
+    listening: u64,
+    rtt: Distribution,
+    lifetime: Distribution,
+    opened: u64,
+    closed: u64,
+    failed: u64,
+    moved: Moved,
+}
+
+/// What only grows while a socket lives.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moved {
+    sent: u64,
+    received: u64,
+    segments: u64,
+    retransmits: u64,
+    window_limited: u64,
+    buffer_limited: u64,
+    drops: u64,
+}
+
+/// A socket that was seen before.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// The place of its row; None where it is not asked for.
+    place: Option<usize>,
+    last: Moved,
+    opened: bool,
+    established: bool,
+    seen: u32,
+    seen_ns: u64,
+}
+
+impl Moved {
+    fn of(socket: &Socket) -> Self {
+        Self {
+            sent: socket.bytes_sent,
+            received: socket.bytes_received,
+            segments: socket.segments.into(),
+            retransmits: socket.retransmits.into(),
+            window_limited: socket.window_limited.into(),
+            buffer_limited: socket.buffer_limited.into(),
+            // Of a connection: what came when it was closed.
+            drops: match socket.state {
+                state::LISTEN => socket.drops.into(),
+                _ => 0,
+            },
+        }
+    }
+
+    fn pairs<'a>(&'a mut self, other: &'a Self) -> [(&'a mut u64, u64); 7] {
+        [
+            (&mut self.sent, other.sent),
+            (&mut self.received, other.received),
+            (&mut self.segments, other.segments),
+            (&mut self.retransmits, other.retransmits),
+            (&mut self.window_limited, other.window_limited),
+            (&mut self.buffer_limited, other.buffer_limited),
+            (&mut self.drops, other.drops),
+        ]
+    }
+
+    /// Takes in what is there now, and says how much more that is. A figure that was read while it changed may be less.
+    fn advance(&mut self, now: &Self) -> Self {
+        let mut more = Self::default();
+        for ((last, now), (more, _)) in self
+            .pairs(now)
+            .into_iter()
+            .zip(more.pairs(&Self::default()))
+        {
+            *more = now.saturating_sub(*last);
+            *last = now.max(*last);
+        }
+        more
+    }
+
+    fn add(&mut self, more: &Self) {
+        for (sum, more) in self.pairs(more) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+}
+
+impl Ledger {
+    /// An empty one, of a kernel with such ticks.
+    pub fn new(naming: Arc<dyn Naming>, tick: Duration) -> Self {
+        Self {
+            naming,
+            tick_ns: tick.as_nanos() as u64,
+            since_ns: 0,
+            passes: 0,
+            known: HashMap::new(),
+            places: BTreeMap::new(),
+            rows: Vec::new(),
+            names: BTreeMap::new(),
+        }
+    }
+
+    /// From this time on: what was there before counts from where it stands at the first pass to come.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.since_ns = now_ns;
+        self.known.clear();
+    }
+
+    /// All sockets that are open.
+    pub fn pass(&mut self, sockets: &[Socket]) {
+        self.passes = self.passes.wrapping_add(1);
+        for row in &mut self.rows {
+            row.connections = 0;
+            row.established = 0;
+            row.listening = 0;
+        }
+        let listens = |socket: &&Socket| socket.state == state::LISTEN;
+        let ports = sockets.iter().filter(listens).map(|one| one.local_port);
+        let ports: BTreeSet<u16> = ports.collect();
+        // Rows for those first that matter most.
+        let unknown = |socket: &&Socket| !self.known.contains_key(&socket.cookie);
+        let mut new: Vec<&Socket> = sockets.iter().filter(unknown).collect();
+        new.sort_by_key(|socket| {
+            let listens = socket.state == state::LISTEN;
+            Reverse((listens, socket.bytes_sent + socket.bytes_received))
+        });
+        for socket in new {
+            if socket.state != state::CLOSE {
+                self.know(socket, &ports);
+            }
+        }
+        for socket in sockets {
+            self.see(socket);
+        }
+        let now = sockets.iter().map(|socket| socket.time_ns).max();
+        if let Some(now) = now {
+            self.known
+                .retain(|_, known| now.saturating_sub(known.seen_ns) < FORGOTTEN_NS);
+        }
+    }
+
+    /// A socket that was closed, with its last figures.
+    pub fn closed(&mut self, socket: &Socket) {
+        if !self.known.contains_key(&socket.cookie) {
+            self.know(socket, &BTreeSet::new());
+        }
+        let Some(mut known) = self.known.remove(&socket.cookie) else {
+            return;
+        };
+        let more = known.last.advance(&Moved::of(socket));
+        let Some(row) = known.place.and_then(|place| self.rows.get_mut(place)) else {
+            return;
+        };
+        row.moved.add(&more);
+        if known.seen == self.passes && self.passes > 0 {
+            // It stood in the levels.
+            row.connections = row.connections.saturating_sub(1);
+            row.established = row.established.saturating_sub(known.established.into());
+        }
+        if socket.state == state::SYN_SENT {
+            row.failed += 1;
+            return;
+        }
+        row.opened += u64::from(!known.opened && is_since(socket.established_ns, self.since_ns));
+        row.closed += 1;
+        if socket.established_ns == 0 {
+            row.lifetime.unmeasured += 1;
+        } else {
+            let lifetime = socket.time_ns.saturating_sub(socket.established_ns);
+            measure(&mut row.lifetime, lifetime);
+        }
+    }
+
+    /// What there is to tell.
+    pub fn reading(&self, measures: &Measures) -> Vec<RowReading> {
+        let rows = self.rows.iter();
+        rows.map(|row| RowReading {
+            row: Some(row.row.clone()),
+            part: row.part.clone(),
+            figures: row.figures(measures, self.tick_ns),
+        })
+        .collect()
+    }
+
+    /// Sees a socket for the first time.
+    fn know(&mut self, socket: &Socket, listening: &BTreeSet<u16>) {
+        let place = self.place(&endpoint(socket, listening));
+        let began_since = is_since(socket.began_ns, self.since_ns);
+        let known = Known {
+            place,
+            last: if began_since {
+                Moved::default()
+            } else {
+                Moved::of(socket)
+            },
+            opened: false,
+            established: false,
+            seen: self.passes.wrapping_sub(1),
+            seen_ns: socket.time_ns,
+        };
+        self.known.insert(socket.cookie, known);
+    }
+
+    /// Sees a socket in a pass.
+    fn see(&mut self, socket: &Socket) {
+        let Some(known) = self.known.get_mut(&socket.cookie) else {
+            return;
+        };
+        // Another descriptor of the same; or it was closed, and that is told.
+        if known.seen == self.passes || socket.state == state::CLOSE {
+            return;
+        }
+        known.seen = self.passes;
+        known.seen_ns = socket.time_ns;
+        let more = known.last.advance(&Moved::of(socket));
+        let Some(row) = known.place.and_then(|place| self.rows.get_mut(place)) else {
+            return;
+        };
+        row.moved.add(&more);
+        if socket.state == state::LISTEN {
+            row.listening += 1;
+            return;
+        }
+        row.connections += 1;
+        known.established = socket.state == state::ESTABLISHED;
+        if known.established {
+            row.established += 1;
+            if socket.rtt > 0 {
+                measure(&mut row.rtt, u64::from(socket.rtt) * 125);
+            }
+        }
+        if !known.opened && is_since(socket.established_ns, self.since_ns) {
+            known.opened = true;
+            row.opened += 1;
+        }
+    }
+
+    fn place(&mut self, end: &Endpoint) -> Option<usize> {
+        let (row, part) = self.naming.place(end)?;
+        let room = self.names.len() + 1 < MAX_ROWS || self.names.contains_key(&row);
+        let row = if room { row } else { OTHER.to_string() };
+        let key = (row, part);
+        if let Some(place) = self.places.get(&key) {
+            return Some(*place);
+        }
+        let (row, part) = key;
+        let parts = self.rows.iter().filter(|known| known.row.text == row);
+        let part = match part {
+            Some(_) if parts.count() + 1 >= MAX_PARTS => Some(OTHER.to_string()),
+            part => part,
+        };
+        if let Some(place) = self.places.get(&(row.clone(), part.clone())) {
+            return Some(*place);
+        }
+        let number = self.names.len() as u64;
+        let number = *self.names.entry(row.clone()).or_insert(number);
+        let place = self.rows.len();
+        self.rows.push(Row {
+            row: Raw {
+                place: number,
+                number: 0,
+                text: row.clone(),
+            },
+            part: part.clone().map(|text| Raw {
+                place: place as u64,
+                number: 0,
+                text,
+            }),
+            ..Row::default()
+        });
+        self.places.insert((row, part), place);
+        Some(place)
+    }
+}
+
+impl Row {
+    fn figures(&self, measures: &Measures, tick_ns: u64) -> Figures {
+        let Self {
+            row: _,
+            part: _,
+            connections,
+            established,
+            listening,
+            rtt,
+            lifetime,
+            opened,
+            closed,
+            failed,
+            moved:
+                Moved {
+                    sent,
+                    received,
+                    segments,
+                    retransmits,
+                    window_limited,
+                    buffer_limited,
+                    drops,
+                },
+        } = self;
+        let ticks = |count: &u64| count.saturating_mul(tick_ns);
+        let named = |pairs: &[(&Name, u64)]| {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, value)| ((*name).clone(), *value))
+                .collect()
+        };
+        Figures {
+            sums: named(&[
+                (&measures.sent, *sent),
+                (&measures.received, *received),
+                (&measures.segments, *segments),
+                (&measures.retransmits, *retransmits),
+                (&measures.opened, *opened),
+                (&measures.closed, *closed),
+                (&measures.failed, failed.saturating_add(*drops)),
+                (&measures.window_limited, ticks(window_limited)),
+                (&measures.buffer_limited, ticks(buffer_limited)),
+            ]),
+            maxima: BTreeMap::new(),
+            levels: named(&[
+                (&measures.connections, *connections),
+                (&measures.established, *established),
+                (&measures.listening, *listening),
+            ]),
+            distributions: [
+                (measures.rtt.clone(), rtt.clone()),
+                (measures.lifetime.clone(), lifetime.clone()),
+            ]
+            .into(),
+        }
+    }
+}
+
+/// A row of which nothing is known.
+pub fn blank(measures: &Measures) -> Figures {
+    Row::default().figures(measures, 0)
+}
+
+/// Whether it is known to have been since then.
+fn is_since(time_ns: u64, since_ns: u64) -> bool {
+    time_ns != 0 && time_ns >= since_ns
+}
+
+fn measure(values: &mut Distribution, nanos: u64) {
+    values.histogram.add(bucket(nanos), 1);
+    values.sum = values.sum.saturating_add(nanos);
+}
+
+/// What a socket is. One whose beginning was not seen was accepted if the process listens on its port.
+fn endpoint(socket: &Socket, listening: &BTreeSet<u16>) -> Endpoint {
+    let role = match (socket.state, socket.direction) {
+        (state::LISTEN, _) => Role::Listening,
+        (_, OUTGOING) => Role::Outgoing,
+        (_, INCOMING) => Role::Incoming,
+        _ if listening.contains(&socket.local_port) => Role::Incoming,
+        _ => Role::Outgoing,
+    };
+    Endpoint {
+        role,
+        remote: address(socket.family, socket.remote),
+        remote_port: socket.remote_port,
+        local_port: socket.local_port,
+    }
+}
+
+/// An address: IPv4 within IPv6 is IPv4.
+fn address(of: u8, bytes: [u8; 16]) -> IpAddr {
+    let [a, b, c, d, ..] = bytes;
+    match of {
+        family::INET6 => Ipv6Addr::from(bytes).to_canonical(),
+        _ => Ipv4Addr::new(a, b, c, d).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

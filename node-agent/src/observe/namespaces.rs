@@ -1,0 +1,75 @@
+//! The namespaces that processes are in.
+
+use std::{fs, io};
+
+use super::{ObserveError, ProcessId};
+
+/// Numbers of namespaces: whoever has the same is in the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Namespaces {
+    /// The network: all containers of a pod have one, unless they have the host's.
+    pub network: u32,
+    /// The processes that it sees: those of its container, unless it sees all of the host's or of the pod.
+    pub process_ids: u32,
+}
+
+impl Namespaces {
+    /// Those of a process.
+    pub fn of(process: ProcessId) -> Result<Self, ObserveError> {
+        Self::of_pid(process.pid)
+    }
+
+    /// Those of the host: of the kernel's own threads where they are to be seen, else of the first process, which not everybody
+    /// may look at.
+    pub fn of_host() -> Result<Self, ObserveError> {
+        let second = fs::read_to_string("/proc/2/comm").unwrap_or_default();
+        Self::of_pid(if second == "kthreadd\n" { 2 } else { 1 })
+    }
+
+    fn of_pid(pid: u32) -> Result<Self, ObserveError> {
+        let number = |name| {
+            namespace(pid, name).map_err(|source| ObserveError::Namespace { pid, name, source })
+        };
+        Ok(Self {
+            network: number("net")?,
+            process_ids: number("pid")?,
+        })
+    }
+}
+
+fn namespace(pid: u32, name: &str) -> io::Result<u32> {
+    let link = fs::read_link(format!("/proc/{pid}/ns/{name}"))?;
+    let malformed = || io::Error::from(io::ErrorKind::InvalidData);
+    parse(link.to_str().ok_or_else(malformed)?).ok_or_else(malformed)
+}
+
+/// `net:[4026531840]`.
+fn parse(link: &str) -> Option<u32> {
+    let (_, number) = link.split_once(":[")?;
+    number.strip_suffix(']')?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_is_its_number() {
+        assert_eq!(parse("net:[4026531840]"), Some(4_026_531_840));
+        assert_eq!(parse("net:[4026531840"), None);
+        assert_eq!(parse("/dev/null"), None);
+    }
+
+    #[test]
+    fn children_are_where_their_parents_are() {
+        let own = Namespaces::of_pid(std::process::id()).unwrap();
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        assert_eq!(Namespaces::of_pid(child.id()).unwrap(), own);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(Namespaces::of_pid(u32::MAX >> 1).is_err());
+    }
+}

@@ -1,0 +1,357 @@
+//! `tcp` on this machine's kernel, as root: exact counts of connections with known bytes, between processes of these tests.
+#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+
+mod actor;
+mod watched;
+
+use std::{net::Ipv4Addr, process::Command, time::Duration};
+
+use actor::Actor;
+use ckb_probe_agent::kernel::SocketWatch;
+use ckb_probe_crds::kinds::tcp::{GroupBy, TcpProbe};
+use nix::time::{ClockId, clock_gettime};
+use watched::{Count, Watched};
+
+/// Bytes that say how many are to come and to go.
+const HEADER: u64 = 16;
+
+fn by(group_by: GroupBy) -> TcpProbe {
+    TcpProbe {
+        group_by,
+        ..TcpProbe::default()
+    }
+}
+
+/// After this, the next reading looks at the sockets again.
+fn wait_for_a_pass() {
+    std::thread::sleep(Duration::from_millis(1100));
+}
+
+#[test]
+fn connections_are_counted_exactly_at_both_ends_over_both_families() {
+    for address in ["127.0.0.1", "::1"] {
+        let (mut client, mut server) = (Actor::start(), Actor::start());
+        let port = server.listen(address);
+        let peer = format!("{}:{port}", bracketed(address));
+        let mut of_client = Watched::of(&client, &by(GroupBy::RemoteAddress));
+        let mut of_server = Watched::of(&server, &by(GroupBy::RemoteAddress));
+        client.talk(&peer, 5, 3000, 70_000);
+        server.settle(5);
+        let expected = Count {
+            opened: 5,
+            closed: 5,
+            sent: 5 * (HEADER + 3000),
+            received: 5 * 70_000,
+            lifetimes: 5,
+            ..Count::default()
+        };
+        assert_eq!(
+            of_client.counts(),
+            [(peer.clone(), "outgoing".to_string(), expected)].into()
+        );
+        let listening = Count {
+            listening: 1,
+            ..Count::default()
+        };
+        let mirrored = Count {
+            sent: expected.received,
+            received: expected.sent,
+            ..expected
+        };
+        let expected = [
+            (address.to_string(), port.to_string(), mirrored),
+            ("listening".to_string(), port.to_string(), listening),
+        ];
+        assert_eq!(of_server.counts(), expected.into());
+    }
+}
+
+#[test]
+fn a_thousand_short_connections_are_all_counted_without_a_look_between() {
+    let (mut client, mut server) = (Actor::start(), Actor::start());
+    let port = server.listen("127.0.0.1");
+    let mut of_client = Watched::of(&client, &by(GroupBy::LocalPort));
+    let mut of_server = Watched::of(&server, &by(GroupBy::LocalPort));
+    client.talk(&format!("127.0.0.1:{port}"), 1000, 10, 20);
+    server.settle(1000);
+    for (watched, row, listening) in [
+        (&mut of_client, "outgoing".to_string(), 0),
+        (&mut of_server, port.to_string(), 1),
+    ] {
+        let counts = watched.counts();
+        let [(seen, part, count)] = &counts.iter().collect::<Vec<_>>()[..] else {
+            panic!("{counts:?}");
+        };
+        assert_eq!((seen, part.as_str()), (&row, ""));
+        assert_eq!((count.opened, count.closed), (1000, 1000));
+        assert_eq!((count.lifetimes, count.failed, count.lost), (1000, 0, 0));
+        assert_eq!(count.sent + count.received, 1000 * (HEADER + 10 + 20));
+        assert_eq!((count.connections, count.listening), (0, listening));
+    }
+}
+
+#[test]
+fn open_connections_are_told_and_count_from_where_they_stand() {
+    let (mut client, mut server) = (Actor::start(), Actor::start());
+    let port = server.listen("127.0.0.1");
+    let peer = format!("127.0.0.1:{port}");
+    client.open(&peer, 3, 5000);
+    let mut watched = Watched::of(&client, &by(GroupBy::RemoteAddress));
+    client.open(&peer, 4, 100);
+    wait_for_a_pass();
+    let expected = Count {
+        connections: 7,
+        established: 7,
+        opened: 4,
+        sent: 4 * (HEADER + 100),
+        ..Count::default()
+    };
+    let told = |counts: &std::collections::BTreeSet<(String, String, Count)>| {
+        let mut told = counts
+            .iter()
+            .map(|(_, _, count)| *count)
+            .collect::<Vec<_>>();
+        assert_eq!(told.len(), 1);
+        told.remove(0)
+    };
+    assert_eq!(told(&watched.counts()), expected);
+    // Seven now, and three at the first look.
+    assert_eq!(watched.round_trips(), 10);
+    client.close();
+    server.settle(7);
+    let expected = Count {
+        opened: 4,
+        closed: 7,
+        sent: 4 * (HEADER + 100),
+        lifetimes: 7,
+        ..Count::default()
+    };
+    wait_for_a_pass();
+    assert_eq!(told(&watched.counts()), expected);
+}
+
+#[test]
+fn connects_that_come_to_nothing_are_failures() {
+    let mut client = Actor::start();
+    let mut watched = Watched::of(&client, &by(GroupBy::RemoteAddress));
+    // Nobody listens there.
+    client.fail("127.0.0.1:1", 7);
+    let expected = Count {
+        failed: 7,
+        ..Count::default()
+    };
+    let row = ("127.0.0.1:1".to_string(), "outgoing".to_string(), expected);
+    assert_eq!(watched.counts(), [row].into());
+}
+
+#[test]
+fn only_the_ports_that_are_asked_for_are_told() {
+    let (mut client, mut server) = (Actor::start(), Actor::start());
+    let (first, second) = (server.listen("127.0.0.1"), server.listen("127.0.0.1"));
+    let only = TcpProbe {
+        group_by: GroupBy::LocalPort,
+        local_ports: vec![second],
+    };
+    let mut watched = Watched::of(&server, &only);
+    client.talk(&format!("127.0.0.1:{first}"), 3, 1, 1);
+    client.talk(&format!("127.0.0.1:{second}"), 2, 1, 1);
+    server.settle(5);
+    let counts = watched.counts();
+    let rows: Vec<_> = counts
+        .iter()
+        .map(|(row, _, count)| (row, count.closed))
+        .collect();
+    assert_eq!(rows, [(&second.to_string(), 2)]);
+}
+
+#[test]
+fn rows_are_bounded_and_the_rest_is_in_other() {
+    let (mut client, mut server) = (Actor::start(), Actor::start());
+    let port = server.listen("0.0.0.0");
+    let mut watched = Watched::of(&client, &by(GroupBy::RemoteAddress));
+    for number in 0..300_u32 {
+        let address = Ipv4Addr::from(0x7f00_0101 + number);
+        client.talk(&format!("{address}:{port}"), 1, 1, 1);
+    }
+    let counts = watched.counts();
+    assert_eq!(counts.len(), 128);
+    let other = counts.iter().find(|(row, ..)| row == "other").unwrap();
+    assert_eq!(other.2.closed, 300 - 127);
+    assert_eq!(
+        counts.iter().map(|(_, _, count)| count.closed).sum::<u64>(),
+        300
+    );
+}
+
+#[test]
+fn a_process_of_another_network_is_measured_from_here_as_ss_does_there() {
+    let network = Network::make("ckb-probe-tcp");
+    let mut server = Actor::start_in(network.name);
+    let mut client = Actor::start();
+    for (address, row) in [("10.98.7.2", "10.98.7.0/24"), ("fd98:7::2", "fd98:7::/56")] {
+        let port = server.listen(address);
+        let mut watched = Watched::of(&server, &by(GroupBy::RemoteNetwork));
+        client.talk(
+            &format!("{}:{port}", bracketed(address)),
+            20,
+            40_000,
+            50_000,
+        );
+        server.settle(20);
+        let counts = watched.counts();
+        let own = counts.iter().find(|(seen, ..)| seen == row).unwrap();
+        let expected = Count {
+            opened: 20,
+            closed: 20,
+            sent: 20 * 50_000,
+            received: 20 * (HEADER + 40_000),
+            lifetimes: 20,
+            ..Count::default()
+        };
+        assert_eq!(own, &(row.to_string(), port.to_string(), expected));
+        client.open(&format!("{}:{port}", bracketed(address)), 2, 123_456);
+    }
+    // At rest: the same as ss.
+    server.settle_bytes(4);
+    std::thread::sleep(Duration::from_millis(300));
+    let watch = SocketWatch::load().unwrap();
+    let ours = watch.over(server.pid()).unwrap().pass().unwrap();
+    let mut ours: Vec<String> = ours
+        .iter()
+        .filter(|one| one.state == 1)
+        .map(|one| {
+            format!(
+                "{} {} {} {:.3} {}",
+                one.remote_port,
+                one.bytes_sent,
+                one.bytes_received,
+                f64::from(one.rtt >> 3) / 1000.0,
+                one.retransmits
+            )
+        })
+        .collect();
+    let mut theirs = network.ss();
+    ours.sort();
+    theirs.sort();
+    assert_eq!(ours.len(), 4);
+    assert_eq!(ours, theirs);
+}
+
+#[test]
+fn ten_thousand_sockets_are_gone_through_in_milliseconds() {
+    let mut target = Actor::start();
+    let port = target.hold("127.0.0.1");
+    target.open(&format!("127.0.0.1:{port}"), 5000, 0);
+    target.settle(0);
+    let before = resident();
+    let mut watched = Watched::of(&target, &by(GroupBy::LocalPort));
+    wait_for_a_pass();
+    let counts = watched.counts();
+    let all: u64 = counts.iter().map(|(_, _, count)| count.connections).sum();
+    assert_eq!(all, 10_000);
+    std::thread::sleep(Duration::from_secs(4));
+    let begun = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap();
+    watched.counts();
+    let took = Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).unwrap())
+        - Duration::from(begun);
+    let grown = resident().saturating_sub(before);
+    println!("10,000 sockets: a pass took {took:?} of CPU; {grown} KiB more are resident");
+    assert!(took < Duration::from_millis(if cfg!(debug_assertions) { 60 } else { 15 }));
+    assert!(grown < 8 << 10);
+}
+
+/// In KiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS"))
+        .unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+fn bracketed(address: &str) -> String {
+    if address.contains(':') {
+        format!("[{address}]")
+    } else {
+        address.to_string()
+    }
+}
+
+/// A network namespace with a cable to this one.
+struct Network {
+    name: &'static str,
+}
+
+impl Network {
+    fn make(name: &'static str) -> Self {
+        // One of an earlier run that was cut off.
+        let _ = Command::new("ip").args(["netns", "del", name]).output();
+        let _ = Command::new("ip")
+            .args(["link", "del", "ckbp-tcp0"])
+            .output();
+        for line in [
+            &format!("ip netns add {name}"),
+            &format!("ip link add ckbp-tcp0 type veth peer name ckbp-tcp1 netns {name}"),
+            "ip addr add 10.98.7.1/24 dev ckbp-tcp0",
+            "ip addr add fd98:7::1/64 dev ckbp-tcp0 nodad",
+            "ip link set ckbp-tcp0 up",
+            &format!("ip -n {name} addr add 10.98.7.2/24 dev ckbp-tcp1"),
+            &format!("ip -n {name} addr add fd98:7::2/64 dev ckbp-tcp1 nodad"),
+            &format!("ip -n {name} link set ckbp-tcp1 up"),
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert!(
+                Command::new(words[0])
+                    .args(&words[1..])
+                    .status()
+                    .unwrap()
+                    .success(),
+                "{line}"
+            );
+        }
+        Self { name }
+    }
+
+    /// Of each established connection: the peer's port, bytes sent and received, round trip, segments sent again.
+    fn ss(&self) -> Vec<String> {
+        let ss = Command::new("ip")
+            .args([
+                "netns",
+                "exec",
+                self.name,
+                "ss",
+                "-tinHO",
+                "state",
+                "established",
+            ])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(ss.stdout).unwrap();
+        let line = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let port = words[3].rsplit_once(':').unwrap().1.to_string();
+            let value = |name: &str| {
+                let found = words.iter().find_map(|word| word.strip_prefix(name));
+                found.unwrap_or("0").to_string()
+            };
+            let round_trip: f64 = value("rtt:").split('/').next().unwrap().parse().unwrap();
+            let again = value("retrans:");
+            let again = again.rsplit('/').next().unwrap();
+            format!(
+                "{port} {} {} {round_trip:.3} {again}",
+                value("bytes_sent:"),
+                value("bytes_received:"),
+            )
+        };
+        text.lines().map(line).collect()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = Command::new("ip")
+            .args(["netns", "del", self.name])
+            .output();
+    }
+}

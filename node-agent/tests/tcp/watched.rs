@@ -1,0 +1,105 @@
+//! A process, measured by the mechanism itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ckb_probe_agent::{
+    kinds::{Ask, Instrument},
+    mechanism::{LoadId, Loads, Mechanism, Node, RowReading, Scene},
+    observe::ProcessId,
+};
+use ckb_probe_crds::{Name, kinds::tcp::TcpProbe};
+
+use crate::actor::Actor;
+
+/// What a row, or a part of one, says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Count {
+    pub connections: u64,
+    pub established: u64,
+    pub listening: u64,
+    pub opened: u64,
+    pub closed: u64,
+    pub failed: u64,
+    pub sent: u64,
+    pub received: u64,
+    /// Of all that were closed.
+    pub lifetimes: u64,
+    /// Closed connections that nobody was told of.
+    pub lost: u64,
+}
+
+/// An attached mechanism.
+pub struct Watched {
+    mechanism: Box<dyn Mechanism>,
+    _node: Node,
+}
+
+impl Watched {
+    /// Watches it from now on.
+    pub fn of(actor: &Actor, probe: &TcpProbe) -> Self {
+        let Ask::Own(begin) = probe.ask() else {
+            panic!("tcp has a mechanism of its own");
+        };
+        let mut node = Node::default();
+        let scene = Scene {
+            process: ProcessId {
+                pid: actor.pid(),
+                start_ticks: 0,
+            },
+            first: LoadId::default(),
+            node: &mut node,
+        };
+        let (mut mechanism, opened) = begin.begin(scene).unwrap();
+        assert_eq!(opened.strands.len(), 1);
+        let all: Loads = [LoadId::default()].into();
+        assert!(mechanism.attach(&all).unwrap().is_none());
+        Self {
+            mechanism,
+            _node: node,
+        }
+    }
+
+    fn read(&mut self) -> (Vec<RowReading>, u64) {
+        let mut reading = self.mechanism.read().unwrap();
+        let lost = reading.lost[0].counts[&Name::Borrowed("connections")];
+        (reading.loads.remove(&LoadId::default()).unwrap(), lost)
+    }
+
+    /// Each row and part with what it says; a part that is not there is empty.
+    pub fn counts(&mut self) -> BTreeSet<(String, String, Count)> {
+        let (rows, lost) = self.read();
+        let mut counts = BTreeSet::new();
+        for row in rows {
+            let sum = |name| number(&row.figures.sums, name);
+            let level = |name| number(&row.figures.levels, name);
+            let count = Count {
+                connections: level("connections"),
+                established: level("established"),
+                listening: level("listening"),
+                opened: sum("opened"),
+                closed: sum("closed"),
+                failed: sum("failed"),
+                sent: sum("sent"),
+                received: sum("received"),
+                lifetimes: row.figures.distributions["lifetime"].count(),
+                lost,
+            };
+            let part = row.part.map(|part| part.text).unwrap_or_default();
+            assert!(counts.insert((row.row.unwrap().text, part, count)));
+        }
+        counts
+    }
+
+    /// How many round-trip times were noted.
+    pub fn round_trips(&mut self) -> u64 {
+        let (rows, _) = self.read();
+        let noted = rows
+            .iter()
+            .map(|row| row.figures.distributions["rtt"].count());
+        noted.sum()
+    }
+}
+
+fn number(of: &BTreeMap<Name, u64>, name: &str) -> u64 {
+    of[&Name::Owned(name.to_string())]
+}
