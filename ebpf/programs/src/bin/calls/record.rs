@@ -9,8 +9,8 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
 };
 use ckb_probe_common::{
-    Arguments, BUCKETS, Control, Cookie, Histogram, Losses, MAX_OPERATIONS, SlowCall, SlowCallWithArguments,
-    TIME_BITS, Totals, bucket, maximum,
+    Arguments, BUCKETS, Control, Cookie, Histogram, Losses, MAX_OPERATIONS, SlowCall,
+    SlowCallWithArguments, TIME_BITS, Totals, bucket, maximum,
 };
 
 use crate::{cause, kept};
