@@ -1,5 +1,9 @@
 //! `tcp` on this machine's kernel, as root: exact counts of connections with known bytes, between processes of these tests.
-#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "where it panics, a test fails"
+)]
 
 mod actor;
 mod watched;
