@@ -19,6 +19,8 @@ macro_rules! for_each_kind {
             BlockIo "blockIo" block_io BlockIoProbe "blockIo: {}",
             /// TCP connections of the process, by peer, network or port.
             Tcp "tcp" tcp TcpProbe "tcp: {}",
+            /// What runs in the target's pod, and how it ends.
+            Processes "processes" processes ProcessesProbe "processes: {}",
         }
     };
 }

@@ -17,6 +17,9 @@ pub const MAX_PARTS: usize = 64;
 /// Events that are told of one probe in one report interval: the weightiest.
 pub const MAX_EVENTS: usize = 10;
 
+/// The name of the detail that says of an event, by `true`, that it is for whoever reads the Events of the CkbProbe.
+pub const NOTABLE: &str = "notable";
+
 /// The row, or the part of a row, of what is not told apart.
 pub const OTHER: &str = "other";
 
@@ -43,8 +46,9 @@ pub struct ProbeReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub lacks: Vec<Lack>,
-    /// What could not be recorded since the agent attached, by what it was: `calls` (in no figure), `events` (counted and not
-    /// listed), `sizes` (counted without their bytes). Of the process, whoever asked.
+    /// What could not be recorded since the agent attached, by what it was: `events` are counted and not listed, `sizes` are of
+    /// calls that were counted without their bytes, and the rest (`calls`, `requests`, …) is in no figure. Of the process,
+    /// whoever asked.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub lost: BTreeMap<String, u64>,

@@ -191,6 +191,9 @@ pub enum AttachError {
     /// The kernel lacks what a session program calls.
     #[error("the kernel has no sessions (Linux 6.13 has them), or no type information")]
     NoSession,
+    /// Sessions at functions of the kernel would lose calls unseen.
+    #[error("before Linux 6.14 the kernel has room for few calls in flight")]
+    NoRoomForSessions,
     /// The kernel says nothing of its types, or nothing that can be read.
     #[error("the kernel's type information (/sys/kernel/btf/vmlinux) cannot be read: {0}")]
     NoTypes(#[source] std::io::Error),
@@ -223,6 +226,9 @@ pub enum AttachError {
     /// The kernel has no uprobes by perf event.
     #[error("the kernel has no uprobes by perf event: {0}")]
     NoUprobePmu(#[source] std::io::Error),
+    /// The kernel has no probes of its functions by perf event.
+    #[error("the kernel has no kprobes by perf event: {0}")]
+    NoKprobePmu(#[source] std::io::Error),
     /// The object lacks a map or program that this version needs.
     #[error("the BPF object has no {0}: agent and object are of different versions")]
     Mismatch(&'static str),
@@ -419,6 +425,14 @@ impl Probes {
             control.entering &= !Group::Sliced.bit();
         })?;
         Ok(self.sliced.take())
+    }
+
+    /// Counts no more, whatever is attached.
+    pub fn stop(&mut self) -> Result<(), ReadError> {
+        self.maps.order(|control| {
+            control.entering = 0;
+            control.counting = 0;
+        })
     }
 
     /// About how many calls each slot has had while it was counted.

@@ -310,9 +310,6 @@ impl Detail {
     }
 }
 
-/// The name of the detail that says that an event is for whoever reads the Events of the object that asked: see the operator.
-pub const NOTABLE: &str = "notable";
-
 impl Event {
     /// As it stands in a report, in a row and a part of these names.
     pub fn report(&self, row: &str, part: Option<&str>) -> EventReport {
@@ -405,6 +402,11 @@ pub trait Mechanism: Send {
 
     /// Takes the events that wait.
     fn events(&mut self) -> Vec<Event>;
+
+    /// Counts and tells nothing from now on, so that what is read and taken then agrees: another is about to take its place.
+    fn stop(&mut self) -> Result<(), ReadError> {
+        Ok(())
+    }
 
     /// Gives back what only one can have at a time of one process, before another is begun there: it measures no more.
     fn end(&mut self) -> Option<Links> {

@@ -1,5 +1,9 @@
 //! `ckb-probe syscalls` on a program that makes so many of each: on this machine's kernel, as root.
-#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "where it panics, a test fails"
+)]
 
 mod host;
 

@@ -14,6 +14,7 @@ mod probes;
 mod targets;
 mod troubles;
 
+pub use events::is_notable;
 use probes::Measured;
 use targets::Target;
 

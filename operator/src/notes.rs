@@ -1,9 +1,11 @@
 //! What a person would want to read in `kubectl describe`: of a CkbProbe the transitions from one status to the next, of
 //! a NodeProbe what stands in the way of measuring on its node.
 
-use ckb_probe_crds::{AgentStatus, CkbProbeStatus, InstanceStatus, Reason, condition};
+use ckb_probe_crds::{AgentStatus, CkbProbeStatus, EventStatus, InstanceStatus, Reason, condition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::runtime::events::EventType;
+
+use crate::aggregate::is_notable;
 
 /// One Event to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub struct Note {
 pub const ATTACHED: &str = "Attached";
 /// A target's process was found anew.
 pub const TARGET_RESTARTED: &str = "TargetRestarted";
+/// Something happened to a target that whoever runs it wants to know, in its kind's words.
+pub const OBSERVED: &str = "Observed";
 /// What was wrong is not any more.
 pub const RECOVERED: &str = "Recovered";
 
@@ -57,6 +61,7 @@ pub fn notes(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Vec<Note> {
     notes.extend(halted(old, new));
     notes.extend(restarted(old, new));
     notes.extend(died(old, new));
+    notes.extend(observed(old, new));
     notes
 }
 
@@ -179,6 +184,26 @@ fn restarted<'a>(
             ),
         })
     })
+}
+
+/// What happened to a target that is notable, each time once.
+fn observed<'a>(
+    old: Option<&'a CkbProbeStatus>,
+    new: &'a CkbProbeStatus,
+) -> impl Iterator<Item = Note> + 'a {
+    let events = |status: &'a CkbProbeStatus| status.probes.iter().flat_map(|one| &one.events);
+    let before: Vec<&EventStatus> = old.into_iter().flat_map(events).collect();
+    events(new)
+        .filter(move |event| is_notable(&event.details) && !before.contains(event))
+        .map(|event| Note {
+            type_: EventType::Warning,
+            reason: OBSERVED,
+            action: "Measure",
+            text: format!(
+                "pod {} container {}: {}: {}",
+                event.pod, event.container, event.row, event.text
+            ),
+        })
 }
 
 /// The Ready condition, when it says that probing was stopped on purpose.

@@ -8,6 +8,7 @@ mod agent_kill;
 mod broken;
 mod column_families;
 mod deletion;
+mod everything;
 mod figures;
 mod footprint;
 mod ground_truth;
@@ -93,6 +94,11 @@ pub const ALL: &[Scenario] = &[
         two_pods,
         false,
         "what was not selected is not counted, however alike it is"
+    ),
+    scenario!(
+        everything,
+        true,
+        "every kind at once, under one budget: none takes another down"
     ),
     scenario!(
         deletion,

@@ -171,8 +171,6 @@ impl Group {
 pub struct Losses {
     /// Calls whose beginning found the table of calls in flight full: in no figure.
     pub calls: u64,
-    /// Slow-call events that found the ring buffer full. The calls themselves are counted.
-    pub events: u64,
     /// Calls whose payload size could not be remembered from entry to return. The calls themselves are counted.
     pub sizes: u64,
 }
@@ -489,7 +487,7 @@ const _: () = {
     assert!(size_of::<Arguments>() == 56);
     assert!(size_of::<SlowCallWithArguments>() == 56 + 48 + 6 * TEXT_BYTES);
     assert!(offset_of!(Control, trap_ns) == 16);
-    assert!(size_of::<Losses>() == 24);
+    assert!(size_of::<Losses>() == 16);
     assert!(size_of::<CallKey>() == 16);
     assert!(size_of::<CallStart>() == 24);
     assert!(size_of::<Cell>() == 40);

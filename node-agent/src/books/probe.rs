@@ -105,7 +105,7 @@ impl ProbeBook {
     /// What measures it is about to be replaced, and counts no more; all that was counted was read.
     pub fn suspend(&mut self, now: Duration) {
         for series in self.series.iter_mut().filter(|series| series.live) {
-            series.pause(now, 1.0);
+            series.suspend(now);
         }
     }
 

@@ -33,6 +33,8 @@ pub struct Series {
     /// What the rows of the process count under, by their place: once given, a name stays.
     names: BTreeMap<u64, String>,
     record: Record,
+    /// Since when nothing measures it, if all of it was recorded until then.
+    suspended: Option<Duration>,
     window: Span,
     window_began: Duration,
     closed: Span,
@@ -107,10 +109,27 @@ impl Series {
         self.last_slice = None;
     }
 
-    /// The same, after a moment without probes that nobody saw anything in: it goes on as after any pause.
+    /// What measures it is about to be replaced; all that was counted was observed.
+    pub fn suspend(&mut self, now: Duration) {
+        let complete = self.record.is_complete();
+        self.pause(now, 1.0);
+        self.suspended = complete.then_some(now);
+    }
+
+    /// It was replaced, and counts from zero. What is sampled goes on as after any pause. What is not stays exact: the moment in
+    /// between is a part of the interval that was not recorded, and nobody guesses what happened in it.
     pub fn continued(&mut self, strand: Strand, now: Duration) {
         self.restarted(strand);
-        self.resume(now);
+        match self.suspended.take() {
+            Some(since) => {
+                self.window.elapsed += now.saturating_sub(since);
+                self.record = Record {
+                    entered: now,
+                    ..Record::default()
+                };
+            }
+            None => self.resume(now),
+        }
     }
 
     fn restarted(&mut self, strand: Strand) {

@@ -419,6 +419,12 @@ impl Engine {
 
     /// Measures of a process what is asked of it now, or lets it go.
     fn settle(&mut self, process: ProcessId) {
+        let measured = self.processes.get_mut(&process);
+        if let Some(measurement) = measured.and_then(Measured::measurement)
+            && let Err(error) = measurement.stop()
+        {
+            warn!(%error, pid = process.pid, "what measured it goes on until it is replaced");
+        }
         self.read_process(process);
         self.take_events(process);
         let tier = self.means().map_or("none", |means| means.tier.as_str());

@@ -191,6 +191,12 @@ impl Measurement {
         }
     }
 
+    /// Counts and tells nothing from now on: what is read and taken then agrees.
+    pub fn stop(&mut self) -> Result<(), ReadError> {
+        let mut mechanisms = self.mechanisms.iter_mut();
+        mechanisms.try_for_each(|running| running.mechanism.stop())
+    }
+
     /// Gives back what only one measurement of a process can have, before another is begun. What is left goes with it.
     pub fn end(&mut self) {
         for running in &mut self.mechanisms {

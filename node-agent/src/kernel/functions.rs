@@ -2,14 +2,15 @@
 //!
 //! They are named, not placed: nobody without more rights learns the kernel's addresses, and the kernel finds them itself.
 
-use std::{collections::BTreeSet, ffi::CString, io, os::fd::OwnedFd};
+use std::{collections::BTreeSet, ffi::CString, io, os::fd::OwnedFd, sync::OnceLock};
 
 use ckb_probe_common::{Control, Cookie, FamilyArgument, Group, MAX_OPERATIONS, Payload};
 use nix::errno::Errno;
 
 use super::{
     AttachError, CALLS, Links, MORE_CALLS, Places, Probes, Slots,
-    kernel::{self, AttachType, ProgramType},
+    btf::Types,
+    kernel::{self, AttachType, ProbePmu, ProgramType},
     maps::Maps,
     object::Object,
     programs,
@@ -18,33 +19,44 @@ use super::{
 /// How the kernel is asked to attach to functions of its own. The best is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum KernelTier {
-    /// One link and one program for both ends of a call: kernel 6.10 and later.
+    /// One link and one program for both ends of a call: kernel 6.14 and later. Since 6.10 they are there, but up to 6.13 the
+    /// kernel has room for no more than two calls in flight for each function and CPU, and says nothing of those that
+    /// found none.
     Session,
-    /// One link for all entries and one for all returns: kernel 5.18 and later.
+    /// One link for all entries and one for all returns: kernel 5.18 and later. A call that finds no such room is counted and
+    /// not timed.
     Multi,
+    /// A pair of perf events for each function: kernel 5.15 and later, needs CAP_SYS_ADMIN where the kernel is strict with perf
+    /// events. There is room for at least ten calls in flight for each function. Detaching is slow.
+    PerfEvent,
 }
 
 impl KernelTier {
     /// Every tier, the best first.
-    pub const ALL: [Self; 2] = [Self::Session, Self::Multi];
+    pub const ALL: [Self; 3] = [Self::Session, Self::Multi, Self::PerfEvent];
+
+    /// Whether the kernel waits after each function that it detaches.
+    pub fn detaches_one_by_one(self) -> bool {
+        self == Self::PerfEvent
+    }
 
     /// The word in messages.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Session => "kprobe-session",
             Self::Multi => "kprobe-multi",
+            Self::PerfEvent => "kprobe-perf-event",
         }
     }
 
     /// Its programs: by name, and whether they are for returns. Returns first: a call that enters in between is ignored at
     /// its return.
     fn programs(self) -> (AttachType, &'static [(&'static str, bool)]) {
+        const PAIR: &[(&str, bool)] = &[("kernel_return", true), ("kernel_enter", false)];
         match self {
             Self::Session => (AttachType::KprobeSession, &[("kernel_session", false)]),
-            Self::Multi => (
-                AttachType::KprobeMulti,
-                &[("kernel_return", true), ("kernel_enter", false)],
-            ),
+            Self::Multi => (AttachType::KprobeMulti, PAIR),
+            Self::PerfEvent => (AttachType::None, PAIR),
         }
     }
 }
@@ -120,11 +132,14 @@ pub fn refused_functions(
     let programs = Programs::load(&object, tier)?;
     let names = names(functions.iter().copied())?;
     let mut refused = BTreeSet::new();
-    let mut untried = vec![0..names.len()];
+    let mut untried = Vec::from([std::ops::Range {
+        start: 0,
+        end: names.len(),
+    }]);
     while let Some(range) = untried.pop() {
         let some: Vec<(u8, &CString)> = names[range.clone()].iter().map(|name| (0, name)).collect();
         match programs.link(&some, Group::First) {
-            Ok(_) => {}
+            Ok(links) => drop_elsewhere(links),
             Err(source) if !is_about_functions(&source) => return Err(error(&some, source)),
             Err(_) if range.len() > 1 => {
                 let middle = range.start + range.len() / 2;
@@ -145,14 +160,33 @@ fn is_about_functions(error: &io::Error) -> bool {
     )
 }
 
+/// Whether this kernel keeps calls in flight in a pool of a fixed size, and not with their threads.
+fn has_little_room() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let types = Types::read();
+        types.is_ok_and(|types| types.field("fprobe", "rethook").is_some())
+    })
+}
+
+/// Detaches without waiting for the kernel, which takes its time.
+fn drop_elsewhere(links: Links) {
+    std::thread::spawn(move || drop(links));
+}
+
 /// What sees calls by a tier.
 struct Programs {
     attach_type: AttachType,
     parts: Vec<(OwnedFd, bool)>,
+    /// None: by one link for all functions.
+    pmu: Option<ProbePmu>,
 }
 
 impl Programs {
     fn load(object: &Object, tier: KernelTier) -> Result<Self, AttachError> {
+        if tier == KernelTier::Session && has_little_room() {
+            return Err(AttachError::NoRoomForSessions);
+        }
         let (attach_type, parts) = tier.programs();
         let parts = parts.iter().map(|&(name, returns)| {
             let program = object.program(name, ProgramType::Kprobe, attach_type)?;
@@ -161,13 +195,31 @@ impl Programs {
         Ok(Self {
             attach_type,
             parts: parts.collect::<Result<_, AttachError>>()?,
+            pmu: match tier {
+                KernelTier::PerfEvent => {
+                    Some(ProbePmu::of_kprobes().map_err(AttachError::NoKprobePmu)?)
+                }
+                KernelTier::Session | KernelTier::Multi => None,
+            },
         })
     }
 
     /// Attaches to all of these functions, each with its slot, or to none.
     fn link(&self, functions: &[(u8, &CString)], group: Group) -> io::Result<Links> {
-        let names: Vec<&CString> = functions.iter().map(|(_, name)| *name).collect();
         let cookie = |slot| Cookie::new(slot, Payload::Unknown, FamilyArgument::None, 0, group).0;
+        if let Some(pmu) = self.pmu {
+            let mut descriptors = Vec::new();
+            for (program, returns) in &self.parts {
+                for (slot, name) in functions {
+                    let cookie = cookie(*slot);
+                    descriptors.extend(kernel::link_perf_event(
+                        program, pmu, *returns, name, 0, cookie, None,
+                    )?);
+                }
+            }
+            return Ok(Links::of(descriptors));
+        }
+        let names: Vec<&CString> = functions.iter().map(|(_, name)| *name).collect();
         let cookies: Vec<u64> = functions.iter().map(|(slot, _)| cookie(*slot)).collect();
         let links = self.parts.iter().map(|(program, returns)| {
             kernel::link_kernel_functions(program, self.attach_type, *returns, &names, &cookies)

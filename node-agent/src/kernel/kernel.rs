@@ -329,20 +329,29 @@ pub(super) fn link_kernel_functions(
     unsafe { bpf(BPF_LINK_CREATE, &attributes) }
 }
 
-/// The kernel's number for uprobes among its performance monitoring units, and the bit that asks for returns.
+/// The kernel's number for probes among its performance monitoring units, and the bit that asks for returns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct UprobePmu {
+pub(super) struct ProbePmu {
     number: u32,
     return_bit: u32,
 }
 
-impl UprobePmu {
+impl ProbePmu {
+    /// That of uprobes.
+    pub(super) fn of_uprobes() -> io::Result<Self> {
+        Self::find("/sys/bus/event_source/devices/uprobe")
+    }
+
+    /// That of functions of the kernel.
+    pub(super) fn of_kprobes() -> io::Result<Self> {
+        Self::find("/sys/bus/event_source/devices/kprobe")
+    }
+
     /// As sysfs tells it.
-    pub(super) fn find() -> io::Result<Self> {
-        const DIRECTORY: &str = "/sys/bus/event_source/devices/uprobe";
+    fn find(directory: &str) -> io::Result<Self> {
         let malformed = || io::Error::from(io::ErrorKind::InvalidData);
-        let number = std::fs::read_to_string(format!("{DIRECTORY}/type"))?;
-        let format = std::fs::read_to_string(format!("{DIRECTORY}/format/retprobe"))?;
+        let number = std::fs::read_to_string(format!("{directory}/type"))?;
+        let format = std::fs::read_to_string(format!("{directory}/format/retprobe"))?;
         // config:0
         let (_, bit) = format.trim().split_once(':').ok_or_else(malformed)?;
         Ok(Self {
@@ -352,16 +361,19 @@ impl UprobePmu {
     }
 }
 
-/// A perf event for one place of a file in one process, and the link of a program to it.
+/// A perf event for one place of a file in one process, and the link of a program to it. For a function of the kernel, its name
+/// stands for the path, and without a process the program is run for all.
 pub(super) fn link_perf_event(
     program: &OwnedFd,
-    pmu: UprobePmu,
+    pmu: ProbePmu,
     returns: bool,
     path: &CStr,
     offset: u64,
     cookie: u64,
-    pid: u32,
+    pid: Option<u32>,
 ) -> io::Result<[OwnedFd; 2]> {
+    // An event that is of no process must be of a CPU: its program is run on all.
+    let (pid, cpu) = pid.map_or((-1, 0), |pid| (pid as libc::pid_t, -1));
     let attributes = PerfAttributes {
         pmu: pmu.number,
         size: PERF_ATTRIBUTES_SIZE,
@@ -378,8 +390,8 @@ pub(super) fn link_perf_event(
         descriptor(libc::syscall(
             libc::SYS_perf_event_open,
             &raw const attributes,
-            pid as libc::pid_t,
-            -1,
+            pid,
+            cpu,
             -1,
             PERF_FLAG_FD_CLOEXEC,
         ))

@@ -6,7 +6,7 @@ use ckb_probe_common::Group;
 
 use super::{
     AttachError, Site, Tier,
-    kernel::{self, AttachType, MultiLink, ProgramType, UprobePmu},
+    kernel::{self, AttachType, MultiLink, ProbePmu, ProgramType},
     object::Object,
 };
 
@@ -31,7 +31,7 @@ impl Links {
 pub(super) struct Programs {
     parts: Vec<Part>,
     /// None: by uprobe_multi.
-    pmu: Option<UprobePmu>,
+    pmu: Option<ProbePmu>,
 }
 
 struct Part {
@@ -67,7 +67,7 @@ impl Programs {
             })
             .collect::<Result<_, AttachError>>()?;
         let pmu = match tier {
-            Tier::PerfEvent => Some(UprobePmu::find().map_err(AttachError::NoUprobePmu)?),
+            Tier::PerfEvent => Some(ProbePmu::of_uprobes().map_err(AttachError::NoUprobePmu)?),
             Tier::Session | Tier::UprobeMulti => None,
         };
         Ok(Self { parts, pmu })
@@ -122,7 +122,7 @@ impl Part {
     /// A perf event for each site.
     fn attach_each(
         &self,
-        pmu: UprobePmu,
+        pmu: ProbePmu,
         pid: u32,
         sites: &[&Site],
         group: Group,
@@ -138,7 +138,7 @@ impl Part {
                     &path,
                     site.offset,
                     cookie,
-                    pid,
+                    Some(pid),
                 )
             });
             descriptors.extend(link.map_err(|source| error(&[site], source))?);

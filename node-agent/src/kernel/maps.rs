@@ -35,8 +35,8 @@ pub struct Reading {
     pub families: Vec<FamilyReading>,
     /// Calls not recorded, since too many were in flight.
     pub calls_lost: u64,
-    /// Slow-call events that the ring buffer could not take.
-    pub events_lost: u64,
+    /// By operation: slow-call events that the ring buffer could not take.
+    pub events_lost: Vec<u64>,
     /// Calls counted without their payload size.
     pub sizes_lost: u64,
 }
@@ -97,6 +97,7 @@ pub(super) struct Maps {
     totals: PerCpuArray<MapData, TotalsValue>,
     histograms: PerCpuArray<MapData, HistogramValue>,
     losses: PerCpuArray<MapData, LossesValue>,
+    events_lost: PerCpuArray<MapData, u64>,
     families: Array<MapData, FamilyValue>,
     family_count: Array<MapData, u64>,
     causes: Array<MapData, CauseValue>,
@@ -118,6 +119,7 @@ impl Maps {
             totals: object.take_map("TOTALS")?,
             histograms: object.take_map("HISTOGRAMS")?,
             losses: object.take_map("LOSSES")?,
+            events_lost: object.take_map("EVENTS_LOST")?,
             families: object.take_map("FAMILIES")?,
             family_count: object.take_map("FAMILY_COUNT")?,
             causes: object.take_map("CAUSES")?,
@@ -174,9 +176,16 @@ impl Maps {
                 .collect::<Result<_, _>>()?,
             families,
             calls_lost: sum(|losses| losses.calls),
-            events_lost: sum(|losses| losses.events),
+            events_lost: (0..self.slots)
+                .map(|slot| self.events_lost(slot))
+                .collect::<Result<_, _>>()?,
             sizes_lost: sum(|losses| losses.sizes),
         })
+    }
+
+    fn events_lost(&self, slot: u32) -> Result<u64, ReadError> {
+        let cpus = self.events_lost.get(&slot, 0);
+        Ok(cpus.map_err(error("EVENTS_LOST"))?.iter().sum())
     }
 
     fn read_slot(&self, slot: u32, retired: u32) -> Result<SlotReading, ReadError> {

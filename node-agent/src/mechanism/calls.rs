@@ -6,7 +6,7 @@
 mod pattern;
 mod search;
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{Distribution, Figures, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
@@ -440,21 +440,23 @@ impl Mechanism for Calls {
             let rows = reading.loads.entry(self.first.offset(index)).or_default();
             rows.push(part);
         }
-        let counts = [
-            ("calls", seen.calls_lost),
-            ("events", seen.events_lost),
-            ("sizes", seen.sizes_lost),
-        ];
-        reading.lost.push(Lost {
-            loads: (0..self.slots.len())
-                .map(|slot| self.first.offset(slot))
-                .collect(),
+        let counts = [("calls", seen.calls_lost), ("sizes", seen.sizes_lost)];
+        let loads = (0..self.slots.len()).map(|slot| self.first.offset(slot));
+        reading.lost = vec![Lost {
+            loads: loads.collect(),
             counts: counts
                 .into_iter()
                 .map(|(what, count)| (Name::Borrowed(what), count))
                 .collect(),
-        });
+        }];
+        reading
+            .lost
+            .extend(events_lost(self.first, seen.events_lost));
         Ok(reading)
+    }
+
+    fn stop(&mut self) -> Result<(), ReadError> {
+        self.probes.stop()
     }
 
     fn events(&mut self) -> Vec<Event> {
@@ -467,6 +469,14 @@ impl Mechanism for Calls {
     fn detaches_one_by_one(&self) -> bool {
         self.one_by_one
     }
+}
+
+/// Events that were lost, each of the load that it was of: a ring buffer is everybody's, but what was asked for is not.
+pub(super) fn events_lost(first: LoadId, lost: Vec<u64>) -> impl Iterator<Item = Lost> {
+    lost.into_iter().enumerate().map(move |(slot, count)| Lost {
+        loads: Loads::from([first.offset(slot)]),
+        counts: BTreeMap::from([(Name::Borrowed("events"), count)]),
+    })
 }
 
 /// Why nothing that was asked for is there.

@@ -1,5 +1,5 @@
-//! Calls of the kernel's functions on behalf of a process, by kprobes: the same programs' kin and the same maps as for calls of
-//! the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
+//! Calls of the kernel's functions on behalf of a process, by kprobes: programs of the same object and the same maps as for calls
+//! of the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
 
 mod means;
 mod untouchable;
@@ -17,7 +17,7 @@ use untouchable::Untouchable;
 use super::{
     Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Reading, Refusal,
     RowReading, Scene, Strand,
-    calls::{Measures, slow_call},
+    calls::{Measures, events_lost, slow_call},
 };
 use crate::{
     kernel::{
@@ -55,6 +55,7 @@ struct KernelCalls {
     /// By slot.
     costs: Vec<Option<Duration>>,
     cost: Costs,
+    one_by_one: bool,
     /// What is known of the kernel, kept for others for as long as anybody asks.
     _means: KernelMeans,
 }
@@ -98,6 +99,7 @@ impl Begin for Ask {
             measures: self.measures.clone(),
             costs: vec![Some(cost.hit); functions.len()],
             cost,
+            one_by_one: tier.detaches_one_by_one(),
             _means: means,
         };
         let strand = |(slot, function)| Strand {
@@ -280,18 +282,15 @@ impl Mechanism for KernelCalls {
             };
             (self.first.offset(slot), vec![row])
         });
-        let counts = [("calls", seen.calls_lost), ("events", seen.events_lost)];
+        let slots = 0..self.costs.len();
+        let calls = Lost {
+            loads: slots.map(|slot| self.first.offset(slot)).collect(),
+            counts: BTreeMap::from([(Name::Borrowed("calls"), seen.calls_lost)]),
+        };
+        let events = events_lost(self.first, seen.events_lost);
         Ok(Reading {
             loads: rows.collect(),
-            lost: vec![Lost {
-                loads: (0..self.costs.len())
-                    .map(|slot| self.first.offset(slot))
-                    .collect(),
-                counts: counts
-                    .into_iter()
-                    .map(|(what, count)| (Name::Borrowed(what), count))
-                    .collect(),
-            }],
+            lost: std::iter::once(calls).chain(events).collect(),
         })
     }
 
@@ -306,6 +305,10 @@ impl Mechanism for KernelCalls {
                 slow_call(&seen.call, load, booted, vec![("duration", duration)])
             })
             .collect()
+    }
+
+    fn detaches_one_by_one(&self) -> bool {
+        self.one_by_one
     }
 }
 

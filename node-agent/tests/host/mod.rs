@@ -1,5 +1,9 @@
 //! `ckb-probe` on a fixture: a program, compiled here, that does what it is told line by line.
 #![allow(
+    clippy::panic,
+    reason = "it is a part of tests, where that is how to fail"
+)]
+#![allow(
     dead_code,
     reason = "every file of tests uses a part of it, and each is a program of its own"
 )]

@@ -38,7 +38,7 @@ impl Watched {
     /// Watches it from now on.
     pub fn of(actor: &Actor, probe: &TcpProbe) -> Self {
         let Ask::Own(begin) = probe.ask() else {
-            panic!("tcp has a mechanism of its own");
+            unreachable!("tcp has a mechanism of its own");
         };
         let mut node = Node::default();
         let scene = Scene {

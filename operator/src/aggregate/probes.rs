@@ -108,14 +108,14 @@ fn status(probe: &Probe, targets: &[Target]) -> (ProbeStatus, Option<Share>) {
         message: complaint(probe, &reports),
         rows_omitted: rows.len().saturating_sub(MAX_ROWS) as u32,
         rows: shown(descriptor, &rows),
-        events: events::weightiest(live.iter().copied()),
+        events: events::weightiest(reports.iter().copied()),
         lost,
     };
     (status, share)
 }
 
 /// Whether the last interval of a probe is of now.
-fn is_live(target: &Target, report: &ProbeReport) -> bool {
+pub(super) fn is_live(target: &Target, report: &ProbeReport) -> bool {
     target.state == InstanceState::Attached && report.state == InstanceState::Attached
 }
 

@@ -249,3 +249,34 @@ fn a_node_where_nothing_can_be_measured_is_told_of() {
         "on this node nothing can be measured: no way to attach works"
     );
 }
+
+#[test]
+fn what_is_notable_is_told_once() {
+    use ckb_probe_crds::{EventStatus, ProbeStatus};
+    let event = |row: &str, notable: &str| EventStatus {
+        pod: "ckb-0".into(),
+        container: "ckb".into(),
+        row: row.into(),
+        text: "end, signal SIGKILL, oom".into(),
+        details: [("notable".to_string(), notable.to_string())].into(),
+        ..EventStatus::default()
+    };
+    let with = |events: Vec<EventStatus>| CkbProbeStatus {
+        probes: vec![ProbeStatus {
+            events,
+            ..ProbeStatus::default()
+        }],
+        ..status(1, 1, &[])
+    };
+    let none = with(vec![event("sh", "false")]);
+    let one = with(vec![event("ckb", "true"), event("sh", "false")]);
+    let [note] = &notes(Some(&none), &one)[..] else {
+        panic!("one note");
+    };
+    assert_eq!((note.reason, &note.type_), (OBSERVED, &EventType::Warning));
+    assert_eq!(
+        note.text,
+        "pod ckb-0 container ckb: ckb: end, signal SIGKILL, oom"
+    );
+    assert_eq!(notes(Some(&one), &one), []);
+}

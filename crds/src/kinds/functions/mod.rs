@@ -16,7 +16,8 @@ use crate::Duration;
 pub struct FunctionsProbe {
     /// What their names match, with `*`, `?` and `[abc]`: the name without parameters of a C++ function
     /// (`rocksdb::DBImpl::*`), the path of a Rust function (`ckb_chain::verify::*`), or the symbol itself (`rocksdb_*`).
-    /// `ckb-probe symbols --match` shows what a pattern finds.
+    /// `ckb-probe symbols --match` shows what a pattern finds. Not for functions that C++ exceptions or Rust panics pass
+    /// through: a probe at their return ends the process then.
     #[schemars(length(max = 256))]
     #[x_kube(validation = Rule::new("size(self) > 0 && !self.matches('^[*]+$')")
         .message("functions.match must say more than '*': a name or a pattern of names, such as rocksdb::DBImpl::* or ckb_chain::*"))]

@@ -11,7 +11,7 @@ use crate::Duration;
 
 /// Latency of functions of the kernel by a pattern of their names, as the process's threads call them: count, rate, quantiles and
 /// slow calls of each. A probe there costs every process of the node that calls the function a little: that counts against the
-/// budget. Needs Linux 5.18 with kprobes (CONFIG_FPROBE).
+/// budget. Needs a kernel with CONFIG_FPROBE (Linux 5.18 or later), or with CONFIG_KPROBE_EVENTS and agent.sysAdmin=true.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KernelFunctionsProbe {

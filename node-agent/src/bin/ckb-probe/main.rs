@@ -315,7 +315,7 @@ async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliEr
         .collect();
     if !lost.is_empty() {
         eprintln!(
-            "ckb-probe: lost {} (calls are in no figure; events and sizes are of calls that were counted)",
+            "ckb-probe: lost {} (events are counted and not listed; sizes are of calls that were counted; the rest is in no figure)",
             lost.join(", ")
         );
     }

@@ -25,6 +25,11 @@ fn counted(disks: &mut Disks, disk: &Disk) -> Counts {
     counts
 }
 
+/// Whoever waits for a request goes on before the kernel has its last words on it.
+fn settle() {
+    std::thread::sleep(std::time::Duration::from_millis(100));
+}
+
 #[test]
 fn every_way_counts_what_diskstats_counts() {
     let types = Types::read().unwrap();
@@ -34,6 +39,7 @@ fn every_way_counts_what_diskstats_counts() {
             disk.schedule_by(scheduler);
             let mut disks = Disks::load_as(&types, tells).unwrap();
             disk.read_direct(1, 4096);
+            settle();
             disks.attach().unwrap();
             let before = disk.statistics();
             disk.read_direct(500, 4096);
@@ -42,6 +48,7 @@ fn every_way_counts_what_diskstats_counts() {
             disk.write_buffered(16 << 20);
             disk.sync();
             disk.discard(1 << 20);
+            settle();
             let after = disk.statistics();
             drop(disks.detach());
             disk.read_direct(1, 4096);
@@ -94,6 +101,7 @@ fn a_process_whose_requests_are_told_apart_has_a_slot_of_its_own() {
     disk.read_direct(3, 4096);
     disks.disown(std::process::id());
     disk.read_direct(4, 4096);
+    settle();
     let slots = disks.read().unwrap();
     let own = slots.iter().filter(|slot| slot.disk == disk.name());
     let counts: BTreeMap<u16, u64> = own.map(|slot| (slot.owner, slot.queue.count())).collect();

@@ -1,6 +1,6 @@
 mod child;
 
-use std::{io, time::Duration};
+use std::io;
 
 use child::{Child, DO};
 
@@ -408,47 +408,4 @@ fn calls_of_32_bit_programs_are_others() {
     let reading = &tracer.read(&[target]).unwrap()[0];
     assert_eq!(counts(reading), [(None, 10), (Some(WRITE), 1)]);
     child.end();
-}
-
-/// What a getppid costs: `cargo test --release -- --ignored --nocapture what_tracing_costs`.
-#[test]
-#[ignore = "prints measurements"]
-fn what_tracing_costs() {
-    fn a_million() -> u64 {
-        const CALLS: u32 = 1_000_000;
-        let clock = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
-        let begin = Duration::from(clock.now().unwrap());
-        for _ in 0..CALLS {
-            // SAFETY: no preconditions.
-            unsafe { libc::syscall(libc::SYS_getppid) };
-        }
-        let took = Duration::from(clock.now().unwrap()) - begin;
-        took.as_nanos() as u64 / u64::from(CALLS)
-    }
-    let mut tracer = SyscallTracer::load(&SIZES).unwrap();
-    let mut child = Child::new(a_million);
-    let mut bystander = Child::new(a_million);
-    let measure = |what: &str, child: &mut Child| {
-        let mut runs: Vec<u64> = (0..7).map(|_| child.run()).collect();
-        runs.sort_unstable();
-        println!("{what}: {} ns (least {})", runs[3], runs[0]);
-    };
-    measure("nothing attached", &mut bystander);
-    tracer.attach().unwrap();
-    measure("attached, no target on the node", &mut bystander);
-    let target = tracer
-        .add_target(child.id(), &SyscallOptions::default())
-        .unwrap();
-    measure("attached, a bystander", &mut bystander);
-    measure("attached, a target with its gate closed", &mut child);
-    tracer.set_gate(target, true).unwrap();
-    measure("attached, a target", &mut child);
-    tracer.remove_target(target).unwrap();
-    let target = tracer.add_target(child.id(), &only(&[READ])).unwrap();
-    tracer.set_gate(target, true).unwrap();
-    measure("attached, a target that wants another call", &mut child);
-    drop(tracer.detach());
-    measure("detached", &mut bystander);
-    child.end();
-    bystander.end();
 }

@@ -14,7 +14,8 @@ use crate::kinds::Asking;
     ckb-probe symbols --match 'rocksdb::DBImpl::*'                       what would be attached to?\n  \
     ckb-probe functions --match 'rocksdb::DBImpl::*' --executable ckb    latency of each\n  \
     ckb-probe functions --match 'ckb_chain::verify::*' --threshold 10ms --events\n  \
-    ckb-probe functions --match write --library libc.so.6 --threshold 1ms --arguments int,str,int --events")]
+    ckb-probe functions --match write --library libc.so.6 --threshold 1ms --arguments int,str,int --events\n\n\
+    Do not probe functions that C++ exceptions or Rust panics pass through: a probe at their return ends the process then.")]
 pub struct Arguments {
     /// What their names match, with *, ? and [abc]: rocksdb::DBImpl::*, ckb_chain::verify::*, rocksdb_*.
     #[arg(long = "match", value_name = "GLOB")]

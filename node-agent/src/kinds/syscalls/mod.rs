@@ -56,6 +56,7 @@ fn error_name(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::syscall_number;
 
     fn numbered(number: u64) -> Raw {
         Raw {
@@ -63,6 +64,12 @@ mod tests {
             number,
             ..Raw::default()
         }
+    }
+
+    #[test]
+    fn what_waits_is_a_system_call_each() {
+        let unknown = WAITS.iter().filter(|name| syscall_number(name).is_none());
+        assert_eq!(unknown.count(), 0);
     }
 
     #[test]

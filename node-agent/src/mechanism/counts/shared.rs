@@ -318,7 +318,7 @@ impl Shared {
             };
             for asking in self.askers.values_mut().filter(|one| one.group == *key) {
                 let open = asking.open.as_ref();
-                if !open.is_some_and(|(since, _)| *since <= seen.event.time_ns) {
+                if open.is_none_or(|(since, _)| *since > seen.event.time_ns) {
                     continue;
                 }
                 if asking.events.len() < MOST_EVENTS {

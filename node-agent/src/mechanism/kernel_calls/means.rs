@@ -71,7 +71,8 @@ fn try_tiers() -> Result<(KernelTier, Costs), Refusal> {
     Err(Refusal::new(
         Reason::UnsupportedByKernel,
         format!(
-            "functions of this node's kernel cannot be probed: that takes Linux 5.18 or later, built with CONFIG_FPROBE ({})",
+            "functions of this node's kernel cannot be probed: that takes one built with CONFIG_FPROBE (Linux 5.18 or later) \
+             or with CONFIG_KPROBE_EVENTS ({})",
             refused.join("; ")
         ),
     ))

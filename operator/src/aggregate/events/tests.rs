@@ -120,3 +120,21 @@ proptest! {
         prop_assert_eq!(one.probes[0].events.len(), events.len());
     }
 }
+
+#[test]
+fn of_who_is_not_measured_any_more_only_what_is_notable_is_listed() {
+    let notable = EventReport {
+        details: [(NOTABLE.to_string(), "true".to_string())].into(),
+        ..event(5)
+    };
+    let scene = scene(json!({}), |probe, pod| {
+        let mut report = with(probe, pod, vec![event(80), notable]);
+        report.state = InstanceState::Waiting;
+        report.reason = Some(Reason::ExecutableNotFound);
+        report.probes[0].state = InstanceState::Waiting;
+        vec![reports(node_probe("n", 1, vec![report]))]
+    });
+    let events = &scene.status().probes[0].events;
+    let listed: Vec<_> = events.iter().map(|event| event.text.as_str()).collect();
+    assert_eq!(listed, ["took 5"]);
+}

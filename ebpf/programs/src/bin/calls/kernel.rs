@@ -2,11 +2,14 @@
 //! little as can be, and are counted, since somebody pays for them.
 //!
 //! As at uprobes there are a session and a pair. The stack at a function's return is not that at its entry here, so the pair
-//! knows a call by its thread and its slot: of a function that is called within itself, or whose return the kernel did not
-//! see, one call is recorded and the others count as lost. Sessions know every call by itself.
+//! knows a call by its thread and its slot: where that is found already at an entry, the function is called within itself, or
+//! the kernel had no room to see the call before to its return. That one is then counted and not timed. Sessions know
+//! every call by itself.
 //!
 //! The kernel runs these programs with preemption disabled, one at a time on each CPU (`bpf_prog_active`): what an interrupt
 //! calls while one of them runs, it leaves out.
+
+use core::ffi::c_void;
 
 use aya_ebpf::{
     EbpfContext,
@@ -20,8 +23,11 @@ use crate::{
     NO_RETURN, control, cookie, in_flight, key, now, pair_return, record, session, session_return,
 };
 
-#[kprobe]
-pub fn kernel_session(context: ProbeContext) -> u32 {
+// Not by aya's macro, whose programs return 0 whatever is returned here.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "kprobe")]
+extern "C" fn kernel_session(registers: *mut c_void) -> u32 {
+    let context = ProbeContext::new(registers);
     if session::is_return(context.as_ptr()) {
         // SAFETY: the kernel's word, which the entry wrote.
         let remembered = unsafe { *session::word(context.as_ptr()) };
@@ -60,9 +66,9 @@ pub fn kernel_enter(context: ProbeContext) -> u32 {
         return 0;
     }
     let key = key_of(cookie, control);
-    if in_flight::holds(&key) {
+    if in_flight::holds(&key) && control.counting & cookie.group_bit() != 0 {
         // See above. This one takes its place.
-        record::lose_call();
+        record::untimed(cookie.slot(), 0, cookie);
     }
     let start = CallStart {
         slot: cookie.slot() as u64,

@@ -9,8 +9,8 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
 };
 use ckb_probe_common::{
-    Arguments, BUCKETS, Control, Cookie, Histogram, Losses, SlowCall, SlowCallWithArguments,
-    TIME_BITS, Totals, bucket, maximum,
+    Arguments, BUCKETS, Control, Cookie, Histogram, Losses, MAX_OPERATIONS, SlowCall,
+    SlowCallWithArguments, TIME_BITS, Totals, bucket, maximum,
 };
 
 use crate::{cause, kept};
@@ -26,6 +26,10 @@ static HISTOGRAMS: PerCpuArray<Histogram> = PerCpuArray::with_max_entries(1, 0);
 /// What could not be recorded.
 #[map]
 static LOSSES: PerCpuArray<Losses> = PerCpuArray::with_max_entries(1, 0);
+
+/// By operation: slow calls of which the event found the ring buffer full. Who asked for another operation lost nothing.
+#[map]
+static EVENTS_LOST: PerCpuArray<u64> = PerCpuArray::with_max_entries(MAX_OPERATIONS as u32, 0);
 
 /// Slow calls.
 #[map]
@@ -154,9 +158,9 @@ fn report(call: &Call, control: &Control) {
         Some(arguments) => report_with(slow, arguments, call.operation, control),
         None => SLOW_CALLS.output::<SlowCall>(slow, 0).is_ok(),
     };
-    if !told {
-        // SAFETY: the field of a value that the caller looked up.
-        lose(|losses| unsafe { &raw mut (*losses).events });
+    if !told && let Some(lost) = EVENTS_LOST.get_ptr_mut(call.operation) {
+        // SAFETY: a map's value.
+        unsafe { add(lost, 1) };
     }
 }
 

@@ -246,7 +246,8 @@ fn measured_anew_for_another_a_target_loses_but_the_moment_in_between() {
         (window.milliseconds, window.recorded_milliseconds),
         (10_000, 9_990)
     );
-    assert_eq!(count(total), 10_000);
+    // What happened in the moment that nobody saw, nobody guesses.
+    assert_eq!(count(total), 9_990);
     let RowReport { total, window, .. } = row(&report, "Write");
     assert_eq!((window.samples, count(total)), (100, 100));
 }

@@ -70,8 +70,19 @@ impl Child {
     pub(super) fn end(mut self) {
         // To close the pipe is not enough: other tests' children have its end too. It may have gone on its own.
         let _ = io::Write::write_all(&mut self.orders, &[END]);
+        // Nobody waits for ever for one that does not.
         // SAFETY: a child of this process.
-        unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), 0) };
+        let gone = |options| unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), options) } != 0;
+        let begin = Instant::now();
+        while !gone(libc::WNOHANG) {
+            if begin.elapsed() > Duration::from_secs(5) {
+                // SAFETY: as above.
+                unsafe { libc::kill(self.pid, libc::SIGKILL) };
+                gone(0);
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

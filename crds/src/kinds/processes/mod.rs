@@ -1,0 +1,51 @@
+//! `processes`: what runs in the target's pod, and how it ends.
+
+use kube::KubeSchema;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+mod descriptor;
+
+pub use descriptor::{DESCRIPTOR, ENDS, EXECS, FAILURES, KILLS, LIFETIME, OUT_OF_MEMORY};
+
+/// What runs in the target's pod, and how it ends: successful execs with their parents and arguments, and ends by their exit
+/// code or signal, those for lack of memory among them. All processes of the pod are counted, in rows by their names; of a pod
+/// in the host's network, those of the target's container.
+#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessesProbe {
+    /// Which are listed one by one, with their details: All; Ends, and no execs; or Failures: ends by a signal or by a code other
+    /// than 0. The end of the target's own process is always listed. Everything is counted, whatever is listed.
+    #[serde(default)]
+    pub events: ProcessEvents,
+
+    /// Lists the number of arguments instead of the arguments, which may hold secrets. They do not leave the kernel then, unless
+    /// another probe of the same pod asks for them.
+    #[serde(default)]
+    pub redact_arguments: bool,
+}
+
+/// Which events of processes are listed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum ProcessEvents {
+    /// Execs and ends.
+    #[default]
+    All,
+    /// Ends.
+    Ends,
+    /// Ends by a signal or by a code other than 0.
+    Failures,
+}
+
+impl std::str::FromStr for ProcessEvents {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.to_ascii_lowercase().as_str() {
+            "all" => Ok(Self::All),
+            "ends" => Ok(Self::Ends),
+            "failures" => Ok(Self::Failures),
+            _ => Err("there are all, ends and failures".to_string()),
+        }
+    }
+}

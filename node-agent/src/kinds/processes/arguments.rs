@@ -1,0 +1,34 @@
+//! What the command line takes for `processes`.
+
+use ckb_probe_crds::{
+    Question,
+    kinds::processes::{ProcessEvents, ProcessesProbe},
+};
+use clap::Args;
+
+use crate::kinds::Asking;
+
+/// What runs beside a process, and how it ends.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ckb-probe processes                                  a table every second, of all that runs beside ckb\n  \
+    ckb-probe processes --pid 1234 --events              each exec and each end, as a JSON line\n  \
+    ckb-probe processes --events --list failures         why did something die?")]
+pub struct Arguments {
+    /// What --events lists: all, ends, or failures (ends by a signal or by a code other than 0).
+    #[arg(long, default_value = "all")]
+    list: ProcessEvents,
+    /// List the number of arguments instead of the arguments.
+    #[arg(long)]
+    redact_arguments: bool,
+}
+
+impl Asking for Arguments {
+    fn question(self) -> Question {
+        ProcessesProbe {
+            events: self.list,
+            redact_arguments: self.redact_arguments,
+        }
+        .into()
+    }
+}

@@ -1,0 +1,155 @@
+//! `processes`: execs and ends in the target's pod, by the names of processes.
+
+mod arguments;
+mod ends;
+mod execs;
+#[path = "../../../../ebpf/programs/src/bin/processes/layout.rs"]
+mod layout;
+
+use std::sync::Arc;
+
+pub use arguments::Arguments;
+use ckb_probe_common::counts::KEY_BYTES;
+use ckb_probe_crds::{
+    Distribution, Figures,
+    kinds::processes::{
+        ENDS, EXECS, FAILURES, KILLS, LIFETIME, OUT_OF_MEMORY, ProcessEvents, ProcessesProbe,
+    },
+};
+use layout::sum;
+
+use super::{Ask, Instrument};
+use crate::mechanism::{
+    Raw,
+    counts::{self, Belonging, CountProgram, Counted, Decode, Seen, Told},
+};
+
+const PROGRAM: CountProgram = CountProgram {
+    name: "processes",
+    tracepoints: &[
+        ("end", "sched_process_exit"),
+        ("exec", "sched_process_exec"),
+    ],
+    fields: &[
+        ("task_struct", "tgid"),
+        ("task_struct", "group_leader"),
+        ("task_struct", "real_parent"),
+        ("task_struct", "comm"),
+        ("task_struct", "signal"),
+        ("task_struct", "start_time"),
+        ("task_struct", "exit_code"),
+        ("task_struct", "mm"),
+        ("signal_struct", "live"),
+        ("signal_struct", "flags"),
+        ("signal_struct", "group_exit_code"),
+        ("signal_struct", "oom_mm"),
+        ("mm_struct", "arg_start"),
+        ("mm_struct", "arg_end"),
+        ("linux_binprm", "argc"),
+    ],
+};
+
+impl Instrument for ProcessesProbe {
+    fn ask(&self) -> Ask {
+        Ask::Own(Box::new(counts::Ask {
+            program: &PROGRAM,
+            belonging: Belonging::Pod,
+            wants: wants(self),
+            // A process ends once.
+            sliced: false,
+            decode: Arc::new(self.clone()),
+        }))
+    }
+}
+
+/// What the program is to tell.
+fn wants(kind: &ProcessesProbe) -> u32 {
+    let told = match kind.events {
+        ProcessEvents::All => layout::TELL_EXECS | layout::TELL_ENDS | layout::TELL_SUCCESSES,
+        ProcessEvents::Ends => layout::TELL_ENDS | layout::TELL_SUCCESSES,
+        ProcessEvents::Failures => layout::TELL_ENDS,
+    };
+    if kind.redact_arguments {
+        told
+    } else {
+        told | layout::TELL_ARGUMENTS
+    }
+}
+
+impl Decode for ProcessesProbe {
+    fn raw(&self, key: &[u8; KEY_BYTES]) -> Raw {
+        Raw {
+            text: text(key),
+            ..Raw::default()
+        }
+    }
+
+    fn figures(&self, counted: &Counted) -> Figures {
+        let sums = [
+            (EXECS, sum::EXECS),
+            (ENDS, sum::ENDS),
+            (FAILURES, sum::FAILURES),
+            (KILLS, sum::KILLS),
+            (OUT_OF_MEMORY, sum::OUT_OF_MEMORY),
+        ];
+        let mut figures = Figures {
+            sums: sums
+                .into_iter()
+                .map(|(measure, place)| (measure.key(), counted.sums[place]))
+                .collect(),
+            ..Figures::default()
+        };
+        let ends = counted.sums[sum::ENDS];
+        if ends > 0 {
+            let histogram = counted.distributions.get(&layout::LIFETIME);
+            let histogram = histogram.cloned().unwrap_or_default();
+            let lifetimes = Distribution {
+                unmeasured: ends.saturating_sub(histogram.count()),
+                histogram,
+                sum: counted.sums[sum::LIFETIME],
+            };
+            figures.distributions.insert(LIFETIME.key(), lifetimes);
+        }
+        figures
+    }
+
+    fn event(&self, seen: &Seen<'_>) -> Option<Told> {
+        match seen.what {
+            // Somebody else may ask for more.
+            layout::EXEC if self.events == ProcessEvents::All => {
+                execs::told(seen, self.redact_arguments)
+            }
+            layout::END => ends::told(seen, self.events),
+            _ => None,
+        }
+    }
+}
+
+/// A number of four bytes in what the program tells.
+fn number(payload: &[u8], place: usize) -> Option<u32> {
+    let bytes = payload.get(place..place + 4)?;
+    Some(u32::from_ne_bytes(bytes.try_into().ok()?))
+}
+
+/// A name in what the program tells.
+fn name(payload: &[u8], place: usize) -> Option<String> {
+    payload.get(place..place + 16).map(text)
+}
+
+/// Up to the first NUL.
+fn text(bytes: &[u8]) -> String {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// The row of a process of this name.
+fn row(name: &str) -> [u8; KEY_BYTES] {
+    let mut comm = [0; 16];
+    for (to, from) in comm.iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    layout::key(comm)
+}
+
+#[cfg(test)]
+mod tests;
