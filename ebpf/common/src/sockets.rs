@@ -10,6 +10,13 @@ pub const OUTGOING: u8 = 1;
 /// Its peer did.
 pub const INCOMING: u8 = 2;
 
+/// Why a socket is told of: somebody looks.
+pub const SEEN: u8 = 0;
+/// It was established.
+pub const OPENED: u8 = 1;
+/// It was closed.
+pub const CLOSED: u8 = 2;
+
 /// States of a socket, by the kernel's numbers (include/net/tcp_states.h).
 pub mod state {
     /// Both ends send.
@@ -89,8 +96,10 @@ pub struct Socket {
     pub family: u8,
     /// Who opened it.
     pub direction: u8,
+    /// Why it is told of.
+    pub event: u8,
     /// Fills up.
-    pub padding: [u8; 5],
+    pub padding: [u8; 4],
 }
 
 /// What the programs counted, on each CPU.
@@ -99,7 +108,7 @@ pub struct Socket {
 pub struct Met {
     /// How often a socket of any process changed its state.
     pub changes: u64,
-    /// Closed sockets that the ring buffer could not take.
+    /// What the ring buffer could not take: sockets that were established or closed.
     pub lost: u64,
 }
 

@@ -25,8 +25,8 @@ use super::{
 
 const TRACEPOINT: &str = "inet_sock_set_state";
 
-/// Closed sockets between two readings: ten thousand.
-const RING_BYTES: u32 = 1 << 20;
+/// Room for nine thousand connections that come and go between two readings.
+const RING_BYTES: u32 = 2 << 20;
 
 /// As much as the kernel hands over at a time.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -93,7 +93,7 @@ pub struct SocketWatch {
     iterator: Iterator,
     processes: HashMap<MapData, u32, u32>,
     met: PerCpuArray<MapData, MetValue>,
-    closed: RingBuf<MapData>,
+    changed: RingBuf<MapData>,
 }
 
 /// Goes through the sockets of one process.
@@ -108,7 +108,7 @@ impl SocketWatch {
     pub fn load() -> Result<Self, AttachError> {
         let types = Types::read()?;
         let fields = btf::as_bytes(&fields(&types)?);
-        let sizes = [("CLOSED", RING_BYTES)];
+        let sizes = [("CHANGED", RING_BYTES)];
         let mut object =
             Object::load_with(programs::named("sockets")?, &sizes, &[("FIELDS", &fields)])?;
         Ok(Self {
@@ -117,7 +117,7 @@ impl SocketWatch {
             iterator: Iterator::load(&object, &types, "list", "task_file")?,
             processes: object.take_map("PROCESSES")?,
             met: object.take_map("MET")?,
-            closed: object.take_map("CLOSED")?,
+            changed: object.take_map("CHANGED")?,
         })
     }
 
@@ -157,8 +157,8 @@ impl SocketWatch {
         })
     }
 
-    /// How often sockets of any process changed their state since the load, and how many closed ones are not told of. Changes
-    /// are among those that nobody saw, as the program was running already on that CPU: each may have been an end.
+    /// How often sockets of any process changed their state since the load, and how many are not told of. Changes
+    /// are among those that nobody saw, as the program was running already on that CPU: each may have been a beginning or an end.
     pub fn met(&self) -> Result<Met, ReadError> {
         let cpus = self.met.get(&0, 0).map_err(error("MET"))?;
         let unseen = Met {
@@ -171,13 +171,13 @@ impl SocketWatch {
         }))
     }
 
-    /// Takes the sockets that were closed.
-    pub fn closed(&mut self) -> Vec<Socket> {
-        let mut closed = Vec::new();
-        while let Some(item) = self.closed.next() {
-            closed.extend(sockets(&item));
+    /// Takes the sockets that were established or closed.
+    pub fn changed(&mut self) -> Vec<Socket> {
+        let mut changed = Vec::new();
+        while let Some(item) = self.changed.next() {
+            changed.extend(sockets(&item));
         }
-        closed
+        changed
     }
 }
 

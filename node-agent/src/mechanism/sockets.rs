@@ -2,7 +2,7 @@
 //!
 //! At each reading, though not more often than once a second, and never so often that it takes more than a hundredth of a
 //! core, an iterator of the kernel's goes through the process's files. Between two such passes a connection may come and go:
-//! a tracepoint tells of each as it is closed, with its last figures. The tracepoint is the node's, and attached once.
+//! a tracepoint tells of each as it is established, and as it is closed with its last figures. The tracepoint is the node's, and attached once.
 
 mod ledger;
 mod watch;
@@ -221,15 +221,15 @@ impl Sockets {
 
     /// Up to now.
     fn pause(&mut self) -> Result<Option<Links>, ReadError> {
-        self.drain();
         self.pass()?;
+        self.drain();
         self.state = State::Off;
         Ok(lock(&self.watch).pause(self.watcher))
     }
 
     fn drain(&mut self) {
-        for closed in lock(&self.watch).closed(self.watcher) {
-            self.ledger.closed(&closed);
+        for changed in lock(&self.watch).changed(self.watcher) {
+            self.ledger.changed(&changed);
         }
     }
 

@@ -69,6 +69,16 @@ impl Actor {
         self.order(&format!("hold {address}")).parse().unwrap()
     }
 
+    /// The same, and accepts nobody.
+    pub fn idle(&mut self, address: &str) -> u16 {
+        self.order(&format!("idle {address}")).parse().unwrap()
+    }
+
+    /// Tries to connect so many times, and says how often it got no answer in a twentieth of a second.
+    pub fn rush(&mut self, peer: &str, times: u32) -> u64 {
+        self.order(&format!("rush {peer} {times}")).parse().unwrap()
+    }
+
     /// So many connections one after another, each with so many bytes there and back.
     pub fn talk(&mut self, peer: &str, times: u32, send: u64, receive: u64) {
         self.order(&format!("talk {peer} {times} {send} {receive}"));
@@ -134,7 +144,7 @@ fn act() {
         return;
     }
     let served = Arc::new(Served::default());
-    let mut open = Vec::new();
+    let (mut open, mut idle) = (Vec::new(), Vec::new());
     for line in std::io::stdin().lines() {
         let line = line.unwrap();
         let words: Vec<&str> = line.split(' ').collect();
@@ -142,6 +152,24 @@ fn act() {
         let answer = match words[0] {
             "listen" => listen(words[1], Some(served.clone())).to_string(),
             "hold" => listen(words[1], None).to_string(),
+            "idle" => {
+                let listener = TcpListener::bind((words[1], 0)).unwrap();
+                let port = listener.local_addr().unwrap().port();
+                idle.push(listener);
+                port.to_string()
+            }
+            "rush" => {
+                let peer = words[1].parse().unwrap();
+                let patience = Duration::from_millis(50);
+                let mut failed = 0;
+                for _ in 0..number(2) {
+                    match TcpStream::connect_timeout(&peer, patience) {
+                        Ok(peer) => open.push(peer),
+                        Err(_) => failed += 1,
+                    }
+                }
+                failed.to_string()
+            }
             "talk" => {
                 for _ in 0..number(2) {
                     let mut peer = begin(words[1], number(3), number(4));

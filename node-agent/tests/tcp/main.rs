@@ -1,5 +1,9 @@
 //! `tcp` on this machine's kernel, as root: exact counts of connections with known bytes, between processes of these tests.
-#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "where it panics, a test fails"
+)]
 
 mod actor;
 mod watched;
@@ -142,6 +146,27 @@ fn connects_that_come_to_nothing_are_failures() {
     };
     let row = ("127.0.0.1:1".to_string(), "outgoing".to_string(), expected);
     assert_eq!(watched.counts(), [row].into());
+}
+
+#[test]
+fn what_a_listening_socket_drops_is_a_failure_at_both_ends() {
+    let (mut client, mut server) = (Actor::start(), Actor::start());
+    // The kernel holds some 130 for it.
+    let port = server.idle("127.0.0.1");
+    let mut of_client = Watched::of(&client, &by(GroupBy::LocalPort));
+    let mut of_server = Watched::of(&server, &by(GroupBy::LocalPort));
+    let failed = client.rush(&format!("127.0.0.1:{port}"), 140);
+    assert!((5..20).contains(&failed), "{failed}");
+    wait_for_a_pass();
+    let counts = of_client.counts();
+    let (_, _, count) = counts.first().unwrap();
+    assert_eq!((count.failed, count.opened), (failed, 140 - failed));
+    let counts = of_server.counts();
+    let (row, _, count) = counts.first().unwrap();
+    assert_eq!(row, &port.to_string());
+    // None of them has been accepted: no file of the process is one of them.
+    assert_eq!((count.failed, count.opened), (failed, 140 - failed));
+    assert_eq!((count.connections, count.listening), (0, 1));
 }
 
 #[test]

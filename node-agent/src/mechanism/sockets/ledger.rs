@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_common::sockets::{INCOMING, OUTGOING, family, state};
+use ckb_probe_common::sockets::{CLOSED, INCOMING, OPENED, OUTGOING, family, state};
 use ckb_probe_crds::{
     Distribution, Figures, Name,
     histogram::bucket,
@@ -181,8 +181,34 @@ impl Ledger {
         }
     }
 
-    /// A socket that was closed, with its last figures.
-    pub fn closed(&mut self, socket: &Socket) {
+    /// A socket that was established, or closed: then with its last figures.
+    pub fn changed(&mut self, socket: &Socket) {
+        // While nothing was recorded: the programs go on for a moment after they were told to stop.
+        if socket.time_ns < self.since_ns {
+            return;
+        }
+        match socket.event {
+            OPENED => self.opened(socket),
+            CLOSED => self.closed(socket),
+            _ => {}
+        }
+    }
+
+    fn opened(&mut self, socket: &Socket) {
+        if !self.known.contains_key(&socket.cookie) {
+            self.know(socket);
+        }
+        let Some(known) = self.known.get_mut(&socket.cookie) else {
+            return;
+        };
+        let place = known.place.filter(|_| !known.opened);
+        known.opened = true;
+        if let Some(row) = place.and_then(|place| self.rows.get_mut(place)) {
+            row.opened += 1;
+        }
+    }
+
+    fn closed(&mut self, socket: &Socket) {
         if !self.known.contains_key(&socket.cookie) {
             self.know(socket);
         }

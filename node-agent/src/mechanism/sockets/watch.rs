@@ -6,6 +6,9 @@ use ckb_probe_common::sockets::Met;
 
 use crate::kernel::{AttachError, Links, Passes, ReadError, Socket, SocketWatch};
 
+/// What waits for a watcher to take it, at most: 3 MiB.
+const MAX_CHANGED: usize = 32 << 10;
+
 /// The programs, and those who watch by them.
 pub struct Watch {
     kernel: SocketWatch,
@@ -21,7 +24,7 @@ pub struct Watch {
 struct Watcher {
     process: u32,
     watches: bool,
-    closed: Vec<Socket>,
+    changed: Vec<Socket>,
     hits: u64,
     lost: u64,
 }
@@ -71,7 +74,7 @@ impl Watch {
         let _ = self.share_out();
         let own = self.watchers.get_mut(&watcher)?;
         own.watches = false;
-        own.closed.clear();
+        own.changed.clear();
         let process = own.process;
         let mut watching = self.watchers.values().filter(|one| one.watches);
         if !watching.clone().any(|one| one.process == process) {
@@ -89,27 +92,38 @@ impl Watch {
         self.watchers.remove(&watcher);
     }
 
-    /// Takes the sockets of its process that were closed while it watched.
-    pub fn closed(&mut self, watcher: u64) -> Vec<Socket> {
-        for closed in self.kernel.closed() {
-            let mut watchers = self.watchers.values_mut();
-            let own = |one: &&mut Watcher| one.watches && one.process == closed.process;
-            for one in watchers.by_ref().filter(own) {
-                one.closed.push(closed);
+    /// Takes the sockets of its process that were established or closed while it watched.
+    pub fn changed(&mut self, watcher: u64) -> Vec<Socket> {
+        self.deliver();
+        let own = self.watchers.get_mut(&watcher);
+        own.map(|own| std::mem::take(&mut own.changed))
+            .unwrap_or_default()
+    }
+
+    /// Hands what the kernel tells to those whom it concerns.
+    fn deliver(&mut self) {
+        for changed in self.kernel.changed() {
+            let watchers = self.watchers.values_mut();
+            let concerned = watchers.filter(|one| one.watches && one.process == changed.process);
+            for one in concerned {
+                if one.changed.len() < MAX_CHANGED {
+                    one.changed.push(changed);
+                } else {
+                    one.lost += 1;
+                }
             }
         }
-        let own = self.watchers.get_mut(&watcher);
-        own.map(|own| std::mem::take(&mut own.closed))
-            .unwrap_or_default()
     }
 
     /// Its part of how often the programs ran while it watched.
     pub fn hits(&mut self, watcher: u64) -> Result<u64, ReadError> {
+        // Asked often, and so the kernel's room lasts.
+        self.deliver();
         self.share_out()?;
         Ok(self.watchers.get(&watcher).map_or(0, |own| own.hits))
     }
 
-    /// How many closed sockets it was not told of while it watched: its own or others', nobody knows.
+    /// How many sockets that were established or closed it was not told of while it watched: its own or others', nobody knows.
     pub fn lost(&mut self, watcher: u64) -> Result<u64, ReadError> {
         self.share_out()?;
         Ok(self.watchers.get(&watcher).map_or(0, |own| own.lost))

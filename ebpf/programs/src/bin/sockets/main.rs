@@ -17,7 +17,7 @@ use aya_ebpf::{
     programs::BtfTracePointContext,
 };
 use ckb_probe_common::sockets::{
-    INCOMING, Kept, MAX_PROCESSES, Met, OUTGOING, Socket, UNKNOWN, state,
+    CLOSED, INCOMING, Kept, MAX_PROCESSES, Met, OPENED, OUTGOING, Socket, UNKNOWN, state,
 };
 use ckb_probe_programs::{counters, iterator, socket_storage::SocketStorage};
 use socket::{FIELDS, PROCESS, SOCKET, TcpSocket};
@@ -30,9 +30,9 @@ static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(MAX_PROCESSES as
 #[map]
 static KEPT: SocketStorage<Kept> = SocketStorage::new();
 
-/// Their sockets that were closed.
+/// Their sockets that were established or closed.
 #[map]
-static CLOSED: RingBuf = RingBuf::with_byte_size(4096, 0);
+static CHANGED: RingBuf = RingBuf::with_byte_size(4096, 0);
 
 #[map]
 static MET: PerCpuArray<Met> = PerCpuArray::with_max_entries(1, 0);
@@ -98,10 +98,16 @@ fn was_accepted(socket: *const c_void) {
 #[inline(always)]
 fn was_established(socket: *const c_void) {
     // SAFETY: the tracepoint's socket.
-    if let Some(kept) = unsafe { KEPT.get(socket) } {
-        // SAFETY: a map's value; the socket is locked while its state changes.
-        unsafe { (*kept).established_ns = now() };
-    }
+    let Some(place) = (unsafe { KEPT.get(socket) }) else {
+        return;
+    };
+    let now = now();
+    // SAFETY: a map's value; the socket is locked while its state changes.
+    let kept = unsafe {
+        (*place).established_ns = now;
+        *place
+    };
+    tell(socket, &kept, state::ESTABLISHED, OPENED, now);
 }
 
 #[inline(always)]
@@ -112,9 +118,6 @@ fn was_closed(socket: *const c_void, before: u8) {
     };
     // SAFETY: a map's value.
     let kept = unsafe { *place };
-    if kept.process == 0 {
-        return;
-    }
     // It may be connected again: that is another connection then.
     let used = Kept {
         process: kept.process,
@@ -122,14 +125,23 @@ fn was_closed(socket: *const c_void, before: u8) {
     };
     // SAFETY: a map's value; the socket is locked while its state changes.
     unsafe { *place = used };
+    tell(socket, &kept, before, CLOSED, now());
+}
+
+#[inline(always)]
+fn tell(socket: *const c_void, kept: &Kept, state: u8, event: u8, now: u64) {
+    if kept.process == 0 {
+        return;
+    }
     let Some(socket) = TcpSocket::of(socket) else {
         return;
     };
-    let closed = Socket {
-        state: before,
-        ..socket.describe(&kept, now())
+    let changed = Socket {
+        state,
+        event,
+        ..socket.describe(kept, now)
     };
-    if CLOSED.output::<Socket>(closed, 0).is_err()
+    if CHANGED.output::<Socket>(changed, 0).is_err()
         && let Some(met) = MET.get_ptr_mut(0)
     {
         // SAFETY: a map's value.

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::{bpf_get_socket_cookie, bpf_jiffies64, bpf_skc_to_tcp_sock};
-use ckb_probe_common::sockets::{Kept, Socket, family};
+use ckb_probe_common::sockets::{Kept, SEEN, Socket, family};
 use ckb_probe_programs::fields::Fields;
 
 #[unsafe(no_mangle)]
@@ -90,7 +90,8 @@ impl TcpSocket {
                 state: FIELDS.trusted::<STATE, u8>(tcp),
                 family,
                 direction: kept.direction as u8,
-                padding: [0; 5],
+                event: SEEN,
+                padding: [0; 4],
             };
             if socket.local_port == 0 {
                 socket.local_port = FIELDS.trusted::<PORT, u16>(tcp);

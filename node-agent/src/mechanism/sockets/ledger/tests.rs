@@ -46,6 +46,13 @@ fn only(ledger: &Ledger) -> Figures {
     rows.remove(0).figures
 }
 
+fn close(ledger: &mut Ledger, socket: &Socket) {
+    ledger.changed(&Socket {
+        event: CLOSED,
+        ..*socket
+    });
+}
+
 fn rows(ledger: &Ledger) -> Vec<(String, String)> {
     let rows = ledger.reading(&MEASURES).into_iter();
     rows.map(|row| {
@@ -93,7 +100,7 @@ fn what_was_there_before_counts_from_where_it_stood() {
         state: 9,
         ..moved(110, socket(1))
     };
-    ledger.closed(&closed);
+    close(&mut ledger, &closed);
     let figures = only(&ledger);
     assert_moved(&figures, 10);
     assert_eq!((figures.sums["opened"], figures.sums["closed"]), (0, 1));
@@ -115,22 +122,55 @@ fn what_begins_while_it_is_watched_counts_from_zero_and_once() {
     assert_moved(&figures, 5);
     assert_eq!(figures.levels["connections"], 1);
     assert_eq!(figures.sums["opened"], 1);
-    ledger.closed(&Socket {
-        time_ns: 4_600,
-        state: 5,
-        ..moved(9, opened(1))
-    });
+    close(
+        &mut ledger,
+        &Socket {
+            time_ns: 4_600,
+            state: 5,
+            ..moved(9, opened(1))
+        },
+    );
     // Never seen in a pass.
-    ledger.closed(&Socket {
-        time_ns: 2_600,
-        state: 9,
-        ..moved(11, opened(2))
-    });
+    close(
+        &mut ledger,
+        &Socket {
+            time_ns: 2_600,
+            state: 9,
+            ..moved(11, opened(2))
+        },
+    );
     let figures = only(&ledger);
     assert_moved(&figures, 20);
     assert_eq!((figures.sums["opened"], figures.sums["closed"]), (2, 2));
     assert_eq!(figures.distributions["lifetime"].sum, 4_000);
     assert_eq!(figures.distributions["lifetime"].count(), 2);
+}
+
+#[test]
+fn what_waits_to_be_accepted_was_opened_and_is_open_when_it_is_seen() {
+    let mut ledger = ledger();
+    let established = Socket {
+        event: OPENED,
+        ..opened(1)
+    };
+    ledger.changed(&established);
+    ledger.pass(&[]);
+    let figures = only(&ledger);
+    assert_eq!(
+        (figures.sums["opened"], figures.levels["connections"]),
+        (1, 0)
+    );
+    ledger.pass(&[moved(3, opened(1))]);
+    ledger.changed(&established);
+    let figures = only(&ledger);
+    assert_eq!(
+        (figures.sums["opened"], figures.levels["connections"]),
+        (1, 1)
+    );
+    assert_moved(&figures, 3);
+    close(&mut ledger, &moved(4, opened(1)));
+    assert_eq!(only(&ledger).sums["opened"], 1);
+    assert_moved(&only(&ledger), 4);
 }
 
 #[test]
@@ -146,10 +186,12 @@ fn figures_that_were_read_while_they_changed_are_not_counted_twice() {
 fn what_happens_while_nothing_is_recorded_is_not_counted() {
     let mut ledger = ledger();
     ledger.pass(&[moved(10, opened(1))]);
-    ledger.begin(10_000);
+    ledger.begin(2_001);
     ledger.pass(&[moved(50, opened(1)), moved(60, opened(2))]);
     assert_moved(&only(&ledger), 10);
     assert_eq!(only(&ledger).sums["opened"], 1);
+    close(&mut ledger, &moved(70, opened(3)));
+    assert_eq!(only(&ledger).sums["closed"], 0);
     ledger.pass(&[moved(51, opened(1)), moved(60, opened(2))]);
     assert_moved(&only(&ledger), 11);
 }
@@ -157,12 +199,15 @@ fn what_happens_while_nothing_is_recorded_is_not_counted() {
 #[test]
 fn a_connect_that_comes_to_nothing_is_a_failure_and_no_end() {
     let mut ledger = ledger();
-    ledger.closed(&Socket {
-        began_ns: 1_500,
-        state: state::SYN_SENT,
-        direction: OUTGOING,
-        ..socket(1)
-    });
+    close(
+        &mut ledger,
+        &Socket {
+            began_ns: 1_500,
+            state: state::SYN_SENT,
+            direction: OUTGOING,
+            ..socket(1)
+        },
+    );
     let sums = only(&ledger).sums;
     assert_eq!((sums["failed"], sums["closed"], sums["opened"]), (1, 0, 0));
 }
@@ -267,8 +312,8 @@ fn what_is_not_asked_for_has_no_row() {
     let mut ledger = Ledger::new(Arc::new(naming), Duration::from_millis(4));
     ledger.begin(SINCE);
     ledger.pass(&[opened(1)]);
-    ledger.closed(&opened(1));
-    ledger.closed(&opened(2));
+    close(&mut ledger, &opened(1));
+    close(&mut ledger, &opened(2));
     assert_eq!(rows(&ledger), []);
     assert!(ledger.known.is_empty());
 }
