@@ -117,9 +117,15 @@ fn a_slow_call_is_told_with_its_path_or_its_file() {
         target.pid(),
         &["syscalls", "--events", "--slow-threshold", "20ms"],
     );
+    let agent = probe.pid();
     let open = probe.line_while(
         |line| line["syscall"] == "openat",
-        || drop(target.tell("slow")),
+        || {
+            // It looks only when all is over.
+            kill_process(agent, Signal::STOP).unwrap();
+            target.tell("slow");
+            kill_process(agent, Signal::CONT).unwrap();
+        },
     );
     assert_eq!(open["path"], json!(fifo));
     assert_eq!(open["threadName"], "syscalls");

@@ -220,6 +220,9 @@ struct PerfAttributes {
     rest: [u64; 7],
 }
 
+/// How often a program is loaded that signals interrupt: as often as libbpf tries.
+const LOAD_ATTEMPTS: usize = 5;
+
 /// Loads a program; a tracing program, for what the kernel's type of this number says. On a refusal, with the end of
 /// the verifier's log.
 pub(super) fn load_program(
@@ -254,10 +257,19 @@ pub(super) fn load_program(
         // SAFETY: what the attributes point to outlives the call, with the lengths they say.
         unsafe { bpf(BPF_PROG_LOAD, &attributes) }
     };
-    load(&mut []).or_else(|_| {
-        // Once more, to be told why.
+    let interrupted = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+    let mut result = load(&mut []);
+    for _ in 1..LOAD_ATTEMPTS {
+        // The verifier gives up when a signal comes, and says so.
+        if !result.as_ref().is_err_and(interrupted) {
+            break;
+        }
+        result = load(&mut []);
+    }
+    result.or_else(|error| {
+        // Once more, to be told why. That the log has no room for all of it is no reason.
         let mut log = vec![0; LOG_BYTES];
-        load(&mut log).map_err(|error| {
+        load(&mut log).map_err(|_| {
             let end = log.iter().position(|byte| *byte == 0).unwrap_or(0);
             let text = String::from_utf8_lossy(&log[..end]);
             let end: Vec<&str> = text.lines().rev().take(3).collect();

@@ -173,6 +173,10 @@ impl Probe {
         }
     }
 
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     /// Waits until it prints, which it does when all is attached.
     pub fn is_attached(&mut self) {
         self.line_while(|_| true, || {});
@@ -180,9 +184,8 @@ impl Probe {
 
     /// Ends it as Ctrl-C does: the lines that were not taken, and what it said besides.
     fn end(&mut self) -> (Vec<Value>, String) {
-        let pid = rustix::process::Pid::from_child(&self.child);
         // It may have ended by itself, and said why.
-        let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
+        let _ = rustix::process::kill_process(self.pid(), rustix::process::Signal::INT);
         let mut said = String::new();
         let mut errors = self.child.stderr.take().unwrap();
         std::io::Read::read_to_string(&mut errors, &mut said).unwrap();
