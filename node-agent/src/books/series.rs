@@ -5,6 +5,8 @@
 //! saw is scaled up accordingly: wherever a load changes, neither the old nor the new one is favoured. The time from the last
 //! slice to the process's end is taken to have been like that slice.
 
+mod record;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{
@@ -12,14 +14,13 @@ use ckb_probe_crds::{
     report::{MAX_PARTS, MAX_ROWS, OTHER},
 };
 
+use record::{Record, Span};
+
 use super::tally::Tally;
 use crate::{
     kinds::Instrument,
     mechanism::{LoadId, Raw, RowReading, Strand},
 };
-
-/// Less is not scaled up: a moment says nothing of the minute before it.
-const LEAST_RECORDED: Duration = Duration::from_millis(10);
 
 /// One load of a target, on behalf of one probe.
 #[derive(Clone, Debug, Default)]
@@ -57,21 +58,6 @@ pub struct Row {
 struct Seen {
     all: Figures,
     parts: BTreeMap<String, Figures>,
-}
-
-/// When calls were recorded since the last entry.
-#[derive(Clone, Copy, Debug, Default)]
-struct Record {
-    entered: Duration,
-    unrecorded: Duration,
-    paused: Option<Duration>,
-}
-
-/// A stretch of time, and how much of it calls were recorded in.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Span {
-    elapsed: Duration,
-    recorded: Duration,
 }
 
 impl Series {
@@ -379,55 +365,6 @@ fn with_room<T>(own: String, known: &BTreeMap<String, T>, room: usize) -> String
         own
     } else {
         OTHER.to_string()
-    }
-}
-
-impl Record {
-    /// Whether calls were recorded all the time since the last entry.
-    fn is_complete(&self) -> bool {
-        self.paused.is_none() && self.unrecorded.is_zero()
-    }
-
-    /// How much of the time since the last entry, up to now, nobody has seen anything in.
-    fn pending(&self, now: Duration) -> Duration {
-        self.paused.map_or(Duration::ZERO, |paused| {
-            now.saturating_sub(paused.max(self.entered))
-        })
-    }
-
-    /// The time since the last entry, if enough of it was recorded to stand for the rest; the next entry begins.
-    fn take(&mut self, now: Duration) -> Option<Span> {
-        let elapsed = now.saturating_sub(self.entered);
-        let recorded = elapsed.saturating_sub(self.unrecorded + self.pending(now));
-        if recorded < elapsed && recorded < LEAST_RECORDED {
-            return None;
-        }
-        self.entered = now;
-        self.unrecorded = Duration::ZERO;
-        Some(Span { elapsed, recorded })
-    }
-}
-
-impl Span {
-    /// So much time came after it that nobody saw, and that is still to be entered. A span that would pass for all of the
-    /// interval is only its part.
-    fn leave_out(&mut self, pending: Duration) {
-        if self.recorded >= self.elapsed && !pending.is_zero() {
-            let part = self.elapsed.as_secs_f64() / (self.elapsed + pending).as_secs_f64();
-            self.recorded = self.recorded.mul_f64(part);
-        }
-    }
-
-    /// Elapsed and recorded: as many of both only where all of the time was recorded.
-    fn milliseconds(&self) -> (u64, u64) {
-        let (elapsed, recorded) = (self.elapsed.as_millis(), self.recorded.as_millis());
-        let complete = self.recorded >= self.elapsed;
-        let most = if complete {
-            elapsed
-        } else {
-            elapsed.saturating_sub(1)
-        };
-        (elapsed as u64, recorded.min(most) as u64)
     }
 }
 

@@ -250,15 +250,14 @@ async fn a_young_process_is_looked_at_again_and_again_before_it_is_said_to_lack_
         }
         looks += 1;
         // Whoever waits for the next attempt is not back at once.
-        assert!(measured.retry_at().unwrap() > Instant::now());
+        assert!(measured.retry.unwrap().after >= RETRY.0);
     }
     // After 5 ms, after 10, and then every 20 ms or, on a slow machine, less often; for a second in all.
     assert!((3..=52).contains(&looks), "{looks}");
     assert!(began.elapsed() >= Duration::from_secs(1));
     let report = view.report(clock.now());
     assert_eq!(report.reason, Some(Reason::SymbolNotFound));
-    let after = measured.retry_at().unwrap() - Instant::now();
-    assert!(after > Duration::from_millis(500), "{after:?}");
+    assert!(measured.retry.unwrap().after >= YOUTH);
     child.kill().unwrap();
     child.wait().unwrap();
 }
