@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ckb_probe_crds::{Assignment, PodReference, ProbeReference};
 
-use crate::observe::{Process, ProcessId};
+use crate::observe::{Place, Process, ProcessId};
 
 /// One target: a container of an assigned pod, on behalf of one CkbProbe. A process comes and goes; this stays.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,25 +167,29 @@ pub fn same_work(a: &Assignment, b: &Assignment) -> bool {
         && *probes == b.probes
 }
 
+/// Which target the process would be by this order; None where it is none.
+pub fn key_of(assignment: &Assignment, process: &Process) -> Option<InstanceKey> {
+    container_of(assignment, process).map(|container| key(assignment, container))
+}
+
 /// The name of the assigned container that the process runs in, if it is the executable looked for.
 ///
-/// The kubelet's mounts name pod and container; where they say nothing, the container id in the cgroup's path
-/// does, as far as the API server knew it.
+/// The container's id in its cgroup says so, as far as the API server knew it; before it does, the pod's uid there, and the
+/// container's name in the kubelet's mounts.
 fn container_of<'a>(assignment: &'a Assignment, process: &Process) -> Option<&'a str> {
     if process.executable != assignment.executable {
         return None;
     }
-    let container = assignment
-        .containers
-        .iter()
-        .find(|container| match &process.place {
-            Some((pod, name)) => *pod == assignment.pod.uid && *name == container.name,
-            None => container
-                .id
-                .as_ref()
-                .is_some_and(|id| process.containers.contains(id)),
-        })?;
-    Some(&container.name)
+    let Place { pod, container } = &process.place;
+    let mut containers = assignment.containers.iter();
+    let by_id = containers
+        .clone()
+        .find(|known| known.id.is_some() && known.id == *container);
+    let by_name = || {
+        let own = pod.as_ref() == Some(&assignment.pod.uid);
+        containers.find(|known| own && process.name.as_ref() == Some(&known.name))
+    };
+    by_id.or_else(by_name).map(|found| found.name.as_str())
 }
 
 fn key(assignment: &Assignment, container: &str) -> InstanceKey {

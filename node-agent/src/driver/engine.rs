@@ -22,7 +22,7 @@ use crate::{
     books::instance::{EARLY_DEATH, Instance},
     kernel::Means,
     mechanism::Refusal,
-    observe::{self, ProcessId},
+    observe::{self, Process, ProcessId},
     target::{self, InstanceKey},
 };
 
@@ -135,13 +135,24 @@ impl Engine {
     }
 
     /// Processes called exec. True when one of them was waited for, and anything changed.
+    ///
+    /// Whatever others execute, and by what name: /proc is searched only for the sake of a target that has no process.
     pub fn execs(&mut self, pids: &[u32]) -> bool {
-        let waited_for = |executable: String| {
+        let wanted = |executable: &str| {
             let mut assignments = self.assignments.iter();
             assignments.any(|assignment| assignment.executable == executable)
         };
-        let mut executables = pids.iter().filter_map(|pid| observe::executable_of(*pid));
-        executables.any(waited_for) && self.reconcile()
+        let is_waiting = |key: InstanceKey| {
+            let view = self.views.get(&key);
+            view.is_none_or(|view| view.stage == Stage::Waiting)
+        };
+        let waited_for = |process: Process| {
+            let assignments = self.assignments.iter();
+            let mut keys = assignments.filter_map(|one| target::key_of(one, &process));
+            keys.any(is_waiting)
+        };
+        let mut processes = pids.iter().filter_map(|pid| observe::process(*pid, wanted));
+        processes.any(waited_for) && self.reconcile()
     }
 
     /// When [`Self::step`] is due again; None when it never is.

@@ -1,9 +1,10 @@
 //! Processes, and the containers they run in.
 //!
-//! No runtime socket is asked: a process's container id stands in its cgroup's path, whatever the runtime
-//! and the cgroup version. Its pod and container *name* stand in its mounts, since the kubelet mounts
-//! `…/pods/<uid>/containers/<name>/<n>` into every container to take its termination message. So a
-//! container that restarts is recognised by name at once, before the API server knows its new id.
+//! No runtime socket is asked: which pod and which container a process is of stands in its cgroup's path, whatever the runtime
+//! and the cgroup version, and nothing in the container can change that. The container's *name* stands in its mounts, since the
+//! kubelet mounts `…/pods/<uid>/containers/<name>/<n>` into every container to take its termination message. So a container that
+//! restarts is recognised by name at once, before the API server knows its new id. A pod's author can make other mounts that
+//! look like these, so they count only where they name the pod that the cgroup names.
 
 use std::{
     io,
@@ -36,10 +37,19 @@ pub struct Process {
     pub id: ProcessId,
     /// The base name of its executable.
     pub executable: String,
-    /// The container ids in its cgroup's path: one, or none outside of containers.
-    pub containers: Vec<String>,
-    /// The uid of its pod and the name of its container, where the kubelet's mounts say.
-    pub place: Option<(String, String)>,
+    /// Where its runtime put it.
+    pub place: Place,
+    /// The name of its container, where the kubelet's mounts say.
+    pub name: Option<String>,
+}
+
+/// Where the cgroups of a process say that it runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The uid of its pod, as the kubelet has it: a static pod has another in the API.
+    pub pod: Option<String>,
+    /// The id of its container.
+    pub container: Option<String>,
 }
 
 /// CPU time a process has used, user and system.
@@ -115,6 +125,15 @@ pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Vec<Process>, ObserveE
     Ok(found)
 }
 
+/// The same of one process; None where it is not wanted, or gone.
+pub fn process(pid: u32, wanted: impl Fn(&str) -> bool) -> Option<Process> {
+    let executable = executable(&PathBuf::from(format!("/proc/{pid}")))?;
+    if !wanted(&executable) {
+        return None;
+    }
+    inspect(pid, executable).ok()
+}
+
 /// The path of a file that a process had open under this descriptor, or `socket:[…]` and the like. None where the descriptor
 /// stands for something else by now: of another inode, and of another name.
 pub fn open_file(pid: u32, descriptor: u32, inode: u64, name: &str) -> Option<String> {
@@ -144,39 +163,79 @@ fn inspect(pid: u32, executable: String) -> Result<Process, ObserveError> {
     let process = proc::Process::new(pid as i32).map_err(error)?;
     let stat = process.stat().map_err(error)?;
     let cgroups = process.cgroups().map_err(error)?;
-    let mut containers: Vec<String> = cgroups
-        .into_iter()
-        .filter_map(|cgroup| container_id(&cgroup.pathname).map(str::to_string))
-        .collect();
-    containers.sort_unstable();
-    containers.dedup();
-    let place = process
-        .mountinfo()
-        .map_err(error)?
-        .into_iter()
-        .find_map(|mount| pod_and_container(&mount.root));
+    let place = Place::of(cgroups.into_iter().map(|cgroup| cgroup.pathname));
+    // Without its pod, what its mounts say is its pod's author's word.
+    let name = match &place.pod {
+        Some(pod) => {
+            let mounts = process.mountinfo().map_err(error)?.into_iter();
+            let mut named = mounts.filter_map(|mount| pod_and_container(&mount.root));
+            named.find_map(|(of, name)| (of == *pod).then_some(name))
+        }
+        None => None,
+    };
     Ok(Process {
         id: ProcessId {
             pid,
             start_ticks: stat.starttime,
         },
         executable,
-        containers,
         place,
+        name,
     })
 }
 
-/// The container id in a cgroup's path: 64 hexadecimal digits, with or without a runtime's prefix and suffix
-/// (`/kubepods/…/<id>`, `cri-containerd-<id>.scope`, `crio-<id>.scope`, `docker-<id>.scope`).
-pub fn container_id(cgroup: &str) -> Option<&str> {
+impl Place {
+    /// By the paths of its cgroups, of each hierarchy. Where two of them say different things, neither is believed.
+    fn of(cgroups: impl Iterator<Item = String>) -> Self {
+        let mut places: Vec<Self> = cgroups.map(|path| Self::in_path(&path)).collect();
+        places.retain(|place| *place != Self::default());
+        places.dedup();
+        match <[Self; 1]>::try_from(places) {
+            Ok([place]) => place,
+            Err(_) => Self::default(),
+        }
+    }
+
+    /// What is nearest to the root counts: below its own cgroup, a container may make others with names of its choice.
+    fn in_path(path: &str) -> Self {
+        let mut parts = path.split('/');
+        let pod = parts.by_ref().find_map(pod_uid);
+        let container = match &pod {
+            Some(_) => parts.next().and_then(container_id),
+            None => path.split('/').find_map(container_id),
+        };
+        Self {
+            container: container.map(str::to_string),
+            pod,
+        }
+    }
+}
+
+/// The pod's uid in the name of its cgroup: `pod<uid>`, or with systemd `kubepods-burstable-pod<uid>.slice`, where `_` stands for
+/// `-`. A static pod's is 32 hexadecimal digits.
+fn pod_uid(cgroup: &str) -> Option<String> {
+    let name = cgroup.strip_suffix(".slice").unwrap_or(cgroup);
+    let uid = match name.rsplit_once("-pod") {
+        Some((_, uid)) => uid,
+        None => name.strip_prefix("pod")?,
+    };
+    let uid = uid.replace('_', "-");
+    let digits = uid.bytes().filter(u8::is_ascii_hexdigit).count();
+    let is_uid = matches!((digits, uid.len()), (32, 32 | 36));
+    is_uid.then_some(uid)
+}
+
+/// The container id in the name of its cgroup: 64 hexadecimal digits, with or without a runtime's prefix and suffix
+/// (`<id>`, `cri-containerd-<id>.scope`, `crio-<id>.scope`, `docker-<id>.scope`).
+fn container_id(cgroup: &str) -> Option<&str> {
     cgroup
-        .rsplit(|c: char| !c.is_ascii_hexdigit())
+        .split(|c: char| !c.is_ascii_hexdigit())
         .find(|part| part.len() == 64)
 }
 
 /// Pod uid and container name in the root of a mount that the kubelet made for the container itself:
 /// `…/pods/<uid>/containers/<name>/<n>`.
-pub fn pod_and_container(mount_root: &str) -> Option<(String, String)> {
+fn pod_and_container(mount_root: &str) -> Option<(String, String)> {
     let mut parts = mount_root
         .split('/')
         .skip_while(|part| *part != "pods")

@@ -34,8 +34,11 @@ fn process(pid: u32, start_ticks: u64, pod: &str, container: &str) -> Process {
     Process {
         id: ProcessId { pid, start_ticks },
         executable: "ckb".into(),
-        containers: vec![format!("{pod}-{container}-id")],
-        place: Some((format!("{pod}-uid"), container.into())),
+        place: Place {
+            pod: Some(format!("{pod}-uid")),
+            container: Some(format!("{pod}-{container}-id")),
+        },
+        name: Some(container.into()),
     }
 }
 
@@ -126,13 +129,33 @@ fn a_process_of_another_executable_is_no_target() {
 }
 
 #[test]
-fn without_the_kubelets_mounts_the_container_id_decides() {
+fn where_the_cgroup_names_no_pod_the_container_id_decides() {
     let mut bare = process(10, 100, "a", "ckb");
-    bare.place = None;
+    bare.place.pod = None;
     let known = assignment("p", "a", &[("ckb", Some("a-ckb-id"))]);
     let unknown = assignment("p", "a", &[("ckb", None)]);
     assert_eq!(locate(&[known], &[bare.clone()], []).len(), 1);
     assert_eq!(locate(&[unknown], &[bare], []).len(), 0);
+}
+
+#[test]
+fn a_static_pod_is_found_by_its_containers_id() {
+    // The kubelet has another uid for it than the API.
+    let mut running = process(10, 100, "a", "ckb");
+    running.place.pod = Some("kubelets-uid".into());
+    let order = assignment("p", "a", &[("ckb", Some("a-ckb-id"))]);
+    let targets = locate(&[order], &[running], []);
+    assert_eq!(targets.first_key_value().unwrap().0.container, "ckb");
+}
+
+#[test]
+fn the_name_alone_makes_no_target() {
+    // Another pod's container of the same name, or one of no pod at all.
+    let order = assignment("p", "a", &[("ckb", Some("a-ckb-id"))]);
+    let mut impostor = process(10, 100, "b", "ckb");
+    assert_eq!(locate(&[order.clone()], &[impostor.clone()], []).len(), 0);
+    impostor.place = Place::default();
+    assert_eq!(locate(&[order], &[impostor], []).len(), 0);
 }
 
 #[test]
