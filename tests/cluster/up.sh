@@ -73,7 +73,8 @@ SYSCTLS=(
 
 prepare_folders() {
   rm -rf "$RUN_DIR"/{log,pki,config,kubectl-cache} "$RUN_DIR"/*.{pid,kubeconfig}
-  mkdir -p "$RUN_DIR"/{log/pods,config/cni} "$STATE" "$SOCKETS"
+  rm -rf "$RUN_DIR/static"
+  mkdir -p "$RUN_DIR"/{log/pods,config/cni,static} "$STATE" "$SOCKETS"
   local setting
   for setting in "${SYSCTLS[@]}"; do
     [[ ! -e /proc/sys/$setting ]] || echo "$setting $(< "/proc/sys/$setting")"
@@ -163,6 +164,7 @@ authentication:
   webhook: {enabled: true}
   x509: {clientCAFile: "$RUN_DIR/pki/ca.crt"}
 authorization: {mode: Webhook}
+staticPodPath: "$RUN_DIR/static"
 tlsCertFile: "$RUN_DIR/pki/kubelet.crt"
 tlsPrivateKeyFile: "$RUN_DIR/pki/kubelet.key"
 containerRuntimeEndpoint: unix://$CONTAINERD_SOCKET

@@ -91,7 +91,7 @@ pub struct Cluster {
     /// A client with the user's rights.
     pub client: Client,
     /// The folder of the local cluster: that of its kubeconfig.
-    folder: PathBuf,
+    pub folder: PathBuf,
 }
 
 impl Cluster {
@@ -243,8 +243,14 @@ impl Cluster {
         pod: &str,
         executable: &str,
     ) -> Result<Process> {
+        let uid = self.uid_of_pod(namespace, pod).await?;
+        Process::in_cgroup(&uid, executable)
+    }
+
+    /// A pod's uid, as the API has it.
+    pub async fn uid_of_pod(&self, namespace: &str, pod: &str) -> Result<String> {
         let object = self.api::<Pod>(namespace).get(pod).await?;
-        Process::in_cgroup(&object.uid().unwrap_or_default(), executable)
+        Ok(object.uid().unwrap_or_default())
     }
 
     /// How many Events of a reason there are about a CkbProbe.

@@ -76,6 +76,12 @@ impl Process {
         PathBuf::from(format!("/proc/{}/root{inside}", self.pid))
     }
 
+    /// What the kernel tells of it: a file of its folder in /proc.
+    pub fn proc(&self, file: &str) -> Result<String> {
+        let path = format!("/proc/{}/{file}", self.pid);
+        std::fs::read_to_string(&path).map_err(Failure::system(path))
+    }
+
     /// Whether it still is, and has not ended.
     pub fn is_alive(&self) -> bool {
         self.stat()

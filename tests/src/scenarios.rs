@@ -12,6 +12,7 @@ mod everything;
 mod figures;
 mod footprint;
 mod ground_truth;
+mod impostor;
 mod outage;
 mod preflight;
 mod refusals;
@@ -19,6 +20,7 @@ mod restart;
 mod sampling;
 mod sigterm;
 mod slow_operations;
+mod static_pod;
 mod target_died;
 mod two_pods;
 mod unavailable;
@@ -94,6 +96,16 @@ pub const ALL: &[Scenario] = &[
         two_pods,
         false,
         "what was not selected is not counted, however alike it is"
+    ),
+    scenario!(
+        impostor,
+        false,
+        "a pod that is made to look like another's container is not measured for it"
+    ),
+    scenario!(
+        static_pod,
+        false,
+        "a static pod is found, though the kubelet has another uid for it"
     ),
     scenario!(
         everything,

@@ -209,53 +209,61 @@ pub struct FixturePod<'a> {
 impl FixturePod<'_> {
     /// Runs it.
     pub async fn run(self, cluster: &Cluster, namespace: &str) -> Result<Fixture> {
+        cluster.apply(&self.manifest(namespace)).await?;
+        self.running(cluster, namespace, self.name).await
+    }
+
+    /// Its manifest.
+    pub fn manifest(&self, namespace: &str) -> Value {
         let command = format!("/usr/bin/{}", self.variant);
         let command = [command.as_str(), "--out", "/out/truth.json"];
-        cluster
-            .apply(&json!({
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {
-                    "name": self.name,
-                    "namespace": namespace,
-                    "labels": { "app": self.app },
-                },
-                "spec": {
-                    "automountServiceAccountToken": false,
-                    "enableServiceLinks": false,
-                    "terminationGracePeriodSeconds": 1,
-                    "containers": [{
-                        "name": "fixture",
-                        "image": IMAGE,
-                        "imagePullPolicy": "IfNotPresent",
-                        "stdin": true,
-                        "command": command,
-                        "args": self.arguments,
-                        "securityContext": {
-                            "readOnlyRootFilesystem": true,
-                            "allowPrivilegeEscalation": false,
-                            "capabilities": { "drop": ["ALL"] },
-                        },
-                        "volumeMounts": [{ "name": "out", "mountPath": "/out" }],
-                    }],
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": self.name,
+                "namespace": namespace,
+                "labels": { "app": self.app },
+            },
+            "spec": {
+                "automountServiceAccountToken": false,
+                "enableServiceLinks": false,
+                "terminationGracePeriodSeconds": 1,
+                "containers": [{
+                    "name": "fixture",
+                    "image": IMAGE,
+                    "imagePullPolicy": "IfNotPresent",
+                    "stdin": true,
+                    "command": command,
+                    "args": self.arguments,
                     "securityContext": {
-                        "runAsNonRoot": true,
-                        "runAsUser": 65532,
-                        "fsGroup": 65532,
-                        "seccompProfile": { "type": "RuntimeDefault" },
+                        "readOnlyRootFilesystem": true,
+                        "allowPrivilegeEscalation": false,
+                        "capabilities": { "drop": ["ALL"] },
                     },
-                    "volumes": [{ "name": "out", "emptyDir": {} }],
+                    "volumeMounts": [{ "name": "out", "mountPath": "/out" }],
+                }],
+                "securityContext": {
+                    "runAsNonRoot": true,
+                    "runAsUser": 65532,
+                    "fsGroup": 65532,
+                    "seccompProfile": { "type": "RuntimeDefault" },
                 },
-            }))
-            .await?;
+                "volumes": [{ "name": "out", "emptyDir": {} }],
+            },
+        })
+    }
+
+    /// Waits until it runs, in a pod of this name.
+    pub async fn running(self, cluster: &Cluster, namespace: &str, pod: &str) -> Result<Fixture> {
         let process = wait::until("the fixture to run", START, async || {
             cluster
-                .process(namespace, self.name, "fixture", self.variant)
+                .process(namespace, pod, "fixture", self.variant)
                 .await
         })
         .await?;
         Ok(Fixture {
-            pod: self.name.to_string(),
+            pod: pod.to_string(),
             process,
             result: process.path("/out/truth.json"),
         })

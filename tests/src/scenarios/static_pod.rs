@@ -1,0 +1,63 @@
+//! A static pod, of a manifest in the kubelet's folder, is found: the kubelet has another uid for it than the API.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::{
+    failure::{Failure, Result, expect},
+    operations, rows,
+    scene::{ATTACH, PROBE, Scene, probe},
+    wait,
+    workload::FixturePod,
+};
+
+const FIXTURE: FixturePod = FixturePod {
+    name: "static",
+    app: "static",
+    variant: "ground-truth",
+    arguments: &["rocksdb_get_pinned_cf 3001 constant:1000"],
+};
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    let path = scene.cluster.folder.join("static/e2e.json");
+    let manifest = FIXTURE.manifest(&scene.namespace).to_string();
+    fs::write(&path, manifest).map_err(Failure::system(path.display().to_string()))?;
+    let result = measured(scene).await;
+    // Before the namespace: the kubelet would make its mirror pod again.
+    fs::remove_file(&path).map_err(Failure::system(path.display().to_string()))?;
+    result
+}
+
+async fn measured(scene: &mut Scene<'_>) -> Result<()> {
+    let cluster = scene.cluster;
+    let target = json!({ "selector": { "matchLabels": { "app": FIXTURE.app } }, "executable": FIXTURE.variant });
+    let operations = operations::names();
+    let spec = probe(&scene.namespace, PROBE, target, &operations, "2s");
+    scene.apply_probe(spec).await?;
+    // Its mirror in the API has the node's name after its own.
+    let pod = format!("{}-node0", FIXTURE.name);
+    let fixture = FIXTURE.running(cluster, &scene.namespace, &pod).await?;
+    let uid = cluster.uid_of_pod(&scene.namespace, &pod).await?;
+    let cgroups = fixture.process.proc("cgroup")?;
+    expect(
+        cgroups.contains("/pod") && !cgroups.contains(&uid),
+        "another uid in the kubelet's cgroups than in the API",
+        || cgroups.clone(),
+    )?;
+    scene.attached(fixture.process, &operations).await?;
+    fixture.begin()?;
+    let truth = fixture.finish(ATTACH).await?;
+    let truth = truth.functions.values().map(|one| one.calls).sum();
+    let counted = wait::until("the static pod's calls", ATTACH, async || {
+        let status = cluster.status(&scene.namespace, PROBE).await?;
+        let count = rows::all_counted(&status)?;
+        expect(count >= truth, format!("{truth} calls"), || {
+            count.to_string()
+        })?;
+        Ok(count)
+    })
+    .await?;
+    scene.equal("calls counted, of the static pod", counted, "", truth);
+    Ok(())
+}
