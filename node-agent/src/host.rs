@@ -52,11 +52,10 @@ pub enum HostError {
 
 /// Finds a process by its number or by the base name of its executable.
 pub fn find_process(pid: Option<u32>, executable: &str) -> Result<Process, HostError> {
-    let all = observe::processes(|name| pid.is_some() || name == executable)?;
-    let mut found: Vec<Process> = all
-        .into_iter()
-        .filter(|process| pid.is_none_or(|pid| process.id.pid == pid))
-        .collect();
+    let mut found: Vec<Process> = match pid {
+        Some(pid) => observe::process(pid, |_| true)?.into_iter().collect(),
+        None => observe::processes(|name| name == executable)?.processes,
+    };
     match (found.pop(), found.len()) {
         (Some(process), 0) => Ok(process),
         (Some(process), others) => Err(HostError::Ambiguous {

@@ -28,8 +28,8 @@ pub use namespaces::Namespaces;
 use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{
-    CpuTime, Exit, ObserveError, Place, Process, ProcessId, cpu_time, cpus, is_confined, open_file,
-    own_file_offset, process, processes,
+    CpuTime, Exit, Found, ObserveError, Place, Process, ProcessId, cpu_time, cpus, is_confined,
+    open_file, own_file_offset, process, processes,
 };
 pub use symbols::{Binary, Location, Symbols, SymbolsError, find_symbols};
 pub use system_calls::{syscall_name, syscall_number};

@@ -103,6 +103,15 @@ pub fn locate<'a>(
     targets
 }
 
+/// Leaves targets, if there is still an order for them, the processes that they have, whatever else was found.
+pub fn hold(targets: &mut BTreeMap<InstanceKey, Desired>, held: BTreeMap<InstanceKey, Located>) {
+    for (key, located) in held {
+        if let Some(desired) = targets.get_mut(&key) {
+            desired.located = Some(located);
+        }
+    }
+}
+
 /// The orders that have no target, known or found.
 pub fn unmatched<'a>(
     assignments: &'a [Assignment],

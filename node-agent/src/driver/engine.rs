@@ -22,7 +22,7 @@ use crate::{
     books::instance::{EARLY_DEATH, Instance},
     kernel::Means,
     mechanism::Refusal,
-    observe::{self, Process, ProcessId},
+    observe::{self, Found, Process, ProcessId},
     target::{self, InstanceKey},
 };
 
@@ -101,12 +101,15 @@ impl Engine {
             .map(|assignment| assignment.executable.as_str())
             .collect();
         let processes = if wanted.is_empty() {
-            Ok(Vec::new())
+            Ok(Found::default())
         } else {
             observe::processes(|executable| wanted.contains(executable))
         };
-        let processes = match processes {
-            Ok(processes) => processes,
+        let Found {
+            processes,
+            unreadable,
+        } = match processes {
+            Ok(found) => found,
             Err(error) => {
                 warn!(%error, "cannot look for processes; trying again");
                 // Whoever waits for the end of a process would be back at once.
@@ -115,7 +118,8 @@ impl Engine {
                 return false;
             }
         };
-        let desired = target::locate(&self.assignments, &processes, self.views.keys());
+        let mut desired = target::locate(&self.assignments, &processes, self.views.keys());
+        target::hold(&mut desired, self.held(&unreadable));
         let unmatched: Vec<Assignment> = target::unmatched(&self.assignments, &desired)
             .into_iter()
             .cloned()
@@ -151,7 +155,9 @@ impl Engine {
             let mut keys = assignments.filter_map(|one| target::key_of(one, &process));
             keys.any(is_waiting)
         };
-        let mut processes = pids.iter().filter_map(|pid| observe::process(*pid, wanted));
+        let mut processes = pids
+            .iter()
+            .filter_map(|pid| observe::process(*pid, wanted).ok()?);
         processes.any(waited_for) && self.reconcile()
     }
 

@@ -7,6 +7,7 @@
 //! look like these, so they count only where they name the pod that the cgroup names.
 
 use std::{
+    collections::BTreeSet,
     io,
     os::fd::{AsRawFd, OwnedFd},
     os::unix::fs::MetadataExt,
@@ -18,7 +19,11 @@ use nix::{
     time::{ClockId, clock_getcpuclockid},
     unistd::Pid,
 };
-use procfs::process::{self as proc, MMapPath};
+use procfs::{
+    ProcError,
+    process::{self as proc, MMapPath},
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{Interest, unix::AsyncFd};
 
 /// A process, told apart from a later one of the same number by when it started.
@@ -100,38 +105,53 @@ pub enum ObserveError {
     NotMapped(u64),
 }
 
-/// Every process whose executable's base name satisfies `wanted`, in order of pid.
+/// What was found in /proc.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The processes that are wanted, in order of pid.
+    pub processes: Vec<Process>,
+    /// The numbers of processes of which /proc does not tell what they are: not to be taken for ended.
+    pub unreadable: BTreeSet<u32>,
+}
+
+/// Every process whose executable's base name satisfies `wanted`.
 ///
 /// One `readlink` for each process of the host; more is read of the wanted ones only. Processes that end
 /// meanwhile are left out.
-pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Vec<Process>, ObserveError> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
+pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Found, ObserveError> {
+    let mut found = Found::default();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        let Some(executable) = executable(&entry.path()) else {
-            continue;
-        };
-        if wanted(&executable) {
-            found.extend(inspect(pid, executable).ok());
+        match process(pid, &wanted) {
+            Ok(process) => found.processes.extend(process),
+            Err(_) => {
+                found.unreadable.insert(pid);
+            }
         }
     }
-    found.sort_by_key(|process| process.id);
+    found.processes.sort_by_key(|process| process.id);
     Ok(found)
 }
 
 /// The same of one process; None where it is not wanted, or gone.
-pub fn process(pid: u32, wanted: impl Fn(&str) -> bool) -> Option<Process> {
-    let executable = executable(&PathBuf::from(format!("/proc/{pid}")))?;
-    if !wanted(&executable) {
-        return None;
-    }
-    inspect(pid, executable).ok()
+pub fn process(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Option<Process>, ObserveError> {
+    let directory = PathBuf::from(format!("/proc/{pid}"));
+    let read = || {
+        let Some(executable) = executable(&directory)? else {
+            return Ok(None);
+        };
+        if !wanted(&executable) {
+            return Ok(None);
+        }
+        inspect(pid, executable).map(Some)
+    };
+    read().or_else(|source| match source {
+        ProcError::NotFound(_) => Ok(None),
+        source => Err(ObserveError::Process { pid, source }),
+    })
 }
 
 /// The path of a file that a process had open under this descriptor, or `socket:[…]` and the like. None where the descriptor
@@ -147,27 +167,37 @@ pub fn open_file(pid: u32, descriptor: u32, inode: u64, name: &str) -> Option<St
 
 /// The base name of a process's executable; None when it is gone.
 pub fn executable_of(pid: u32) -> Option<String> {
-    executable(&PathBuf::from(format!("/proc/{pid}")))
+    executable(&PathBuf::from(format!("/proc/{pid}"))).ok()?
 }
 
 /// The base name of the executable. None for kernel threads and for processes that are gone.
-fn executable(directory: &Path) -> Option<String> {
-    let target = std::fs::read_link(directory.join("exe")).ok()?;
-    let name = target.file_name()?.to_str()?;
+fn executable(directory: &Path) -> Result<Option<String>, ProcError> {
+    let link = directory.join("exe");
+    let target = match std::fs::read_link(&link) {
+        Ok(target) => target,
+        Err(error) => {
+            let gone = matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH));
+            return if gone {
+                Ok(None)
+            } else {
+                Err(ProcError::Io(error, Some(link)))
+            };
+        }
+    };
+    let name = target.file_name().and_then(|name| name.to_str());
     // The kernel's word for an executable that was replaced on disk while it runs.
-    Some(name.strip_suffix(" (deleted)").unwrap_or(name).to_string())
+    Ok(name.map(|name| name.strip_suffix(" (deleted)").unwrap_or(name).to_string()))
 }
 
-fn inspect(pid: u32, executable: String) -> Result<Process, ObserveError> {
-    let error = |source| ObserveError::Process { pid, source };
-    let process = proc::Process::new(pid as i32).map_err(error)?;
-    let stat = process.stat().map_err(error)?;
-    let cgroups = process.cgroups().map_err(error)?;
+fn inspect(pid: u32, executable: String) -> Result<Process, ProcError> {
+    let process = proc::Process::new(pid as i32)?;
+    let stat = process.stat()?;
+    let cgroups = process.cgroups()?;
     let place = Place::of(cgroups.into_iter().map(|cgroup| cgroup.pathname));
     // Without its pod, what its mounts say is its pod's author's word.
     let name = match &place.pod {
         Some(pod) => {
-            let mounts = process.mountinfo().map_err(error)?.into_iter();
+            let mounts = process.mountinfo()?.into_iter();
             let mut named = mounts.filter_map(|mount| pod_and_container(&mount.root));
             named.find_map(|(of, name)| (of == *pod).then_some(name))
         }
@@ -307,6 +337,12 @@ impl Exit {
         )]
         let fd = AsyncFd::with_interest(fd, Interest::READABLE).map_err(error)?;
         Ok(Self(fd))
+    }
+
+    /// Whether it has come.
+    pub fn has_ended(&self) -> bool {
+        let mut looks = [PollFd::new(self.0.get_ref(), PollFlags::IN)];
+        poll(&mut looks, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Waits for it.

@@ -149,6 +149,30 @@ fn a_static_pod_is_found_by_its_containers_id() {
 }
 
 #[test]
+fn a_process_that_cannot_be_read_keeps_its_target() {
+    let order = [assignment("p", "a", &[("ckb", None)])];
+    let (old, new) = (process(10, 100, "a", "ckb"), process(11, 200, "a", "ckb"));
+    let first = locate(&order, &[old.clone()], []);
+    let observed = observe(&first);
+    let key = first.first_key_value().unwrap().0;
+    let located = Located {
+        process: old.id,
+        others: 0,
+    };
+    let held = BTreeMap::from([(key.clone(), located)]);
+    for found in [vec![], vec![new]] {
+        let mut desired = locate(&order, &found, observed.keys());
+        assert_ne!(plan(&desired, &observed), []);
+        hold(&mut desired, held.clone());
+        assert_eq!(plan(&desired, &observed), []);
+    }
+    // Of what is not asked for any more, nothing is held.
+    let mut desired = locate(&[], &[], observed.keys());
+    hold(&mut desired, held);
+    assert_eq!(plan(&desired, &observed), [Action::Forget(key.clone())]);
+}
+
+#[test]
 fn the_name_alone_makes_no_target() {
     // Another pod's container of the same name, or one of no pod at all.
     let order = assignment("p", "a", &[("ckb", Some("a-ckb-id"))]);

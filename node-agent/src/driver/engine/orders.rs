@@ -19,7 +19,7 @@ use crate::{
     books::instance::{Instance, Terms},
     kinds,
     observe::ProcessId,
-    target::{self, Action, Desired, InstanceKey, Observed},
+    target::{self, Action, Desired, InstanceKey, Located, Observed},
 };
 
 impl Engine {
@@ -28,6 +28,20 @@ impl Engine {
         views
             .map(|(key, view)| (key.clone(), view.observed()))
             .collect()
+    }
+
+    /// The processes that views are on, of which /proc does not tell now, and which have not ended: only the kernel's word says
+    /// that, and an agent that is out of descriptors must not take them for gone.
+    pub(super) fn held(&self, unreadable: &BTreeSet<u32>) -> BTreeMap<InstanceKey, Located> {
+        let held = self.views.iter().filter_map(|(key, view)| {
+            let Stage::On { process, others } = view.stage else {
+                return None;
+            };
+            let measured = self.processes.get(&process)?;
+            let holds = unreadable.contains(&process.pid) && !measured.exit.has_ended();
+            holds.then(|| (key.clone(), Located { process, others }))
+        });
+        held.collect()
     }
 
     pub(super) fn schedule_scan(&mut self, changed: bool) {

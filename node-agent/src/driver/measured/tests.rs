@@ -112,7 +112,7 @@ fn means() -> Means {
 }
 
 fn process(pid: u32) -> ProcessId {
-    let mut all = observe::processes(|_| true).unwrap().into_iter();
+    let mut all = observe::processes(|_| true).unwrap().processes.into_iter();
     all.find(|process| process.id.pid == pid).unwrap().id
 }
 

@@ -81,7 +81,7 @@ fn trial(first: u16, costs: &[Option<u64>], refuses: bool) -> (Running, Arc<Atom
 
 fn ourselves() -> ProcessId {
     let pid = std::process::id();
-    let all = observe::processes(|_| true).unwrap();
+    let all = observe::processes(|_| true).unwrap().processes;
     all.into_iter().find(|one| one.id.pid == pid).unwrap().id
 }
 

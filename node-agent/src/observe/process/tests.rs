@@ -126,7 +126,9 @@ fn other_mounts_say_nothing() {
 fn this_test_finds_itself_and_its_cpu_time() {
     let own = std::env::current_exe().unwrap();
     let name = own.file_name().unwrap().to_str().unwrap().to_string();
-    let found = processes(|executable| executable == name).unwrap();
+    let found = processes(|executable| executable == name)
+        .unwrap()
+        .processes;
     let me = found
         .iter()
         .find(|process| process.id.pid == std::process::id())
