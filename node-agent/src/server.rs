@@ -1,16 +1,33 @@
 //! The agent's HTTP endpoints. Each request is answered by the engine itself, so `/healthz` is a sign of life
 //! and not of a listening socket, and `/metrics` is read from the kernel when it is asked for.
+//!
+//! Any pod may connect, so connections are bounded in number, time and size. Whoever connects last is served: where there are
+//! too many the oldest goes, and those who hold theirs open keep nobody out.
 
-use std::{convert::Infallible, io, net::SocketAddr};
+use std::{collections::VecDeque, convert::Infallible, io, net::SocketAddr, time::Duration};
 
 use http_body_util::Full;
 use hyper::{Request, Response, StatusCode, body::Bytes, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{mpsc, oneshot},
+    task::AbortHandle,
+    time::timeout,
 };
 use tracing::debug;
+
+/// More than any set of probes and scrapers needs.
+const MAX_CONNECTIONS: usize = 32;
+
+/// Who sends no request in this time is cut off.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Of a request's head.
+const MAX_HEADER_BYTES: usize = 16 << 10;
+
+/// No connection lasts longer: clients open another.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What is asked of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +50,18 @@ pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves for ever. Returns only when nobody can answer any more.
 pub async fn serve(listener: TcpListener, inquiries: mpsc::Sender<Inquiry>) {
+    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     while !inquiries.is_closed() {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tokio::spawn(connection(stream, inquiries.clone()));
+                connections.retain(|connection| !connection.is_finished());
+                if connections.len() >= MAX_CONNECTIONS
+                    && let Some(oldest) = connections.pop_front()
+                {
+                    oldest.abort();
+                }
+                let connection = tokio::spawn(connection(stream, inquiries.clone()));
+                connections.push_back(connection.abort_handle());
             }
             Err(error) => {
                 debug!(%error, "cannot accept a connection");
@@ -50,9 +75,11 @@ pub async fn serve(listener: TcpListener, inquiries: mpsc::Sender<Inquiry>) {
 async fn connection(stream: TcpStream, inquiries: mpsc::Sender<Inquiry>) {
     let service = service_fn(|request| answer(request, &inquiries));
     let connection = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
-    if let Err(error) = connection {
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(MAX_HEADER_BYTES)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Ok(Err(error)) = timeout(CONNECTION_TIMEOUT, connection).await {
         debug!(%error, "a connection ended early");
     }
 }
@@ -93,3 +120,6 @@ fn reply(status: StatusCode, text: String) -> Response<Full<Bytes>> {
     );
     response
 }
+
+#[cfg(test)]
+mod tests;

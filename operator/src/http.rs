@@ -1,6 +1,10 @@
 //! `/healthz`, `/readyz` and `/metrics`.
+//!
+//! Any pod may connect, so connections are bounded in number, time and size. Whoever connects last is served: where there are
+//! too many the oldest goes, and those who hold theirs open keep nobody out.
 
 use std::{
+    collections::VecDeque,
     convert::Infallible,
     io,
     sync::{
@@ -19,14 +23,16 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{net::TcpListener, sync::Semaphore};
+use tokio::{net::TcpListener, task::AbortHandle};
 
 use crate::metrics::Metrics;
 
-/// More connections than any set of probes and scrapers needs; the rest waits.
+/// More connections than any set of probes and scrapers needs.
 const MAX_CONNECTIONS: usize = 32;
 /// A client that sends no request in this time is cut off.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Of a request's head.
+const MAX_HEADER_BYTES: usize = 16 << 10;
 /// No connection lasts longer: clients open another.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -41,11 +47,8 @@ pub struct Pages {
 
 /// Answers for ever. An error is the listener's.
 pub async fn serve(listener: TcpListener, pages: Pages) -> io::Error {
-    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok(permit) = permits.clone().acquire_owned().await else {
-            return io::Error::other("the connections' semaphore was closed");
-        };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             // One client's failure, or too many open files: both pass.
@@ -55,8 +58,14 @@ pub async fn serve(listener: TcpListener, pages: Pages) -> io::Error {
                 continue;
             }
         };
+        connections.retain(|connection| !connection.is_finished());
+        if connections.len() >= MAX_CONNECTIONS
+            && let Some(oldest) = connections.pop_front()
+        {
+            oldest.abort();
+        }
         let pages = pages.clone();
-        tokio::spawn(async move {
+        let connection = tokio::spawn(async move {
             let service = service_fn(move |request| {
                 let response = respond(&pages, &request);
                 async move { Ok::<_, Infallible>(response) }
@@ -64,11 +73,12 @@ pub async fn serve(listener: TcpListener, pages: Pages) -> io::Error {
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADER_TIMEOUT)
+                .max_buf_size(MAX_HEADER_BYTES)
                 .serve_connection(TokioIo::new(stream), service);
             // A client that goes away, or stays too long, is its own affair.
             let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-            drop(permit);
         });
+        connections.push_back(connection.abort_handle());
     }
 }
 

@@ -64,3 +64,22 @@ async fn the_pages_say_how_it_is() {
     );
     server.abort();
 }
+
+#[tokio::test]
+async fn those_who_hold_connections_open_keep_nobody_out() {
+    let pages = Pages {
+        metrics: Metrics::new().unwrap(),
+        ready: Arc::default(),
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, pages));
+    let mut held = Vec::new();
+    for _ in 0..10 * MAX_CONNECTIONS {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"GET /metrics HT").await.unwrap();
+        held.push(stream);
+    }
+    let answer = tokio::time::timeout(HEADER_TIMEOUT / 2, get(address, "GET /healthz")).await;
+    assert!(answer.unwrap().starts_with("HTTP/1.1 200"));
+}
