@@ -12,6 +12,7 @@ mod everything;
 mod figures;
 mod footprint;
 mod ground_truth;
+mod kinds;
 mod outage;
 mod preflight;
 mod refusals;
@@ -96,9 +97,14 @@ pub const ALL: &[Scenario] = &[
         "what was not selected is not counted, however alike it is"
     ),
     scenario!(
+        kinds,
+        true,
+        "what each kind tells of one target, held against what others see of it"
+    ),
+    scenario!(
         everything,
         true,
-        "every kind at once, under one budget: none takes another down"
+        "the sample that asks every kind at once, under one budget: none takes another down"
     ),
     scenario!(
         deletion,
