@@ -1,5 +1,8 @@
 //! Carries out what [`target::plan`] decides: attaches, reads, detaches. No API server here.
 
+mod orders;
+mod processes;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
@@ -7,22 +10,20 @@ use std::{
 
 use ckb_probe_crds::{Assignment, InstanceReport, InstanceState, Reason};
 use futures::{StreamExt, stream::FuturesUnordered};
-use serde_json::{Value, json};
-use tracing::{info, warn};
+use serde_json::Value;
+use tracing::warn;
 
 use super::{
     Clock, Tools,
     measured::Measured,
-    measurement::Total,
     view::{Stage, View},
 };
 use crate::{
-    books::instance::{EARLY_DEATH, Instance, Terms},
+    books::instance::{EARLY_DEATH, Instance},
     kernel::Means,
-    kinds,
     mechanism::Refusal,
     observe::{self, ProcessId},
-    target::{self, Action, Desired, InstanceKey, Observed},
+    target::{self, InstanceKey},
 };
 
 /// Between two looks at /proc while some target has no process: at first, and at most.
@@ -292,243 +293,6 @@ impl Engine {
             ..InstanceReport::default()
         });
         known.chain(unmatched).collect()
-    }
-
-    fn observed(&self) -> BTreeMap<InstanceKey, Observed> {
-        let views = self.views.iter();
-        views
-            .map(|(key, view)| (key.clone(), view.observed()))
-            .collect()
-    }
-
-    fn schedule_scan(&mut self, changed: bool) {
-        let waits = |view: &View| view.stage == Stage::Waiting;
-        let searching = !self.unmatched.is_empty() || self.views.values().any(waits);
-        self.search_interval = match (searching, changed) {
-            (true, false) => (self.search_interval * 3 / 2).min(SEARCH.1),
-            _ => SEARCH.0,
-        };
-        let interval = if searching {
-            self.search_interval
-        } else {
-            STEADY
-        };
-        self.next_scan = Instant::now() + interval;
-    }
-
-    /// Carries out a step. The processes of which something else is asked afterwards are `disturbed`.
-    fn carry_out(&mut self, action: Action, disturbed: &mut BTreeSet<ProcessId>) {
-        match action {
-            Action::Forget(key) => {
-                let process = self.views.get(&key).and_then(View::process);
-                disturbed.extend(process);
-                if let Some(process) = process {
-                    self.take_events(process);
-                }
-                self.views.remove(&key);
-                info!(pod = %key.pod.name, container = %key.container, probe = %key.probe.name, "detached: no longer asked for");
-            }
-            Action::Lose(key) => disturbed.extend(self.lose(&key)),
-            Action::Await(key, desired) => {
-                disturbed.extend(self.take_order(key, &desired.assignment))
-            }
-            Action::Attach(key, desired) => {
-                let Desired {
-                    assignment,
-                    located: Some(located),
-                } = desired
-                else {
-                    return;
-                };
-                disturbed.extend(self.take_order(key.clone(), &assignment));
-                let before = self.views.get(&key).and_then(View::process);
-                if before.is_some_and(|before| before != located.process) {
-                    disturbed.extend(self.lose(&key));
-                }
-                if let Some(view) = self.views.get_mut(&key)
-                    && !(view.stage == Stage::Held && before.is_some())
-                {
-                    view.stage = Stage::On {
-                        process: located.process,
-                        others: located.others,
-                    };
-                    disturbed.insert(located.process);
-                }
-            }
-        }
-    }
-
-    /// The process of a view is gone. Its maps are not: what it did up to its end is counted.
-    fn lose(&mut self, key: &InstanceKey) -> Option<ProcessId> {
-        let process = self.views.get(key)?.process()?;
-        self.read_process(process);
-        self.take_events(process);
-        let now = self.clock.now();
-        let view = self.views.get_mut(key)?;
-        view.instance.process_gone(now);
-        view.stage = Stage::Waiting;
-        match view.instance.may_be_killing() {
-            None => {
-                info!(pod = %key.pod.name, container = %key.container, "the process ended; waiting for its successor");
-            }
-            Some(message) => {
-                warn!(pod = %key.pod.name, %message, "left alone");
-                view.instance.detached(Reason::TargetDied, message, now);
-                view.stage = Stage::Held;
-            }
-        }
-        Some(process)
-    }
-
-    /// Makes or updates the record of a target by its order. The process of which it asks something else now.
-    fn take_order(&mut self, key: InstanceKey, assignment: &Assignment) -> Option<ProcessId> {
-        let terms = Terms {
-            interval: assignment.report_interval.get(),
-            overhead: assignment.overhead.clone(),
-            early_death: self.early_death,
-        };
-        let probes = kinds::instrumented(&assignment.probes);
-        let Some(view) = self.views.get(&key) else {
-            let now = self.clock.now();
-            let view = View {
-                instance: Instance::new(key.clone(), probes, terms, now),
-                assignment: assignment.clone(),
-                stage: Stage::Waiting,
-                spent: Total::default(),
-            };
-            self.views.insert(key, view);
-            return None;
-        };
-        let process = view.process();
-        let changed = !target::same_work(&view.assignment, assignment);
-        if let Some(process) = process.filter(|_| changed) {
-            self.read_process(process);
-            self.take_events(process);
-        }
-        let view = self.views.get_mut(&key)?;
-        view.assignment = assignment.clone();
-        if !changed {
-            return None;
-        }
-        view.instance.reconfigure(probes, terms);
-        if view.stage == Stage::Held {
-            view.stage = Stage::Waiting;
-        }
-        process
-    }
-
-    /// Measures of a process what is asked of it now, or lets it go.
-    fn settle(&mut self, process: ProcessId) {
-        let measured = self.processes.get_mut(&process);
-        if let Some(measurement) = measured.and_then(Measured::measurement)
-            && let Err(error) = measurement.stop()
-        {
-            warn!(%error, pid = process.pid, "what measured it goes on until it is replaced");
-        }
-        self.read_process(process);
-        self.take_events(process);
-        let tier = self.means().map_or("none", |means| means.tier.as_str());
-        let mut views: Vec<&mut View> = views_on(&mut self.views, process).collect();
-        if views.is_empty() {
-            if let Some(measured) = self.processes.remove(&process) {
-                self.tools.reaper.take(measured);
-            }
-            return;
-        }
-        let measured = match self.processes.entry(process) {
-            std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::btree_map::Entry::Vacant(room) => match Measured::new(process) {
-                Ok(measured) => room.insert(measured),
-                Err(error) => {
-                    let now = self.clock.now();
-                    for view in views {
-                        let message = error.to_string();
-                        view.instance.failed(Reason::AttachFailed, message, now);
-                        view.stage = Stage::Waiting;
-                    }
-                    return;
-                }
-            },
-        };
-        for view in &mut views {
-            view.spent = Total::default();
-        }
-        let mut looking: Vec<(&mut Instance, usize)> = views
-            .into_iter()
-            .map(|view| {
-                let others = match view.stage {
-                    Stage::On { others, .. } => others,
-                    Stage::Waiting | Stage::Held => 0,
-                };
-                (&mut view.instance, others)
-            })
-            .collect();
-        measured.measure(&mut self.tools, &mut looking, self.clock);
-        for (instance, _) in looking {
-            let key = &instance.key;
-            let report = instance.report(self.clock.now());
-            if instance.is_attached() {
-                info!(
-                    pod = %key.pod.name, namespace = %key.pod.namespace, container = %key.container,
-                    probe = %key.probe.name, pid = process.pid, tier, "attached"
-                );
-            } else if report.state == InstanceState::Failed {
-                warn!(
-                    pod = %key.pod.name, namespace = %key.pod.namespace, container = %key.container,
-                    probe = %key.probe.name, pid = process.pid, error = %report.message, "cannot attach"
-                );
-            }
-        }
-    }
-
-    /// Takes in what was counted of a process up to now.
-    fn read_process(&mut self, process: ProcessId) {
-        let measured = self.processes.get_mut(&process);
-        if let Some(measurement) = measured.and_then(Measured::measurement)
-            && let Err(error) = measurement.read(self.clock.now())
-        {
-            warn!(%error, pid = process.pid, "cannot read what the kernel counted");
-        }
-        self.deliver(process);
-    }
-
-    /// Hands what was noted of a process to the books of all that look at it.
-    fn deliver(&mut self, process: ProcessId) {
-        let measured = self.processes.get_mut(&process);
-        let Some(measurement) = measured.and_then(Measured::measurement) else {
-            return;
-        };
-        let entries = measurement.entries();
-        if entries.is_empty() {
-            return;
-        }
-        for view in views_on(&mut self.views, process) {
-            for entry in &entries {
-                view.instance.take(entry);
-            }
-        }
-    }
-
-    /// Takes the events of a process, for the books of all that look at it, and for whoever asks for the lines.
-    fn take_events(&mut self, process: ProcessId) {
-        let measured = self.processes.get_mut(&process);
-        let Some(measurement) = measured.and_then(Measured::measurement) else {
-            return;
-        };
-        let events = measurement.events();
-        if events.is_empty() {
-            return;
-        }
-        for view in views_on(&mut self.views, process) {
-            let key = view.instance.key.clone();
-            for mut line in events.iter().flat_map(|event| view.instance.event(event)) {
-                line["namespace"] = json!(key.pod.namespace);
-                line["pod"] = json!(key.pod.name);
-                line["container"] = json!(key.container);
-                line["ckbprobe"] = json!(key.probe.name);
-                self.undelivered.push(line);
-            }
-        }
     }
 }
 

@@ -1,5 +1,8 @@
 //! bpf(2) and perf_event_open(2), as far as aya 0.14 does not make these calls.
 
+mod attributes;
+mod perf;
+
 use std::{
     ffi::{CStr, CString},
     io,
@@ -9,6 +12,12 @@ use std::{
 use aya_obj::generated::{bpf_insn, bpf_prog_info};
 
 use super::btf;
+use attributes::{
+    ElementAttributes, InformationAttributes, IteratedTask, IteratorLinkAttributes,
+    KernelLinkAttributes, MapAttributes, MultiLinkAttributes, ProgramAttributes,
+    RawTracepointAttributes, TypeAttributes,
+};
+pub(super) use perf::{ProbePmu, link_perf_event};
 
 // include/uapi/linux/bpf.h
 const BPF_MAP_CREATE: libc::c_long = 0;
@@ -20,13 +29,8 @@ const BPF_BTF_LOAD: libc::c_long = 18;
 const BPF_MAP_FREEZE: libc::c_long = 22;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_ITER_CREATE: libc::c_long = 33;
-const BPF_PERF_EVENT: u32 = 41;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const BPF_F_KPROBE_MULTI_RETURN: u32 = 1;
-
-// include/uapi/linux/perf_event.h
-const PERF_ATTRIBUTES_SIZE: u32 = 128;
-const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
 const LOG_BYTES: usize = 64 << 10;
 
@@ -59,165 +63,6 @@ impl AttachType {
     pub(super) fn is_session(self) -> bool {
         matches!(self, Self::KprobeSession | Self::UprobeSession)
     }
-}
-
-/// The part of `union bpf_attr` that BPF_PROG_LOAD reads.
-#[repr(C)]
-#[derive(Default)]
-struct ProgramAttributes {
-    program_type: u32,
-    instruction_count: u32,
-    instructions: u64,
-    license: u64,
-    log_level: u32,
-    log_size: u32,
-    log_buffer: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
-    interface_index: u32,
-    expected_attach_type: u32,
-    type_descriptor: u32,
-    function_size: u32,
-    functions: u64,
-    function_count: u32,
-    line_size: u32,
-    lines: u64,
-    line_count: u32,
-    attach_type_id: u32,
-    attach_program: u32,
-    padding: u32,
-}
-
-/// The part of `union bpf_attr` that BPF_LINK_CREATE reads for an iterator.
-#[repr(C)]
-#[derive(Default)]
-struct IteratorLinkAttributes {
-    program: u32,
-    target: u32,
-    attach_type: u32,
-    flags: u32,
-    information: u64,
-    information_length: u32,
-    padding: u32,
-}
-
-/// `union bpf_iter_link_info`, for an iterator over tasks.
-#[repr(C)]
-#[derive(Default)]
-struct IteratedTask {
-    thread: u32,
-    process: u32,
-    descriptor: u32,
-}
-
-/// The part of `union bpf_attr` that BPF_MAP_UPDATE_ELEM and BPF_MAP_FREEZE read.
-#[repr(C)]
-#[derive(Default)]
-struct ElementAttributes {
-    map: u32,
-    padding: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
-}
-
-/// The part of `union bpf_attr` that BPF_MAP_CREATE reads.
-#[repr(C)]
-#[derive(Default)]
-struct MapAttributes {
-    map_type: u32,
-    key_size: u32,
-    value_size: u32,
-    entries: u32,
-    flags: u32,
-    inner_map: u32,
-    memory_node: u32,
-    name: [u8; 16],
-    interface_index: u32,
-    type_descriptor: u32,
-    key_type: u32,
-    value_type: u32,
-    padding: u32,
-}
-
-/// The part of `union bpf_attr` that BPF_BTF_LOAD reads.
-#[repr(C)]
-#[derive(Default)]
-struct TypeAttributes {
-    types: u64,
-    log: u64,
-    size: u32,
-    log_size: u32,
-    log_level: u32,
-    padding: u32,
-}
-
-/// The part of `union bpf_attr` that BPF_LINK_CREATE reads for a uprobe_multi.
-#[repr(C)]
-#[derive(Default)]
-struct MultiLinkAttributes {
-    program: u32,
-    target: u32,
-    attach_type: u32,
-    flags: u32,
-    path: u64,
-    offsets: u64,
-    reference_counter_offsets: u64,
-    cookies: u64,
-    count: u32,
-    uprobe_flags: u32,
-    pid: u32,
-    padding: u32,
-}
-
-/// The part of `union bpf_attr` that BPF_LINK_CREATE reads for a kprobe_multi.
-#[repr(C)]
-#[derive(Default)]
-struct KernelLinkAttributes {
-    program: u32,
-    target: u32,
-    attach_type: u32,
-    flags: u32,
-    kprobe_flags: u32,
-    count: u32,
-    symbols: u64,
-    addresses: u64,
-    cookies: u64,
-}
-
-/// The part of `union bpf_attr` that BPF_LINK_CREATE reads for a perf event.
-#[repr(C)]
-#[derive(Default)]
-struct PerfLinkAttributes {
-    program: u32,
-    target: u32,
-    attach_type: u32,
-    flags: u32,
-    cookie: u64,
-}
-
-/// The part of `union bpf_attr` that BPF_RAW_TRACEPOINT_OPEN reads.
-#[repr(C)]
-#[derive(Default)]
-struct RawTracepointAttributes {
-    name: u64,
-    program: u32,
-    padding: u32,
-}
-
-/// `struct perf_event_attr`, as a uprobe wants it filled.
-#[repr(C)]
-struct PerfAttributes {
-    pmu: u32,
-    size: u32,
-    config: u64,
-    sampling: [u64; 4],
-    wakeup: u32,
-    breakpoint_type: u32,
-    path: u64,
-    offset: u64,
-    rest: [u64; 7],
 }
 
 /// How often a program is loaded that signals interrupt: as often as libbpf tries.
@@ -341,86 +186,6 @@ pub(super) fn link_kernel_functions(
     unsafe { bpf(BPF_LINK_CREATE, &attributes) }
 }
 
-/// The kernel's number for probes among its performance monitoring units, and the bit that asks for returns.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ProbePmu {
-    number: u32,
-    return_bit: u32,
-}
-
-impl ProbePmu {
-    /// That of uprobes.
-    pub(super) fn of_uprobes() -> io::Result<Self> {
-        Self::find("/sys/bus/event_source/devices/uprobe")
-    }
-
-    /// That of functions of the kernel.
-    pub(super) fn of_kprobes() -> io::Result<Self> {
-        Self::find("/sys/bus/event_source/devices/kprobe")
-    }
-
-    /// As sysfs tells it.
-    fn find(directory: &str) -> io::Result<Self> {
-        let malformed = || io::Error::from(io::ErrorKind::InvalidData);
-        let number = std::fs::read_to_string(format!("{directory}/type"))?;
-        let format = std::fs::read_to_string(format!("{directory}/format/retprobe"))?;
-        // config:0
-        let (_, bit) = format.trim().split_once(':').ok_or_else(malformed)?;
-        Ok(Self {
-            number: number.trim().parse().map_err(|_| malformed())?,
-            return_bit: bit.parse().map_err(|_| malformed())?,
-        })
-    }
-}
-
-/// A perf event for one place of a file in one process, and the link of a program to it. For a function of the kernel, its name
-/// stands for the path, and without a process the program is run for all.
-pub(super) fn link_perf_event(
-    program: &OwnedFd,
-    pmu: ProbePmu,
-    returns: bool,
-    path: &CStr,
-    offset: u64,
-    cookie: u64,
-    pid: Option<u32>,
-) -> io::Result<[OwnedFd; 2]> {
-    // An event that is of no process must be of a CPU: its program is run on all.
-    let (pid, cpu) = pid.map_or((-1, 0), |pid| (pid as libc::pid_t, -1));
-    let attributes = PerfAttributes {
-        pmu: pmu.number,
-        size: PERF_ATTRIBUTES_SIZE,
-        config: if returns { 1 << pmu.return_bit } else { 0 },
-        sampling: [0; 4],
-        wakeup: 0,
-        breakpoint_type: 0,
-        path: path.as_ptr() as u64,
-        offset,
-        rest: [0; 7],
-    };
-    // SAFETY: the attributes are as long as they say, and their path outlives the call.
-    let event = unsafe {
-        descriptor(libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const attributes,
-            pid,
-            cpu,
-            -1,
-            PERF_FLAG_FD_CLOEXEC,
-        ))
-    }?;
-    let link = PerfLinkAttributes {
-        program: program.as_raw_fd() as u32,
-        target: event.as_raw_fd() as u32,
-        attach_type: BPF_PERF_EVENT,
-        cookie,
-        ..PerfLinkAttributes::default()
-    };
-    // SAFETY: the attributes point to nothing.
-    let link = unsafe { bpf(BPF_LINK_CREATE, &link) }?;
-    // The link goes first.
-    Ok([link, event])
-}
-
 /// Attaches a program to a tracepoint, for all processes. A tracing program has been loaded for its tracepoint, and
 /// takes no name.
 pub(super) fn open_raw_tracepoint(program: &OwnedFd, name: Option<&CStr>) -> io::Result<OwnedFd> {
@@ -431,14 +196,6 @@ pub(super) fn open_raw_tracepoint(program: &OwnedFd, name: Option<&CStr>) -> io:
     };
     // SAFETY: the name outlives the call.
     unsafe { bpf(BPF_RAW_TRACEPOINT_OPEN, &attributes) }
-}
-
-/// The part of `union bpf_attr` that BPF_OBJ_GET_INFO_BY_FD reads.
-#[repr(C)]
-struct InformationAttributes {
-    object: u32,
-    length: u32,
-    information: u64,
 }
 
 /// How often a tracing program was not run, since it was running on that CPU already: what interrupted it met it again.
@@ -589,24 +346,3 @@ unsafe fn descriptor(result: libc::c_long) -> io::Result<OwnedFd> {
     // SAFETY: the kernel just made it, for us alone.
     Ok(unsafe { OwnedFd::from_raw_fd(result as RawFd) })
 }
-
-const _: () = {
-    use std::mem::offset_of;
-    assert!(size_of::<ProgramAttributes>() == 120);
-    assert!(offset_of!(ProgramAttributes, attach_type_id) == 108);
-    assert!(offset_of!(IteratorLinkAttributes, information) == 16);
-    assert!(size_of::<IteratedTask>() == 12);
-    assert!(offset_of!(ElementAttributes, value) == 16);
-    assert!(size_of::<TypeAttributes>() == 32);
-    assert!(offset_of!(MapAttributes, type_descriptor) == 48);
-    assert!(offset_of!(ProgramAttributes, name) == 48);
-    assert!(offset_of!(ProgramAttributes, expected_attach_type) == 68);
-    assert!(offset_of!(MultiLinkAttributes, path) == 16);
-    assert!(offset_of!(MultiLinkAttributes, pid) == 56);
-    assert!(offset_of!(PerfLinkAttributes, cookie) == 16);
-    assert!(offset_of!(KernelLinkAttributes, kprobe_flags) == 16);
-    assert!(offset_of!(KernelLinkAttributes, cookies) == 40);
-    assert!(size_of::<RawTracepointAttributes>() == 16);
-    assert!(size_of::<PerfAttributes>() == PERF_ATTRIBUTES_SIZE as usize);
-    assert!(offset_of!(PerfAttributes, path) == 56);
-};

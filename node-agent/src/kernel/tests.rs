@@ -4,6 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Drops links, and waits until they are gone: a process that another test begins has copies of them until its exec.
+pub(super) fn let_go<T>(links: T) {
+    drop(links);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+}
+
 #[test]
 fn both_sides_have_as_many_buckets() {
     assert_eq!(kernel::BUCKETS, histogram::BUCKETS as usize);

@@ -3,11 +3,13 @@
 //! All that is asked of one process is one object and one set of links: the kernel traps once for all programs on a site, and
 //! detaches once. What two questions have in common is counted once.
 
+mod ask;
 mod pattern;
 mod search;
 
 use std::{collections::BTreeMap, time::Duration};
 
+pub use ask::{Ask, Cause, Counted, Function, Kept, Matching, Measures, Sought};
 use ckb_probe_crds::{Distribution, Figures, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
 pub use search::{Searched, search};
@@ -17,143 +19,11 @@ use super::{
 };
 use crate::{
     kernel::{
-        AttachError, DEFAULT_RING_BYTES, FamilyArgument, Links, Means, Payload, Plan, Probes,
-        ReadError, SeenCall, SlotReading, Slots, SlowCall, TEXT_BYTES, UNREADABLE,
+        AttachError, DEFAULT_RING_BYTES, Links, Means, Plan, Probes, ReadError, SeenCall,
+        SlotReading, Slots, SlowCall,
     },
-    observe::{self, FunctionCache, Pattern, ProcessId, SymbolCache, SymbolName},
+    observe::{self, FunctionCache, ProcessId, SymbolCache},
 };
-
-/// What a kind wants of the calls of a process.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
-    /// What is measured of a call, in the kind's words.
-    pub measures: Measures,
-    /// Of which functions.
-    pub sought: Sought,
-}
-
-/// Which functions.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Sought {
-    /// These, which have names.
-    Listed(Vec<Counted>),
-    /// Those whose names match: each has a row of its own.
-    Matching(Matching),
-}
-
-/// Functions by a pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Matching {
-    /// Which, and how many at most.
-    pub pattern: Pattern,
-    /// Calls that take at least this long are slow.
-    pub slow_threshold_ns: u64,
-    /// Whether functions are attached to whose first instruction the kernel must single-step.
-    pub include_single_stepped: bool,
-    /// What is told of a slow call's first arguments.
-    pub arguments: Vec<Kept>,
-}
-
-/// What an argument is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// A number.
-    Integer,
-    /// A pointer to a text.
-    String,
-}
-
-/// The names of what is measured of a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measures {
-    /// How long they took.
-    pub duration: Name,
-    /// The longest.
-    pub longest: Name,
-    /// Payload bytes.
-    pub bytes: Name,
-    /// How many were slow.
-    pub slow: Name,
-}
-
-/// One load: a row, and the functions whose calls count as it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counted {
-    /// The row.
-    pub row: String,
-    /// The functions, any of which may be missing from a binary.
-    pub functions: Vec<Function>,
-    /// Calls that take at least this long are slow.
-    pub slow_threshold_ns: u64,
-    /// What its calls are to slow calls of others, which they may hold up.
-    pub cause: Option<Cause>,
-    /// Whether its column families are told apart.
-    pub by_family: bool,
-    /// Whether functions are attached to whose first instruction the kernel must single-step.
-    pub include_single_stepped: bool,
-    /// What is told of a slow call's first arguments.
-    pub arguments: Vec<Kept>,
-    /// Which pattern found it, and in which library: functions of one name need not be the same.
-    pub found_by: Option<(String, Option<String>)>,
-}
-
-/// A function, by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function {
-    /// The name.
-    pub symbol: SymbolName,
-    /// Where the size of its payload is found.
-    pub payload: Payload,
-    /// Where its column family is found.
-    pub family: FamilyArgument,
-}
-
-/// What slow calls of others may be due to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cause {
-    /// Its number among the causes, from 1 to [`crate::kernel::MAX_CAUSE`].
-    pub number: u8,
-    /// Its name.
-    pub name: &'static str,
-}
-
-impl Counted {
-    /// Whether the payload of every function is known, so that a byte count means something.
-    pub fn has_bytes(&self) -> bool {
-        !self.functions.is_empty()
-            && self
-                .functions
-                .iter()
-                .all(|function| function.payload != Payload::Unknown)
-    }
-}
-
-impl Kept {
-    /// The argument, for people. What was cut off, is said.
-    fn told(self, value: u64, text: &[u8]) -> String {
-        let length = text.iter().position(|byte| *byte == 0);
-        let text = &text[..length.unwrap_or(text.len())];
-        match self {
-            // An int of 32 bits has nothing above: a negative one is more likely than one beyond two thousand million.
-            Self::Integer => match u32::try_from(value) {
-                Ok(short) => (short as i32).to_string(),
-                Err(_) => (value as i64).to_string(),
-            },
-            Self::String if value == 0 => "null".to_string(),
-            Self::String if text.first() == Some(&UNREADABLE) => {
-                format!("{value:#x} (not in memory)")
-            }
-            Self::String => {
-                let cut = if text.len() + 1 >= TEXT_BYTES {
-                    "…"
-                } else {
-                    ""
-                };
-                format!("{:?}{cut}", String::from_utf8_lossy(text))
-            }
-        }
-    }
-}
 
 /// Column families that are told apart, each for one operation, at most; CKB has 19, and some five operations on them.
 const MAX_FAMILIES: u64 = 160;

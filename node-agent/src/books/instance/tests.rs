@@ -1,4 +1,4 @@
-use ckb_probe_crds::{Lack, RowReport, kinds::rocksdb::Operation};
+use ckb_probe_crds::{InstanceReport, InstanceState, Lack, RowReport, kinds::rocksdb::Operation};
 use proptest::prelude::*;
 
 use super::*;

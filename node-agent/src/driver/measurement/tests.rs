@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::*;
-use crate::mechanism::{Lost, RowReading};
+use crate::{
+    kernel::Links,
+    mechanism::{Lost, Mechanism, Reading, RowReading},
+};
 
 /// A mechanism with as many loads as costs, which is told what was hit.
 struct Trial {

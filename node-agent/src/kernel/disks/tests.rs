@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::*;
+use super::{super::tests::let_go, *};
 
 #[path = "../../../tests/block_io/disk.rs"]
 #[allow(dead_code, reason = "others need the rest")]
@@ -50,8 +50,9 @@ fn every_way_counts_what_diskstats_counts() {
             disk.discard(1 << 20);
             settle();
             let after = disk.statistics();
-            drop(disks.detach());
+            let_go(disks.detach());
             disk.read_direct(1, 4096);
+            settle();
             let since = |index: usize| after.0[index] - before.0[index];
             let expected = Counts::from([
                 (0, (since(0), since(2) * 512)),
@@ -74,7 +75,7 @@ fn what_is_remembered_from_before_is_no_beginning() {
     for _ in 0..3 {
         disks.attach().unwrap();
         disk.read_direct(10, 4096);
-        drop(disks.detach());
+        let_go(disks.detach());
         disk.read_direct(10, 4096);
     }
     assert_eq!(

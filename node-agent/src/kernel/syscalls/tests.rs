@@ -4,7 +4,7 @@ use std::io;
 
 use child::{Child, DO};
 
-use super::*;
+use super::{super::tests::let_go, *};
 
 const GETPPID: u32 = libc::SYS_getppid as u32;
 const READ: u32 = libc::SYS_read as u32;
@@ -120,7 +120,7 @@ fn every_call_of_a_target_is_counted_and_none_of_another() {
     assert_eq!(call(again, GETPPID).max_ns, 0);
 
     // Detached, and attached again while the child waits.
-    drop(tracer.detach());
+    let_go(tracer.detach());
     child.run();
     tracer.attach().unwrap();
     run_traced(&mut child, &tracer, target, KNOWN_CALLS);

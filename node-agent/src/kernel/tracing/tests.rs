@@ -6,7 +6,7 @@ use std::{
 use aya::maps::Array;
 
 use super::*;
-use crate::kernel::{btf, programs};
+use crate::kernel::{btf, programs, tests::let_go};
 
 fn load(types: &Types) -> Object {
     let fields = types.fields(&[
@@ -42,7 +42,7 @@ fn a_tracepoints_program_counts_while_it_is_attached() {
     assert_eq!(calls.get(&0, 0).unwrap(), 0);
     let links = tracepoints.attach().unwrap();
     getppid(1000);
-    drop(links);
+    let_go(links);
     getppid(10);
     assert_eq!(calls.get(&0, 0).unwrap(), 1000);
 }

@@ -1,5 +1,7 @@
 //! What the sockets of a process did, by row: made of what was seen of each of them. Pure.
 
+mod row;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -10,7 +12,7 @@ use std::{
 
 use ckb_probe_common::sockets::{CLOSED, INCOMING, OPENED, OUTGOING, family, state};
 use ckb_probe_crds::{
-    Distribution, Figures, Name,
+    Distribution,
     histogram::bucket,
     report::{MAX_ROWS, OTHER},
 };
@@ -20,6 +22,8 @@ use crate::{
     kernel::Socket,
     mechanism::{Raw, RowReading},
 };
+pub use row::blank;
+use row::{Moved, Row};
 
 /// Parts of a row that are told apart: ports that a process listens on are few.
 const MAX_PARTS: usize = 16;
@@ -45,34 +49,6 @@ pub struct Ledger {
     names: BTreeMap<String, u64>,
 }
 
-/// A row, or a part of it.
-#[derive(Debug, Default)]
-struct Row {
-    row: Raw,
-    part: Option<Raw>,
-    connections: u64,
-    established: u64,
-    listening: u64,
-    rtt: Distribution,
-    lifetime: Distribution,
-    opened: u64,
-    closed: u64,
-    failed: u64,
-    moved: Moved,
-}
-
-/// What only grows while a socket lives.
-#[derive(Clone, Copy, Debug, Default)]
-struct Moved {
-    sent: u64,
-    received: u64,
-    segments: u64,
-    retransmits: u64,
-    window_limited: u64,
-    buffer_limited: u64,
-    drops: u64,
-}
-
 /// A socket that was seen before.
 #[derive(Clone, Copy, Debug)]
 struct Known {
@@ -83,56 +59,6 @@ struct Known {
     established: bool,
     seen: u32,
     seen_ns: u64,
-}
-
-impl Moved {
-    fn of(socket: &Socket) -> Self {
-        Self {
-            sent: socket.bytes_sent,
-            received: socket.bytes_received,
-            segments: socket.segments.into(),
-            retransmits: socket.retransmits.into(),
-            window_limited: socket.window_limited.into(),
-            buffer_limited: socket.buffer_limited.into(),
-            // Of a connection: what came when it was closed.
-            drops: match socket.state {
-                state::LISTEN => socket.drops.into(),
-                _ => 0,
-            },
-        }
-    }
-
-    fn pairs<'a>(&'a mut self, other: &'a Self) -> [(&'a mut u64, u64); 7] {
-        [
-            (&mut self.sent, other.sent),
-            (&mut self.received, other.received),
-            (&mut self.segments, other.segments),
-            (&mut self.retransmits, other.retransmits),
-            (&mut self.window_limited, other.window_limited),
-            (&mut self.buffer_limited, other.buffer_limited),
-            (&mut self.drops, other.drops),
-        ]
-    }
-
-    /// Takes in what is there now, and says how much more that is. A figure that was read while it changed may be less.
-    fn advance(&mut self, now: &Self) -> Self {
-        let mut more = Self::default();
-        for ((last, now), (more, _)) in self
-            .pairs(now)
-            .into_iter()
-            .zip(more.pairs(&Self::default()))
-        {
-            *more = now.saturating_sub(*last);
-            *last = now.max(*last);
-        }
-        more
-    }
-
-    fn add(&mut self, more: &Self) {
-        for (sum, more) in self.pairs(more) {
-            *sum = sum.saturating_add(more);
-        }
-    }
 }
 
 impl Ledger {
@@ -355,69 +281,6 @@ impl Ledger {
         self.places.insert((row, part), place);
         Some(place)
     }
-}
-
-impl Row {
-    fn figures(&self, measures: &Measures, tick_ns: u64) -> Figures {
-        let Self {
-            row: _,
-            part: _,
-            connections,
-            established,
-            listening,
-            rtt,
-            lifetime,
-            opened,
-            closed,
-            failed,
-            moved:
-                Moved {
-                    sent,
-                    received,
-                    segments,
-                    retransmits,
-                    window_limited,
-                    buffer_limited,
-                    drops,
-                },
-        } = self;
-        let ticks = |count: &u64| count.saturating_mul(tick_ns);
-        let named = |pairs: &[(&Name, u64)]| {
-            let pairs = pairs.iter();
-            pairs
-                .map(|(name, value)| ((*name).clone(), *value))
-                .collect()
-        };
-        Figures {
-            sums: named(&[
-                (&measures.sent, *sent),
-                (&measures.received, *received),
-                (&measures.segments, *segments),
-                (&measures.retransmits, *retransmits),
-                (&measures.opened, *opened),
-                (&measures.closed, *closed),
-                (&measures.failed, failed.saturating_add(*drops)),
-                (&measures.window_limited, ticks(window_limited)),
-                (&measures.buffer_limited, ticks(buffer_limited)),
-            ]),
-            maxima: BTreeMap::new(),
-            levels: named(&[
-                (&measures.connections, *connections),
-                (&measures.established, *established),
-                (&measures.listening, *listening),
-            ]),
-            distributions: [
-                (measures.rtt.clone(), rtt.clone()),
-                (measures.lifetime.clone(), lifetime.clone()),
-            ]
-            .into(),
-        }
-    }
-}
-
-/// A row of which nothing is known.
-pub fn blank(measures: &Measures) -> Figures {
-    Row::default().figures(measures, 0)
 }
 
 /// Whether it is known to have been since then.

@@ -1,5 +1,8 @@
 use ckb_probe_common::sockets::UNKNOWN;
-use ckb_probe_crds::kinds::tcp::{GroupBy, TcpProbe};
+use ckb_probe_crds::{
+    Figures,
+    kinds::tcp::{GroupBy, TcpProbe},
+};
 
 use super::*;
 use crate::kinds::tcp::MEASURES;

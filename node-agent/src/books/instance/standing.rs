@@ -1,0 +1,114 @@
+//! How a target stands, in its report.
+
+use std::time::Duration;
+
+use ckb_probe_crds::{InstanceReport, InstanceState, Reason};
+
+use super::{super::probe::ProbeBook, Instance, SILENT_AFTER, Stage};
+
+impl Instance {
+    /// The instance as it stands in a NodeProbe's status.
+    pub fn report(&self, now: Duration) -> InstanceReport {
+        let (state, reason, message) = self.standing(now);
+        let pid = match self.stage {
+            Stage::Attached { process, .. } => Some(process.pid),
+            _ => None,
+        };
+        let standing = (state, reason, message.as_str());
+        let probes = self.probes.iter();
+        let probes = probes
+            .map(|probe| probe.report(standing, now, self.patience()))
+            .collect();
+        InstanceReport {
+            probe: self.key.probe.clone(),
+            pod: self.key.pod.clone(),
+            container: Some(self.key.container.clone()),
+            pid,
+            state,
+            reason: Some(reason),
+            message,
+            firing: self.is_firing(now),
+            reattaches: self.reattaches,
+            gap_milliseconds: (self.gap + self.open_gap(now)).as_millis() as u64,
+            overhead_millipercent: self
+                .overhead_ratio
+                .map(|ratio| (ratio * 100_000.0).round() as u64),
+            probes,
+        }
+    }
+
+    fn standing(&self, now: Duration) -> (InstanceState, Reason, String) {
+        match &self.stage {
+            Stage::Attached { process, note, .. } => {
+                let (reason, message) = self.attached(process.pid, now);
+                let lacking = self.probes.iter().filter_map(ProbeBook::coverage);
+                let mut lacking: Vec<&str> = lacking.map(|one| one.sentence.as_str()).collect();
+                lacking.dedup();
+                (
+                    InstanceState::Attached,
+                    reason,
+                    format!("{message}{note}{}", lacking.concat()),
+                )
+            }
+            Stage::Waiting => (
+                InstanceState::Waiting,
+                Reason::ExecutableNotFound,
+                format!(
+                    "the process in container {} ended; probing resumes when it runs again",
+                    self.key.container
+                ),
+            ),
+            Stage::Failed { reason, message } => (InstanceState::Failed, *reason, message.clone()),
+            Stage::Detached { reason, message } => {
+                (InstanceState::Detached, *reason, message.clone())
+            }
+        }
+    }
+
+    /// The worst of its probes speaks for it.
+    fn attached(&self, pid: u32, now: Duration) -> (Reason, String) {
+        if let Some((probe, refusal)) = self
+            .probes
+            .iter()
+            .find_map(|probe| Some((probe, probe.refusal()?)))
+        {
+            let message = format!(
+                "measuring process {pid}, but for the probe {}: {}",
+                probe.probe.name, refusal.message
+            );
+            return (refusal.reason, message);
+        }
+        if self.is_firing(now) {
+            return (Reason::Firing, format!("measuring process {pid}"));
+        }
+        let patience = self.patience();
+        if let Some(silent) = self.those(" by ", |probe| probe.is_silent(now, patience)) {
+            return (
+                Reason::Silent,
+                format!(
+                    "attached to process {pid}, but nothing that is measured{silent} happened for {SILENT_AFTER} report \
+                     intervals"
+                ),
+            );
+        }
+        let idle = self.those(" for ", |probe| !probe.is_well(now, patience));
+        (
+            Reason::Attaching,
+            format!(
+                "attached to process {pid}, nothing counted yet{}",
+                idle.unwrap_or_default()
+            ),
+        )
+    }
+
+    /// The probes of which that is so, after a word, or nothing where it is so of all of them; None where it is of none.
+    fn those(&self, word: &str, so: impl Fn(&ProbeBook) -> bool) -> Option<String> {
+        let those = self.probes.iter().filter(|probe| so(probe));
+        let names: Vec<&str> = those.map(|probe| probe.probe.name.as_str()).collect();
+        match names.len() {
+            0 => None,
+            all if all == self.probes.len() => Some(String::new()),
+            _ => Some(format!("{word}{}", names.join(", "))),
+        }
+    }
+}

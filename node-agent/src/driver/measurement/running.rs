@@ -1,0 +1,157 @@
+//! The mechanisms at work on a process, as one: loads go to those that have them.
+
+use std::time::Duration;
+
+use super::Reaper;
+use crate::{
+    kernel::{AttachError, Links, ReadError},
+    mechanism::{Event, LoadId, Loads, Mechanism, Reading},
+};
+
+/// A mechanism, and which loads are its.
+pub struct Running {
+    /// It.
+    pub mechanism: Box<dyn Mechanism>,
+    /// Numbered from this one on, as many as it has costs.
+    pub first: LoadId,
+}
+
+impl Running {
+    /// Its loads.
+    pub fn loads(&self) -> Loads {
+        let loads = 0..self.mechanism.costs().len();
+        loads.map(|index| self.first.offset(index)).collect()
+    }
+}
+
+/// All that measure a process. Dropping them detaches.
+pub struct Mechanisms(Vec<Running>);
+
+/// Mechanisms that began.
+pub struct Started {
+    /// They.
+    pub mechanisms: Mechanisms,
+    /// What one hit of each load costs, by its number; None for what was refused, or is not there.
+    pub costs: Vec<Option<Duration>>,
+    /// The loads that the kernel refused, and why.
+    pub refused: Vec<(Loads, AttachError)>,
+}
+
+impl Mechanisms {
+    /// Attaches all that they have to attach. What the kernel refuses is left out.
+    pub fn start(all: Vec<Running>) -> Started {
+        let mut refused = Vec::new();
+        let mut costs: Vec<Option<Duration>> = Vec::new();
+        let mut running = Vec::new();
+        for mut one in all {
+            let loads = one.loads();
+            costs.resize(one.first.index(), None);
+            match one.mechanism.attach(&loads) {
+                Ok(_) => {
+                    costs.extend_from_slice(one.mechanism.costs());
+                    running.push(one);
+                }
+                Err(error) => {
+                    costs.resize(one.first.index() + loads.len(), None);
+                    refused.push((loads, error));
+                }
+            }
+        }
+        Started {
+            mechanisms: Self(running),
+            costs,
+            refused,
+        }
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether the kernel waits after each site that some of them detaches.
+    pub fn detach_one_by_one(&self) -> bool {
+        let mut all = self.0.iter();
+        all.any(|one| one.mechanism.detaches_one_by_one())
+    }
+
+    /// See [`Mechanism::stop`].
+    pub fn stop(&mut self) -> Result<(), ReadError> {
+        let mut all = self.0.iter_mut();
+        all.try_for_each(|one| one.mechanism.stop())
+    }
+
+    /// See [`Mechanism::end`].
+    pub fn end(&mut self, reaper: &Reaper) {
+        for one in &mut self.0 {
+            reaper.take(one.mechanism.end());
+        }
+    }
+
+    /// Attaches `always` in place of what was so `before`, where that is not the same.
+    pub fn attach(&mut self, always: &Loads, before: &Loads) -> Result<Vec<Links>, AttachError> {
+        let mut links = Vec::new();
+        for one in &mut self.0 {
+            let own = one.loads();
+            let mut changes = always.symmetric_difference(before);
+            if changes.any(|load| own.contains(load)) {
+                links.extend(one.mechanism.attach(always)?);
+            }
+        }
+        Ok(links)
+    }
+
+    /// Begins a slice, of those that have any of these loads.
+    pub fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
+        for one in &mut self.0 {
+            if !one.loads().is_disjoint(loads) {
+                one.mechanism.open_slice(loads)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a slice of these loads.
+    pub fn close_slice(&mut self, loads: &Loads) -> Result<Vec<Links>, ReadError> {
+        let mut links = Vec::new();
+        for one in &mut self.0 {
+            if !one.loads().is_disjoint(loads) {
+                links.extend(one.mechanism.close_slice()?);
+            }
+        }
+        Ok(links)
+    }
+
+    /// The hits of `loads` loads.
+    pub fn hits(&self, loads: usize) -> Result<Vec<u64>, ReadError> {
+        let mut hits = vec![0; loads];
+        for one in &self.0 {
+            let first = one.first.index();
+            for (to, from) in hits[first..].iter_mut().zip(one.mechanism.hits()?) {
+                *to = from;
+            }
+        }
+        Ok(hits)
+    }
+
+    /// See [`Mechanism::fixed_cost`].
+    pub fn fixed_cost(&self) -> Result<Duration, ReadError> {
+        let all = self.0.iter();
+        all.map(|one| one.mechanism.fixed_cost()).sum()
+    }
+
+    /// What was counted.
+    pub fn read(&mut self) -> Result<Reading, ReadError> {
+        let mut reading = Reading::default();
+        for one in &mut self.0 {
+            reading.extend(one.mechanism.read()?);
+        }
+        Ok(reading)
+    }
+
+    /// Takes the events that wait.
+    pub fn events(&mut self) -> Vec<Event> {
+        let all = self.0.iter_mut();
+        all.flat_map(|one| one.mechanism.events()).collect()
+    }
+}

@@ -1,0 +1,290 @@
+//! Keeps a measurement within its budget: looks at what probing costs now and then, and attaches what the governor plans.
+
+use std::time::Duration;
+
+use tracing::debug;
+
+use super::{
+    Measurement, MeasurementError,
+    departures::Leaving,
+    disturbance::{Disturbance, Use},
+    slice::{Moment, Slice},
+};
+use crate::{
+    books::Fact,
+    governor::{self, Attachment, Budget, Cycle, Switch, Turn},
+    mechanism::{LoadId, Loads},
+};
+
+/// Between two looks at how busy the operations are.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// To the first look: until then everything is attached, whatever it costs.
+const FIRST_LOOK: Duration = Duration::from_millis(50);
+
+/// What attaching a slice is taken to cost before one was attached.
+const EDGE: Duration = Duration::from_millis(10);
+
+/// Keeps the budget by sampling.
+pub struct Sampler {
+    ratio: f64,
+    edge: Duration,
+    plan: Option<governor::Plan>,
+    cycle: Cycle,
+    disturbance: Disturbance,
+    /// Since when the target has been left alone, as far as it is.
+    last: Option<Moment>,
+}
+
+impl Sampler {
+    /// For a budget of so many percent, after everything was attached, which took `edge`.
+    pub fn new(percent: f64, edge: Duration, attached: Duration) -> Self {
+        Self {
+            ratio: percent / 100.0,
+            edge: edge.max(EDGE),
+            plan: None,
+            cycle: Cycle::looking(attached),
+            disturbance: Disturbance::default(),
+            last: None,
+        }
+    }
+}
+
+impl Measurement {
+    /// When [`Self::step`] is due again; None when it never is.
+    pub fn next_step(&self) -> Option<Duration> {
+        let sampler = self.sampler.as_ref()?;
+        let look = self.next_look();
+        let switch = sampler
+            .plan
+            .as_ref()
+            .and_then(|plan| sampler.cycle.next(plan));
+        Some(switch.map_or(look, |switch| switch.min(look)))
+    }
+
+    /// Keeps within the budget: looks at what probing costs now and then, and begins and ends slices.
+    pub fn step(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        if self.sampler.is_none() {
+            return Ok(());
+        }
+        self.settle(now)?;
+        if now() >= self.next_look() {
+            self.review(now)?;
+        }
+        let switch = self.sampler.as_mut().and_then(|sampler| {
+            let plan = sampler.plan.as_ref()?;
+            sampler.cycle.step(plan, now(), fastrand::f64())
+        });
+        match switch {
+            Some(Switch::Attach) => self.open_slice(now),
+            Some(Switch::Detach) => {
+                self.close_slice(now)?;
+                if !self.departures.has_slice() {
+                    // It was closed before, as the plan changed, and is gone.
+                    self.end_cell(now, now())?;
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Books what it cost that probes went, once they are gone.
+    fn settle(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        let mut ended = None;
+        for gone in self.departures.gone() {
+            self.meter.add_edge(&gone.loads, gone.lasted / 2);
+            ended = gone.slice.or(ended);
+        }
+        if let Some(slice) = ended {
+            if let Some(sampler) = &mut self.sampler {
+                sampler.edge = (sampler.edge * 7 + slice.edge) / 8;
+            }
+            self.end_cell(now, slice.gone)?;
+        }
+        Ok(())
+    }
+
+    /// The slice that the cycle is about is gone since then: what it saw decides how long it takes to pay for it.
+    fn end_cell(
+        &mut self,
+        now: &impl Fn() -> Duration,
+        gone: Duration,
+    ) -> Result<(), MeasurementError> {
+        self.review(now)?;
+        if let Some(Sampler {
+            plan: Some(plan),
+            cycle,
+            ..
+        }) = &mut self.sampler
+        {
+            cycle.closed(plan, gone);
+        }
+        Ok(())
+    }
+
+    fn next_look(&self) -> Duration {
+        let planned = self
+            .sampler
+            .as_ref()
+            .is_some_and(|sampler| sampler.plan.is_some());
+        self.meter.looked() + if planned { LOOK } else { FIRST_LOOK }
+    }
+
+    /// Looks at what probing costs, and attaches what the budget allows.
+    fn review(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        let spent = self.look(now())?;
+        let Some(sampler) = &mut self.sampler else {
+            return Ok(());
+        };
+        let mut loads = self.meter.loads();
+        for (load, cost) in loads.iter_mut().zip(&self.costs) {
+            // What is not there costs nothing.
+            if cost.is_none() {
+                load.hits_per_second = Some(0.0);
+            }
+        }
+        if sampler.plan.is_none() && loads.iter().any(|load| load.hits_per_second.is_none()) {
+            // The first look, at all of them, is not over.
+            return Ok(());
+        }
+        let budget = Budget {
+            ratio: sampler.ratio,
+            edge: sampler.edge,
+        };
+        let plan = governor::plan(
+            &loads,
+            self.meter.usage(),
+            budget,
+            spent,
+            sampler.plan.as_ref(),
+        );
+        let always = planned(&plan, &self.costs, |attachment, _| {
+            attachment == Attachment::Always
+        });
+        let first = sampler.plan.is_none();
+        let plan = sampler.plan.insert(plan);
+        if first {
+            sampler.cycle.closed(plan, now());
+        }
+        if always != self.attached.always {
+            self.change(always, now)?;
+        }
+        Ok(())
+    }
+
+    /// Attaches `always` for good, and leaves the others to the slices to come.
+    fn change(
+        &mut self,
+        always: Loads,
+        now: &impl Fn() -> Duration,
+    ) -> Result<(), MeasurementError> {
+        debug!(?always, pid = self.process.pid, "the plan changes");
+        // What comes to be always attached would count twice while a slice is open.
+        self.close_slice(now)?;
+        let begun = now();
+        let before = self.mechanisms.attach(&always, &self.attached.always)?;
+        let since = self.moment(now);
+        let changed = since.time;
+        self.departures.add(Leaving {
+            loads: self.attached.always.clone(),
+            since: changed,
+            receipt: self.reaper.take(before),
+            attaching: changed - begun,
+            of_slice: false,
+        });
+        if let Some(sampler) = &mut self.sampler {
+            sampler.last = Some(since);
+        }
+        self.read(changed)?;
+        let paused = self.attached.always.difference(&always);
+        let paused = Fact::Paused {
+            loads: paused.copied().collect(),
+            part: 1.0,
+        };
+        self.note(changed, paused);
+        let resumed = always.difference(&self.attached.always);
+        let resumed = Fact::Resumed(resumed.copied().collect());
+        self.note(changed, resumed);
+        self.attached.always = always;
+        Ok(())
+    }
+
+    fn open_slice(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        let Some(plan) = self.sampler.as_ref().and_then(|one| one.plan.as_ref()) else {
+            return Ok(());
+        };
+        let number = self.attached.slices;
+        let loads = planned(plan, &self.costs, |attachment, turn| {
+            attachment == Attachment::Sliced && turn.takes(number)
+        });
+        self.attached.slices += 1;
+        let before = self.moment(now);
+        self.mechanisms.open_slice(&loads)?;
+        let since = self.moment(now);
+        let opened = since.time;
+        self.note(opened, Fact::Resumed(loads.clone()));
+        let attaching = opened - before.time;
+        let last = self
+            .sampler
+            .as_mut()
+            .and_then(|sampler| sampler.last.take());
+        // Sites come and go one after another: that costs for half of the time that it takes.
+        self.meter.add_edge(&loads, attaching / 2);
+        self.attached.slice = Some(Slice {
+            loads,
+            opened,
+            attaching,
+            since,
+            hits: self.hits()?,
+            apart: last.map_or(Use::default(), |last| before.since(&last)),
+        });
+        if let Some(sampler) = &mut self.sampler {
+            sampler.cycle.opened(opened);
+        }
+        Ok(())
+    }
+
+    fn close_slice(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        let Some(mut slice) = self.attached.slice.take() else {
+            return Ok(());
+        };
+        let links = self.mechanisms.close_slice(&slice.loads)?;
+        let end = self.moment(now);
+        let closed = end.time;
+        self.departures.add(Leaving {
+            loads: slice.loads.clone(),
+            since: closed,
+            receipt: self.reaper.take(links),
+            attaching: slice.attaching,
+            of_slice: true,
+        });
+        let open = slice.book(closed);
+        self.meter.add_open(&slice.loads, open);
+        let cost = self.cost(&slice.loads, &slice.hits, &self.hits()?);
+        let mut part = 1.0;
+        if let Some(sampler) = &mut self.sampler {
+            let watched = end.since(&slice.since);
+            part = sampler.disturbance.observe(slice.apart, watched, cost);
+            sampler.last = Some(end);
+        }
+        self.read(closed)?;
+        let loads = slice.loads;
+        self.note(closed, Fact::Paused { loads, part });
+        Ok(())
+    }
+}
+
+/// The loads that are planned to be attached in that way, of those that are there.
+fn planned(
+    plan: &governor::Plan,
+    costs: &[Option<Duration>],
+    how: impl Fn(Attachment, Turn) -> bool,
+) -> Loads {
+    let loads = plan.attachments.iter().zip(&plan.turns).zip(costs);
+    loads
+        .enumerate()
+        .filter(|(_, ((attachment, turn), cost))| cost.is_some() && how(**attachment, **turn))
+        .map(|(index, _)| LoadId::default().offset(index))
+        .collect()
+}

@@ -1,0 +1,145 @@
+//! Something that happened and is worth telling by itself, and how it is told: in a report, and as a line of JSON.
+
+use std::fmt;
+
+use ckb_probe_crds::EventReport;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use serde_json::{Value, json};
+
+use super::{LoadId, Raw};
+
+/// A detail of an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Detail {
+    /// A time.
+    Nanoseconds(u64),
+    /// A time that is a part of another.
+    Portion(u64),
+    /// An amount of memory or data.
+    Bytes(u64),
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+    /// Several; for people only if there are any.
+    List(Vec<String>),
+    /// A text that says little without its name.
+    Named(String),
+    /// That it is so.
+    Yes,
+    /// The same, for machines only.
+    Mark,
+}
+
+/// Something that happened and is worth telling by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// When.
+    pub time: Timestamp,
+    /// In which load.
+    pub load: LoadId,
+    /// In which row.
+    pub row: Option<Raw>,
+    /// In which part of it.
+    pub part: Option<Raw>,
+    /// The thread, in the host's pid namespace.
+    pub thread: u32,
+    /// Its name.
+    pub thread_name: String,
+    /// By what it comes before others.
+    pub weight: u64,
+    /// What happened.
+    pub details: Vec<(&'static str, Detail)>,
+}
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nanoseconds(nanos) | Self::Portion(nanos) => {
+                f.write_str(&ckb_probe_crds::display_nanos(*nanos))
+            }
+            Self::Bytes(number) => write!(f, "{number}"),
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => f.write_str(text),
+            Self::List(items) => f.write_str(&items.join(", ")),
+            Self::Named(text) => f.write_str(text),
+            Self::Yes | Self::Mark => f.write_str("true"),
+        }
+    }
+}
+
+impl Detail {
+    /// In a sentence, after the details before it.
+    fn phrase(&self, name: &str) -> Option<String> {
+        match self {
+            Self::Nanoseconds(_) | Self::Text(_) => Some(self.to_string()),
+            Self::Bytes(bytes) => Some(format!("{bytes} bytes")),
+            Self::Number(_) | Self::Portion(_) => Some(format!("{name} {self}")),
+            Self::List(items) => (!items.is_empty()).then(|| format!("{name} {self}")),
+            Self::Named(_) => Some(format!("{name} {self}")),
+            Self::Yes => Some(name.to_string()),
+            Self::Mark => None,
+        }
+    }
+
+    /// Its name and value as JSON.
+    fn json(&self, name: &str) -> (String, Value) {
+        match self {
+            Self::Nanoseconds(nanos) | Self::Portion(nanos) => {
+                (format!("{name}Nanoseconds"), json!(nanos))
+            }
+            Self::Bytes(number) => (name.to_string(), json!(number)),
+            Self::Number(number) => (name.to_string(), json!(number)),
+            Self::Text(text) => (name.to_string(), json!(text)),
+            Self::List(items) => (name.to_string(), json!(items)),
+            Self::Named(text) => (name.to_string(), json!(text)),
+            Self::Yes | Self::Mark => (name.to_string(), json!(true)),
+        }
+    }
+}
+
+impl Event {
+    /// As it stands in a report, in a row and a part of these names.
+    pub fn report(&self, row: &str, part: Option<&str>) -> EventReport {
+        let details = self.details.iter();
+        let phrases: Vec<String> = details
+            .clone()
+            .filter_map(|(name, detail)| detail.phrase(name))
+            .collect();
+        EventReport {
+            time: Some(MicroTime(self.time)),
+            row: row.to_string(),
+            part: part.map(str::to_string),
+            thread: self.thread_name.clone(),
+            weight: self.weight,
+            text: phrases.join(", "),
+            details: details
+                .map(|(name, detail)| (name.to_string(), detail.to_string()))
+                .collect(),
+        }
+    }
+
+    /// One line of JSON, of a probe of this name.
+    pub fn line(
+        &self,
+        probe: &str,
+        row: (&str, &str),
+        part: Option<(&str, Option<&str>)>,
+    ) -> Value {
+        let mut line = json!({
+            "time": format!("{:.6}", self.time),
+            "probe": probe,
+            row.0: row.1,
+            "thread": self.thread,
+            "threadName": self.thread_name,
+        });
+        if let Some((name, part)) = part {
+            line[name] = json!(part);
+        }
+        for (name, detail) in &self.details {
+            let (name, value) = detail.json(name);
+            line[name] = value;
+        }
+        line
+    }
+}
