@@ -120,9 +120,11 @@ fn question(scene: &Scene<'_>, disk: &disk::Disk) -> Value {
         }
         json!({ "name": name, "functions": functions })
     };
+    let mut too_many = function(TOO_MANY, traced::MANY);
+    too_many["functions"]["limit"] = json!(traced::LIMIT);
     let mut probes = vec![
         json!({ "name": traced::STORAGE, "rocksdb": { "operations": ["Get"] } }),
-        function(TOO_MANY, traced::MANY),
+        too_many,
         json!({ "name": KERNEL, "kernelFunctions": { "match": kernel_functions::FUNCTION } }),
         json!({ "name": traced::CALLS, "syscalls": {} }),
         json!({ "name": block_io::ALL, "blockIo": {} }),
@@ -134,6 +136,8 @@ fn question(scene: &Scene<'_>, disk: &disk::Disk) -> Value {
     ];
     for one in traced::functions(scene.workload) {
         let mut probe = function(one.probe, one.pattern);
+        // How a function begins is the compiler's affair, and how much a call costs is another scenario's.
+        probe["functions"]["includeSingleStepped"] = json!(true);
         if one.probe == traced::SLOW {
             probe["functions"]["threshold"] = json!("1us");
             probe["functions"]["arguments"] = json!(["Integer"]);
