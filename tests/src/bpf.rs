@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
+use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 use procfs::process::{self as proc, MMPermissions, MMapPath, MemoryMap};
 
 use crate::{
@@ -97,6 +97,19 @@ impl Code {
             .filter(|entry| wanted.contains(&entry.function))
             .map(|entry| (entry.function, entry.symbol.as_str()))
             .collect()
+    }
+
+    /// Every function of the file, by its symbol, with its address in it.
+    pub fn functions(&self) -> Result<BTreeMap<String, u64>> {
+        let what = || self.file.display().to_string();
+        let bytes = fs::read(&self.file).map_err(Failure::system(what()))?;
+        let file = object::File::parse(&*bytes).map_err(Failure::format(what()))?;
+        let symbols = file.symbols().chain(file.dynamic_symbols());
+        let functions =
+            symbols.filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text);
+        Ok(functions
+            .filter_map(|symbol| Some((symbol.name().ok()?.to_string(), symbol.address())))
+            .collect())
     }
 
     /// The functions that have a probe right now: those that do not begin in memory as they do in their file.

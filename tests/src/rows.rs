@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
-    CkbProbeStatus, Duration, Figures, Histogram, InstanceReport, RowReport, RowStatus,
+    CkbProbeStatus, Duration, Figures, Histogram, InstanceReport, PartStatus, ProbeStatus,
+    RowReport, RowStatus,
 };
 
 use crate::failure::{Failure, Result};
@@ -22,10 +23,39 @@ pub fn shown(status: &CkbProbeStatus) -> impl Iterator<Item = &RowStatus> {
 /// One of them.
 pub fn shown_of<'a>(status: &'a CkbProbeStatus, operation: &str) -> Result<&'a RowStatus> {
     let row = shown(status).find(|row| row.key == operation);
-    row.ok_or_else(|| Failure::Unexpected {
-        expected: format!("{operation} in the status"),
-        got: format!("{:?}", status.probes),
-    })
+    row.ok_or_else(|| missing(operation, || format!("{:?}", status.probes)))
+}
+
+/// A probe that must be in a status.
+pub fn probe_of<'a>(status: &'a CkbProbeStatus, name: &str) -> Result<&'a ProbeStatus> {
+    let probe = status.probes.iter().find(|probe| probe.name == name);
+    probe.ok_or_else(|| missing(name, || format!("{:?}", status.probes)))
+}
+
+/// A row of a probe that must be there.
+pub fn row_of<'a>(probe: &'a ProbeStatus, key: &str) -> Result<&'a RowStatus> {
+    let row = probe.rows.iter().find(|row| row.key == key);
+    row.ok_or_else(|| missing(key, || format!("{:?}", probe.rows)))
+}
+
+/// A part of a row that must be there.
+pub fn part_of<'a>(row: &'a RowStatus, key: &str) -> Result<&'a PartStatus> {
+    let part = row.parts.iter().find(|part| part.key == key);
+    part.ok_or_else(|| missing(key, || format!("{row:?}")))
+}
+
+fn missing(what: &str, got: impl FnOnce() -> String) -> Failure {
+    Failure::Unexpected {
+        expected: format!("{what} in the status"),
+        got: got(),
+    }
+}
+
+/// A figure that is a number.
+pub fn number(shown: &Shown, name: &str) -> Result<f64> {
+    let text = figure(shown, name)?;
+    text.parse()
+        .map_err(Failure::format(format!("{name} {text}")))
 }
 
 /// A figure that must be there.

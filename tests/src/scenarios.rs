@@ -13,6 +13,7 @@ mod figures;
 mod footprint;
 mod ground_truth;
 mod impostor;
+mod kinds;
 mod outage;
 mod preflight;
 mod refusals;
@@ -108,9 +109,14 @@ pub const ALL: &[Scenario] = &[
         "a static pod is found, though the kubelet has another uid for it"
     ),
     scenario!(
+        kinds,
+        true,
+        "what each kind tells of one target, held against what others see of it"
+    ),
+    scenario!(
         everything,
         true,
-        "every kind at once, under one budget: none takes another down"
+        "the sample that asks every kind at once, under one budget: none takes another down"
     ),
     scenario!(
         deletion,

@@ -1,6 +1,9 @@
 //! Where a scenario plays: a namespace of its own, the report it adds to, and what to tell when it fails.
 
-use std::time::{Duration, Instant};
+use std::{
+    cell::RefCell,
+    time::{Duration, Instant},
+};
 
 use ckb_probe_crds::{CkbProbeStatus, NodeProbe};
 use k8s_openapi::api::core::v1::Namespace;
@@ -39,7 +42,8 @@ pub struct Scene<'a> {
     /// The scenario's own namespace.
     pub namespace: String,
     name: &'static str,
-    report: &'a mut Report,
+    /// Of all that play at the same time.
+    report: &'a RefCell<Report>,
     namespaces: Vec<String>,
 }
 
@@ -49,7 +53,7 @@ impl<'a> Scene<'a> {
         name: &'static str,
         workload: Workload,
         cluster: &'a Cluster,
-        report: &'a mut Report,
+        report: &'a RefCell<Report>,
     ) -> Self {
         Self {
             cluster,
@@ -92,31 +96,32 @@ impl<'a> Scene<'a> {
     }
 
     /// Adds a figure to the report.
-    pub fn figure(&mut self, name: &str, value: f64, unit: &str, bound: Bound) {
+    pub fn figure(&self, name: &str, value: f64, unit: &str, bound: Bound) {
         self.report
+            .borrow_mut()
             .figure(format!("{}: {name}", self.name), value, unit, bound);
     }
 
     /// Adds a figure that must be exactly as expected.
-    pub fn equal(&mut self, name: &str, value: u64, unit: &str, expected: u64) {
+    pub fn equal(&self, name: &str, value: u64, unit: &str, expected: u64) {
         self.figure(name, value as f64, unit, Bound::Exactly(expected as f64));
     }
 
     /// Adds a time to the report.
-    pub fn seconds(&mut self, name: &str, value: Duration, at_most: Duration) {
+    pub fn seconds(&self, name: &str, value: Duration, at_most: Duration) {
         let bound = Bound::AtMost(at_most.as_secs_f64());
         self.figure(name, value.as_secs_f64(), "s", bound);
     }
 
     /// How many of the report's rows have failed so far.
     pub fn failed(&self) -> usize {
-        self.report.tally().1
+        self.report.borrow().tally().1
     }
 
     /// Adds the scenario itself as what failed, and says why.
-    pub fn fail(&mut self, error: &Failure) {
+    pub fn fail(&self, error: &Failure) {
         println!("          {error}");
-        self.report.failure(self.name.to_string());
+        self.report.borrow_mut().failure(self.name.to_string());
     }
 
     /// `kubectl apply` of a CkbProbe that measures these operations of the pods with this label `app`.
@@ -137,9 +142,9 @@ impl<'a> Scene<'a> {
         )
     }
 
-    /// The CkbProbe of the demo, for this scene.
-    pub fn demo_probe(&self) -> Result<Value> {
-        let path = repository().join("config/samples/demo.yaml");
+    /// A CkbProbe of config/samples, for this scene.
+    pub fn sample(&self, name: &str) -> Result<Value> {
+        let path = repository().join(format!("config/samples/{name}.yaml"));
         let what = path.display().to_string();
         let text = std::fs::read_to_string(&path).map_err(Failure::system(what.clone()))?;
         let mut probe: Value = serde_yaml::from_str(&text).map_err(Failure::format(what))?;

@@ -103,6 +103,8 @@ pub enum Load {
     Steady,
     /// More than the default budget lets be measured all of the time.
     Busy,
+    /// As in the demo, and with peers that it answers, as a node does of itself.
+    Serving,
     /// It ends by itself after three seconds, and is started anew. Of the program that stands for CKB only.
     ShortLived,
 }
@@ -111,7 +113,12 @@ impl Load {
     /// Which container of the manifest gets other arguments, and which.
     fn arguments(self, workload: Workload) -> Option<(usize, &'static [&'static str])> {
         match (self, workload) {
-            (Self::Steady, _) => None,
+            (Self::Steady, _) | (Self::Serving, Workload::Ckb) => None,
+            (Self::Serving, Workload::Rocksdb) => {
+                const ARGUMENTS: &[&str] =
+                    &["--db", "/data/db", "--listen", "8114", "--listen", "8115"];
+                Some((0, ARGUMENTS))
+            }
             (Self::Busy, Workload::Rocksdb) => {
                 const ARGUMENTS: &[&str] = &[
                     "--db",

@@ -10,6 +10,8 @@
  * SIGUSR2; SIGTERM, SIGINT or the end of its time stops, prints them a last time and exits with 0.
  */
 #define _GNU_SOURCE
+#include "listen.h"
+
 #include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -418,22 +420,25 @@ static void start(pthread_t *thread, void *(*run)(void *), void *argument)
 
 static const char usage[] =
     "usage: rocksdb_load --db PATH [--blocks-per-second N] [--readers N] [--seconds N] [--calls-file PATH]\n"
+    "                    [--listen PORT]...\n"
     "  --db PATH              the database's folder, created where it is missing\n"
     "  --blocks-per-second N  default 20; 0: as fast as it goes\n"
     "  --readers N            threads that read, default 1\n"
     "  --seconds N            stop by itself so long after the start\n"
-    "  --calls-file PATH      append the counts there instead of printing them\n";
+    "  --calls-file PATH      append the counts there instead of printing them\n"
+    "  --listen PORT          accept TCP connections too\n";
 
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
         {"db", required_argument, NULL, 'd'},         {"blocks-per-second", required_argument, NULL, 'b'},
         {"readers", required_argument, NULL, 'r'},    {"calls-file", required_argument, NULL, 'c'},
-        {"seconds", required_argument, NULL, 's'},    {"help", no_argument, NULL, 'h'},
-        {0},
+        {"seconds", required_argument, NULL, 's'},    {"listen", required_argument, NULL, 'l'},
+        {"help", no_argument, NULL, 'h'},             {0},
     };
     const char *path = NULL, *calls_file = NULL;
     unsigned readers = 1, seconds = 0; /* 0: for ever */
+    bool listens[UINT16_MAX + 1] = {false};
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (option) {
         case 'd': path = optarg; break;
@@ -441,6 +446,7 @@ int main(int argc, char **argv)
         case 'r': readers = number("--readers", optarg, 1, MOST_READERS); break;
         case 's': seconds = number("--seconds", optarg, 1, 1000000); break;
         case 'c': calls_file = optarg; break;
+        case 'l': listens[number("--listen", optarg, 1, UINT16_MAX)] = true; break;
         case 'h': fputs(usage, stdout); return 0;
         default: fputs(usage, stderr); return 2;
         }
@@ -481,6 +487,11 @@ int main(int argc, char **argv)
     start(&chain, run_chain, NULL);
     for (unsigned i = 0; i < readers; i++)
         start(&reader[i], run_reader, (void *)(uintptr_t)i);
+    for (unsigned port = 0; port <= UINT16_MAX; port++) {
+        int error = listens[port] ? listen_at(port) : 0;
+        if (error)
+            die("--listen", strerror(error));
+    }
 
     int signal = 0;
     while (!sigwait(&signals, &signal) && (signal == SIGUSR1 || signal == SIGUSR2))

@@ -20,7 +20,7 @@ use ckb_probe_common::{
     syscalls::{CELLS, Cell, MAX_TARGETS, NOBODY, Order, Row, SEVERAL, Table, of_error_key},
 };
 use options::paths;
-pub use options::{SyscallOptions, SyscallSizes};
+pub use options::{OF_PROBES, SyscallOptions, SyscallSizes};
 pub use reading::{SyscallReading, TargetReading};
 
 use super::{

@@ -113,8 +113,10 @@ impl Event {
             thread: self.thread_name.clone(),
             weight: self.weight,
             text: phrases.join(", "),
+            // What there is none of is for machines to be sure of, and for people not to read.
             details: details
                 .map(|(name, detail)| (name.to_string(), detail.to_string()))
+                .filter(|(_, text)| !text.is_empty())
                 .collect(),
         }
     }

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     kernel::{
         AttachError, Links, ReadError,
-        syscalls::{SyscallOptions, SyscallReading, TargetId},
+        syscalls::{OF_PROBES, SyscallOptions, SyscallReading, TargetId},
     },
     observe::{self, ProcessId, syscall_name, syscall_number},
 };
@@ -155,6 +155,12 @@ fn numbers(names: Option<&[String]>) -> Result<Option<BTreeSet<u32>>, Refusal> {
         return Ok(None);
     };
     let number = |name: &String| {
+        if OF_PROBES.contains(&name.as_str()) {
+            let sentence = format!(
+                "{name} is not counted: the kernel serves probes by it, and the process does not ask for it"
+            );
+            return Err(Refusal::new(Reason::SymbolNotFound, sentence));
+        }
         syscall_number(name).ok_or_else(|| {
             Refusal::new(
                 Reason::SymbolNotFound,

@@ -15,7 +15,10 @@ use kube::{
 };
 
 use super::{FIELD_MANAGER, RequestError, request};
-use crate::{hash::fnv1a, notes::Note};
+use crate::{
+    hash::fnv1a,
+    notes::{Note, OBSERVED},
+};
 
 /// What events.k8s.io takes as a note, in bytes.
 const NOTE_LENGTH: usize = 1024;
@@ -47,30 +50,45 @@ impl Events {
     /// An Event that cannot be written is lost, with a line in the log: the status says the same, and lasts.
     pub async fn of_probe(&self, probe: &ProbeReference, note: Note) {
         let regarding = object::<CkbProbe>(&probe.namespace, &probe.name, &probe.uid);
-        let Note {
-            type_,
-            reason,
-            action,
-            text,
-        } = note;
-        let event = Event {
-            type_,
-            reason: reason.to_owned(),
-            note: Some(cut(&text, NOTE_LENGTH)),
-            action: action.to_owned(),
-            secondary: None,
+        let reason = note.reason;
+        let written = if reason == OBSERVED {
+            // The recorder takes a second one for the first once more, whatever it says; and this one says how a process ended.
+            self.write_once("ckbprobe", &probe.namespace, regarding, note)
+                .await
+        } else {
+            let event = Event {
+                type_: note.type_,
+                reason: reason.to_owned(),
+                note: Some(cut(&note.text, NOTE_LENGTH)),
+                action: note.action.to_owned(),
+                secondary: None,
+            };
+            request(self.recorder.publish(&event, &regarding)).await
         };
-        if let Err(error) = request(self.recorder.publish(&event, &regarding)).await {
+        if let Err(error) = written {
             tracing::warn!(%error, probe = %probe.name, namespace = %probe.namespace, reason, "cannot write an Event");
         }
     }
 
-    /// Written only once, however often it is told and by whichever replica: its name comes from what it says, so that
-    /// the API server itself refuses a second one for as long as it keeps the first, an hour by default.
+    /// Of a NodeProbe, in the operator's namespace.
     pub async fn of_node_probe(
         &self,
         node: &str,
         uid: &str,
+        note: Note,
+    ) -> Result<(), RequestError> {
+        let regarding = object::<NodeProbe>(&self.namespace, node, uid);
+        self.write_once("nodeprobe", &self.namespace, regarding, note)
+            .await
+    }
+
+    /// Written only once, however often it is told and by whichever replica: its name comes from what it says, so that
+    /// the API server itself refuses a second one for as long as it keeps the first, an hour by default.
+    async fn write_once(
+        &self,
+        prefix: &str,
+        namespace: &str,
+        regarding: ObjectReference,
         note: Note,
     ) -> Result<(), RequestError> {
         let Note {
@@ -79,14 +97,15 @@ impl Events {
             action,
             text,
         } = note;
+        let uid = regarding.uid.as_deref().unwrap_or_default();
         let said = fnv1a([uid, reason, action, &text].join("\n").as_bytes());
         let event = v1::Event {
             metadata: ObjectMeta {
-                name: Some(format!("nodeprobe.{said:016x}")),
-                namespace: Some(self.namespace.to_string()),
+                name: Some(format!("{prefix}.{said:016x}")),
+                namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },
-            regarding: Some(object::<NodeProbe>(&self.namespace, node, uid)),
+            regarding: Some(regarding),
             event_time: Some(MicroTime(Timestamp::now())),
             type_: Some(match type_ {
                 EventType::Normal => "Normal".to_owned(),
@@ -99,7 +118,7 @@ impl Events {
             reporting_instance: Some(self.identity.to_string()),
             ..v1::Event::default()
         };
-        let events: Api<v1::Event> = Api::namespaced(self.client.clone(), &self.namespace);
+        let events: Api<v1::Event> = Api::namespaced(self.client.clone(), namespace);
         match request(events.create(&PostParams::default(), &event)).await {
             Err(error) if !error.is_there() => Err(error),
             _ => Ok(()),
@@ -130,3 +149,6 @@ fn cut(text: &str, bytes: usize) -> String {
     }
     text[..end].to_owned()
 }
+
+#[cfg(test)]
+mod tests;

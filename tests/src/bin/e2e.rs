@@ -2,7 +2,7 @@
 //!
 //! scripts/e2e.sh prepares all that it needs.
 
-use std::process::ExitCode;
+use std::{cell::RefCell, process::ExitCode};
 
 use ckb_probe_tests::{
     cluster::Cluster,
@@ -58,31 +58,38 @@ async fn main() -> ExitCode {
 async fn run(arguments: &Arguments) -> Result<bool> {
     let cluster = Cluster::connect().await?;
     cluster.claim().await?;
-    let mut report = Report::default();
+    let report = RefCell::new(Report::default());
     let wanted = |scenario: &&Scenario| match &arguments.only[..] {
         [] => scenario.is_for(arguments.workload),
         only => only.iter().any(|name| name == scenario.name),
     };
     for scenario in scenarios::ALL.iter().filter(wanted) {
-        play(scenario, arguments.workload, &cluster, &mut report).await;
+        play(scenario, arguments.workload, &cluster, &report).await;
     }
     if arguments.only.is_empty() {
         let name = match arguments.workload {
             Workload::Rocksdb => "report.json",
             Workload::Ckb => "report-ckb.json",
         };
-        report.write(&repository().join("target/e2e").join(name))?;
+        report
+            .borrow()
+            .write(&repository().join("target/e2e").join(name))?;
     }
-    let (passed, failed) = report.tally();
+    let (passed, failed) = report.borrow().tally();
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0)
 }
 
 /// One scenario. Whatever becomes of it, the cluster is left as it was, and the next is played.
-async fn play(scenario: &Scenario, workload: Workload, cluster: &Cluster, report: &mut Report) {
+async fn play(
+    scenario: &Scenario,
+    workload: Workload,
+    cluster: &Cluster,
+    report: &RefCell<Report>,
+) {
     println!(
         "{:6.1} s  {}: {}",
-        report.elapsed().as_secs_f64(),
+        report.borrow().elapsed().as_secs_f64(),
         scenario.name,
         scenario.about
     );

@@ -18,7 +18,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .workload
         .deploy(scene.cluster, &scene.namespace, Load::Steady)
         .await?;
-    scene.apply_probe(scene.demo_probe()?).await?;
+    scene.apply_probe(scene.sample("demo")?).await?;
     scene.firing().await?;
     let agent = scene.cluster.agent().await?;
     let operator = scene.cluster.operator().await?;

@@ -198,7 +198,7 @@ fn is_same(slow: &EventStatus, duration: f64, line: &SlowLine) -> bool {
         && slow.part == line.column_family
         && slow.thread == line.thread_name
         && detail("bytes") == line.bytes.map(|bytes| bytes.to_string())
-        && detail("during") == Some(line.during.join(", "))
+        && detail("during").unwrap_or_default() == line.during.join(", ")
         && (duration - exact).abs() <= exact * 0.005
 }
 

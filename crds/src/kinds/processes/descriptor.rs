@@ -33,7 +33,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("p99", "P99 LIFE", Value::Quantile("lifetime", 0.99)),
     ],
     headline: &[
-        Phrase::new("", Value::Rate("execs"), " execs/s"),
+        Phrase::new("", Value::Rate("execs"), " execs/s").unless_zero(),
         Phrase::new("", Value::Total("failures"), " failed").unless_zero(),
         Phrase::new("", Value::Total("kills"), " killed").unless_zero(),
         Phrase::new("", Value::Total("oomKills"), " out of memory").unless_zero(),

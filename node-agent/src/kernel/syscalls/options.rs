@@ -66,6 +66,9 @@ const PATHS: [(u8, &[&str]); 2] = [
     ),
 ];
 
+/// How the kernel serves probes of functions: calls that the process never asked for, and nobody wants to read of.
+pub const OF_PROBES: [&str; 2] = ["uretprobe", "uprobe"];
+
 /// How much a tracer can hold, for all of its targets.
 #[derive(Clone, Copy, Debug)]
 pub struct SyscallSizes {
@@ -80,7 +83,7 @@ pub struct SyscallSizes {
 /// What is asked of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyscallOptions {
-    /// The numbers that are wanted; none: all, also those that are not known here.
+    /// The numbers that are wanted; none: all, also those that are not known here, but for those [`OF_PROBES`].
     pub wanted: Option<BTreeSet<u32>>,
     /// Calls that take at least so long are slow.
     pub slow_threshold_ns: u64,
@@ -110,7 +113,14 @@ impl SyscallOptions {
             wanted: [0; NUMBERS / 64],
         };
         match &self.wanted {
-            None => order.wanted = [u64::MAX; NUMBERS / 64],
+            None => {
+                order.wanted = [u64::MAX; NUMBERS / 64];
+                for number in OF_PROBES.iter().filter_map(|name| syscall_number(name)) {
+                    if let Some(word) = order.wanted.get_mut((number / 64) as usize) {
+                        *word &= !(1 << (number % 64));
+                    }
+                }
+            }
             Some(wanted) => {
                 for number in wanted {
                     if let Some(word) = order.wanted.get_mut((number / 64) as usize) {
@@ -134,4 +144,20 @@ pub(super) fn paths() -> [u8; NUMBERS] {
         }
     }
     paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_are_wanted_but_those_of_probes() {
+        let order = SyscallOptions::default().order(0);
+        let unwanted = (0..NUMBERS as u32).filter(|number| {
+            let word = order.wanted[(number / 64) as usize];
+            word >> (number % 64) & 1 == 0
+        });
+        assert_eq!(unwanted.collect::<Vec<_>>(), [335, 336]);
+        assert_eq!(order.other_wanted, 1);
+    }
 }

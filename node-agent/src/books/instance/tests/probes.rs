@@ -354,6 +354,18 @@ fn a_slow_call_is_a_line_with_all_that_is_known_of_it() {
 }
 
 #[test]
+fn what_ran_beside_a_slow_call_is_no_detail_where_nothing_did() {
+    let mut call = slow_call(0, 2_000_000);
+    call.details[2].1 = Detail::List(Vec::new());
+    let report = call.report("Get", None);
+    assert_eq!(report.text, "2ms, 17 bytes");
+    assert_eq!(
+        report.details.into_keys().collect::<Vec<_>>(),
+        ["bytes", "duration"]
+    );
+}
+
+#[test]
 fn nobodys_event_is_no_event() {
     let mut instance = two_probes();
     assert!(instance.event(&slow_call(2, 5)).is_empty());

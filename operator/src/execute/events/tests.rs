@@ -1,0 +1,76 @@
+use std::{convert::Infallible, sync::Mutex};
+
+use http_body_util::BodyExt;
+use hyper::{Request, Response};
+use kube::client::Body;
+use serde_json::Value;
+
+use super::*;
+use crate::notes::TARGET_RESTARTED;
+
+/// What was asked of an API server that does all of it, and its objects.
+type Requests = Arc<Mutex<Vec<(String, Value)>>>;
+
+fn client(requests: Requests) -> Client {
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let requests = Arc::clone(&requests);
+        async move {
+            let line = format!("{} {}", request.method(), request.uri().path());
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let object = serde_json::from_slice(&body).unwrap_or_default();
+            requests.lock().unwrap().push((line, object));
+            Ok::<_, Infallible>(Response::new(Body::from(body)))
+        }
+    });
+    Client::new(service, "system")
+}
+
+fn note(reason: &'static str, text: &str) -> Note {
+    Note {
+        type_: EventType::Warning,
+        reason,
+        action: "Measure",
+        text: text.to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn each_thing_that_happened_is_an_event_and_told_twice_it_is_the_same() {
+    let requests = Requests::default();
+    let events = Events::new(client(requests.clone()), "system".into(), "me".into());
+    let probe = ProbeReference {
+        namespace: "a".into(),
+        name: "ckb".into(),
+        uid: "uid".into(),
+    };
+    for text in ["end, code 0", "end, signal SIGKILL", "end, code 0"] {
+        events.of_probe(&probe, note(OBSERVED, text)).await;
+    }
+    let requests = requests.lock().unwrap();
+    let [(line, first), (_, second), (_, again)] = &requests[..] else {
+        panic!("{requests:?}");
+    };
+    assert_eq!(line, "POST /apis/events.k8s.io/v1/namespaces/a/events");
+    assert_eq!(second["note"], "end, signal SIGKILL");
+    assert_eq!(second["regarding"]["name"], "ckb");
+    assert_eq!(second["regarding"]["uid"], "uid");
+    let name = |event: &Value| event["metadata"]["name"].clone();
+    assert_ne!(name(first), name(second));
+    assert_eq!(name(first), name(again));
+}
+
+#[tokio::test]
+async fn what_goes_on_is_one_event_that_is_counted() {
+    let requests = Requests::default();
+    let events = Events::new(client(requests.clone()), "system".into(), "me".into());
+    let probe = ProbeReference::default();
+    for text in ["1 s were not measured", "2 s were not measured"] {
+        events.of_probe(&probe, note(TARGET_RESTARTED, text)).await;
+    }
+    let requests = requests.lock().unwrap();
+    let methods: Vec<&str> = requests
+        .iter()
+        .filter_map(|(line, _)| line.split(' ').next())
+        .collect();
+    assert_eq!(methods, ["POST", "PATCH"]);
+}

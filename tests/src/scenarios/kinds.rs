@@ -1,0 +1,223 @@
+//! What each kind tells of one target, at the same time, held against what others see of it: bpftrace, /proc/diskstats,
+//! `ss`, and what the test itself does.
+
+use std::time::Duration;
+
+use ckb_probe_crds::{CkbProbeStatus, InstanceReport, ProbeReport, ProbeStatus, Reason};
+use serde_json::{Value, json};
+
+use crate::{
+    bpf::Code,
+    cluster::Component,
+    failure::{Failure, Result, expect},
+    metrics::Metrics,
+    rows,
+    scene::{ATTACH, PROBE, Scene, workload_target},
+    workload::{Load, Target, Workload},
+};
+
+mod block_io;
+mod disk;
+mod kernel_functions;
+mod peer;
+mod processes;
+mod tcp;
+mod traced;
+
+/// More functions match than may, so it is refused.
+const TOO_MANY: &str = "many";
+
+/// What a kernel without kprobes cannot give; whatever else is asked beside it goes on.
+const KERNEL: &str = "kernel";
+
+/// From one report to the next.
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// Where all of it plays.
+#[derive(Clone, Copy)]
+struct Stage<'a> {
+    scene: &'a Scene<'a>,
+    target: &'a Target,
+    code: &'a Code,
+    agent: &'a Component,
+}
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    let scene = &*scene;
+    let target = scene
+        .workload
+        .deploy(scene.cluster, &scene.namespace, Load::Serving)
+        .await?;
+    let disk = disk::Disk::new().await?;
+    scene.apply_probe(question(scene, &disk)).await?;
+    let status = scene
+        .status("an answer of every kind", ATTACH * 2, |status| {
+            let open = status.probes.iter().find(|probe| !is_answered(probe));
+            expect(
+                !status.probes.is_empty() && open.is_none(),
+                "every probe attached or refused",
+                || format!("{open:?}"),
+            )
+        })
+        .await?;
+    let refused = |probe: &&ProbeStatus| probe.targets.attached == 0;
+    let refused: Vec<&str> = status
+        .probes
+        .iter()
+        .filter(refused)
+        .map(|probe| probe.name.as_str())
+        .filter(|name| ![TOO_MANY, KERNEL].contains(name))
+        .collect();
+    scene.equal(
+        &format!("probes refused beside {TOO_MANY} and {KERNEL} {refused:?}"),
+        refused.len() as u64,
+        "",
+        0,
+    );
+
+    let agent = scene.cluster.agent().await?;
+    let code = Code::of(target.process)?;
+    let stage = Stage {
+        scene,
+        target: &target,
+        code: &code,
+        agent: &agent,
+    };
+    // The first two have the target stand still: not while the other compares.
+    let still = async || {
+        (
+            traced::play(stage).await,
+            kernel_functions::play(stage).await,
+        )
+    };
+    let plays = futures::join!(
+        still(),
+        block_io::play(stage, &disk),
+        tcp::play(stage),
+        processes::play(stage),
+    );
+    let ((traced, kernel), disks, peers, processes) = plays;
+    for played in [traced, kernel, disks, peers, processes] {
+        if let Err(error) = played {
+            scene.fail(&error);
+        }
+    }
+    let status = scene.cluster.status(&scene.namespace, PROBE).await?;
+    let lost = status.probes.iter().flat_map(|probe| probe.lost.values());
+    scene.equal("things lost, of all probes", lost.sum(), "", 0);
+
+    // Last: nothing can be asked of the target after it.
+    processes::end(stage).await
+}
+
+/// All that is asked, with nothing sampled.
+fn question(scene: &Scene<'_>, disk: &disk::Disk) -> Value {
+    let function = |name: &str, pattern: &str| {
+        let mut functions = json!({ "match": pattern });
+        // CKB has RocksDB within its executable.
+        if scene.workload == Workload::Rocksdb {
+            functions["library"] = json!("librocksdb");
+        }
+        json!({ "name": name, "functions": functions })
+    };
+    let mut too_many = function(TOO_MANY, traced::MANY);
+    too_many["functions"]["limit"] = json!(traced::LIMIT);
+    let mut probes = vec![
+        json!({ "name": traced::STORAGE, "rocksdb": { "operations": ["Get"] } }),
+        too_many,
+        json!({ "name": KERNEL, "kernelFunctions": { "match": kernel_functions::FUNCTION } }),
+        json!({ "name": traced::CALLS, "syscalls": {} }),
+        json!({ "name": block_io::ALL, "blockIo": {} }),
+        json!({ "name": block_io::ONE, "blockIo": { "devices": [disk.name()] } }),
+        json!({ "name": tcp::PEERS, "tcp": {} }),
+        json!({ "name": tcp::PORTS, "tcp": { "groupBy": "LocalPort" } }),
+        json!({ "name": processes::OPEN, "processes": {} }),
+        json!({ "name": processes::REDACTED, "processes": { "redactArguments": true } }),
+    ];
+    for one in traced::functions(scene.workload) {
+        let mut probe = function(one.probe, one.pattern);
+        // How a function begins is the compiler's affair, and how much a call costs is another scenario's.
+        probe["functions"]["includeSingleStepped"] = json!(true);
+        if one.probe == traced::SLOW {
+            probe["functions"]["threshold"] = json!("1us");
+            probe["functions"]["arguments"] = json!(["Integer"]);
+        }
+        probes.push(probe);
+    }
+    json!({
+        "apiVersion": "ckbprobe.dev/v1alpha1",
+        "kind": "CkbProbe",
+        "metadata": { "name": PROBE, "namespace": scene.namespace },
+        "spec": {
+            "target": workload_target(),
+            "overhead": { "onBreach": "Report" },
+            "reportInterval": format!("{}s", INTERVAL.as_secs()),
+            "probes": probes,
+        },
+    })
+}
+
+/// Attached, or refused with a word.
+fn is_answered(probe: &ProbeStatus) -> bool {
+    probe.targets.attached == 1 || !probe.message.is_empty()
+}
+
+impl Stage<'_> {
+    /// What the agent has counted of a probe: the sum of a metric's samples that have these labels too.
+    fn sum(&self, metrics: &Metrics, probe: &str, metric: &str, labels: &[(&str, &str)]) -> u64 {
+        let own = [
+            ("namespace", self.scene.namespace.as_str()),
+            ("probe", probe),
+        ];
+        let sum = metrics.sum(metric, &[&own, labels].concat());
+        sum.unwrap_or_default() as u64
+    }
+
+    /// The values of a label among a probe's samples of a metric.
+    fn values<'b>(
+        &self,
+        metrics: &'b Metrics,
+        probe: &str,
+        metric: &str,
+        label: &str,
+    ) -> impl Iterator<Item = &'b str> {
+        let samples = metrics.samples.iter().filter(move |sample| {
+            let is = |label: &str, value: &str| {
+                sample.labels.get(label).is_some_and(|label| label == value)
+            };
+            sample.name == metric && is("namespace", &self.scene.namespace) && is("probe", probe)
+        });
+        samples.filter_map(move |sample| sample.labels.get(label).map(String::as_str))
+    }
+
+    /// What the agent reports of a probe.
+    async fn report(&self, probe: &str) -> Result<ProbeReport> {
+        let InstanceReport { probes, .. } = self
+            .scene
+            .cluster
+            .report(&self.scene.namespace, PROBE, &self.target.pod)
+            .await?;
+        let names: Vec<String> = probes.iter().map(|probe| probe.name.clone()).collect();
+        let found = probes.into_iter().find(|report| report.name == probe);
+        found.ok_or_else(|| Failure::Unexpected {
+            expected: format!("a report of {probe}"),
+            got: format!("{names:?}"),
+        })
+    }
+
+    /// Succeeds when a probe is refused for this reason, and returns the sentence that the status has.
+    async fn refusal(&self, probe: &str, reason: Reason) -> Result<String> {
+        let report = self.report(probe).await?;
+        expect(
+            report.reason == Some(reason),
+            format!("{probe} refused with {reason}"),
+            || format!("{:?} {:?}", report.state, report.reason),
+        )?;
+        let status: CkbProbeStatus = self
+            .scene
+            .cluster
+            .status(&self.scene.namespace, PROBE)
+            .await?;
+        Ok(rows::probe_of(&status, probe)?.message.clone())
+    }
+}

@@ -1,0 +1,65 @@
+//! Functions of the kernel: counted where it has kprobes, refused with a sentence where it has not, and no harm to the rest.
+
+use std::time::Duration;
+
+use ckb_probe_crds::Reason;
+
+use super::{KERNEL, Stage, traced};
+use crate::{failure::Result, metrics::Metrics, report::Bound, rows, scene::PROBE};
+
+/// What the system call write is in the kernel.
+pub const FUNCTION: &str = "__x64_sys_write";
+
+/// How long calls are counted in two ways.
+const WINDOW: Duration = Duration::from_secs(5);
+
+pub async fn play(stage: Stage<'_>) -> Result<()> {
+    let status = stage
+        .scene
+        .cluster
+        .status(&stage.scene.namespace, PROBE)
+        .await?;
+    if rows::probe_of(&status, KERNEL)?.targets.attached == 1 {
+        return compare(stage).await;
+    }
+    let sentence = stage.refusal(KERNEL, Reason::UnsupportedByKernel).await?;
+    let says = sentence.starts_with("functions of this node's kernel cannot be probed: ")
+        && sentence.contains("CONFIG_FPROBE");
+    if !says {
+        println!("          {sentence}");
+    }
+    stage.scene.equal(
+        "kernelFunctions: sentences that say what the kernel would need",
+        u64::from(says),
+        "",
+        1,
+    );
+    Ok(())
+}
+
+/// The function's calls are the system call's.
+async fn compare(stage: Stage<'_>) -> Result<()> {
+    let before = still(stage).await?;
+    tokio::time::sleep(WINDOW).await;
+    let after = still(stage).await?;
+    let grown = |probe: &str, metric: &str, label: (&str, &str)| {
+        stage.sum(&after, probe, metric, &[label]) - stage.sum(&before, probe, metric, &[label])
+    };
+    let function = ("function", FUNCTION);
+    let calls = grown(KERNEL, "ckb_probe_kernel_function_calls_total", function);
+    let metric = "ckb_probe_syscall_duration_seconds_count";
+    let writes = grown(traced::CALLS, metric, ("syscall", "write"));
+    stage.scene.figure(
+        "kernelFunctions: calls of __x64_sys_write, less those of the system call",
+        calls as f64 - writes as f64,
+        &format!("of {writes}"),
+        Bound::Exactly(0.0),
+    );
+    Ok(())
+}
+
+/// What is counted while the target stands still.
+async fn still(stage: Stage<'_>) -> Result<Metrics> {
+    let _stopped = stage.target.process.stop().await?;
+    stage.agent.scrape().await
+}
