@@ -152,7 +152,7 @@ fn a_static_pod_is_found_by_its_containers_id() {
 fn a_process_that_cannot_be_read_keeps_its_target() {
     let order = [assignment("p", "a", &[("ckb", None)])];
     let (old, new) = (process(10, 100, "a", "ckb"), process(11, 200, "a", "ckb"));
-    let first = locate(&order, &[old.clone()], []);
+    let first = locate(&order, std::slice::from_ref(&old), []);
     let observed = observe(&first);
     let key = first.first_key_value().unwrap().0;
     let located = Located {
@@ -175,11 +175,10 @@ fn a_process_that_cannot_be_read_keeps_its_target() {
 #[test]
 fn the_name_alone_makes_no_target() {
     // Another pod's container of the same name, or one of no pod at all.
-    let order = assignment("p", "a", &[("ckb", Some("a-ckb-id"))]);
-    let mut impostor = process(10, 100, "b", "ckb");
-    assert_eq!(locate(&[order.clone()], &[impostor.clone()], []).len(), 0);
-    impostor.place = Place::default();
-    assert_eq!(locate(&[order], &[impostor], []).len(), 0);
+    let order = [assignment("p", "a", &[("ckb", Some("a-ckb-id"))])];
+    let mut others = [10, 11].map(|pid| process(pid, 100, "b", "ckb"));
+    others[1].place = Place::default();
+    assert_eq!(locate(&order, &others, []).len(), 0);
 }
 
 #[test]
