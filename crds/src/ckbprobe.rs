@@ -78,6 +78,12 @@ pub struct Target {
     #[x_kube(validation = Rule::new(
         "!has(self.matchExpressions) || self.matchExpressions.all(e, e.operator in ['In', 'NotIn'] ? has(e.values) && size(e.values) > 0 : e.operator in ['Exists', 'DoesNotExist'] && (!has(e.values) || size(e.values) == 0))"
     ).message("target.selector.matchExpressions: In and NotIn need values, Exists and DoesNotExist take none, and there is no other operator"))]
+    #[x_kube(validation = Rule::new(
+        "!has(self.matchLabels) || self.matchLabels.all(key, key.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && self.matchLabels[key].matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))"
+    ).message("target.selector.matchLabels: no pod can have such a label: keys and values are letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, and a key may have a domain and '/' before it"))]
+    #[x_kube(validation = Rule::new(
+        "!has(self.matchExpressions) || self.matchExpressions.all(e, e.key.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$') && (!has(e.values) || e.values.all(value, value.matches('^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$'))))"
+    ).message("target.selector.matchExpressions: no pod can have such a label: keys and values are letters, digits, '-', '_' and '.', beginning and ending with a letter or digit, and a key may have a domain and '/' before it"))]
     #[schemars(transform = bound_selector)]
     pub selector: LabelSelector,
 
@@ -96,8 +102,12 @@ pub struct Target {
     pub executable: String,
 }
 
-/// How many expressions a selector has at the most, and how many values each of them.
+/// How many labels and expressions a selector has at the most, and how many values each of them.
 const MAX_EXPRESSIONS: u64 = 64;
+
+/// How long a label's value is at the most, and its key with a domain: Kubernetes' own bounds.
+const MAX_VALUE: u64 = 63;
+const MAX_KEY: u64 = 253 + 1 + 63;
 
 /// Kubernetes' own type has no bounds, and nothing that a user can multiply is without one.
 fn bound_selector(schema: &mut Schema) {
@@ -107,6 +117,28 @@ fn bound_selector(schema: &mut Schema) {
     ] {
         if let Some(Value::Object(list)) = schema.pointer_mut(list) {
             list.insert("maxItems".to_owned(), MAX_EXPRESSIONS.into());
+        }
+    }
+    for (place, bound, most) in [
+        ("/properties/matchLabels", "maxProperties", MAX_EXPRESSIONS),
+        (
+            "/properties/matchLabels/additionalProperties",
+            "maxLength",
+            MAX_VALUE,
+        ),
+        (
+            "/properties/matchExpressions/items/properties/key",
+            "maxLength",
+            MAX_KEY,
+        ),
+        (
+            "/properties/matchExpressions/items/properties/values/items",
+            "maxLength",
+            MAX_VALUE,
+        ),
+    ] {
+        if let Some(Value::Object(place)) = schema.pointer_mut(place) {
+            place.insert(bound.to_owned(), most.into());
         }
     }
 }
