@@ -105,17 +105,18 @@ everything() {
   fi
 }
 
-# excerpt: the conditions of a status, and of each probe its words with the first of its rows and events, without parts.
+# excerpt: the conditions of a status, and of each probe its words and the first of its rows, without parts.
 excerpt() {
   awk '
     /^Events:/ { exit }
     /^Status:/ { status = 1 }
     !status { next }
     /^  [A-Z]/ { shown = /^  (Conditions|Headline|Overhead|Probes):/ }
-    /^    [A-Z]/ { list = /^    (Events|Rows):/; items = 0 }
-    list && /^      (Container|Figures):/ { items++ }
-    list && /^      [A-Z]/ { parts = /^      Parts:/ }
-    shown && (!list || items < 2 && !parts) && !/Last Transition Time|Observed Generation/
+    /^    [A-Z]/ { rows = /^    Rows:/; more = /^    (Events|Lost|Rows Omitted|Targets):/; count = 0 }
+    rows && /^      Figures:/ { count++ }
+    rows && /^      [A-Z]/ { parts = /^      Parts:/ }
+    !shown || more || rows && (count > 1 || parts) { next }
+    !/Last Transition Time|Observed Generation/
   '
 }
 

@@ -31,6 +31,9 @@ const WINDOW: Duration = Duration::from_secs(8);
 /// some milliseconds later. So much may lie between the two.
 const UNDER_WAY: u64 = 64 << 10;
 
+/// One of so many requests of a disk that others use may be on the other side of a moment that is not quite the same.
+const TOLERATED: u64 = 50;
+
 /// What the test does: times and bytes.
 const READS: (usize, usize) = (230, 4096);
 const WRITES: (usize, usize) = (110, 65536);
@@ -85,17 +88,18 @@ pub async fn play(stage: Stage<'_>, disk: &Disk) -> Result<()> {
             .latest
             .since(&before.earliest, row)
             .unwrap_or_default();
-        let fits = |of: fn(&Done) -> u64, beside: u64| {
+        let fits = |of: fn(&Done) -> u64, under_way: u64| {
+            let beside = under_way + of(&most) / TOLERATED;
             (of(&least).saturating_sub(beside)..=of(&most) + beside).contains(&of(&ours))
         };
-        if !(fits(|done| done.requests, 0) && fits(|done| done.bytes, UNDER_WAY)) {
+        if !(fits(|done| done.requests, 1) && fits(|done| done.bytes, UNDER_WAY)) {
             println!("          {row}: {ours:?}, {least:?} to {most:?} in /proc/diskstats");
             beside += 1;
         }
         requests += ours.requests;
     }
     stage.scene.equal(
-        "blockIo: disks and directions of the node that are not as in /proc/diskstats",
+        "blockIo: disks and directions of the node that are more than 2 % off /proc/diskstats",
         beside,
         &format!("of {}, with {requests} requests", all.len()),
         0,
