@@ -28,7 +28,7 @@ e2e: ## end-to-end tests on a local cluster, with the embedded workload
 test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built first: half an hour, once)
 	scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh ckb
 
-test-kernels: ## kernel tests on Linux 6.1, 6.12 and 7.2, emulated, and on this machine's, with the chart's capabilities: 15 minutes
+test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, emulated, and on this machine's, with the chart's capabilities: an hour
 	scripts/setup.sh build && scripts/test-kernels.sh $(KERNELS)
 
 crds: ## regenerate everything that is generated: CRDs, their reference, the chart's copy, config/

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# test-kernels.sh [KERNEL]...: the ground-truth test on Debian's kernels, in an emulated machine, and on this machine's own;
-# on each with the capabilities that the chart grants, and with SYS_ADMIN as well where that adds a tier. A KERNEL is one of
-# the versions below, or own; the default is all of them. Needs root, and scripts/setup.sh build before.
+# test-kernels.sh [KERNEL]...: each kind's ground truth on Debian's kernels, in an emulated machine, and on this machine's own;
+# on each with the capabilities that the chart grants, and with SYS_ADMIN as well those kinds to which it adds a tier. A KERNEL is
+# one of the versions below, or own; the default is all of them. KINDS="tcp processes" is for some of the kinds. Needs root, and
+# scripts/setup.sh build before.
 #
 # Ends with a table and a line `N passed, N failed`. What each kernel printed is in target/kernels.
 set -euo pipefail
@@ -19,15 +20,27 @@ KERNELS=(
   '7.2  trixie-backports   linux-binary'
 )
 
-# From which version on which tiers work: with the chart's capabilities, and with agent.sysAdmin=true. No other may.
+# From which version on which tiers work, for functions of processes and for those of the kernel: with the chart's
+# capabilities, and with agent.sysAdmin=true. No other may, and with none the kinds that need one are refused. All other kinds
+# must work everywhere. A kernel that was built without kprobes (Debian's are not; this machine's may be) has none of the latter.
 TIERS=(
-  '6.1  none                 perf-event'
-  '6.10 uprobe-multi         uprobe-multi,perf-event'
-  '6.13 session,uprobe-multi session,uprobe-multi,perf-event'
+  '6.1  chart     none                            none'
+  '6.1  sys-admin perf-event                      kprobe-perf-event'
+  '6.10 chart     uprobe-multi                    kprobe-multi'
+  '6.10 sys-admin uprobe-multi,perf-event         kprobe-multi,kprobe-perf-event'
+  '6.13 chart     session,uprobe-multi            kprobe-multi'
+  '6.13 sys-admin session,uprobe-multi,perf-event kprobe-multi,kprobe-perf-event'
+  '6.14 chart     session,uprobe-multi            kprobe-session,kprobe-multi'
+  '6.14 sys-admin session,uprobe-multi,perf-event kprobe-session,kprobe-multi,kprobe-perf-event'
 )
 
-# Seconds for all runs on one kernel. On two cores that do nothing else they take 100; on busy ones it was 600.
-LIMIT=1800
+# The kinds that need one; all kinds, by the names of their folders; and those to test.
+TIERED=(rocksdb functions kernel_functions)
+mapfile -t ALL < <(sed -n 's/^ *[A-Z][A-Za-z]* "[A-Za-z]*" \([a-z_]*\) [A-Z].*/\1/p' "$ROOT/crds/src/kinds.rs")
+read -ra KINDS <<< "${KINDS:-${ALL[*]}}"
+
+# Seconds for all runs on one kernel, on cores that are busy with other things too.
+LIMIT=3600
 
 OUT=target/kernels
 # The root of the emulated machine's file system. What is tested is in /test.
@@ -35,7 +48,7 @@ MACHINE=$OUT/machine
 
 passed=0
 failed=0
-table=$'KERNEL\tCAPABILITIES\tTESTS PASSED BY TIER\tPASSED\tFAILED\tSECONDS'
+table=$'KERNEL\tCAPABILITIES\tKIND\tTESTS PASSED, AND BY WHAT\tPASSED\tFAILED\tSECONDS'
 
 main() {
   local kernel version suite package packages chosen=("$@")
@@ -88,14 +101,13 @@ debian_mirror() {
   apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Label: Debian' | sed -n 1p
 }
 
-# make_machine: compiles what is tested, and puts it with all that it needs into MACHINE and MACHINE.cpio.gz.
+# make_machine: compiles what is tested, and puts it with all that it needs into MACHINE and MACHINE.cpio.
 make_machine() {
   local test file
-  step "building the ground-truth test"
+  step "building the tests"
   run_logged "$OUT/build.log" cargo build --locked --package ckb-probe-agent --bin ckb-probe
-  run_logged "$OUT/build.log" cargo test --locked --no-run --package ckb-probe-tests --test ground_truth \
+  run_logged "$OUT/build.log" cargo test --locked --no-run --package ckb-probe-tests --test ground_truth --test kinds \
     --message-format=json-render-diagnostics
-  test=$(sed -n 's|.*"executable":"\([^"]*/ground_truth-[^"]*\)".*|\1|p' "$OUT/build.log")
   tests/fixtures/build.sh target/fixtures
 
   rm -rf "$MACHINE"
@@ -103,7 +115,11 @@ make_machine() {
   cp tests/kernels/init.sh "$MACHINE/init"
   cp tests/kernels/run.sh "$MACHINE/test"
   cp target/fixtures/ground-truth* "$MACHINE/test/fixtures"
-  strip --strip-debug -o "$MACHINE/test/ground_truth" "$test"
+  for test in chart sys-admin; do kinds_of "$test" > "$MACHINE/test/$test"; done
+  for test in ground_truth kinds; do
+    file=$(sed -n "s|.*\"executable\":\"\([^\"]*/$test-[^\"]*\)\".*|\1|p" "$OUT/build.log")
+    strip --strip-debug -o "$MACHINE/test/$test" "$file"
+  done
   strip --strip-debug -o "$MACHINE/test/ckb-probe" target/debug/ckb-probe
   cp "$(command -v busybox)" "$MACHINE/bin/busybox"
   ln -s busybox "$MACHINE/bin/sh"
@@ -111,7 +127,8 @@ make_machine() {
   for file in "$MACHINE"/{bin,usr/bin,test}/*; do libraries "$file"; done | sort -u | while read -r file; do
     install -D "$file" "$MACHINE$file"
   done
-  (cd "$MACHINE" && find . | cpio --create --format newc --owner 0:0 --quiet) | gzip -1 > "$MACHINE.cpio.gz"
+  (cd "$MACHINE" && find . | cpio --create --format newc --owner 0:0 --quiet) > "$MACHINE.cpio"
+  truncate --size 16M "$MACHINE.disk"
 }
 
 # libraries FILE: the paths of the shared libraries that a program needs, and of its loader; nothing for anything else.
@@ -119,7 +136,7 @@ libraries() { ldd "$1" 2> /dev/null | grep --only-matching '/[^ ]*' || true; }
 
 # test_on KERNEL: makes its runs and adds them to the table.
 test_on() {
-  local kernel=$1 log=$OUT/$1.log runs version=$1
+  local kernel=$1 log=$OUT/$1.log runs kinds version=$1 run kind
   if [[ $kernel == own ]]; then
     step "this machine's kernel"
     mapfile -t runs < <(runs_of "$(uname -r)")
@@ -127,66 +144,98 @@ test_on() {
   else
     step "Linux $kernel"
     mapfile -t runs < <(runs_of "$kernel")
-    emulated "$kernel" "${runs[@]}" < /dev/null 2>&1 | tr -d '\r' > "$log"
+    emulated "$kernel" "${runs[@]}" < /dev/null 2>&1 | sed --unbuffered 's/\r$//' > "$log"
   fi
-  for ((run = 0; run < ${#runs[@]}; run += 3)); do judge "$kernel" "$log" "${runs[run]}" "${runs[run + 2]}"; done
+  for ((run = 0; run < ${#runs[@]}; run += 4)); do
+    mapfile -t kinds < <(kinds_of "${runs[run]}")
+    for kind in "${kinds[@]}"; do judge "$kernel" "$log" "$kind" "${runs[run]}" "${runs[run + 2]}" "${runs[run + 3]}"; done
+  done
 }
 
-# runs_of VERSION: what to run on that kernel, three lines each: a name, the capabilities, and the tiers that must work.
-runs_of() {
-  local row from chart sys_admin granted
-  for row in "${TIERS[@]}"; do
-    printf '%s\n%s\n' "${row%% *}" "$1" | sort --version-sort --check=silent || break
-    read -r from chart sys_admin <<< "$row"
+# kinds_of RUN: the kinds that are tested in it.
+kinds_of() {
+  local kind
+  for kind in "${KINDS[@]}"; do
+    [[ " ${ALL[*]} " == *" $kind "* ]] || die "there is no kind $kind: there are ${ALL[*]}"
+    [[ $1 != chart && " ${TIERED[*]} " != *" $kind "* ]] || echo "$kind"
   done
-  [[ -n ${from:-} ]] || die "nothing is known of Linux $1: adapt the list in scripts/test-kernels.sh"
+}
+
+# runs_of VERSION: what to run on that kernel, four lines each: a name, the capabilities, the tiers that must work for functions
+# of processes, and those for functions of the kernel.
+runs_of() {
+  local name granted row from capabilities
   granted=$(sed -n 's/^  capabilities: \[\(.*\)\]$/+\L\1/p' charts/ckb-probe/values.yaml)
   granted=${granted//, /,+}
-  [[ $chart == none ]] || printf '%s\n' chart "$granted" "$chart"
-  printf '%s\n' sys-admin "$granted,+sys_admin" "$sys_admin"
+  for name in chart sys-admin; do
+    local known=''
+    for row in "${TIERS[@]}"; do
+      read -r from capabilities _ <<< "$row"
+      [[ $capabilities == "$name" ]] && printf '%s\n%s\n' "$from" "$1" | sort --version-sort --check=silent && known=$row
+    done
+    [[ -n $known ]] || die "nothing is known of Linux $1: adapt the list in scripts/test-kernels.sh"
+    local tiers kernel_tiers
+    read -r _ _ tiers kernel_tiers <<< "$known"
+    [[ $1 != "$(uname -r)" ]] || grep --quiet ' register_[fk]probe$' /proc/kallsyms || kernel_tiers=none
+    [[ $name == chart ]] || granted+=,+sys_admin
+    printf '%s\n' "$name" "$granted" "$tiers" "$kernel_tiers"
+  done
 }
 
 on_this_machine() {
   while (($#)); do
-    timeout "$LIMIT" "$MACHINE/test/run.sh" "$1" "$2" "$3" || true
-    shift 3
+    timeout "$LIMIT" "$MACHINE/test/run.sh" "$1" "$2" "$3" "$4" || true
+    shift 4
   done
 }
 
-# emulated KERNEL [NAME CAPABILITIES TIERS]...
+# emulated KERNEL [NAME CAPABILITIES TIERS KERNEL_TIERS]...
 # - Without cx16: qemu 7.2 gets the flags wrong after some cmpxchg16b, and the kernel dies of a double fault.
+# - slab_debug: without cx16, Linux 6.19 and later find no memory for what programs remember of sockets and of threads
+#   (kmalloc_nolock) but in slabs that are checked.
+# - An NVMe disk: the one sort that Debian's kernels need no module for. Its requests are real ones, of a queue for each CPU.
 # - preempt=full: where a thread can be preempted inside of a probe, two of them can be in one at a time on one CPU. Debian's
 #   kernels allow that (7.2) or not (6.1, 6.12) by default, and others' do.
 emulated() {
   local kernel=$1
   shift
   timeout --foreground "$LIMIT" qemu-system-x86_64 -accel tcg -cpu qemu64,-cx16 -smp 2 -m 1024 -nodefaults -display none \
-    -serial stdio -no-reboot -kernel "$CACHE/kernels/$kernel/vmlinuz" -initrd "$MACHINE.cpio.gz" \
-    -append "console=ttyS0 loglevel=4 oops=panic panic=-1 preempt=full -- $*" || echo "qemu ended with $?"
+    -drive "file=$MACHINE.disk,format=raw,if=none,id=disk" -device nvme,drive=disk,serial=disk \
+    -serial stdio -no-reboot -kernel "$CACHE/kernels/$kernel/vmlinuz" -initrd "$MACHINE.cpio" \
+    -append "console=ttyS0 loglevel=4 oops=panic panic=-1 preempt=full slab_debug=F,kmalloc-* -- $*" || echo "qemu ended with $?"
 }
 
-# judge KERNEL LOG NAME TIERS: reads a run's result out of the log. What is not there to be read is a failure.
+# judge KERNEL LOG KIND NAME TIERS KERNEL_TIERS: reads a kind's result of a run out of the log. What is not there to be read is
+# a failure, and so is any test that did not pass by all that it should have passed by, and nothing else.
 judge() {
-  local kernel=$1 log=$2 name=$3 tiers=$4 run release begin code end good bad tier times by=''
-  run=$(sed -n "/^=== $name begins /,/^=== $name ends /p" "$log")
-  read -r release begin < <(sed -n "s/^=== $name begins on \(.*\) at \(.*\)/\1 \2/p" <<< "$run") || true
-  read -r code end < <(sed -n "s/^=== $name ends with \(.*\) at \(.*\)/\1 \2/p" <<< "$run") || true
+  local kernel=$1 log=$2 kind=$3 name=$4 tiers=$5 kernel_tiers=$6 run release begin code end good bad ways way times said by=''
+  run=$(sed -n "/^=== $name $kind begins /,/^=== $name $kind ends /p" "$log")
+  read -r release begin < <(sed -n "s/^=== $name $kind begins on \(.*\) at \(.*\)/\1 \2/p" <<< "$run") || true
+  read -r code end < <(sed -n "s/^=== $name $kind ends with \(.*\) at \(.*\)/\1 \2/p" <<< "$run") || true
   read -r good bad < <(sed -n 's/^test result: .* \([0-9]*\) passed; \([0-9]*\) failed.*/\1 \2/p' <<< "$run") || true
   : "${good:=0}" "${bad:=0}"
-  if [[ $code != 0 || $good == 0 ]] || ! grep --quiet "^attach tier *${tiers%%,*}$" <<< "$run"; then
-    # It broke off, or the agent would not choose the best of these tiers.
-    ((bad > 0)) || bad=1
-  fi
-  for tier in ${tiers//,/ }; do
-    times=$(grep --count --line-regexp "passed by $tier" <<< "$run" || true)
-    by+="${by:+, }$tier $times"
+  # It broke off, or there are no tests of it.
+  [[ $code == 0 && $good != 0 ]] || ((bad > 0)) || bad=1
+  case $kind in
+    rocksdb | functions) ways=${tiers/none/refusal} ;;
+    # The agent takes the best one; that each of them counts is one of the tests.
+    kernel_functions) ways=${kernel_tiers/none/refusal} ways=${ways%%,*} ;;
+    *) ways=tracing ;;
+  esac
+  for way in ${ways//,/ }; do
+    times=$(grep --count --line-regexp "passed by $way" <<< "$run" || true)
+    by+="${by:+, }$way $times"
     ((bad > 0 || times == good)) || bad=1
   done
+  # What the agent says of itself: that it would choose the best of these tiers.
+  said="attach tier *${tiers%%,*}"
+  [[ $tiers != none ]] || said='ckb-probe: nothing can be measured here: .*'
+  [[ $kind != rocksdb ]] || grep --quiet --line-regexp "$said" <<< "$run" || ((bad > 0)) || bad=1
   passed=$((passed + good))
   failed=$((failed + bad))
-  table+=$'\n'"$kernel ${release:+($release)}"$'\t'"$name"$'\t'"$by"$'\t'"$good"$'\t'"$bad"$'\t'"${end:+$((end - begin))}"
+  table+=$'\n'"$kernel ${release:+($release)}"$'\t'"$name"$'\t'"$kind"$'\t'"$by"$'\t'"$good"$'\t'"$bad"$'\t'"${end:+$((end - begin))}"
   ((bad == 0)) || {
-    printf '\nfailed: %s, with the capabilities "%s" (all of it: %s)\n' "$kernel" "$name" "$log"
+    printf '\nfailed: %s on %s, with the capabilities "%s" (all of it: %s)\n' "$kind" "$kernel" "$name" "$log"
     # What the test says of its failures, or the end of what there is.
     sed -n '/^failures:$/,$p' <<< "$run" | grep . || tail -n 40 "$log"
   }

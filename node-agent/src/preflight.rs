@@ -26,6 +26,13 @@ pub struct Preflight {
 #[error("no way to attach works: {0}")]
 pub struct Unmeasurable(String);
 
+impl Unmeasurable {
+    /// For these reasons.
+    pub fn since(reasons: impl Into<String>) -> Self {
+        Self(reasons.into())
+    }
+}
+
 /// Looks at this node, tries the tiers or the one that is asked for, and tests what a probe does to a confined process.
 /// Takes about half a second, and is to be done before anything is attached to anybody else.
 pub fn preflight(forced: Option<Tier>) -> Preflight {

@@ -1,14 +1,19 @@
 #!/bin/sh
-# init.sh [NAME CAPABILITIES TIERS]...: the first process of the emulated machine, whose arguments the kernel takes from its
-# command line. Makes one run after the other and turns the machine off.
+# init.sh [NAME CAPABILITIES TIERS KERNEL_TIERS]...: the first process of the emulated machine, whose arguments the kernel takes
+# from its command line. Makes one run after the other and turns the machine off.
 /bin/busybox --install -s /bin
+export PATH=/bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
-export PATH=/bin
-while [ $# -ge 3 ]; do
-  /test/run.sh "$1" "$2" "$3"
-  shift 3
+mount -t tracefs tracing /sys/kernel/tracing
+mount -t cgroup2 cgroup /sys/fs/cgroup
+echo +memory > /sys/fs/cgroup/cgroup.subtree_control
+ip link set lo up
+export CKB_PROBE_DISK=/dev/nvme0n1
+while [ $# -ge 4 ]; do
+  /test/run.sh "$1" "$2" "$3" "$4"
+  shift 4
 done
 poweroff -f

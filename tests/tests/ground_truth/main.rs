@@ -9,7 +9,6 @@ mod counts;
 mod coverage;
 mod detach;
 mod durations;
-mod kernel_functions;
 mod sampling;
 mod single_stepped;
 mod slow_calls;

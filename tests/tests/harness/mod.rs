@@ -19,12 +19,13 @@ use ckb_probe_tests::{
     operations::functions_of,
     rows,
 };
+use tokio::runtime::{Builder, Runtime};
 
 /// What the documentation promises.
 const QUANTILE_ERROR: f64 = 0.032;
 
 /// The ways to attach that this kernel has, each with its calibration, and why it has not the others.
-fn tiers() -> &'static (Vec<Means>, String) {
+pub fn tiers() -> &'static (Vec<Means>, String) {
     static TIERS: OnceLock<(Vec<Means>, String)> = OnceLock::new();
     TIERS.get_or_init(|| {
         let (mut works, mut refused) = (Vec::new(), String::new());
@@ -38,23 +39,25 @@ fn tiers() -> &'static (Vec<Means>, String) {
                 Err(error) => refused += &format!("\n{}: {error}", tier.as_str()),
             }
         }
-        assert!(
-            !works.is_empty(),
-            "no way to attach works here: run as root, on kernel 5.15 or later{refused}"
-        );
         (works, refused)
     })
+}
+
+/// A session can be asked for the end of its process, by what tokio watches for it: what must be entered around one.
+pub fn watching() -> Runtime {
+    let mut watching = Builder::new_current_thread();
+    watching.enable_io().build().unwrap()
 }
 
 /// Runs a test by each tier in turn, and prints a line for each that it passed by. Where `CKB_PROBE_TIERS` lists tiers,
 /// separated by commas, those must have been all.
 pub fn by_every_tier(test: impl Fn(Means)) {
     let (works, refused) = tiers();
-    // A session can be asked for the end of its process, by what tokio watches for it.
-    let watching = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .build()
-        .unwrap();
+    assert!(
+        !works.is_empty(),
+        "no way to attach works here: run as root, on kernel 5.15 or later{refused}"
+    );
+    let watching = watching();
     let _entered = watching.enter();
     for &means in works {
         test(means);

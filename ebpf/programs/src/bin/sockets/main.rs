@@ -70,17 +70,19 @@ fn begins(socket: *const c_void, direction: u8) {
         return;
     };
     // SAFETY: a socket of the kernel's.
-    if let Some(kept) = unsafe { KEPT.get_or_create(socket.as_ptr()) } {
-        let began_ns = if direction == OUTGOING { now() } else { 0 };
-        let begun = Kept {
-            process,
-            direction: direction.into(),
-            began_ns,
-            established_ns: 0,
-        };
-        // SAFETY: a map's value; a socket that is being connected is its process's alone.
-        unsafe { *kept = begun };
-    }
+    let Some(kept) = (unsafe { KEPT.get_or_create(socket.as_ptr()) }) else {
+        // The kernel has no memory for it: nothing of the connection will be told.
+        return lose();
+    };
+    let began_ns = if direction == OUTGOING { now() } else { 0 };
+    let begun = Kept {
+        process,
+        direction: direction.into(),
+        began_ns,
+        established_ns: 0,
+    };
+    // SAFETY: a map's value; a socket that is being connected is its process's alone.
+    unsafe { *kept = begun };
 }
 
 #[inline(always)]
@@ -141,9 +143,15 @@ fn tell(socket: *const c_void, kept: &Kept, state: u8, event: u8, now: u64) {
         event,
         ..socket.describe(kept, now)
     };
-    if CHANGED.output::<Socket>(changed, 0).is_err()
-        && let Some(met) = MET.get_ptr_mut(0)
-    {
+    if CHANGED.output::<Socket>(changed, 0).is_err() {
+        lose();
+    }
+}
+
+/// Something will not be told.
+#[inline(always)]
+fn lose() {
+    if let Some(met) = MET.get_ptr_mut(0) {
         // SAFETY: a map's value.
         unsafe { counters::add(&raw mut (*met).lost, 1) };
     }

@@ -1,0 +1,73 @@
+//! Functions of the process, by a pattern.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ckb_probe_crds::kinds::functions::FunctionsProbe;
+use ckb_probe_tests::{fixture::GroundTruth, rows};
+
+use crate::{
+    harness::EVERY_FUNCTION,
+    way::{in_every_way, lost, total},
+};
+
+fn matching(pattern: &str, threshold: Option<Duration>) -> FunctionsProbe {
+    FunctionsProbe {
+        r#match: pattern.to_string(),
+        library: None,
+        limit: 50,
+        threshold: threshold.map(Into::into),
+        arguments: Vec::new(),
+        include_single_stepped: true,
+    }
+}
+
+#[test]
+fn each_call_of_what_matches_is_counted_and_no_other() {
+    in_every_way(matching("rocksdb_transaction_*", None), |way| {
+        let start =
+            || GroundTruth::start("ground-truth", &["--threads", "4"], &EVERY_FUNCTION).unwrap();
+        let (mut chosen, mut other) = (start(), start());
+        let mut session = way.attach(chosen.pid());
+        let truth = chosen.go().unwrap();
+        other.go().unwrap();
+        session.read().unwrap();
+        let expected = truth.functions.iter();
+        let expected: BTreeMap<&str, [u64; 2]> = expected
+            .filter(|(name, _)| name.starts_with("rocksdb_transaction_"))
+            .map(|(name, truth)| (name.as_str(), [truth.calls; 2]))
+            .collect();
+        assert_eq!(expected.len(), 6);
+        let series = session.instance.probes[0].series.iter();
+        let counted = series.flat_map(|series| &series.rows);
+        let counted: BTreeMap<&str, [u64; 2]> = counted
+            .map(|(name, row)| {
+                let total = &row.all.total;
+                let timed = rows::durations(total).count();
+                (name.as_str(), [rows::calls(total), timed])
+            })
+            .collect();
+        assert_eq!(counted, expected);
+        assert_eq!(lost(&session), 0);
+    });
+}
+
+#[test]
+fn functions_of_cpp_go_by_their_qualified_names_and_slow_calls_are_told() {
+    let threshold = Duration::from_millis(20);
+    in_every_way(matching("rocksdb::FlushJob::*", Some(threshold)), |way| {
+        let plan = ["rocksdb::FlushJob::Run 5 constant:30000000"];
+        let mut fixture = GroundTruth::start("ground-truth", &[], &plan).unwrap();
+        let mut session = way.attach(fixture.pid());
+        fixture.go().unwrap();
+        session.read().unwrap();
+        let calls = total(&session, "rocksdb::FlushJob::Run");
+        assert_eq!((rows::calls(calls), rows::slow(calls)), (5, 5));
+        let events = session.events();
+        assert_eq!(events.len(), 5);
+        for event in &events {
+            assert_eq!(event["function"], "rocksdb::FlushJob::Run");
+            let nanoseconds = event["durationNanoseconds"].as_u64().unwrap();
+            assert!(nanoseconds >= 30_000_000, "{event}");
+        }
+    });
+}

@@ -1,0 +1,139 @@
+//! By what this kernel measures a kind, or that it cannot, as it is known beforehand.
+
+use std::{collections::BTreeMap, sync::Mutex, time::Duration};
+
+use ckb_probe_agent::{
+    books::series::Row,
+    host::{HostError, Session, find_process},
+    kernel::Means,
+    mechanism::Refusal,
+    preflight::Unmeasurable,
+};
+use ckb_probe_crds::{Breach, Figures, Overhead, Question, Reason, kinds::Kind};
+
+use crate::{
+    harness::{by_every_tier, tiers, watching},
+    kernel_tiers::kernel_tiers,
+};
+
+/// What a list of ways says where there is none.
+pub const NONE: &str = "none";
+
+/// One way to have a question answered.
+pub struct Way {
+    question: Question,
+    means: Result<Means, Unmeasurable>,
+}
+
+impl Way {
+    /// For kinds that need none: they must not ask for what attaches them either.
+    pub fn without_uprobes(question: impl Into<Question>) -> Self {
+        Self {
+            question: question.into(),
+            means: Err(Unmeasurable::since("this was not looked at")),
+        }
+    }
+
+    /// Attaches for good: everything is counted, whatever it costs.
+    pub fn attach(&self, process: u32) -> Session {
+        self.ask(self.question.clone(), process).unwrap()
+    }
+
+    /// The same for another question, which may be refused.
+    pub fn ask(&self, question: Question, process: u32) -> Result<Session, Refusal> {
+        let process = find_process(Some(process), "").unwrap();
+        let overhead = Overhead {
+            on_breach: Breach::Report,
+            ..Overhead::default()
+        };
+        let hour = Duration::from_secs(3600);
+        match Session::attach(self.means.clone(), process, question, overhead, hour) {
+            Ok(session) => Ok(session),
+            Err(HostError::Attach(refusal)) => Err(refusal),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Runs a test in each way in which this kernel answers the question, and prints a line for each that it passed by. Where it
+/// must be refused, that is what is tested.
+pub fn in_every_way(question: impl Into<Question>, test: impl Fn(&Way)) {
+    let question = question.into();
+    let watching = watching();
+    let _entered = watching.enter();
+    let without_uprobes = Way::without_uprobes(question.clone());
+    match question.kind() {
+        Kind::Rocksdb | Kind::Functions if std::env::var("CKB_PROBE_TIERS").is_ok_and(is_none) => {
+            let (works, refused) = tiers();
+            assert!(works.is_empty(), "nothing is to work here: {works:?}");
+            let way = Way {
+                question,
+                means: Err(Unmeasurable::since(refused)),
+            };
+            refused_as(
+                &way,
+                Reason::PreflightFailed,
+                "no function can be measured on this node: no way to attach works: ",
+            );
+        }
+        Kind::Rocksdb | Kind::Functions => by_every_tier(|means| {
+            test(&Way {
+                question: question.clone(),
+                means: Ok(means),
+            });
+        }),
+        Kind::KernelFunctions => match kernel_tiers().first() {
+            Some(best) => {
+                test(&without_uprobes);
+                println!("passed by {}", best.as_str());
+            }
+            None => refused_as(
+                &without_uprobes,
+                Reason::UnsupportedByKernel,
+                "functions of this node's kernel cannot be probed: that takes one built with CONFIG_FPROBE (Linux 5.18 or \
+                 later) or with CONFIG_KPROBE_EVENTS (",
+            ),
+        },
+        Kind::Syscalls | Kind::BlockIo | Kind::Tcp | Kind::Processes => {
+            test(&without_uprobes);
+            println!("passed by tracing");
+        }
+    }
+}
+
+fn is_none(list: String) -> bool {
+    list == NONE
+}
+
+/// Sees it refused, of a process that has all that it takes: this one. Once for all tests of the kind, since an emulated machine
+/// takes its time to try all tiers.
+fn refused_as(way: &Way, reason: Reason, sentence: &str) {
+    static REFUSED: Mutex<BTreeMap<Kind, Refusal>> = Mutex::new(BTreeMap::new());
+    let mut refused = REFUSED.lock().unwrap();
+    let refusal = refused.entry(way.question.kind()).or_insert_with(|| {
+        let refusal = way.ask(way.question.clone(), std::process::id()).err();
+        refusal.unwrap()
+    });
+    assert_eq!(refusal.reason, reason, "{refusal}");
+    assert!(refusal.message.starts_with(sentence), "{refusal}");
+    println!("{refusal}\npassed by refusal");
+}
+
+/// The books of a row.
+pub fn row<'a>(session: &'a Session, name: &str) -> &'a Row {
+    let series = || session.instance.probes[0].series.iter();
+    let known = series().flat_map(|series| series.rows.keys());
+    let known: Vec<&String> = known.collect();
+    let row = series().find_map(|series| series.rows.get(name));
+    row.unwrap_or_else(|| panic!("no row {name} among {known:?}"))
+}
+
+/// All that was counted in it.
+pub fn total<'a>(session: &'a Session, name: &str) -> &'a Figures {
+    &row(session, name).all.total
+}
+
+/// How much of everything could not be recorded.
+pub fn lost(session: &Session) -> u64 {
+    session.instance.lost.values().sum()
+}
