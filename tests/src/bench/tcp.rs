@@ -17,7 +17,7 @@ use super::{
 use crate::{
     failure::{Failure, Result, expect},
     report::Bound,
-    rows,
+    rows, wait,
 };
 
 /// Each has two sockets, both of the process.
@@ -25,6 +25,9 @@ const CONNECTIONS: u64 = 5000;
 
 /// For comparison: what there is besides passes.
 const FEW: u64 = 5;
+
+/// In a window.
+const PASSES: f64 = 4.0;
 
 /// Between two reports; there is a pass for each.
 const REPORT: Duration = Duration::from_secs(2);
@@ -53,8 +56,8 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     let before = agent.rss_mb()?;
     let [mut passes, mut grown, mut peer] = [const { Vec::new() }; 3];
     for _ in 0..bench.settings.rounds {
-        let besides = few.watch(bench, &agent).await?;
-        let with = many.watch(bench, &agent).await?;
+        let besides = few.watch(&agent).await?;
+        let with = many.watch(&agent).await?;
         let besides = besides.cpu / besides.seconds * with.seconds;
         passes.push((with.cpu - besides) / with.passes);
         grown.push(agent.rss_mb()? - before);
@@ -94,7 +97,7 @@ impl Target {
     }
 
     /// Has the agent watch it and nobody else.
-    async fn watch(&self, bench: &Bench, agent: &Agent) -> Result<Window> {
+    async fn watch(&self, agent: &Agent) -> Result<Window> {
         let question = TcpProbe::default();
         let order = agent::order(&self.container, EXECUTABLE, no_budget(), question, REPORT);
         agent.order(vec![order]).await?;
@@ -104,16 +107,19 @@ impl Target {
         let _account = Account::open()?;
         let (begun, used) = (Instant::now(), agent.cpu_time()?);
         let ran = account::runs(agent.process).await?;
-        // Half as long as others: passes are alike.
-        sleep(Duration::from_secs(bench.settings.seconds).div_f64(1.5)).await;
-        let runs = account::runs(agent.process).await?;
+        // A pass that takes long is followed by the next one later.
+        let passes = wait::until("passes", ATTACH, async || {
+            let runs = account::runs(agent.process).await?;
+            let runs = account::since(&ran, &runs, PROGRAM)?.count;
+            let passes = runs as f64 / (self.files()? + 1) as f64;
+            expect(passes >= PASSES, format!("{PASSES} passes"), || {
+                passes.to_string()
+            })?;
+            Ok(passes)
+        })
+        .await?;
         let used = agent.cpu_time()?.saturating_sub(used);
         self.expect_seen(agent)?;
-        let runs = account::since(&ran, &runs, PROGRAM)?;
-        let passes = runs.count as f64 / (self.files()? + 1) as f64;
-        expect(passes >= 1.0, "a pass over all files", || {
-            format!("{} files looked at", runs.count)
-        })?;
         Ok(Window {
             seconds: begun.elapsed().as_secs_f64(),
             cpu: used.as_secs_f64() * 1e3,
