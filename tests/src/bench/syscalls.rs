@@ -114,9 +114,8 @@ async fn attached(bench: &mut Bench) -> Result<()> {
             elsewhere[index].extend(mean(&nanos[1..]));
         }
     }
-    let bound = Some(Bound::AtMost(1.0));
-    add(bench, "mean of all processors", &means, bound);
-    add(bench, "all processors but 0", &elsewhere, None);
+    add(bench, "mean of all processors", &means);
+    add(bench, "all processors but 0", &elsewhere);
     Ok(())
 }
 
@@ -133,7 +132,7 @@ fn add(bench: &mut Bench, processors: &str, nanos: &[Vec<f64>; ALL.len()], bound
     let [_, ours, peers @ ..] = nanos;
     for (by, peer) in ALL[2..].iter().zip(peers) {
         let name = name(format!("ckb-probe against {}", by.name()));
-        let bound = bound.filter(|_| *by == By::Tracepoints);
+        let bound = (*by == By::Tracepoints).then_some(Bound::AtMost(1.0));
         bench.figure(&name, summary(ratios(ours, peer)), "x", bound);
     }
 }
