@@ -119,7 +119,7 @@ async fn attached(bench: &mut Bench) -> Result<()> {
     Ok(())
 }
 
-fn add(bench: &mut Bench, processors: &str, nanos: &[Vec<f64>; ALL.len()], bound: Option<Bound>) {
+fn add(bench: &mut Bench, processors: &str, nanos: &[Vec<f64>; ALL.len()]) {
     // There may be no other.
     if nanos[0].is_empty() {
         return;
