@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # bench.sh [--strict] [FAMILY...]: measures what probing costs and how true its figures are, and writes target/bench/report.md
-# and report.json. Some 30 minutes, on a machine that does nothing else; the first time, CKB is built before (half an hour).
+# and report.json. Some 50 minutes, on a machine that does nothing else; the first time, CKB is built before (half an hour).
 # Needs root.
 #
-# FAMILY: call-cost import mining quantiles slow agent restarts; default all of them. docs/performance.md explains them.
+# FAMILY: call-cost import mining quantiles slow functions kernel-functions syscalls block-io tcp processes agent restarts; default all of
+# them. docs/performance.md explains them.
 # Other options are those of the program bench, such as --rounds 7. BLOCKS: how long a chain is imported (default 60000).
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")

@@ -12,18 +12,28 @@ use crate::{
     report::Bound,
 };
 
+mod account;
 mod agent;
 mod api;
+mod block_io;
 mod call_cost;
+mod caller;
 mod chain;
 mod container;
+// What the agent's tests of disks use.
+#[allow(dead_code, reason = "they use more of it")]
+#[path = "../../node-agent/tests/block_io/disk.rs"]
+mod disk;
 mod figures;
 mod footprint;
+mod functions;
 mod import;
+mod kernel_functions;
 pub mod machine;
 mod mining;
 mod node;
 mod probes;
+mod processes;
 mod quantiles;
 mod reasons;
 pub mod report;
@@ -31,6 +41,8 @@ mod restarts;
 mod sites;
 mod slow;
 mod statistics;
+mod syscalls;
+mod tcp;
 mod ticker;
 
 use report::Report;
@@ -122,6 +134,32 @@ pub const ALL: &[Family] = &[
         "slow",
         slow,
         "more slow calls than the ring buffer can take"
+    ),
+    family!(
+        "functions",
+        functions,
+        "a call under our functions, against bpftrace's histogram pair"
+    ),
+    family!(
+        "kernel-functions",
+        kernel_functions,
+        "the same for a function of the kernel"
+    ),
+    family!(
+        "syscalls",
+        syscalls,
+        "what others pay while a process's system calls are traced"
+    ),
+    family!(
+        "block-io",
+        block_io,
+        "requests against /proc/diskstats and bpftrace"
+    ),
+    family!("tcp", tcp, "10,000 sockets of one process"),
+    family!(
+        "processes",
+        processes,
+        "10,000 execs and ends, of a bystander and of a target"
     ),
     family!("agent", footprint, "what the agent itself uses"),
     family!(

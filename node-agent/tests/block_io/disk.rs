@@ -9,7 +9,10 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use rustix::fs::OFlags;
+
 const ALIGNED: usize = 4096;
+const DIRECT: i32 = OFlags::DIRECT.bits() as i32;
 
 /// The numbers of a line of /proc/diskstats, after the name.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +80,7 @@ impl Disk {
 
     /// Reads so many times so much, one request after the other where the disk takes so large ones.
     pub fn read_direct(&self, times: usize, bytes: usize) {
-        let file = self.open(libc::O_DIRECT);
+        let file = self.open(DIRECT);
         let mut room = vec![0; bytes + ALIGNED];
         let begin = room.as_ptr().align_offset(ALIGNED);
         for time in 0..times {
@@ -89,7 +92,7 @@ impl Disk {
 
     /// The same for writing.
     pub fn write_direct(&self, times: usize, bytes: usize) {
-        let file = self.open(libc::O_DIRECT);
+        let file = self.open(DIRECT);
         let room = vec![5; bytes + ALIGNED];
         let begin = room.as_ptr().align_offset(ALIGNED);
         for time in 0..times {

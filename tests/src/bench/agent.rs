@@ -10,7 +10,7 @@ use std::{
 
 use ckb_probe_crds::{
     Assignment, Breach, InstanceReport, InstanceState, NodeProbeStatus, Overhead, PodReference,
-    Probe, ProbeReference,
+    Probe, ProbeReference, Question,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 use procfs::process as proc;
@@ -77,7 +77,7 @@ pub fn order(
     container: &Container,
     executable: &str,
     overhead: Overhead,
-    kind: RocksDbProbe,
+    question: impl Into<Question>,
     report_interval: Duration,
 ) -> Assignment {
     Assignment {
@@ -98,7 +98,7 @@ pub fn order(
         executable: executable.to_string(),
         report_interval: report_interval.into(),
         overhead,
-        probes: vec![Probe::new("storage", kind.into())],
+        probes: vec![Probe::new("storage", question.into())],
         expires_at: None,
     }
 }

@@ -2,23 +2,14 @@
 //!
 //! The function does nothing, so that what it does itself does not dilute the ratio.
 
-use std::{path::PathBuf, process::Stdio};
-
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout, Command},
-};
-
 use super::{
     Bench, Tier,
-    agent::of,
+    caller::{self, Caller},
     probes::{Floor, Probes},
     statistics::{ratios, rotated, summary},
 };
 use crate::{
-    failure::{Failure, Result, expect},
-    fixture::fixtures,
-    process::Process,
+    failure::{Result, expect},
     report::Bound,
 };
 
@@ -83,11 +74,11 @@ impl By {
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
     for (function, operation, what) in FUNCTIONS {
-        let mut target = Target::start(function).await?;
+        let mut target = Caller::start().await?;
         let mut nanos = [const { Vec::new() }; ALL.len()];
         for round in 0..bench.settings.rounds {
             for index in rotated(ALL.len(), round) {
-                nanos[index].push(cost(bench, &mut target, ALL[index], operation).await?);
+                nanos[index].push(cost(bench, &mut target, ALL[index], function, operation).await?);
             }
         }
         let floor = &nanos[1];
@@ -104,9 +95,15 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 }
 
 /// Nanoseconds of a call, probed or not.
-async fn cost(bench: &Bench, target: &mut Target, by: By, operation: &str) -> Result<f64> {
-    let (process, file) = (target.process, target.file.clone());
-    let functions = [target.function];
+async fn cost(
+    bench: &Bench,
+    target: &mut Caller,
+    by: By,
+    function: &str,
+    operation: &str,
+) -> Result<f64> {
+    let (process, file) = (target.process, caller::file());
+    let functions = [function];
     let probes = match by {
         By::Nothing => None,
         By::Floor(floor) => Some(Probes::floor(floor, process, &file, &functions).await?),
@@ -121,16 +118,13 @@ async fn cost(bench: &Bench, target: &mut Target, by: By, operation: &str) -> Re
                 "--tier",
                 tier.name(),
             ];
-            Some(Probes::ckb_probe(&bench.settings.programs, process, &options).await?)
+            Some(Probes::ckb_probe(&bench.settings.programs, "rocksdb", process, &options).await?)
         }
     };
-    let mut batches = Vec::new();
-    for _ in 0..BATCHES {
-        batches.push(target.call(CALLS).await? as f64 / CALLS as f64);
-    }
+    let cost = target.cost(function, CALLS, BATCHES).await?;
     let printed = match probes {
         Some(probes) => probes.stop().await?,
-        None => return median(batches),
+        None => return Ok(cost),
     };
     // A probe that did not count was not in place, or not all of the time.
     let counted = match by {
@@ -144,68 +138,5 @@ async fn cost(bench: &Bench, target: &mut Target, by: By, operation: &str) -> Re
         format!("{made} calls counted by {}", by.name()),
         || format!("{counted:?}; {}", printed.errors),
     )?;
-    median(batches)
-}
-
-fn median(batches: Vec<f64>) -> Result<f64> {
-    summary(batches)
-        .map(|summary| summary.median)
-        .ok_or_else(|| Failure::Unexpected {
-            expected: "a batch of calls".to_string(),
-            got: "none".to_string(),
-        })
-}
-
-/// The program `call-cost`.
-struct Target {
-    process: Process,
-    file: PathBuf,
-    function: &'static str,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-    _child: Child,
-}
-
-impl Target {
-    async fn start(function: &'static str) -> Result<Self> {
-        let file = fixtures().join("call-cost");
-        let mut child = Command::new(&file)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(Failure::system("call-cost"))?;
-        let missing = || Failure::format("call-cost")("it has no pipe");
-        let mut target = Self {
-            process: of(&child)?,
-            file,
-            function,
-            input: child.stdin.take().ok_or_else(missing)?,
-            output: BufReader::new(child.stdout.take().ok_or_else(missing)?).lines(),
-            _child: child,
-        };
-        target.line().await?;
-        Ok(target)
-    }
-
-    /// Makes so many calls, and returns how many nanoseconds they took in all.
-    async fn call(&mut self, calls: u64) -> Result<u64> {
-        let order = format!("{} {calls}\n", self.function);
-        self.input
-            .write_all(order.as_bytes())
-            .await
-            .map_err(Failure::system("call-cost"))?;
-        let line = self.line().await?;
-        line.parse()
-            .map_err(Failure::format(format!("{line:?} of call-cost")))
-    }
-
-    async fn line(&mut self) -> Result<String> {
-        let line = self
-            .output
-            .next_line()
-            .await
-            .map_err(Failure::system("call-cost"))?;
-        line.ok_or_else(|| Failure::format("call-cost")("it has ended"))
-    }
+    Ok(cost)
 }

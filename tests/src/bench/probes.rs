@@ -18,7 +18,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{agent::of, sites::offsets};
+use super::{account::is_linked, agent::of, sites::offsets};
 use crate::{
     bpf::Code,
     cluster::run,
@@ -52,10 +52,10 @@ pub struct Printed {
     pub errors: String,
 }
 
-/// An operation in one interval, as `ckb-probe rocksdb --json` prints it.
+/// A row in one interval, as `ckb-probe --json` prints it.
 #[derive(Debug, Deserialize)]
 pub struct Line {
-    /// The operation.
+    /// The row: the operation, the function.
     pub row: String,
     /// Since it attached.
     pub total: Figures,
@@ -72,17 +72,61 @@ pub enum Floor {
     Clock,
 }
 
+/// The part of a bpftrace script that makes a histogram of the time between two probes on a thread. Each of these is given
+/// up to its opening brace.
+pub fn histogram_pair(name: &str, begin: &str, end: &str) -> String {
+    format!(
+        "{begin} @s[tid] = nsecs; }} \
+         {end} @d[\"{name}\"] = hist(nsecs - @s[tid]); delete(@s[tid]); }} "
+    )
+}
+
 impl Probes {
-    /// `ckb-probe rocksdb` on a process; returns when its functions are probed.
-    pub async fn ckb_probe(programs: &Path, target: Process, options: &[&str]) -> Result<Self> {
+    /// `ckb-probe rocksdb` or `functions` on a process; returns when its functions are probed.
+    pub async fn ckb_probe(
+        programs: &Path,
+        kind: &str,
+        target: Process,
+        options: &[&str],
+    ) -> Result<Self> {
+        // What a budget does is another family's matter.
+        let options = [&["--on-breach", "report"], options].concat();
+        let probes = Self::begin(programs, kind, target, &options)?;
+        probes.wait_for_probes(target).await?;
+        Ok(probes)
+    }
+
+    /// `ckb-probe KIND` on a process, which will attach.
+    pub fn begin(programs: &Path, kind: &str, target: Process, options: &[&str]) -> Result<Self> {
         let mut command = Command::new(programs.join("ckb-probe"));
         command
-            .args(["rocksdb", "--pid", &target.pid.to_string()])
-            // What a budget does is another family's matter.
-            .args(["--on-breach", "report"])
+            .args([kind, "--pid", &target.pid.to_string()])
             .args(options);
-        let probes = Self::start("ckb-probe", command)?;
-        probes.wait_for_probes(target).await?;
+        Self::start(kind, command)
+    }
+
+    /// The same; returns when a program of this name is attached.
+    pub async fn of_kind(
+        programs: &Path,
+        kind: &str,
+        program: &str,
+        target: Process,
+        options: &[&str],
+    ) -> Result<Self> {
+        let probes = Self::begin(programs, kind, target, options)?;
+        wait::until(&format!("ckb-probe {kind}"), ATTACH, async || {
+            let process = probes.process()?;
+            if !process.is_alive() {
+                return Ok(());
+            }
+            let linked = is_linked(process, program).await?;
+            expect(linked, format!("a link of {program}"), || {
+                "none".to_string()
+            })
+        })
+        .await?;
+        probes.expect_alive()?;
+        sleep(SETTLE).await;
         Ok(probes)
     }
 
@@ -92,30 +136,44 @@ impl Probes {
         let script: String = functions
             .iter()
             .map(|function| {
-                format!(
-                    "uprobe:{file}:{function} {{ @s[tid] = nsecs; }} \
-                     uretprobe:{file}:{function} /@s[tid]/ \
-                     {{ @d[\"{function}\"] = hist(nsecs - @s[tid]); delete(@s[tid]); }} "
+                histogram_pair(
+                    function,
+                    &format!("uprobe:{file}:{function} {{"),
+                    &format!("uretprobe:{file}:{function} /@s[tid]/ {{"),
                 )
             })
             .collect();
-        let mut command = Command::new("bpftrace");
-        command.args(["-f", "json", "-e", &script]);
+        Self::script(&script, functions.len() * 2).await
+    }
+
+    /// bpftrace with a script that has so many places to attach to.
+    pub async fn script(script: &str, places: usize) -> Result<Self> {
+        // A mount namespace of its own: the machine need not have tracefs.
+        let mounts = "mount -t debugfs debugfs /sys/kernel/debug; \
+                      mount -t tracefs tracefs /sys/kernel/tracing; exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command
+            .args(["--mount", "sh", "-c", mounts, "sh"])
+            .args(["bpftrace", "-B", "full", "-f", "json", "-e", script]);
         let probes = Self::start("bpftrace", command)?;
-        let process = of(&probes.child)?;
         wait::until("bpftrace to attach", ATTACH, async || {
+            let process = probes.process()?;
+            if !process.is_alive() {
+                return Ok(());
+            }
             let text = run("bpftool", &["--json", "perf", "show"], None).await?;
             let list: Value =
                 serde_json::from_str(&text).map_err(Failure::format("bpftool perf"))?;
             let all = list.as_array().into_iter().flatten();
             let own = all.filter(|event| event["pid"] == process.pid).count();
             expect(
-                own >= functions.len() * 2,
-                format!("{} probes of bpftrace", functions.len() * 2),
+                own >= places,
+                format!("{places} probes of bpftrace"),
                 || own.to_string(),
             )
         })
         .await?;
+        probes.expect_alive()?;
         Ok(probes)
     }
 
@@ -195,11 +253,21 @@ impl Probes {
             expect(!probed.is_empty(), "a probe", || "none".to_string())
         })
         .await?;
-        expect(process.is_alive(), "probes in place", || {
-            fs::read_to_string(&self.errors).unwrap_or_default()
-        })?;
+        self.expect_alive()?;
         sleep(SETTLE).await;
         Ok(())
+    }
+
+    /// Its process.
+    pub fn process(&self) -> Result<Process> {
+        of(&self.child)
+    }
+
+    /// Whoever has ended attaches nothing any more, and has said why.
+    pub fn expect_alive(&self) -> Result<()> {
+        expect(self.process()?.is_alive(), "probes in place", || {
+            fs::read_to_string(&self.errors).unwrap_or_default()
+        })
     }
 
     /// Has it end, and returns what it printed when its probes are gone.
@@ -212,6 +280,11 @@ impl Probes {
         expect(ended.is_ok(), "the probes to be taken off", || {
             "they are not".to_string()
         })?;
+        self.so_far()
+    }
+
+    /// What it has printed by now.
+    pub fn so_far(&self) -> Result<Printed> {
         let printed = |path: &Path| match path.as_os_str().is_empty() {
             true => Ok(String::new()),
             false => fs::read_to_string(path).map_err(Failure::system(path.display().to_string())),
@@ -233,7 +306,7 @@ impl Drop for Probes {
 }
 
 impl Printed {
-    /// What `ckb-probe rocksdb --json` printed of each operation, interval by interval.
+    /// What `ckb-probe --json` printed of each row, interval by interval.
     pub fn intervals(&self) -> Vec<Line> {
         let lines = self.output.lines();
         lines
@@ -241,18 +314,34 @@ impl Printed {
             .collect()
     }
 
-    /// How many calls of an operation `ckb-probe rocksdb --json` counted in all.
-    pub fn counted(&self, operation: &str) -> u64 {
+    /// What `ckb-probe --json` counted in a row, in all.
+    pub fn total(&self, row: &str) -> Figures {
         let mut lines = self.intervals().into_iter().rev();
-        let last = lines.find(|line| line.row == operation);
-        last.map_or(0, |line| rows::calls(&line.total))
+        let last = lines.find(|line| line.row == row);
+        last.map(|line| line.total).unwrap_or_default()
+    }
+
+    /// How many calls of an operation, or of a function.
+    pub fn counted(&self, row: &str) -> u64 {
+        rows::calls(&self.total(row))
+    }
+
+    /// The texts that bpftrace printed, one after the other.
+    pub fn bpftrace_texts(&self) -> impl Iterator<Item = String> {
+        let documents = self.documents();
+        documents
+            .filter(|document| document["type"] == "printf")
+            .filter_map(|document| Some(document["data"].as_str()?.to_string()))
+    }
+
+    fn documents(&self) -> impl Iterator<Item = Value> {
+        let lines = self.output.lines();
+        lines.filter_map(|line| serde_json::from_str(line).ok())
     }
 
     /// How many calls the histograms of bpftrace hold.
     pub fn bpftrace_calls(&self) -> u64 {
-        let lines = self.output.lines();
-        let documents = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        documents
+        self.documents()
             .filter(|document| document["type"] == "hist")
             .flat_map(|document| {
                 let histograms = document["data"]["@d"].as_object().cloned();

@@ -93,7 +93,7 @@ async fn worst_error(bench: &Bench, tier: Tier, plan: &Plan) -> Result<f64> {
         "--tier",
         tier.name(),
     ];
-    let probes = Probes::ckb_probe(&bench.settings.programs, target, &options).await?;
+    let probes = Probes::ckb_probe(&bench.settings.programs, "rocksdb", target, &options).await?;
     let truth = fixture.go().map_err(system())?;
     let printed = probes.stop().await?;
     let histograms: BTreeMap<String, Histogram> = printed

@@ -21,7 +21,7 @@ use crate::{
 pub struct Row {
     /// The family, and what was measured.
     pub name: String,
-    /// The figure: a median where there are several values. Unset when it could not be measured.
+    /// The figure: a median where there are several values. Unset when it could not be measured, or is not there.
     pub value: Option<f64>,
     /// Its unit.
     pub unit: String,
@@ -101,15 +101,30 @@ impl Report {
         });
     }
 
+    /// Adds what this machine does not have, so that there is nothing to be measured, and prints it.
+    pub fn absent(&mut self, name: String, why: String) {
+        self.add(Row {
+            name,
+            value: None,
+            unit: String::new(),
+            bound: None,
+            met: None,
+            spread: None,
+            values: 0,
+            why: Some(why),
+        });
+    }
+
     fn add(&mut self, row: Row) {
         let seconds = self.elapsed().as_secs_f64();
         println!("{seconds:7.1} s  {}", line(&row));
         self.rows.push(row);
     }
 
-    /// Whether everything could be measured.
+    /// Whether everything could be measured that there is.
     pub fn is_complete(&self) -> bool {
-        self.rows.iter().all(|row| row.value.is_some())
+        let failed = |row: &Row| row.value.is_none() && row.met.is_some();
+        !self.rows.iter().any(failed)
     }
 
     /// How many rows are as they must be, and how many are not.
@@ -161,6 +176,7 @@ fn line(row: &Row) -> String {
 fn value(row: &Row) -> String {
     match row.value {
         Some(value) => format!("{value} {}", row.unit).trim_end().to_string(),
+        None if row.met.is_none() => "not there".to_string(),
         None => "not measured".to_string(),
     }
 }

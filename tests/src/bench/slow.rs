@@ -155,7 +155,7 @@ async fn by_agent(bench: &Bench, mut target: GroundTruth) -> Result<(Truth, u64,
 async fn by_command_line(bench: &Bench, target: &mut GroundTruth) -> Result<(Truth, u64, u64)> {
     let process = Process::of(target.pid() as i32)?;
     let kind = ["--operations", "Put", "--events", "--slow-threshold", "1us"];
-    let probes = Probes::ckb_probe(&bench.settings.programs, process, &kind).await?;
+    let probes = Probes::ckb_probe(&bench.settings.programs, "rocksdb", process, &kind).await?;
     let truth = target.go().map_err(Failure::system("ground-truth"))?;
     let printed = probes.stop().await?;
     Ok((truth, listed(&printed.output), lost(&printed.errors)))

@@ -47,7 +47,7 @@ async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.list {
         for family in ALL {
-            println!("{:<12} {}", family.name, family.about);
+            println!("{:<16} {}", family.name, family.about);
         }
         return ExitCode::SUCCESS;
     }

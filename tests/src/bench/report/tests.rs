@@ -60,6 +60,18 @@ fn what_could_not_be_measured_is_a_row_with_the_reason() {
 }
 
 #[test]
+fn what_the_machine_does_not_have_is_a_row_with_the_reason_and_no_fault() {
+    let mut report = report();
+    report.absent("kernel-functions".to_string(), "no kprobes".to_string());
+    assert!(report.is_complete());
+    assert_eq!(report.tally(), (1, 1));
+    assert_eq!(
+        line(&report.rows[3]),
+        "        kernel-functions: not there\n                   no kprobes"
+    );
+}
+
+#[test]
 fn both_files_say_machine_kernel_versions_and_every_row() {
     let folder = tempfile::tempdir().unwrap();
     let report = report();
