@@ -43,29 +43,41 @@ fn counted(session: &Session, disk: &Disk) -> Vec<(&'static str, u64, u64)> {
     .collect()
 }
 
+/// Whether it was counted to the last request: not where another disk's requests interrupted the ends of these, which is told as
+/// a loss.
+fn is_exact(scheduler: &str) -> bool {
+    let disk = Disk::new(64);
+    disk.schedule_by(scheduler);
+    let mut session = Session::begin(own_pid(), &["--devices", disk.name()]);
+    let before = disk.statistics();
+    disk.read_direct(1000, 4096);
+    disk.write_direct(300, 64 << 10);
+    disk.sync();
+    disk.discard(1 << 20);
+    // Large ones are split, neighbours are merged, and what is written back nobody asks for.
+    disk.read_direct(3, 4 << 20);
+    disk.write_buffered(16 << 20);
+    disk.sync();
+    // Whoever waits for a request goes on before the kernel has its last words on it.
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    let after = session.end();
+    if after.contains("lost") {
+        return false;
+    }
+    let expected = expected(before, disk.statistics());
+    assert_eq!(counted(&session, &disk), expected, "{scheduler}: {after}");
+    assert_eq!(expected.len(), 4);
+    assert!(expected[0].1 >= 1003 && expected[1].1 >= 300);
+    true
+}
+
 #[test]
 fn counts_and_bytes_are_those_of_diskstats() {
     for scheduler in ["none", "mq-deadline"] {
-        let disk = Disk::new(64);
-        disk.schedule_by(scheduler);
-        let mut session = Session::begin(own_pid(), &["--devices", disk.name()]);
-        let before = disk.statistics();
-        disk.read_direct(1000, 4096);
-        disk.write_direct(300, 64 << 10);
-        disk.sync();
-        disk.discard(1 << 20);
-        // Large ones are split, neighbours are merged, and what is written back nobody asks for.
-        disk.read_direct(3, 4 << 20);
-        disk.write_buffered(16 << 20);
-        disk.sync();
-        // Whoever waits for a request goes on before the kernel has its last words on it.
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        let after = session.end();
-        let expected = expected(before, disk.statistics());
-        assert_eq!(counted(&session, &disk), expected, "{scheduler}: {after}");
-        assert_eq!(expected.len(), 4);
-        assert!(expected[0].1 >= 1003 && expected[1].1 >= 300);
-        assert!(!after.contains("lost"), "{after}");
+        assert!(
+            (0..10).any(|_| is_exact(scheduler)),
+            "{scheduler}: something was lost each time"
+        );
     }
 }
 

@@ -30,40 +30,62 @@ fn settle() {
     std::thread::sleep(std::time::Duration::from_millis(100));
 }
 
+/// What was counted of a disk, by what of two ways, and what /proc/diskstats says; and what could not be recorded, of any disk.
+fn count(types: &Types, tells: bool, scheduler: &str) -> (Counts, Counts, DisksLost) {
+    let disk = Disk::new(64);
+    disk.schedule_by(scheduler);
+    let mut disks = Disks::load_as(types, Some(tells)).unwrap();
+    disk.read_direct(1, 4096);
+    settle();
+    disks.attach().unwrap();
+    let before = disk.statistics();
+    disk.read_direct(500, 4096);
+    disk.read_direct(3, 4 << 20);
+    disk.write_direct(100, 64 << 10);
+    disk.write_buffered(16 << 20);
+    disk.sync();
+    disk.discard(1 << 20);
+    settle();
+    let after = disk.statistics();
+    let lost = disks.lost().unwrap();
+    let_go(disks.detach());
+    disk.read_direct(1, 4096);
+    settle();
+    let since = |index: usize| after.0[index] - before.0[index];
+    let expected = Counts::from([
+        (0, (since(0), since(2) * 512)),
+        (1, (since(4), since(6) * 512)),
+        (2, (since(11), since(13) * 512)),
+        (3, (since(15), 0)),
+    ]);
+    (counted(&mut disks, &disk), expected, lost)
+}
+
 #[test]
 fn every_way_counts_what_diskstats_counts() {
     let types = Types::read().unwrap();
-    for tells in [Some(true), Some(false)] {
+    for tells in [true, false] {
         for scheduler in ["none", "mq-deadline", "bfq"] {
-            let disk = Disk::new(64);
-            disk.schedule_by(scheduler);
-            let mut disks = Disks::load_as(&types, tells).unwrap();
-            disk.read_direct(1, 4096);
-            settle();
-            disks.attach().unwrap();
-            let before = disk.statistics();
-            disk.read_direct(500, 4096);
-            disk.read_direct(3, 4 << 20);
-            disk.write_direct(100, 64 << 10);
-            disk.write_buffered(16 << 20);
-            disk.sync();
-            disk.discard(1 << 20);
-            settle();
-            let after = disk.statistics();
-            let_go(disks.detach());
-            disk.read_direct(1, 4096);
-            settle();
-            let since = |index: usize| after.0[index] - before.0[index];
-            let expected = Counts::from([
-                (0, (since(0), since(2) * 512)),
-                (1, (since(4), since(6) * 512)),
-                (2, (since(11), since(13) * 512)),
-                (3, (since(15), 0)),
-            ]);
-            assert!(expected.values().all(|(requests, _)| *requests > 0));
-            let what = format!("{tells:?} {scheduler}");
-            assert_eq!(counted(&mut disks, &disk), expected, "{what}");
-            assert_eq!(disks.lost().unwrap(), DisksLost::default(), "{what}");
+            // A loop device's requests end in threads, which other disks' requests interrupt, and other tests' threads: what
+            // is lost by that is said to be lost. Once, nobody is in the way.
+            let exact = (0..10).any(|_| {
+                let (counted, expected, lost) = count(&types, tells, scheduler);
+                assert!(expected.values().all(|(requests, _)| *requests > 0));
+                let what = format!("{tells} {scheduler} {lost:?}");
+                for (direction, (requests, _)) in &expected {
+                    let missing =
+                        requests - counted.get(direction).map_or(0, |(counted, _)| *counted);
+                    assert!(
+                        missing <= lost.requests,
+                        "{what}: {counted:?}, not {expected:?}"
+                    );
+                }
+                if lost == DisksLost::default() {
+                    assert_eq!(counted, expected, "{what}");
+                }
+                lost == DisksLost::default()
+            });
+            assert!(exact, "{tells} {scheduler}: something was lost each time");
         }
     }
 }
