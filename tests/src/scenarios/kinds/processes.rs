@@ -126,22 +126,26 @@ async fn run_all(stage: Stage<'_>) -> Result<()> {
 
 /// The agent's log has a line for each exec, with the arguments for the one who may see them.
 async fn check_log(stage: Stage<'_>) -> Result<()> {
-    let log = stage.scene.cluster.log(stage.agent).await?;
-    let lines = log
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let execs: Vec<Value> = lines
-        .filter(|line| line["namespace"] == *stage.scene.namespace)
-        .filter(|line| line["command"] == COMMAND && line["what"] == "exec")
-        .collect();
-    let of = |probe: &str| {
+    let runs = SUCCEED + FAIL;
+    let of = |execs: &[Value], probe: &str| {
         let own: Vec<&Value> = execs.iter().filter(|line| line["probe"] == probe).collect();
         let secret = own.iter().filter(|line| line.to_string().contains(SECRET));
         (own.len() as u64, secret.count() as u64)
     };
-    let runs = SUCCEED + FAIL;
+    // Lines are written a moment after what they tell of is counted.
+    let execs = wait::until("the execs in the log", ATTACH, async || {
+        let execs = logged(stage).await?;
+        for probe in [OPEN, REDACTED] {
+            let (lines, _) = of(&execs, probe);
+            expect(lines >= runs, format!("{runs} lines of {probe}"), || {
+                lines.to_string()
+            })?;
+        }
+        Ok(execs)
+    })
+    .await?;
     for (probe, secrets) in [(OPEN, runs), (REDACTED, 0)] {
-        let (lines, with_secret) = of(probe);
+        let (lines, with_secret) = of(&execs, probe);
         let name = format!("processes: execs in the log, {probe}");
         stage.scene.equal(&name, lines, "", runs);
         let name = format!("processes: of these with the arguments, {probe}");
@@ -153,6 +157,18 @@ async fn check_log(stage: Stage<'_>) -> Result<()> {
     let name = "processes: of these with the number of arguments, redacted";
     stage.scene.equal(name, counted.count() as u64, "", runs);
     Ok(())
+}
+
+/// The lines of the agent's log about execs of the command in this scene.
+async fn logged(stage: Stage<'_>) -> Result<Vec<Value>> {
+    let log = stage.scene.cluster.log(stage.agent).await?;
+    let lines = log
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    Ok(lines
+        .filter(|line| line["namespace"] == *stage.scene.namespace)
+        .filter(|line| line["command"] == COMMAND && line["what"] == "exec")
+        .collect())
 }
 
 /// The target is ended in two ways, and each time an Event of the CkbProbe says why.
