@@ -15,7 +15,10 @@ use ckb_probe_agent::{
 use ckb_probe_crds::{Breach, Check, Overhead, Question, display_nanos, for_each_kind};
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep_until};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Instant, sleep_until},
+};
 
 /// Tells why a CKB node is slow, from outside the process, with eBPF.
 #[derive(Debug, Parser)]
@@ -151,6 +154,8 @@ enum CliError {
     Symbols(#[from] ckb_probe_agent::observe::SymbolsError),
     #[error(transparent)]
     Functions(#[from] ckb_probe_agent::observe::FunctionsError),
+    #[error("cannot wait for signals: {0}")]
+    Signal(#[source] std::io::Error),
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
 }
@@ -263,6 +268,9 @@ async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliEr
     };
     let interval = how.interval.get().max(Duration::from_millis(100));
     let descriptor = question.kind().descriptor();
+    // From here on, and not only while it is waited for: a signal that comes between two waits is not lost.
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
     let mut session = Session::attach(means, process, question, overhead, interval)?;
     let lacks = session.lacks();
     if !lacks.is_empty() {
@@ -276,7 +284,8 @@ async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliEr
         let step = session.next_step().map_or(next, Instant::from_std);
         let window = end.map_or(next, |end| end.min(next));
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => over = Some("Ctrl-C".to_string()),
+            _ = interrupt.recv() => over = Some("Ctrl-C".to_string()),
+            _ = terminate.recv() => over = Some("told to end".to_string()),
             () = exit.wait() => over = Some("the process ended".to_string()),
             () = sleep_until(step) => session.step()?,
             () = sleep_until(window) => {}
