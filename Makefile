@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-ckb test-kernels e2e crds image bench demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-browser test-ckb test-kernels e2e soak scale crds image bench demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -22,14 +22,23 @@ test: test-unit e2e ## unit, property, kernel and end-to-end tests
 test-unit: ## unit and property tests, kernel tests against a program whose calls are known, and crafted ELF files
 	scripts/setup.sh build cluster fuzz && cargo test --locked --workspace && scripts/fuzz.sh
 
+test-browser: ## flame graphs in headless Chromium: search, zoom, and screenshots in target/tmp/flames/browser
+	scripts/setup.sh build browser && cargo test --locked --package ckb-probe-agent --test flames -- --ignored
+
 e2e: ## end-to-end tests on a local cluster, with the embedded workload
 	scripts/setup.sh build cluster && scripts/e2e.sh rocksdb
 
 test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built first: half an hour, once)
 	scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh ckb
 
-test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, emulated, and on this machine's, with the chart's capabilities: an hour
+test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's: hours
 	scripts/setup.sh build && scripts/test-kernels.sh $(KERNELS)
+
+soak: ## everything that goes wrong, again and again, on a local cluster: MINUTES=60 of it, SEED=N to play it again
+	scripts/setup.sh build cluster && scripts/soak.sh
+
+scale: ## the operator beside 1,000 nodes and 5,000 targets that exist in the API alone: 10 minutes; NODES=50 for a small one
+	scripts/setup.sh build cluster && scripts/scale.sh
 
 crds: ## regenerate everything that is generated: CRDs, their reference, the chart's copy, config/
 	scripts/render-config.sh
@@ -37,7 +46,7 @@ crds: ## regenerate everything that is generated: CRDs, their reference, the cha
 image: ## build the image as an OCI archive, target/images/ckb-probe.tar
 	scripts/setup.sh build && scripts/image.sh target/images/ckb-probe.tar
 
-bench: ## what probing costs and how true its figures are: 30 minutes; ROWS="import mining" for some of it
+bench: ## what probing costs and how true its figures are: 75 minutes; ROWS="import mining" for some of it
 	scripts/bench.sh $(ROWS)
 
 demo: ## the whole thing, live: a cluster, a workload, a CkbProbe and its status

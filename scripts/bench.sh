@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # bench.sh [--strict] [FAMILY...]: measures what probing costs and how true its figures are, and writes target/bench/report.md
-# and report.json. Some 50 minutes, on a machine that does nothing else; the first time, CKB is built before (half an hour).
+# and report.json. Some 75 minutes, on a machine that does nothing else; the first time, CKB is built before (half an hour).
 # Needs root.
 #
-# FAMILY: call-cost import mining quantiles slow functions kernel-functions syscalls block-io tcp processes agent restarts; default all of
-# them. docs/performance.md explains them.
+# FAMILY: call-cost import mining quantiles slow functions kernel-functions syscalls block-io tcp processes agent identical execs restarts
+# kills profile-complete profile-perf profile-vm profile-off-cpu profile-threads profile-cost profile-agent; default all of them.
+# docs/performance.md explains them.
 # Other options are those of the program bench, such as --rounds 7. BLOCKS: how long a chain is imported (default 60000).
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
@@ -20,10 +21,7 @@ if [[ -z ${CKB_PROBE_BENCH_LOCKED:-} ]]; then
 fi
 PATH=$PATH:/usr/sbin:/sbin
 
-scripts/setup.sh build
-mapfile -t packages < <(missing_packages gcc=gcc libc6-dev=/usr/include/stdlib.h binutils=objdump \
-  librocksdb-dev=/usr/include/rocksdb/c.h bpftrace=bpftrace bpftool=bpftool openssl=openssl)
-install_packages "${packages[@]}"
+scripts/setup.sh build bench
 scripts/build-ckb.sh
 chain=$(scripts/build-chain.sh "${BLOCKS:-60000}")
 

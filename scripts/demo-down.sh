@@ -17,7 +17,7 @@ if [[ -n $given && $(realpath -m "$given") != $(realpath -m "$run/admin.kubeconf
   kubectl delete -f tests/workload/rocksdb.yaml --ignore-not-found
   kubectl -n ckb-probe-system delete nodeprobes --all --ignore-not-found
   helm uninstall ckb-probe --namespace ckb-probe-system --ignore-not-found --wait
-  kubectl delete crd ckbprobes.ckbprobe.dev nodeprobes.ckbprobe.dev --ignore-not-found
+  kubectl delete crd ckbprobes.ckbprobe.dev ckbprofiles.ckbprobe.dev nodeprobes.ckbprobe.dev profileparts.ckbprobe.dev --ignore-not-found
   kubectl delete namespace ckb-probe-system --ignore-not-found
 else
   tests/cluster/down.sh "$run"

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# fuzz.sh [SECONDS]: feeds crafted ELF files to the search of a target's files, beginning with node-agent/fuzz/seeds. Without
-# SECONDS it makes 20,000 runs, for 30 seconds at most, which takes a minute more when it has to be built first.
+# fuzz.sh [SECONDS]: feeds crafted ELF files to the search of a target's files, crafted profiles to the reader of pprof, and
+# crafted tables, stacks and registers to the unwinder, beginning with node-agent/fuzz/seeds. Without SECONDS it makes 20,000 runs of each, for 30 seconds at most, which takes two
+# minutes more when it has to be built first.
 #
 # What it learns is kept in target/fuzz/corpus for the next time. A file that breaks something is left in
-# target/fuzz/artifacts: mend the code, and add the file to node-agent/fuzz/seeds/elf, which unit tests read too.
+# target/fuzz/artifacts: mend the code, and add the file to node-agent/fuzz/seeds/elf, which unit tests read too, or to that of
+# another target.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -33,14 +35,27 @@ sanitizer=none
 ! compgen -G "$libraries/librustc*_rt.asan.a" > /dev/null || sanitizer=address
 
 OUT=$PWD/target/fuzz
-mkdir -p "$OUT/corpus" "$OUT/artifacts"
-fuzz=(--fuzz-dir node-agent/fuzz --target-dir "$OUT/build" --sanitizer "$sanitizer" elf)
+mkdir -p "$OUT/artifacts"
+fuzz=(--fuzz-dir node-agent/fuzz --target-dir "$OUT/build" --sanitizer "$sanitizer")
+
+# fuzz TARGET WHAT OPTIONS...: a target's runs. Time is limited by the clock on the wall, which runs on while a busy machine does
+# other things.
+fuzz() {
+  local target=$1 what=$2 corpus=$OUT/corpus
+  shift 2
+  [[ $target == elf ]] || corpus=$OUT/corpus-$target
+  mkdir -p "$corpus"
+  run_logged "$OUT/build.log" cargo fuzz build "${fuzz[@]}" "$target"
+  step "fuzzing $what"
+  run_logged "$OUT/$target.log" cargo fuzz run "${fuzz[@]}" "$target" "$corpus" "node-agent/fuzz/seeds/$target" -- \
+    "${limits[@]}" -rss_limit_mb=512 -timeout=60 -artifact_prefix="$OUT/artifacts/" "$@"
+  step "$(sed -n 's/^Done \([0-9]*\) runs in \([0-9]*\) second.*/\1 files read in \2 s, none broke it/p' "$OUT/$target.log")"
+}
 
 cargo fetch --quiet --locked --manifest-path node-agent/fuzz/Cargo.toml
-run_logged "$OUT/build.log" cargo fuzz build "${fuzz[@]}"
-step "fuzzing the search of ELF files"
-# Crafted files come to 64 KiB here, and a search holds a piece of one: memory is limited to show it. Time is limited by the
-# clock on the wall, which runs on while a busy machine does other things.
-run_logged "$OUT/elf.log" cargo fuzz run "${fuzz[@]}" "$OUT/corpus" node-agent/fuzz/seeds/elf -- \
-  "${limits[@]}" -max_len=65536 -rss_limit_mb=512 -malloc_limit_mb=4 -timeout=60 -artifact_prefix="$OUT/artifacts/"
-step "$(sed -n 's/^Done \([0-9]*\) runs in \([0-9]*\) second.*/\1 files searched in \2 s, none broke it/p' "$OUT/elf.log")"
+# Crafted files come to 64 KiB here, and a search holds a piece of one: memory is limited to show it.
+fuzz elf "the search of ELF files" -max_len=65536 -malloc_limit_mb=4
+# A profile of 4 KiB unzips to a megabyte at most.
+fuzz pprof "the reader of profiles" -max_len=4096 -malloc_limit_mb=16
+# Tables of 64 KiB are a small file's. What they are looked through for takes no more than a few times their size.
+fuzz unwind "the unwinder" -max_len=65536 -malloc_limit_mb=16 -timeout=10

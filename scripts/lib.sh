@@ -120,14 +120,15 @@ cargo_install() {
   run_logged "$log" cargo install "$crate" --version "$version" --locked --root "$tmp" "$@"
 }
 
-# install_chart IMAGE [BUILD]: installs or upgrades the Helm chart in the cluster of KUBECONFIG. BUILD tells images of one
-# name apart: another one restarts the operator, and with it the agents.
+# install_chart IMAGE BUILD [OPTIONS...]: installs or upgrades the Helm chart in the cluster of KUBECONFIG. BUILD tells images
+# of one name apart: another one restarts the operator, and with it the agents. OPTIONS are helm's.
 install_chart() {
-  local image=$1 build=${2:-released} sys_admin
+  local image=$1 build=$2 sys_admin
+  shift 2
   sys_admin=$(sys_admin_needed)
   run_logged target/helm.log helm upgrade --install ckb-probe charts/ckb-probe --namespace ckb-probe-system \
     --create-namespace --set-string image.repository="${image%:*}" --set-string image.tag="${image##*:}" \
-    --set agent.sysAdmin="$sys_admin" --set-string "agent.podAnnotations.build=$build" --wait --timeout 3m
+    --set agent.sysAdmin="$sys_admin" --set-string "agent.podAnnotations.build=$build" "$@" --wait --timeout 3m
 }
 
 # digest FILE: enough of its SHA-256 to tell two files apart.

@@ -27,7 +27,11 @@ format() {
   done
 }
 
-lints() { cargo clippy --quiet --locked --workspace --all-targets -- -D warnings; }
+lints() {
+  cargo clippy --quiet --locked --workspace --all-targets -- -D warnings || return 1
+  # The fuzz target takes modules out of the agent, which may come to need another one.
+  cargo clippy --quiet --locked --manifest-path node-agent/fuzz/Cargo.toml --target-dir target/fuzz/lint -- -D warnings
+}
 
 dependencies() {
   local manifest deny
@@ -48,7 +52,11 @@ generated() { scripts/render-config.sh --check; }
 chart() {
   local helm
   helm=$(tool helm "$CACHE/helm-$HELM" cluster) || return 1
-  "$helm" lint --quiet --strict charts/ckb-probe
+  "$helm" lint --quiet --strict charts/ckb-probe || return 1
+  local example
+  for example in charts/ckb-probe/examples/*.yaml; do
+    "$helm" lint --quiet --strict charts/ckb-probe --values "$example" || return 1
+  done
 }
 
 # documentation: what a user can meet in the status or in Prometheus has its place in the docs, and only that.

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# setup.sh [build|cluster|fuzz|lint|all]...: installs what is missing to build, to run the test cluster, to fuzz, or to lint.
-# The default is all. Silent when nothing is missing.
+# setup.sh [build|cluster|fuzz|lint|browser|bench|all]...: installs what is missing to build, to run the test cluster, to fuzz, to
+# lint, to open what is drawn, or to measure. The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
 #   cluster  Kubernetes, helm, containerd, etcd, …   the first time 10 minutes
 #   fuzz     cargo-fuzz and a C++ compiler           the first time 1 minute
 #   lint     shellcheck and cargo-deny               the first time 4 minutes
+#   browser  Chromium                                the first time 1 minute
+#   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -20,9 +22,9 @@ CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
 
 main() {
   local group groups=("$@") packages
-  [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build cluster fuzz lint)
+  [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build cluster fuzz lint browser)
   for group in "${groups[@]}"; do
-    [[ $group == @(build|cluster|fuzz|lint) ]] || die "usage: setup.sh [build|cluster|fuzz|lint|all]..."
+    [[ $group == @(build|cluster|fuzz|lint|browser|bench) ]] || die "usage: setup.sh [build|cluster|fuzz|lint|browser|bench|all]..."
   done
   mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
   install_packages "${packages[@]}"
@@ -59,6 +61,14 @@ cluster_packages() {
     containernetworking-plugins=/usr/lib/cni/bridge iptables=iptables conntrack=conntrack iproute2=ip openssl=openssl \
     jq=jq librocksdb-dev=/usr/include/rocksdb/c.h bpftrace=bpftrace strace=strace bpftool=bpftool prometheus=prometheus python3=python3
 }
+
+# What `make bench` measures with, and against.
+bench_packages() {
+  missing_packages gcc=gcc libc6-dev=/usr/include/stdlib.h binutils=objdump librocksdb-dev=/usr/include/rocksdb/c.h \
+    bpftrace=bpftrace bpftool=bpftool openssl=openssl linux-perf=perf gdb=gdb
+}
+
+bench_tools() { :; }
 
 cluster_tools() {
   provide "Kubernetes $KUBERNETES (9 minutes on two cores)" has_kubernetes "$KUBERNETES_DIR" build_kubernetes
@@ -118,5 +128,9 @@ lint_tools() {
 }
 
 has_cargo_deny() { has_programs "$CARGO_DENY_DIR" cargo-deny; }
+
+browser_packages() { missing_packages chromium=chromium; }
+
+browser_tools() { :; }
 
 main "$@"

@@ -12,12 +12,16 @@ source "$ROOT/scripts/lib.sh"
 need_root test-kernels.sh
 cd "$ROOT"
 
-# Version, where Debian has it, and how the name of the package with the kernel begins there. The newest one of the version
-# is taken.
+# Version, where Debian has it, its flavour, and how the names begin there of the package with the kernel and, where that is
+# another one, of that with its modules. The newest one of the version is taken. The flavour cloud preempts what it can because it
+# is told to (preempt=full); rt is built to (PREEMPT_RT), and preempts what holds locks and what serves interrupts, too.
 KERNELS=(
-  '6.1  bookworm           linux-image'
-  '6.12 bookworm-backports linux-image'
-  '7.2  trixie-backports   linux-binary'
+  '6.1     bookworm           cloud linux-image'
+  '6.1-rt  bookworm           rt    linux-image'
+  '6.12    bookworm-backports cloud linux-image'
+  '6.12-rt bookworm-backports rt    linux-image'
+  '7.2     trixie-backports   cloud linux-binary'
+  '7.2-rt  trixie-backports   rt    linux-binary linux-modules'
 )
 
 # From which version on which tiers work, for functions of processes and for those of the kernel: with the chart's
@@ -51,16 +55,17 @@ failed=0
 table=$'KERNEL\tCAPABILITIES\tKIND\tTESTS PASSED, AND BY WHAT\tPASSED\tFAILED\tSECONDS'
 
 main() {
-  local kernel version suite package packages chosen=("$@")
+  local kernel version suite flavour beginnings packages chosen=("$@")
   ((${#chosen[@]})) || chosen=("${KERNELS[@]%% *}" own)
   mapfile -t packages < <(missing_packages qemu-system-x86=qemu-system-x86_64 busybox-static=busybox cpio=cpio \
-    util-linux=setpriv gcc=gcc libc6-dev=/usr/include/stdlib.h librocksdb-dev=/usr/include/rocksdb/c.h)
+    util-linux=setpriv kmod=depmod xz-utils=xz gcc=gcc libc6-dev=/usr/include/stdlib.h librocksdb-dev=/usr/include/rocksdb/c.h)
   install_packages "${packages[@]}"
   mkdir -p "$OUT" "$CACHE/kernels" "$CACHE/log"
   for kernel in "${KERNELS[@]}"; do
-    read -r version suite package <<< "$kernel"
-    [[ " ${chosen[*]} " != *" $version "* ]] ||
-      provide "Linux $version, by downloading it" has_kernel "$CACHE/kernels/$version" fetch_kernel "$suite" "$package-$version."
+    read -r version suite flavour beginnings <<< "$kernel"
+    # shellcheck disable=SC2086  # one or two words
+    [[ " ${chosen[*]} " != *" $version "* ]] || provide "Linux $version, by downloading it" has_kernel \
+      "$CACHE/kernels/$version" fetch_kernel "$suite" "$flavour" "${version%-rt}" $beginnings
   done
   make_machine
   for kernel in "${chosen[@]}"; do test_on "$kernel"; done
@@ -70,12 +75,16 @@ main() {
 }
 
 # shellcheck disable=SC2154  # of main
-has_kernel() { [[ -s $CACHE/kernels/$version/vmlinuz ]]; }
+has_kernel() {
+  [[ -s $CACHE/kernels/$version/vmlinuz && ($flavour == cloud || -s $CACHE/kernels/$version/modules.cpio) ]]
+}
 
-# fetch_kernel TMP SUITE BEGINNING: unpacks the kernel out of the newest package whose name begins like that. From the
-# mirror that this machine's apt uses, with package lists of its own: nothing is installed, and apt's own lists stay.
+# fetch_kernel TMP SUITE FLAVOUR VERSION BEGINNING...: unpacks the kernel out of the newest packages of the version whose names
+# begin like that. From the mirror that this machine's apt uses, with package lists of its own: nothing is installed, and
+# apt's own lists stay.
 fetch_kernel() {
-  local tmp=$1 suite=$2 beginning=$3 mirror log newest
+  local tmp=$1 suite=$2 flavour=$3 version=$4 mirror log beginning newest
+  shift 4
   log=$CACHE/log/linux-$suite.log
   mirror=$(debian_mirror)
   [[ -n $mirror ]] || { as_root apt-get -qq update && mirror=$(debian_mirror); }
@@ -85,15 +94,38 @@ fetch_kernel() {
   local options=(-qq -o "Dir::Etc::SourceList=$tmp/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o "Dir::State::Lists=$tmp/apt/lists" -o "Dir::Cache=$tmp/apt" -o APT::Sandbox::User=root)
   run_logged "$log" apt-get "${options[@]}" update
-  newest=$(apt-cache "${options[@]}" pkgnames "$beginning" | { grep -- '-cloud-amd64$' || true; } | sort --version-sort |
-    tail -n 1)
-  [[ -n $newest ]] || die "Debian's $suite has no $beginning*-cloud-amd64 any more: adapt the list in scripts/test-kernels.sh"
-  step "unpacking $newest"
-  (cd "$tmp/apt" && run_logged "$log" apt-get "${options[@]}" download "$newest")
-  dpkg --extract "$tmp/apt/$newest"_*.deb "$tmp/apt/package"
+  for beginning in "$@"; do
+    newest=$(apt-cache "${options[@]}" pkgnames "$beginning-$version." | { grep -- "-$flavour-amd64$" || true; } |
+      sort --version-sort | tail -n 1)
+    [[ -n $newest ]] ||
+      die "Debian's $suite has no $beginning-$version.*-$flavour-amd64 any more: adapt the list in scripts/test-kernels.sh"
+    step "unpacking $newest"
+    (cd "$tmp/apt" && run_logged "$log" apt-get "${options[@]}" download "$newest")
+    dpkg --extract "$tmp/apt/$newest"_*.deb "$tmp/apt/package"
+  done
   find "$tmp/apt/package" -name 'vmlinuz*' -type f -exec mv {} "$tmp/vmlinuz" \;
   [[ -s $tmp/vmlinuz ]] || die "there is no kernel in Debian's package $newest"
+  [[ $flavour == cloud ]] || disk_modules "$tmp/apt/package" "$tmp/apt/disk" > "$tmp/modules.cpio"
   rm -r "$tmp/apt"
+}
+
+# disk_modules PACKAGE TMP: an archive of a folder /modules with what the kernel needs to know the machine's disk, which is built
+# into the flavour cloud alone: named so that each comes behind those that it needs.
+disk_modules() {
+  local package=$1 tmp=$2 release module place=10
+  [[ -d $package/lib/modules ]] || ln -s usr/lib "$package/lib"
+  release=$(basename "$package"/lib/modules/*)
+  PATH=$PATH:/usr/sbin:/sbin run_logged "$CACHE/log/depmod.log" depmod --basedir "$package" "$release"
+  mkdir -p "$tmp/modules"
+  PATH=$PATH:/usr/sbin:/sbin modprobe --dirname "$package" --set-version "$release" --show-depends nvme |
+    sed -n 's/^insmod \([^ ]*\).*/\1/p' | awk '!seen[$0]++' | while read -r module; do
+    case $module in
+      *.xz) xz --decompress --stdout "$module" > "$tmp/modules/$place-$(basename "$module" .xz)" ;;
+      *) cp "$module" "$tmp/modules/$place-$(basename "$module")" ;;
+    esac
+    place=$((place + 1))
+  done
+  (cd "$tmp" && find modules | cpio --create --format newc --owner 0:0 --quiet)
 }
 
 # shellcheck disable=SC2016  # apt's variables, not the shell's
@@ -143,7 +175,7 @@ test_on() {
     on_this_machine "${runs[@]}" > "$log" 2>&1
   else
     step "Linux $kernel"
-    mapfile -t runs < <(runs_of "$kernel")
+    mapfile -t runs < <(runs_of "${kernel%-rt}")
     emulated "$kernel" "${runs[@]}" < /dev/null 2>&1 | sed --unbuffered 's/\r$//' > "$log"
   fi
   for ((run = 0; run < ${#runs[@]}; run += 4)); do
@@ -193,15 +225,19 @@ on_this_machine() {
 # - Without cx16: qemu 7.2 gets the flags wrong after some cmpxchg16b, and the kernel dies of a double fault.
 # - slab_debug: without cx16, Linux 6.19 and later find no memory for what programs remember of sockets and of threads
 #   (kmalloc_nolock) but in slabs that are checked.
-# - An NVMe disk: the one sort that Debian's kernels need no module for. Its requests are real ones, of a queue for each CPU.
+# - An NVMe disk: the one sort that Debian's cloud kernels need no module for. Its requests are real ones, of a queue for each CPU.
 # - preempt=full: where a thread can be preempted inside of a probe, two of them can be in one at a time on one CPU. Debian's
 #   kernels allow that (7.2) or not (6.1, 6.12) by default, and others' do.
 emulated() {
-  local kernel=$1
+  local kernel=$1 modules=$CACHE/kernels/$1/modules.cpio initrd=$MACHINE.cpio
   shift
+  [[ ! -s $modules ]] || {
+    initrd=$MACHINE.$kernel.cpio
+    cat "$MACHINE.cpio" "$modules" > "$initrd"
+  }
   timeout --foreground "$LIMIT" qemu-system-x86_64 -accel tcg -cpu qemu64,-cx16 -smp 2 -m 1024 -nodefaults -display none \
     -drive "file=$MACHINE.disk,format=raw,if=none,id=disk" -device nvme,drive=disk,serial=disk \
-    -serial stdio -no-reboot -kernel "$CACHE/kernels/$kernel/vmlinuz" -initrd "$MACHINE.cpio" \
+    -serial stdio -no-reboot -kernel "$CACHE/kernels/$kernel/vmlinuz" -initrd "$initrd" \
     -append "console=ttyS0 loglevel=4 oops=panic panic=-1 preempt=full slab_debug=F,kmalloc-* -- $*" || echo "qemu ended with $?"
 }
 

@@ -147,7 +147,8 @@ fn bound_selector(schema: &mut Schema) {
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overhead {
-    /// The ceiling, in percent of the CPU time that the target itself uses.
+    /// The ceiling, in percent of the CPU time that the target itself uses. What all CkbProbes together cost a target stays
+    /// below the greatest that any of them asks, and below the ceiling of the installation (`agent.maxOverheadPercent`).
     #[serde(default = "default_max_percent")]
     #[x_kube(validation = Rule::new("double(self) >= 0.01 && double(self) <= 50.0")
         .message("overhead.maxPercent must be from 0.01 to 50: it is the share of the target's CPU time that measuring may cost"))]
@@ -177,7 +178,8 @@ pub enum Breach {
     /// Rare operations stay attached all of the time.
     #[default]
     Sample,
-    /// Everything is measured all of the time; the condition WithinBudget turns false, and an Event says so.
+    /// Everything is measured all of the time, up to the ceiling of the installation; the condition WithinBudget turns
+    /// false, and an Event says so.
     Report,
     /// As Report, and the target is detached until the spec changes.
     Detach,
@@ -246,9 +248,16 @@ pub struct TargetCounts {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OverheadStatus {
-    /// Percent of the targets' own CPU time; of the target that pays most.
+    /// Percent of the targets' own CPU time, for all CkbProbes that measure them; of the target that pays most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_percent: Option<String>,
+    /// What of that is for what this CkbProbe asks, whoever else asks for it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_percent: Option<String>,
+    /// What it may be in all: the greatest maxPercent that any CkbProbe asks of that target, or the ceiling of the
+    /// installation, where that is lower.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_percent: Option<String>,
     /// Percent of the last report interval in which calls were recorded; of the row that is sampled most sparsely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
@@ -278,7 +287,7 @@ pub struct ProbeStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
     /// What could not be recorded since the agents attached, by what it was: `calls` are in no figure, `events` are counted
-    /// and not listed, `sizes` are counted without their bytes. 0 means none, not unknown.
+    /// and not listed, `lines` are not in the agents' log, `sizes` are counted without their bytes. 0 means none, not unknown.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 8))]
     pub lost: BTreeMap<String, u64>,
@@ -384,12 +393,15 @@ pub struct InstanceStatus {
     /// How often the process was found anew after it had gone.
     #[serde(default)]
     pub reattaches: u64,
-    /// Seconds, in all, between the end of a process and the attach to its successor.
+    /// Seconds, in all, between the end of a process and the attach to its successor, and while probes failed or were replaced.
     #[serde(default)]
     pub gap_seconds: String,
-    /// Estimated percent of the target's CPU time that measuring costs it.
+    /// Estimated percent of the target's CPU time that measuring costs it, for all CkbProbes that do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_percent: Option<String>,
+    /// What of that is for what this CkbProbe asks, whoever else asks for it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_overhead_percent: Option<String>,
     /// How its probes are attached: `session`, `uprobe-multi` or `perf-event`, the fastest that its node has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,

@@ -11,7 +11,8 @@ pub mod condition {
     pub const PROGRESSING: &str = "Progressing";
     /// Something a person must look at: the message says what, of which object, and what to do.
     pub const DEGRADED: &str = "Degraded";
-    /// What probing costs the targets is estimated at no more than `spec.overhead.maxPercent`. With `onBreach: Sample`
+    /// What probing costs each target is estimated at no more than its budget: the greatest `spec.overhead.maxPercent` that any
+    /// CkbProbe asks of it, or the installation's ceiling where that is lower. With `onBreach: Sample`
     /// the estimate of one report interval may lie a little above, since an interval is a handful of time slices: false
     /// only when an agent says that sampling does not suffice, or when the estimate is more than a tenth above; and then
     /// until it is back at the ceiling, so that it does not come and go.
@@ -58,6 +59,17 @@ pub enum Reason {
     AgentUnavailable,
     /// The agent has said nothing for longer than three report intervals.
     AgentSilent,
+    /// More is asked than this installation admits of one namespace, pod or node: the message says which limit it is. The
+    /// oldest CkbProbes are measured.
+    LimitExceeded,
+    /// The agent's report cannot be stored, or not be read.
+    ReportRefused,
+    /// The reports of this node's targets are more than one object holds: something is left out, and said.
+    ReportTruncated,
+    /// What measuring it would take of the agent's memory is more than there is.
+    MemoryLimit,
+    /// More rows, or parts of one, come by than are told apart: the rest counts in `other`.
+    TooManyRows,
     /// Probing cost the target more than the budget.
     OverBudget,
     /// Probing costs the target no more than the budget.
@@ -95,6 +107,11 @@ impl Reason {
             Self::AgentStarting => "AgentStarting",
             Self::AgentUnavailable => "AgentUnavailable",
             Self::AgentSilent => "AgentSilent",
+            Self::LimitExceeded => "LimitExceeded",
+            Self::ReportRefused => "ReportRefused",
+            Self::ReportTruncated => "ReportTruncated",
+            Self::MemoryLimit => "MemoryLimit",
+            Self::TooManyRows => "TooManyRows",
             Self::OverBudget => "OverBudget",
             Self::UnderBudget => "UnderBudget",
             Self::NothingAttached => "NothingAttached",

@@ -1,15 +1,20 @@
-//! The definitions of both resources, as they are installed in a cluster.
+//! The definitions of the resources, as they are installed in a cluster.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use kube::CustomResourceExt;
 
-use crate::{CkbProbe, NodeProbe};
+use crate::{CkbProbe, CkbProfile, NodeProbe, ProfilePart};
 
-/// Both of them.
-pub fn all() -> [CustomResourceDefinition; 2] {
-    [CkbProbe::crd(), without_rules(NodeProbe::crd())]
+/// All of them.
+pub fn all() -> [CustomResourceDefinition; 4] {
+    [
+        CkbProbe::crd(),
+        without_rules(NodeProbe::crd()),
+        CkbProfile::crd(),
+        ProfilePart::crd(),
+    ]
 }
 
 /// Only the operator writes a NodeProbe's spec, out of CkbProbes that passed all rules; and what the rules of every kind may

@@ -21,6 +21,8 @@ macro_rules! for_each_kind {
             Tcp "tcp" tcp TcpProbe "tcp: {}",
             /// What runs in the target's pod, and how it ends.
             Processes "processes" processes ProcessesProbe "processes: {}",
+            /// Where the time and the memory go: stacks, and how they divide by part of CKB.
+            Profile "profile" profile ProfileProbe "profile: {}",
         }
     };
 }

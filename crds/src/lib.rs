@@ -1,7 +1,8 @@
 //! The resources of `ckbprobe.dev/v1alpha1`, and what their statuses are made of.
 //!
 //! [`CkbProbe`] is what a user wants; [`NodeProbe`] is the work order the operator writes for one node and
-//! the report its agent writes back. This crate knows no client and makes no decision: it is the language
+//! the report its agent writes back. Stacks travel by themselves: agents write [`ProfilePart`]s, of which the operator makes
+//! [`CkbProfile`]s. This crate knows no client and makes no decision: it is the language
 //! the operator and the agents share.
 
 mod ckbprobe;
@@ -14,6 +15,7 @@ pub mod histogram;
 pub mod kinds;
 mod nodeprobe;
 pub mod numbers;
+mod profile;
 pub mod report;
 mod share;
 mod summary;
@@ -32,9 +34,14 @@ pub use nodeprobe::{
     AgentStatus, Assignment, Check, Container, InstanceReport, InstanceState, NodeProbe,
     NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference,
 };
+pub use profile::{
+    CkbProfile, CkbProfileSpec, FunctionShare, MAX_SLOT, PPROF_LIMIT, PartLabels, ProfileCounts,
+    ProfileMode, ProfilePart, ProfilePartSpec, ProfileShare, ProfileTarget, ProfileWindow, label,
+    part_name, part_place,
+};
 pub use report::{EventReport, Lack, PartReport, ProbeReport, RowReport, Window};
 pub use share::Share;
 pub use summary::Summary;
 
-/// The API group of both resources.
+/// The API group of all resources.
 pub const GROUP: &str = "ckbprobe.dev";

@@ -52,7 +52,7 @@ use crate::{Duration, Overhead, Probe, ProbeReport, Reason};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeProbeSpec {
-    /// One entry for each pair of CkbProbe and pod on this node.
+    /// One entry for each pod on this node and each thing that is asked of it, however many CkbProbes ask the same.
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub assignments: Vec<Assignment>,
@@ -62,8 +62,12 @@ pub struct NodeProbeSpec {
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Assignment {
-    /// On whose behalf.
+    /// On whose behalf: of those that ask the same of this pod, the oldest. Metrics and log lines carry its name.
     pub probe: ProbeReference,
+    /// A word for what is asked, which is the same for all CkbProbes that ask the same: their statuses rest on one report.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 16))]
+    pub asks: String,
     /// The pod to measure.
     pub pod: PodReference,
     /// The containers to look in, with the ids that the API server knew when this was written.
@@ -141,6 +145,9 @@ pub struct NodeProbeStatus {
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub instances: Vec<InstanceReport>,
+    /// How many entries the list lacks, since they are more than one object holds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub instances_omitted: u32,
 }
 
 /// Who reports, and by what means it measures.
@@ -160,6 +167,10 @@ pub struct AgentStatus {
     /// What one probed call costs where the kernel must single-step the function's first instruction, in nanoseconds.
     #[serde(default)]
     pub single_step_cost_ns: u64,
+    /// What measuring may cost any process of this node, whatever is asked, in thousandths of a percent of its CPU time;
+    /// unset where there is no such ceiling.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ceiling_millipercent: Option<u64>,
     /// What was looked at before anything was attached: kernel, capabilities, each way to attach, and what stands in the way.
     #[serde(default)]
     #[schemars(length(max = 32))]
@@ -167,6 +178,9 @@ pub struct AgentStatus {
     /// Why nothing can be measured on this node; unset when something can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
+    /// Why the API server did not take the report that should stand here, in its own words; unset when it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_refused: Option<String>,
     /// When this agent process started: its counters count from there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<MicroTime>,
@@ -219,6 +233,10 @@ pub enum InstanceState {
 pub struct InstanceReport {
     /// On whose behalf.
     pub probe: ProbeReference,
+    /// The word of the order for what is asked: the report answers all CkbProbes that ask the same.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 16))]
+    pub asks: String,
     /// The pod.
     pub pod: PodReference,
     /// The container, once a process was found.
@@ -242,14 +260,26 @@ pub struct InstanceReport {
     /// How often the process was found anew after it had gone.
     #[serde(default)]
     pub reattaches: u64,
-    /// Milliseconds, in all, between the end of a process and the attach to its successor.
+    /// Milliseconds, in all, between the end of a process and the attach to its successor, and while probes failed or were replaced.
     #[serde(default)]
     pub gap_milliseconds: u64,
-    /// Thousandths of a percent of the target's CPU time that measuring is estimated to cost; unset before the first interval ends.
+    /// Thousandths of a percent of the target's CPU time that measuring is estimated to cost, for all that ask anything of
+    /// it; unset before the first interval ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_millipercent: Option<u64>,
+    /// What of that is for what is asked here, whoever else asks for it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_overhead_millipercent: Option<u64>,
+    /// What it may be in all: the greatest maxPercent that anybody asks of the process, or the agent's ceiling, where that is
+    /// lower.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_millipercent: Option<u64>,
     /// What each probe measured.
     #[serde(default)]
     #[schemars(length(max = 16))]
     pub probes: Vec<ProbeReport>,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Figures, InstanceState, Reason};
 
+mod rows;
+
 /// Rows that an agent tells apart of one probe on one target. What comes after them counts in [`OTHER`].
 pub const MAX_ROWS: usize = 128;
 
@@ -19,6 +21,9 @@ pub const MAX_EVENTS: usize = 10;
 
 /// The name of the detail that says of an event, by `true`, that it is for whoever reads the Events of the CkbProbe.
 pub const NOTABLE: &str = "notable";
+
+/// What is lost where a target makes more events than are written into the agent's log: lines of it. Nothing else of them is.
+pub const LINES: &str = "lines";
 
 /// The row, or the part of a row, of what is not told apart.
 pub const OTHER: &str = "other";
@@ -46,20 +51,47 @@ pub struct ProbeReport {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub lacks: Vec<Lack>,
-    /// What could not be recorded since the agent attached, by what it was: `events` are counted and not listed, `sizes` are of
-    /// calls that were counted without their bytes, and the rest (`calls`, `requests`, …) is in no figure. Of the process,
-    /// whoever asked.
+    /// What could not be recorded since the agent attached, by what it was: `events` are counted and not listed, `lines` are
+    /// counted and listed and not in the agent's log, `sizes` are of calls that were counted without their bytes, and the rest
+    /// (`calls`, `requests`, …) is in no figure. Of the process, whoever asked; `lines` of this probe.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub lost: BTreeMap<String, u64>,
-    /// What was measured.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 129))]
+    /// What was measured: rows, as the JSON of their list in one text. `jq '.rowsJson | fromjson'` takes it apart. Whenever an
+    /// object is written the API server looks at each of its fields a dozen times, and there are hundreds of them in a report.
+    #[serde(
+        default,
+        rename = "rowsJson",
+        with = "rows",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(with = "String")]
     pub rows: Vec<RowReport>,
     /// The weightiest events of the last report interval, the weightiest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub events: Vec<EventReport>,
+    /// What the lists above leave out, since the reports of this node are more than one object holds.
+    #[serde(default, skip_serializing_if = "Omitted::is_nothing")]
+    pub omitted: Omitted,
+}
+
+/// What a report leaves out for want of room.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Omitted {
+    /// Events that are counted and not listed.
+    #[serde(default)]
+    pub events: u32,
+    /// Parts that count in the part `other` of their row, or in their row alone.
+    #[serde(default)]
+    pub parts: u32,
+    /// Rows that count in the row `other`.
+    #[serde(default)]
+    pub rows: u32,
+    /// Rows that are told of nowhere: the totals lack them until there is room.
+    #[serde(default)]
+    pub untold_rows: u32,
 }
 
 /// Something that was asked for and is not measured, or not fully.
@@ -149,9 +181,19 @@ pub struct EventReport {
     pub details: BTreeMap<String, String>,
 }
 
+impl Omitted {
+    /// Whether the report is complete.
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl ProbeReport {
     /// Whether something is not measured, or not fully, for this reason.
     pub fn lacks(&self, reason: Reason) -> bool {
         self.lacks.iter().any(|lack| lack.reason == reason)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,18 +35,29 @@ impl Summary {
         summary.share = Share::of(window);
         summary.samples = window.samples;
         if summary.share.is_known() {
-            let seconds = window.milliseconds as f64 / 1000.0;
-            let sums = window.figures.sums.keys();
-            let measures = sums.chain(window.figures.distributions.keys());
-            summary.rates = measures
-                .filter_map(|name| {
-                    let count = window.figures.count(name)?;
-                    Some((name.clone(), count as f64 / seconds))
-                })
+            summary.rates = rates(window)
+                .map(|(name, rate)| (name.clone(), rate))
                 .collect();
             summary.recent = window.figures.clone();
         }
         summary
+    }
+
+    /// Adds one more report: as merging [`Self::of`] it, without the copy.
+    pub fn add(&mut self, total: &Figures, window: &Window, live: bool) {
+        if !live {
+            return self.merge(&Self::of(total, window, live));
+        }
+        self.total.merge(total);
+        let share = Share::of(window);
+        self.share.merge(&share);
+        self.samples = self.samples.saturating_add(window.samples);
+        if share.is_known() {
+            for (name, rate) in rates(window) {
+                *self.rates.entry(name.clone()).or_default() += rate;
+            }
+            self.recent.merge(&window.figures);
+        }
     }
 
     /// Adds another's.
@@ -102,6 +113,11 @@ impl Summary {
                 let whole = recent.count(whole).filter(|whole| *whole > 0)?;
                 Some(recent.count(part)? as f64 * 100.0 / whole as f64)
             }
+            Value::Portion(part, whole) => {
+                let levels = &self.total.levels;
+                let whole = levels.get(whole).filter(|whole| **whole > 0)?;
+                Some(*levels.get(part)? as f64 * 100.0 / *whole as f64)
+            }
         }
     }
 
@@ -112,6 +128,17 @@ impl Summary {
         let any = |values: &crate::Distribution| values.histogram.iter().next().is_some();
         values.all(any).then_some(maximum)
     }
+}
+
+/// How often a second.
+fn rates(window: &Window) -> impl Iterator<Item = (&Name, f64)> {
+    let seconds = window.milliseconds as f64 / 1000.0;
+    let sums = window.figures.sums.keys();
+    let measures = sums.chain(window.figures.distributions.keys());
+    measures.filter_map(move |name| {
+        let count = window.figures.count(name)?;
+        Some((name, count as f64 / seconds))
+    })
 }
 
 #[cfg(test)]

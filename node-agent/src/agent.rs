@@ -1,20 +1,28 @@
 //! The agent: takes its orders from the NodeProbe of its node, and writes its report there.
 
 mod exchange;
+mod fit;
+mod pace;
 
-use std::{future::pending, io::Write as _, net::SocketAddr, pin::pin, time::Duration};
+use std::{future::pending, io::Write as _, pin::pin, sync::Arc, time::Duration};
 
-use ckb_probe_crds::{AgentStatus, Assignment, NodeProbe, NodeProbeStatus};
-use exchange::{orders, write_reports};
+use ckb_probe_crds::{AgentStatus, Assignment, NodeProbe, NodeProbeStatus, ProfilePart};
+use exchange::{
+    Written, orders,
+    parts::{Queue, write_parts},
+    write_reports,
+};
 use futures::StreamExt;
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{MicroTime, Time},
     jiff::Timestamp,
 };
 use kube::{Api, Client};
+pub use pace::FLOOR as REPORT_FLOOR;
+use pace::{News, Pace};
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::{mpsc, watch},
+    sync::watch,
     task::JoinHandle,
     time::{Instant, sleep_until},
 };
@@ -23,11 +31,11 @@ use tracing::{error, info, warn};
 use crate::{
     driver::engine::Engine,
     export::metrics,
-    kernel::{Execs, Means, Tier},
+    kernel::{Execs, Means, Tier, memory},
     mechanism::Refusal,
     observe,
     preflight::{Preflight, preflight},
-    server::{self, Inquiry, Question},
+    server::{self, Inquiry, Question, Server, ServerError},
 };
 
 /// How often the ring buffers of slow calls are emptied: a thousand slow calls fit in between.
@@ -42,23 +50,24 @@ pub struct Settings {
     pub namespace: String,
     /// Its own pod, for the report.
     pub pod: String,
-    /// Where `/metrics`, `/healthz` and `/readyz` are served.
-    pub address: SocketAddr,
+    /// Where it is asked for metrics and for signs of life.
+    pub server: server::Settings,
     /// The one way to attach that may be used, for tests; the best that works, when unset.
     pub tier: Option<Tier>,
+    /// What measuring may cost any process, in percent of its CPU time, whatever is asked; unset: what is asked.
+    pub max_overhead_percent: Option<f64>,
+    /// No two reports are closer together: [`REPORT_FLOOR`] but in tests.
+    pub report_floor: Duration,
+    /// How many bytes of memory it may take, for tests; what its cgroup says, when unset.
+    pub memory_limit: Option<u64>,
 }
 
 /// The agent cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The address is taken or not allowed.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// Which.
-        address: SocketAddr,
-        /// The system's word.
-        source: std::io::Error,
-    },
+    /// Nobody could ask it anything.
+    #[error(transparent)]
+    Server(#[from] ServerError),
     /// Signals cannot be caught.
     #[error("cannot wait for signals: {0}")]
     Signal(#[source] std::io::Error),
@@ -72,25 +81,43 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(AgentError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(AgentError::Signal)?;
 
+    match settings.memory_limit.or_else(observe::memory_limit) {
+        Some(bytes) => {
+            memory::account().limit(bytes);
+            let megabytes = bytes >> 20;
+            info!(megabytes, "what is measured must fit into this memory");
+        }
+        None => info!("no limit of memory is known: whatever is asked is measured"),
+    }
     let preflight = preflight(settings.tier);
     let about = about(&settings, &preflight);
     log(&preflight);
 
-    let address = settings.address;
-    let listener = server::bind(address)
-        .await
-        .map_err(|source| AgentError::Listen { address, source })?;
-    let (inquiries, mut asked) = mpsc::channel(16);
-    let mut server = tokio::spawn(server::serve(listener, inquiries));
+    let server = Server::open(&settings.server, client.clone()).await?;
+    let (serving, mut asked) = server.serve();
+    let mut server = tokio::spawn(serving);
 
+    let parts = Arc::new(Queue::default());
+    let api: Api<ProfilePart> = Api::namespaced(client.clone(), &settings.namespace);
+    let node = settings.node.clone();
+    let mut parts_writer = tokio::spawn(write_parts(api, node, Arc::clone(&parts)));
     let api: Api<NodeProbe> = Api::namespaced(client, &settings.namespace);
     let (reports, latest) = watch::channel(None);
-    let mut writer = tokio::spawn(write_reports(api.clone(), settings.node.clone(), latest));
+    let written = Arc::new(Written::default());
+    let mut writer = tokio::spawn(write_reports(
+        api.clone(),
+        settings.node.clone(),
+        latest,
+        Arc::clone(&written),
+    ));
     let mut orders = pin!(orders(api, &settings.node));
 
     let mut work = Work {
-        reported: Instant::now(),
-        engine: Engine::new(preflight.means.map_err(Refusal::from)),
+        pace: Pace::new(Instant::now(), settings.report_floor),
+        written,
+        parts,
+        engine: Engine::new(preflight.means.map_err(Refusal::from))
+            .with_ceiling(settings.max_overhead_percent),
         assignments: Vec::new(),
         about,
         order: None,
@@ -107,6 +134,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             _ = interrupt.recv() => break,
             _ = ended(&mut server) => return Err(AgentError::TaskEnded("server")),
             _ = ended(&mut writer) => return Err(AgentError::TaskEnded("reports")),
+            _ = ended(&mut parts_writer) => return Err(AgentError::TaskEnded("profile parts")),
             order = orders.next() => match order {
                 Some(order) => work.take(order),
                 None => return Err(AgentError::TaskEnded("orders")),
@@ -115,26 +143,33 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             () = work.engine.process_ended() => work.engine.reconcile(),
             pids = next_execs(&mut execs) => work.engine.execs(&pids),
             () = until(step) => work.engine.step(),
+            () = work.engine.news() => work.engine.receive(),
             () = sleep_until(scan), if work.ordered => work.engine.reconcile(),
-            () = until(window) => work.engine.close_windows(),
-            () = until(work.heartbeat()) => true,
-            () = sleep_until(drain), if window.is_some() => {
+            () = until(window) => work.close_windows(),
+            () = until(work.due()) => false,
+            () = sleep_until(drain), if window.is_some() || work.engine.has_mailboxes() => {
                 drain = Instant::now() + DRAIN;
                 work.drain();
                 work.expire()
             }
         };
         if changed {
+            work.pace.note(News::Standing);
+        }
+        if work.due().is_some_and(|due| due <= Instant::now()) {
             reports.send_replace(Some(work.report()));
         }
     }
     work.drain();
     info!("detaching everything");
+    work.engine.end();
     Ok(())
 }
 
 struct Work {
-    reported: Instant,
+    pace: Pace,
+    written: Arc<Written>,
+    parts: Arc<Queue>,
     engine: Engine,
     assignments: Vec<Assignment>,
     about: AgentStatus,
@@ -170,6 +205,12 @@ impl Work {
                 self.engine.read();
                 let (now, instances) = self.engine.instances();
                 metrics::render(self.engine.means(), now, instances)
+                    .and_then(|text| {
+                        Ok(
+                            text + &self.written.count().render()?
+                                + &self.parts.count().render()?,
+                        )
+                    })
                     .map_err(|error| format!("cannot render the metrics: {error}\n"))
             }
         };
@@ -195,19 +236,33 @@ impl Work {
             // Nobody reads: the status still lists the weightiest.
             let _ = writeln!(out, "{line}");
         }
+        for delivery in self.engine.finished() {
+            self.parts.put(delivery);
+        }
     }
 
-    fn heartbeat(&self) -> Option<Instant> {
-        heartbeat(self.reported, &self.assignments)
+    /// Ends the intervals that are over. False: what is new is no reason to write a report before it is due, unless it is noted
+    /// here that a target stands otherwise than was told.
+    fn close_windows(&mut self) -> bool {
+        if self.engine.close_windows() {
+            self.pace.note(News::Figures);
+        }
+        self.engine.stands_otherwise()
+    }
+
+    /// When a report is due.
+    fn due(&self) -> Option<Instant> {
+        self.pace.due(interval(&self.assignments))
     }
 
     fn report(&mut self) -> NodeProbeStatus {
-        self.reported = Instant::now();
+        self.pace.written(Instant::now());
         NodeProbeStatus {
             observed_generation: self.order.as_ref().map(|(_, generation)| *generation),
             reported_at: Some(MicroTime(Timestamp::now())),
             agent: self.about.clone(),
             instances: self.engine.reports(),
+            instances_omitted: 0,
         }
     }
 }
@@ -231,8 +286,12 @@ fn about(settings: &Settings, preflight: &Preflight) -> AgentStatus {
         tier: tier.to_string(),
         cost_per_call_ns,
         single_step_cost_ns,
+        ceiling_millipercent: settings
+            .max_overhead_percent
+            .map(|percent| (percent * 1000.0).round() as u64),
         preflight: checks.clone(),
         failure: means.as_ref().err().map(ToString::to_string),
+        report_refused: None,
         started_at: Some(MicroTime(Timestamp::now())),
     }
 }
@@ -286,12 +345,10 @@ fn taken_apart(order: Option<NodeProbe>) -> (Option<OrderId>, Vec<Assignment>) {
     (Some(id), spec.assignments)
 }
 
-/// When a report is due even if nothing happens: a target without a process ends no interval, and an agent that says
-/// nothing for three of them counts as silent.
-fn heartbeat(reported: Instant, assignments: &[Assignment]) -> Option<Instant> {
+/// The node's interval: the shortest that anybody asks for.
+fn interval(assignments: &[Assignment]) -> Option<Duration> {
     let intervals = assignments.iter();
-    let shortest = intervals.map(|order| order.report_interval.get()).min()?;
-    Some(reported + shortest)
+    intervals.map(|order| order.report_interval.get()).min()
 }
 
 /// The orders that have not expired.

@@ -4,13 +4,19 @@
 //! budget, and each view's books take from it what is theirs.
 
 pub mod engine;
+mod flow;
 pub mod measured;
 pub mod measurement;
 pub mod view;
+pub mod workers;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use measurement::Reaper;
+use workers::Workers;
 
 use crate::{
     kernel::Means,
@@ -33,16 +39,21 @@ impl Clock {
     }
 }
 
-/// What measuring takes.
+/// What measuring takes. Clones are of the same.
+#[derive(Clone)]
 pub struct Tools {
     /// How functions of processes are attached to on this node; or why they are not, which leaves other mechanisms working.
     pub means: Result<Means, Refusal>,
     /// What was found in files.
-    pub found: calls::Caches,
+    pub found: Arc<calls::Caches>,
     /// What is there once for all processes.
     pub node: Node,
     /// Where links go.
     pub reaper: Reaper,
+    /// What measuring may cost any process, in percent of its CPU time, whatever is asked.
+    pub ceiling: Option<f64>,
+    /// Who does what may take long.
+    pub workers: Workers,
 }
 
 impl Tools {
@@ -50,9 +61,11 @@ impl Tools {
     pub fn new(means: Result<Means, Refusal>) -> Self {
         Self {
             means,
-            found: calls::Caches::default(),
+            found: Arc::default(),
             node: Node::default(),
             reaper: Reaper::start(),
+            ceiling: None,
+            workers: Workers::default(),
         }
     }
 }

@@ -27,6 +27,9 @@
 //! repaid nothing comes back to [`Attachment::Always`], and the sliced operations are taken to be as busy as they were.
 //! So a target that works in bursts, shorter than any reaction, stays within its budget too, in the long run.
 //!
+//! **Frequency.** What is sampled is not attached in slices: it is sampled less often ([`frequency()`]). It takes half of the budget at
+//! most, and what it takes is spent: the rest is for what is attached.
+//!
 //! **Use.** Every 50 ms the caller tells the [`Estimator`] what was counted, makes a [`plan`] from its loads, and
 //! attaches what the plan says; in between, a [`Cycle`] says when a slice begins and ends.
 
@@ -34,10 +37,14 @@ use std::time::Duration;
 
 mod cycle;
 mod estimator;
+mod frequency;
+mod slices;
 mod turns;
 
 pub use cycle::{Cycle, Switch};
 pub use estimator::{Estimator, Sight};
+pub use frequency::{frequency, one_in};
+pub use slices::Slices;
 pub use turns::Turn;
 
 /// The budget holds in every span of so many seconds, or of a period where that is longer.
@@ -45,9 +52,6 @@ const WINDOW: f64 = 10.0;
 
 /// The part of the budget that is planned for: estimates err, and a ceiling is a ceiling.
 const AIM: f64 = 0.9;
-
-/// Cells in a window at most: a period of half a second, lest attaching and detaching load the node.
-const CELLS: f64 = 20.0;
 
 /// Seconds that a slice measures at least.
 const SLICE: f64 = 0.02;
@@ -113,17 +117,6 @@ pub enum Attachment {
     Sliced,
     /// Not at all: even the rarest slices would cost too much. Tried again as the [`Estimator`] forgets how busy it was.
     Off,
-}
-
-/// When the sliced operations are attached: once in each period.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Slices {
-    /// How long they measure.
-    pub open: Duration,
-    /// How long they cost: `open`, and the edge.
-    pub attached: Duration,
-    /// From the beginning of a cell to that of the next. Longer than `attached`.
-    pub period: Duration,
 }
 
 /// What to attach, until the next plan.
@@ -277,49 +270,6 @@ impl Plan {
     fn slice(&self) -> f64 {
         let attached = self.slices.map_or(Duration::ZERO, |slices| slices.attached);
         self.sliced * attached.as_secs_f64()
-    }
-}
-
-impl Slices {
-    /// The part of the time in which they measure.
-    pub fn share(&self) -> f64 {
-        self.open.as_secs_f64() / self.period.as_secs_f64()
-    }
-
-    /// Where in its cell a slice begins, for a `random` number from [0, 1): uniform, so that no rhythm of the target
-    /// can hide from it.
-    pub fn start(&self, random: f64) -> Duration {
-        // An edge lasts twice as long as it costs.
-        let lasts = self.attached * 2 - self.open;
-        let room = self.period.saturating_sub(lasts);
-        room.mul_f64(finite(random).clamp(0.0, 1.0))
-    }
-
-    /// Slices that are attached for the part `a` of any window, at most.
-    fn affordable(a: f64, edge: f64) -> Self {
-        let least = SLICE + edge;
-        let most = (WINDOW * a / least).min(CELLS + 1.0);
-        let half = (WINDOW * a / (2.0 * edge)).max(2.0);
-        let slices = most.min(half).floor();
-        if slices >= 2.0 {
-            Self::new(WINDOW * a / slices, edge, WINDOW / (slices - 1.0))
-        } else {
-            Self::new(least, edge, 2.0 * least / a)
-        }
-    }
-
-    /// The first look at operations that may cost anything.
-    fn discovery(edge: f64) -> Self {
-        let least = SLICE + edge;
-        Self::new(least, edge, (2.0 * least).max(WINDOW / CELLS))
-    }
-
-    fn new(attached: f64, edge: f64, period: f64) -> Self {
-        Self {
-            open: Duration::from_secs_f64(attached - edge),
-            attached: Duration::from_secs_f64(attached),
-            period: Duration::from_secs_f64(period),
-        }
     }
 }
 

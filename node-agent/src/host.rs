@@ -121,7 +121,7 @@ impl Session {
         {
             let retry = session.measured.retry_at().unwrap_or_else(Instant::now);
             std::thread::sleep(retry.saturating_duration_since(Instant::now()));
-            if session.measured.finds_more(&mut session.tools) {
+            if session.measured.finds_more(&session.tools) {
                 session.measure();
             }
         }
@@ -138,8 +138,7 @@ impl Session {
 
     fn measure(&mut self) {
         let mut views = [(&mut self.instance, 0)];
-        self.measured
-            .measure(&mut self.tools, &mut views, self.clock);
+        self.measured.measure(&self.tools, &mut views, self.clock);
         self.spent = Total::default();
     }
 
@@ -161,9 +160,9 @@ impl Session {
 
     /// Keeps within the budget, and looks again for what was not found.
     pub fn step(&mut self) -> Result<(), HostError> {
-        self.measured.step(&self.tools, self.clock)?;
+        self.measured.step_here(self.clock)?;
         self.deliver();
-        if self.measured.finds_more(&mut self.tools) {
+        if self.measured.finds_more(&self.tools) {
             self.read()?;
             self.measure();
         }
@@ -196,7 +195,7 @@ impl Session {
             return Ok(());
         };
         let total = measurement.total(now);
-        let ratio = total.ratio_since(self.spent);
+        let ratio = total.ratio_since(&self.spent);
         self.spent = total;
         self.instance.close_window(now, ratio, |series| {
             series.live && measurement.is_sampled(series.strand.load)

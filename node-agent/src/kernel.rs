@@ -23,17 +23,21 @@ mod functions;
 mod kernel;
 mod links;
 mod maps;
+pub mod memory;
 mod object;
+mod plan;
 mod pod;
 mod programs;
 mod sockets;
+pub mod stacks;
 pub mod syscalls;
 mod tracing;
+mod walk;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, try_tiers};
-use ckb_probe_common::{Control, Cookie, Group, MAX_OPERATIONS};
+use ckb_probe_common::{Control, Group, MAX_OPERATIONS};
 pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES, UNREADABLE};
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
 pub use disks::{DiskSlot, Disks, DisksLost, SlowRequest};
@@ -46,6 +50,7 @@ use links::Programs;
 use maps::Maps;
 pub use maps::{FamilyReading, Reading, SeenCall, SlotReading};
 use object::Object;
+pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, Plan, Site};
 pub use sockets::{Passes, Socket, SocketWatch};
 pub use syscalls::{
     Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
@@ -53,16 +58,8 @@ pub use syscalls::{
 };
 pub use tracing::Traced;
 
-use crate::observe::Binary;
-
 /// The program.
 const CALLS: &str = "calls";
-
-/// Calls in flight beyond those that find a cell: more are lost, and counted as lost.
-const MORE_CALLS: u32 = 8192;
-
-/// Handles of column families that are told apart, for all operations: more count with their operation's others.
-const FAMILY_HANDLES: u32 = 1024;
 
 /// How the kernel is asked to attach: the one thing that differs between kernels. The best is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,68 +107,6 @@ impl std::str::FromStr for Tier {
             })
     }
 }
-
-/// A function to attach to, and what its calls count as.
-#[derive(Clone, Debug)]
-pub struct Site {
-    /// The function's name, for messages.
-    pub symbol: String,
-    /// The file.
-    pub binary: Arc<Binary>,
-    /// Offset of its first instruction in the file.
-    pub offset: u64,
-    /// The slot that its calls are counted in; several functions may share one.
-    pub slot: u8,
-    /// Where its payload size is found.
-    pub payload: Payload,
-    /// Where its column family is found, if that is asked for.
-    pub family: FamilyArgument,
-    /// The cause that its calls are; 0 for none.
-    pub cause: u8,
-    /// Calls that take at least this long are slow.
-    pub slow_threshold_ns: u64,
-    /// Which of its arguments are told of a slow call; None: none are.
-    pub arguments: Option<KeptArguments>,
-}
-
-/// Which arguments of a call are told when it is slow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptArguments {
-    /// Those that are texts: a bit for each.
-    pub texts: u8,
-}
-
-impl Site {
-    fn cookie(&self, group: Group) -> u64 {
-        let cookie = Cookie::new(self.slot, self.payload, self.family, self.cause, group);
-        match self.arguments {
-            Some(_) => cookie.with_arguments().0,
-            None => cookie.0,
-        }
-    }
-}
-
-/// What to load for one process.
-#[derive(Clone, Debug)]
-pub struct Plan {
-    /// The process, in the host's pid namespace.
-    pub pid: u32,
-    /// How many slots the sites count in.
-    pub slots: u32,
-    /// The functions.
-    pub sites: Vec<Site>,
-    /// How many column families, each of one operation, are told apart; more count with their operation's others.
-    pub families: u32,
-    /// Count calls and do not time them: their returns are not touched.
-    pub entry_only: bool,
-    /// Size of the ring buffer for slow calls: a power of two, and a multiple of the page size.
-    pub ring_bytes: u32,
-    /// Nanoseconds that the traps add to every call as the programs see it: see [`Calibration::trap_ns`].
-    pub trap_ns: u64,
-}
-
-/// A ring of 64 KiB: a thousand slow calls between two readings.
-pub const DEFAULT_RING_BYTES: u32 = 64 << 10;
 
 /// A process's slots.
 pub type Slots = BTreeSet<u8>;
@@ -231,21 +166,13 @@ impl Probes {
         let slots = plan.slots.max(1);
         let families = plan.families;
         let keeps = plan.sites.iter().any(|site| site.arguments.is_some());
-        let mut object = Object::load(
-            programs::named(CALLS)?,
-            &[
-                ("TOTALS", slots + families),
-                ("HISTOGRAMS", slots + families),
-                ("MORE_CALLS", MORE_CALLS),
-                ("FAMILIES", families.max(1)),
-                (
-                    "FAMILY_SLOTS",
-                    if families > 0 { FAMILY_HANDLES } else { 1 },
-                ),
-                ("SLOW_CALLS", plan.ring_bytes),
-                ("ARGUMENTS", if keeps { MORE_CALLS } else { 1 }),
-            ],
-        )?;
+        let sizes = CallSizes {
+            slots,
+            families,
+            keeps,
+            ring_bytes: plan.ring_bytes,
+        };
+        let mut object = Object::load(programs::named(CALLS)?, &sizes.entries())?;
         let programs = Programs::load(&object, tier, plan.entry_only)?;
         let mut control = Control {
             epoch: 0,
@@ -353,14 +280,29 @@ impl Probes {
         self.maps.slow_calls()
     }
 
+    /// Its maps are about to be gone: what takes their place may have their memory.
+    pub fn leave(&mut self) {
+        self.maps.leave();
+    }
+
     /// The column family that a slot beyond the operations' stands for; without its reading.
     pub fn family(&self, slot: u32) -> Option<FamilyReading> {
         self.maps.family(slot)
     }
 }
 
-/// Gives freed pages back: reading the kernel's type information takes megabytes that the allocator would keep.
-fn release_memory() {
+/// Has all threads of this program share their memory: those that search files would each keep what a search took.
+pub fn share_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt has no preconditions.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Gives freed pages back, which the allocator would keep: once the kernel's type information was read, which takes megabytes, it
+/// takes as much for what is to be kept.
+pub fn release_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim has no preconditions.
     unsafe {

@@ -35,6 +35,9 @@ for_each_kind!(declare_kinds!);
 
 /// What a kind takes on the command line.
 pub trait Asking {
+    /// What the subcommand is called that gives its table.
+    const COMMAND: &str;
+
     /// What it comes to.
     fn question(self) -> Question;
 

@@ -21,3 +21,5 @@ pub mod observe;
 pub mod preflight;
 pub mod server;
 pub mod target;
+pub mod text;
+pub mod unwind;

@@ -10,19 +10,23 @@ pub mod disks;
 mod event;
 pub mod kernel_calls;
 pub mod node;
+pub mod profiles;
 pub mod sockets;
+pub mod stacks;
 pub mod system_calls;
 
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
+    sync::mpsc::Receiver,
     time::Duration,
 };
 
 use ckb_probe_crds::{Figures, Lack, Name, Reason};
 pub use event::{Detail, Event};
 pub use node::Node;
+use profiles::Finished;
 
 use crate::{
     kernel::{AttachError, Links, ReadError},
@@ -155,7 +159,7 @@ impl Refusal {
     pub fn is_lasting(&self) -> bool {
         matches!(
             self.reason,
-            Reason::UnsupportedByKernel | Reason::TooManyMatches
+            Reason::UnsupportedByKernel | Reason::TooManyMatches | Reason::MemoryLimit
         )
     }
 }
@@ -170,7 +174,26 @@ macro_rules! attach_failed {
     )*};
 }
 
-attach_failed!(AttachError, ReadError, ObserveError, SymbolsError);
+attach_failed!(ReadError, ObserveError, SymbolsError);
+
+impl From<AttachError> for Refusal {
+    fn from(error: AttachError) -> Self {
+        let reason = match error {
+            AttachError::NoMemory(_) => Reason::MemoryLimit,
+            _ => Reason::AttachFailed,
+        };
+        Self::new(reason, error.to_string())
+    }
+}
+
+/// The word for what a mechanism needs of the kernel and was refused: only where the kernel lacks it is it not tried again.
+fn reason_of(error: &AttachError) -> Reason {
+    if error.is_lasting() {
+        Reason::UnsupportedByKernel
+    } else {
+        Reason::AttachFailed
+    }
+}
 
 /// What stands for a row or a part of one where it is counted, before its kind gives it a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -192,6 +215,8 @@ pub struct RowReading {
     pub part: Option<Raw>,
     /// What was counted. Nothing is in two readings at once: a row is the sum of its parts and of the rest.
     pub figures: Figures,
+    /// How many parts of the row are in this reading since there was no room to tell them apart.
+    pub folded: u64,
 }
 
 /// What was counted, by load.
@@ -199,6 +224,9 @@ pub struct RowReading {
 pub struct Reading {
     /// The rows of each load. A load that was not read now is not there.
     pub loads: BTreeMap<LoadId, Vec<RowReading>>,
+    /// How many rows of a load are in its row `other` since the mechanism has no room to tell them apart; none where it is not
+    /// there.
+    pub folded: BTreeMap<LoadId, u64>,
     /// What could not be recorded since the mechanism was begun, each with the loads that it may have been of.
     pub lost: Vec<Lost>,
 }
@@ -216,6 +244,7 @@ impl Reading {
     /// Adds what another mechanism read.
     pub fn extend(&mut self, other: Self) {
         self.loads.extend(other.loads);
+        self.folded.extend(other.folded);
         self.lost.extend(other.lost);
     }
 }
@@ -232,8 +261,21 @@ pub struct Scene<'a> {
     pub process: ProcessId,
     /// The number of its first load.
     pub first: LoadId,
+    /// What measuring may cost, per CPU time of the process; None: whatever it costs.
+    pub ratio: Option<f64>,
     /// What is there once for all processes of the node.
     pub node: &'a mut Node,
+}
+
+/// A load that is hit where another one is, for which the kernel traps anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// It.
+    pub load: LoadId,
+    /// The other one.
+    pub other: LoadId,
+    /// What a hit of it costs while the other one is attached.
+    pub cost: Duration,
 }
 
 /// A way to measure, at work on one process. Dropping it ends that.
@@ -241,6 +283,11 @@ pub trait Mechanism: Send {
     /// What one hit of each of its loads costs the target, in the order of the loads; None where nothing is there to be
     /// attached to.
     fn costs(&self) -> &[Option<Duration>];
+
+    /// The loads whose hits cost less while another one is attached too.
+    fn beside(&self) -> Vec<Beside> {
+        Vec::new()
+    }
 
     /// Attaches these loads for good, in place of those that were so before, whose links it hands back: nothing of a load
     /// that is in both is missed or counted twice. Others' loads may be among them, and do not matter.
@@ -266,6 +313,12 @@ pub trait Mechanism: Send {
 
     /// Takes the events that wait.
     fn events(&mut self) -> Vec<Event>;
+
+    /// Where what it finishes comes from that is more than figures, and of which load that is: asked for once, after it was begun.
+    /// What the process's end finishes comes yet, also where the mechanism is gone by then.
+    fn profiles(&mut self) -> Option<(LoadId, Receiver<Finished>)> {
+        None
+    }
 
     /// Counts and tells nothing from now on, so that what is read and taken then agrees: another is about to take its place.
     fn stop(&mut self) -> Result<(), ReadError> {

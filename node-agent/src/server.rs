@@ -1,33 +1,20 @@
 //! The agent's HTTP endpoints. Each request is answered by the engine itself, so `/healthz` is a sign of life
 //! and not of a listening socket, and `/metrics` is read from the kernel when it is asked for.
 //!
-//! Any pod may connect, so connections are bounded in number, time and size. Whoever connects last is served: where there are
-//! too many the oldest goes, and those who hold theirs open keep nobody out.
+//! They are behind two doors, and the engine answers first who asks whether it lives: whatever comes to the metrics' door, the
+//! kubelet is told.
 
-use std::{collections::VecDeque, convert::Infallible, io, net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, sync::Arc};
 
-use http_body_util::Full;
-use hyper::{Request, Response, StatusCode, body::Bytes, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::{
-    net::{TcpListener, TcpStream},
-    sync::{mpsc, oneshot},
-    task::AbortHandle,
-    time::timeout,
+use ckb_probe_doors::{
+    listener::{self, Answer, ListenError, Page},
+    secure::{CertificateError, Protection, Secure},
 };
-use tracing::debug;
-
-/// More than any set of probes and scrapers needs.
-const MAX_CONNECTIONS: usize = 32;
-
-/// Who sends no request in this time is cut off.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Of a request's head.
-const MAX_HEADER_BYTES: usize = 16 << 10;
-
-/// No connection lasts longer: clients open another.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+use kube::Client;
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, oneshot},
+};
 
 /// What is asked of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,82 +30,107 @@ pub enum Question {
 /// A question, and where its answer goes: a text, or the reason why not.
 pub type Inquiry = (Question, oneshot::Sender<Result<String, String>>);
 
-/// Binds the address.
-pub async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    TcpListener::bind(address).await
+/// How many of a kind wait at most, before those who ask do.
+const WAITING: usize = 16;
+
+/// Where the doors are, and who may come in.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Of `/metrics`.
+    pub metrics: SocketAddr,
+    /// Who may read them.
+    pub protection: Protection,
+    /// Of `/healthz` and `/readyz`.
+    pub health: SocketAddr,
 }
 
-/// Serves for ever. Returns only when nobody can answer any more.
-pub async fn serve(listener: TcpListener, inquiries: mpsc::Sender<Inquiry>) {
-    let mut connections: VecDeque<AbortHandle> = VecDeque::new();
-    while !inquiries.is_closed() {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                connections.retain(|connection| !connection.is_finished());
-                if connections.len() >= MAX_CONNECTIONS
-                    && let Some(oldest) = connections.pop_front()
-                {
-                    oldest.abort();
-                }
-                let connection = tokio::spawn(connection(stream, inquiries.clone()));
-                connections.push_back(connection.abort_handle());
+/// The doors cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The address is taken or not allowed.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// There is no certificate to protect the metrics with.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
+
+/// Two doors that nobody stands behind yet.
+pub struct Server {
+    metrics: TcpListener,
+    secure: Option<Arc<Secure>>,
+    health: TcpListener,
+}
+
+/// What those who came want to know.
+pub struct Inquiries {
+    health: mpsc::Receiver<Inquiry>,
+    metrics: mpsc::Receiver<Inquiry>,
+}
+
+impl Server {
+    /// Opens the doors.
+    pub async fn open(settings: &Settings, client: Client) -> Result<Self, ServerError> {
+        Ok(Self {
+            metrics: listener::bind(settings.metrics).await?,
+            secure: Secure::new(&settings.protection, client)?,
+            health: listener::bind(settings.health).await?,
+        })
+    }
+
+    /// Serves for ever what the engine answers to the inquiries.
+    pub fn serve(self) -> (impl Future<Output = ()> + Send + use<>, Inquiries) {
+        let (health, health_inquiries) = mpsc::channel(WAITING);
+        let (metrics, metrics_inquiries) = mpsc::channel(WAITING);
+        let inquiries = Inquiries {
+            health: health_inquiries,
+            metrics: metrics_inquiries,
+        };
+        let health = listener::serve(self.health, None, move |path| match path {
+            "/healthz" => ask(&health, Question::Healthy),
+            "/readyz" => ask(&health, Question::Ready),
+            _ => unknown("there are /healthz and /readyz here\n"),
+        });
+        let metrics = listener::serve(self.metrics, self.secure, move |path| match path {
+            "/metrics" => ask(&metrics, Question::Metrics),
+            _ => unknown("there is /metrics here, and /healthz at a door of its own\n"),
+        });
+        let both = async {
+            tokio::select! {
+                () = health => {}
+                () = metrics => {}
             }
-            Err(error) => {
-                debug!(%error, "cannot accept a connection");
-                // Out of descriptors, most likely: give somebody time to close one.
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-            }
+        };
+        (both, inquiries)
+    }
+}
+
+impl Inquiries {
+    /// The next one; of health, if there is any.
+    pub async fn recv(&mut self) -> Option<Inquiry> {
+        tokio::select! {
+            biased;
+            inquiry = self.health.recv() => inquiry,
+            inquiry = self.metrics.recv() => inquiry,
         }
     }
 }
 
-async fn connection(stream: TcpStream, inquiries: mpsc::Sender<Inquiry>) {
-    let service = service_fn(|request| answer(request, &inquiries));
-    let connection = hyper::server::conn::http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
-        .max_buf_size(MAX_HEADER_BYTES)
-        .serve_connection(TokioIo::new(stream), service);
-    if let Ok(Err(error)) = timeout(CONNECTION_TIMEOUT, connection).await {
-        debug!(%error, "a connection ended early");
-    }
-}
-
-async fn answer(
-    request: Request<hyper::body::Incoming>,
-    inquiries: &mpsc::Sender<Inquiry>,
-) -> Result<Response<Full<Bytes>>, Infallible> {
-    let question = match request.uri().path() {
-        "/healthz" => Question::Healthy,
-        "/readyz" => Question::Ready,
-        "/metrics" => Question::Metrics,
-        _ => {
-            return Ok(reply(
-                StatusCode::NOT_FOUND,
-                "there are /healthz, /readyz and /metrics\n".to_string(),
-            ));
+fn ask(inquiries: &mpsc::Sender<Inquiry>, question: Question) -> Answer {
+    let inquiries = inquiries.clone();
+    Box::pin(async move {
+        let (sender, receiver) = oneshot::channel();
+        let _ = inquiries.send((question, sender)).await;
+        match receiver.await {
+            Ok(Ok(text)) => Page::Text(text),
+            Ok(Err(reason)) => Page::Unavailable(reason),
+            Err(_) => Page::Unavailable("the agent is going down\n".to_string()),
         }
-    };
-    let (sender, receiver) = oneshot::channel();
-    let _ = inquiries.send((question, sender)).await;
-    Ok(match receiver.await {
-        Ok(Ok(text)) => reply(StatusCode::OK, text),
-        Ok(Err(reason)) => reply(StatusCode::SERVICE_UNAVAILABLE, reason),
-        Err(_) => reply(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "the agent is going down\n".to_string(),
-        ),
     })
 }
 
-fn reply(status: StatusCode, text: String) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(text)));
-    *response.status_mut() = status;
-    response.headers_mut().insert(
-        hyper::header::CONTENT_TYPE,
-        hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"),
-    );
-    response
+fn unknown(known: &'static str) -> Answer {
+    Box::pin(std::future::ready(Page::Unknown(known)))
 }
 
 #[cfg(test)]

@@ -160,6 +160,7 @@ pub fn plan(
 pub fn same_work(a: &Assignment, b: &Assignment) -> bool {
     let Assignment {
         probe,
+        asks,
         pod,
         containers: _,
         executable,
@@ -169,11 +170,18 @@ pub fn same_work(a: &Assignment, b: &Assignment) -> bool {
         expires_at: _,
     } = a;
     *probe == b.probe
+        && *asks == b.asks
         && *pod == b.pod
         && *executable == b.executable
         && *report_interval == b.report_interval
         && *overhead == b.overhead
         && *probes == b.probes
+}
+
+/// The targets that there may be by this order: one for each of its containers.
+pub fn keys_of(assignment: &Assignment) -> impl Iterator<Item = InstanceKey> {
+    let containers = assignment.containers.iter();
+    containers.map(|container| key(assignment, &container.name))
 }
 
 /// Which target the process would be by this order; None where it is none.

@@ -15,7 +15,7 @@ use ckb_probe_agent::{
     },
     observe::ProcessId,
 };
-use ckb_probe_common::counts::{KEY_BYTES, MAX_ROWS};
+use ckb_probe_common::counts::{KEY_BYTES, MAX_FOLDED, MAX_ROWS};
 use ckb_probe_crds::{Figures, report::OTHER};
 
 static PROGRAM: CountProgram = CountProgram {
@@ -80,6 +80,7 @@ fn begin(node: &mut Node, pid: u32, wants: u32) -> Box<dyn Mechanism> {
             start_ticks: 0,
         },
         first: LoadId(3),
+        ratio: None,
         node,
     };
     ask.begin(scene).unwrap().0
@@ -196,6 +197,8 @@ fn rows_that_find_no_room_are_others_and_no_call_is_missing() {
     for number in 0..200 {
         call(number, 3);
     }
+    let folded = |counts: &mut dyn Mechanism| counts.read().unwrap().folded[&LoadId(3)];
+    assert_eq!(folded(&mut *counts), 200 - u64::from(MAX_ROWS));
     let (rows, lost) = read(&mut *counts);
     assert_eq!(rows.len(), MAX_ROWS as usize + 1);
     let others = 3 * (200 - u64::from(MAX_ROWS));
@@ -208,6 +211,17 @@ fn rows_that_find_no_room_are_others_and_no_call_is_missing() {
     let mut next = begin(&mut node, own(), 0);
     next.attach(&all()).unwrap();
     assert_eq!(read(&mut *next).0, BTreeMap::new());
+    assert_eq!(folded(&mut *next), 0);
+    // Of ever more names no more are counted than there is room for, and again when that is left.
+    for _ in 0..2 {
+        for number in 0..i64::from(MAX_ROWS + MAX_FOLDED) + 9 {
+            call(number, 1);
+        }
+        assert_eq!(folded(&mut *next), u64::from(MAX_FOLDED));
+        drop(next);
+        next = begin(&mut node, own(), 0);
+        next.attach(&all()).unwrap();
+    }
 }
 
 #[test]

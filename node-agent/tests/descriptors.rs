@@ -5,6 +5,7 @@
 use std::{
     fs::{File, read_dir},
     process::Command,
+    time::{Duration, Instant},
 };
 
 use ckb_probe_agent::observe;
@@ -16,7 +17,13 @@ fn what_cannot_be_read_is_not_taken_for_gone() {
     let pid = child.id();
     let look = || observe::process(pid, |name| name == "sleep");
     // It is this program until its exec.
-    while look().unwrap().is_none() {}
+    let begun = Instant::now();
+    while look().unwrap().is_none() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "{pid} is no sleep"
+        );
+    }
 
     let before = getrlimit(Resource::Nofile);
     let open = read_dir("/proc/self/fd").unwrap().count() as u64;

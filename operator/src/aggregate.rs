@@ -5,7 +5,10 @@ use ckb_probe_crds::{
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
-use crate::world::{ProbeRow, ValidSpec, World};
+use crate::{
+    desired::LeftOut,
+    world::{ProbeRow, ValidSpec, World},
+};
 
 mod conditions;
 mod events;
@@ -21,11 +24,20 @@ use targets::Target;
 /// How many targets a status lists.
 const MAX_INSTANCES: usize = 50;
 
-/// The status that answers this CkbProbe's spec, as far as is known now.
-pub fn aggregate(probe: &ProbeRow, world: &World, now: Timestamp) -> CkbProbeStatus {
+/// The status that answers this CkbProbe's spec, as far as is known now. `left_out` is what no order has of it.
+pub fn aggregate(
+    probe: &ProbeRow,
+    world: &World,
+    left_out: Option<&LeftOut>,
+    now: Timestamp,
+) -> CkbProbeStatus {
+    let reports = match &probe.spec {
+        Ok(spec) => targets::reports(probe, spec, world, now),
+        Err(_) => targets::Reports::new(),
+    };
     let (targets, measured, verdict) = match &probe.spec {
         Ok(spec) => {
-            let targets = targets::of(probe, spec, world, now);
+            let targets = targets::of(probe, spec, &reports, world, left_out, now);
             let measured = probes::measured(&spec.spec, &targets);
             let sampled = measured.share.is_some_and(|share| share.is_sampled());
             let verdict = conditions::judge(probe, spec, &targets, sampled, world, now);
@@ -67,15 +79,49 @@ pub fn next_change(probe: &ProbeRow, world: &World, now: Timestamp) -> Option<Ti
 
 /// Whether two statuses say the same, the times at which they say it aside.
 pub fn same(a: &CkbProbeStatus, b: &CkbProbeStatus) -> bool {
-    let timeless = |status: &CkbProbeStatus| {
-        let mut status = status.clone();
-        status.last_report_time = None;
-        for condition in &mut status.conditions {
-            condition.last_transition_time = Time(Timestamp::UNIX_EPOCH);
+    timeless(a) == timeless(b)
+}
+
+/// Whether two statuses say the same of how things stand: of the same rows, whatever their figures are.
+pub fn same_but_figures(a: &CkbProbeStatus, b: &CkbProbeStatus) -> bool {
+    let without_figures = |status: &CkbProbeStatus| {
+        let mut status = timeless(status);
+        status.headline.clear();
+        status.overhead = OverheadStatus {
+            budget_percent: status.overhead.budget_percent.take(),
+            ..OverheadStatus::default()
+        };
+        for instance in &mut status.instances {
+            instance.overhead_percent = None;
+            instance.own_overhead_percent = None;
+        }
+        for probe in &mut status.probes {
+            probe.headline.clear();
+            probe.sampling_percent = None;
+            for row in &mut probe.rows {
+                row.figures.clear();
+                row.samples = 0;
+                row.sampling_percent = None;
+                for part in &mut row.parts {
+                    part.figures.clear();
+                }
+                row.parts.sort_by(|a, b| a.key.cmp(&b.key));
+            }
+            // The busiest come first.
+            probe.rows.sort_by(|a, b| a.key.cmp(&b.key));
         }
         status
     };
-    timeless(a) == timeless(b)
+    without_figures(a) == without_figures(b)
+}
+
+fn timeless(status: &CkbProbeStatus) -> CkbProbeStatus {
+    let mut status = status.clone();
+    status.last_report_time = None;
+    for condition in &mut status.conditions {
+        condition.last_transition_time = Time(Timestamp::UNIX_EPOCH);
+    }
+    status
 }
 
 fn counts(targets: &[Target]) -> TargetCounts {
@@ -92,10 +138,15 @@ fn counts(targets: &[Target]) -> TargetCounts {
 
 /// The estimate is that of the target that pays most, the share that of the row that is sampled most sparsely.
 fn overhead(targets: &[Target], share: Option<Share>) -> OverheadStatus {
-    let estimate = targets::overhead(targets);
+    let costliest = targets::costliest(targets);
+    let estimate = costliest.and_then(|report| report.overhead_millipercent);
+    let own = costliest.and_then(|report| report.own_overhead_millipercent);
+    let budget = costliest.and_then(|report| report.budget_millipercent);
     let remark = share.map(Share::remark).unwrap_or_default();
     OverheadStatus {
         estimated_percent: estimate.map(numbers::percent),
+        own_percent: own.map(numbers::percent),
+        budget_percent: budget.map(numbers::percent),
         sampling_percent: share.and_then(Share::percent),
         summary: estimate.map(|estimate| numbers::percent_summary(estimate) + &remark),
     }

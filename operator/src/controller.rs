@@ -1,7 +1,6 @@
 //! The loop: news in, work out. It decides nothing itself; it asks the pure functions and runs their answers.
 
 use std::{
-    collections::BTreeMap,
     pin::Pin,
     sync::{
         Arc,
@@ -18,34 +17,42 @@ use tokio::{
 
 use crate::{
     aggregate::{aggregate, next_change, same},
-    desired::{desired, next_expiry},
+    desired::{Stale, View},
     election::Leadership,
     execute::{ExecuteError, Executor, Report},
+    limits::Limits,
     metrics::Metrics,
     notes::{notes, preflight},
-    plan::{Action, plan},
+    plan::Action,
+    profiles::publish::Publisher,
     queue::{Key, Queue},
     watch::WatchError,
     world::{Change, ObjectKey, ProbeRow, Touched, World},
 };
 
+mod planner;
+mod publishing;
+mod timing;
+mod told;
+
+use planner::Planner;
+use publishing::Publishing;
+use timing::{LASTING, LONGEST_SLEEP, instant, pace, was_away};
+use told::Told;
+
 /// Objects that are worked on at the same time.
 const CONCURRENCY: usize = 16;
 /// News that are taken in before work is looked for.
 const BATCH: usize = 256;
-/// Never sleep longer: the wall clock, by which probes expire, may be set.
-const LONGEST_SLEEP: Duration = Duration::from_secs(60);
-
 /// Keeps nodes and statuses in order, as long as this replica leads.
 pub struct Controller {
     world: World,
     queue: Queue,
-    plan: BTreeMap<String, Vec<Action>>,
-    /// What was last done on nodes for which there was something to do. It is not done again at once only because
-    /// the watches have yet to tell of it.
-    attempted: BTreeMap<String, Vec<Action>>,
-    replan: bool,
-    expiry: Option<Timestamp>,
+    planner: Planner,
+    publishing: Publishing,
+    told: Told,
+    /// What making a status took lately.
+    effort: Duration,
     running: FuturesUnordered<LocalBoxFuture<'static, Done>>,
     leading: bool,
     /// When the election last found the API server away.
@@ -53,9 +60,12 @@ pub struct Controller {
     /// Whether a watch is broken, as far as is known.
     broken: bool,
     executor: Executor,
+    limits: Limits,
     leadership: watch::Receiver<Leadership>,
     metrics: Metrics,
     ready: Arc<AtomicBool>,
+    /// The wall clock.
+    wall: fn() -> Timestamp,
 }
 
 /// Work that ended.
@@ -69,9 +79,12 @@ struct Done {
 }
 
 impl Controller {
-    /// One that works through this executor while `leadership` lets it. `ready` is set once the caches are complete.
+    /// One that works through this executor, within the limits, while `leadership` lets it. `ready` is set once the caches
+    /// are complete.
     pub fn new(
         executor: Executor,
+        publisher: Publisher,
+        limits: Limits,
         leadership: watch::Receiver<Leadership>,
         metrics: Metrics,
         ready: Arc<AtomicBool>,
@@ -79,18 +92,20 @@ impl Controller {
         Self {
             world: World::default(),
             queue: Queue::default(),
-            plan: BTreeMap::new(),
-            attempted: BTreeMap::new(),
-            replan: true,
-            expiry: None,
+            planner: Planner::default(),
+            publishing: Publishing::new(publisher),
+            told: Told::default(),
+            effort: Duration::ZERO,
             running: FuturesUnordered::new(),
             leading: false,
             unanswered: None,
             broken: false,
             executor,
+            limits,
             leadership,
             metrics,
             ready,
+            wall: Timestamp::now,
         }
     }
 
@@ -98,19 +113,26 @@ impl Controller {
     pub async fn run(mut self, changes: impl Stream<Item = Result<Change, WatchError>>) {
         let mut changes = std::pin::pin!(changes);
         loop {
+            let begun = (self.wall)();
             self.follow_leadership();
             if self.leading && self.world.synced() {
                 self.dispatch();
+                self.publishing.dispatch(&self.world, begun);
             }
             let wake = self.wake();
+            let meant = wake - Instant::now();
             tokio::select! {
                 change = changes.next() => match change {
                     Some(change) => self.take_in(change, changes.as_mut()),
                     None => return,
                 },
                 Some(done) = self.running.next(), if !self.running.is_empty() => self.finish(done),
+                done = self.publishing.done() => self.publishing.finish(done, &self.metrics, (self.wall)()),
                 changed = self.leadership.changed() => if changed.is_err() { return },
                 () = sleep_until(wake) => {}
+            }
+            if was_away(begun, meant, (self.wall)()) {
+                self.apply(Change::Deaf);
             }
         }
     }
@@ -130,8 +152,8 @@ impl Controller {
         self.metrics.set_leader(leading);
         self.running.clear();
         self.queue.clear();
-        self.attempted.clear();
-        self.replan = true;
+        self.planner.forget();
+        self.publishing.forget();
         let touched = self.world.everything();
         self.touch(touched);
     }
@@ -164,11 +186,17 @@ impl Controller {
             tracing::warn!(%error, "waiting for the API server");
         }
         self.metrics.failed("Watch");
-        self.apply(Change::Deaf);
+        // Where the resources of profiles are not installed, or not ours to read, agents are heard all the same.
+        if !error.is_of_profiles() {
+            self.apply(Change::Deaf);
+        }
     }
 
     fn apply(&mut self, change: Change) {
-        let touched = self.world.apply(change, Timestamp::now());
+        if matches!(change, Change::Profiles(_) | Change::Probe(_)) {
+            self.publishing.touch();
+        }
+        let touched = self.world.apply(change, (self.wall)());
         self.touch(touched);
     }
 
@@ -176,9 +204,11 @@ impl Controller {
         let Touched {
             probes,
             agents,
+            nodes,
+            namespaces,
             fleet,
         } = touched;
-        self.replan |= fleet;
+        self.planner.touch(fleet, Stale { nodes, namespaces });
         let now = Instant::now();
         let probes = probes.into_iter().map(Key::Probe);
         for key in probes.chain(agents.into_iter().map(Key::Agent)) {
@@ -188,19 +218,14 @@ impl Controller {
 
     /// Starts the work that is due.
     fn dispatch(&mut self) {
-        let now = Timestamp::now();
-        if self.replan || self.expiry.is_some_and(|expiry| expiry <= now) {
-            self.plan(now);
-        }
+        let now = (self.wall)();
+        self.plan(now);
         let room = CONCURRENCY.saturating_sub(self.running.len());
         for key in self.queue.take(Instant::now(), room) {
             match &key {
-                Key::Node(node) => match self.plan.get(node) {
-                    Some(actions) => self.start_node(node.clone(), actions.clone()),
-                    None => {
-                        self.attempted.remove(node);
-                        self.queue.done(&key, false, Instant::now());
-                    }
+                Key::Node(node) => match self.planner.attempt(node) {
+                    Some(actions) => self.start_node(key, actions),
+                    None => self.queue.done(&key, false, Instant::now()),
                 },
                 Key::Probe(probe) => self.start_probe(&key, probe, now),
                 Key::Agent(node) => self.start_agent(&key, node),
@@ -208,28 +233,28 @@ impl Controller {
         }
     }
 
-    /// Asks anew what is to be done on which node.
+    /// Plans anew what is out of date.
     fn plan(&mut self, now: Timestamp) {
-        let desired = desired(&self.world, now);
-        self.plan = plan(&desired, &self.world, self.executor.template_hash());
-        self.replan = false;
-        self.expiry = next_expiry(&self.world, now);
-        let targets = desired.values().map(|order| order.assignments.len()).sum();
+        let view = View {
+            world: &self.world,
+            limits: &self.limits,
+            now,
+        };
+        let Some(keys) = self.planner.plan(view, self.executor.template_hash()) else {
+            return;
+        };
+        let (probes, desired) = (self.world.probe_count(), self.planner.desired());
         self.metrics
-            .set_extent(self.world.probes().count(), targets, desired.len());
+            .set_extent(probes, desired.targets(), desired.orders());
         let now = Instant::now();
-        for (node, actions) in &self.plan {
-            if self.attempted.get(node) != Some(actions) {
-                self.queue.add(Key::Node(node.clone()), now);
-            }
+        for key in keys {
+            self.queue.add(key, now);
         }
     }
 
     /// Carries a node's actions out, one after the other.
-    fn start_node(&mut self, node: String, actions: Vec<Action>) {
+    fn start_node(&mut self, key: Key, actions: Vec<Action>) {
         let hold = actions.iter().any(Action::is_respawn);
-        self.attempted.insert(node.clone(), actions.clone());
-        let key = Key::Node(node);
         let executor = self.executor.clone();
         let started = Instant::now();
         self.running.push(Box::pin(async move {
@@ -253,32 +278,40 @@ impl Controller {
     /// Writes a CkbProbe's status, if it is another than what the API has.
     fn start_probe(&mut self, key: &Key, probe: &ObjectKey, now: Timestamp) {
         let Some(row) = self.world.probe(probe).filter(|row| !row.deleting) else {
+            self.told.remove(probe);
             self.queue.done(key, false, Instant::now());
             return;
         };
-        let status = aggregate(row, &self.world, now);
+        let begun = Instant::now();
+        let left_out = self.planner.desired().left_out(probe);
+        let status = aggregate(row, &self.world, left_out.as_ref(), now);
         let change = next_change(row, &self.world, now);
+        // A mean of the last few, as long as it lasts.
+        self.effort = (self.effort * 7 + begun.elapsed()) / 8;
         let unchanged = row.status.as_ref().is_some_and(|old| same(old, &status));
+        let wait = self.told.wait(row, &status, begun);
         let report = Report {
             probe: row.reference.clone(),
             notes: notes(row.status.as_ref(), &status),
             status,
         };
-        if let Some(change) = change {
-            self.queue.add(key.clone(), instant(change, now));
+        for at in change.map(|at| instant(at, now)).into_iter().chain(wait) {
+            self.queue.add(key.clone(), at);
         }
-        if unchanged {
-            self.queue.done(key, false, Instant::now());
+        if unchanged || wait.is_some() {
+            let now = Instant::now();
+            self.queue.done(key, false, now);
+            self.queue.rest(key, now + self.pace());
             return;
         }
+        self.metrics.merged(begun.elapsed());
         let executor = self.executor.clone();
-        let started = Instant::now();
         let key = key.clone();
         self.running.push(Box::pin(async move {
             let result = executor.report(report).await;
             Done {
                 key,
-                started,
+                started: begun,
                 result,
                 hold: false,
             }
@@ -321,8 +354,12 @@ impl Controller {
         let written = match result {
             Ok(written) => written,
             Err(error) => {
-                self.metrics.failed(error.reason());
                 let delay = self.queue.again(&key, now);
+                if error.is_conflict() && delay < LASTING {
+                    tracing::debug!(%key, %error, retry_in = ?delay, "another was faster");
+                    return;
+                }
+                self.metrics.failed(error.reason());
                 tracing::warn!(%key, %error, retry_in = ?delay, "failed");
                 return;
             }
@@ -332,10 +369,20 @@ impl Controller {
             Key::Node(_) => self.queue.settle(&key, now),
             Key::Probe(_) | Key::Agent(_) => self.queue.done(&key, true, now),
         }
+        if let Key::Probe(probe) = &key {
+            self.told.note(probe, now);
+            self.queue.rest(&key, now + self.pace());
+        }
         if let Some(written) = written {
             let touched = self.world.confirm(written);
             self.touch(touched);
         }
+    }
+
+    /// How long a CkbProbe that was looked at waits for the others.
+    fn pace(&self) -> Duration {
+        let probes = u32::try_from(self.world.probe_count()).unwrap_or(u32::MAX);
+        pace(self.effort, probes)
     }
 
     /// When there will be something to do without any news.
@@ -349,22 +396,18 @@ impl Controller {
             .queue
             .next_due()
             .filter(|_| self.running.len() < CONCURRENCY);
-        let wall = Timestamp::now();
-        let expiry = self.expiry.map(|expiry| instant(expiry, wall));
+        let wall = (self.wall)();
+        let expiry = self.planner.expiry();
+        let expiry = expiry.map(|expiry| instant(expiry, wall));
         let lease = self.leadership.borrow().until;
-        [due, expiry, lease]
+        let publishing = self.publishing.wake(&self.world);
+        [due, expiry, lease, publishing]
             .into_iter()
             .flatten()
             .min()
             .unwrap_or(longest)
             .min(longest)
     }
-}
-
-/// The instant of a time of day, and a little more so that it has passed.
-fn instant(at: Timestamp, now: Timestamp) -> Instant {
-    let ahead = Duration::try_from(at.duration_since(now)).unwrap_or_default();
-    Instant::now() + ahead.min(LONGEST_SLEEP * 1440) + Duration::from_millis(5)
 }
 
 #[cfg(test)]

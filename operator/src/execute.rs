@@ -17,11 +17,11 @@ use serde_json::json;
 use crate::{
     notes::Note,
     plan::Action,
-    template::AgentTemplate,
+    template::{AgentTemplate, agent_name},
     world::{ProbeRow, Raw},
 };
 
-mod events;
+pub(crate) mod events;
 
 use events::Events;
 
@@ -94,6 +94,20 @@ pub enum ExecuteError {
 }
 
 impl ExecuteError {
+    /// Whether another was faster: the object has changed meanwhile, and what is written next rests on what it is now.
+    pub fn is_conflict(&self) -> bool {
+        match self {
+            Self::ApplyNodeProbe { source, .. } | Self::WriteStatus { source, .. } => {
+                source.is_conflict()
+            }
+            Self::ReadOwner { .. }
+            | Self::DeleteNodeProbe { .. }
+            | Self::CreateAgent { .. }
+            | Self::DeleteAgent { .. }
+            | Self::WriteEvent { .. } => false,
+        }
+    }
+
     /// The word for the metric's label `reason`.
     pub fn reason(&self) -> &'static str {
         match self {
@@ -121,16 +135,16 @@ pub enum RequestError {
 
 impl RequestError {
     /// The object is not there.
-    fn is_gone(&self) -> bool {
+    pub(crate) fn is_gone(&self) -> bool {
         self.is_status(404)
     }
 
-    /// The object is there already.
-    fn is_there(&self) -> bool {
+    /// The object is there already, or is another than was meant.
+    pub(crate) fn is_conflict(&self) -> bool {
         self.is_status(409)
     }
 
-    fn is_status(&self, code: u16) -> bool {
+    pub(crate) fn is_status(&self, code: u16) -> bool {
         matches!(self, Self::Api(kube::Error::Api(status)) if status.code == code)
     }
 }
@@ -247,13 +261,36 @@ impl Executor {
             controller: Some(true),
             block_owner_deletion: None,
         };
+        let uid = owner.uid.clone();
         let pod = self.template.pod(node, &self.namespace, owner);
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
-        request(self.pods().create(&params, &pod)).await?;
-        Ok(())
+        match request(self.pods().create(&params, &pod)).await {
+            Err(error) if error.is_conflict() => self.expect_agent(node, &uid, error).await,
+            created => created.map(drop),
+        }
+    }
+
+    /// A pod of the agent's name that is there already is no fault where it is this node's agent, of which the watches have yet
+    /// to tell, or an older one on its way out: `conflict` is one with anything else.
+    async fn expect_agent(
+        &self,
+        node: &str,
+        owner: &str,
+        conflict: RequestError,
+    ) -> Result<(), RequestError> {
+        let name = agent_name(node);
+        let Some(pod) = request(self.pods().get_metadata_opt(&name)).await? else {
+            return Ok(());
+        };
+        let leaves = pod.metadata.deletion_timestamp.is_some();
+        let mut owners = pod.metadata.owner_references.iter().flatten();
+        if leaves || owners.any(|reference| reference.uid == owner) {
+            return Ok(());
+        }
+        Err(conflict)
     }
 
     /// Writes a status, and then tells what it means. Returns the CkbProbe as it was then; one that is gone needs
@@ -319,10 +356,10 @@ impl Executor {
     }
 }
 
-/// What is gone need not be deleted.
-fn unless_gone<T>(deleted: Result<T, RequestError>) -> Result<(), RequestError> {
+/// What is gone need not be deleted; where a newer one has its name, the one that was meant is gone too.
+pub(crate) fn unless_gone<T>(deleted: Result<T, RequestError>) -> Result<(), RequestError> {
     match deleted {
-        Err(error) if !error.is_gone() => Err(error),
+        Err(error) if !error.is_gone() && !error.is_conflict() => Err(error),
         _ => Ok(()),
     }
 }
@@ -337,7 +374,7 @@ fn only(uid: &str) -> DeleteParams {
     }
 }
 
-async fn request<T>(
+pub(crate) async fn request<T>(
     future: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, RequestError> {
     match tokio::time::timeout(TIMEOUT, future).await {

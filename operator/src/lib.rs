@@ -4,10 +4,14 @@
 //! what to tell. Those are plain functions. [`watch`], [`execute`], [`election`] and [`http`] are the effects, and
 //! [`controller`] ties them together. Every replica watches; only the one that leads writes.
 
-use std::{io, net::SocketAddr};
+use std::net::SocketAddr;
 
+use ckb_probe_doors::{
+    listener::{ListenError, bind, serve},
+    secure::{CertificateError, Protection, Secure},
+};
+use futures::future::OptionFuture;
 use kube::Client;
-use tokio::net::TcpListener;
 
 pub mod aggregate;
 pub mod controller;
@@ -16,9 +20,11 @@ pub mod election;
 pub mod execute;
 mod hash;
 pub mod http;
+pub mod limits;
 pub mod metrics;
 pub mod notes;
 pub mod plan;
+pub mod profiles;
 pub mod queue;
 pub mod selector;
 pub mod template;
@@ -31,7 +37,12 @@ use controller::Controller;
 use election::{Election, ElectionConfig};
 use execute::Executor;
 use http::Pages;
+use limits::Limits;
 use metrics::Metrics;
+use profiles::{
+    publish::Publisher,
+    push::{PushConfig, PushError, Pusher},
+};
 use template::AgentTemplate;
 use watch::Scope;
 
@@ -46,8 +57,16 @@ pub struct Config {
     pub template: AgentTemplate,
     /// The Deployment, in the same namespace, that NodeProbes belong to, and go with.
     pub owner: Option<String>,
-    /// Where the pages are.
+    /// What a namespace and a pod may take.
+    pub limits: Limits,
+    /// Where profiles are pushed to.
+    pub push: Option<PushConfig>,
+    /// Where it tells its metrics,
     pub metrics_address: SocketAddr,
+    /// to whom,
+    pub protection: Protection,
+    /// and where whether it lives.
+    pub health_address: SocketAddr,
 }
 
 /// Why an operator ended.
@@ -57,13 +76,14 @@ pub enum RunError {
     #[error("cannot register the metrics: {0}")]
     Metrics(#[from] prometheus::Error),
     /// The address is taken, or not ours.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// There is no certificate to protect the metrics with.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+    /// Profiles cannot be pushed.
+    #[error(transparent)]
+    Push(#[from] PushError),
     /// A part ended that runs for ever.
     #[error("{0} ended: {1}")]
     Ended(&'static str, String),
@@ -80,11 +100,15 @@ pub async fn run(
         watch_namespace,
         template,
         owner,
-        metrics_address: address,
+        limits,
+        push,
+        metrics_address,
+        protection,
+        health_address,
     } = config;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| RunError::Listen { address, source })?;
+    let metrics_door = bind(metrics_address).await?;
+    let health_door = bind(health_address).await?;
+    let secure = Secure::new(&protection, client.clone())?;
     let pages = Pages {
         metrics: Metrics::new()?,
         ready: Default::default(),
@@ -93,6 +117,16 @@ pub async fn run(
         own: election.namespace.clone(),
         watched: watch_namespace,
     };
+    let pusher = push.map(|push| Pusher::new(push, pages.metrics.clone()));
+    let (pusher, pushing) = pusher.transpose()?.unzip();
+    let pushing = OptionFuture::from(pushing);
+    let publisher = Publisher::new(
+        client.clone(),
+        &election.namespace,
+        &election.identity,
+        pages.metrics.clone(),
+        pusher,
+    );
     let executor = Executor::new(
         client.clone(),
         election.namespace.clone(),
@@ -103,15 +137,20 @@ pub async fn run(
     let (mut election, leadership) = Election::new(client.clone(), election);
     let controller = Controller::new(
         executor,
+        publisher,
+        limits,
         leadership,
         pages.metrics.clone(),
         pages.ready.clone(),
     );
     let changes = watch::changes(&client, &scope);
+    let health = pages.clone();
     let result = tokio::select! {
         () = stop => Ok(()),
         () = controller.run(changes) => Err(RunError::Ended("the controller", "its watches ended".to_owned())),
-        error = http::serve(listener, pages) => Err(RunError::Ended("the HTTP server", error.to_string())),
+        () = serve(metrics_door, secure, move |path| pages.metrics(path)) => Err(RunError::Ended("the metrics", "without a reason".to_owned())),
+        () = serve(health_door, None, move |path| health.health(path)) => Err(RunError::Ended("the health", "without a reason".to_owned())),
+        Some(()) = pushing => Err(RunError::Ended("the pushing of profiles", "without a reason".to_owned())),
         () = election.run() => Err(RunError::Ended("the election", "without a reason".to_owned())),
     };
     // Whatever was being written was dropped with the controller: nothing is written after the Lease is free.

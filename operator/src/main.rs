@@ -2,9 +2,15 @@
 
 use std::{fs, io, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
+use ckb_probe_doors::{
+    client::{ClientError, client},
+    secure::Protection,
+};
 use ckb_probe_operator::{
     Config, RunError,
     election::ElectionConfig,
+    limits::Limits,
+    profiles::push::{PushConfig, PushError},
     run,
     template::{AgentTemplate, TemplateError},
 };
@@ -49,9 +55,36 @@ struct Arguments {
     #[arg(long, env = "LEASE_DURATION", default_value = "15s", value_parser = lease_duration)]
     lease_duration: Duration,
 
-    /// Where /metrics, /healthz and /readyz are served
+    /// How many CkbProbes of one namespace are measured at the same time: the oldest
+    #[arg(long, env = "MAX_CKBPROBES_PER_NAMESPACE", default_value_t = Limits::default().ckb_probes_per_namespace, value_parser = at_least_one)]
+    max_ckbprobes_per_namespace: usize,
+
+    /// How many targets all CkbProbes of one namespace have together; a pod that three of them select counts three times
+    #[arg(long, env = "MAX_TARGETS_PER_NAMESPACE", default_value_t = Limits::default().targets_per_namespace, value_parser = at_least_one)]
+    max_targets_per_namespace: usize,
+
+    /// How many CkbProbes measure one pod: the oldest
+    #[arg(long, env = "MAX_CKBPROBES_PER_TARGET", default_value_t = Limits::default().ckb_probes_per_target, value_parser = at_least_one)]
+    max_ckbprobes_per_target: usize,
+
+    /// Push each published profile to this server, by Pyroscope's HTTP API: http://pyroscope:4040 [default: to none]
+    #[arg(long, env = "PROFILES_PUSH_URL")]
+    profiles_push_url: Option<String>,
+
+    /// A file with headers for that server, a line each, such as `X-Scope-OrgID: team-a`
+    #[arg(long, env = "PROFILES_PUSH_HEADERS")]
+    profiles_push_headers: Option<PathBuf>,
+
+    /// Where /metrics is served
     #[arg(long, env = "METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     metrics_address: SocketAddr,
+
+    #[command(flatten)]
+    protection: Protection,
+
+    /// Where /healthz and /readyz are served
+    #[arg(long, env = "HEALTH_ADDRESS", default_value = "0.0.0.0:8081")]
+    health_address: SocketAddr,
 
     /// How log lines are written
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
@@ -69,7 +102,8 @@ Examples:
     ckb-probe-operator
 
   From a workstation, against the cluster of KUBECONFIG:
-    ckb-probe-operator --namespace ckb-probe-system --agent-template agent-pod.yaml --metrics-address 127.0.0.1:8080
+    ckb-probe-operator --namespace ckb-probe-system --agent-template agent-pod.yaml \\
+      --metrics-address 127.0.0.1:8080 --health-address 127.0.0.1:8081
 
   For one team's namespace only, with JSON logs:
     ckb-probe-operator --namespace team-a --watch-namespace team-a --log-format json";
@@ -89,6 +123,10 @@ enum LogFormat {
 enum MainError {
     #[error("cannot read the agent template {}: {source}", path.display())]
     ReadTemplate { path: PathBuf, source: io::Error },
+    #[error("cannot read the headers for pushing profiles in {}: {source}", path.display())]
+    ReadHeaders { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Push(#[from] PushError),
     #[error("{}: {source}", path.display())]
     Template {
         path: PathBuf,
@@ -98,8 +136,8 @@ enum MainError {
     Identity(io::Error),
     #[error("cannot find the cluster: {0}")]
     Kubeconfig(#[from] kube::config::InferConfigError),
-    #[error("cannot make a client: {0}")]
-    Client(#[from] kube::Error),
+    #[error(transparent)]
+    Client(#[from] ClientError),
     #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
     #[error(transparent)]
@@ -135,7 +173,14 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
         owner_deployment,
         lease_name,
         lease_duration,
+        max_ckbprobes_per_namespace,
+        max_targets_per_namespace,
+        max_ckbprobes_per_target,
+        profiles_push_url,
+        profiles_push_headers,
         metrics_address,
+        protection,
+        health_address,
         log_format: _,
         log: _,
     } = arguments;
@@ -149,8 +194,7 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
         Some(identity) => identity,
         None => host_name().map_err(MainError::Identity)?,
     };
-    let mut client = kube::Config::infer().await?;
-    client.connect_timeout = Some(Duration::from_secs(5));
+    let client = client(kube::Config::infer().await?)?;
     let config = Config {
         election: ElectionConfig {
             namespace,
@@ -161,7 +205,15 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
         watch_namespace: watch_namespace.filter(|namespace| !namespace.is_empty()),
         template,
         owner: owner_deployment.filter(|name| !name.is_empty()),
+        limits: Limits {
+            ckb_probes_per_namespace: max_ckbprobes_per_namespace,
+            targets_per_namespace: max_targets_per_namespace,
+            ckb_probes_per_target: max_ckbprobes_per_target,
+        },
+        push: push(profiles_push_url, profiles_push_headers)?,
         metrics_address,
+        protection,
+        health_address,
     };
     let mut terminate = signal(SignalKind::terminate()).map_err(MainError::Signals)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(MainError::Signals)?;
@@ -172,7 +224,19 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
         }
         tracing::info!("told to stop");
     };
-    Ok(run(client.try_into()?, config, stop).await?)
+    Ok(run(client, config, stop).await?)
+}
+
+fn push(url: Option<String>, headers: Option<PathBuf>) -> Result<Option<PushConfig>, MainError> {
+    let Some(url) = url.filter(|url| !url.is_empty()) else {
+        return Ok(None);
+    };
+    let headers = headers.filter(|path| !path.as_os_str().is_empty());
+    let headers = headers.map(|path| {
+        fs::read_to_string(&path).map_err(|source| MainError::ReadHeaders { path, source })
+    });
+    let headers = headers.transpose()?.unwrap_or_default();
+    Ok(Some(PushConfig::parse(&url, &headers)?))
 }
 
 fn host_name() -> io::Result<String> {
@@ -185,6 +249,14 @@ fn lease_duration(text: &str) -> Result<Duration, String> {
     match (duration.as_secs(), duration.subsec_nanos()) {
         (3..=3600, 0) => Ok(duration),
         _ => Err("must be from 3s to 1h, in whole seconds".to_owned()),
+    }
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be at least 1".to_owned()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
     }
 }
 

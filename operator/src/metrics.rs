@@ -3,22 +3,31 @@
 use std::time::Duration;
 
 use prometheus::{
-    HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 
+mod profiles;
+
+pub use profiles::ProfileMetrics;
+
 /// Seconds: a reconcile is a few requests to the API server.
-const BUCKETS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 10.0];
+const BUCKETS: [f64; 13] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+];
 
 /// Every metric, registered once.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Registry,
     durations: HistogramVec,
+    merges: Histogram,
     errors: IntCounterVec,
     leader: IntGauge,
     probes: IntGauge,
     targets: IntGauge,
     node_probes: IntGauge,
+    /// Of profiles.
+    pub profiles: ProfileMetrics,
 }
 
 impl Metrics {
@@ -32,6 +41,13 @@ impl Metrics {
             )
             .buckets(BUCKETS.to_vec()),
             &["kind"],
+        )?;
+        let merges = Histogram::with_opts(
+            HistogramOpts::new(
+                "ckb_probe_merge_duration_seconds",
+                "How long making the status of one CkbProbe out of agents' reports took, until it was handed over to be written.",
+            )
+            .buckets(BUCKETS.to_vec()),
         )?;
         let errors = IntCounterVec::new(
             Opts::new(
@@ -49,19 +65,24 @@ impl Metrics {
             probes: gauge("ckb_probe_operator_ckbprobes", "CkbProbes that are served.")?,
             targets: gauge(
                 "ckb_probe_operator_targets",
-                "Pairs of CkbProbe and pod that are assigned to agents.",
+                "Entries of the agents' orders: each a pod and what is asked of it.",
             )?,
             node_probes: gauge(
                 "ckb_probe_operator_nodeprobes",
                 "Nodes that are to have an agent.",
             )?,
+            profiles: ProfileMetrics::new(&registry)?,
             registry,
             durations,
+            merges,
             errors,
         };
         metrics
             .registry
             .register(Box::new(metrics.durations.clone()))?;
+        metrics
+            .registry
+            .register(Box::new(metrics.merges.clone()))?;
         metrics
             .registry
             .register(Box::new(metrics.errors.clone()))?;
@@ -81,6 +102,11 @@ impl Metrics {
         self.durations
             .with_label_values(&[kind])
             .observe(took.as_secs_f64());
+    }
+
+    /// A status that is to be written was made within so long.
+    pub fn merged(&self, took: Duration) {
+        self.merges.observe(took.as_secs_f64());
     }
 
     /// Something failed.

@@ -29,6 +29,9 @@ pub const OBSERVED: &str = "Observed";
 /// What was wrong is not any more.
 pub const RECOVERED: &str = "Recovered";
 
+/// Stacks of a window are missing, or could not be published.
+pub const PROFILE_FAILED: &str = "ProfileFailed";
+
 /// The checks without which nothing is measured, or not all of it. The other ones tell only which way of attaching a
 /// node has, and one that is slower measures all the same.
 const NEEDED: [&str; 3] = ["Capabilities", "Lockdown", "SeccompReturn"];

@@ -1,13 +1,16 @@
 //! What to do so that what is there becomes what should be, as plain data.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ckb_probe_crds::NodeProbeSpec;
 
 use crate::{
-    desired::Desired,
+    desired::{Desired, Stale, View},
     template::agent_name,
-    world::{AgentPod, NodeProbeRow, Phase, World},
+    world::{AgentPod, NodeProbeRow, ObjectKey, Phase, World},
 };
 
 /// One step on one node.
@@ -17,8 +20,8 @@ pub enum Action {
     ApplyNodeProbe {
         /// The node.
         node: String,
-        /// The order.
-        spec: NodeProbeSpec,
+        /// The order. It may be as long as a megabyte, and is kept until the watch has told that it was written.
+        spec: Arc<NodeProbeSpec>,
     },
     /// Withdraw the order of a node.
     DeleteNodeProbe {
@@ -79,37 +82,72 @@ pub enum Removal {
     Ended,
 }
 
-/// The steps of each node that needs some. Carried out, and planned again as long as there are any, they lead to
-/// what is desired; a node that needs none is not in the map.
-pub fn plan(
-    desired: &Desired,
+/// The steps of each node that needs some, kept up to date node by node: what one change costs does not depend on how many
+/// nodes there are. Carried out, and planned again as long as there are any, they lead to what is desired.
+#[derive(Debug, Default, PartialEq)]
+pub struct Plan {
+    desired: Desired,
+    steps: BTreeMap<String, Vec<Action>>,
+}
+
+/// What has been planned anew.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Revised {
+    /// The nodes whose steps may be others than before.
+    pub nodes: BTreeSet<String>,
+    /// The CkbProbes of which another part than before is left out.
+    pub probes: BTreeSet<ObjectKey>,
+}
+
+impl Plan {
+    /// Asks anew for everything.
+    pub fn renew(&mut self, view: View<'_>, template_hash: &str) -> Revised {
+        let stale = self.desired.everything(view.world);
+        self.revise(stale, view, template_hash)
+    }
+
+    /// Asks anew for what is out of date.
+    pub fn revise(&mut self, stale: Stale, view: View<'_>, template_hash: &str) -> Revised {
+        let Self {
+            desired,
+            steps: all,
+        } = self;
+        let mut nodes = BTreeSet::new();
+        let probes = desired.revise(stale, view, |node, order| {
+            let steps = steps(node, order, view.world, template_hash);
+            match steps.is_empty() {
+                true => all.remove(node),
+                false => all.insert(node.to_owned(), steps),
+            };
+            nodes.insert(node.to_owned());
+        });
+        Revised { nodes, probes }
+    }
+
+    /// What is to be done on a node; None when that is nothing.
+    pub fn of(&self, node: &str) -> Option<&Vec<Action>> {
+        self.steps.get(node)
+    }
+
+    /// What is desired.
+    pub fn desired(&self) -> &Desired {
+        &self.desired
+    }
+}
+
+/// What is to be done on a node so that it has this order, and an agent that follows it.
+fn steps(
+    node: &str,
+    desired: Option<NodeProbeSpec>,
     world: &World,
     template_hash: &str,
-) -> BTreeMap<String, Vec<Action>> {
-    let mut agents: BTreeMap<&str, Vec<&AgentPod>> = BTreeMap::new();
-    for agent in world.agents() {
-        if let Some(owner) = &agent.owner {
-            agents.entry(&owner.name).or_default().push(agent);
-        }
+) -> Vec<Action> {
+    let order = world.node_probe(node);
+    let agents: Vec<_> = world.agents_of(node).collect();
+    match desired {
+        Some(spec) => wanted(node, spec, order, &agents, template_hash),
+        None => unwanted(order, &agents),
     }
-    let nodes: BTreeSet<&str> = desired
-        .keys()
-        .map(String::as_str)
-        .chain(world.node_probes().map(|row| row.node.as_str()))
-        .chain(agents.keys().copied())
-        .collect();
-    nodes
-        .into_iter()
-        .filter_map(|node| {
-            let order = world.node_probe(node);
-            let agents = agents.remove(node).unwrap_or_default();
-            let actions = match desired.get(node) {
-                Some(spec) => wanted(node, spec, order, &agents, template_hash),
-                None => unwanted(order, &agents),
-            };
-            (!actions.is_empty()).then(|| (node.to_owned(), actions))
-        })
-        .collect()
 }
 
 fn unwanted(order: Option<&NodeProbeRow>, agents: &[&AgentPod]) -> Vec<Action> {
@@ -128,20 +166,20 @@ fn unwanted(order: Option<&NodeProbeRow>, agents: &[&AgentPod]) -> Vec<Action> {
 
 fn wanted(
     node: &str,
-    spec: &NodeProbeSpec,
+    spec: NodeProbeSpec,
     order: Option<&NodeProbeRow>,
     agents: &[&AgentPod],
     template_hash: &str,
 ) -> Vec<Action> {
     let mut actions = Vec::new();
-    let current = order.and_then(|order| order.spec.as_ref()) == Some(spec);
+    let current = order.and_then(|order| order.spec.as_ref()) == Some(&spec);
     match order {
         // It goes, and what it owns goes with it: the next plan starts afresh.
         Some(order) if order.deleting => return actions,
         Some(_) if current => {}
         _ => actions.push(Action::ApplyNodeProbe {
             node: node.to_owned(),
-            spec: spec.clone(),
+            spec: Arc::new(spec),
         }),
     }
     let Some(order) = order else {

@@ -104,15 +104,19 @@ impl Queue {
             let churns = item.churn.as_ref().is_some_and(|(at, _)| now - *at < CALM);
             item.due.is_some() || item.running || item.backoff.is_some() || resting || churns
         });
-        let mut ready: Vec<(Instant, Key)> = self
+        let mut ready: Vec<(Instant, &Key)> = self
             .items
             .iter()
-            .filter_map(|(key, item)| Some((item.ready()?, key.clone())))
+            .filter_map(|(key, item)| Some((item.ready()?, key)))
             .filter(|(at, _)| *at <= now)
             .collect();
-        ready.sort();
+        // In a burst a thousand may be ready, of which a few are taken.
+        if ready.len() > limit && limit > 0 {
+            ready.select_nth_unstable(limit - 1);
+        }
         ready.truncate(limit);
-        let keys: Vec<Key> = ready.into_iter().map(|(_, key)| key).collect();
+        ready.sort_unstable();
+        let keys: Vec<Key> = ready.into_iter().map(|(_, key)| key.clone()).collect();
         for key in &keys {
             if let Some(item) = self.items.get_mut(key) {
                 item.running = true;
@@ -128,6 +132,14 @@ impl Queue {
             item.running = false;
             item.backoff = None;
             item.not_before = wrote.then(|| now + key.pace());
+        }
+    }
+
+    /// What comes next on this key waits until then at the least.
+    pub fn rest(&mut self, key: &Key, until: Instant) {
+        if let Some(item) = self.items.get_mut(key) {
+            let not_before = item.not_before.map_or(until, |other| other.max(until));
+            item.not_before = Some(not_before);
         }
     }
 

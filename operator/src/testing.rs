@@ -79,6 +79,7 @@ pub fn pod(namespace: &str, name: &str, node: Option<&str>) -> TargetPod {
             name: name.into(),
             uid: format!("uid-{namespace}-{name}"),
         },
+        created: at(-100),
         labels: BTreeMap::from([("app".into(), "ckb".into())]),
         node: node.map(str::to_owned),
         phase: if node.is_some() {
@@ -135,7 +136,10 @@ pub fn node_probe(node: &str, age: i64, instances: Vec<InstanceReport>) -> NodeP
                 ..AgentStatus::default()
             },
             instances,
+            ..NodeProbeStatus::default()
         }),
+        unreadable: None,
+        packed: Vec::new(),
         heard: None,
     }
 }

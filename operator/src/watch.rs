@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use backon::ExponentialBuilder;
-use ckb_probe_crds::{CkbProbe, NodeProbe};
+use ckb_probe_crds::{CkbProbe, CkbProfile, NodeProbe, ProfilePart};
 use futures::{
     Stream, StreamExt,
     stream::{BoxStream, select_all},
@@ -11,7 +11,7 @@ use futures::{
 use k8s_openapi::api::core::v1;
 use kube::{
     Api, Client,
-    core::ApiResource,
+    core::{ApiResource, NamespaceResourceScope, PartialObjectMeta},
     runtime::{
         WatchStreamExt,
         watcher::{self, Config, Event, ExponentialBackoff, watcher},
@@ -20,6 +20,7 @@ use kube::{
 use serde::Deserialize;
 
 use crate::{
+    profiles::rows::News,
     template::LABELS,
     world::{Change, Node, Raw, RawAgent, RawPod},
 };
@@ -36,6 +37,17 @@ pub struct WatchError {
     /// What the client says.
     pub source: watcher::Error,
 }
+
+impl WatchError {
+    /// Whether what is measured goes on without this watch: agents are heard all the same.
+    pub fn is_of_profiles(&self) -> bool {
+        [PARTS, PROFILES].contains(&self.kind)
+    }
+}
+
+/// The plural names of what is watched for its metadata only.
+const PARTS: &str = "profileparts";
+const PROFILES: &str = "ckbprofiles";
 
 /// Where to look.
 #[derive(Clone, Debug)]
@@ -67,9 +79,39 @@ pub fn changes(
         watch::<Raw, _, CkbProbe>("ckbprobes", client, watched, all.clone(), Change::Probe),
         watch::<RawPod, _, v1::Pod>("pods", client, watched, unfinished, Change::Pod),
         watch::<RawNode, _, v1::Node>("nodes", client, None, all.clone(), Change::Node),
-        watch::<Raw, _, NodeProbe>("nodeprobes", client, own, all, Change::NodeProbe),
+        watch::<Raw, _, NodeProbe>("nodeprobes", client, own, all.clone(), Change::NodeProbe),
         watch::<RawAgent, _, v1::Pod>("agent pods", client, own, agents, Change::Agent),
+        metadata::<ProfilePart, _>(PARTS, client, own, all.clone(), |event| {
+            Change::Profiles(News::Part(event))
+        }),
+        metadata::<CkbProfile, _>(PROFILES, client, watched, all, |event| {
+            Change::Profiles(News::Profile(event))
+        }),
     ])
+}
+
+/// Watches the metadata of `Kind`: stacks stay where they are.
+fn metadata<Kind, Row>(
+    kind: &'static str,
+    client: &Client,
+    namespace: Option<&str>,
+    config: Config,
+    change: fn(Event<Row>) -> Change,
+) -> Changes
+where
+    Kind: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
+        + Clone
+        + std::fmt::Debug
+        + Send
+        + serde::de::DeserializeOwned
+        + 'static,
+    Row: From<PartialObjectMeta<Kind>> + 'static,
+{
+    let api: Api<PartialObjectMeta<Kind>> = match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
+    told(kind, watcher(api, config), change)
 }
 
 type Changes = BoxStream<'static, Result<Change, WatchError>>;
@@ -97,7 +139,20 @@ where
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
     };
-    watcher(api, config)
+    told(kind, watcher(api, config), change)
+}
+
+/// What a watch tells, as rows, for ever.
+fn told<Raw, Row>(
+    kind: &'static str,
+    events: impl Stream<Item = watcher::Result<Event<Raw>>> + Send + 'static,
+    change: fn(Event<Row>) -> Change,
+) -> Changes
+where
+    Raw: 'static,
+    Row: From<Raw> + 'static,
+{
+    events
         .backoff(backoff())
         .map(move |event| match event {
             Ok(event) => Ok(change(rows(event))),

@@ -10,7 +10,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
 mod agent;
+mod by_node;
 mod node_probe;
+mod packed;
 mod pod;
 mod probe;
 mod table;
@@ -21,7 +23,10 @@ pub use pod::{Phase, RawPod, TargetPod};
 pub use probe::{InvalidProbe, ProbeRow, ValidSpec};
 pub use table::{Row, Table};
 
+use by_node::ByNode;
 use node_probe::hear;
+
+use crate::profiles::rows::{News, Shelf};
 
 /// An object whose spec and status are read apart, so that one that is unreadable takes nothing else along.
 pub type Raw = kube::core::Object<Option<serde_json::Value>, serde_json::Value>;
@@ -75,10 +80,6 @@ impl Row for Node {
 
 /// News of one object.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "each is moved into the index at once: a box would only add an allocation"
-)]
 pub enum Change {
     /// A CkbProbe.
     Probe(Event<ProbeRow>),
@@ -90,6 +91,8 @@ pub enum Change {
     NodeProbe(Event<NodeProbeRow>),
     /// An agent pod.
     Agent(Event<AgentPod>),
+    /// A profile, or a part of one.
+    Profiles(News),
     /// The API server does not answer: agents cannot be heard for now.
     Deaf,
 }
@@ -101,7 +104,11 @@ pub struct Touched {
     pub probes: BTreeSet<ObjectKey>,
     /// Nodes whose agent says something else of itself and its node.
     pub agents: BTreeSet<String>,
-    /// Whether NodeProbes or agent pods may have to be others.
+    /// Nodes whose NodeProbe or agent pod may have to be another.
+    pub nodes: BTreeSet<String>,
+    /// Namespaces whose CkbProbes ask for something else.
+    pub namespaces: BTreeSet<String>,
+    /// Whether those of any node may.
     pub fleet: bool,
 }
 
@@ -113,6 +120,9 @@ pub struct World {
     nodes: Table<Node>,
     node_probes: Table<NodeProbeRow>,
     agents: Table<AgentPod>,
+    pods_by_node: ByNode<ObjectKey>,
+    agents_by_node: ByNode<String>,
+    shelf: Shelf,
     deaf: Option<Timestamp>,
 }
 
@@ -131,10 +141,10 @@ impl World {
         match change {
             Change::Probe(event) => self.apply_probe(event),
             Change::Pod(event) => {
-                let namespaces: BTreeSet<String> = keys(self.pods.apply(event))
-                    .map(|key| key.namespace)
-                    .collect();
-                self.touch_namespaces(&namespaces)
+                let pods = self.pods.apply(event);
+                let node = |pod: &TargetPod| pod.node.clone();
+                self.pods_by_node.follow(&pods, node);
+                self.touch_pods(&pods)
             }
             Change::Node(event) => {
                 let nodes = self.nodes.apply(event);
@@ -146,13 +156,19 @@ impl World {
             }
             Change::Agent(event) => {
                 let agents = self.agents.apply(event);
+                let node = |agent: &AgentPod| Some(agent.owner.as_ref()?.name.clone());
+                self.agents_by_node.follow(&agents, node);
                 let nodes: BTreeSet<_> = agents
-                    .into_iter()
+                    .iter()
                     .flat_map(|(_, before, after)| [before, after])
                     .flatten()
-                    .filter_map(|agent| Some(agent.owner?.name))
+                    .filter_map(node)
                     .collect();
                 self.touch_nodes(nodes.into_iter())
+            }
+            Change::Profiles(news) => {
+                self.shelf.apply(news, now);
+                Touched::default()
             }
             Change::Deaf => {
                 self.deaf = Some(now);
@@ -176,13 +192,20 @@ impl World {
     fn apply_probe(&mut self, event: Event<ProbeRow>) -> Touched {
         let mut touched = Touched::default();
         for (key, before, after) in self.probes.apply(event) {
-            let order = |row: Option<ProbeRow>| {
-                row.map(|row| ProbeRow {
-                    status: None,
-                    ..row
-                })
+            let same = match (&before, &after) {
+                (Some(before), Some(after)) => before.asks_the_same(after),
+                _ => false,
             };
-            touched.fleet |= order(before) != order(after);
+            if !same {
+                for spec in [&before, &after].into_iter().flatten().map(|row| &row.spec) {
+                    let spec = spec.iter();
+                    let pods = spec.flat_map(|spec| self.selected(&key.namespace, spec));
+                    touched
+                        .nodes
+                        .extend(pods.filter_map(|pod| pod.node.clone()));
+                }
+                touched.namespaces.insert(key.namespace.clone());
+            }
             touched.probes.insert(key);
         }
         touched
@@ -194,14 +217,18 @@ impl World {
             let agent = |row: &NodeProbeRow| row.status.as_ref().map(|s| s.agent.clone());
             let said = after.as_ref().and_then(agent);
             if said.is_some() && said != before.as_ref().and_then(agent) {
-                touched.agents.insert(node);
+                touched.agents.insert(node.clone());
             }
-            let rows = [before.as_ref(), after.as_ref()];
-            touched
-                .probes
-                .extend(rows.into_iter().flatten().flat_map(NodeProbeRow::probes));
-            let order = |row: &NodeProbeRow| (row.uid.clone(), row.deleting, row.spec.clone());
-            touched.fleet |= before.as_ref().map(order) != after.as_ref().map(order);
+            for row in [before.as_ref(), after.as_ref()].into_iter().flatten() {
+                touched.probes.extend(self.concerned(row));
+            }
+            let same = match (&before, &after) {
+                (Some(before), Some(after)) => before.orders_the_same(after),
+                _ => false,
+            };
+            if !same {
+                touched.nodes.insert(node);
+            }
         }
         touched
     }
@@ -212,37 +239,67 @@ impl World {
             probes: self.probes.keys().cloned().collect(),
             agents: self.node_probes.keys().cloned().collect(),
             fleet: true,
-        }
-    }
-
-    fn touch_namespaces(&self, namespaces: &BTreeSet<String>) -> Touched {
-        let probes: BTreeSet<_> = self
-            .probes
-            .keys()
-            .filter(|key| namespaces.contains(&key.namespace))
-            .cloned()
-            .collect();
-        Touched {
-            fleet: !probes.is_empty(),
-            probes,
             ..Touched::default()
         }
     }
 
-    fn touch_nodes(&self, nodes: impl Iterator<Item = String>) -> Touched {
+    /// Of a pod's change, those know that select it now or did so before: however many others there are.
+    fn touch_pods(&self, pods: &[table::Changed<TargetPod>]) -> Touched {
         let mut touched = Touched::default();
-        for node in nodes {
-            touched.fleet = true;
-            if let Some(row) = self.node_probes.get(&node) {
-                touched.probes.extend(row.probes());
+        for (key, before, after) in pods {
+            let versions = || [before, after].into_iter().flatten();
+            let concerned = self.probes_in(&key.namespace).filter(|probe| {
+                let selects = |pod: &TargetPod| match &probe.spec {
+                    Ok(spec) => spec.matches(&pod.labels),
+                    Err(_) => false,
+                };
+                versions().any(selects)
+            });
+            let concerned: Vec<_> = concerned.map(Row::key).collect();
+            if !concerned.is_empty() {
+                touched
+                    .nodes
+                    .extend(versions().filter_map(|pod| pod.node.clone()));
+                touched.probes.extend(concerned);
             }
         }
         touched
     }
 
+    fn touch_nodes(&self, nodes: impl Iterator<Item = String>) -> Touched {
+        let mut touched = Touched::default();
+        for node in nodes {
+            if let Some(row) = self.node_probes.get(&node) {
+                touched.probes.extend(self.concerned(row));
+            }
+            touched.nodes.insert(node);
+        }
+        touched
+    }
+
+    /// The CkbProbes that an order or a report is about: those that it names, and those that look at the same pods. Of several
+    /// that ask the same it names one.
+    fn concerned(&self, row: &NodeProbeRow) -> BTreeSet<ObjectKey> {
+        let looking = row.pods().into_iter().flat_map(|key| {
+            let pod = self.pods.get(&key);
+            let looks = |probe: &&ProbeRow| {
+                let spec = probe.spec.as_ref().ok().zip(pod);
+                spec.is_some_and(|(spec, pod)| spec.matches(&pod.labels))
+            };
+            let probes = self.probes_in(&key.namespace).filter(looks);
+            probes.map(ProbeRow::key).collect::<Vec<_>>()
+        });
+        looking.chain(row.probes()).collect()
+    }
+
     /// Every CkbProbe, in the order of namespace and name.
     pub fn probes(&self) -> impl Iterator<Item = &ProbeRow> {
         self.probes.values()
+    }
+
+    /// How many CkbProbes there are.
+    pub fn probe_count(&self) -> usize {
+        self.probes.count()
     }
 
     /// One CkbProbe.
@@ -261,6 +318,32 @@ impl World {
             .range(first..)
             .take_while(move |pod| pod.reference.namespace == namespace)
             .filter(|pod| pod.phase != Phase::Finished && spec.matches(&pod.labels))
+    }
+
+    /// The CkbProbes of a namespace, in the order of their names.
+    pub fn probes_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a ProbeRow> {
+        let first = ObjectKey::new(namespace, "");
+        self.probes
+            .range(first..)
+            .take_while(move |probe| probe.reference.namespace == namespace)
+    }
+
+    /// The unfinished pods that are bound to a node, in the order of namespace and name.
+    pub fn pods_on(&self, node: &str) -> impl Iterator<Item = &TargetPod> {
+        self.pods_by_node
+            .on(node)
+            .filter_map(|key| self.pods.get(key))
+            .filter(|pod| pod.phase != Phase::Finished)
+    }
+
+    /// The names of all nodes for which there is something: a node, a NodeProbe or an agent pod.
+    pub fn places(&self) -> BTreeSet<&str> {
+        let nodes = self.nodes.keys().map(String::as_str);
+        let ordered = self.node_probes.keys().map(String::as_str);
+        nodes
+            .chain(ordered)
+            .chain(self.agents_by_node.nodes())
+            .collect()
     }
 
     /// One node.
@@ -283,9 +366,21 @@ impl World {
         self.agents.values()
     }
 
+    /// The agent pods that were made for a node.
+    pub fn agents_of(&self, node: &str) -> impl Iterator<Item = &AgentPod> {
+        self.agents_by_node
+            .on(node)
+            .filter_map(|name| self.agents.get(name))
+    }
+
     /// The agent pod of this name.
     pub fn agent(&self, name: &str) -> Option<&AgentPod> {
         self.agents.get(name)
+    }
+
+    /// Profiles, and parts of them. They may be listed later than all else, or never: nothing else waits for them.
+    pub fn shelf(&self) -> &Shelf {
+        &self.shelf
     }
 
     /// When this node's agent was last heard, or could last have been heard: no agent is blamed for the time

@@ -144,11 +144,13 @@ end() {
 }
 
 none_alive() {
-  local pid state
+  local pid state threads
   for pid in "$@"; do
-    # A zombie is gone: only its parent can remove the entry.
+    # A zombie is gone: only its parent can remove the entry. But its first thread may be one before the others have let go of
+    # what they share, such as the port that it listens on.
     state=$(awk '/^State:/ { print $2 }' "/proc/$pid/status" 2> /dev/null) || continue
-    [[ -z $state || $state == Z ]] || return 1
+    threads=("/proc/$pid/task"/*)
+    [[ -z $state || ($state == Z && ${#threads[@]} -le 1) ]] || return 1
   done
 }
 
@@ -188,3 +190,54 @@ start_apiserver() {
 }
 
 api_ready_or_gone() { api_ready || ! running apiserver; }
+
+containerd_answers() { ctr version > /dev/null 2>&1; }
+
+node_ready() {
+  [[ $(kubectl get node "$NODE" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2> /dev/null) == True ]]
+}
+
+# What the kernel holds of the cluster, whose processes have ended.
+
+remove_mounts() {
+  local mount
+  our_mounts | tac | while read -r mount; do
+    # mountinfo writes a blank as \040
+    umount "$(printf '%b' "${mount//\\/\\0}")"
+  done
+}
+
+remove_links() {
+  local link
+  our_links | while read -r link; do
+    # The kernel removes a veth by itself, soon after its network namespace is gone.
+    ip link delete "$link" 2> /dev/null || ! ip link show "$link" > /dev/null 2>&1 || die "cannot delete the link $link"
+  done
+}
+
+# remove_chains COMMAND: in each table, deletes the rules that jump to our chains, empties the chains, deletes them.
+remove_chains() {
+  "$1-save" | awk '
+    /^\*/ { table = $1 }
+    /^:(KUBE|CNI)-/ {
+      chain = substr($1, 2)
+      empty[table] = empty[table] "-F " chain "\n"
+      remove[table] = remove[table] "-X " chain "\n"
+    }
+    /^-A / && $2 !~ /^(KUBE|CNI)-/ && / -j (KUBE|CNI)-/ {
+      sub(/^-A/, "-D")
+      unhook[table] = unhook[table] $0 "\n"
+    }
+    END { for (table in empty) printf "%s\n%s%s%sCOMMIT\n", table, unhook[table], empty[table], remove[table] }
+  ' | "$1-restore" --noflush
+}
+
+remove_cgroups() {
+  local cgroup
+  kubepods_cgroups | while read -r cgroup; do
+    wait_for 10 remove_cgroup "$cgroup" || die "cannot remove the cgroup $cgroup"
+  done
+}
+
+# A cgroup stays busy for a moment after its last process.
+remove_cgroup() { find "$1" -depth -type d -exec rmdir {} + 2> /dev/null; }

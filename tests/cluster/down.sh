@@ -25,7 +25,8 @@ main() {
   end_strays
   step "removing mounts, links, chains and cgroups"
   remove_mounts
-  remove_network
+  remove_links
+  [[ -z $(ip -oneline address show to "$NODE_IP") ]] || ip address delete "$NODE_IP/32" dev lo
   remove_chains iptables
   remove_chains ip6tables
   remove_cgroups
@@ -63,50 +64,6 @@ end_strays() {
   mapfile -t pids < <(our_pids)
   end KILL 10 "${pids[@]}" || die "these processes do not end: ${pids[*]}"
 }
-
-remove_mounts() {
-  local mount
-  our_mounts | tac | while read -r mount; do
-    # mountinfo writes a blank as \040
-    umount "$(printf '%b' "${mount//\\/\\0}")"
-  done
-}
-
-remove_network() {
-  local link
-  our_links | while read -r link; do
-    # The kernel removes a veth by itself, soon after its network namespace is gone.
-    ip link delete "$link" 2> /dev/null || ! ip link show "$link" > /dev/null 2>&1 || die "cannot delete the link $link"
-  done
-  [[ -z $(ip -oneline address show to "$NODE_IP") ]] || ip address delete "$NODE_IP/32" dev lo
-}
-
-# remove_chains COMMAND: in each table, deletes the rules that jump to our chains, empties the chains, deletes them.
-remove_chains() {
-  "$1-save" | awk '
-    /^\*/ { table = $1 }
-    /^:(KUBE|CNI)-/ {
-      chain = substr($1, 2)
-      empty[table] = empty[table] "-F " chain "\n"
-      remove[table] = remove[table] "-X " chain "\n"
-    }
-    /^-A / && $2 !~ /^(KUBE|CNI)-/ && / -j (KUBE|CNI)-/ {
-      sub(/^-A/, "-D")
-      unhook[table] = unhook[table] $0 "\n"
-    }
-    END { for (table in empty) printf "%s\n%s%s%sCOMMIT\n", table, unhook[table], empty[table], remove[table] }
-  ' | "$1-restore" --noflush
-}
-
-remove_cgroups() {
-  local cgroup
-  kubepods_cgroups | while read -r cgroup; do
-    wait_for 10 remove_cgroup "$cgroup" || die "cannot remove the cgroup $cgroup"
-  done
-}
-
-# A cgroup stays busy for a moment after its last process.
-remove_cgroup() { find "$1" -depth -type d -exec rmdir {} + 2> /dev/null; }
 
 restore_sysctls() {
   local setting value

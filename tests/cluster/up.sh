@@ -1,13 +1,21 @@
 #!/usr/bin/env bash
-# up.sh [RUN_DIR]: brings up a Kubernetes cluster of one node, node0, made of plain processes on this machine.
+# up.sh [--api] [RUN_DIR]: brings up a Kubernetes cluster of one node, node0, made of plain processes on this machine.
 # Nothing to do when it is up; when only half of it is, that half is taken down first. Needs root.
+#
+# --api: etcd and the API server alone, for who makes up nodes and pods: none of them runs, and nothing looks after them.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=cluster.sh
 source "$(dirname "$(realpath "$0")")/cluster.sh"
+whole=true
+[[ ${1:-} != --api ]] || {
+  whole=false
+  shift
+}
 use_run_dir "${1:-}"
 need_root up.sh
 
-PROCESSES=(etcd apiserver controller-manager scheduler containerd kubelet proxy)
+PROCESSES=(etcd apiserver)
+! "$whole" || PROCESSES+=(controller-manager scheduler containerd kubelet proxy)
 PORTS=(6443 12379 12380 10248 10249 10250 10256 10257 10259)
 
 main() {
@@ -27,9 +35,12 @@ main() {
   step "making certificates"
   "$HERE/pki.sh" "$RUN_DIR"
   ip address add "$NODE_IP/32" dev lo
-  start_control_plane
-  start_container_runtime
-  start_node
+  start_api
+  ! "$whole" || {
+    start_controllers
+    start_container_runtime
+    start_node
+  }
   step "up: export KUBECONFIG=$RUN_DIR/admin.kubeconfig"
 }
 
@@ -38,11 +49,7 @@ is_up() {
   for name in "${PROCESSES[@]}"; do
     running "$name" || return 1
   done
-  api_ready && node_ready
-}
-
-node_ready() {
-  [[ $(kubectl get node "$NODE" -o 'jsonpath={.status.conditions[?(@.type=="Ready")].status}' 2> /dev/null) == True ]]
+  api_ready && { ! "$whole" || node_ready; }
 }
 
 check_tools() {
@@ -82,13 +89,16 @@ prepare_folders() {
   echo "$RUN_DIR" > "$STATE/run-dir"
 }
 
-start_control_plane() {
+start_api() {
   step "starting etcd and the API server"
   start etcd etcd --data-dir "$STATE/etcd" --unsafe-no-fsync \
     --listen-client-urls "$ETCD_URL" --advertise-client-urls "$ETCD_URL" \
     --listen-peer-urls "$ETCD_PEER_URL" --initial-advertise-peer-urls "$ETCD_PEER_URL" \
     --initial-cluster "default=$ETCD_PEER_URL"
   start_apiserver
+}
+
+start_controllers() {
   step "starting the controller manager and the scheduler"
   start controller-manager "$KUBERNETES_BIN/kube-controller-manager" --bind-address 127.0.0.1 --leader-elect=false \
     --{kubeconfig,authentication-kubeconfig,authorization-kubeconfig}="$RUN_DIR/controller-manager.kubeconfig" \
@@ -150,8 +160,6 @@ JSON
   "$HERE/oci_archive.py" "$RUN_DIR/config/pause.tar" registry.local/pause:1 '["/pause"]' "$RUN_DIR/config/pause:/pause"
   "$HERE/load-image.sh" "$RUN_DIR/config/pause.tar" "$RUN_DIR"
 }
-
-containerd_answers() { ctr version > /dev/null 2>&1; }
 
 start_node() {
   step "starting kubelet and kube-proxy"

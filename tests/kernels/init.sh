@@ -12,6 +12,9 @@ mount -t cgroup2 cgroup /sys/fs/cgroup
 echo +memory > /sys/fs/cgroup/cgroup.subtree_control
 ip link set lo up
 export CKB_PROBE_DISK=/dev/nvme0n1
+for module in /modules/*; do [ ! -e "$module" ] || insmod "$module"; done
+# A driver looks for its disks by itself.
+for _ in 1 2 3 4 5 6 7 8 9 10; do [ -b $CKB_PROBE_DISK ] || sleep 1; done
 while [ $# -ge 4 ]; do
   /test/run.sh "$1" "$2" "$3" "$4"
   shift 4

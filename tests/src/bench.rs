@@ -1,7 +1,8 @@
 //! The benchmark: what probing costs, and how true its figures are. docs/performance.md explains the method.
 //!
 //! What is measured are the programs as they are released, each as a process of its own: `node-agent`, with an API server
-//! of ours to take its orders from, and the command line `ckb-probe`. Nothing of them is linked into the benchmark.
+//! of ours to take its orders from, and the command line `ckb-probe`. Nothing of them is linked into the benchmark, but the
+//! operator's functions that make orders of CkbProbes.
 
 use std::path::PathBuf;
 
@@ -24,27 +25,35 @@ mod container;
 #[allow(dead_code, reason = "they use more of it")]
 #[path = "../../node-agent/tests/block_io/disk.rs"]
 mod disk;
+mod execs;
 mod figures;
 mod footprint;
 mod functions;
+mod identical;
 mod import;
 mod kernel_functions;
+mod kills;
 pub mod machine;
 mod mining;
 mod node;
 mod probes;
 mod processes;
+mod profile;
 mod quantiles;
 mod reasons;
 pub mod report;
 mod restarts;
 mod sites;
 mod slow;
-mod statistics;
+pub(crate) mod statistics;
 mod syscalls;
 mod tcp;
 mod ticker;
 
+use profile::{
+    agent as profile_agent, complete as profile_complete, cost as profile_cost,
+    off_cpu as profile_off_cpu, peer as profile_peer, threads as profile_threads, vm as profile_vm,
+};
 use report::Report;
 use statistics::Summary;
 
@@ -57,6 +66,8 @@ pub struct Settings {
     pub seconds: u64,
     /// How often a target is restarted.
     pub restarts: usize,
+    /// How often an agent is killed.
+    pub kills: usize,
     /// The folder of `node-agent` and `ckb-probe`.
     pub programs: PathBuf,
     /// The node.
@@ -163,10 +174,52 @@ pub const ALL: &[Family] = &[
     ),
     family!("agent", footprint, "what the agent itself uses"),
     family!(
+        "identical",
+        identical,
+        "a hundred CkbProbes that ask the same of a process, against one"
+    ),
+    family!(
+        "execs",
+        execs,
+        "what the agent uses while others execute files of its targets' name"
+    ),
+    family!(
         "restarts",
         restarts,
         "how soon a restarted target is counted, and what is left behind"
     ),
+    family!("kills", kills, "what a killed agent leaves behind"),
+    family!(
+        "profile-complete",
+        profile_complete,
+        "stacks of a CKB node that reach to where their thread began"
+    ),
+    family!(
+        "profile-perf",
+        profile_peer,
+        "in which functions an import spends its time, against perf"
+    ),
+    family!(
+        "profile-vm",
+        profile_vm,
+        "stacks through CKB-VM's interpreter in assembly"
+    ),
+    family!(
+        "profile-off-cpu",
+        profile_off_cpu,
+        "what is waited for, against a program that knows it"
+    ),
+    family!(
+        "profile-threads",
+        profile_threads,
+        "a dump of 200 threads, against gdb"
+    ),
+    family!(
+        "profile-cost",
+        profile_cost,
+        "a CKB import, profiled in several ways"
+    ),
+    family!("profile-agent", profile_agent, "what profiling itself uses"),
 ];
 
 impl Bench {

@@ -186,6 +186,8 @@ pub struct Held {
     pub programs: BTreeSet<u64>,
     /// Links.
     pub links: BTreeSet<u64>,
+    /// Maps.
+    pub maps: BTreeSet<u64>,
 }
 
 impl Held {
@@ -203,6 +205,7 @@ impl Held {
                 match (key, id) {
                     (Some("prog_id:"), Some(id)) => held.programs.insert(id),
                     (Some("link_id:"), Some(id)) => held.links.insert(id),
+                    (Some("map_id:"), Some(id)) => held.maps.insert(id),
                     _ => false,
                 };
             }

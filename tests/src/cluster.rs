@@ -81,6 +81,8 @@ pub struct Component {
     pub pod: String,
     /// Where it serves its metrics.
     pub address: String,
+    /// Where it says whether it lives.
+    pub health: String,
     /// Its process on this machine.
     pub process: Process,
 }
@@ -165,6 +167,27 @@ impl Cluster {
         let script = crate::fixture::repository().join("tests/cluster/apiserver.sh");
         let folder = self.folder.to_string_lossy();
         run(&script.to_string_lossy(), &[verb, &folder], None).await?;
+        Ok(())
+    }
+
+    /// Kills a process of the local cluster, such as `kubelet`, and has it start again. Returns when another runs.
+    pub async fn crash(&self, name: &str) -> Result<()> {
+        let file = self.folder.join(format!("{name}.pid"));
+        let pid =
+            || std::fs::read_to_string(&file).map_err(Failure::system(file.display().to_string()));
+        let before = pid()?;
+        let script = crate::fixture::repository().join("tests/cluster/kill.sh");
+        let folder = self.folder.to_string_lossy();
+        run(&script.to_string_lossy(), &[name, &folder], None).await?;
+        let after = pid()?;
+        expect(before != after, format!("another {name}"), || before)
+    }
+
+    /// Takes the power from the local cluster's node, and has it start again.
+    pub async fn reboot(&self) -> Result<()> {
+        let script = crate::fixture::repository().join("tests/cluster/reboot.sh");
+        let folder = self.folder.to_string_lossy();
+        run(&script.to_string_lossy(), &[&folder], None).await?;
         Ok(())
     }
 
@@ -267,7 +290,8 @@ impl Cluster {
 
     /// The only agent.
     pub async fn agent(&self) -> Result<Component> {
-        self.component(AGENTS, "agent", "node-agent", 9464).await
+        self.component(AGENTS, "agent", "node-agent", (9464, 9465))
+            .await
     }
 
     /// What an agent has printed: its messages, and slow calls as lines of JSON.
@@ -278,7 +302,7 @@ impl Cluster {
     /// The only operator.
     pub async fn operator(&self) -> Result<Component> {
         let executable = "ckb-probe-operator";
-        self.component(OPERATORS, "operator", executable, 8080)
+        self.component(OPERATORS, "operator", executable, (8080, 8081))
             .await
     }
 
@@ -358,7 +382,7 @@ impl Cluster {
         labels: &str,
         container: &str,
         executable: &str,
-        port: u16,
+        (metrics, health): (u16, u16),
     ) -> Result<Component> {
         let pod = self.only_pod(labels).await?;
         let status = pod.status.as_ref();
@@ -371,7 +395,8 @@ impl Cluster {
         let id = container_id(&pod, container)?;
         Ok(Component {
             pod: pod.name_any(),
-            address: format!("{address}:{port}"),
+            health: format!("{address}:{health}"),
+            address: format!("{address}:{metrics}"),
             process: Process::in_cgroup(&id, executable)?,
         })
     }

@@ -36,7 +36,11 @@ pub struct Metrics {
 impl Metrics {
     /// Scrapes an address such as `10.244.0.7:9464`.
     pub async fn scrape(address: &str) -> Result<Self> {
-        let text = get(address, "/metrics").await?;
+        Self::parse(get(address, "/metrics").await?)
+    }
+
+    /// Reads what an endpoint said.
+    pub fn parse(text: String) -> Result<Self> {
         let samples = text
             .lines()
             .filter(|line| !line.starts_with('#') && !line.is_empty())

@@ -65,6 +65,15 @@ pub struct Row {
     pub met: bool,
 }
 
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.value {
+            Some(value) => write!(f, "{}: {value} {} ({})", self.name, self.unit, self.bound),
+            None => write!(f, "{}: not measured ({})", self.name, self.bound),
+        }
+    }
+}
+
 /// All rows so far.
 #[derive(Debug)]
 pub struct Report {
@@ -111,17 +120,15 @@ impl Report {
 
     fn add(&mut self, row: Row) {
         let verdict = if row.met { "ok  " } else { "FAIL" };
-        let value = row
-            .value
-            .map_or_else(|| "not measured".to_string(), |value| value.to_string());
-        println!(
-            "{:6.1} s  {verdict}  {}: {value} {} ({})",
-            self.elapsed().as_secs_f64(),
-            row.name,
-            row.unit,
-            row.bound
-        );
+        println!("{:6.1} s  {verdict}  {row}", self.elapsed().as_secs_f64());
         self.rows.push(row);
+    }
+
+    /// Prints once more, where it is not overlooked, what is not as it must be.
+    pub fn repeat_failures(&self) {
+        for row in self.rows.iter().filter(|row| !row.met) {
+            println!("FAILED  {row}");
+        }
     }
 
     /// How many rows are as they must be, and how many are not.

@@ -8,6 +8,8 @@ mod agent_kill;
 mod broken;
 mod column_families;
 mod deletion;
+mod doors;
+mod dropped;
 mod everything;
 mod figures;
 mod footprint;
@@ -15,10 +17,15 @@ mod ground_truth;
 mod impostor;
 mod kinds;
 mod outage;
+mod parts;
+mod pod_security;
 mod preflight;
+mod profiles;
 mod refusals;
 mod restart;
+mod same_question;
 mod sampling;
+mod secure_metrics;
 mod sigterm;
 mod slow_operations;
 mod static_pod;
@@ -99,6 +106,11 @@ pub const ALL: &[Scenario] = &[
         "what was not selected is not counted, however alike it is"
     ),
     scenario!(
+        same_question,
+        false,
+        "CkbProbes that ask the same are measured once, whoever of them comes or goes"
+    ),
+    scenario!(
         impostor,
         false,
         "a pod that is made to look like another's container is not measured for it"
@@ -112,6 +124,16 @@ pub const ALL: &[Scenario] = &[
         kinds,
         true,
         "what each kind tells of one target, held against what others see of it"
+    ),
+    scenario!(
+        profiles,
+        true,
+        "stacks of a window become profiles that a user can read, a few of each mode, until the CkbProbe goes"
+    ),
+    scenario!(
+        parts,
+        false,
+        "an agent writes parts of profiles of its own node only; the operator merges, keeps as many as asked, and tidies up"
     ),
     scenario!(
         everything,
@@ -157,6 +179,26 @@ pub const ALL: &[Scenario] = &[
         unavailable,
         false,
         "an agent pod that cannot start is told of, with the kubelet's reason"
+    ),
+    scenario!(
+        pod_security,
+        false,
+        "each pod meets the strictest Pod Security level that it can; the examples of the chart are accepted"
+    ),
+    scenario!(
+        doors,
+        false,
+        "a thousand connections from an ordinary pod keep nobody out, and cost little"
+    ),
+    scenario!(
+        secure_metrics,
+        false,
+        "protected metrics are for those alone whom the API server lets read them"
+    ),
+    scenario!(
+        dropped,
+        false,
+        "a connection to the API server that says nothing any more is given up, and pausing works"
     ),
     scenario!(footprint, true, "what agent and operator themselves use"),
     // Last: kubelet and the controllers take their time to find back to an API server.

@@ -21,7 +21,7 @@ use crate::{
     process::Process,
     report::{Bound, Report},
     wait,
-    workload::Workload,
+    workload::{Load, Target, Workload},
 };
 
 /// The name of every CkbProbe, unless a scenario needs several.
@@ -196,6 +196,29 @@ impl<'a> Scene<'a> {
     /// As [`Self::attached`], for the workload.
     pub async fn workload_attached(&self, process: Process) -> Result<(Code, Component)> {
         self.attached(process, &self.workload.operations()).await
+    }
+
+    /// The workload, every call of which is measured by the time this returns: it, its code, and the agent.
+    pub async fn measured_workload(&self, load: Load) -> Result<(Target, Code, Component)> {
+        let target = self
+            .workload
+            .deploy(self.cluster, &self.namespace, load)
+            .await?;
+        self.apply_probe(self.workload_probe()).await?;
+        self.firing().await?;
+        let (code, agent) = self.workload_attached(target.process).await?;
+        Ok((target, code, agent))
+    }
+
+    /// The workload, measured as in the demo.
+    pub async fn demo(&self) -> Result<Target> {
+        let target = self
+            .workload
+            .deploy(self.cluster, &self.namespace, Load::Steady)
+            .await?;
+        self.apply_probe(self.sample("demo")?).await?;
+        self.firing().await?;
+        Ok(target)
     }
 
     /// Prints what there is to know about a failure: the objects, and what the programs said last.

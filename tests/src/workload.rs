@@ -213,6 +213,17 @@ pub struct FixturePod<'a> {
     pub arguments: &'a [&'a str],
 }
 
+/// One that makes a certain number of calls when it is told to.
+pub const MEASURED: FixturePod = FixturePod {
+    name: "node-0",
+    app: "measured",
+    variant: "ground-truth",
+    arguments: &[
+        "rocksdb_get_pinned_cf 3001 constant:1000",
+        "rocksdb_transaction_commit 307 constant:1000",
+    ],
+};
+
 impl FixturePod<'_> {
     /// Runs it.
     pub async fn run(self, cluster: &Cluster, namespace: &str) -> Result<Fixture> {

@@ -27,3 +27,33 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end -}}
+
+{{/* The environment of a program whose metrics are protected. */}}
+{{- define "ckb-probe.metricsEnvironment" -}}
+{{- if .Values.metrics.secure }}
+- name: METRICS_SECURE
+  value: "true"
+- name: METRICS_SERVER_NAME
+  value: {{ include "ckb-probe.metricsServerName" . | quote }}
+{{- if .Values.metrics.tls.secretName }}
+- name: METRICS_CERTIFICATE
+  value: /etc/ckb-probe-metrics
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "ckb-probe.metricsServerName" -}}
+{{- .Values.metrics.tls.serverName | default (printf "%s-metrics.%s.svc" (include "ckb-probe.fullname" .) .Release.Namespace) -}}
+{{- end -}}
+
+{{/* Whether there is a Secret to be mounted: not empty then. */}}
+{{- define "ckb-probe.metricsSecret" -}}
+{{- if .Values.metrics.secure }}{{ .Values.metrics.tls.secretName }}{{ end -}}
+{{- end -}}
+
+{{- /* The port of profiles.push.url: the one that it names, or that of its scheme. */ -}}
+{{- define "ckb-probe.pushPort" -}}
+{{- $url := urlParse .Values.profiles.push.url -}}
+{{- $named := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
+{{- $named | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end }}

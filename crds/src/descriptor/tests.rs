@@ -30,6 +30,11 @@ fn can_be_made(descriptor: &Descriptor, value: Value) -> bool {
         Value::Percent(part, whole) => {
             has(descriptor, part, FLOWS) && has(descriptor, whole, FLOWS)
         }
+        Value::Portion(part, whole) => {
+            let all = [part, whole];
+            all.iter()
+                .all(|measure| has(descriptor, measure, &[Merge::Level]))
+        }
     }
 }
 
@@ -40,6 +45,13 @@ fn whatever_is_shown_can_be_made_of_the_measures() {
         let phrases = descriptor.headline.iter().map(|phrase| phrase.value);
         for value in columns.chain(phrases) {
             assert!(can_be_made(descriptor, value), "{kind}: {value:?}");
+        }
+        let levels = descriptor.split.iter();
+        for measure in levels.filter(|_| descriptor.part.is_some()) {
+            assert!(
+                has(descriptor, measure, &[Merge::Level]),
+                "{kind}: {measure}"
+            );
         }
         for metric in descriptor.metrics {
             let (measure, merges): (_, &[_]) = match metric.export {
@@ -190,6 +202,7 @@ fn sample() -> Descriptor {
             ]
         },
         columns: Box::leak(Box::new(columns)),
+        split: &["waited", "open"],
         headline: Box::leak(Box::new(headline)),
         metrics: &[],
         apart: none_apart,
@@ -269,6 +282,61 @@ fn a_headline_leaves_out_what_is_not_known_and_zeros_that_say_nothing() {
     ] {
         assert_eq!(descriptor.headline(&of), expected);
     }
+}
+
+fn level(measures: &[(&'static str, u64)]) -> Summary {
+    let levels = measures.iter();
+    let figures = Figures {
+        levels: levels
+            .map(|(name, level)| ((*name).into(), *level))
+            .collect(),
+        ..Figures::default()
+    };
+    Summary::of(&figures, &Window::default(), true)
+}
+
+#[test]
+fn a_row_is_split_by_the_first_measure_it_has_the_greatest_part_first() {
+    let descriptor = sample();
+    let time = |nanos| level(&[("waited", nanos), ("open", 7)]);
+    let (cpu, memory, idle) = (time(1_000), level(&[("open", 3)]), time(0));
+    let parts = [
+        ("tiny", time(9)),
+        ("reads", time(330)),
+        ("scripts", time(400)),
+        ("a", time(100)),
+        ("b", time(100)),
+        ("c", time(61)),
+    ];
+    let of_memory = [
+        ("scripts", level(&[("open", 2)])),
+        ("reads", level(&[("open", 1)])),
+    ];
+    let refer =
+        |parts: &[(&'static str, Summary)]| -> Vec<(&'static str, Summary)> { parts.to_vec() };
+    let (parts, of_memory) = (refer(&parts), refer(&of_memory));
+    let rows = [
+        (
+            "Cpu",
+            &cpu,
+            parts.iter().map(|(key, part)| (*key, part)).collect(),
+        ),
+        (
+            "Idle",
+            &idle,
+            parts.iter().map(|(key, part)| (*key, part)).collect(),
+        ),
+        (
+            "Memory",
+            &memory,
+            of_memory.iter().map(|(key, part)| (*key, part)).collect(),
+        ),
+        ("Unknown", &memory, Vec::new()),
+    ];
+    assert_eq!(
+        descriptor.split(rows.into_iter()),
+        "Cpu: scripts 40 %, reads 33 %, a 10 %, b 10 %; Memory: scripts 67 %, reads 33 %"
+    );
 }
 
 #[test]

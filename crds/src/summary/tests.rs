@@ -94,6 +94,18 @@ proptest! {
     }
 
     #[test]
+    fn adding_a_report_is_merging_it(
+        reports in prop::collection::vec((prop_oneof![tame(), wild()], any::<bool>()), 0..5),
+    ) {
+        let (mut added, mut merged) = (Summary::default(), Summary::default());
+        for (report, live) in &reports {
+            added.add(&report.total, &report.window, *live);
+            merged.merge(&report.summary(*live));
+        }
+        prop_assert_eq!(added, merged);
+    }
+
+    #[test]
     fn what_is_scaled_counts_as_much_as_what_was_seen(report in tame(), share in 1..=1000_u64) {
         let [mut whole, mut sampled] = [report.clone(), report];
         whole.window.recorded_milliseconds = 1000;

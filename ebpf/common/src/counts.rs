@@ -10,6 +10,12 @@ pub const SUMS: usize = 8;
 /// Rows of a target that are told apart: more count as [`OTHER_ROW`].
 pub const MAX_ROWS: u32 = 127;
 
+/// Names of a target that count as [`OTHER_ROW`] and are counted themselves: there may be more.
+pub const MAX_FOLDED: u32 = 1024;
+
+/// The same, of all targets.
+pub const MAX_FOLDED_OF_ALL: u32 = 4 * MAX_FOLDED;
+
 /// The row of what finds no room. No name that a program reads is all ones.
 pub const OTHER_ROW: [u8; KEY_BYTES] = [u8::MAX; KEY_BYTES];
 
@@ -93,6 +99,8 @@ pub struct TargetKeys {
     pub rows: u32,
     /// Of rows, and of the buckets of distributions; one that several CPUs find missing at once may be in it as often.
     pub all: u32,
+    /// Of those that there was no room for, so that they are in [`OTHER_ROW`].
+    pub folded: u32,
 }
 
 /// A row of a target.
@@ -150,7 +158,7 @@ const _: () = {
     assert!(size_of::<TargetEntry>() == 16);
     assert!(size_of::<TargetTally>() == 32);
     assert!(size_of::<Misses>() == 16);
-    assert!(size_of::<TargetKeys>() == 8);
+    assert!(size_of::<TargetKeys>() == 12);
     assert!(size_of::<CountKey>() == 40);
     assert!(size_of::<CountEvent>() == 40);
 };

@@ -8,6 +8,7 @@ pub mod block_io;
 mod cookie;
 pub mod counts;
 pub mod sockets;
+pub mod stacks;
 pub mod syscalls;
 
 pub use cookie::{Cookie, FamilyArgument, Payload, Session};
@@ -178,16 +179,30 @@ pub struct Losses {
     pub sizes: u64,
 }
 
-/// Names a call in flight: its thread, and the stack pointer its return will have.
+/// Names a call in flight: its thread, the stack pointer its return will have, and the operation that it counts as.
 ///
-/// The stack pointer tells a recursive call from its caller, so both are measured.
+/// The stack pointer tells a recursive call from its caller, so both are measured. Several operations may have one function:
+/// each of them sees the same call to its end.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct CallKey {
-    /// The thread in the lower half; above it the number of the slice, 0 for what is always attached.
+    /// See [`CallKey::new`].
     pub owner: u64,
     /// The stack pointer after the return.
     pub stack: u64,
+}
+
+impl CallKey {
+    /// That of a call of a thread (24 bits: the kernel numbers no more than four million), as an operation's (8), in a slice (32;
+    /// 0 for what is always attached).
+    #[inline(always)]
+    pub const fn new(slice: u32, slot: u32, thread: u32, stack: u64) -> Self {
+        let low = (slot & 0xff) << 24 | thread & 0xff_ffff;
+        Self {
+            owner: (slice as u64) << 32 | low as u64,
+            stack,
+        }
+    }
 }
 
 /// What is remembered of a call from its entry to its return.
@@ -217,9 +232,10 @@ pub const CELLS: u32 = 4096;
 
 /// The cell of a call.
 #[inline(always)]
-pub const fn cell_index(thread: u32, stack: u64) -> u32 {
+pub const fn cell_index(key: &CallKey) -> u32 {
+    let (low, stack) = (key.owner as u32, key.stack);
     // Threads of a process are numbered closely, their stacks lie megabytes apart, frames some words.
-    (thread.wrapping_mul(37) ^ (stack >> 4) as u32 ^ (stack >> 20) as u32) & (CELLS - 1)
+    (low.wrapping_mul(37) ^ low >> 24 ^ (stack >> 4) as u32 ^ (stack >> 20) as u32) & (CELLS - 1)
 }
 
 /// Names the column family of an operation.

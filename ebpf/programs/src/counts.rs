@@ -4,6 +4,8 @@
 //! A program declares its maps with [`crate::counts!`], and is then a few lines: [`Counts::observe`] finds the targets that a
 //! task belongs to, and calls it with each.
 
+mod belonging;
+
 use core::ffi::c_void;
 
 use aya_ebpf::{
@@ -14,12 +16,13 @@ use aya_ebpf::{
     },
     maps::{Array, HashMap, PerCpuArray, RingBuf},
 };
+use belonging::Found;
+pub use belonging::field;
 use ckb_probe_common::{
     bucket,
     counts::{
-        CountEvent, CountKey, KEY_BYTES, MAX_ANCESTORS, MAX_ROWS, MAX_TARGETS_OF_TASK, Misses,
-        OTHER_ROW, SUMS, Sums, TargetEntry, TargetKey, TargetKeys, TargetTally,
-        distribution_bucket, space,
+        CountEvent, CountKey, KEY_BYTES, MAX_FOLDED, MAX_ROWS, Misses, OTHER_ROW, SUMS, Sums,
+        TargetEntry, TargetKey, TargetKeys, TargetTally, distribution_bucket, space,
     },
 };
 
@@ -28,37 +31,8 @@ use crate::{
     fields::Fields,
 };
 
-/// `struct upid`: a number, and a pointer.
-const SIZE_OF_UPID: usize = 16;
-
 /// What a row begins with: no room on the stack is spent on it.
 static NOTHING: Sums = [0; SUMS];
-
-/// The fields of [`Counts::fields`].
-pub mod field {
-    /// Of `task_struct`: the number of its process.
-    pub const PROCESS: usize = 0;
-    /// The task that its process has for a parent.
-    pub const PARENT: usize = 1;
-    /// Its namespaces; null once it has given them up.
-    pub const NAMESPACES: usize = 2;
-    /// Of `nsproxy`: its network.
-    pub const NETWORK: usize = 3;
-    /// Of `task_struct`: its number in each pid namespace that knows it.
-    pub const NUMBERS: usize = 4;
-    /// Of `net`: the namespace's number.
-    pub const NETWORK_NUMBER: usize = 5;
-    /// Of `pid_namespace`: the same.
-    pub const PROCESS_IDS_NUMBER: usize = 6;
-    /// Of `pid`: how many namespaces know it, less one.
-    pub const LEVEL: usize = 7;
-    /// The first of them; the last is its own.
-    pub const FIRST_LEVEL: usize = 8;
-    /// Of `upid`: the namespace.
-    pub const LEVEL_NAMESPACE: usize = 9;
-    /// How many there are.
-    pub const COUNT: usize = 10;
-}
 
 /// The maps of a program that counts and tells.
 #[derive(Clone, Copy)]
@@ -73,6 +47,8 @@ pub struct Counts {
     pub misses: &'static PerCpuArray<Misses>,
     /// What was counted.
     pub counts: &'static HashMap<CountKey, Sums>,
+    /// The names that count in the row of the others.
+    pub folded: &'static HashMap<CountKey, u8>,
     /// How many keys of it each target has, by its slot.
     pub keys: &'static Array<TargetKeys>,
     /// What is told.
@@ -117,6 +93,12 @@ macro_rules! counts {
             ::aya_ebpf::bindings::BPF_F_NO_PREALLOC,
         );
         #[::aya_ebpf::macros::map]
+        static FOLDED: ::aya_ebpf::maps::HashMap<::ckb_probe_common::counts::CountKey, u8> =
+            ::aya_ebpf::maps::HashMap::with_max_entries(
+                ::ckb_probe_common::counts::MAX_FOLDED_OF_ALL,
+                ::aya_ebpf::bindings::BPF_F_NO_PREALLOC,
+            );
+        #[::aya_ebpf::macros::map]
         static KEYS: ::aya_ebpf::maps::Array<::ckb_probe_common::counts::TargetKeys> =
             ::aya_ebpf::maps::Array::with_max_entries(::ckb_probe_common::counts::MAX_TARGETS, 0);
         #[::aya_ebpf::macros::map]
@@ -134,6 +116,7 @@ macro_rules! counts {
             tallies: &TALLIES,
             misses: &MISSES,
             counts: &COUNTS,
+            folded: &FOLDED,
             keys: &KEYS,
             events: &EVENTS,
             ring: &RING,
@@ -247,6 +230,7 @@ impl Counts {
         if let Some(sums) = self.numbers(target, &name) {
             return Some(Row { sums, named: true });
         }
+        self.fold(target, &name);
         name.key = OTHER_ROW;
         let Some(sums) = self.counts.get_ptr_mut(&name) else {
             self.lose_count(target);
@@ -316,6 +300,22 @@ impl Counts {
         self.targets.get_ptr(&asked).is_some()
     }
 
+    /// Counts a name that has no row of its own, once.
+    #[inline(always)]
+    fn fold(&self, target: Target, name: &CountKey) {
+        if self.folded.get_ptr(name).is_some() {
+            return;
+        }
+        if let Some(keys) = self.keys.get_ptr_mut(target.0.slot)
+            // SAFETY: a map's value.
+            && unsafe { (&raw const (*keys).folded).read_volatile() } < MAX_FOLDED
+            && self.folded.insert(name, &1, u64::from(BPF_NOEXIST)).is_ok()
+        {
+            // SAFETY: a map's value.
+            unsafe { next(&raw mut (*keys).folded) };
+        }
+    }
+
     #[inline(always)]
     fn lose_count(&self, target: Target) {
         if let Some(tally) = self.tallies.get_ptr_mut(target.0.slot) {
@@ -355,71 +355,6 @@ impl Counts {
         }
         self.counts.get_ptr_mut(key)
     }
-
-    /// The targets that a task belongs to.
-    #[inline(always)]
-    unsafe fn find(&self, task: *const c_void, found: &mut Found) {
-        let spaces = self.spaces.get(0).copied().unwrap_or(0);
-        let fields = self.fields;
-        // SAFETY: the task has a type by the caller's word, and what hangs from it then has, too.
-        unsafe {
-            if spaces & space::NETWORK != 0 {
-                let namespaces: *const c_void = fields.trusted::<{ field::NAMESPACES }, _>(task);
-                if !namespaces.is_null() {
-                    let network = fields.trusted::<{ field::NETWORK }, _>(namespaces);
-                    let number = fields.trusted::<{ field::NETWORK_NUMBER }, u32>(network);
-                    self.look_up(space::NETWORK, number, found);
-                }
-            }
-            if spaces & space::PROCESS_IDS != 0 {
-                let numbers: *const c_void = fields.trusted::<{ field::NUMBERS }, _>(task);
-                // Not the one of `nsproxy`: that is its children's.
-                let level = fields.trusted::<{ field::LEVEL }, u32>(numbers) as usize;
-                let levels = fields.place::<{ field::FIRST_LEVEL }>(numbers);
-                let own = levels.wrapping_byte_add(level * SIZE_OF_UPID);
-                if let Some(ids) = fields.pointer::<{ field::LEVEL_NAMESPACE }>(own)
-                    && let Some(number) = fields.number::<{ field::PROCESS_IDS_NUMBER }>(ids)
-                {
-                    self.look_up(space::PROCESS_IDS, number as u32, found);
-                }
-            }
-            if spaces & (space::PROCESS | space::DESCENT) != 0 {
-                let process = fields.trusted::<{ field::PROCESS }, u32>(task);
-                self.look_up(space::PROCESS, process, found);
-                if spaces & space::DESCENT != 0 {
-                    self.look_up(space::DESCENT, process, found);
-                    let mut ancestor = task;
-                    for _ in 0..MAX_ANCESTORS {
-                        ancestor = fields.trusted::<{ field::PARENT }, _>(ancestor);
-                        let process = fields.trusted::<{ field::PROCESS }, u32>(ancestor);
-                        if process <= 1 {
-                            break;
-                        }
-                        self.look_up(space::DESCENT, process, found);
-                    }
-                }
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn look_up(&self, space: u32, number: u32, found: &mut Found) {
-        let key = TargetKey { space, number };
-        // SAFETY: an entry is written as one when a target is let in, and its slot is not another's until long after.
-        if let Some(entry) = unsafe { self.targets.get(&key) }
-            && let Some(place) = found.targets.get_mut(found.count as usize)
-        {
-            *place = *entry;
-            found.count += 1;
-        }
-    }
-}
-
-/// Targets that a task belongs to; those after the last have no id.
-#[derive(Default)]
-struct Found {
-    targets: [TargetEntry; MAX_TARGETS_OF_TASK],
-    count: u32,
 }
 
 /// Nanoseconds of `CLOCK_MONOTONIC`.

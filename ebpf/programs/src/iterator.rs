@@ -2,7 +2,10 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::{bindings::seq_file, helpers::generated::bpf_seq_write};
+use aya_ebpf::{
+    bindings::seq_file,
+    helpers::generated::{bpf_seq_printf, bpf_seq_write},
+};
 
 /// `struct bpf_iter_meta`.
 #[repr(C)]
@@ -43,16 +46,42 @@ impl Context {
     /// same element.
     #[inline(always)]
     pub fn write<T>(self, record: &T) -> bool {
-        // SAFETY: the first word of every iterator's context, which the verifier knows by its type.
+        // SAFETY: the record is as long as that.
         let result = unsafe {
-            let meta = self.0.cast::<*const Meta>().read_volatile();
-            let seq = (&raw const (*meta).seq).read_volatile();
             bpf_seq_write(
-                seq,
+                self.seq(),
                 core::ptr::from_ref(record).cast(),
                 size_of::<T>() as u32,
             )
         };
         result == 0
+    }
+
+    /// Appends the name of the kernel's function that an address is in, and a line's end. Addresses without a name are
+    /// written as numbers.
+    #[inline(always)]
+    pub fn write_name(self, address: u64) -> bool {
+        const FORMAT: [u8; 5] = *b"%ps\n\0";
+        let format = FORMAT;
+        // SAFETY: format and data are as long as that.
+        let result = unsafe {
+            bpf_seq_printf(
+                self.seq(),
+                format.as_ptr().cast(),
+                size_of_val(&format) as u32,
+                (&raw const address).cast(),
+                size_of::<u64>() as u32,
+            )
+        };
+        result == 0
+    }
+
+    #[inline(always)]
+    fn seq(self) -> *mut seq_file {
+        // SAFETY: the first word of every iterator's context, which the verifier knows by its type.
+        unsafe {
+            let meta = self.0.cast::<*const Meta>().read_volatile();
+            (&raw const (*meta).seq).read_volatile()
+        }
     }
 }

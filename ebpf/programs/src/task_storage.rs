@@ -33,6 +33,11 @@ impl Thread {
         Self(unsafe { bpf_get_current_task_btf() })
     }
 
+    /// One that an iterator goes by.
+    pub const fn of(task: *mut core::ffi::c_void) -> Self {
+        Self(task.cast())
+    }
+
     /// Its `task_struct`, of a type that the verifier knows.
     pub const fn as_ptr(self) -> *const core::ffi::c_void {
         self.0.cast_const().cast()

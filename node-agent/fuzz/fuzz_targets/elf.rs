@@ -11,9 +11,15 @@ mod observe {
     pub mod instruction;
     pub mod name;
 }
+#[path = "../../src"]
+#[allow(dead_code, reason = "the rest of the agent uses it")]
+mod agent {
+    pub mod text;
+}
 
 use std::{cell::Cell, collections::BTreeSet, io};
 
+use agent::text;
 use libfuzzer_sys::fuzz_target;
 use observe::{
     demangle::{SYMBOL_LIMIT, demangle},

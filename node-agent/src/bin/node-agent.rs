@@ -1,13 +1,14 @@
 //! The node-agent: one pod on each node that runs a target.
 
-use std::{net::SocketAddr, process::ExitCode};
+use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use ckb_probe_agent::{
     agent::{self, Settings},
-    kernel::{Tier, run_child_if_asked},
+    kernel::{Tier, run_child_if_asked, share_memory},
+    server,
 };
+use ckb_probe_doors::{client::client, secure::Protection};
 use clap::Parser;
-use kube::Client;
 use tracing::error;
 use tracing_subscriber::EnvFilter;
 
@@ -18,7 +19,8 @@ use tracing_subscriber::EnvFilter;
 #[command(
     version,
     after_help = "Example, outside of a pod (with a kubeconfig, as root):\n  \
-                  NODE_NAME=node0 POD_NAMESPACE=ckb-probe-system node-agent --metrics-address 127.0.0.1:9464"
+                  NODE_NAME=node0 POD_NAMESPACE=ckb-probe-system node-agent \\\n    \
+                  --metrics-address 127.0.0.1:9464 --health-address 127.0.0.1:9465"
 )]
 struct Arguments {
     /// The node this agent runs on, and so the name of its NodeProbe.
@@ -30,12 +32,27 @@ struct Arguments {
     /// The name of this pod, for the report.
     #[arg(long, env = "POD_NAME", default_value = "")]
     pod: String,
-    /// Where /metrics, /healthz and /readyz are served.
+    /// Where /metrics is served.
     #[arg(long, env = "METRICS_ADDRESS", default_value = "0.0.0.0:9464")]
     metrics_address: SocketAddr,
+    #[command(flatten)]
+    protection: Protection,
+    /// Where /healthz and /readyz are served.
+    #[arg(long, env = "HEALTH_ADDRESS", default_value = "0.0.0.0:9465")]
+    health_address: SocketAddr,
     /// The one way to attach that may be used, for tests: session, uprobe-multi or perf-event.
     #[arg(long, env = "TIER", hide = true)]
     tier: Option<Tier>,
+    /// What measuring may cost any process, in percent of its CPU time, whatever CkbProbes ask: 0.01 to 50, or 0 for no
+    /// ceiling but theirs.
+    #[arg(long, env = "MAX_OVERHEAD_PERCENT", default_value = "5", value_parser = max_overhead)]
+    max_overhead_percent: f64,
+    /// No two reports are closer together than so many milliseconds; for tests.
+    #[arg(long, hide = true)]
+    report_floor_ms: Option<u64>,
+    /// How many bytes of memory this process may take, for tests; else what its cgroup says.
+    #[arg(long, env = "MEMORY_LIMIT", hide = true)]
+    memory_limit: Option<u64>,
     /// What is logged, in the syntax of tracing's EnvFilter: info, debug, ckb_probe_agent=debug.
     #[arg(long, env = "LOG_LEVEL", default_value = "info")]
     log_level: String,
@@ -43,6 +60,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     run_child_if_asked();
+    share_memory();
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(&arguments.log_level))
@@ -66,14 +84,30 @@ fn main() -> ExitCode {
     }
 }
 
+fn max_overhead(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if percent == 0.0 || (0.01..=50.0).contains(&percent) => Ok(percent),
+        _ => Err("must be from 0.01 to 50, or 0".to_owned()),
+    }
+}
+
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
-    let client = Client::try_default().await?;
+    let client = client(kube::Config::infer().await?)?;
     let settings = Settings {
         node: arguments.node,
         namespace: arguments.namespace,
         pod: arguments.pod,
-        address: arguments.metrics_address,
+        server: server::Settings {
+            metrics: arguments.metrics_address,
+            protection: arguments.protection,
+            health: arguments.health_address,
+        },
         tier: arguments.tier,
+        max_overhead_percent: Some(arguments.max_overhead_percent).filter(|percent| *percent > 0.0),
+        report_floor: arguments
+            .report_floor_ms
+            .map_or(agent::REPORT_FLOOR, Duration::from_millis),
+        memory_limit: arguments.memory_limit,
     };
     Ok(agent::run(client, settings).await?)
 }

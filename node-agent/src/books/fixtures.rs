@@ -160,6 +160,7 @@ pub fn peer(row: Raw, part: Option<Raw>, bytes: u64, open: u64) -> RowReading {
             levels: [(Name::Borrowed("open"), open)].into(),
             ..Figures::default()
         },
+        folded: 0,
     }
 }
 

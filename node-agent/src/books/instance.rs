@@ -4,6 +4,8 @@
 
 mod standing;
 
+pub use standing::Standing;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{Breach, Name, Overhead, Reason};
@@ -12,7 +14,7 @@ use serde_json::Value;
 use super::{Entry, probe::ProbeBook, series::Series};
 use crate::{
     kinds::Instrumented,
-    mechanism::{Event, Lost, Opened, Refusal},
+    mechanism::{Event, Loads, Lost, Opened, Refusal},
     observe::ProcessId,
     target::InstanceKey,
 };
@@ -32,6 +34,9 @@ pub const EARLY_DEATH: Duration = Duration::from_secs(5);
 /// So many early deaths in a row, and the target is left alone.
 const EARLY_DEATHS: u32 = 2;
 
+/// What is lost of events that are counted and not written into the agent's log.
+const LINES: Name = Name::Borrowed(ckb_probe_crds::report::LINES);
+
 /// On what terms a target is measured.
 #[derive(Clone, Debug)]
 pub struct Terms {
@@ -46,7 +51,9 @@ pub struct Terms {
 /// What a target is at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its process is gone, or was never there.
+    /// It was found, and nothing is known of it yet.
+    New,
+    /// Its process is gone.
     Waiting,
     /// Probes are in place, at least some of those asked for.
     Attached {
@@ -71,16 +78,25 @@ pub struct Instance {
     pub lost: BTreeMap<Name, u64>,
     /// How often its process was found anew.
     pub reattaches: u64,
-    /// Time without a probe, in all, between a process's end and the next one's attach.
+    /// Time without a probe, in all: between a process's end and the next one's attach, while a process that was measured could
+    /// not be, and while what measures it was replaced.
     pub gap: Duration,
     /// Estimated share of its CPU time that probing costs, in the last interval: all that anybody asks of the process.
     pub overhead_ratio: Option<f64>,
+    /// What of that is for what is asked here, whoever else asks for it too.
+    pub own_ratio: Option<f64>,
+    /// What all that anybody asks of the process may cost, in percent.
+    pub budget_percent: f64,
     terms: Terms,
     stage: Stage,
     lost_latest: BTreeMap<(usize, Name), u64>,
     attached_before: bool,
     early_deaths: u32,
     gone_since: Option<Duration>,
+    /// Since when a process that was measured is not, though it goes on.
+    failed_since: Option<Duration>,
+    /// When what measures it was last about to be replaced.
+    suspended: Option<Duration>,
     window_ends: Duration,
     breaches: u32,
 }
@@ -95,11 +111,15 @@ impl Instance {
             reattaches: 0,
             gap: Duration::ZERO,
             overhead_ratio: None,
-            stage: Stage::Waiting,
+            own_ratio: None,
+            budget_percent: terms.overhead.max_percent,
+            stage: Stage::New,
             lost_latest: BTreeMap::new(),
             attached_before: false,
             early_deaths: 0,
             gone_since: None,
+            failed_since: None,
+            suspended: None,
             window_ends: now + terms.interval,
             breaches: 0,
             terms,
@@ -124,6 +144,7 @@ impl Instance {
         // The interval that is running is no longer than the ones to come.
         let sooner = self.terms.interval.saturating_sub(terms.interval);
         self.window_ends = self.window_ends.saturating_sub(sooner);
+        self.budget_percent = terms.overhead.max_percent;
         self.terms = terms;
         self.breaches = 0;
         self.early_deaths = 0;
@@ -156,9 +177,10 @@ impl Instance {
             let Refusal {
                 reason, message, ..
             } = refusal;
-            self.stage = Stage::Failed { reason, message };
+            self.fail(reason, message, now);
             return;
         }
+        self.end_failure(now);
         if let Some(gone) = self.gone_since.take() {
             self.reattaches += 1;
             self.gap += now.saturating_sub(gone);
@@ -183,10 +205,30 @@ impl Instance {
         };
     }
 
-    /// What measures it is about to be replaced, and counts no more; all that was counted was read.
+    /// What measures it is about to be replaced, and counts no more; all that was counted was read. Until it is, that is a gap,
+    /// which is told when it is over: how long it will have been is not known before.
     pub fn suspend(&mut self, now: Duration) {
         for probe in &mut self.probes {
             probe.suspend(now);
+        }
+        if self.is_attached() {
+            self.suspended = Some(now);
+        }
+    }
+
+    /// Nothing of it is measured: it is a gap from when it last was, if it was.
+    fn fail(&mut self, reason: Reason, message: String, now: Duration) {
+        let since = self.suspended.take().unwrap_or(now);
+        if self.is_attached() {
+            self.failed_since.get_or_insert(since);
+        }
+        self.stage = Stage::Failed { reason, message };
+    }
+
+    fn end_failure(&mut self, now: Duration) {
+        let suspended = self.suspended.take();
+        if let Some(since) = self.failed_since.take().or(suspended) {
+            self.gap += now.saturating_sub(since);
         }
     }
 
@@ -195,6 +237,7 @@ impl Instance {
         for probe in &mut self.probes {
             probe.end(now);
         }
+        self.end_failure(now);
         if let Stage::Attached { since, .. } = self.stage {
             let early = now.saturating_sub(since) < self.terms.early_death;
             self.early_deaths = if early { self.early_deaths + 1 } else { 0 };
@@ -204,6 +247,7 @@ impl Instance {
         }
         self.stage = Stage::Waiting;
         self.overhead_ratio = None;
+        self.own_ratio = None;
     }
 
     /// Why the target must be left alone: it died within seconds of an attach, more than once.
@@ -219,12 +263,12 @@ impl Instance {
         })
     }
 
-    /// Everything failed that worked before.
+    /// Everything failed that worked before. What was counted was read.
     pub fn failed(&mut self, reason: Reason, message: String, now: Duration) {
         for probe in &mut self.probes {
-            probe.end(now);
+            probe.fail(now);
         }
-        self.stage = Stage::Failed { reason, message };
+        self.fail(reason, message, now);
     }
 
     /// Probes were taken off on purpose.
@@ -232,6 +276,7 @@ impl Instance {
         for probe in &mut self.probes {
             probe.end(now);
         }
+        self.end_failure(now);
         self.stage = Stage::Detached { reason, message };
     }
 
@@ -266,6 +311,22 @@ impl Instance {
         probes.filter_map(|probe| probe.event(event)).collect()
     }
 
+    /// About what all of this takes of memory.
+    pub fn bytes(&self) -> u64 {
+        let probes = self.probes.iter();
+        let strands = probes.map(|probe| probe.series.iter().map(|series| &series.strand));
+        strands.map(super::bytes).sum()
+    }
+
+    /// A line of [`Self::event`]'s was not written.
+    pub fn leave_out(&mut self, line: &Value) {
+        *self.lost.entry(LINES).or_default() += 1;
+        let mut probes = self.probes.iter_mut();
+        if let Some(book) = probes.find(|book| line["probe"] == book.probe.name) {
+            *book.lost.entry(LINES).or_default() += 1;
+        }
+    }
+
     /// When the running interval ends.
     pub fn window_ends(&self) -> Duration {
         self.window_ends
@@ -285,8 +346,7 @@ impl Instance {
             probe.close_window(now, &is_sampled);
         }
         self.overhead_ratio = overhead_ratio;
-        let limit = self.terms.overhead.max_percent;
-        let over = overhead_ratio.is_some_and(|ratio| ratio * 100.0 > limit);
+        let over = overhead_ratio.is_some_and(|ratio| ratio * 100.0 > self.budget_percent);
         self.breaches = if over { self.breaches + 1 } else { 0 };
         self.window_ends = now + self.terms.interval;
     }
@@ -299,14 +359,26 @@ impl Instance {
                 "probing cost {percent:.2}% of the target's CPU time, above maxPercent {} for {BREACH_AFTER} \
                  intervals; detached, as onBreach: Detach asks. Measure fewer operations or raise \
                  overhead.maxPercent, and probing resumes",
-                self.terms.overhead.max_percent
+                self.budget_percent
             )
         })
+    }
+
+    /// The loads that are measured for it.
+    pub fn loads(&self) -> Loads {
+        let series = self.probes.iter().flat_map(|probe| &probe.series);
+        let live = series.filter(|series| series.live);
+        live.map(|series| series.strand.load).collect()
     }
 
     /// Whether probes are in place.
     pub fn is_attached(&self) -> bool {
         matches!(self.stage, Stage::Attached { .. })
+    }
+
+    /// Whether it is known of each probe what becomes of it.
+    pub fn is_answered(&self) -> bool {
+        self.probes.iter().all(ProbeBook::is_answered)
     }
 
     /// Whether calls are counted and not timed.
@@ -331,10 +403,10 @@ impl Instance {
         &self.terms.overhead
     }
 
-    /// How long the target has been without its process, so far.
+    /// How long the target has been without its process, or that without a probe, so far.
     pub fn open_gap(&self, now: Duration) -> Duration {
-        self.gone_since
-            .map_or(Duration::ZERO, |gone| now.saturating_sub(gone))
+        let since = self.gone_since.or(self.failed_since);
+        since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 }
 

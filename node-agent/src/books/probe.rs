@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ckb_probe_crds::{EventReport, InstanceState, Name, ProbeReport, Reason, report::MAX_EVENTS};
+use ckb_probe_crds::{
+    EventReport, InstanceState, Lack, Name, ProbeReport, Reason,
+    report::{MAX_EVENTS, OTHER, Omitted},
+};
 use serde_json::Value;
 
 use super::{Entry, Fact, series::Series};
@@ -10,6 +13,9 @@ use crate::{
     kinds::Instrumented,
     mechanism::{Coverage, Event, Lost, Opened, Refusal},
 };
+
+/// As many items of what is lacking as a status lists.
+const MAX_LACKING: usize = 64;
 
 /// One probe of a target, from its first process to the end of its order.
 #[derive(Clone, Debug)]
@@ -28,6 +34,8 @@ pub struct ProbeBook {
     /// Since when this question is measured on this process.
     since: Option<Duration>,
     seen: Option<Duration>,
+    /// When what measures it was last about to be replaced.
+    suspended: Option<Duration>,
     /// Something else is asked: what is not measured any more is not told of any more.
     renewed: bool,
     weightiest: Vec<EventReport>,
@@ -46,6 +54,7 @@ impl ProbeBook {
             lost_latest: BTreeMap::new(),
             since: None,
             seen: None,
+            suspended: None,
             renewed: false,
             weightiest: Vec::new(),
             weightiest_closed: Vec::new(),
@@ -64,10 +73,11 @@ impl ProbeBook {
     /// nobody saw anything in.
     pub fn answered(&mut self, answer: Result<Opened, Refusal>, continued: bool, now: Duration) {
         self.lost_latest.clear();
+        let suspended = self.suspended.take();
         let Opened { strands, coverage } = match answer {
             Ok(opened) => opened,
             Err(refusal) => {
-                self.end(now);
+                self.fail(suspended.unwrap_or(now));
                 self.answer = Some(Err(refusal));
                 return;
             }
@@ -95,6 +105,7 @@ impl ProbeBook {
             if gone.live {
                 gone.end(now);
             }
+            gone.end_hole(now);
             if gone.has_counted() && !renewed {
                 self.series.push(gone);
             }
@@ -107,6 +118,7 @@ impl ProbeBook {
         for series in self.series.iter_mut().filter(|series| series.live) {
             series.suspend(now);
         }
+        self.suspended = Some(now);
     }
 
     /// Its process is gone, or nobody asks any more; all that was counted was read.
@@ -115,6 +127,16 @@ impl ProbeBook {
             if series.live {
                 series.end(now);
             }
+            series.end_hole(now);
+        }
+        self.answer = None;
+        self.since = None;
+    }
+
+    /// It is not measured any more from then on, though its process goes on; all that was counted was read.
+    pub fn fail(&mut self, since: Duration) {
+        for series in self.series.iter_mut().filter(|series| series.live) {
+            series.fail(since);
         }
         self.answer = None;
         self.since = None;
@@ -129,6 +151,8 @@ impl ProbeBook {
                     let Some(rows) = reading.loads.get(&series.strand.load) else {
                         continue;
                     };
+                    let folded = reading.folded.get(&series.strand.load);
+                    series.fold(folded.copied().unwrap_or_default());
                     if series.observe(rows, &*self.probe.instrument, at) {
                         self.seen = Some(at);
                     }
@@ -255,12 +279,19 @@ impl ProbeBook {
         now: Duration,
         patience: Duration,
     ) -> ProbeReport {
-        let (state, reason, message) = self.standing(state, now, patience);
-        let lacks = match &self.answer {
+        let (state, reason, mut message) = self.standing(state, now, patience);
+        let mut lacks = match &self.answer {
             Some(Ok(coverage)) => coverage.lacks.clone(),
             Some(Err(refusal)) => refusal.lacks.clone(),
             None => Vec::new(),
         };
+        if let Some((lack, sentence)) = self.folded() {
+            lacks.push(lack);
+            if !message.is_empty() {
+                message.push_str("; ");
+            }
+            message.push_str(&sentence);
+        }
         ProbeReport {
             name: self.probe.name.clone(),
             kind: self.probe.kind().as_str().to_string(),
@@ -281,7 +312,40 @@ impl ProbeBook {
                 .take(ckb_probe_crds::report::MAX_ROWS + 1)
                 .collect(),
             events: self.weightiest_closed.clone(),
+            omitted: Omitted::default(),
         }
+    }
+
+    /// What counts in `other` since there is no room to tell more apart, and that in words.
+    fn folded(&self) -> Option<(Lack, String)> {
+        let descriptor = self.probe.kind().descriptor();
+        let (mut rows, mut parts) = (0, Vec::new());
+        for series in self.series.iter().filter(|series| series.live) {
+            let (folded, of) = series.folded();
+            rows += folded;
+            parts.extend(of);
+        }
+        let words = |label: &str| label.replace('_', " ");
+        let mut items = Vec::new();
+        if rows > 0 {
+            items.push(format!("{}: {rows}", words(descriptor.row)));
+        }
+        let part = words(descriptor.part.unwrap_or_default());
+        let of_rows = parts
+            .iter()
+            .map(|(row, folded)| format!("{part} of {row}: {folded}"));
+        items.extend(of_rows.take(MAX_LACKING - items.len()));
+        let sentence = format!(
+            "there is no room to tell more apart, so that these count in {OTHER}: {}",
+            items.join(", ")
+        );
+        (!items.is_empty()).then_some((
+            Lack {
+                reason: Reason::TooManyRows,
+                items,
+            },
+            sentence,
+        ))
     }
 
     fn standing(

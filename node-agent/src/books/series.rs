@@ -6,20 +6,23 @@
 //! slice to the process's end is taken to have been like that slice.
 
 mod record;
+mod row;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{
-    Figures, PartReport, RowReport,
-    report::{MAX_PARTS, MAX_ROWS, OTHER},
+    PartReport, RowReport,
+    report::{MAX_ROWS, OTHER},
 };
 
 use record::{Record, Span};
+pub use row::Row;
+use row::{Seen, with_room};
 
 use super::tally::Tally;
 use crate::{
     kinds::Instrument,
-    mechanism::{LoadId, Raw, RowReading, Strand},
+    mechanism::{LoadId, Parts, Raw, RowReading, Strand},
 };
 
 /// One load of a target, on behalf of one probe.
@@ -33,31 +36,18 @@ pub struct Series {
     pub rows: BTreeMap<String, Row>,
     /// What the rows of the process count under, by their place: once given, a name stays.
     names: BTreeMap<u64, String>,
+    /// How many of those are not told apart, here and already by the mechanism.
+    folded: (u64, u64),
     record: Record,
     /// Since when nothing measures it, if all of it was recorded until then.
     suspended: Option<Duration>,
+    /// Since when nothing measures it though its process goes on: nobody guesses what happens meanwhile.
+    hole: Option<Duration>,
     window: Span,
     window_began: Duration,
     closed: Span,
     /// How long the target takes for as much as it did in the last slice, in seconds.
     last_slice: Option<f64>,
-}
-
-/// One row.
-#[derive(Clone, Debug, Default)]
-pub struct Row {
-    /// All of it.
-    pub all: Tally,
-    /// Its parts, where they are told apart.
-    pub parts: BTreeMap<String, Tally>,
-    names: BTreeMap<u64, String>,
-}
-
-/// What was read of a row.
-#[derive(Default)]
-struct Seen {
-    all: Figures,
-    parts: BTreeMap<String, Figures>,
 }
 
 impl Series {
@@ -83,6 +73,8 @@ impl Series {
 
     /// Probes are in place, and count from zero: everything from now on.
     pub fn attached(&mut self, strand: Strand, now: Duration) {
+        let holed = self.hole.is_some() || self.suspended.is_some();
+        self.end_hole(now);
         self.restarted(strand);
         for tally in self.tallies() {
             tally.forget_pending();
@@ -91,7 +83,9 @@ impl Series {
             entered: now,
             ..Record::default()
         };
-        self.window_began = now;
+        if !holed {
+            self.window_began = now;
+        }
         self.last_slice = None;
     }
 
@@ -106,9 +100,9 @@ impl Series {
     /// between is a part of the interval that was not recorded, and nobody guesses what happened in it.
     pub fn continued(&mut self, strand: Strand, now: Duration) {
         self.restarted(strand);
+        self.leave_out_hole(now);
         match self.suspended.take() {
-            Some(since) => {
-                self.window.elapsed += now.saturating_sub(since);
+            Some(_) => {
                 self.record = Record {
                     entered: now,
                     ..Record::default()
@@ -118,13 +112,37 @@ impl Series {
         }
     }
 
+    /// It is not measured any more from then on, and its process goes on. All that was counted was observed.
+    pub fn fail(&mut self, since: Duration) {
+        let since = self.suspended.take().unwrap_or(since);
+        self.end(since);
+        self.hole = Some(since.max(self.window_began));
+    }
+
+    /// A hole ends, if there is one: with its process, or as it is measured again.
+    pub fn end_hole(&mut self, now: Duration) {
+        self.leave_out_hole(now);
+        self.suspended = None;
+        self.hole = None;
+    }
+
+    /// What of a hole is over by now is a part of the interval that was not recorded.
+    fn leave_out_hole(&mut self, now: Duration) {
+        for since in [&mut self.suspended, &mut self.hole].into_iter().flatten() {
+            self.window.elapsed += now.saturating_sub(*since);
+            *since = now;
+        }
+    }
+
     fn restarted(&mut self, strand: Strand) {
         for tally in self.tallies() {
             tally.restarted();
         }
         self.names.clear();
+        self.folded = (0, 0);
         for row in self.rows.values_mut() {
             row.names.clear();
+            row.folded = (0, 0);
         }
         self.strand = strand;
         self.live = true;
@@ -146,6 +164,11 @@ impl Series {
             let seen = seen.entry(row.clone()).or_default();
             let own = self.strand.own(&reading.figures);
             seen.all.merge(&own);
+            if reading.folded > 0
+                && let Some(row) = self.rows.get_mut(&row)
+            {
+                row.folded.1 = reading.folded;
+            }
             // Until something was counted of a part, its name may still be on its way.
             if self.strand.has_part(reading.part.as_ref()) && !own.is_idle() {
                 let row = self.rows.entry(row).or_default();
@@ -166,6 +189,11 @@ impl Series {
         news
     }
 
+    /// So many rows of what is read are in `other` already, since the mechanism had no room to tell them apart.
+    pub fn fold(&mut self, rows: u64) {
+        self.folded.1 = rows;
+    }
+
     /// What a row counts under. Two places may have one name.
     fn row_name(&mut self, raw: Option<&Raw>, instrument: &dyn Instrument) -> String {
         let known = raw.and_then(|raw| self.names.get(&raw.place));
@@ -173,7 +201,11 @@ impl Series {
             return name.clone();
         }
         let name = match raw {
-            Some(raw) => with_room(instrument.row(raw), &self.rows, MAX_ROWS),
+            Some(raw) => {
+                let (name, folded) = with_room(instrument.row(raw), &self.rows, MAX_ROWS);
+                self.folded.0 += u64::from(folded);
+                name
+            }
             None => self.strand.row.clone().unwrap_or_else(|| OTHER.to_string()),
         };
         let blank = || Row {
@@ -229,6 +261,7 @@ impl Series {
         if self.live && !sliced {
             self.enter(now, 1.0);
         }
+        self.leave_out_hole(now);
         let mut span = std::mem::take(&mut self.window);
         if span.elapsed.is_zero() {
             // Without a slice, all that is known of the interval is its length.
@@ -247,6 +280,17 @@ impl Series {
     pub fn share(&self) -> Option<f64> {
         let Span { elapsed, recorded } = self.closed;
         (!elapsed.is_zero()).then(|| recorded.as_secs_f64() / elapsed.as_secs_f64())
+    }
+
+    /// How many rows of the process are not told apart for want of room, and of which rows how many parts.
+    pub fn folded(&self) -> (u64, impl Iterator<Item = (&str, u64)>) {
+        let parts = self.rows.iter().map(|(name, row)| {
+            let (here, before) = row.folded;
+            (name.as_str(), here.saturating_add(before))
+        });
+        let (here, before) = self.folded;
+        let rows = here.saturating_add(before);
+        (rows, parts.filter(|(_, folded)| *folded > 0))
     }
 
     /// Whether anything was counted in it.
@@ -284,6 +328,8 @@ impl Series {
             Some(raw) => instrument.row(raw),
             None => self.strand.row.clone().unwrap_or_default(),
         };
+        // Somebody else may have it told apart.
+        let part = part.filter(|_| self.strand.parts != Parts::None);
         (row, part.map(|raw| instrument.part(raw)))
     }
 
@@ -320,51 +366,6 @@ impl Series {
     fn tallies(&mut self) -> impl Iterator<Item = &mut Tally> {
         let rows = self.rows.values_mut();
         rows.flat_map(|row| std::iter::once(&mut row.all).chain(row.parts.values_mut()))
-    }
-}
-
-impl Row {
-    fn observe(&mut self, seen: &Seen) -> bool {
-        for (name, part) in &mut self.parts {
-            match seen.parts.get(name) {
-                Some(figures) => {
-                    part.observe(figures);
-                }
-                None => part.vanished(),
-            }
-        }
-        self.all.observe(&seen.all)
-    }
-
-    fn vanished(&mut self) {
-        for tally in std::iter::once(&mut self.all).chain(self.parts.values_mut()) {
-            tally.vanished();
-        }
-    }
-
-    /// What a part counts under.
-    fn part_name(&mut self, raw: Option<&Raw>, instrument: &dyn Instrument) -> String {
-        let known = raw.and_then(|raw| self.names.get(&raw.place));
-        if let Some(name) = known {
-            return name.clone();
-        }
-        let own = raw.map_or_else(|| OTHER.to_string(), |raw| instrument.part(raw));
-        let name = with_room(own, &self.parts, MAX_PARTS);
-        self.parts.entry(name.clone()).or_default();
-        if let Some(raw) = raw {
-            self.names.insert(raw.place, name.clone());
-        }
-        name
-    }
-}
-
-/// The name, if it is known or there is room for one more besides the one of the others.
-fn with_room<T>(own: String, known: &BTreeMap<String, T>, room: usize) -> String {
-    let named = known.keys().filter(|name| *name != OTHER).count();
-    if named + 1 < room || known.contains_key(&own) {
-        own
-    } else {
-        OTHER.to_string()
     }
 }
 

@@ -1,5 +1,6 @@
 //! Carries out what [`target::plan`] decides: attaches, reads, detaches. No API server here.
 
+mod mailboxes;
 mod orders;
 mod processes;
 
@@ -10,6 +11,8 @@ use std::{
 
 use ckb_probe_crds::{Assignment, InstanceReport, InstanceState, Reason};
 use futures::{StreamExt, stream::FuturesUnordered};
+use mailboxes::Mailbox;
+pub use mailboxes::{Addressee, Delivery};
 use serde_json::Value;
 use tracing::warn;
 
@@ -22,7 +25,7 @@ use crate::{
     books::instance::{EARLY_DEATH, Instance},
     kernel::Means,
     mechanism::Refusal,
-    observe::{self, Found, Process, ProcessId},
+    observe::{self, Found, Place, Process, ProcessId},
     target::{self, InstanceKey},
 };
 
@@ -31,6 +34,9 @@ const SEARCH: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 
 /// Between two looks at /proc while every target has one. Ends are told by the kernel, at once.
 const STEADY: Duration = Duration::from_secs(5);
+
+/// At its end the agent waits no longer for what it has attached: then it goes with the agent's process.
+const LAST: Duration = Duration::from_secs(25);
 
 /// Everything that is attached, and what it has counted.
 pub struct Engine {
@@ -41,10 +47,15 @@ pub struct Engine {
     views: BTreeMap<InstanceKey, View>,
     processes: BTreeMap<ProcessId, Measured>,
     unmatched: Vec<Assignment>,
+    /// Whether a view stands otherwise than it was reported to, as of the end of its interval.
+    news: bool,
     /// Events that nobody has asked for yet, as lines of JSON.
     undelivered: Vec<Value>,
+    mailboxes: Vec<Mailbox>,
     next_scan: Instant,
     search_interval: Duration,
+    /// How often /proc was searched.
+    searches: u64,
 }
 
 impl Engine {
@@ -58,9 +69,12 @@ impl Engine {
             views: BTreeMap::new(),
             processes: BTreeMap::new(),
             unmatched: Vec::new(),
+            news: false,
             undelivered: Vec::new(),
+            mailboxes: Vec::new(),
             next_scan: Instant::now(),
             search_interval: SEARCH.0,
+            searches: 0,
         }
     }
 
@@ -70,6 +84,25 @@ impl Engine {
         Self {
             early_death,
             ..self
+        }
+    }
+
+    /// Lets measuring cost no process more than this percentage of its CPU time, whatever is asked.
+    #[must_use]
+    pub fn with_ceiling(mut self, percent: Option<f64>) -> Self {
+        self.tools.ceiling = percent;
+        self
+    }
+
+    /// Lets go of everything, and waits until that is gone; though not for ever, where the kernel or a file system does not answer.
+    pub fn end(mut self) {
+        for (_, measured) in std::mem::take(&mut self.processes) {
+            self.tools.reaper.take(measured);
+        }
+        let gone = self.tools.reaper.take(());
+        let end = Instant::now() + LAST;
+        while gone.took().is_none() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -103,6 +136,7 @@ impl Engine {
         let processes = if wanted.is_empty() {
             Ok(Found::default())
         } else {
+            self.searches += 1;
             observe::processes(|executable| wanted.contains(executable))
         };
         let Found {
@@ -118,6 +152,7 @@ impl Engine {
                 return false;
             }
         };
+        self.inherit();
         let mut desired = target::locate(&self.assignments, &processes, self.views.keys());
         target::hold(&mut desired, self.held(&unreadable));
         let unmatched: Vec<Assignment> = target::unmatched(&self.assignments, &desired)
@@ -138,26 +173,38 @@ impl Engine {
         changed
     }
 
+    /// How often it has searched /proc for processes.
+    pub fn searches(&self) -> u64 {
+        self.searches
+    }
+
     /// Processes called exec. True when one of them was waited for, and anything changed.
     ///
     /// Whatever others execute, and by what name: /proc is searched only for the sake of a target that has no process.
     pub fn execs(&mut self, pids: &[u32]) -> bool {
-        let wanted = |executable: &str| {
-            let mut assignments = self.assignments.iter();
-            assignments.any(|assignment| assignment.executable == executable)
-        };
-        let is_waiting = |key: InstanceKey| {
-            let view = self.views.get(&key);
+        let is_waiting = |key: &InstanceKey| {
+            let view = self.views.get(key);
             view.is_none_or(|view| view.stage == Stage::Waiting)
         };
+        let awaits = |order: &&Assignment| target::keys_of(order).any(|key| is_waiting(&key));
+        let awaiting: Vec<&Assignment> = self.assignments.iter().filter(awaits).collect();
+        if awaiting.is_empty() {
+            return false;
+        }
+        let wanted = |executable: &str| awaiting.iter().any(|one| one.executable == executable);
+        let matters = |place: &Place| {
+            let mut pods = awaiting.iter().map(|order| &order.pod.uid);
+            pods.any(|pod| place.pod.as_ref() == Some(pod))
+        };
         let waited_for = |process: Process| {
-            let assignments = self.assignments.iter();
-            let mut keys = assignments.filter_map(|one| target::key_of(one, &process));
-            keys.any(is_waiting)
+            let mut keys = awaiting
+                .iter()
+                .filter_map(|one| target::key_of(one, &process));
+            keys.any(|key| is_waiting(&key))
         };
         let mut processes = pids
             .iter()
-            .filter_map(|pid| observe::process(*pid, wanted).ok()?);
+            .filter_map(|pid| observe::process_at(*pid, wanted, matters).ok()?);
         processes.any(waited_for) && self.reconcile()
     }
 
@@ -166,18 +213,20 @@ impl Engine {
         let measured = self.processes.values();
         let steps = measured.clone().filter_map(Measured::next_step);
         let steps = steps.map(|step| self.clock.0 + step);
-        steps.chain(measured.filter_map(Measured::retry_at)).min()
+        let steps = steps.chain(measured.clone().filter_map(Measured::retry_at));
+        steps.chain(measured.filter_map(Measured::deadline)).min()
     }
 
     /// Keeps every target within its budget, and looks again for what was not found. True when anything changed that a
     /// report would say.
     pub fn step(&mut self) -> bool {
+        let received = self.receive();
         let mut disturbed = Vec::new();
         let mut broken = Vec::new();
         for (process, measured) in &mut self.processes {
             if let Err(error) = measured.step(&self.tools, self.clock) {
                 broken.push((*process, error.to_string()));
-            } else if measured.is_broken() || measured.finds_more(&mut self.tools) {
+            } else if measured.is_broken() || measured.look_again(&self.tools) {
                 disturbed.push(*process);
             }
         }
@@ -186,22 +235,17 @@ impl Engine {
             self.deliver(process);
         }
         for (process, error) in &broken {
-            // Most likely the process is about to be seen to have ended.
-            let message = format!(
-                "cannot keep process {} within the budget: {error}",
-                process.pid
-            );
-            warn!(pid = process.pid, %message, "detached");
-            let now = self.clock.now();
-            for view in views_on(&mut self.views, *process) {
-                let instance = &mut view.instance;
-                instance.failed(Reason::AttachFailed, message.clone(), now);
-            }
+            self.give_up(*process, error, None);
         }
         for process in &disturbed {
             self.settle(*process);
         }
-        !disturbed.is_empty() || !broken.is_empty()
+        received || !disturbed.is_empty() || !broken.is_empty()
+    }
+
+    /// Waits until something is done that nobody waits for, and that [`Self::receive`] takes.
+    pub async fn news(&self) {
+        self.tools.workers.any_done().await;
     }
 
     /// When [`Self::reconcile`] is due again.
@@ -230,19 +274,18 @@ impl Engine {
     pub fn close_windows(&mut self) -> bool {
         let now = self.clock.now();
         let is_over = |view: &View| view.instance.window_ends() <= now;
-        let due: Vec<InstanceKey> = self
-            .views
-            .iter()
-            .filter(|(_, view)| is_over(view))
-            .map(|(key, _)| key.clone())
-            .collect();
-        let on: BTreeSet<ProcessId> = due
-            .iter()
-            .filter_map(|key| self.views.get(key)?.process())
-            .collect();
+        let over = self.views.values().filter(|view| is_over(view));
+        let on: BTreeSet<ProcessId> = over.filter_map(View::process).collect();
         for process in &on {
             self.read_process(*process);
         }
+        // What attaches at the moment is read when it has.
+        let due: Vec<InstanceKey> = self
+            .views
+            .iter()
+            .filter(|(_, view)| is_over(view) && !self.is_away(view))
+            .map(|(key, _)| key.clone())
+            .collect();
         let mut disturbed = BTreeSet::new();
         for key in &due {
             disturbed.extend(self.close_window(key));
@@ -262,15 +305,20 @@ impl Engine {
         match measured.and_then(Measured::measurement) {
             Some(measurement) => {
                 let total = measurement.total(now);
-                let ratio = total.ratio_since(view.spent);
+                let ratio = total.ratio_since(&view.spent);
+                view.instance.own_ratio = total.part_since(&view.spent, &view.instance.loads());
                 view.spent = total;
                 let sampled = |series: &crate::books::series::Series| {
                     series.live && measurement.is_sampled(series.strand.load)
                 };
                 view.instance.close_window(now, ratio, sampled);
             }
-            None => view.instance.close_window(now, None, |_| false),
+            None => {
+                view.instance.own_ratio = None;
+                view.instance.close_window(now, None, |_| false);
+            }
         }
+        self.news |= view.told != Some(view.instance.stands(now));
         let message = view.instance.must_detach()?;
         warn!(pod = %key.pod.name, %message, "over budget");
         view.instance.detached(Reason::OverBudget, message, now);
@@ -278,10 +326,22 @@ impl Engine {
         process
     }
 
+    /// Whether an interval ended with a target that stands otherwise than the last report says.
+    pub fn stands_otherwise(&self) -> bool {
+        self.news
+    }
+
     /// When the next report interval ends; None without targets.
     pub fn next_window(&self) -> Option<Instant> {
-        let ends = self.views.values().map(|view| view.instance.window_ends());
+        let views = self.views.values().filter(|view| !self.is_away(view));
+        let ends = views.map(|view| view.instance.window_ends());
         ends.min().map(|end| self.clock.0 + end)
+    }
+
+    fn is_away(&self, view: &View) -> bool {
+        let process = view.process();
+        let measured = process.and_then(|process| self.processes.get(&process));
+        measured.is_some_and(Measured::is_away)
     }
 
     /// Takes the events that the kernel has handed over since the last time, each as a line of JSON.
@@ -294,11 +354,19 @@ impl Engine {
     }
 
     /// The state of every target, and of every order that has none.
-    pub fn reports(&self) -> Vec<InstanceReport> {
+    pub fn reports(&mut self) -> Vec<InstanceReport> {
         let now = self.clock.now();
-        let known = self.views.values().map(|view| view.instance.report(now));
+        self.news = false;
+        for view in self.views.values_mut() {
+            view.told = Some(view.instance.stands(now));
+        }
+        let known = self.views.values().map(|view| InstanceReport {
+            asks: view.assignment.asks.clone(),
+            ..view.instance.report(now)
+        });
         let unmatched = self.unmatched.iter().map(|assignment| InstanceReport {
             probe: assignment.probe.clone(),
+            asks: assignment.asks.clone(),
             pod: assignment.pod.clone(),
             state: InstanceState::Waiting,
             reason: Some(Reason::ExecutableNotFound),
@@ -332,3 +400,6 @@ fn containers(assignment: &Assignment) -> String {
         _ => format!("containers {}", names.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,29 @@
 //! A process, measured once for all views of it.
 
-use std::time::{Duration, Instant};
+mod errands;
+mod fresh;
 
-use ckb_probe_crds::{Breach, Overhead, Question};
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use ckb_probe_crds::{Breach, Overhead, Question, Reason};
+pub use errands::Arrival;
+use errands::{DEADLINE, Doing, TOO_MANY};
+use fresh::Fresh;
 
 use super::{
     Clock, Tools,
-    measurement::{Begun, Measurement, MeasurementError, Running},
+    measurement::{Measurement, MeasurementError},
+    workers::{Errand, Outcome},
 };
 use crate::{
-    books::instance::Instance,
+    books::{self, Entry, instance::Instance},
+    kernel::memory,
     kinds::{Ask, Instrumented, instrument},
-    mechanism::{LoadId, Opened, Refusal, Scene, calls, system_calls},
+    mechanism::{LoadId, Opened, Refusal, calls},
     observe::{Exit, ObserveError, ProcessId},
 };
 
@@ -22,8 +34,15 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_se
 /// At most, as long as nothing at all was found in a young process: its loader is kept waiting, and a search costs little.
 const BLIND: Duration = Duration::from_millis(20);
 
+/// Who has nothing else to do looks so often whether something is done, and so many times.
+const WAIT: Duration = Duration::from_millis(1);
+const WAITS: u32 = 60_000;
+
 /// After so long a process is not young any more: what it has not mapped it lacks.
 const YOUTH: Duration = Duration::from_secs(1);
+
+/// What can't be asked while too much is held up is asked again after so long, and then less and less often.
+const HELD_UP: Duration = Duration::from_secs(1);
 
 /// A process that something is asked of.
 pub struct Measured {
@@ -32,11 +51,23 @@ pub struct Measured {
     /// Tells of its end.
     pub exit: Exit,
     measurement: Option<Measurement>,
+    /// What was noted of it before it went away to attach: whatever becomes of it there, that is known.
+    noted: Vec<Entry>,
     questions: Vec<Question>,
     answers: Vec<Result<Opened, Refusal>>,
     retry: Option<Retry>,
     /// Whether the views know the answers.
     told: bool,
+    errand: Option<Doing>,
+    search: Option<Errand<bool>>,
+    /// The views know that the errand takes too long.
+    late: bool,
+    /// Something else is asked since the errand began.
+    again: bool,
+    /// Something else is asked than is measured, and waits for [`Self::look_again`].
+    held_up: bool,
+    failure: Option<MeasurementError>,
+    deadline: Duration,
 }
 
 #[derive(Clone, Copy)]
@@ -75,18 +106,41 @@ impl Retry {
     }
 }
 
-/// What all that ask may cost, together: as much as the most generous of them allows. Where anybody would rather have it
-/// sampled, it is.
-pub fn combined(overheads: &[&Overhead]) -> Overhead {
+/// What all that ask of a process may cost it, together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Budget {
+    /// Percent of its CPU time: as much as the most generous of them allows, and no more than the ceiling.
+    pub percent: f64,
+    /// What sampling keeps it below: that where anybody would rather have it sampled, and else the ceiling, if there is one.
+    pub sampled: Option<f64>,
+}
+
+/// The budget of all that ask, below this ceiling, which is nobody's who asks.
+pub fn combined(overheads: &[&Overhead], ceiling: Option<f64>) -> Budget {
     let percent = overheads.iter().map(|one| one.max_percent);
+    let greatest = percent.fold(0.0, f64::max);
+    let percent = ceiling.map_or(greatest, |ceiling| greatest.min(ceiling));
     let sampled = overheads.iter().any(|one| one.on_breach == Breach::Sample);
-    Overhead {
-        max_percent: percent.fold(0.0, f64::max),
-        on_breach: if sampled {
-            Breach::Sample
-        } else {
-            Breach::Report
-        },
+    Budget {
+        percent,
+        sampled: if sampled { Some(percent) } else { ceiling },
+    }
+}
+
+/// Lets through what there is memory for, to keep books of it.
+fn within_memory() -> impl FnMut(Result<Opened, Refusal>) -> Result<Opened, Refusal> {
+    let account = memory::account();
+    let mut left = account.left();
+    move |answer| {
+        let opened = answer?;
+        let needed = books::bytes(&opened.strands);
+        left = left.checked_sub(needed).ok_or_else(|| {
+            let refusal = account.refusal(needed, left, memory::possible_cpus());
+            let message =
+                format!("to keep count of this for one CkbProbe more does not fit: {refusal}");
+            Refusal::new(Reason::MemoryLimit, message)
+        })?;
+        Ok(opened)
     }
 }
 
@@ -97,26 +151,33 @@ impl Measured {
             process,
             exit: Exit::of(process)?,
             measurement: None,
+            noted: Vec::new(),
             questions: Vec::new(),
             answers: Vec::new(),
             retry: None,
             told: false,
+            errand: None,
+            search: None,
+            late: false,
+            again: false,
+            held_up: false,
+            failure: None,
+            deadline: DEADLINE,
         })
     }
 
-    /// Measures what these probes ask, in place of what was measured before, of which nothing is lost that was counted. Each
-    /// view is told what became of its probes. What was there before is read, and its entries taken, by then.
-    pub fn measure(
-        &mut self,
-        tools: &mut Tools,
-        views: &mut [(&mut Instance, usize)],
-        clock: Clock,
-    ) {
+    /// Measures what these probes ask, in place of what was measured before, of which nothing is lost that was counted: what was
+    /// there is read, and its entries taken, by then. The views are told what became of their probes when that
+    /// [arrives](Self::arrive).
+    pub fn ask(&mut self, tools: &Tools, views: &mut [(&mut Instance, usize)], clock: Clock) {
         let overheads: Vec<Overhead> = views
             .iter()
             .map(|(instance, _)| instance.overhead().clone())
             .collect();
-        let overhead = combined(&overheads.iter().collect::<Vec<_>>());
+        let budget = combined(&overheads.iter().collect::<Vec<_>>(), tools.ceiling);
+        for (instance, _) in views.iter_mut() {
+            instance.budget_percent = budget.percent;
+        }
         let mut questions: Vec<Instrumented> = Vec::new();
         for (instance, _) in views.iter() {
             for book in &instance.probes {
@@ -127,72 +188,52 @@ impl Measured {
             }
         }
         if let Some(mut before) = self.measurement.take() {
-            let now = clock.now();
+            let since = before.stopped().unwrap_or_else(|| clock.now());
             for (instance, _) in views.iter_mut() {
-                instance.suspend(now);
+                instance.suspend(since);
             }
             before.end();
             tools.reaper.take(before);
         }
-        let now = self.begin(tools, &questions, &overhead, clock);
-        // A process that has just begun is not said to lack what it has not had the time to map.
-        self.told = self.measurement.is_some() || !self.is_young();
-        if !self.told {
-            return;
+        self.again = false;
+        self.held_up = false;
+        self.search = None;
+        if tools.workers.are_stuck() {
+            let fresh = Fresh::refused(&questions, TOO_MANY, clock.now());
+            return self.take(fresh, views);
         }
-        for (instance, others) in views.iter_mut() {
-            let answers = instance.probes.iter().map(|book| {
-                let mut all = self.questions.iter().zip(&self.answers);
-                let own = all.find(|(question, _)| **question == book.probe.question);
-                own.map_or_else(
-                    || {
-                        Err(Refusal::new(
-                            ckb_probe_crds::Reason::AttachFailed,
-                            "not asked",
-                        ))
-                    },
-                    |(_, answer)| answer.clone(),
-                )
-            });
-            let answers = answers.collect();
-            instance.answered(self.process, *others, answers, now);
-        }
+        let (mut all, process) = (tools.clone(), self.process);
+        let begin = move || Fresh::begin(&mut all, process, &questions, budget, clock);
+        self.errand = Some(Doing::Beginning(tools.workers.start(begin)));
     }
 
-    /// Begins to measure, and says since when.
-    fn begin(
-        &mut self,
-        tools: &mut Tools,
-        questions: &[Instrumented],
-        overhead: &Overhead,
-        clock: Clock,
-    ) -> Duration {
-        let prepared = Prepared::of(tools, self.process, questions);
-        let Prepared {
-            mut answers,
-            mechanisms,
-        } = prepared;
-        let Begun {
-            measurement,
-            refused,
-            attached,
-        } = Measurement::begin(self.process, mechanisms, overhead, &tools.reaper, || {
-            clock.now()
-        });
-        for (loads, error) in refused {
-            let refusal = Refusal::from(error);
-            for answer in &mut answers {
-                let strands = answer.as_ref().map(|opened| &opened.strands);
-                if strands.is_ok_and(|all| all.iter().any(|one| loads.contains(&one.load))) {
-                    *answer = Err(refusal.clone());
-                }
+    /// The same, for who has nothing else to do until it has arrived.
+    pub fn measure(&mut self, tools: &Tools, views: &mut [(&mut Instance, usize)], clock: Clock) {
+        // Not by the clock: this program may be stopped for a while.
+        self.deadline = Duration::MAX;
+        self.ask(tools, views, clock);
+        for _ in 0..WAITS {
+            if self.errand.is_none() || self.arrive(tools, views, clock) == Arrival::Answered {
+                return;
             }
+            thread::sleep(WAIT);
         }
-        let asked: Vec<Question> = questions.iter().map(|one| one.question.clone()).collect();
-        if asked != self.questions {
+        self.deadline = Duration::ZERO;
+        self.arrive(tools, views, clock);
+    }
+
+    /// Takes what began, and tells the views.
+    fn take(&mut self, fresh: Fresh, views: &mut [(&mut Instance, usize)]) {
+        let Fresh {
+            questions,
+            answers,
+            measurement,
+            attached,
+        } = fresh;
+        if questions != self.questions {
             self.retry = None;
         }
-        self.questions = asked;
+        self.questions = questions;
         self.answers = answers;
         self.measurement = measurement;
         let lacking = self.answers.iter().any(|answer| match answer {
@@ -204,12 +245,52 @@ impl Measured {
             (true, Some(retry)) => Some(retry),
             (true, None) => Some(Retry::first()),
         };
-        attached
+        // A process that has just begun is not said to lack what it has not had the time to map.
+        self.told = self.measurement.is_some() || !self.is_young();
+        if !self.told {
+            return;
+        }
+        let mut within = within_memory();
+        for (instance, others) in views.iter_mut() {
+            let answers = instance.probes.iter().map(|book| {
+                let mut all = self.questions.iter().zip(&self.answers);
+                let own = all.find(|(question, _)| **question == book.probe.question);
+                own.map_or_else(
+                    || Err(Refusal::new(Reason::AttachFailed, "not asked")),
+                    |(_, answer)| within(answer.clone()),
+                )
+            });
+            let answers = answers.collect();
+            instance.answered(self.process, *others, answers, attached);
+        }
     }
 
-    /// When it is to be tried again to find what was not found; None when all was.
+    /// Whether what is measured goes on as it is, though something else is asked, since no more can be begun now: it would be lost
+    /// for file systems that are none of its own. Who is new is told so; it is asked [again](Self::look_again) when that is over.
+    pub fn goes_on(
+        &mut self,
+        tools: &Tools,
+        views: &mut [(&mut Instance, usize)],
+        clock: Clock,
+    ) -> bool {
+        if self.measurement.is_none() || views.is_empty() || !tools.workers.are_stuck() {
+            return false;
+        }
+        let refusal = Refusal::new(Reason::AttachFailed, TOO_MANY);
+        for (instance, others) in views.iter_mut().filter(|(view, _)| !view.is_answered()) {
+            let answers = vec![Err(refusal.clone()); instance.probes.len()];
+            instance.answered(self.process, *others, answers, clock.now());
+        }
+        self.held_up = true;
+        self.again = false;
+        self.retry = Some(Retry::after(HELD_UP));
+        true
+    }
+
+    /// When it is to be tried again to find what was not found; None when all was, or it is being tried.
     pub fn retry_at(&self) -> Option<Instant> {
-        self.retry.map(|retry| retry.at)
+        let is_idle = self.errand.is_none() && self.search.is_none();
+        self.retry.filter(|_| is_idle).map(|retry| retry.at)
     }
 
     /// Whether the next attempt is one of the quick ones after the process began.
@@ -217,12 +298,20 @@ impl Measured {
         self.retry.is_some_and(|retry| retry.after < YOUTH)
     }
 
-    /// Looks again for what was not found, if it is time. True when there is more to be measured than is, or to be told.
-    pub fn finds_more(&mut self, tools: &mut Tools) -> bool {
-        let Some(retry) = self.retry.filter(|retry| retry.at <= Instant::now()) else {
+    /// Looks again for what was not found, if it is time. True when all is to be asked anew; where there is more to be measured
+    /// than is, [`Self::arrive`] will say so.
+    pub fn look_again(&mut self, tools: &Tools) -> bool {
+        let due = self.retry_at().is_some_and(|at| at <= Instant::now());
+        let Some(retry) = self.retry.filter(|_| due && !self.questions.is_empty()) else {
             return false;
         };
         self.retry = Some(retry.next(!self.told));
+        if tools.workers.are_stuck() {
+            return false;
+        }
+        if self.held_up {
+            return true;
+        }
         if !self.told && !self.is_young() {
             return true;
         }
@@ -233,7 +322,6 @@ impl Measured {
                 Ask::SystemCalls(_) | Ask::Own(_) => None,
             })
             .unzip();
-        let first = LoadId::default();
         // What was refused for another reason than functions that are not there is tried again altogether, but not often.
         let mut others = (0..self.answers.len()).filter(|place| !places.contains(place));
         let may_pass =
@@ -244,22 +332,58 @@ impl Measured {
         let Ok(means) = tools.means else {
             return false;
         };
-        let Ok(found) = calls::search(means, self.process, &asks, first, &mut tools.found) else {
+        if asks.is_empty() {
             return false;
-        };
-        let more =
-            |(found, place): (&Result<Opened, Refusal>, usize)| match (found, &self.answers[place])
-            {
+        }
+        let held: Vec<_> = places
+            .iter()
+            .map(|place| self.answers[*place].clone())
+            .collect();
+        let (process, caches) = (self.process, Arc::clone(&tools.found));
+        let search = move || {
+            let Ok(found) = calls::search(means, process, &asks, LoadId::default(), &caches) else {
+                return false;
+            };
+            let mut all = found.answers.iter().zip(&held);
+            all.any(|pair| match pair {
                 (Ok(found), Ok(held)) => found.coverage.lacks != held.coverage.lacks,
                 (Ok(_), Err(_)) => true,
                 (Err(_), _) => false,
-            };
-        found.answers.iter().zip(places).any(more)
+            })
+        };
+        self.search = Some(tools.workers.start(search));
+        false
     }
 
-    /// What is measured, if anything is.
+    /// The same, for who has nothing else to do: whether there is more to be measured than is, or to be told.
+    pub fn finds_more(&mut self, tools: &Tools) -> bool {
+        if self.look_again(tools) {
+            return true;
+        }
+        for _ in 0..WAITS {
+            match self.search.as_ref().map(|search| search.within(WAIT)) {
+                Some(Outcome::UnderWay) => thread::sleep(WAIT),
+                found => {
+                    self.search = None;
+                    return found == Some(Outcome::Done(true));
+                }
+            }
+        }
+        false
+    }
+
+    /// What is measured, if anything is, and is at hand.
     pub fn measurement(&mut self) -> Option<&mut Measurement> {
+        self.fetch();
         self.measurement.as_mut()
+    }
+
+    /// What was noted of it since the last time; what is noted while it attaches waits until it is back.
+    pub fn entries(&mut self) -> Vec<Entry> {
+        let mut entries = std::mem::take(&mut self.noted);
+        let measurement = self.measurement.as_mut();
+        entries.extend(measurement.into_iter().flat_map(Measurement::entries));
+        entries
     }
 
     /// When [`Self::step`] is due again.
@@ -267,103 +391,54 @@ impl Measured {
         self.measurement.as_ref()?.next_step()
     }
 
-    /// Keeps within the budget, if it is time. Nothing is measured any more where that fails.
-    pub fn step(&mut self, tools: &Tools, clock: Clock) -> Result<(), MeasurementError> {
+    fn due(&mut self, clock: Clock) -> Option<&mut Measurement> {
         let due = self.next_step().is_some_and(|step| step <= clock.now());
-        let Some(measurement) = self.measurement.as_mut().filter(|_| due) else {
+        self.measurement.as_mut().filter(|_| due)
+    }
+
+    /// Keeps within the budget, if it is time. Where that fails it is time to [give up](Self::give_up), once what was counted is
+    /// read. While it attaches, the measurement is away.
+    pub fn step(&mut self, tools: &Tools, clock: Clock) -> Result<(), MeasurementError> {
+        let Some(measurement) = self.due(clock) else {
             return Ok(());
         };
-        let result = measurement.step(&|| clock.now());
-        if result.is_err() {
-            if let Some(broken) = self.measurement.take() {
-                tools.reaper.take(broken);
-            }
-            self.answers.clear();
-            self.questions.clear();
-            self.retry = Some(Retry::after(Duration::from_secs(1)));
+        if !measurement.decide(&|| clock.now())? {
+            return Ok(());
         }
-        result
-    }
-
-    /// Whether it must be measured anew from nothing, as [`Self::step`] failed, and it is time.
-    pub fn is_broken(&self) -> bool {
-        let due = self.retry.is_some_and(|retry| retry.at <= Instant::now());
-        self.measurement.is_none() && self.questions.is_empty() && due
-    }
-}
-
-/// What there is to be measured of a process.
-struct Prepared {
-    answers: Vec<Result<Opened, Refusal>>,
-    mechanisms: Vec<Running>,
-}
-
-impl Prepared {
-    fn of(tools: &mut Tools, process: ProcessId, questions: &[Instrumented]) -> Self {
-        let mut answers: Vec<Option<Result<Opened, Refusal>>> = vec![None; questions.len()];
-        let mut mechanisms = Vec::new();
-        let mut first = LoadId::default();
-        // All calls of functions together.
-        let mut asks = Vec::new();
-        let mut askers = Vec::new();
-        let mut system_calls = Vec::new();
-        let mut own = Vec::new();
-        for (index, question) in questions.iter().enumerate() {
-            match question.instrument.ask() {
-                Ask::Calls(ask) => {
-                    asks.push(ask);
-                    askers.push(index);
-                }
-                Ask::SystemCalls(ask) => system_calls.push((index, ask)),
-                Ask::Own(begin) => own.push((index, begin)),
-            }
-        }
-        if !asks.is_empty() {
-            let begun = calls::begin(&tools.means, process, &asks, first, &mut tools.found);
-            for (index, answer) in askers.into_iter().zip(begun.answers) {
-                answers[index] = Some(answer);
-            }
-            if let Some(calls) = begun.calls {
-                let running = Running {
-                    mechanism: Box::new(calls),
-                    first,
-                };
-                first = first.offset(running.mechanism.costs().len());
-                mechanisms.push(running);
-            }
-        }
-        if !system_calls.is_empty() {
-            let (askers, asks): (Vec<usize>, Vec<_>) = system_calls.into_iter().unzip();
-            let begun = system_calls::begin(process, &asks, first, &mut tools.node);
-            for (index, answer) in askers.into_iter().zip(begun.answers) {
-                answers[index] = Some(answer);
-            }
-            if let Some(calls) = begun.calls {
-                let running = Running {
-                    mechanism: Box::new(calls),
-                    first,
-                };
-                first = first.offset(running.mechanism.costs().len());
-                mechanisms.push(running);
-            }
-        }
-        for (index, begin) in own {
-            let scene = Scene {
-                process,
-                first,
-                node: &mut tools.node,
+        let read = measurement.read_at();
+        if let Some(mut measurement) = self.measurement.take() {
+            self.noted.extend(measurement.entries());
+            let attach = move || {
+                let result = measurement.attach(&|| clock.now());
+                (measurement, result)
             };
-            answers[index] = Some(begin.begin(scene).map(|(mechanism, opened)| {
-                let running = Running { mechanism, first };
-                first = first.offset(running.mechanism.costs().len());
-                mechanisms.push(running);
-                opened
-            }));
+            self.errand = Some(Doing::Attaching(tools.workers.start(attach), read));
         }
-        Self {
-            answers: answers.into_iter().flatten().collect(),
-            mechanisms,
+        Ok(())
+    }
+
+    /// The same, for who has nothing else to do meanwhile.
+    pub fn step_here(&mut self, clock: Clock) -> Result<(), MeasurementError> {
+        match self.due(clock) {
+            Some(measurement) => measurement.step(&|| clock.now()),
+            None => Ok(()),
         }
+    }
+
+    /// Measures nothing any more, until [`Self::is_broken`] says that it is time to begin anew.
+    pub fn give_up(&mut self, tools: &Tools) {
+        if let Some(broken) = self.measurement.take() {
+            tools.reaper.take(broken);
+        }
+        self.answers.clear();
+        self.questions.clear();
+        self.retry = Some(Retry::after(Duration::from_secs(1)));
+    }
+
+    /// Whether it must be measured anew from nothing, as it was given up, and it is time.
+    pub fn is_broken(&self) -> bool {
+        let due = self.retry_at().is_some_and(|at| at <= Instant::now());
+        self.measurement.is_none() && self.questions.is_empty() && due
     }
 }
 

@@ -11,23 +11,22 @@ mod running;
 mod sampling;
 mod slice;
 
-use std::time::Duration;
+use std::{sync::mpsc::Receiver, time::Duration};
 
-use ckb_probe_crds::{Breach, Overhead};
 use departures::Departures;
 use meter::Meter;
 pub use meter::Total;
 pub use reaper::{Reaper, Receipt};
 pub use running::Running;
 use running::{Mechanisms, Started};
-use sampling::Sampler;
+use sampling::{Due, Sampler};
 use slice::{Moment, Slice};
 
 use crate::{
     books::{Entry, Fact},
     governor::Spent,
     kernel::{AttachError, ReadError},
-    mechanism::{Event, LoadId, Loads},
+    mechanism::{Event, LoadId, Loads, profiles::Finished},
     observe::{self, CpuTime, ProcessId},
 };
 
@@ -50,10 +49,15 @@ pub struct Measurement {
     costs: Vec<Option<Duration>>,
     meter: Meter,
     sampler: Option<Sampler>,
+    /// What was decided and is still to be attached.
+    due: Option<Due>,
     attached: Attached,
     departures: Departures,
     reaper: Reaper,
     entries: Vec<Entry>,
+    read_at: Duration,
+    /// Since when it counts nothing any more.
+    stopped: Option<Duration>,
 }
 
 /// What is attached now.
@@ -66,10 +70,12 @@ struct Attached {
 
 impl Measurement {
     /// Attaches all that the mechanisms have to attach. What the kernel refuses is left out, and handed back with its error.
+    /// `sampled` is the percentage of the target's CPU time below which sampling keeps what it costs; None: it is measured all
+    /// of the time.
     pub fn begin(
         process: ProcessId,
         mechanisms: Vec<Running>,
-        overhead: &Overhead,
+        sampled: Option<f64>,
         reaper: &Reaper,
         now: impl Fn() -> Duration,
     ) -> Begun {
@@ -95,9 +101,10 @@ impl Measurement {
                 &known,
                 observe::cpu_time(process).unwrap_or_default(),
                 attached,
-            ),
-            sampler: (overhead.on_breach == Breach::Sample)
-                .then(|| Sampler::new(overhead.max_percent, edge, attached)),
+            )
+            .with(mechanisms.beside()),
+            sampler: sampled.map(|percent| Sampler::new(percent, edge, attached)),
+            due: None,
             attached: Attached {
                 always: costs
                     .iter()
@@ -112,6 +119,8 @@ impl Measurement {
             costs,
             reaper: reaper.clone(),
             entries: Vec::new(),
+            read_at: attached,
+            stopped: None,
         };
         Begun {
             measurement: Some(measurement),
@@ -121,8 +130,15 @@ impl Measurement {
     }
 
     /// Counts and tells nothing from now on: what is read and taken then agrees.
-    pub fn stop(&mut self) -> Result<(), ReadError> {
-        self.mechanisms.stop()
+    pub fn stop(&mut self, now: Duration) -> Result<(), ReadError> {
+        self.mechanisms.stop()?;
+        self.stopped.get_or_insert(now);
+        Ok(())
+    }
+
+    /// Since when it counts nothing any more, if it was stopped.
+    pub fn stopped(&self) -> Option<Duration> {
+        self.stopped
     }
 
     /// Gives back what only one measurement of a process can have, before another is begun. What is left goes with it.
@@ -138,8 +154,16 @@ impl Measurement {
     /// Takes in what the kernel counted up to now.
     pub fn read(&mut self, now: Duration) -> Result<(), ReadError> {
         let reading = self.mechanisms.read()?;
+        // However late that is read, nothing was counted since it was stopped.
+        let now = self.stopped.unwrap_or(now);
+        self.read_at = now;
         self.note(now, Fact::Read(reading));
         Ok(())
+    }
+
+    /// When it was read last.
+    pub fn read_at(&self) -> Duration {
+        self.read_at
     }
 
     /// What probing has cost since this began, and what the target used itself.
@@ -148,7 +172,12 @@ impl Measurement {
             // Nobody else looks. Unreadable: the process is gone, or the next window will say.
             let _ = self.look(now);
         }
-        self.meter.total()
+        self.meter.total().clone()
+    }
+
+    /// Where what is finished comes from that is more than figures; asked for once.
+    pub fn profiles(&mut self) -> Vec<(LoadId, Receiver<Finished>)> {
+        self.mechanisms.profiles()
     }
 
     /// Takes the events that wait.
@@ -175,7 +204,9 @@ impl Measurement {
             self.meter.add_open(&slice.loads, open);
         }
         let hits = self.hits()?;
-        self.meter.set_fixed(self.mechanisms.fixed_cost()?);
+        for (load, fixed) in self.mechanisms.fixed_costs()? {
+            self.meter.set_fixed(load, fixed);
+        }
         let cpu = self.cpu_time();
         Ok(self.meter.look(&self.attached.always, hits, cpu, now))
     }

@@ -2,8 +2,12 @@
 
 use ckb_probe_crds::Assignment;
 
-use super::measurement::Total;
-use crate::{books::instance::Instance, observe::ProcessId, target::Observed};
+use super::{flow::Flow, measurement::Total};
+use crate::{
+    books::instance::{Instance, Standing},
+    observe::ProcessId,
+    target::Observed,
+};
 
 /// A target that there is an order for.
 pub struct View {
@@ -15,6 +19,10 @@ pub struct View {
     pub stage: Stage,
     /// What measuring its process had cost when its last interval ended.
     pub spent: Total,
+    /// How many lines its events may be.
+    pub flow: Flow,
+    /// How the last report says that it stands.
+    pub told: Option<Standing>,
 }
 
 /// What a view is at.
@@ -39,6 +47,20 @@ impl View {
         match self.stage {
             Stage::On { process, .. } => Some(process),
             Stage::Waiting | Stage::Held => None,
+        }
+    }
+
+    /// The same for the CkbProbe of this order, which asks the same.
+    pub fn handed_to(&self, order: Assignment) -> Self {
+        let mut instance = self.instance.clone();
+        instance.key.probe = order.probe.clone();
+        Self {
+            assignment: order,
+            instance,
+            stage: self.stage,
+            spent: self.spent.clone(),
+            flow: self.flow.clone(),
+            told: None,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ckb_probe_crds::{
-    Distribution as Values, Histogram, Kind, Name,
+    Distribution as Values, Histogram, Kind,
     descriptor::{Export, Metric as Told, Unit},
 };
 use prometheus::{
@@ -37,7 +37,7 @@ pub fn render<'a>(
     families.retain(|family| !family.get_metric().is_empty());
     let mut text = Vec::new();
     TextEncoder::new().encode(&families, &mut text)?;
-    Ok(String::from_utf8_lossy(&text).into_owned())
+    Ok(crate::text::of_own(text))
 }
 
 fn node_families(means: Means) -> [MetricFamily; 3] {
@@ -194,10 +194,13 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
         });
         family(name, help, kind, metrics)
     };
-    let lost = |instance: &Instance, what: &'static str| {
-        let lost = instance.lost.get(&Name::Borrowed(what));
-        Some(lost.copied().unwrap_or_default() as f64)
-    };
+    let lost = instances.iter().flat_map(|instance| {
+        instance.lost.iter().map(|(what, count)| {
+            let mut labels = instance_labels(instance);
+            labels.push(label("what", what));
+            counter(labels, *count as f64)
+        })
+    });
     let flag = |yes: bool| Some(f64::from(u8::from(yes)));
     vec![
         each(
@@ -212,29 +215,17 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
             MetricType::GAUGE,
             &|instance| flag(instance.is_firing(now)),
         ),
-        each(
-            "ckb_probe_events_lost_total",
-            "Slow-call events that the ring buffer could not take. Their calls are counted all the same.",
+        family(
+            "ckb_probe_lost_total",
+            "What could not be recorded, listed or written, by what it is.",
             MetricType::COUNTER,
-            &|instance| lost(instance, "events"),
-        ),
-        each(
-            "ckb_probe_calls_lost_total",
-            "Calls not recorded, since too many were in flight.",
-            MetricType::COUNTER,
-            &|instance| lost(instance, "calls"),
+            lost,
         ),
         each(
             "ckb_probe_overhead_ratio",
             "Estimated share of the target's CPU time that measuring cost in the last report interval.",
             MetricType::GAUGE,
             &|instance| instance.overhead_ratio,
-        ),
-        each(
-            "ckb_probe_sizes_lost_total",
-            "Calls whose payload bytes could not be counted, since too many were in flight. The calls are counted.",
-            MetricType::COUNTER,
-            &|instance| lost(instance, "sizes"),
         ),
         each(
             "ckb_probe_entry_only",
@@ -250,14 +241,14 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
         ),
         each(
             "ckb_probe_gap_seconds_total",
-            "Time without a probe between the end of a process and the attach to its successor.",
+            "Time without a probe: between the end of a process and the attach to its successor, while one could not be measured, and while what measures it was replaced.",
             MetricType::COUNTER,
             &|instance| Some((instance.gap + instance.open_gap(now)).as_secs_f64()),
         ),
     ]
 }
 
-fn family(
+pub(super) fn family(
     name: &str,
     help: &str,
     kind: MetricType,
@@ -288,14 +279,14 @@ fn row_labels(instance: &Instance, book: &ProbeBook, row: &str) -> Vec<LabelPair
     labels
 }
 
-fn label(name: &str, value: &str) -> LabelPair {
+pub(super) fn label(name: &str, value: &str) -> LabelPair {
     let mut label = LabelPair::default();
     label.set_name(name.to_string());
     label.set_value(value.to_string());
     label
 }
 
-fn counter(labels: Vec<LabelPair>, value: f64) -> Metric {
+pub(super) fn counter(labels: Vec<LabelPair>, value: f64) -> Metric {
     let mut counter = Counter::default();
     counter.set_value(value);
     let mut metric = Metric::from_label(labels);
@@ -303,7 +294,7 @@ fn counter(labels: Vec<LabelPair>, value: f64) -> Metric {
     metric
 }
 
-fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
+pub(super) fn gauge(labels: Vec<LabelPair>, value: f64) -> Metric {
     let mut gauge = Gauge::default();
     gauge.set_value(value);
     let mut metric = Metric::from_label(labels);

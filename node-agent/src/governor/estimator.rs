@@ -33,6 +33,8 @@ pub struct Sight {
     pub open: Duration,
     /// How long hits cost: `open` and the edges.
     pub attached: Duration,
+    /// The part of what a hit costs that it did not, since somebody else had the kernel trap anyway.
+    pub saved: f64,
 }
 
 /// Smooths what was seen.
@@ -46,6 +48,8 @@ pub struct Estimator {
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     cost: Duration,
+    /// CPU-seconds that it cost in the last look.
+    cost_seconds: f64,
     hits_per_second: Option<f64>,
     hits: f64,
     open: f64,
@@ -57,6 +61,7 @@ impl Estimator {
     pub fn new(costs: &[Duration]) -> Self {
         let rate = |&cost| Rate {
             cost,
+            cost_seconds: 0.0,
             hits_per_second: None,
             hits: 0.0,
             open: 0.0,
@@ -84,6 +89,11 @@ impl Estimator {
         self.own = self.own * kept + own;
         self.elapsed = self.elapsed * kept + seconds;
         Spent { elapsed, cost, own }
+    }
+
+    /// What each of the loads cost in the last look, in CPU-seconds.
+    pub fn costs(&self) -> impl Iterator<Item = f64> {
+        self.rates.iter().map(|rate| rate.cost_seconds)
     }
 
     /// The loads by now.
@@ -125,7 +135,8 @@ impl Rate {
         }
         let hidden = sight.attached.saturating_sub(sight.open).as_secs_f64();
         let hits = sight.hits as f64 + self.hits_per_second.unwrap_or(0.0) * hidden;
-        hits * self.cost.as_secs_f64()
+        self.cost_seconds = hits * self.cost.as_secs_f64() * (1.0 - sight.saved);
+        self.cost_seconds
     }
 
     /// How much a look counts against what was believed.

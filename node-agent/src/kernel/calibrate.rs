@@ -3,7 +3,7 @@
 use std::{
     arch::global_asm,
     hint::black_box,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -20,23 +20,21 @@ use crate::observe::{Binary, ObserveError, own_file_offset};
 // last must be single-stepped.
 global_asm!(
     ".pushsection .text.ckb_probe_calibration_call,\"ax\",@progbits",
-    ".global ckb_probe_calibration_call",
-    ".type ckb_probe_calibration_call,@function",
+    ".global ckb_probe_calibration_call; .type ckb_probe_calibration_call,@function",
     "ckb_probe_calibration_call:",
-    "nop",
-    "ret",
+    "nop; ret",
     ".size ckb_probe_calibration_call, . - ckb_probe_calibration_call",
-    ".global ckb_probe_calibration_work",
-    ".type ckb_probe_calibration_work,@function",
+    ".global ckb_probe_calibration_work; .type ckb_probe_calibration_work,@function",
     "ckb_probe_calibration_work:",
-    "nop",
-    "ret",
+    "nop; ret",
     ".size ckb_probe_calibration_work, . - ckb_probe_calibration_work",
-    ".global ckb_probe_calibration_stepped",
-    ".type ckb_probe_calibration_stepped,@function",
+    ".global ckb_probe_calibration_twice; .type ckb_probe_calibration_twice,@function",
+    "ckb_probe_calibration_twice:",
+    "nop; ret",
+    ".size ckb_probe_calibration_twice, . - ckb_probe_calibration_twice",
+    ".global ckb_probe_calibration_stepped; .type ckb_probe_calibration_stepped,@function",
     "ckb_probe_calibration_stepped:",
-    "mov eax, edi",
-    "ret",
+    "mov eax, edi; ret",
     ".size ckb_probe_calibration_stepped, . - ckb_probe_calibration_stepped",
     ".popsection",
 );
@@ -44,6 +42,7 @@ global_asm!(
 unsafe extern "C" {
     fn ckb_probe_calibration_call();
     fn ckb_probe_calibration_work();
+    fn ckb_probe_calibration_twice();
     fn ckb_probe_calibration_stepped();
 }
 
@@ -72,6 +71,12 @@ const AT_WORK: Dummy = Dummy {
     function: ckb_probe_calibration_work,
     calls: 300,
     works_on: 256 << 10,
+};
+
+/// The same under two pairs of programs: the kernel traps once for both.
+const TWICE: Dummy = Dummy {
+    function: ckb_probe_calibration_twice,
+    ..AT_WORK
 };
 
 const STEPPED: Dummy = Dummy {
@@ -132,7 +137,9 @@ pub struct Calibration {
     pub cost_per_call_ns: u64,
     /// The same where the kernel must single-step the function's first instruction.
     pub single_step_cost_ns: u64,
-    /// What of the former falls between the two clock readings, and so would be taken for the call's own time: the
+    /// What a further pair of programs adds to a call that is probed already: less, since the kernel traps once for all.
+    pub further_cost_ns: u64,
+    /// What of the cost of a call falls between the two clock readings, and so would be taken for the call's own time: the
     /// median duration that the programs see of a function that does nothing.
     pub trap_ns: u64,
     /// Calls made while attached.
@@ -225,6 +232,7 @@ pub fn calibrate(tier: Tier) -> Result<Calibration, CalibrationError> {
 struct Measured {
     emulated: Figures,
     at_work: Figures,
+    twice: Figures,
     stepped: Figures,
     entry_only: bool,
 }
@@ -250,10 +258,14 @@ impl Measured {
     fn calibration(&self) -> Calibration {
         let probes = if self.entry_only { 2 } else { 1 };
         let cost_per_call_ns = probes * self.at_work.cost_ns;
+        let further_ns = self.twice.cost_ns.saturating_sub(self.at_work.cost_ns);
+        // What is measured scatters, and no pair of programs is for nothing.
+        let further_ns = further_ns.clamp(self.at_work.cost_ns / 4, self.at_work.cost_ns);
         let step_ns = self.stepped.cost_ns.saturating_sub(self.emulated.cost_ns);
         Calibration {
             cost_per_call_ns,
             single_step_cost_ns: cost_per_call_ns + step_ns,
+            further_cost_ns: probes * further_ns,
             trap_ns: self.emulated.durations.quantile(0.5).unwrap_or_default(),
             calls: EMULATED.calls * ROUNDS as u64,
             counted: self.emulated.counted(),
@@ -263,30 +275,36 @@ impl Measured {
 
 /// Probes all the functions at once, since the kernel takes its time to attach and to detach.
 fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
-    const DUMMIES: [Dummy; 3] = [EMULATED, AT_WORK, STEPPED];
+    /// Two at a time would count each other's calls.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock();
+    const DUMMIES: [Dummy; 4] = [EMULATED, AT_WORK, STEPPED, TWICE];
+    const SLOTS: [Dummy; 5] = [EMULATED, AT_WORK, STEPPED, TWICE, TWICE];
     let unprobed = DUMMIES.map(nanos_per_call);
-    let mut probes = Probes::load(tier, &plan(&DUMMIES, std::process::id(), entry_only)?)?;
-    probes.attach(&Slots::from([0, 1, 2]))?;
+    let mut probes = Probes::load(tier, &plan(&SLOTS, std::process::id(), entry_only)?)?;
+    probes.attach(&Slots::from([0, 1, 2, 3, 4]))?;
     let probed = DUMMIES.map(nanos_per_call);
     let reading = probes.read()?;
-    let figures = [0, 1, 2].map(|slot| {
+    let figures = [0, 1, 2, 3, 4].map(|slot: usize| {
+        let run = slot.min(DUMMIES.len() - 1);
         let seen = reading.slots.get(slot).cloned().unwrap_or_default();
         Figures {
-            cost_ns: probed[slot].saturating_sub(unprobed[slot]),
+            cost_ns: probed[run].saturating_sub(unprobed[run]),
             durations: seen.histogram,
             untimed: seen.untimed,
         }
     });
-    for (dummy, figures) in DUMMIES.iter().zip(&figures) {
+    for (dummy, figures) in SLOTS.iter().zip(&figures) {
         let (calls, counted) = (dummy.calls * ROUNDS as u64, figures.counted());
         if counted != calls {
             return Err(CalibrationError::Miscounted { calls, counted });
         }
     }
-    let [emulated, at_work, stepped] = figures;
+    let [emulated, at_work, stepped, twice, _] = figures;
     Ok(Measured {
         emulated,
         at_work,
+        twice,
         stepped,
         entry_only,
     })
@@ -344,6 +362,21 @@ fn thread_time() -> Duration {
 mod tests {
     use super::*;
 
+    /// The pairs of kernels without sessions once took two operations' ends of one call for those of one: none of these kernels
+    /// could be measured then.
+    #[test]
+    fn every_tier_that_the_kernel_has_counts_every_call_of_each_of_two_operations_at_one_place() {
+        let mut tiers = 0;
+        for tier in Tier::ALL {
+            match calibrate(tier) {
+                Ok(_) => tiers += 1,
+                Err(CalibrationError::Attach(_)) => {}
+                Err(error) => panic!("{tier:?}: {error}"),
+            }
+        }
+        assert!(tiers > 0, "as root, on Linux 5.15 or later");
+    }
+
     #[test]
     fn an_agent_whose_returns_must_not_be_touched_measures_entries_alone() {
         let root = "as root, on Linux 5.15 or later";
@@ -365,6 +398,7 @@ mod tests {
             let measured = Measured {
                 emulated: figures(500),
                 at_work: figures(700),
+                twice: figures(1_000),
                 stepped: figures(9_500),
                 entry_only,
             };
@@ -372,9 +406,10 @@ mod tests {
             (
                 calibration.cost_per_call_ns,
                 calibration.single_step_cost_ns,
+                calibration.further_cost_ns,
             )
         };
-        assert_eq!(calibration(false), (700, 9_700));
-        assert_eq!(calibration(true), (1_400, 10_400));
+        assert_eq!(calibration(false), (700, 9_700, 300));
+        assert_eq!(calibration(true), (1_400, 10_400, 600));
     }
 }

@@ -10,8 +10,15 @@ use ckb_probe_common::counts::{
 };
 
 use super::{
-    AttachError, Links, ReadError, btf, btf::Types, maps::error, object::Object, pod::pod,
-    programs, tracing::Tracepoints,
+    AttachError, Links, ReadError, btf,
+    btf::Types,
+    maps::{error, walk_error},
+    memory::Room,
+    object::Object,
+    pod::pod,
+    programs,
+    tracing::Tracepoints,
+    walk::Walk,
 };
 
 /// The ring for what is told: some thousands of events between two readings.
@@ -70,9 +77,13 @@ pub struct Counter {
     targets: HashMap<MapData, KeyOfTarget, EntryOfTarget>,
     tallies: PerCpuArray<MapData, TallyValue>,
     misses: PerCpuArray<MapData, MissesValue>,
+    walk: Walk<CountKeyValue, Sums>,
     counts: HashMap<MapData, CountKeyValue, Sums>,
+    folded_walk: Walk<CountKeyValue, u8>,
+    folded: HashMap<MapData, CountKeyValue, u8>,
     keys: Array<MapData, KeysValue>,
     events: RingBuf<MapData>,
+    _room: Option<Room>,
 }
 
 impl Counter {
@@ -95,9 +106,13 @@ impl Counter {
             targets: object.take_map("TARGETS")?,
             tallies: object.take_map("TALLIES")?,
             misses: object.take_map("MISSES")?,
+            walk: object.walk("COUNTS")?,
             counts: object.take_map("COUNTS")?,
+            folded_walk: object.walk("FOLDED")?,
+            folded: object.take_map("FOLDED")?,
             keys: object.take_map("KEYS")?,
             events: object.take_map("EVENTS")?,
+            _room: object.take_room(),
         })
     }
 
@@ -143,6 +158,11 @@ impl Counter {
         for key in self.known(target)? {
             absent(self.counts.remove(&CountKeyValue(key)), "COUNTS")?;
         }
+        for key in self.folded_walk.keys().map_err(walk_error("FOLDED"))? {
+            if key.0.target == target {
+                absent(self.folded.remove(&key), "FOLDED")?;
+            }
+        }
         Ok(())
     }
 
@@ -176,11 +196,16 @@ impl Counter {
         Ok(keys.0.all)
     }
 
+    /// How many names of the target of a slot have no row of their own; no more than `MAX_FOLDED`.
+    pub fn folded(&self, slot: u32) -> Result<u32, ReadError> {
+        let keys = self.keys.get(&slot, 0).map_err(error("KEYS"))?;
+        Ok(keys.0.folded)
+    }
+
     /// The keys of a target, found among those of all; rows before buckets.
     pub fn known(&self, target: u32) -> Result<Vec<CountKey>, ReadError> {
         let mut found = Vec::new();
-        for key in self.counts.keys() {
-            let CountKeyValue(key) = key.map_err(error("COUNTS"))?;
+        for CountKeyValue(key) in self.walk.keys().map_err(walk_error("COUNTS"))? {
             if key.target == target {
                 found.push(key);
             }

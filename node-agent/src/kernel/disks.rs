@@ -1,5 +1,7 @@
 //! Requests to the node's disks. One object for the node: see `ebpf/programs/src/bin/block_io`.
 
+mod witness;
+
 use std::thread;
 
 use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
@@ -14,11 +16,14 @@ use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
     maps::{GRACE, error},
+    memory::Room,
     object::Object,
     pod::pod,
     programs,
     tracing::Tracepoints,
 };
+use crate::text;
+use witness::{Ended, Witness};
 
 /// In the order in which `request.rs` of the programs has them, and how many bytes it takes them to have.
 const FIELDS: [(&str, &str, u32); 9] = [
@@ -51,6 +56,7 @@ pub struct Disks {
     // Declared first: links go before the maps that their programs write to.
     links: Option<Links>,
     tracepoints: Tracepoints,
+    witness: Witness,
     tells_beginnings: bool,
     control: Control,
     control_map: Array<MapData, ControlValue>,
@@ -61,6 +67,7 @@ pub struct Disks {
     times: Array<MapData, TimesValue>,
     met: PerCpuArray<MapData, MetValue>,
     slow_requests: RingBuf<MapData>,
+    _room: Option<Room>,
 }
 
 /// What one disk did of one sort for one owner, since the load; maxima since the reading before.
@@ -91,7 +98,8 @@ pub struct DiskSlot {
 /// What could not be recorded since the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DisksLost {
-    /// Requests that ended while the CPU was at the end of another: in no figure.
+    /// Requests that ended and were not seen: in no figure. The kernel runs a program not twice at a time on a CPU, and sometimes not
+    /// at all; so this is known from /proc/diskstats as well: at least, and exactly once a disk is at rest.
     pub requests: u64,
     /// Requests that were counted without their times.
     pub times: u64,
@@ -147,6 +155,7 @@ impl Disks {
         Ok(Self {
             links: None,
             tracepoints: Tracepoints::load(&object, types, programs)?,
+            witness: Witness::default(),
             tells_beginnings,
             control,
             control_map: object.take_map("CONTROL")?,
@@ -157,6 +166,7 @@ impl Disks {
             times: object.take_map("TIMES")?,
             met: object.take_map("MET")?,
             slow_requests: object.take_map("SLOW_REQUESTS")?,
+            _room: object.take_room(),
         })
     }
 
@@ -170,11 +180,16 @@ impl Disks {
     pub fn attach(&mut self) -> Result<(), AttachError> {
         self.order(|control| control.generation = control.generation.wrapping_add(1))?;
         self.links = Some(self.tracepoints.attach()?);
+        let counted = self.ended()?;
+        self.witness.begin(counted, witness::ended());
         Ok(())
     }
 
     /// Counts no more once what it hands back is dropped.
     pub fn detach(&mut self) -> Option<Links> {
+        // What can't be read is not claimed.
+        let _ = self.look();
+        self.witness.end();
         self.links.take()
     }
 
@@ -203,12 +218,14 @@ impl Disks {
         Ok(self.met()?.requests)
     }
 
-    /// What could not be recorded.
-    pub fn lost(&self) -> Result<DisksLost, ReadError> {
+    /// What could not be recorded, of these disks where it is known of which.
+    pub fn lost(&mut self, wanted: impl Fn(&str) -> bool) -> Result<DisksLost, ReadError> {
+        self.look()?;
         let met = self.met()?;
         let ends = ["block_io_done", "block_rq_complete"];
+        let missed: u64 = ends.map(|end| self.tracepoints.missed(end)).iter().sum();
         Ok(DisksLost {
-            requests: ends.map(|end| self.tracepoints.missed(end)).iter().sum(),
+            requests: missed.max(self.witness.unseen(wanted)),
             times: met.untimed,
             events: met.events,
         })
@@ -246,6 +263,27 @@ impl Disks {
         let SlotValue(known) = self.slots.get(&slot, 0).ok()?;
         let of = DiskSlot::of(slot, &known);
         (!of.disk.is_empty()).then_some(of)
+    }
+
+    /// Holds what was counted against /proc/diskstats.
+    fn look(&mut self) -> Result<(), ReadError> {
+        if let Some(ended) = witness::ended() {
+            self.witness.look(&ended, &self.ended()?);
+        }
+        Ok(())
+    }
+
+    /// The requests that were seen to end, by disk.
+    fn ended(&self) -> Result<Ended, ReadError> {
+        let mut ended = Ended::new();
+        for slot in self
+            .counted()?
+            .into_iter()
+            .filter(|slot| !slot.disk.is_empty())
+        {
+            *ended.entry(slot.disk).or_default() += slot.queue.count();
+        }
+        Ok(ended)
     }
 
     fn met(&self) -> Result<Met, ReadError> {
@@ -311,11 +349,10 @@ impl Disks {
 
 impl DiskSlot {
     fn of(slot: u32, known: &Slot) -> Self {
-        let name = known.disk.split(|byte| *byte == 0).next();
         Self {
             slot,
             device: known.key.device,
-            disk: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+            disk: text::of_padded(&known.disk),
             direction: known.key.direction,
             owner: known.key.owner,
             ..Self::default()

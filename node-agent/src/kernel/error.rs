@@ -2,7 +2,8 @@
 
 use std::{error::Error, path::PathBuf};
 
-use super::tracing::Traced;
+use super::{memory::NoMemory, tracing::Traced};
+use crate::text;
 
 /// The kernel refused.
 #[derive(Debug, thiserror::Error)]
@@ -18,7 +19,7 @@ pub enum AttachError {
         log: String,
     },
     /// The probes of a file were not accepted.
-    #[error("cannot attach to {symbols} in {path}: {source}")]
+    #[error("cannot attach to {symbols} in {}: {source}", text::of_path(.path))]
     Link {
         /// The functions.
         symbols: String,
@@ -84,12 +85,59 @@ pub enum AttachError {
     /// The kernel has no probes of its functions by perf event.
     #[error("the kernel has no kprobes by perf event: {0}")]
     NoKprobePmu(#[source] std::io::Error),
+    /// Its maps are more than the agent's memory holds.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
     /// The object lacks a map or program that this version needs.
     #[error("the BPF object has no {0}: agent and object are of different versions")]
     Mismatch(&'static str),
     /// A map cannot be used.
     #[error(transparent)]
     Map(#[from] ReadError),
+}
+
+/// What the kernel says when it is short of something: a moment later it may have it.
+const PASSING: [i32; 6] = [
+    libc::EAGAIN,
+    libc::EBUSY,
+    libc::EINTR,
+    libc::EMFILE,
+    libc::ENFILE,
+    libc::ENOMEM,
+];
+
+impl AttachError {
+    /// Whether the same would be refused for as long as this kernel runs, as it lacks what is needed.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Program { .. }
+            | Self::Tracepoint { .. }
+            | Self::NoTypes(_)
+            | Self::TaskStorage(_)
+            | Self::SocketStorage(_)
+            | Self::Iterate(_)
+            | Self::NoUprobePmu(_)
+            | Self::NoKprobePmu(_) => !self.may_pass(),
+            Self::NoSession
+            | Self::NoRoomForSessions
+            | Self::NoField { .. }
+            | Self::NotTraceable(_) => true,
+            Self::Link { .. }
+            | Self::KernelLink { .. }
+            | Self::NoRoom(_)
+            | Self::NoMemory(_)
+            | Self::Data(_)
+            | Self::Mismatch(_)
+            | Self::Map(_) => false,
+        }
+    }
+
+    /// Whether the kernel is only short of something, or this process is: of memory, of descriptors.
+    pub fn may_pass(&self) -> bool {
+        let number = std::iter::successors(self.source(), |&error| error.source())
+            .find_map(|error| error.downcast_ref::<std::io::Error>()?.raw_os_error());
+        number.is_some_and(|number| PASSING.contains(&number))
+    }
 }
 
 /// An error and what caused it: aya says which call failed, and its source says why.

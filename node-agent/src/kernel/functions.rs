@@ -8,13 +8,14 @@ use ckb_probe_common::{Control, Cookie, FamilyArgument, Group, MAX_OPERATIONS, P
 use nix::errno::Errno;
 
 use super::{
-    AttachError, CALLS, Links, MORE_CALLS, Places, Probes, Slots,
+    AttachError, CALLS, Links, Places, Probes, Slots,
     btf::Types,
     kernel::{self, AttachType, ProbePmu, ProgramType},
     maps::Maps,
     object::Object,
-    programs,
+    plan, programs,
 };
+use crate::text;
 
 /// How the kernel is asked to attach to functions of its own. The best is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,7 +107,7 @@ impl Probes {
             &[
                 ("TOTALS", slots),
                 ("HISTOGRAMS", slots),
-                ("MORE_CALLS", MORE_CALLS),
+                ("MORE_CALLS", plan::MORE_CALLS),
                 ("SLOW_CALLS", plan.ring_bytes),
             ],
         )?;
@@ -259,7 +260,7 @@ fn names<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<CString>, Attac
 }
 
 fn error(functions: &[(u8, &CString)], source: io::Error) -> AttachError {
-    let names = functions.iter().map(|(_, name)| name.to_string_lossy());
+    let names = functions.iter().map(|(_, name)| text::of(name.as_bytes()));
     AttachError::KernelLink {
         functions: names.collect::<Vec<_>>().join(", "),
         source,

@@ -1,6 +1,7 @@
 //! bpf(2) and perf_event_open(2), as far as aya 0.14 does not make these calls.
 
 mod attributes;
+mod mapped;
 mod perf;
 
 use std::{
@@ -13,10 +14,11 @@ use aya_obj::generated::{bpf_insn, bpf_prog_info};
 
 use super::btf;
 use attributes::{
-    ElementAttributes, InformationAttributes, IteratedTask, IteratorLinkAttributes,
-    KernelLinkAttributes, MapAttributes, MultiLinkAttributes, ProgramAttributes,
-    RawTracepointAttributes, TypeAttributes,
+    BatchAttributes, ElementAttributes, InformationAttributes, IteratedTask,
+    IteratorLinkAttributes, KernelLinkAttributes, MapAttributes, MultiLinkAttributes,
+    ProgramAttributes, RawTracepointAttributes, TypeAttributes,
 };
+pub(super) use mapped::Mapped;
 pub(super) use perf::{ProbePmu, link_perf_event};
 
 // include/uapi/linux/bpf.h
@@ -27,8 +29,10 @@ const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const BPF_RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 const BPF_BTF_LOAD: libc::c_long = 18;
 const BPF_MAP_FREEZE: libc::c_long = 22;
+const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_ITER_CREATE: libc::c_long = 33;
+const BPF_F_SLEEPABLE: u32 = 1 << 4;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const BPF_F_KPROBE_MULTI_RETURN: u32 = 1;
 
@@ -68,7 +72,7 @@ impl AttachType {
 /// How often a program is loaded that signals interrupt: as often as libbpf tries.
 const LOAD_ATTEMPTS: usize = 5;
 
-/// Loads a program; a tracing program, for what the kernel's type of this number says. On a refusal, with the end of
+/// Loads a program; a tracing program, for what the kernel's type of this number says, and whether it may sleep. On a refusal, with the end of
 /// the verifier's log.
 pub(super) fn load_program(
     instructions: &[bpf_insn],
@@ -76,7 +80,7 @@ pub(super) fn load_program(
     name: &str,
     program_type: ProgramType,
     attach_type: AttachType,
-    attach_type_id: u32,
+    (attach_type_id, may_sleep): (u32, bool),
 ) -> Result<OwnedFd, (io::Error, String)> {
     let load = |log: &mut [u8]| {
         let mut attributes = ProgramAttributes {
@@ -91,6 +95,7 @@ pub(super) fn load_program(
             } else {
                 log.as_mut_ptr() as u64
             },
+            flags: if may_sleep { BPF_F_SLEEPABLE } else { 0 },
             expected_attach_type: attach_type as u32,
             attach_type_id,
             ..ProgramAttributes::default()
@@ -267,6 +272,56 @@ pub(super) fn fill_map(map: BorrowedFd<'_>, data: &[u8], constant: bool) -> io::
         unsafe { bpf_call(BPF_MAP_FREEZE, &attributes) }?;
     }
     Ok(())
+}
+
+/// A place in a hash map between two of its buckets.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Bucket(u32);
+
+/// Adds up to so many entries of a hash map, beginning at a place, and returns where those after them begin; None where there are
+/// none. ENOSPC: the next bucket has more than were asked for.
+pub(super) fn lookup_batch<K: aya::Pod, V: aya::Pod>(
+    map: BorrowedFd<'_>,
+    from: Option<Bucket>,
+    most: usize,
+    entries: &mut Vec<(K, V)>,
+) -> io::Result<Option<Bucket>> {
+    let mut keys: Vec<K> = Vec::with_capacity(most);
+    let mut values: Vec<V> = Vec::with_capacity(most);
+    let mut next = Bucket::default();
+    let mut attributes = BatchAttributes {
+        from: from.as_ref().map_or(0, |from| &raw const from.0 as u64),
+        next: &raw mut next.0 as u64,
+        keys: keys.as_mut_ptr() as u64,
+        values: values.as_mut_ptr() as u64,
+        count: most as u32,
+        map: map.as_raw_fd() as u32,
+        ..BatchAttributes::default()
+    };
+    // SAFETY: what the attributes point to outlives the call, with room for as many entries as they say; the map's keys and values
+    // are as long as these types, by which it was made. The kernel writes the count back.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_MAP_LOOKUP_BATCH,
+            &raw mut attributes,
+            size_of::<BatchAttributes>(),
+        )
+    };
+    let error = (result < 0).then(io::Error::last_os_error);
+    let at_end = match error {
+        None => false,
+        Some(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
+        Some(error) => return Err(error),
+    };
+    let found = (attributes.count as usize).min(most);
+    // SAFETY: the kernel has filled as many, and any bit pattern is a key or a value.
+    unsafe {
+        keys.set_len(found);
+        values.set_len(found);
+    }
+    entries.extend(keys.into_iter().zip(values));
+    Ok((!at_end).then_some(next))
 }
 
 /// `enum bpf_map_type`: values that the kernel keeps with each socket.

@@ -20,10 +20,32 @@ pub struct Links {
 
 impl Links {
     /// Of what the kernel handed out; the first goes first.
-    pub(super) fn of(descriptors: Vec<OwnedFd>) -> Self {
+    pub(crate) fn of(descriptors: Vec<OwnedFd>) -> Self {
         Self {
             _descriptors: descriptors,
         }
+    }
+
+    /// Those that are links by the kernel's account, by its numbers.
+    #[cfg(test)]
+    pub(super) fn ids(&self) -> Vec<u32> {
+        use std::os::fd::AsRawFd;
+        let texts = self._descriptors.iter().map(|descriptor| {
+            let path = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
+            std::fs::read_to_string(path).unwrap()
+        });
+        let id = |text: String| {
+            Some(
+                text.split_once("link_id:")?
+                    .1
+                    .lines()
+                    .next()?
+                    .trim()
+                    .parse()
+                    .unwrap(),
+            )
+        };
+        texts.filter_map(id).collect()
     }
 }
 
@@ -80,6 +102,11 @@ impl Programs {
         sites: &[&Site],
         group: Group,
     ) -> Result<Links, AttachError> {
+        // Asked now and not waited for within the attaching, which would hold what others need.
+        for site in one_of_each_file(sites) {
+            let answer = site.binary.ask();
+            answer.map_err(|source| error(&[site], source))?;
+        }
         let mut descriptors = Vec::new();
         for part in &self.parts {
             match self.pmu {
@@ -89,6 +116,15 @@ impl Programs {
         }
         Ok(Links::of(descriptors))
     }
+}
+
+/// One site in each of the files that they are in.
+fn one_of_each_file<'a>(sites: &[&'a Site]) -> impl Iterator<Item = &'a Site> {
+    let files: BTreeMap<_, _> = sites
+        .iter()
+        .map(|site| (site.binary.attach_path(), *site))
+        .collect();
+    files.into_values()
 }
 
 impl Part {

@@ -4,12 +4,13 @@ use std::{thread, time::Duration};
 
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf};
 use ckb_probe_common::{
-    CallKey, CallStart, Cause, Control, Family, Losses, MAX_ARGUMENTS, SlowCall,
+    CallKey, CallStart, Cause, Control, Family, FamilyKey, Losses, MAX_ARGUMENTS, SlowCall,
     SlowCallWithArguments, TEXT_BYTES, Totals, maximum_of,
 };
 use ckb_probe_crds::Histogram;
 
-use super::{AttachError, ReadError, object::Object, pod::pod};
+use super::{AttachError, ReadError, memory::Room, object::Object, pod::pod, walk::Walk};
+use crate::text;
 
 /// How long a program that saw the old epoch may still write to its maximum. A program runs for a
 /// microsecond; this leaves room for one that was preempted.
@@ -21,6 +22,7 @@ pod! {
     LossesValue(Losses);
     ControlValue(Control);
     FamilyValue(Family);
+    FamilyKeyValue(FamilyKey);
     CauseValue(Cause);
     CallKeyValue(CallKey);
     CallStartValue(CallStart);
@@ -33,6 +35,8 @@ pub struct Reading {
     pub slots: Vec<SlotReading>,
     /// By column family, in the order in which they were first seen.
     pub families: Vec<FamilyReading>,
+    /// By operation: column families that count with the operation's others, since there was no room for more.
+    pub families_folded: Vec<u64>,
     /// Calls not recorded, since too many were in flight.
     pub calls_lost: u64,
     /// By operation: slow-call events that the ring buffer could not take.
@@ -73,11 +77,10 @@ pub struct FamilyReading {
 
 impl FamilyReading {
     fn of(family: &Family) -> Self {
-        let name = family.name.split(|byte| *byte == 0).next();
         Self {
             slot: family.slot,
             id: family.id,
-            name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+            name: text::of_padded(&family.name),
             reading: SlotReading::default(),
         }
     }
@@ -100,14 +103,27 @@ pub(super) struct Maps {
     events_lost: PerCpuArray<MapData, u64>,
     families: Array<MapData, FamilyValue>,
     family_count: Array<MapData, u64>,
+    family_slots: HashMap<MapData, FamilyKeyValue, u32>,
+    /// How many had been asked for when it was last looked which of them found no room, and which those were.
+    folded: (u64, Vec<u64>),
     causes: Array<MapData, CauseValue>,
+    calls_in_flight: Walk<CallKeyValue, CallStartValue>,
     more_calls: HashMap<MapData, CallKeyValue, CallStartValue>,
     slow_calls: RingBuf<MapData>,
     control: Control,
     slots: u32,
+    /// What they take.
+    room: Option<Room>,
 }
 
 impl Maps {
+    /// They are about to be gone.
+    pub(super) fn leave(&mut self) {
+        if let Some(room) = &mut self.room {
+            room.leave();
+        }
+    }
+
     /// Takes the maps over, and gives the programs their first orders.
     pub(super) fn take(
         object: &mut Object,
@@ -122,11 +138,15 @@ impl Maps {
             events_lost: object.take_map("EVENTS_LOST")?,
             families: object.take_map("FAMILIES")?,
             family_count: object.take_map("FAMILY_COUNT")?,
+            family_slots: object.take_map("FAMILY_SLOTS")?,
+            folded: (0, Vec::new()),
             causes: object.take_map("CAUSES")?,
+            calls_in_flight: object.walk("MORE_CALLS")?,
             more_calls: object.take_map("MORE_CALLS")?,
             slow_calls: object.take_map("SLOW_CALLS")?,
             control,
             slots,
+            room: object.take_room(),
         };
         maps.order(|_| {})?;
         Ok(maps)
@@ -170,7 +190,9 @@ impl Maps {
                 })
             })
             .collect::<Result<_, ReadError>>()?;
+        let families_folded = self.folded_families()?;
         Ok(Reading {
+            families_folded,
             slots: (0..self.slots)
                 .map(|slot| self.read_slot(slot, retired))
                 .collect::<Result<_, _>>()?,
@@ -222,6 +244,29 @@ impl Maps {
             .collect()
     }
 
+    /// By operation: how many column families were given no slot of their own. Those are found in the list of all handles, which
+    /// is read only when more of them came by than there is room for, and then again when there are more.
+    fn folded_families(&mut self) -> Result<Vec<u64>, ReadError> {
+        let count = self
+            .family_count
+            .get(&0, 0)
+            .map_err(error("FAMILY_COUNT"))?;
+        if count > u64::from(self.families.len()) && count != self.folded.0 {
+            let mut folded = vec![0; self.slots as usize];
+            // Handles are never removed, and there is room for a thousand: each is met once.
+            for handle in self.family_slots.iter() {
+                let (FamilyKeyValue(key), slot) = handle.map_err(error("FAMILY_SLOTS"))?;
+                if slot < self.slots
+                    && let Some(folded) = folded.get_mut(key.slot as usize)
+                {
+                    *folded += 1;
+                }
+            }
+            self.folded = (count, folded);
+        }
+        Ok(self.folded.1.clone())
+    }
+
     /// What family a slot beyond the operations' is of.
     pub(super) fn family(&self, slot: u32) -> Option<FamilyReading> {
         let index = slot.checked_sub(self.slots)?;
@@ -240,13 +285,13 @@ impl Maps {
                 .set(u32::from(cause), none, 0)
                 .map_err(error("CAUSES"))?;
         }
-        let stale: Vec<CallKeyValue> = self
-            .more_calls
+        // Others begin and end meanwhile.
+        let all = self
+            .calls_in_flight
             .keys()
-            .filter_map(Result::ok)
-            .filter(|CallKeyValue(key)| key.owner >> 32 != 0)
-            .collect();
-        for key in stale {
+            .map_err(walk_error("MORE_CALLS"))?;
+        let stale = all.into_iter();
+        for key in stale.filter(|CallKeyValue(key)| key.owner >> 32 != 0) {
             // It was there a moment ago, and nobody else removes it.
             let _ = self.more_calls.remove(&key);
         }
@@ -285,4 +330,9 @@ pub(super) fn error(map: &'static str) -> impl Fn(MapError) -> ReadError {
         map: map.to_string(),
         source: Box::new(source),
     }
+}
+
+/// The same of a walk through a map.
+pub(super) fn walk_error(map: &'static str) -> impl Fn(std::io::Error) -> ReadError {
+    move |source| error(map)(MapError::IoError(source))
 }

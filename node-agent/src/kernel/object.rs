@@ -13,8 +13,10 @@ use ckb_probe_common::{KFUNC_SESSION_COOKIE, KFUNC_SESSION_IS_RETURN};
 use super::{
     AttachError, ReadError,
     btf::Types,
-    kernel::{self, AttachType, ProgramType},
+    kernel::{self, AttachType, Mapped, ProgramType},
+    memory::{self, Room},
     tracing::Traced,
+    walk::Walk,
 };
 
 // include/uapi/linux/bpf.h
@@ -25,6 +27,8 @@ const BPF_PSEUDO_KFUNC_CALL: u8 = 2;
 pub(super) struct Object {
     parsed: Parsed,
     maps: BTreeMap<String, MapData>,
+    /// What they take; goes with them.
+    room: Option<Room>,
 }
 
 impl Object {
@@ -45,6 +49,9 @@ impl Object {
                 .patch_map_data(HashMap::from([(*name, (*bytes, true))]))
                 .map_err(|_| AttachError::Mismatch(name))?;
         }
+        let cpus = memory::possible_cpus();
+        let needed = memory::sum(&memory::shapes_of(&parsed, sizes), cpus);
+        let room = memory::account().take(needed, cpus)?;
         let mut maps = BTreeMap::new();
         for (name, definition) in &parsed.maps {
             let mut definition = definition.clone();
@@ -96,7 +103,11 @@ impl Object {
             .relocate_maps(relocations, &text)
             .map_err(malformed)?;
         parsed.relocate_calls(&text).map_err(malformed)?;
-        Ok(Self { parsed, maps })
+        Ok(Self {
+            parsed,
+            maps,
+            room: Some(room),
+        })
     }
 
     /// Loads a program.
@@ -106,7 +117,7 @@ impl Object {
         program_type: ProgramType,
         attach_type: AttachType,
     ) -> Result<OwnedFd, AttachError> {
-        self.load_program(name, program_type, attach_type, 0)
+        self.load_program(name, program_type, attach_type, (0, false))
     }
 
     /// Loads a tracing program.
@@ -116,8 +127,8 @@ impl Object {
         traced: Traced,
         types: &Types,
     ) -> Result<OwnedFd, AttachError> {
-        let type_id = traced.type_id(types)?;
-        self.load_program(name, ProgramType::Tracing, traced.attach_type(), type_id)
+        let target = (traced.type_id(types)?, traced.may_sleep());
+        self.load_program(name, ProgramType::Tracing, traced.attach_type(), target)
     }
 
     fn load_program(
@@ -125,7 +136,7 @@ impl Object {
         name: &'static str,
         program_type: ProgramType,
         attach_type: AttachType,
-        type_id: u32,
+        target: (u32, bool),
     ) -> Result<OwnedFd, AttachError> {
         let function = self
             .parsed
@@ -135,8 +146,7 @@ impl Object {
             .ok_or(AttachError::Mismatch(name))?;
         let mut instructions = function.instructions.clone();
         if attach_type.is_session() {
-            let kfuncs = SessionFunctions::find().ok_or(AttachError::NoSession)?;
-            kfuncs.put_into(&mut instructions);
+            SessionFunctions::find()?.put_into(&mut instructions);
         }
         let license = &self.parsed.license;
         kernel::load_program(
@@ -145,13 +155,45 @@ impl Object {
             name,
             program_type,
             attach_type,
-            type_id,
+            target,
         )
         .map_err(|(source, log)| AttachError::Program {
             program: name,
             source,
             log,
         })
+    }
+
+    /// A way through the entries of a hash map, which is still to be taken.
+    pub(super) fn walk<K: aya::Pod, V: aya::Pod>(
+        &self,
+        name: &'static str,
+    ) -> Result<Walk<K, V>, AttachError> {
+        let data = self.maps.get(name).ok_or(AttachError::Mismatch(name))?;
+        let room = data.info().map_err(read_error(name))?.max_entries();
+        Walk::through(data, room).map_err(|source| read_error(name)(MapError::IoError(source)))
+    }
+
+    /// Hands out what the maps take, to be kept for as long as they are.
+    pub(super) fn take_room(&mut self) -> Option<Room> {
+        self.room.take()
+    }
+
+    /// A map's descriptor.
+    #[cfg(test)]
+    pub(super) fn descriptor(&self, name: &str) -> std::os::fd::BorrowedFd<'_> {
+        self.maps[name].fd().as_fd()
+    }
+
+    /// A map's memory, of one that is made to be mapped.
+    pub(super) fn map_memory(
+        &self,
+        name: &'static str,
+        bytes: usize,
+    ) -> Result<Mapped, AttachError> {
+        let data = self.maps.get(name).ok_or(AttachError::Mismatch(name))?;
+        Mapped::of(data.fd().as_fd(), bytes)
+            .map_err(|source| read_error(name)(MapError::IoError(source)))
     }
 
     /// Hands out a map as the type that its use asks for.
@@ -175,21 +217,38 @@ fn read_error(map: &str) -> impl Fn(MapError) -> AttachError {
 }
 
 /// The functions of the kernel that session programs call, each by what stands for it in the object and the kernel's type id.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct SessionFunctions([(i32, i32); 2]);
 
 impl SessionFunctions {
     /// Looks for them in the kernel's type information, once.
-    fn find() -> Option<Self> {
+    fn find() -> Result<Self, AttachError> {
         static FOUND: OnceLock<Option<SessionFunctions>> = OnceLock::new();
-        *FOUND.get_or_init(|| {
-            let types = Types::read().ok()?;
-            let id = |name| types.function(name).map(|id| id as i32);
-            Some(Self([
-                (KFUNC_SESSION_COOKIE, id("bpf_session_cookie")?),
-                (KFUNC_SESSION_IS_RETURN, id("bpf_session_is_return")?),
-            ]))
-        })
+        Self::find_once(&FOUND, || Ok(Self::of(&Types::read()?)))
+    }
+
+    /// What was found before. Until it is known whether the kernel has them it is looked again: that it was short of descriptors,
+    /// or of memory, does not mean that it has none.
+    fn find_once(
+        found: &OnceLock<Option<Self>>,
+        look: impl FnOnce() -> Result<Option<Self>, AttachError>,
+    ) -> Result<Self, AttachError> {
+        let known = match found.get() {
+            Some(known) => *known,
+            None => match look() {
+                Err(error) if !error.is_lasting() => return Err(error),
+                looked => *found.get_or_init(|| looked.ok().flatten()),
+            },
+        };
+        known.ok_or(AttachError::NoSession)
+    }
+
+    fn of(types: &Types) -> Option<Self> {
+        let id = |name| types.function(name).map(|id| id as i32);
+        Some(Self([
+            (KFUNC_SESSION_COOKIE, id("bpf_session_cookie")?),
+            (KFUNC_SESSION_IS_RETURN, id("bpf_session_is_return")?),
+        ]))
     }
 
     /// Replaces the calls that stand for them.
@@ -210,6 +269,8 @@ impl SessionFunctions {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::{
         super::{CALLS, programs},
         *,
@@ -231,6 +292,32 @@ mod tests {
                     && instruction.imm == TAIL_CALL
             });
             assert!(calls.count() > 0, "{name} may be given a stack of its own");
+        }
+    }
+
+    #[test]
+    fn functions_that_could_not_be_looked_for_are_looked_for_again() {
+        let error = |code| AttachError::NoTypes(io::Error::from_raw_os_error(code));
+        let functions = SessionFunctions([(1, 2), (3, 4)]);
+        let found = OnceLock::new();
+        let first = SessionFunctions::find_once(&found, || Err(error(libc::EMFILE)));
+        let first = first.unwrap_err();
+        assert!(!first.is_lasting(), "{first}");
+        let second = SessionFunctions::find_once(&found, || Ok(Some(functions)));
+        assert_eq!(second.unwrap(), functions);
+        let third = SessionFunctions::find_once(&found, || panic!("they are known"));
+        assert_eq!(third.unwrap(), functions);
+    }
+
+    #[test]
+    fn functions_that_the_kernel_lacks_are_looked_for_once() {
+        let none = || Err(AttachError::NoTypes(io::ErrorKind::NotFound.into()));
+        for look in [&none as &dyn Fn() -> _, &|| Ok(None)] {
+            let found = OnceLock::new();
+            let first = SessionFunctions::find_once(&found, look);
+            assert!(matches!(first, Err(AttachError::NoSession)));
+            let second = SessionFunctions::find_once(&found, || panic!("there are none"));
+            assert!(matches!(second, Err(AttachError::NoSession)));
         }
     }
 }

@@ -17,6 +17,7 @@ use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
     maps::error,
+    memory::Room,
     object::Object,
     pod::pod,
     programs,
@@ -94,6 +95,7 @@ pub struct SocketWatch {
     processes: HashMap<MapData, u32, u32>,
     met: PerCpuArray<MapData, MetValue>,
     changed: RingBuf<MapData>,
+    _room: Option<Room>,
 }
 
 /// Goes through the sockets of one process.
@@ -118,6 +120,7 @@ impl SocketWatch {
             processes: object.take_map("PROCESSES")?,
             met: object.take_map("MET")?,
             changed: object.take_map("CHANGED")?,
+            _room: object.take_room(),
         })
     }
 

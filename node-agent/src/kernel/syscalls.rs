@@ -26,11 +26,13 @@ pub use reading::{SyscallReading, TargetReading};
 use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
-    maps::{GRACE, error},
+    maps::{GRACE, error, walk_error},
+    memory::Room,
     object::Object,
     pod::pod,
     programs,
     tracing::Tracepoints,
+    walk::Walk,
 };
 
 pod! {
@@ -67,9 +69,11 @@ pub struct SyscallTracer {
     tables: Array<MapData, TableValue>,
     rows: PerCpuArray<MapData, RowValue>,
     free: Stack<MapData, u32>,
+    errors_seen: Walk<u32, u64>,
     errors: HashMap<MapData, u32, u64>,
     losses: PerCpuArray<MapData, LossesValue>,
     slow_calls: RingBuf<MapData>,
+    _room: Option<Room>,
 }
 
 impl SyscallTracer {
@@ -115,9 +119,11 @@ impl SyscallTracer {
             tables: object.take_map("TABLES")?,
             rows: object.take_map("ROWS")?,
             free: object.take_map("FREE")?,
+            errors_seen: object.walk("ERRORS")?,
             errors: object.take_map("ERRORS")?,
             losses: object.take_map("LOSSES")?,
             slow_calls: object.take_map("SLOW_CALLS")?,
+            _room: object.take_room(),
         };
         for row in (0..sizes.rows).rev() {
             tracer.free.push(row, 0).map_err(error("FREE"))?;
@@ -258,8 +264,7 @@ impl SyscallTracer {
     }
 
     fn forget_errors(&mut self, rows: &BTreeSet<u32>) -> Result<(), ReadError> {
-        let keys: Result<Vec<u32>, MapError> = self.errors.keys().collect();
-        for key in keys.map_err(error("ERRORS"))? {
+        for key in self.errors_seen.keys().map_err(walk_error("ERRORS"))? {
             if rows.contains(&of_error_key(key).0) {
                 self.errors.remove(&key).map_err(error("ERRORS"))?;
             }

@@ -1,13 +1,29 @@
-use ckb_probe_common as kernel;
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use ckb_probe_common::{self as kernel, Cookie};
 use ckb_probe_crds::histogram;
 use proptest::prelude::*;
 
 use super::*;
 
+/// Until what is on its way is there, on a machine that may be busy.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Drops links, and waits until they are gone: a process that another test begins has copies of them until its exec.
-pub(super) fn let_go<T>(links: T) {
+pub(super) fn let_go(links: impl Into<Option<Links>>) {
+    let links = links.into().unwrap();
+    let ids = links.ids();
+    assert!(!ids.is_empty());
     drop(links);
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    let begun = Instant::now();
+    while aya::programs::loaded_links().any(|link| ids.contains(&link.map_or(0, |link| link.id())))
+    {
+        assert!(begun.elapsed() < PATIENCE, "links {ids:?} are still there");
+        sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]

@@ -15,7 +15,8 @@ use k8s_openapi::jiff::Timestamp;
 pub use search::{Searched, search};
 
 use super::{
-    Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Raw, Reading, Refusal, RowReading,
+    Beside, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Raw, Reading, Refusal,
+    RowReading,
 };
 use crate::{
     kernel::{
@@ -23,6 +24,7 @@ use crate::{
         SlotReading, Slots, SlowCall,
     },
     observe::{self, FunctionCache, ProcessId, SymbolCache},
+    text,
 };
 
 /// Column families that are told apart, each for one operation, at most; CKB has 19, and some five operations on them.
@@ -41,6 +43,7 @@ pub struct Calls {
     first: LoadId,
     slots: Vec<Slot>,
     costs: Vec<Option<Duration>>,
+    beside: BTreeMap<u8, (u8, Duration)>,
     causes: Vec<Cause>,
     booted: Timestamp,
     one_by_one: bool,
@@ -78,7 +81,7 @@ pub fn begin(
     process: ProcessId,
     asks: &[Ask],
     first: LoadId,
-    caches: &mut Caches,
+    caches: &Caches,
 ) -> Begun {
     let means = match means {
         Ok(means) => *means,
@@ -90,12 +93,7 @@ pub fn begin(
             };
         }
     };
-    let Searched {
-        mut answers,
-        slots,
-        sites,
-        entry_only,
-    } = match search(means, process, asks, first, caches) {
+    let searched = match search(means, process, asks, first, caches) {
         Ok(searched) => searched,
         Err(error) => {
             let refused = asks.iter().map(|_| Err(Refusal::from(&error)));
@@ -105,6 +103,15 @@ pub fn begin(
             };
         }
     };
+    let families = searched.families();
+    let Searched {
+        mut answers,
+        slots,
+        sites,
+        beside,
+        entry_only,
+        ..
+    } = searched;
     if sites.is_empty() {
         return Begun {
             answers,
@@ -120,11 +127,7 @@ pub fn begin(
         pid: process.pid,
         slots: slots.len() as u32,
         sites: sites.into_iter().map(|(site, _)| site).collect(),
-        families: if slots.iter().any(|(counted, _)| counted.by_family) {
-            families(observe::cpus())
-        } else {
-            0
-        },
+        families,
         entry_only,
         ring_bytes: DEFAULT_RING_BYTES,
         trap_ns: means.calibration.trap_ns,
@@ -145,6 +148,7 @@ pub fn begin(
                 })
                 .collect(),
             costs,
+            beside,
             causes,
             booted: observe::boot_time(),
             one_by_one: means.tier.detaches_one_by_one(),
@@ -161,8 +165,8 @@ pub fn begin(
 }
 
 /// How many column families are told apart on a machine with so many CPUs.
-fn families(cpus: u64) -> u32 {
-    (FAMILY_BYTES / (FAMILY_BYTES_PER_CPU * cpus.max(1))).min(MAX_FAMILIES) as u32
+fn families(cpus: u32) -> u32 {
+    (FAMILY_BYTES / (FAMILY_BYTES_PER_CPU * u64::from(cpus.max(1)))).min(MAX_FAMILIES) as u32
 }
 
 impl Measures {
@@ -247,7 +251,6 @@ pub(super) fn slow_call(
     booted: Timestamp,
     details: Vec<(&'static str, Detail)>,
 ) -> Event {
-    let name = call.thread_name.split(|byte| *byte == 0).next();
     Event {
         time: booted
             .checked_add(Duration::from_nanos(call.time_ns))
@@ -256,7 +259,7 @@ pub(super) fn slow_call(
         row: None,
         part: None,
         thread: call.thread,
-        thread_name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+        thread_name: text::of_padded(&call.thread_name),
         weight: call.duration_ns,
         details,
     }
@@ -265,6 +268,17 @@ pub(super) fn slow_call(
 impl Mechanism for Calls {
     fn costs(&self) -> &[Option<Duration>] {
         &self.costs
+    }
+
+    fn beside(&self) -> Vec<Beside> {
+        let load = |slot: u8| self.first.offset(usize::from(slot));
+        let beside = self.beside.iter();
+        let beside = beside.map(|(slot, (other, cost))| Beside {
+            load: load(*slot),
+            other: load(*other),
+            cost: *cost,
+        });
+        beside.collect()
     }
 
     fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
@@ -289,6 +303,7 @@ impl Mechanism for Calls {
         for (index, (slot, own)) in self.slots.iter().zip(seen.slots).enumerate() {
             let own = RowReading {
                 figures: slot.measures.figures(own, slot.has_bytes),
+                folded: seen.families_folded.get(index).copied().unwrap_or_default(),
                 ..RowReading::default()
             };
             reading.loads.insert(self.first.offset(index), vec![own]);
@@ -306,6 +321,7 @@ impl Mechanism for Calls {
                     text: family.name,
                 }),
                 figures: slot.measures.figures(family.reading, slot.has_bytes),
+                folded: 0,
             };
             let rows = reading.loads.entry(self.first.offset(index)).or_default();
             rows.push(part);
@@ -334,6 +350,11 @@ impl Mechanism for Calls {
         self.booted = observe::boot_time();
         let calls = self.probes.slow_calls();
         calls.iter().filter_map(|call| self.event(call)).collect()
+    }
+
+    fn end(&mut self) -> Option<Links> {
+        self.probes.leave();
+        None
     }
 
     fn detaches_one_by_one(&self) -> bool {

@@ -15,12 +15,12 @@ use std::{
 };
 
 use ckb_probe_common::counts::{KEY_BYTES, OTHER_ROW, SUMS, TargetKey, of_distribution, space};
-use ckb_probe_crds::{Figures, Histogram, Name, Reason, report::OTHER};
+use ckb_probe_crds::{Figures, Histogram, Name, report::OTHER};
 use shared::{Asker, Shared};
 
 use super::{
     Begin, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Raw, Reading, Refusal,
-    RowReading, Scene, Strand,
+    RowReading, Scene, Strand, reason_of,
 };
 pub use crate::kernel::counts::CountProgram;
 use crate::{
@@ -29,6 +29,7 @@ use crate::{
         counts::{SeenEvent, Tallied},
     },
     observe::{self, Namespaces, ProcessId},
+    text,
 };
 
 /// What a kind wants counted and told.
@@ -85,8 +86,8 @@ pub struct Seen<'a> {
     pub what: u32,
     /// The process, in the host's pid namespace.
     pub process: u32,
-    /// Its name.
-    pub name: &'a str,
+    /// Its name, NUL-padded.
+    pub name: &'a [u8; 16],
     /// Whether it is the very process that is asked about.
     pub own: bool,
     /// What the program says of it.
@@ -163,14 +164,7 @@ fn pod(process: u32, own: Namespaces, host: Namespaces) -> TargetKey {
 
 /// A kernel that lacks what the program needs lacks it for every target.
 fn refusal(error: AttachError) -> Refusal {
-    let reason = match error {
-        AttachError::Program { .. }
-        | AttachError::NoTypes(_)
-        | AttachError::NoField { .. }
-        | AttachError::NotTraceable(_) => Reason::UnsupportedByKernel,
-        _ => Reason::AttachFailed,
-    };
-    Refusal::new(reason, error.to_string())
+    Refusal::new(reason_of(&error), error.to_string())
 }
 
 /// The programs measure what they take themselves: a hit is a nanosecond of it.
@@ -219,12 +213,10 @@ impl Counts {
 
     fn event(&mut self, seen: &SeenEvent, booted: k8s_openapi::jiff::Timestamp) -> Option<Event> {
         let head = &seen.event;
-        let name = head.name.split(|byte| *byte == 0).next();
-        let name = String::from_utf8_lossy(name.unwrap_or_default());
         let told = self.decode.event(&Seen {
             what: head.what,
             process: head.process,
-            name: &name,
+            name: &head.name,
             own: head.process == self.process.pid,
             payload: &seen.payload,
         })?;
@@ -236,7 +228,7 @@ impl Counts {
             row: Some(self.row(told.row)),
             part: None,
             thread: head.process,
-            thread_name: name.into_owned(),
+            thread_name: text::of_padded(&head.name),
             weight: told.weight,
             details: told.details,
         })
@@ -283,16 +275,23 @@ impl Mechanism for Counts {
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
-        let (tallied, missed) = lock(&self.shared).read(self.asker)?;
+        let (tallied, missed, folded) = {
+            let mut shared = lock(&self.shared);
+            let (tallied, missed) = shared.read(self.asker)?;
+            let folded = shared.folded(self.asker, &tallied)?;
+            (tallied, missed, folded)
+        };
         let rows = rows(tallied).into_iter().map(|(key, counted)| RowReading {
             row: Some(self.row(key)),
             part: None,
             figures: self.decode.figures(&counted),
+            folded: 0,
         });
         let rows = rows.collect();
         let counts = [("counts", missed.counts), ("events", missed.events)].into_iter();
         Ok(Reading {
             loads: BTreeMap::from([(self.load, rows)]),
+            folded: BTreeMap::from([(self.load, folded)]),
             lost: vec![Lost {
                 loads: Loads::from([self.load]),
                 counts: counts

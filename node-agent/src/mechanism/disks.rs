@@ -13,11 +13,11 @@ use shared::{Shared, Viewer};
 
 use super::{
     Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Parts, Raw, Reading,
-    Refusal, RowReading, Scene, Strand,
+    Refusal, RowReading, Scene, Strand, reason_of,
 };
 use crate::{
     kernel::{AttachError, DiskSlot, DisksLost, Links, ReadError, SlowRequest},
-    observe,
+    observe, text,
 };
 
 /// What a kind wants of the disks.
@@ -135,7 +135,7 @@ impl Counts {
 impl Begin for Ask {
     fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
         let shared = scene.node.shared(Shared::load).map_err(refusal)?;
-        let viewer = Viewer::of(shared);
+        let viewer = Viewer::of(shared, self.disks.clone());
         let Some(threshold) = viewer.lock().take_threshold(self.slow_threshold_ns)? else {
             return Err(Refusal::new(
                 Reason::AttachFailed,
@@ -178,13 +178,7 @@ impl Begin for Ask {
 
 /// A kernel that does not have what the programs need is no fault of the target's.
 fn refusal(error: AttachError) -> Refusal {
-    let reason = match error {
-        AttachError::NotTraceable(_) | AttachError::NoField { .. } | AttachError::NoTypes(_) => {
-            Reason::UnsupportedByKernel
-        }
-        _ => Reason::AttachFailed,
-    };
-    Refusal::new(reason, error.to_string())
+    Refusal::new(reason_of(&error), error.to_string())
 }
 
 impl Disks {
@@ -269,7 +263,6 @@ impl Disks {
         if slow.duration_ns < self.ask.slow_threshold_ns || !self.is_wanted(&slot) {
             return None;
         }
-        let name = slow.thread_name.split(|byte| *byte == 0).next();
         let mut details = vec![("duration", Detail::Nanoseconds(slow.duration_ns))];
         // Its beginning was not seen.
         if slow.thread > 0 {
@@ -290,7 +283,7 @@ impl Disks {
             row,
             part,
             thread: slow.thread,
-            thread_name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+            thread_name: text::of_padded(&slow.thread_name),
             weight: slow.duration_ns,
             details,
         })
@@ -355,7 +348,12 @@ impl Mechanism for Disks {
                 number: 0,
                 text: ckb_probe_crds::report::OTHER.to_string(),
             }));
-            rows.push(RowReading { row, part, figures });
+            rows.push(RowReading {
+                row,
+                part,
+                figures,
+                folded: 0,
+            });
         }
         let counts = [
             ("requests", counts.lost.requests),
@@ -371,6 +369,7 @@ impl Mechanism for Disks {
                     .map(|(what, count)| (Name::Borrowed(what), count))
                     .collect(),
             }],
+            ..Reading::default()
         })
     }
 

@@ -291,6 +291,7 @@ impl Mechanism for KernelCalls {
         Ok(Reading {
             loads: rows.collect(),
             lost: std::iter::once(calls).chain(events).collect(),
+            ..Reading::default()
         })
     }
 
@@ -305,6 +306,11 @@ impl Mechanism for KernelCalls {
                 slow_call(&seen.call, load, booted, vec![("duration", duration)])
             })
             .collect()
+    }
+
+    fn end(&mut self) -> Option<Links> {
+        self.probes.leave();
+        None
     }
 
     fn detaches_one_by_one(&self) -> bool {

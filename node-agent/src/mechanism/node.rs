@@ -4,13 +4,16 @@
 use std::{
     any::{Any, TypeId},
     collections::HashMap,
-    sync::{Arc, Mutex, Weak},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+/// By type and name.
+type Known = HashMap<(TypeId, &'static str), Box<dyn Any + Send>>;
+
 /// One thing of each type and name that mechanisms ask for, for as long as any of them holds it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Node {
-    shared: HashMap<(TypeId, &'static str), Box<dyn Any + Send>>,
+    shared: Arc<Mutex<Known>>,
 }
 
 impl Node {
@@ -29,14 +32,16 @@ impl Node {
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<Arc<Mutex<T>>, E> {
         let key = (TypeId::of::<T>(), name);
-        let held = self.shared.get(&key);
+        // What it holds is right at any time. Nothing that is made asks anything of a target's files.
+        let mut all = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = all.get(&key);
         let held = held.and_then(|held| held.downcast_ref::<Weak<Mutex<T>>>());
         if let Some(shared) = held.and_then(Weak::upgrade) {
             return Ok(shared);
         }
         let shared = Arc::new(Mutex::new(make()?));
         let weak = Box::new(Arc::downgrade(&shared));
-        self.shared.insert(key, weak);
+        all.insert(key, weak);
         Ok(shared)
     }
 }

@@ -21,7 +21,7 @@ use watch::Watch;
 
 use super::{
     Begin, Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Reading, Refusal, Scene,
-    Strand,
+    Strand, reason_of,
 };
 use crate::kernel::{AttachError, Links, Passes, ReadError};
 
@@ -178,18 +178,14 @@ fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
 }
 
 fn refusal(error: AttachError) -> Refusal {
-    match error {
-        AttachError::NoTypes(_)
-        | AttachError::NoField { .. }
-        | AttachError::NotTraceable(_)
-        | AttachError::SocketStorage(_)
-        | AttachError::Iterate(_) => Refusal::new(
+    match reason_of(&error) {
+        Reason::UnsupportedByKernel => Refusal::new(
             Reason::UnsupportedByKernel,
             format!(
                 "{error}: TCP sockets can be measured on Linux 6.1 and later, with type information"
             ),
         ),
-        error => error.into(),
+        reason => Refusal::new(reason, error.to_string()),
     }
 }
 
@@ -284,6 +280,7 @@ impl Mechanism for Sockets {
         let lost = lock(&self.watch).lost(self.watcher)?;
         Ok(Reading {
             loads: [(self.load, self.ledger.reading(&self.measures))].into(),
+            folded: [(self.load, self.ledger.folded())].into(),
             lost: vec![Lost {
                 loads: [self.load].into(),
                 counts: [(Name::Borrowed("connections"), lost)].into(),
@@ -298,6 +295,8 @@ impl Mechanism for Sockets {
 
 impl Drop for Sockets {
     fn drop(&mut self) {
-        lock(&self.watch).leave(self.watcher);
+        let links = lock(&self.watch).leave(self.watcher);
+        // Not while others wait for the watch.
+        drop(links);
     }
 }

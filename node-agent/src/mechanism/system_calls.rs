@@ -19,7 +19,7 @@ pub(super) use tracer::{CALLS, time_of_a_call};
 
 use super::{
     Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Raw, Reading, Refusal, RowReading,
-    Strand,
+    Strand, reason_of,
 };
 use crate::{
     kernel::{
@@ -175,11 +175,10 @@ fn numbers(names: Option<&[String]>) -> Result<Option<BTreeSet<u32>>, Refusal> {
 }
 
 fn refusal(error: &AttachError) -> Refusal {
-    let reason = match error {
-        AttachError::NoRoom(_) => Reason::AttachFailed,
-        _ => Reason::UnsupportedByKernel,
-    };
-    Refusal::new(reason, format!("system calls cannot be traced: {error}"))
+    Refusal::new(
+        reason_of(error),
+        format!("system calls cannot be traced: {error}"),
+    )
 }
 
 impl SystemCalls {
@@ -255,6 +254,7 @@ impl SystemCalls {
             row: Some(row.clone()),
             part: None,
             figures: own,
+            folded: 0,
         };
         let parts = seen.errors.into_iter().map(|(error, count)| RowReading {
             row: Some(row.clone()),
@@ -267,6 +267,7 @@ impl SystemCalls {
                 sums: BTreeMap::from([(errors.clone(), count)]),
                 ..Figures::default()
             },
+            folded: 0,
         });
         std::iter::once(whole).chain(parts).collect()
     }
@@ -323,6 +324,7 @@ impl Mechanism for SystemCalls {
                     .map(|(what, count)| (Name::Borrowed(what), count))
                     .collect(),
             }],
+            ..Reading::default()
         })
     }
 
@@ -348,3 +350,6 @@ impl Drop for SystemCalls {
         drop(self.end());
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,12 @@ use std::{
     collections::BTreeSet,
     fs::Metadata,
     os::unix::fs::MetadataExt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use super::{
-    elf::{Functions, Table},
+    elf::{Functions, SearchError, Table},
     name::SymbolName,
 };
 
@@ -59,47 +60,57 @@ pub type SymbolCache = Cache<BTreeSet<SymbolName>, Table, ENTRY_LIMIT>;
 /// The same for searches by a pattern, which is remembered with how many functions were to be listed. Here names are kept.
 pub type FunctionCache = Cache<(String, usize), Functions, FUNCTIONS_LIMIT>;
 
-/// The latest answers to questions about files.
+/// The latest answers to questions about files. Nobody holds it while a file is read: that may take for ever.
 #[derive(Debug)]
 pub struct Cache<Question, Answer, const LIMIT: usize> {
     /// The one that was used last is last.
-    entries: Vec<Entry<Question, Answer>>,
+    entries: Mutex<Vec<Entry<Question, Answer>>>,
 }
 
 #[derive(Debug)]
 struct Entry<Question, Answer> {
     state: FileState,
     question: Question,
-    answer: Answer,
+    answer: Known<Answer>,
 }
+
+/// What a search found, or why it cannot find anything in this file as it is.
+pub(super) type Known<Answer> = Result<Answer, Arc<SearchError>>;
 
 impl<Question, Answer, const LIMIT: usize> Default for Cache<Question, Answer, LIMIT> {
     fn default() -> Self {
         Self {
-            entries: Vec::new(),
+            entries: Mutex::default(),
         }
     }
 }
 
 impl<Question: PartialEq, Answer: Clone, const LIMIT: usize> Cache<Question, Answer, LIMIT> {
     /// What a search of this file for this found.
-    pub(super) fn get(&mut self, state: FileState, question: &Question) -> Option<Answer> {
+    pub(super) fn get(&self, state: FileState, question: &Question) -> Option<Known<Answer>> {
         let is_it = |entry: &Entry<_, _>| entry.state == state && entry.question == *question;
-        let entry = self.entries.iter().position(is_it)?;
-        self.entries[entry..].rotate_left(1);
-        self.entries.last().map(|entry| entry.answer.clone())
+        let mut entries = self.entries();
+        let entry = entries.iter().position(is_it)?;
+        entries[entry..].rotate_left(1);
+        entries.last().map(|entry| entry.answer.clone())
     }
 
     /// Keeps what a search found. What was not used for longest goes.
-    pub(super) fn insert(&mut self, state: FileState, question: Question, answer: Answer) {
-        if self.entries.len() == LIMIT {
-            self.entries.remove(0);
+    pub(super) fn insert(&self, state: FileState, question: Question, answer: Known<Answer>) {
+        let mut entries = self.entries();
+        if entries.len() == LIMIT {
+            entries.remove(0);
         }
-        self.entries.push(Entry {
+        entries.push(Entry {
             state,
             question,
             answer,
         });
+    }
+
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry<Question, Answer>>> {
+        // What it holds is right at any time.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

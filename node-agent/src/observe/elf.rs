@@ -4,6 +4,7 @@
 //! pieces, so that a symbol table of any length takes little memory, and within a budget, so that it takes little time. First
 //! the string table is searched for the names, then the symbol table for who bears them.
 
+mod code_file;
 mod functions;
 mod reader;
 
@@ -12,6 +13,7 @@ use std::{
     io,
 };
 
+pub use code_file::{CodeFile, UnwindSections};
 pub use functions::{Found, Functions, linkage, search_functions};
 use object::{
     Endianness,
@@ -91,6 +93,13 @@ pub enum SearchError {
     /// Its names are made to be hard to read.
     #[error("its names take longer to read than any file's should")]
     TooSlow,
+}
+
+impl SearchError {
+    /// Whether another search of the file as it is would come to the same.
+    pub fn is_lasting(&self) -> bool {
+        !matches!(self, Self::Read(_) | Self::Changed)
+    }
 }
 
 impl From<io::Error> for SearchError {

@@ -1,7 +1,7 @@
 //! The functions of a process whose names match a pattern.
 
 use std::{
-    borrow::Cow,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -17,6 +17,7 @@ use super::{
     process::executable_of,
     symbols::{Binary, Location, SymbolsError, cached, libraries, open_executable, open_library},
 };
+use crate::text;
 
 /// However many are asked for, no more functions are listed.
 pub const LISTED_LIMIT: usize = 512;
@@ -153,7 +154,7 @@ fn list_near(near: &[String]) -> String {
 pub fn find_functions(
     process: ProcessId,
     pattern: &Pattern,
-    cache: &mut FunctionCache,
+    cache: &FunctionCache,
 ) -> Result<Matches, FunctionsError> {
     let glob = Glob::new(&pattern.glob).map_err(|source| FunctionsError::Glob {
         glob: pattern.glob.clone(),
@@ -163,7 +164,7 @@ pub fn find_functions(
     let question = (pattern.glob.clone(), limit);
     let mut budget = Budget::default();
     let executable = open_executable(process)?;
-    let linked = linkage(executable.file(), &mut budget)
+    let linked = linkage(&executable.reader()?, &mut budget)
         .map_err(|error| SymbolsError::new(executable.path(), error))?;
     let name = executable_of(process.pid).unwrap_or_default();
     let (file, binary) = match &pattern.library {
@@ -176,7 +177,7 @@ pub fn find_functions(
                 is_static: !linked.has_interpreter,
                 executable: name,
             })?;
-            (base_name(path).into_owned(), open_library(process, path)?)
+            (base_name(path), open_library(process, path)?)
         }
     };
     let started = cpu_time();
@@ -187,10 +188,15 @@ pub fn find_functions(
     if functions.total == 0 {
         return Err(nothing(file, pattern, functions));
     }
-    let is_go = |file| linkage(file, &mut Budget::default()).is_ok_and(|linked| linked.is_go);
+    let is_go = |binary: &Binary| {
+        let linked = binary
+            .reader()
+            .map(|file| linkage(&file, &mut Budget::default()));
+        linked.is_ok_and(|linked| linked.is_ok_and(|linked| linked.is_go))
+    };
     Ok(Matches {
         stripped: !functions.has_symbol_table,
-        go: linked.is_go || is_go(binary.file()),
+        go: linked.is_go || is_go(&binary),
         is_static: !linked.has_interpreter,
         total: functions.total,
         sample: functions.sample,
@@ -244,7 +250,7 @@ fn find_library<'a>(paths: &'a [PathBuf], library: &str) -> Option<&'a Path> {
 }
 
 fn mapped_libraries(paths: &[PathBuf], executable: &str) -> Vec<String> {
-    let names = paths.iter().map(|path| base_name(path).into_owned());
+    let names = paths.iter().map(|path| base_name(path));
     let mut names: Vec<String> = names.filter(|name| name != executable).collect();
     names.sort_unstable();
     names.dedup();
@@ -252,8 +258,8 @@ fn mapped_libraries(paths: &[PathBuf], executable: &str) -> Vec<String> {
 }
 
 /// What a mapped file is called. The kernel marks those that were replaced on disk, which cannot be opened any more.
-fn base_name(path: &Path) -> Cow<'_, str> {
-    path.file_name().unwrap_or_default().to_string_lossy()
+fn base_name(path: &Path) -> String {
+    text::of(path.file_name().unwrap_or_default().as_bytes())
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
     collections::BTreeSet,
     io,
     os::fd::{AsRawFd, OwnedFd},
-    os::unix::fs::MetadataExt,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -25,6 +25,8 @@ use procfs::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{Interest, unix::AsyncFd};
+
+use crate::text;
 
 /// A process, told apart from a later one of the same number by when it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -138,6 +140,15 @@ pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Found, ObserveError> {
 
 /// The same of one process; None where it is not wanted, or gone.
 pub fn process(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Option<Process>, ObserveError> {
+    process_at(pid, wanted, |_| true)
+}
+
+/// The same. Its container's name, which is dear to find out, is looked for where that `matters` only.
+pub fn process_at(
+    pid: u32,
+    wanted: impl Fn(&str) -> bool,
+    matters: impl Fn(&Place) -> bool,
+) -> Result<Option<Process>, ObserveError> {
     let directory = PathBuf::from(format!("/proc/{pid}"));
     let read = || {
         let Some(executable) = executable(&directory)? else {
@@ -146,7 +157,7 @@ pub fn process(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Option<Process
         if !wanted(&executable) {
             return Ok(None);
         }
-        inspect(pid, executable).map(Some)
+        inspect(pid, executable, &matters).map(Some)
     };
     read().or_else(|source| match source {
         ProcError::NotFound(_) => Ok(None),
@@ -155,19 +166,29 @@ pub fn process(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Option<Process
 }
 
 /// The path of a file that a process had open under this descriptor, or `socket:[…]` and the like. None where the descriptor
-/// stands for something else by now: of another inode, and of another name.
-pub fn open_file(pid: u32, descriptor: u32, inode: u64, name: &str) -> Option<String> {
+/// stands for something else by now: of another inode, and of another name. Nothing is asked of the file's file system.
+pub fn open_file(pid: u32, descriptor: u32, inode: u64, name: &[u8]) -> Option<String> {
     let place = PathBuf::from(format!("/proc/{pid}/fd/{descriptor}"));
     let path = std::fs::read_link(&place).ok()?;
-    let is_it = std::fs::metadata(&place).is_ok_and(|now| now.ino() == inode)
+    let told = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).ok();
+    let number = told.as_deref().and_then(inode_in);
+    let is_it = number == Some(inode)
         // Where file systems lie on one another, each has its own numbers.
-        || path.file_name().is_some_and(|found| found == name);
-    is_it.then(|| path.to_string_lossy().into_owned())
+        || path.file_name().is_some_and(|found| found.as_bytes() == name);
+    is_it.then(|| text::of_path(&path))
+}
+
+/// What the kernel tells of an open file's inode (since Linux 5.14).
+fn inode_in(information: &str) -> Option<u64> {
+    let mut lines = information.lines();
+    let number = lines.find_map(|line| line.strip_prefix("ino:"))?;
+    number.trim().parse().ok()
 }
 
 /// The base name of a process's executable; None when it is gone.
 pub fn executable_of(pid: u32) -> Option<String> {
-    executable(&PathBuf::from(format!("/proc/{pid}"))).ok()?
+    let name = executable(&PathBuf::from(format!("/proc/{pid}"))).ok()?;
+    name.map(|name| text::shown(&name))
 }
 
 /// The base name of the executable. None for kernel threads and for processes that are gone.
@@ -189,19 +210,23 @@ fn executable(directory: &Path) -> Result<Option<String>, ProcError> {
     Ok(name.map(|name| name.strip_suffix(" (deleted)").unwrap_or(name).to_string()))
 }
 
-fn inspect(pid: u32, executable: String) -> Result<Process, ProcError> {
+fn inspect(
+    pid: u32,
+    executable: String,
+    matters: impl Fn(&Place) -> bool,
+) -> Result<Process, ProcError> {
     let process = proc::Process::new(pid as i32)?;
     let stat = process.stat()?;
     let cgroups = process.cgroups()?;
     let place = Place::of(cgroups.into_iter().map(|cgroup| cgroup.pathname));
     // Without its pod, what its mounts say is its pod's author's word.
     let name = match &place.pod {
-        Some(pod) => {
+        Some(pod) if matters(&place) => {
             let mounts = process.mountinfo()?.into_iter();
             let mut named = mounts.filter_map(|mount| pod_and_container(&mount.root));
             named.find_map(|(of, name)| (of == *pod).then_some(name))
         }
-        None => None,
+        _ => None,
     };
     Ok(Process {
         id: ProcessId {
@@ -215,15 +240,19 @@ fn inspect(pid: u32, executable: String) -> Result<Process, ProcError> {
 }
 
 impl Place {
-    /// By the paths of its cgroups, of each hierarchy. Where two of them say different things, neither is believed.
+    /// By the paths of its cgroups, of each hierarchy: one may say less than another. Where two say different things, none is
+    /// believed.
     fn of(cgroups: impl Iterator<Item = String>) -> Self {
-        let mut places: Vec<Self> = cgroups.map(|path| Self::in_path(&path)).collect();
-        places.retain(|place| *place != Self::default());
-        places.dedup();
-        match <[Self; 1]>::try_from(places) {
-            Ok([place]) => place,
-            Err(_) => Self::default(),
+        let mut known = Self::default();
+        for place in cgroups.map(|path| Self::in_path(&path)) {
+            let (true, true) = (
+                agree(&mut known.pod, place.pod),
+                agree(&mut known.container, place.container),
+            ) else {
+                return Self::default();
+            };
         }
+        known
     }
 
     /// What is nearest to the root counts: below its own cgroup, a container may make others with names of its choice.
@@ -239,6 +268,14 @@ impl Place {
             pod,
         }
     }
+}
+
+/// Learns what is said, if anything is; false where something else is known.
+fn agree(known: &mut Option<String>, said: Option<String>) -> bool {
+    let Some(said) = said else {
+        return true;
+    };
+    *known.get_or_insert_with(|| said.clone()) == said
 }
 
 /// The pod's uid in the name of its cgroup: `pod<uid>`, or with systemd `kubepods-burstable-pod<uid>.slice`, where `_` stands for
@@ -288,13 +325,10 @@ pub fn cpu_time(process: ProcessId) -> Result<CpuTime, ObserveError> {
         })
 }
 
-/// How many CPUs this machine may come to have: what per-CPU memory is multiplied by.
-pub fn cpus() -> u64 {
-    // "0-3", "0", or "0-1,4-7".
-    std::fs::read_to_string("/sys/devices/system/cpu/possible")
-        .ok()
-        .and_then(|text| text.trim().rsplit(['-', ',']).next()?.parse().ok())
-        .map_or(1, |last: u64| last + 1)
+/// How much of the process's memory is there, in bytes; None where that cannot be told.
+pub fn resident(process: ProcessId) -> Option<u64> {
+    let status = proc::Process::new(process.pid as i32).and_then(|process| process.status());
+    Some(status.ok()?.vmrss? << 10)
 }
 
 /// Whether seccomp restricts any thread of the process; also where that cannot be told.
@@ -318,19 +352,11 @@ pub struct Exit(AsyncFd<OwnedFd>);
 impl Exit {
     /// Watches a process. Inside a tokio runtime only. Fails when the process is gone.
     pub fn of(process: ProcessId) -> Result<Self, ObserveError> {
+        let Life(fd) = Life::of(process)?;
         let error = |source| ObserveError::Watch {
             pid: process.pid,
             source,
         };
-        let fd = pidfd_open(process.pid).map_err(error)?;
-        // The number may have been given to another process before the descriptor was opened.
-        let started = proc::Process::new(process.pid as i32)
-            .and_then(|process| process.stat())
-            .map(|stat| stat.starttime);
-        match started {
-            Ok(start_ticks) if start_ticks == process.start_ticks => {}
-            _ => return Err(error(io::Error::from_raw_os_error(libc::ESRCH))),
-        }
         #[expect(
             deprecated,
             reason = "an OwnedFd keeps the promise that its successor is unsafe for"
@@ -341,8 +367,7 @@ impl Exit {
 
     /// Whether it has come.
     pub fn has_ended(&self) -> bool {
-        let mut looks = [PollFd::new(self.0.get_ref(), PollFlags::IN)];
-        poll(&mut looks, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+        has_ended(self.0.get_ref())
     }
 
     /// Waits for it.
@@ -351,6 +376,38 @@ impl Exit {
             tracing::warn!(fd = self.0.as_raw_fd(), %error, "cannot wait for a process's end");
         }
     }
+}
+
+/// The same for who looks whether it has come, and does not wait for it.
+pub struct Life(OwnedFd);
+
+impl Life {
+    /// Watches a process. Fails when it is gone.
+    pub fn of(process: ProcessId) -> Result<Self, ObserveError> {
+        let error = |source| ObserveError::Watch {
+            pid: process.pid,
+            source,
+        };
+        let fd = pidfd_open(process.pid).map_err(error)?;
+        // The number may have been given to another process before the descriptor was opened.
+        let started = proc::Process::new(process.pid as i32)
+            .and_then(|process| process.stat())
+            .map(|stat| stat.starttime);
+        match started {
+            Ok(start_ticks) if start_ticks == process.start_ticks => Ok(Self(fd)),
+            _ => Err(error(io::Error::from_raw_os_error(libc::ESRCH))),
+        }
+    }
+
+    /// Whether it is over.
+    pub fn is_over(&self) -> bool {
+        has_ended(&self.0)
+    }
+}
+
+fn has_ended(process: &OwnedFd) -> bool {
+    let mut looks = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut looks, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {

@@ -3,23 +3,27 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
-    fs::File,
+    fs::{File, Metadata},
     io::{self, BufRead, BufReader, Read},
-    os::{fd::AsRawFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
 };
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstatfs, open, openat2};
 
 use super::{
     ProcessId,
-    cache::{Cache, FileState, SymbolCache},
+    cache::{Cache, FileState, Known, SymbolCache},
     elf::{self, Budget, SearchError, Table},
     instruction::FirstInstruction,
     name::SymbolName,
 };
+use crate::text;
 
 /// At most so many mapped libraries are searched.
 const LIBRARY_LIMIT: usize = 64;
@@ -27,19 +31,25 @@ const LIBRARY_LIMIT: usize = 64;
 /// No more is read of the list of what a process has mapped, which may be hundreds of megabytes.
 const MAPS_LIMIT: u64 = 4 << 20;
 
-/// A file that a process has mapped, held open: whatever its container does to its paths meanwhile, what was
-/// searched is what is attached to.
+/// A file that a process has mapped, held: whatever its container does to its paths meanwhile, what was searched is what is
+/// attached to.
+///
+/// It is held by its place only and opened while it is searched: a file system that does not answer any more keeps whoever closes
+/// an open file waiting.
 #[derive(Debug)]
 pub struct Binary {
-    file: File,
+    place: OwnedFd,
     path: PathBuf,
 }
 
+/// What finds a file, and neither opens nor asks anything of it.
+const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
 impl Binary {
-    /// A file of this program's own.
+    /// A file by its path in this program's own root.
     pub fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
-            file: File::open(path)?,
+            place: open(path, PLACE, Mode::empty())?,
             path: path.to_path_buf(),
         })
     }
@@ -47,16 +57,15 @@ impl Binary {
     /// Opens a path as the target sees it: links lead nowhere but into its own root, and a pipe or a device does
     /// not keep anyone waiting.
     fn open_in_root(root: &File, path: &Path) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let file = File::from(openat2(root, path, flags, Mode::empty(), resolve)?);
-        if !file.metadata()?.is_file() {
+        let binary = Self {
+            place: openat2(root, path, PLACE, Mode::empty(), resolve)?,
+            path: path.to_path_buf(),
+        };
+        if !binary.metadata()?.is_file() {
             return Err(io::Error::from(io::ErrorKind::InvalidInput));
         }
-        Ok(Self {
-            file,
-            path: path.to_path_buf(),
-        })
+        Ok(binary)
     }
 
     /// Its path as the target sees it, for people.
@@ -64,12 +73,26 @@ impl Binary {
         &self.path
     }
 
-    pub(super) fn file(&self) -> &File {
-        &self.file
+    /// The file, to be read and closed again.
+    pub(super) fn reader(&self) -> Result<File, SymbolsError> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = open(self.attach_path(), flags, Mode::empty()).map(File::from);
+        file.map_err(|error| SymbolsError::new(&self.path, io::Error::from(error)))
+    }
+
+    fn metadata(&self) -> io::Result<Metadata> {
+        // Of the place, whatever flags it is held with.
+        File::from(self.place.try_clone()?).metadata()
+    }
+
+    /// Asks the file system that it is on for a sign of life: the kernel waits for one that has none while it holds what others
+    /// need.
+    pub fn ask(&self) -> io::Result<()> {
+        Ok(fstatfs(&self.place).map(drop)?)
     }
 
     fn state(&self) -> Result<FileState, SymbolsError> {
-        let metadata = self.file.metadata();
+        let metadata = self.metadata();
         metadata
             .map(|metadata| FileState::of(&metadata))
             .map_err(|error| SymbolsError::new(&self.path, error))
@@ -77,7 +100,7 @@ impl Binary {
 
     /// A path by which the kernel finds this very file, while it is held open.
     pub fn attach_path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()))
+        PathBuf::from(format!("/proc/self/fd/{}", self.place.as_raw_fd()))
     }
 }
 
@@ -108,19 +131,19 @@ pub struct Symbols {
 
 /// The executable cannot be searched. (A library that cannot is skipped.)
 #[derive(Debug, thiserror::Error)]
-#[error("cannot search {path}: {source}")]
+#[error("cannot search {}: {source}", text::of_path(.path))]
 pub struct SymbolsError {
     /// Which file.
     path: PathBuf,
     /// Why not.
-    source: SearchError,
+    source: Arc<SearchError>,
 }
 
 impl SymbolsError {
     pub(super) fn new(path: &Path, source: impl Into<SearchError>) -> Self {
         Self {
             path: path.to_path_buf(),
-            source: source.into(),
+            source: Arc::new(source.into()),
         }
     }
 }
@@ -130,7 +153,7 @@ impl SymbolsError {
 pub fn find_symbols(
     process: ProcessId,
     names: &BTreeSet<SymbolName>,
-    cache: &mut SymbolCache,
+    cache: &SymbolCache,
 ) -> Result<Symbols, SymbolsError> {
     let mut budget = Budget::default();
     let executable = open_executable(process)?;
@@ -223,7 +246,7 @@ fn mapped_files(maps: impl BufRead, limit: usize) -> Vec<PathBuf> {
 fn search(
     binary: &Binary,
     names: &BTreeSet<SymbolName>,
-    cache: &mut SymbolCache,
+    cache: &SymbolCache,
     budget: &mut Budget,
 ) -> Result<(FileState, Table), SymbolsError> {
     cached(binary, names, cache, |file| {
@@ -231,27 +254,35 @@ fn search(
     })
 }
 
-/// What a search of a file finds, or found at an earlier time when the file was as it is now.
+/// What a search of a file finds, or found at an earlier time when the file was as it is now: also that there is nothing to be
+/// found in such a file.
 pub(super) fn cached<Question: Clone + PartialEq, Answer: Clone, const LIMIT: usize>(
     binary: &Binary,
     question: &Question,
-    cache: &mut Cache<Question, Answer, LIMIT>,
+    cache: &Cache<Question, Answer, LIMIT>,
     search: impl FnOnce(&File) -> Result<Answer, SearchError>,
 ) -> Result<(FileState, Answer), SymbolsError> {
     let state = binary.state()?;
-    if let Some(answer) = cache.get(state, question) {
-        return Ok((state, answer));
+    let told = |answer: Known<Answer>| match answer {
+        Ok(answer) => Ok((state, answer)),
+        Err(source) => Err(SymbolsError {
+            path: binary.path.clone(),
+            source,
+        }),
+    };
+    if let Some(known) = cache.get(state, question) {
+        return told(known);
     }
-    let answer = search(&binary.file);
+    let answer = search(&binary.reader()?).map_err(Arc::new);
     // What was half written may have looked like anything.
     if binary.state()? != state {
         return Err(SymbolsError::new(&binary.path, SearchError::Changed));
     }
-    let answer = answer.map_err(|error| SymbolsError::new(&binary.path, error))?;
-    if state.is_settled(SystemTime::now()) {
+    let lasts = answer.as_ref().err().is_none_or(|error| error.is_lasting());
+    if lasts && state.is_settled(SystemTime::now()) {
         cache.insert(state, question.clone(), answer.clone());
     }
-    Ok((state, answer))
+    told(answer)
 }
 
 #[cfg(test)]

@@ -1,66 +1,95 @@
+use std::time::Duration;
+
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    time::Instant,
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
 };
 
 use super::*;
 
-/// A server that says it is well, and where it is.
-async fn server() -> SocketAddr {
-    let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (inquiries, mut asked) = mpsc::channel::<Inquiry>(16);
-    tokio::spawn(serve(listener, inquiries));
-    tokio::spawn(async move {
-        while let Some((_, answer)) = asked.recv().await {
-            answer.send(Ok("ok\n".to_string())).unwrap();
-        }
-    });
-    address
+/// Two doors, where they are, and what is asked there.
+async fn server() -> (SocketAddr, SocketAddr, Inquiries) {
+    let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+    let server = Server {
+        metrics: listener::bind(anywhere).await.unwrap(),
+        secure: None,
+        health: listener::bind(anywhere).await.unwrap(),
+    };
+    let metrics = server.metrics.local_addr().unwrap();
+    let health = server.health.local_addr().unwrap();
+    let (serving, inquiries) = server.serve();
+    tokio::spawn(serving);
+    (metrics, health, inquiries)
 }
 
-async fn ask(address: SocketAddr, request: &str) -> String {
+async fn ask(address: SocketAddr, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
+    stream
+}
+
+async fn answer(mut stream: TcpStream) -> String {
     let mut answer = String::new();
-    // Where it is cut off, what came before counts.
-    let _ = stream.read_to_string(&mut answer).await;
+    stream.read_to_string(&mut answer).await.unwrap();
     answer
 }
 
-const HEALTHZ: &str = "GET /healthz HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n";
-
 #[tokio::test]
-async fn those_who_hold_connections_open_keep_nobody_out() {
-    let address = server().await;
-    let mut held = Vec::new();
-    for _ in 0..10 * MAX_CONNECTIONS {
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(b"GET /metrics HT").await.unwrap();
-        held.push(stream);
+async fn each_door_has_its_pages() {
+    let (metrics, health, mut inquiries) = server().await;
+    tokio::spawn(async move {
+        while let Some((question, answer)) = inquiries.recv().await {
+            let text = match question {
+                Question::Healthy => Ok("alive\n".to_string()),
+                Question::Ready => Err("not yet\n".to_string()),
+                Question::Metrics => Ok("calls 1\n".to_string()),
+            };
+            answer.send(text).unwrap();
+        }
+    });
+    for (door, path, status, text) in [
+        (health, "/healthz", "200", "alive\n"),
+        (health, "/readyz", "503", "not yet\n"),
+        (metrics, "/metrics", "200", "calls 1\n"),
+        (
+            health,
+            "/metrics",
+            "404",
+            "there are /healthz and /readyz here\n",
+        ),
+        (
+            metrics,
+            "/healthz",
+            "404",
+            "there is /metrics here, and /healthz at a door of its own\n",
+        ),
+    ] {
+        let said = answer(ask(door, path).await).await;
+        assert!(
+            said.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{path}: {said}"
+        );
+        assert!(said.ends_with(&format!("\r\n\r\n{text}")), "{path}: {said}");
     }
-    let begun = Instant::now();
-    let answer = ask(address, HEALTHZ).await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-    assert!(answer.ends_with("\r\n\r\nok\n"), "{answer}");
-    assert!(begun.elapsed() < HEADER_TIMEOUT);
-    // Of the first, nothing is left.
-    assert!(!matches!(held[0].read(&mut [0]).await, Ok(1)));
 }
 
+/// However many want metrics, the engine is asked first whether it lives.
 #[tokio::test]
-async fn who_sends_no_request_is_cut_off() {
-    let address = server().await;
-    let begun = Instant::now();
-    assert_eq!(ask(address, "GET /metrics HT").await, "");
-    assert!(begun.elapsed() >= HEADER_TIMEOUT);
-}
-
-#[tokio::test]
-async fn a_head_without_end_is_refused() {
-    let address = server().await;
-    let long = "x".repeat(2 * MAX_HEADER_BYTES);
-    let request = format!("GET /healthz HTTP/1.1\r\nHost: agent\r\nX-Long: {long}");
-    let answer = ask(address, &request).await;
-    assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
+async fn who_asks_for_health_does_not_wait_for_those_who_want_metrics() {
+    let (metrics, health, mut inquiries) = server().await;
+    let mut wanting = Vec::new();
+    for _ in 0..8 {
+        wanting.push(ask(metrics, "/metrics").await);
+    }
+    let first = inquiries.metrics.recv().await.unwrap();
+    let _asking = ask(health, "/healthz").await;
+    while inquiries.health.is_empty() || inquiries.metrics.is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    drop(first);
+    let (question, _) = inquiries.recv().await.unwrap();
+    assert_eq!(question, Question::Healthy);
+    let (question, _) = inquiries.recv().await.unwrap();
+    assert_eq!(question, Question::Metrics);
 }

@@ -10,6 +10,7 @@ fn assignment(probe: &str, pod: &str, containers: &[(&str, Option<&str>)]) -> As
             name: probe.into(),
             uid: format!("{probe}-uid"),
         },
+        asks: String::new(),
         pod: PodReference {
             namespace: "ckb".into(),
             name: pod.into(),

@@ -1,4 +1,4 @@
-//! A disk that nobody else uses: a loop device on a file.
+//! A disk that nobody else uses: the one that `CKB_PROBE_DISK` names, or a loop device on a file.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -7,6 +7,8 @@ use std::{
     path::PathBuf,
     process::Command,
     sync::atomic::{AtomicU32, Ordering},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use rustix::fs::OFlags;
@@ -14,14 +16,39 @@ use rustix::fs::OFlags;
 const ALIGNED: usize = 4096;
 const DIRECT: i32 = OFlags::DIRECT.bits() as i32;
 
+/// Until the kernel has its last words on what was asked of a disk.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// The numbers of a line of /proc/diskstats, after the name.
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics(pub [u64; 17]);
 
+/// Requests and bytes by direction, in the order of the kernel's numbers for these.
+pub type Requests = [(&'static str, u64, u64); 4];
+
 /// The disk.
 pub struct Disk {
     path: String,
-    file: PathBuf,
+    bytes: u64,
+    /// Of a loop device. It goes with this.
+    file: Option<PathBuf>,
+}
+
+impl Statistics {
+    /// What was done since then.
+    pub fn since(self, before: Self) -> Requests {
+        let since = |index: usize| self.0[index] - before.0[index];
+        [
+            ("read", since(0), since(2) * 512),
+            ("write", since(4), since(6) * 512),
+            ("discard", since(11), since(13) * 512),
+            ("flush", since(15), 0),
+        ]
+    }
+
+    fn in_progress(self) -> u64 {
+        self.0[8]
+    }
 }
 
 impl Disk {
@@ -33,8 +60,23 @@ impl Disk {
         let file = std::env::temp_dir().join(name);
         fs::write(&file, vec![7; mebibytes << 20]).unwrap();
         let output = run("losetup", &["-f", "--show", file.to_str().unwrap()]);
-        let path = output.trim().to_string();
-        Self { path, file }
+        Self {
+            path: output.trim().to_string(),
+            bytes: (mebibytes << 20) as u64,
+            file: Some(file),
+        }
+    }
+
+    /// The one that is named, of at least so many MiB; or one of so many.
+    pub fn get(mebibytes: usize) -> Self {
+        match std::env::var("CKB_PROBE_DISK") {
+            Ok(path) => Self {
+                path,
+                bytes: (mebibytes << 20) as u64,
+                file: None,
+            },
+            Err(_) => Self::new(mebibytes),
+        }
     }
 
     /// Its node in /dev.
@@ -76,6 +118,19 @@ impl Disk {
         Statistics(std::array::from_fn(|_| {
             numbers.next().unwrap().parse().unwrap()
         }))
+    }
+
+    /// The same, once nothing is in progress: whoever waits for a request goes on before the kernel has its last words on it.
+    pub fn at_rest(&self) -> Statistics {
+        let begun = Instant::now();
+        loop {
+            let statistics = self.statistics();
+            if statistics.in_progress() == 0 {
+                return statistics;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{statistics:?}");
+            sleep(Duration::from_millis(1));
+        }
     }
 
     /// Reads so many times so much, one request after the other where the disk takes so large ones.
@@ -123,15 +178,16 @@ impl Disk {
     }
 
     fn place(&self, time: usize, bytes: usize) -> u64 {
-        let size = fs::metadata(&self.file).unwrap().len();
-        (time * bytes) as u64 % (size - bytes as u64 + 1) / bytes as u64 * bytes as u64
+        (time * bytes) as u64 % (self.bytes - bytes as u64 + 1) / bytes as u64 * bytes as u64
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.path]).status();
-        let _ = fs::remove_file(&self.file);
+        if let Some(file) = &self.file {
+            let _ = Command::new("losetup").args(["-d", &self.path]).status();
+            let _ = fs::remove_file(file);
+        }
     }
 }
 

@@ -26,6 +26,7 @@ fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
             start_ticks: 0,
         },
         first: LoadId::default(),
+        ratio: None,
         node,
     };
     begin.begin(scene).unwrap().0

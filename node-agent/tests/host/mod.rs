@@ -8,6 +8,8 @@
     reason = "every file of tests uses a part of it, and each is a program of its own"
 )]
 
+pub mod container;
+
 use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Write},

@@ -47,6 +47,7 @@ impl Watched {
                 start_ticks: 0,
             },
             first: LoadId::default(),
+            ratio: None,
             node: &mut node,
         };
         let (mut mechanism, opened) = begin.begin(scene).unwrap();

@@ -1,6 +1,8 @@
 //! Ready, Progressing, Degraded and WithinBudget, each with a sentence that a person can act on.
 
-use ckb_probe_crds::{Breach, InstanceState, Reason, condition, numbers};
+use std::cmp::Ordering;
+
+use ckb_probe_crds::{Breach, InstanceReport, InstanceState, Reason, condition, numbers};
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
     jiff::Timestamp,
@@ -188,56 +190,113 @@ fn nothing_attached() -> Answer {
     )
 }
 
-/// Whether the ceiling is kept. With onBreach: Sample the agents keep it, on average: see [`condition::WITHIN_BUDGET`].
+/// Whether the budget of each target is kept. With onBreach: Sample the agents keep it, on average: see
+/// [`condition::WITHIN_BUDGET`].
 fn budget(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target], sampled: bool) -> Answer {
-    let limit = spec.spec.overhead.max_percent;
     let samples = spec.spec.overhead.on_breach == Breach::Sample;
     let breached: Vec<_> = ailments(targets)
         .filter(|(_, ailment)| ailment.reason == Reason::OverBudget)
         .collect();
-    let estimate = targets::overhead(targets);
-    let tolerated = match samples && !was_over_budget(probe) {
-        true => limit * TOLERANCE,
-        false => limit,
+    let tolerance = match samples && !was_over_budget(probe) {
+        true => TOLERANCE,
+        false => 1.0,
     };
-    let over = estimate.filter(|estimate| *estimate as f64 / 1000.0 > tolerated);
-    if let Some(over) = over {
-        let costly: Vec<_> = targets
-            .iter()
-            .filter(|target| target.report.and_then(|r| r.overhead_millipercent) == Some(over))
-            .map(|target| targets::name(target.pod))
-            .take(1)
-            .collect();
-        let message = format!(
-            "probing is estimated to cost {} {} % of its CPU time, above overhead.maxPercent {limit}: raise it, \
-             or measure less",
-            costly.join(", "),
-            numbers::percent(over)
+    let measured = targets.iter().filter_map(|target| {
+        let report = target.report?;
+        let attached = target.state == InstanceState::Attached;
+        let estimate = report.overhead_millipercent.filter(|_| attached)?;
+        Some((target, estimate, Budget::of(spec, report)))
+    });
+    let measured: Vec<_> = measured.collect();
+    let over = measured
+        .iter()
+        .filter(|(_, estimate, budget)| *estimate as f64 > budget.millipercent as f64 * tolerance)
+        .max_by_key(|(_, estimate, _)| *estimate);
+    if let Some((target, estimate, budget)) = over {
+        let mut message = format!(
+            "probing is estimated to cost {} {} % of its CPU time, above {budget}: raise it, or measure less",
+            targets::name(target.pod),
+            numbers::percent(*estimate)
         );
+        if let Some(ceiling) = target.ceiling.filter(|_| sampled && !samples) {
+            message += &format!(
+                ". What is sampled is so to stay below the ceiling of this installation, agent.maxOverheadPercent {}",
+                numbers::percent(ceiling)
+            );
+        }
         return no(Reason::OverBudget, message);
     }
     if let Some(message) = summary(told(&breached)) {
         return no(Reason::OverBudget, message);
     }
-    let attached = targets.iter().any(|t| t.state == InstanceState::Attached);
-    match estimate {
+    let strictest = measured.iter().map(|(_, _, budget)| budget);
+    match strictest.min_by_key(|budget| budget.millipercent) {
         // The figures are in the status: here they would only make every message another.
-        Some(_) if samples && sampled => yes(
+        Some(budget) if samples && sampled => yes(
             Reason::UnderBudget,
             format!(
-                "probing is kept below overhead.maxPercent {limit} by sampling: see status.probes[].rows[].samplingPercent"
+                "probing is kept below {budget} by sampling: see status.probes[].rows[].samplingPercent"
             ),
         ),
-        Some(_) => yes(
+        Some(budget) => yes(
             Reason::UnderBudget,
-            format!("probing is estimated to cost no more than overhead.maxPercent {limit}"),
+            format!("probing is estimated to cost no more than {budget}"),
         ),
-        None if attached => answer(
+        None if targets.iter().any(|t| t.state == InstanceState::Attached) => answer(
             "Unknown",
             Reason::Attaching,
             "the first report interval has not ended yet",
         ),
         None => nothing_attached(),
+    }
+}
+
+/// What a target may pay in all.
+struct Budget {
+    millipercent: u64,
+    whose: Whose,
+}
+
+/// Whose word a budget is.
+enum Whose {
+    Own,
+    /// That of another CkbProbe on the same target, which allows more.
+    Another,
+    /// That of whoever installed ckb-probe, which allows less.
+    Installation,
+}
+
+impl Budget {
+    fn of(spec: &ValidSpec, report: &InstanceReport) -> Self {
+        let own = (spec.spec.overhead.max_percent * 1000.0).round() as u64;
+        let millipercent = report.budget_millipercent.unwrap_or(own);
+        Self {
+            millipercent,
+            whose: match millipercent.cmp(&own) {
+                Ordering::Less => Whose::Installation,
+                Ordering::Equal => Whose::Own,
+                Ordering::Greater => Whose::Another,
+            },
+        }
+    }
+}
+
+impl std::fmt::Display for Budget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let percent = numbers::percent(self.millipercent);
+        match self.whose {
+            Whose::Own => write!(f, "overhead.maxPercent {percent}"),
+            Whose::Another => {
+                write!(
+                    f,
+                    "the overhead.maxPercent {percent} that another CkbProbe allows"
+                )
+            }
+            Whose::Installation => write!(
+                f,
+                "the ceiling of this installation, agent.maxOverheadPercent {percent}"
+            ),
+        }
     }
 }
 

@@ -3,11 +3,14 @@
 use ckb_probe_crds::{CkbProbeSpec, InstanceReport, InstanceState, Probe, ProbeReport, Reason};
 
 /// Reasons that a person must look at, from the gravest on.
-pub const ORDER: [Reason; 13] = [
+pub const ORDER: [Reason; 17] = [
     Reason::AgentUnavailable,
     Reason::AgentSilent,
+    Reason::ReportRefused,
     Reason::PreflightFailed,
+    Reason::LimitExceeded,
     Reason::TargetDied,
+    Reason::MemoryLimit,
     Reason::AttachFailed,
     Reason::UnsupportedByKernel,
     Reason::ExecutableNotFound,
@@ -15,6 +18,7 @@ pub const ORDER: [Reason; 13] = [
     Reason::SymbolNotFound,
     Reason::SingleStepped,
     Reason::EntryOnly,
+    Reason::ReportTruncated,
     Reason::OverBudget,
     Reason::Silent,
 ];
@@ -56,6 +60,10 @@ impl Outlook {
                 | Reason::SingleStepped
                 | Reason::UnsupportedByKernel
                 | Reason::PreflightFailed
+                | Reason::LimitExceeded
+                | Reason::ReportRefused
+                | Reason::ReportTruncated
+                | Reason::MemoryLimit
                 | Reason::AgentUnavailable
                 | Reason::AgentSilent,
             ) => Self::Stays(reason),

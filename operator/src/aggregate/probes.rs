@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
     CkbProbeSpec, Descriptor, InstanceState, PartReport, PartStatus, Probe, ProbeReport,
-    ProbeStatus, RowReport, RowStatus, Share, Summary, TargetCounts,
+    ProbeStatus, RowReport, RowStatus, Share, Summary, TargetCounts, report::LINES,
 };
 
 use super::{events, health, targets::Target};
@@ -143,10 +143,10 @@ fn rows<'a>(reports: &[(&'a Target, &'a ProbeReport)]) -> BTreeMap<&'a str, Row<
         } in &report.rows
         {
             let row = rows.entry(key).or_default();
-            row.summary.merge(&Summary::of(total, window, live));
+            row.summary.add(total, window, live);
             for PartReport { key, total, window } in parts {
                 let part = row.parts.entry(key).or_default();
-                part.merge(&Summary::of(total, window, live));
+                part.add(total, window, live);
             }
         }
     }
@@ -188,8 +188,15 @@ fn summed_up(
             whole.merge(&row.summary);
         }
     }
-    let lost = lost.values().fold(0_u64, |sum, n| sum.saturating_add(*n));
+    // That a log is kept short is no loss.
+    let lost = lost.iter().filter(|(what, _)| *what != LINES);
+    let lost = lost.fold(0_u64, |sum, (_, n)| sum.saturating_add(*n));
+    let split = descriptor.split(rows.iter().map(|(key, row)| {
+        let parts = row.parts.iter().map(|(part, of)| (*part, of));
+        (*key, &row.summary, parts.collect())
+    }));
     let words = [
+        Some(split).filter(|words| !words.is_empty()),
         Some(descriptor.headline(&whole)).filter(|words| !words.is_empty()),
         (lost > 0).then(|| format!("{lost} lost")),
     ];

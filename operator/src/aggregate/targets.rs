@@ -2,6 +2,8 @@
 
 mod absence;
 
+use std::collections::BTreeMap;
+
 use absence::{absent, silence};
 use ckb_probe_crds::{
     CkbProbeSpec, InstanceReport, InstanceState, InstanceStatus, Reason, numbers,
@@ -13,6 +15,7 @@ use super::{
     health::{self, Ailment},
 };
 use crate::{
+    desired::LeftOut,
     template::agent_name,
     world::{AgentPod, NodeProbeRow, ProbeRow, TargetPod, ValidSpec, World},
 };
@@ -36,6 +39,8 @@ pub struct Target<'a> {
     pub report: Option<&'a InstanceReport>,
     /// How the agent attaches, by its own word.
     pub tier: Option<&'a str>,
+    /// What measuring may cost any process of its node, in thousandths of a percent.
+    pub ceiling: Option<u64>,
     pub reported_at: Option<Timestamp>,
 }
 
@@ -43,23 +48,35 @@ pub struct Target<'a> {
 pub fn of<'a>(
     probe: &'a ProbeRow,
     spec: &'a ValidSpec,
+    reports: &'a Reports,
     world: &'a World,
+    left_out: Option<&LeftOut>,
     now: Timestamp,
 ) -> Vec<Target<'a>> {
     let halted = halted(probe, spec, now);
+    let limit = |pod| left_out.filter(|_| halted.is_none())?.of(pod);
+    let reports = |pod: &TargetPod| reports.get(&pod.reference.uid).into_iter().flatten();
     world
         .selected(&probe.reference.namespace, spec)
-        .flat_map(|pod| of_pod(probe, spec, pod, world, now, halted))
+        .flat_map(|pod| match limit(pod) {
+            Some(limit) => {
+                let (state, reason) = (InstanceState::Failed, Reason::LimitExceeded);
+                vec![Target::unreported(pod, state, reason, limit.message(pod))]
+            }
+            None => of_pod(spec, pod, reports(pod).collect(), world, now, halted),
+        })
+        .map(|target| target.on_behalf_of(probe))
         .collect()
 }
 
-/// The estimated cost of the target that pays most, in thousandths of a percent.
-pub fn overhead(targets: &[Target]) -> Option<u64> {
+/// The report of the target that pays most, by the estimate.
+pub fn costliest<'a>(targets: &[Target<'a>]) -> Option<&'a InstanceReport> {
     targets
         .iter()
         .filter(|target| target.state == InstanceState::Attached)
-        .filter_map(|target| target.report?.overhead_millipercent)
-        .max()
+        .filter_map(|target| target.report)
+        .filter(|report| report.overhead_millipercent.is_some())
+        .max_by_key(|report| report.overhead_millipercent)
 }
 
 /// When agents that are heard now will count as silent, unless they report.
@@ -86,15 +103,14 @@ pub fn deadlines<'a>(
 }
 
 fn of_pod<'a>(
-    probe: &'a ProbeRow,
     spec: &'a ValidSpec,
     pod: &'a TargetPod,
+    reports: Vec<&'a InstanceReport>,
     world: &'a World,
     now: Timestamp,
     halted: Option<Reason>,
 ) -> Vec<Target<'a>> {
     let row = pod.node.as_deref().and_then(|node| world.node_probe(node));
-    let reports = reports(probe, pod, row);
     let fresh = row.is_some_and(|row| {
         world
             .heard(row)
@@ -119,8 +135,29 @@ fn of_pod<'a>(
     if let Some(failure) = failure.filter(|_| !measured) {
         return unmeasurable(&spec.spec, pod, row, reports, failure);
     }
+    let refused = row
+        .filter(|_| fresh)
+        .and_then(|row| row.status.as_ref()?.agent.report_refused.as_deref());
+    if let Some(why) = refused {
+        let message = format!(
+            "the API server refuses the report of node {}: {why}",
+            node(pod)
+        );
+        let (state, reason) = (InstanceState::Failed, Reason::ReportRefused);
+        return vec![Target::unreported(pod, state, reason, message)];
+    }
     let agent = || silence(spec, pod, row, world, now);
     match (reports.is_empty(), fresh) {
+        (true, true) if omits(row) => {
+            let message = format!(
+                "the reports of all targets of node {} are more than one object holds, and {} is not among them: have fewer \
+                 CkbProbes select pods of this node",
+                node(pod),
+                name(pod)
+            );
+            let (state, reason) = (InstanceState::Failed, Reason::ReportTruncated);
+            vec![Target::unreported(pod, state, reason, message)]
+        }
         (true, true) => {
             let message = format!(
                 "the agent of node {} has yet to take up {}",
@@ -155,26 +192,32 @@ fn of_pod<'a>(
     }
 }
 
-/// What was reported on this very pod for this very CkbProbe: the processes, or else the lack of one.
-fn reports<'a>(
-    probe: &ProbeRow,
-    pod: &TargetPod,
-    row: Option<&'a NodeProbeRow>,
-) -> Vec<&'a InstanceReport> {
-    let mut reports: Vec<_> = row
-        .and_then(|row| row.status.as_ref())
-        .into_iter()
-        .flat_map(|status| &status.instances)
-        .filter(|report| {
-            report.probe.uid == probe.reference.uid && report.pod.uid == pod.reference.uid
-        })
-        .collect();
-    if reports.iter().any(|report| report.container.is_some()) {
-        reports.retain(|report| report.container.is_some());
-    } else {
-        reports.truncate(1);
+/// Whether a report has the newest order and leaves targets out.
+fn omits(row: Option<&NodeProbeRow>) -> bool {
+    let status = row
+        .filter(|row| row.observed())
+        .and_then(|row| row.status.as_ref());
+    status.is_some_and(|status| status.instances_omitted > 0)
+}
+
+/// What agents say of the pods of a CkbProbe, by the pods' uids.
+pub type Reports = BTreeMap<String, Vec<InstanceReport>>;
+
+/// Takes the reports apart that are on this very CkbProbe, or on another one that asks the same, and on this very pod.
+pub fn reports(probe: &ProbeRow, spec: &ValidSpec, world: &World, now: Timestamp) -> Reports {
+    // What is halted has no part in what others ask.
+    let halted = halted(probe, spec, now);
+    let asks = halted.is_none().then_some(spec.asks.as_str());
+    let mut all = Reports::new();
+    for pod in world.selected(&probe.reference.namespace, spec) {
+        let row = pod.node.as_deref().and_then(|node| world.node_probe(node));
+        let uid = &pod.reference.uid;
+        let reports = row.map(|row| row.reports(&probe.reference.uid, asks, uid));
+        if let Some(reports) = reports.filter(|reports| !reports.is_empty()) {
+            all.insert(uid.clone(), reports);
+        }
     }
-    reports
+    all
 }
 
 /// Paused or expired: what an agent still holds is said, and of the rest that it is let go.
@@ -272,6 +315,7 @@ impl<'a> Target<'a> {
             firing: false,
             report: None,
             tier: None,
+            ceiling: None,
             reported_at: None,
         }
     }
@@ -299,10 +343,23 @@ impl<'a> Target<'a> {
             ailments,
             report: Some(report),
             tier: status.map(|status| status.agent.tier.as_str()),
+            ceiling: status.and_then(|status| status.agent.ceiling_millipercent),
             reported_at: status
                 .and_then(|s| s.reported_at.as_ref())
                 .map(|time| time.0),
         }
+    }
+
+    /// Says so where the report was made for another CkbProbe, which asks the same.
+    fn on_behalf_of(mut self, probe: &ProbeRow) -> Self {
+        let other = self.report.map(|report| &report.probe);
+        if let Some(other) = other.filter(|other| other.uid != probe.reference.uid) {
+            self.message += &format!(
+                "; CkbProbe {} asks the same, so metrics and log lines carry its name",
+                other.name
+            );
+        }
+        self
     }
 
     /// What is known otherwise of a target counts more than what its agent reported.
@@ -337,6 +394,7 @@ impl<'a> Target<'a> {
     pub fn into_status(self) -> InstanceStatus {
         let report = self.report;
         let attached = self.state == InstanceState::Attached;
+        let measured = report.filter(|_| attached);
         InstanceStatus {
             pod: self.pod.reference.name.clone(),
             container: self.container.map(str::to_owned),
@@ -346,9 +404,11 @@ impl<'a> Target<'a> {
             message: self.message,
             reattaches: report.map_or(0, |report| report.reattaches),
             gap_seconds: numbers::seconds(report.map_or(0, |report| report.gap_milliseconds)),
-            overhead_percent: report
-                .filter(|_| attached)
+            overhead_percent: measured
                 .and_then(|report| report.overhead_millipercent)
+                .map(numbers::percent),
+            own_overhead_percent: measured
+                .and_then(|report| report.own_overhead_millipercent)
                 .map(numbers::percent),
             tier: self
                 .tier
@@ -357,3 +417,6 @@ impl<'a> Target<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

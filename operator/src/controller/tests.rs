@@ -1,215 +1,18 @@
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Mutex};
-
-use ckb_probe_crds::Check;
-use futures::channel::mpsc;
-use http_body_util::BodyExt;
-use hyper::{Request, Response, StatusCode};
-use kube::{
-    Client,
-    client::Body,
-    runtime::watcher::{self, Event},
-};
+use ckb_probe_crds::{Check, InstanceState};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::SignedDuration};
+use kube::runtime::watcher::{self, Event};
 use serde_json::{Value, json};
 
-use super::*;
+use super::{timing::SLOWEST, *};
 use crate::{
-    template::AgentTemplate,
-    testing::{self, has_agent, node, pod, runs},
-    world::{AgentPod, Phase, ProbeRow, Raw, RawAgent, TargetPod},
+    testing::{self, has_agent, pod, runs},
+    world::{AgentPod, Phase, ProbeRow},
 };
 
-/// A request, as `METHOD path`.
-type Answer = dyn Fn(&str) -> Option<u16> + Send + Sync;
+mod publishing;
+mod rig;
 
-/// Takes every request, does what is asked, and refuses those that `refuse` gives a code for.
-#[derive(Clone)]
-struct FakeApi {
-    requests: Arc<Mutex<Vec<(String, Value)>>>,
-    refuse: Arc<Answer>,
-    /// What is written is told to the watches.
-    news: Arc<Mutex<Option<News>>>,
-}
-
-type News = mpsc::UnboundedSender<Result<Change, WatchError>>;
-
-impl FakeApi {
-    fn new(refuse: impl Fn(&str) -> Option<u16> + Send + Sync + 'static) -> Self {
-        Self {
-            requests: Arc::default(),
-            refuse: Arc::new(refuse),
-            news: Arc::default(),
-        }
-    }
-
-    fn client(&self) -> Client {
-        let api = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let api = api.clone();
-            async move { Ok::<_, std::io::Error>(api.answer(request).await) }
-        });
-        Client::new(service, "system")
-    }
-
-    async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        let (parts, body) = request.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        let mut object: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let line = format!("{} {}", parts.method, parts.uri.path());
-        self.requests
-            .lock()
-            .unwrap()
-            .push((line.clone(), object.clone()));
-        let (code, answer) = match (self.refuse)(&line) {
-            Some(code) => {
-                let failure =
-                    json!({ "status": "Failure", "code": code, "reason": "", "message": "no" });
-                (code, failure)
-            }
-            None if parts.method == hyper::Method::DELETE => {
-                let name = parts.uri.path().rsplit('/').next().unwrap();
-                let uid = object["preconditions"]["uid"].as_str().unwrap();
-                if line.contains("/pods/") {
-                    self.tell(Change::Agent(Event::Delete(AgentPod {
-                        name: name.into(),
-                        uid: uid.into(),
-                        ..AgentPod::default()
-                    })));
-                }
-                let done = json!({ "kind": "Status", "apiVersion": "v1", "status": "Success" });
-                (200, done)
-            }
-            None => {
-                let name = parts.uri.path().rsplit('/').next().unwrap_or_default();
-                if parts.method == hyper::Method::GET {
-                    object = json!({ "metadata": { "name": name } });
-                }
-                if object["metadata"]["uid"].is_null() {
-                    object["metadata"]["uid"] = format!("uid-{name}").into();
-                }
-                if line.contains("/nodeprobes/") {
-                    let row: Raw = serde_json::from_value(object.clone()).unwrap();
-                    self.tell(Change::NodeProbe(Event::Apply(row.into())));
-                }
-                if line == PODS {
-                    object["metadata"]["uid"] = format!("uid-{}", self.count(PODS)).into();
-                    let row: RawAgent = serde_json::from_value(object.clone()).unwrap();
-                    self.tell(Change::Agent(Event::Apply(row.into())));
-                }
-                if line.contains("/ckbprobes/") {
-                    object["spec"] = serde_json::to_value(testing::spec(json!({}))).unwrap();
-                    object["metadata"]["namespace"] = "a".into();
-                    object["metadata"]["generation"] = 3.into();
-                }
-                (200, object)
-            }
-        };
-        let mut response = Response::new(Body::from(serde_json::to_vec(&answer).unwrap()));
-        *response.status_mut() = StatusCode::from_u16(code).unwrap();
-        response
-    }
-
-    fn tell(&self, change: Change) {
-        if let Some(news) = &*self.news.lock().unwrap() {
-            news.unbounded_send(Ok(change)).unwrap();
-        }
-    }
-
-    /// How often each request was made.
-    fn counts(&self) -> BTreeMap<String, usize> {
-        let mut counts = BTreeMap::new();
-        for (line, _) in self.requests.lock().unwrap().iter() {
-            *counts.entry(line.clone()).or_default() += 1;
-        }
-        counts
-    }
-
-    fn count(&self, line: &str) -> usize {
-        self.counts().get(line).copied().unwrap_or_default()
-    }
-}
-
-const TEMPLATE: &str =
-    "{apiVersion: v1, kind: Pod, metadata: {}, spec: {containers: [{name: agent}]}}";
-
-/// A controller on a fake API, fed by hand.
-struct Rig {
-    api: FakeApi,
-    news: News,
-    leadership: watch::Sender<Leadership>,
-    metrics: Metrics,
-    ready: Arc<AtomicBool>,
-    hash: String,
-}
-
-impl Rig {
-    /// Runs `script` beside the controller.
-    fn run(api: FakeApi, script: impl AsyncFnOnce(Rig)) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let template = AgentTemplate::parse(TEMPLATE).unwrap();
-            let hash = template.hash().to_owned();
-            let executor = Executor::new(
-                api.client(),
-                "system".into(),
-                "me".into(),
-                template,
-                Some("operator".into()),
-            );
-            let (leadership, receiver) = watch::channel(Leadership::default());
-            let (news, changes) = mpsc::unbounded();
-            let metrics = Metrics::new().unwrap();
-            let ready = Arc::<AtomicBool>::default();
-            let controller = Controller::new(executor, receiver, metrics.clone(), ready.clone());
-            let rig = Rig {
-                api,
-                news,
-                leadership,
-                metrics,
-                ready,
-                hash,
-            };
-            let done = Rc::new(RefCell::new(false));
-            tokio::select! {
-                () = controller.run(changes) => {}
-                () = script(rig) => *done.borrow_mut() = true,
-            }
-            assert!(*done.borrow(), "the controller ended first");
-        });
-    }
-
-    fn lead(&self) {
-        let until = Some(Instant::now() + Duration::from_secs(3600));
-        self.leadership
-            .send_modify(|leadership| leadership.until = until);
-    }
-
-    fn tell(&self, change: Change) {
-        self.news.unbounded_send(Ok(change)).unwrap();
-    }
-
-    /// From now on the watches tell what is written, as they do.
-    fn echoing(&self) {
-        *self.api.news.lock().unwrap() = Some(self.news.clone());
-    }
-
-    fn synced(&self) {
-        self.tell(Change::Probe(Event::InitDone));
-        self.tell(Change::Pod(Event::InitDone));
-        self.tell(Change::Node(Event::InitDone));
-        self.tell(Change::NodeProbe(Event::InitDone));
-        self.tell(Change::Agent(Event::InitDone));
-    }
-
-    fn target(&self, probe: &ProbeRow, pod: &TargetPod) {
-        self.tell(node(pod.node.as_deref().unwrap()));
-        self.tell(runs(pod));
-        self.tell(testing::has(probe));
-    }
-}
+use rig::{AHEAD, FakeApi, ORDER, OWNER, PODS, Rig};
 
 async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -218,10 +21,6 @@ async fn seconds(seconds: u64) {
 fn probe(name: &str) -> ProbeRow {
     testing::probe("a", name, json!({}))
 }
-
-const ORDER: &str = "PATCH /apis/ckbprobe.dev/v1alpha1/namespaces/system/nodeprobes/n";
-const OWNER: &str = "GET /apis/apps/v1/namespaces/system/deployments/operator";
-const PODS: &str = "POST /api/v1/namespaces/system/pods";
 
 fn status_of(probe: &str) -> String {
     format!("PATCH /apis/ckbprobe.dev/v1alpha1/namespaces/a/ckbprobes/{probe}/status")
@@ -248,6 +47,152 @@ fn a_target_leads_to_an_order_an_agent_and_a_status_once_each() {
             json!([{ "apiVersion": "apps/v1", "kind": "Deployment", "name": "operator", "uid": "uid-operator" }])
         );
     });
+}
+
+#[test]
+fn agents_are_not_blamed_for_the_time_in_which_the_operator_was_stopped() {
+    for seconds_away in [0, 100] {
+        Rig::run(FakeApi::new(|_| None), async |rig| {
+            let (probe, pod) = (probe("p"), pod("a", "ckb-0", Some("n")));
+            rig.echoing();
+            rig.lead();
+            rig.synced();
+            rig.target(&probe, &pod);
+            seconds(3).await;
+            let now = Timestamp::now();
+            let mut agent = testing::agent("n");
+            agent.running_since = Some(now);
+            agent.template_hash = Some(rig.hash.clone());
+            rig.tell(has_agent(agent));
+            let mut report = testing::node_probe("n", 0, vec![testing::firing(&probe, &pod)]);
+            report.spec = rig.api.ordered();
+            report.status.as_mut().unwrap().reported_at = Some(MicroTime(now));
+            rig.tell(testing::reports(report));
+            seconds(3).await;
+            let before = rig.api.count(&status_of("p"));
+            assert!(before >= 1);
+            AHEAD.with(|ahead| ahead.set(seconds_away));
+            seconds(40).await;
+            assert_eq!(rig.api.count(&status_of("p")), before);
+        });
+    }
+}
+
+#[test]
+fn figures_are_told_once_in_an_interval_and_how_things_stand_at_once() {
+    Rig::run(FakeApi::new(|_| None), async |rig| {
+        let (probe, pod) = (probe("p"), pod("a", "ckb-0", Some("n")));
+        rig.echoing();
+        rig.lead();
+        rig.synced();
+        rig.target(&probe, &pod);
+        let mut agent = testing::agent("n");
+        agent.template_hash = Some(rig.hash.clone());
+        rig.tell(has_agent(agent));
+        seconds(3).await;
+        let report = |calls: u64, state: InstanceState| {
+            let mut instance = testing::firing(&probe, &pod);
+            instance.state = state;
+            instance.probes[0].rows = vec![testing::row("Get", calls, "119:60,40")];
+            let mut report = testing::node_probe("n", 0, vec![instance]);
+            report.spec = rig.api.ordered();
+            let now = Timestamp::now() + SignedDuration::from_micros(calls as i64);
+            report.status.as_mut().unwrap().reported_at = Some(MicroTime(now));
+            rig.tell(testing::reports(report));
+        };
+        let statuses = || rig.api.count(&status_of("p"));
+        report(100, InstanceState::Attached);
+        seconds(30).await;
+        let before = statuses();
+        // Ten seconds are an interval.
+        for calls in 101..161 {
+            report(calls, InstanceState::Attached);
+            seconds(1).await;
+        }
+        let told = statuses() - before;
+        assert!((6..=7).contains(&told), "{told}");
+        // Of what was told last nothing is missing in the end.
+        seconds(10).await;
+        let count = |status: &Value| status["probes"][0]["rows"][0]["figures"]["count"].clone();
+        let requests = rig.api.requests.lock().unwrap().clone();
+        let (_, last) = requests
+            .iter()
+            .rfind(|(line, _)| *line == status_of("p"))
+            .unwrap();
+        assert_eq!(count(&last["status"]), "1600");
+
+        let before = statuses();
+        report(161, InstanceState::Attached);
+        report(162, InstanceState::Waiting);
+        seconds(2).await;
+        assert!(statuses() > before);
+    });
+}
+
+#[test]
+fn an_agent_that_is_there_before_the_watch_has_told_of_it_is_no_fault() {
+    let there = |line: &str| (line == PODS).then_some(409);
+    Rig::run(FakeApi::new(there), async |rig| {
+        rig.echoing();
+        rig.lead();
+        rig.synced();
+        rig.target(&probe("p"), &pod("a", "ckb-0", Some("n")));
+        seconds(5).await;
+        assert!(rig.api.count(PODS) >= 1);
+        assert_eq!(failures(&rig), "");
+    });
+}
+
+#[test]
+fn a_pod_that_is_no_agent_of_the_node_and_has_its_name_is_a_fault() {
+    let there = |line: &str| (line == PODS).then_some(409);
+    Rig::run(FakeApi::new(there), async |rig| {
+        rig.echoing();
+        rig.lead();
+        rig.synced();
+        // The pod that is there belongs to n.
+        rig.target(&probe("p"), &pod("a", "ckb-0", Some("m")));
+        seconds(5).await;
+        assert_ne!(failures(&rig), "");
+    });
+}
+
+#[test]
+fn a_conflict_is_a_fault_only_when_it_lasts() {
+    for (conflicts, lasts) in [(3, false), (usize::MAX, true)] {
+        let tries = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let conflict = move |line: &str| {
+            let another = line == ORDER && tries.fetch_add(1, Ordering::Relaxed) < conflicts;
+            another.then_some(409)
+        };
+        Rig::run(FakeApi::new(conflict), async |rig| {
+            rig.echoing();
+            rig.lead();
+            rig.synced();
+            rig.target(&probe("p"), &pod("a", "ckb-0", Some("n")));
+            seconds(120).await;
+            assert_eq!(!failures(&rig).is_empty(), lasts);
+            assert_eq!(rig.api.count(PODS), usize::from(!lasts));
+        });
+    }
+}
+
+#[test]
+fn statuses_are_made_less_often_where_that_takes_more_than_its_share() {
+    let ms = Duration::from_millis;
+    assert_eq!(pace(ms(2), 1), ms(20));
+    assert_eq!(pace(ms(2), 100), ms(2000));
+    assert_eq!(pace(ms(200), 10_000), SLOWEST);
+    assert_eq!(pace(Duration::ZERO, u32::MAX), Duration::ZERO);
+}
+
+/// What the metrics say has failed.
+fn failures(rig: &Rig) -> String {
+    let metrics = rig.metrics.render().unwrap();
+    let failed = metrics
+        .lines()
+        .filter(|line| line.starts_with("ckb_probe_reconcile_errors_total"));
+    failed.collect()
 }
 
 #[test]

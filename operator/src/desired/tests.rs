@@ -1,15 +1,43 @@
-use ckb_probe_crds::NodeProbeSpec;
+use std::collections::BTreeSet;
+
+use ckb_probe_crds::{Assignment, NodeProbeSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::{prelude::*, sample::Index};
 use serde_json::json;
 
+use super::order::Asked;
 use super::*;
 use crate::{
     testing::{at, container, has, node, pod, probe, runs, world},
     world::{Change, Phase},
 };
 
+mod anew;
+
+use anew::{Whole, whole};
+
+/// The orders by node.
+pub type Orders = BTreeMap<String, NodeProbeSpec>;
+
+/// What there should be, made from nothing but what there is.
+pub fn desired(world: &World, now: Timestamp, limits: &Limits) -> Whole {
+    let mut desired = Desired::default();
+    let view = View { world, limits, now };
+    let mut orders = Orders::new();
+    let stale = desired.everything(world);
+    let probes = desired.revise(stale, view, |node, order| {
+        orders.extend(order.map(|order| (node.to_owned(), order)));
+    });
+    let left_out = |probe| Some((desired.left_out(&probe)?, probe));
+    let left_out = probes.into_iter().filter_map(left_out);
+    let left_out = left_out
+        .map(|(left_out, probe)| (probe, left_out))
+        .collect();
+    Whole { orders, left_out }
+}
+
 /// Node, CkbProbe and pod of every assignment.
-fn pairs(desired: &Desired) -> Vec<(String, String, String)> {
+fn pairs(desired: &Orders) -> Vec<(String, String, String)> {
     let pairs = desired.iter().flat_map(|(node, order)| {
         order.assignments.iter().map(move |assignment| {
             let Assignment { probe, pod, .. } = assignment;
@@ -24,6 +52,11 @@ fn pairs(desired: &Desired) -> Vec<(String, String, String)> {
     pairs.collect()
 }
 
+/// The orders, within the limits as they usually are.
+pub fn orders(world: &World) -> Orders {
+    desired(world, at(0), &Limits::default()).orders
+}
+
 fn triple(node: &str, probe: &str, pod: &str) -> (String, String, String) {
     (node.into(), probe.into(), pod.into())
 }
@@ -34,14 +67,14 @@ fn each_pair_of_probe_and_pod_is_assigned_on_the_pods_node() {
         node("n1"),
         node("n2"),
         has(&probe("a", "p", json!({}))),
-        has(&probe("a", "q", json!({}))),
+        has(&probe("a", "q", json!({ "reportInterval": "1s" }))),
         has(&probe("b", "p", json!({}))),
         runs(&pod("a", "ckb-0", Some("n1"))),
         runs(&pod("a", "ckb-1", Some("n2"))),
         runs(&pod("b", "ckb-0", Some("n1"))),
     ]);
     assert_eq!(
-        pairs(&desired(&world, at(0))),
+        pairs(&orders(&world)),
         [
             triple("n1", "a/p", "a/ckb-0"),
             triple("n1", "a/q", "a/ckb-0"),
@@ -70,7 +103,7 @@ fn what_cannot_or_may_not_be_measured_is_not_assigned() {
         finished(pod("a", "finished", Some("n"))),
     ] {
         let world = world([node("n"), has(&probe("a", "p", json!({}))), runs(&pod)]);
-        assert_eq!(desired(&world, at(0)), Desired::new(), "{pod:?}");
+        assert_eq!(orders(&world), Orders::new(), "{pod:?}");
     }
 }
 
@@ -82,7 +115,7 @@ fn a_paused_expired_or_deleted_probe_asks_for_nothing() {
     deleted.deleting = true;
     for probe in [paused, expired, deleted] {
         let world = world([node("n"), has(&probe), runs(&pod("a", "ckb-0", Some("n")))]);
-        assert_eq!(desired(&world, at(0)), Desired::new(), "{probe:?}");
+        assert_eq!(orders(&world), Orders::new(), "{probe:?}");
     }
 }
 
@@ -90,11 +123,11 @@ fn a_paused_expired_or_deleted_probe_asks_for_nothing() {
 fn a_duration_ends_at_a_whole_second_after_creation_and_is_passed_on() {
     let probe = probe("a", "p", json!({ "duration": "101500ms" }));
     let world = world([node("n"), has(&probe), runs(&pod("a", "ckb-0", Some("n")))]);
-    let orders = desired(&world, at(0));
+    let orders = orders(&world);
     let assignment = &orders["n"].assignments[0];
     assert_eq!(assignment.expires_at, Some(Time(at(1))));
     assert_eq!(next_expiry(&world, at(0)), Some(at(1)));
-    assert_eq!(desired(&world, at(1)), Desired::new());
+    assert_eq!(desired(&world, at(1), &Limits::default()), Whole::default());
     assert_eq!(next_expiry(&world, at(1)), None);
 }
 
@@ -108,7 +141,7 @@ fn the_named_container_is_looked_in_or_all_of_them() {
     };
     let looked_in = |overrides| -> Vec<String> {
         let world = world([node("n"), has(&probe("a", "p", overrides)), runs(&pod)]);
-        let orders = desired(&world, at(0));
+        let orders = orders(&world);
         let assignments = orders.values().flat_map(|order| &order.assignments);
         let containers = assignments.flat_map(|assignment| &assignment.containers);
         containers.map(|container| container.name.clone()).collect()
@@ -116,6 +149,236 @@ fn the_named_container_is_looked_in_or_all_of_them() {
     assert_eq!(looked_in(target(None)), ["ckb", "miner"]);
     assert_eq!(looked_in(target(Some("miner"))), ["miner"]);
     assert!(looked_in(target(Some("nginx"))).is_empty());
+}
+
+/// A CkbProbe that was created so many seconds before.
+fn aged(name: &str, age: i64, overrides: serde_json::Value) -> ProbeRow {
+    ProbeRow {
+        created: at(-age),
+        ..probe("a", name, overrides)
+    }
+}
+
+#[test]
+fn those_that_ask_the_same_of_a_pod_are_one_entry_in_the_name_of_the_oldest() {
+    let pods = [pod("a", "ckb-0", Some("n")), pod("a", "ckb-1", Some("n"))];
+    let slower = json!({ "overhead": { "maxPercent": 2 } });
+    let world = world([
+        node("n"),
+        has(&aged("young", 1, json!({}))),
+        has(&aged("old", 3, json!({}))),
+        has(&aged("brief", 2, json!({ "duration": "1h" }))),
+        has(&aged("other", 9, slower)),
+        runs(&pods[0]),
+        runs(&pods[1]),
+    ]);
+    let orders = orders(&world);
+    assert_eq!(
+        pairs(&orders),
+        [
+            triple("n", "a/old", "a/ckb-0"),
+            triple("n", "a/other", "a/ckb-0"),
+            triple("n", "a/old", "a/ckb-1"),
+            triple("n", "a/other", "a/ckb-1"),
+        ]
+    );
+    let assignments = &orders["n"].assignments;
+    assert_eq!(assignments[0].asks, assignments[2].asks);
+    assert_ne!(assignments[0].asks, assignments[1].asks);
+    // It goes on until the last of them is over.
+    assert_eq!(assignments[0].expires_at, None);
+}
+
+#[test]
+fn what_is_measured_for_several_ends_with_the_last_of_them() {
+    let world = world([
+        node("n"),
+        has(&aged("old", 100, json!({ "duration": "150s" }))),
+        has(&aged("young", 10, json!({ "duration": "90s" }))),
+        runs(&pod("a", "ckb-0", Some("n"))),
+    ]);
+    let orders = orders(&world);
+    let assignments = &orders["n"].assignments;
+    let ends: Vec<_> = assignments
+        .iter()
+        .map(|one| one.expires_at.clone())
+        .collect();
+    assert_eq!(ends, [Some(Time(at(80)))]);
+    assert_eq!(next_expiry(&world, at(0)), Some(at(50)));
+}
+
+fn limited(world: &World, limits: Limits) -> (Vec<String>, Vec<(String, LeftOut)>) {
+    let Whole { orders, left_out } = desired(world, at(0), &limits);
+    let asked = pairs(&orders).into_iter();
+    let asked = asked.map(|(_, probe, pod)| format!("{probe} {pod}"));
+    let left_out = left_out.into_iter();
+    (
+        asked.collect(),
+        left_out
+            .map(|(key, left_out)| (key.name, left_out))
+            .collect(),
+    )
+}
+
+/// Three CkbProbes that ask for different things of two pods.
+fn crowd() -> World {
+    let every = |seconds: u8| json!({ "reportInterval": format!("{seconds}s") });
+    let older = TargetPod {
+        created: at(-200),
+        ..pod("a", "ckb-1", Some("n"))
+    };
+    world([
+        node("n"),
+        has(&aged("young", 1, every(1))),
+        has(&aged("old", 3, every(2))),
+        has(&aged("middle", 2, every(3))),
+        has(&aged("paused", 9, json!({ "paused": true }))),
+        runs(&pod("a", "ckb-0", Some("n"))),
+        runs(&older),
+    ])
+}
+
+#[test]
+fn the_oldest_of_a_namespace_are_measured_when_there_are_more_than_may_be() {
+    let limits = Limits {
+        ckb_probes_per_namespace: 2,
+        ..Limits::default()
+    };
+    let (asked, left_out) = limited(&crowd(), limits);
+    assert_eq!(
+        asked,
+        [
+            "a/middle a/ckb-0",
+            "a/old a/ckb-0",
+            "a/middle a/ckb-1",
+            "a/old a/ckb-1"
+        ]
+    );
+    let limit = Limit::CkbProbesPerNamespace(2);
+    assert_eq!(left_out, [("young".to_owned(), LeftOut::All(limit))]);
+}
+
+#[test]
+fn the_oldest_targets_of_a_namespace_are_measured_when_there_are_more_than_may_be() {
+    let limits = Limits {
+        targets_per_namespace: 3,
+        ..Limits::default()
+    };
+    let (asked, left_out) = limited(&crowd(), limits);
+    assert_eq!(
+        asked,
+        ["a/old a/ckb-0", "a/middle a/ckb-1", "a/old a/ckb-1"]
+    );
+    let limit = Limit::TargetsPerNamespace(3);
+    let pods = LeftOut::Pods([("ckb-0".to_owned(), limit)].into());
+    assert_eq!(
+        left_out,
+        [
+            ("middle".to_owned(), pods),
+            ("young".to_owned(), LeftOut::All(limit))
+        ]
+    );
+}
+
+#[test]
+fn the_oldest_that_look_at_a_pod_do_when_there_are_more_than_may() {
+    let limits = Limits {
+        ckb_probes_per_target: 1,
+        ..Limits::default()
+    };
+    let (asked, left_out) = limited(&crowd(), limits);
+    assert_eq!(asked, ["a/old a/ckb-0", "a/old a/ckb-1"]);
+    let limit = Limit::CkbProbesPerTarget(1);
+    let pods = || ["ckb-0", "ckb-1"].map(|name| (name.to_owned(), limit));
+    let both = |name: &str| (name.to_owned(), LeftOut::Pods(pods().into()));
+    assert_eq!(left_out, [both("middle"), both("young")]);
+}
+
+#[test]
+fn an_order_holds_what_fits_and_a_namespace_that_asks_for_little_has_it() {
+    let pods = (0..1_500).map(|n| runs(&pod("a", &format!("ckb-{n:04}"), Some("n"))));
+    let few = (0..3).map(|n| runs(&pod("b", &format!("ckb-{n}"), Some("n"))));
+    let base = [
+        node("n"),
+        has(&probe("a", "p", json!({}))),
+        has(&probe("a", "same", json!({}))),
+        has(&probe("b", "p", json!({}))),
+    ];
+    let world = world(base.into_iter().chain(pods).chain(few));
+    let Whole { orders, left_out } = desired(&world, at(0), &Limits::default());
+    let order = &orders["n"];
+    assert!(order.assignments.len() <= 1_024);
+    let bytes = serde_json::to_string(order).unwrap().len();
+    assert!(bytes <= share::BYTES, "{bytes}");
+    assert!(bytes > share::BYTES / 2, "{bytes}");
+    let of = |namespace: &str| {
+        let all = order.assignments.iter();
+        all.filter(|one| one.pod.namespace == namespace).count()
+    };
+    assert_eq!(of("b"), 3);
+    // Both that ask the same are told of each pod that is left out.
+    let left: Vec<_> = left_out
+        .iter()
+        .map(|(key, left)| (key.to_string(), left))
+        .collect();
+    let [(first, LeftOut::Pods(pods)), (second, LeftOut::Pods(same))] = &left[..] else {
+        panic!("{left:?}");
+    };
+    assert_eq!((first.as_str(), second.as_str()), ("a/p", "a/same"));
+    assert_eq!(pods, same);
+    assert_eq!(pods.len() + of("a"), 1_500);
+    assert!(pods.contains_key("ckb-1499") && !pods.contains_key("ckb-0000"));
+    assert!(
+        pods.values()
+            .all(|limit| matches!(limit, Limit::Order { .. }))
+    );
+}
+
+#[test]
+fn a_pod_with_more_containers_than_an_entry_names_takes_nobody_else_along() {
+    let crowded = TargetPod {
+        containers: (0..65).map(|n| container(&format!("c{n}"))).collect(),
+        ..pod("a", "crowded", Some("n"))
+    };
+    let one = json!({
+        "target": { "selector": { "matchLabels": { "app": "ckb" } }, "container": "c64" },
+    });
+    let world = world([
+        node("n"),
+        has(&probe("a", "all", json!({}))),
+        has(&probe("a", "one", one)),
+        runs(&crowded),
+        runs(&pod("a", "other", Some("n"))),
+    ]);
+    let (asked, left_out) = limited(&world, Limits::default());
+    assert_eq!(asked, ["a/one a/crowded", "a/all a/other"]);
+    let pods = LeftOut::Pods([("crowded".to_owned(), Limit::Containers(64))].into());
+    assert_eq!(left_out, [("all".to_owned(), pods)]);
+}
+
+#[test]
+fn an_entry_is_never_longer_than_it_is_taken_for() {
+    let everything = json!({
+        "duration": "8760h",
+        "reportInterval": "1h59m59s999ms",
+        "overhead": { "maxPercent": 12.345_678, "onBreach": "Report" },
+        "probes": [{ "name": "a", "rocksdb": { "operations": ["Get"] } }, { "name": "b", "functions": { "match": "\"*ñ" } }],
+    });
+    let mut long = probe("a", &"p".repeat(63), everything);
+    long.reference.uid = "u".repeat(36);
+    let mut pod = pod("a", &"x".repeat(253), Some("n"));
+    pod.reference.uid = "u".repeat(64);
+    pod.containers = (0..64)
+        .map(|n| Container {
+            name: format!("{n:063}"),
+            id: Some("f".repeat(64)),
+        })
+        .collect();
+    let spec = long.spec.as_ref().unwrap();
+    let asked = Asked::new(&long, spec, &pod, pod.containers.clone());
+    let weight = asked.weight();
+    let json = serde_json::to_string(&asked.assignment()).unwrap();
+    assert!(json.len() <= weight, "{} of {weight}", json.len());
 }
 
 #[test]
@@ -126,13 +389,51 @@ fn an_order_survives_the_way_through_the_api() {
         json!({ "duration": "1h30m", "reportInterval": "1m30s", "overhead": { "maxPercent": 0.7 } }),
     );
     let world = world([node("n"), has(&probe), runs(&pod("a", "ckb-0", Some("n")))]);
-    let order = desired(&world, at(0)).remove("n").unwrap();
+    let order = orders(&world).remove("n").unwrap();
     let json = serde_json::to_string(&order).unwrap();
     assert_eq!(serde_json::from_str::<NodeProbeSpec>(&json).unwrap(), order);
 }
 
 /// Probes and pods of two namespaces on three nodes, in any state.
 pub fn changes() -> impl Strategy<Value = Vec<Change>> {
+    prop::collection::vec(change(), 0..24)
+}
+
+/// The same, where the CkbProbes are of several ages, ask for different things, and for so much that no order holds three.
+pub fn varied() -> impl Strategy<Value = Vec<Change>> {
+    use kube::runtime::watcher::Event::Apply;
+    let varied = (change(), 0..3_i64, 1..3_u64, any::<bool>());
+    let varied = varied.prop_map(|(mut change, age, seconds, large)| {
+        match &mut change {
+            Change::Probe(Apply(row)) => {
+                row.created = at(-100 - age);
+                let spec = row.spec.as_mut().unwrap();
+                // Most ask for something.
+                if seconds == 1 {
+                    spec.spec.paused = false;
+                    spec.spec.duration = None;
+                }
+                spec.asks = format!("{seconds} {large}");
+                spec.bytes = if large { 200_000 } else { 300 };
+            }
+            Change::Pod(Apply(row)) => {
+                row.created = at(-100 - age);
+                let id = Some(format!("id-{seconds}"));
+                row.containers
+                    .iter_mut()
+                    .for_each(|one| one.id.clone_from(&id));
+                if large && seconds == 1 {
+                    row.containers = vec![container("ckb"); 65];
+                }
+            }
+            _ => {}
+        }
+        change
+    });
+    prop::collection::vec(varied, 0..24)
+}
+
+fn change() -> impl Strategy<Value = Change> {
     let namespace = || prop::sample::select(vec!["a", "b"]);
     let probes =
         (namespace(), 0..3_u8, any::<bool>(), any::<bool>()).prop_map(|(ns, n, paused, brief)| {
@@ -163,12 +464,12 @@ pub fn changes() -> impl Strategy<Value = Vec<Change>> {
             runs(&pod)
         });
     let nodes = (0..3_u8).prop_map(|n| node(&format!("n{n}")));
-    prop::collection::vec(prop_oneof![2 => probes, 3 => pods, 2 => nodes], 0..24)
+    prop_oneof![2 => probes, 3 => pods, 2 => nodes]
 }
 
 /// One change for each object: those that come twice would leave another world in another order.
 pub fn distinct(changes: Vec<Change>) -> Vec<Change> {
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     let key = |change: &Change| {
         use kube::runtime::watcher::Event::Apply;
         match change {
@@ -196,7 +497,46 @@ pub fn shuffled<T: Clone>(items: &[T], picks: &[Index]) -> Vec<T> {
     all
 }
 
+/// What is asked by those who ask for a lot: twice as much as the limits that are drawn for it.
+pub fn limits() -> impl Strategy<Value = Limits> {
+    (1..4_usize, 1..6_usize, 1..3_usize).prop_map(|(ckb_probes, targets, per_target)| Limits {
+        ckb_probes_per_namespace: ckb_probes,
+        targets_per_namespace: targets,
+        ckb_probes_per_target: per_target,
+    })
+}
+
 proptest! {
+    #[test]
+    fn an_order_at_a_time_is_the_same_as_all_at_once(changes in varied(), limits in limits()) {
+        let world = world(changes);
+        for limits in [limits, Limits::default()] {
+            prop_assert_eq!(desired(&world, at(0), &limits), whole(&world, at(0), &limits));
+        }
+    }
+
+    #[test]
+    fn what_comes_later_takes_nothing_from_what_was_there(
+        changes in changes(),
+        limits in limits(),
+    ) {
+        let changes = distinct(changes);
+        let before = desired(&world(changes.clone()), at(0), &limits);
+        for namespace in ["a/", "b/"] {
+            let pairs = pairs(&before.orders);
+            let of: Vec<_> = pairs.iter().filter(|one| one.1.starts_with(namespace)).collect();
+            prop_assert!(of.len() <= limits.targets_per_namespace);
+            let probes: BTreeSet<_> = of.iter().map(|one| &one.1).collect();
+            prop_assert!(probes.len() <= limits.ckb_probes_per_namespace);
+        }
+        let newer = has(&aged("zz", 0, json!({ "reportInterval": "7s" })));
+        let after = desired(&world(changes.into_iter().chain([newer])), at(0), &limits);
+        let after = pairs(&after.orders);
+        for pair in pairs(&before.orders) {
+            prop_assert!(after.contains(&pair), "{:?} is gone", pair);
+        }
+    }
+
     #[test]
     fn the_order_of_the_news_does_not_matter(
         changes in changes(),
@@ -204,6 +544,6 @@ proptest! {
     ) {
         let changes = distinct(changes);
         let again = shuffled(&changes, &picks);
-        prop_assert_eq!(desired(&world(changes), at(0)), desired(&world(again), at(0)));
+        prop_assert_eq!(orders(&world(changes)), orders(&world(again)));
     }
 }

@@ -120,7 +120,7 @@ impl Events {
         };
         let events: Api<v1::Event> = Api::namespaced(self.client.clone(), namespace);
         match request(events.create(&PostParams::default(), &event)).await {
-            Err(error) if !error.is_there() => Err(error),
+            Err(error) if !error.is_conflict() => Err(error),
             _ => Ok(()),
         }
     }

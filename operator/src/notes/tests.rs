@@ -46,6 +46,7 @@ fn instance(reattaches: u64) -> InstanceStatus {
         reattaches,
         gap_seconds: "1.5".into(),
         overhead_percent: None,
+        own_overhead_percent: None,
     }
 }
 

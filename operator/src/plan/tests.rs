@@ -3,10 +3,8 @@ use proptest::{prelude::*, sample::Index};
 
 use super::*;
 use crate::{
-    desired::{
-        desired,
-        tests::{changes, distinct, shuffled},
-    },
+    desired::tests::{Orders, changes, desired, distinct, limits, orders, shuffled, varied},
+    limits::Limits,
     testing::{
         HASH, agent, at, has, has_agent, node, node_probe, pod, probe, reports, runs, world,
     },
@@ -22,7 +20,7 @@ fn carry_out(world: &mut World, action: Action, serial: &mut u32) {
             let uid = known.map_or(format!("uid-{serial}"), |row| row.uid.clone());
             reports(NodeProbeRow {
                 uid,
-                spec: Some(spec),
+                spec: Some(spec.as_ref().clone()),
                 ..node_probe(&node, 0, vec![])
             })
         }
@@ -75,14 +73,13 @@ fn sweep(world: &mut World) {
 fn converge(world: &mut World) -> Result<(), TestCaseError> {
     let mut serial = 0;
     for _ in 0..6 {
-        let desired = desired(world, at(0));
-        let plan = plan(&desired, world, HASH);
+        let plan = anew(world, &Limits::default());
         let leaving = world.agents().any(|agent| agent.deleting)
             || world.node_probes().any(|row| row.deleting);
-        if plan.is_empty() && !leaving {
+        if plan.steps.is_empty() && !leaving {
             return Ok(());
         }
-        for action in plan.into_values().flatten() {
+        for action in plan.steps.into_values().flatten() {
             carry_out(world, action, &mut serial);
         }
         sweep(world);
@@ -99,20 +96,41 @@ fn one_target() -> World {
 }
 
 fn actions(world: &World) -> Vec<Action> {
-    let desired = desired(world, at(0));
-    plan(&desired, world, HASH)
-        .into_values()
-        .flatten()
-        .collect()
+    let plan = anew(world, &Limits::default());
+    plan.steps.into_values().flatten().collect()
+}
+
+/// A plan made from nothing but what there is.
+fn anew(world: &World, limits: &Limits) -> Plan {
+    let mut plan = Plan::default();
+    plan.renew(view(world, limits), HASH);
+    plan
+}
+
+fn view<'a>(world: &'a World, limits: &'a Limits) -> View<'a> {
+    let now = at(0);
+    View { world, limits, now }
+}
+
+/// The end of what the change was about.
+fn end(change: &Change) -> Option<Change> {
+    Some(match change {
+        Change::Probe(Event::Apply(row)) => Change::Probe(Event::Delete(row.clone())),
+        Change::Pod(Event::Apply(row)) => Change::Pod(Event::Delete(row.clone())),
+        Change::Node(Event::Apply(row)) => Change::Node(Event::Delete(row.clone())),
+        Change::NodeProbe(Event::Apply(row)) => Change::NodeProbe(Event::Delete(row.clone())),
+        Change::Agent(Event::Apply(row)) => Change::Agent(Event::Delete(row.clone())),
+        _ => return None,
+    })
 }
 
 #[test]
 fn a_target_gets_an_order_first_and_then_an_agent_that_the_order_owns() {
     let mut world = one_target();
-    let spec = desired(&world, at(0)).remove("n").unwrap();
+    let spec = orders(&world).remove("n").unwrap();
     let apply = Action::ApplyNodeProbe {
         node: "n".into(),
-        spec: spec.clone(),
+        spec: Arc::new(spec.clone()),
     };
     assert_eq!(actions(&world), [apply]);
     let order = NodeProbeRow {
@@ -153,7 +171,7 @@ fn an_agent_that_cannot_stay_is_replaced_and_one_that_goes_is_waited_for() {
     let with = |change: fn(&mut AgentPod)| {
         let mut world = one_target();
         let order = NodeProbeRow {
-            spec: desired(&world, at(0)).remove("n"),
+            spec: orders(&world).remove("n"),
             ..node_probe("n", 0, vec![])
         };
         let mut agent = agent("n");
@@ -229,8 +247,8 @@ proptest! {
     ) {
         let mut world = world(changes.into_iter().chain(debris));
         converge(&mut world)?;
-        let wanted = desired(&world, at(0));
-        let orders: Desired = world
+        let wanted = orders(&world);
+        let orders: Orders = world
             .node_probes()
             .map(|row| (row.node.clone(), row.spec.clone().unwrap()))
             .collect();
@@ -242,6 +260,56 @@ proptest! {
             let owner = agent.owner.as_ref().unwrap();
             prop_assert_eq!(&owner.uid, &world.node_probe(&owner.name).unwrap().uid);
         }
+    }
+
+    #[test]
+    fn kept_up_by_the_news_the_plan_is_as_if_it_were_made_anew(
+        changes in varied(),
+        debris in debris(),
+        ends in prop::collection::vec(any::<Index>(), 12),
+        more in varied(),
+        limits in prop_oneof![limits(), Just(Limits::default())],
+        batches in prop::collection::vec(1..5_usize, 80),
+    ) {
+        // Somebody asks for something on every node: else most of what is made up would change nothing.
+        let nodes = (0..3).map(|n| node(&format!("n{n}")));
+        let pods = (0..3).map(|n| runs(&pod("a", &format!("ckb-{n}"), Some(&format!("n{n}")))));
+        let probe = has(&probe("a", "p0", serde_json::json!({})));
+        let base = nodes.chain(pods).chain([probe]);
+        let begun: Vec<_> = base.chain(changes).chain(debris).collect();
+        let ended: Vec<_> = ends
+            .iter()
+            .filter(|_| !begun.is_empty())
+            .filter_map(|pick| end(&begun[pick.index(begun.len())]))
+            .collect();
+        let mut all = begun.into_iter().chain(ended).chain(more).peekable();
+        let (mut world, mut plan) = (world([]), Plan::default());
+        let mut known = desired(&world, at(0), &limits).left_out;
+        for batch in batches {
+            let mut stale = Stale::default();
+            for change in all.by_ref().take(batch) {
+                let touched = world.apply(change, at(0));
+                prop_assert!(!touched.fleet);
+                stale.nodes.extend(touched.nodes);
+                stale.namespaces.extend(touched.namespaces);
+            }
+            let revised = plan.revise(stale, view(&world, &limits), HASH);
+            prop_assert_eq!(&plan, &anew(&world, &limits));
+            let whole = desired(&world, at(0), &limits);
+            prop_assert_eq!(plan.desired().orders(), whole.orders.len());
+            let assignments = whole.orders.values().map(|order| order.assignments.len());
+            prop_assert_eq!(plan.desired().targets(), assignments.sum::<usize>());
+            // Who is left out is told of it, and nobody else.
+            let keys = known.keys().chain(whole.left_out.keys());
+            let others = keys.filter(|key| known.get(*key) != whole.left_out.get(*key));
+            prop_assert_eq!(revised.probes, others.cloned().collect::<BTreeSet<_>>());
+            for (probe, left_out) in &whole.left_out {
+                let known = plan.desired().left_out(probe);
+                prop_assert_eq!(known.as_ref(), Some(left_out));
+            }
+            known = whole.left_out;
+        }
+        prop_assert!(all.peek().is_none());
     }
 
     #[test]

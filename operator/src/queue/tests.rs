@@ -56,6 +56,38 @@ fn a_status_is_written_once_a_second_however_many_news_there_are() {
 }
 
 #[test]
+fn what_rests_waits_however_much_news_there_is() {
+    let now = Instant::now();
+    let mut queue = Queue::default();
+    queue.add(probe("p"), now);
+    queue.take(now, 9);
+    queue.done(&probe("p"), true, now);
+    // No shorter than the pace of writes.
+    queue.rest(&probe("p"), now + Duration::from_millis(10));
+    queue.add(probe("p"), now);
+    assert_eq!(queue.next_due(), Some(now + seconds(1)));
+    queue.rest(&probe("p"), now + seconds(3));
+    assert_eq!(queue.take(now + seconds(2), 9), []);
+    assert_eq!(queue.take(now + seconds(3), 9), [probe("p")]);
+}
+
+#[test]
+fn a_few_of_a_thousand_are_those_that_wait_longest() {
+    let now = Instant::now();
+    let mut queue = Queue::default();
+    for index in 0..1000_u64 {
+        let early = Duration::from_millis((index * 7_919) % 1000);
+        queue.add(
+            node(&format!("{:03}", 999 - early.as_millis())),
+            now - early,
+        );
+    }
+    assert_eq!(queue.take(now, 3), [node("000"), node("001"), node("002")]);
+    assert_eq!(queue.take(now, 0), []);
+    assert_eq!(queue.take(now, 9999).len(), 997);
+}
+
+#[test]
 fn looking_without_writing_is_not_paced() {
     let now = Instant::now();
     let mut queue = Queue::default();

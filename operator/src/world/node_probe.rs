@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use ckb_probe_crds::{NodeProbeSpec, NodeProbeStatus, ProbeReference};
+use ckb_probe_crds::{
+    InstanceReport, NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference,
+};
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 
-use super::{ObjectKey, Raw, Row, Table};
+use super::{ObjectKey, Raw, Row, Table, packed::Packed};
 
 /// A NodeProbe as the API has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,8 +23,13 @@ pub struct NodeProbeRow {
     pub deleting: bool,
     /// The order; unset when this version cannot read it.
     pub spec: Option<NodeProbeSpec>,
-    /// The report; unset when there is none, or none that this version can read.
+    /// The report; unset when there is none, or none that this version can read. In the index, what its instances say of
+    /// their probes is in `packed`.
     pub status: Option<NodeProbeStatus>,
+    /// Why there is a report that this version cannot read.
+    pub unreadable: Option<String>,
+    /// That, of each instance.
+    pub packed: Vec<Packed>,
     /// When the report was made, by this process's clock: the arrival of the newest one, or the time written
     /// in it when it was there already.
     pub heard: Option<Timestamp>,
@@ -40,10 +47,68 @@ impl NodeProbeRow {
             .collect()
     }
 
+    /// The pods that are named in the order or in the report.
+    pub fn pods(&self) -> BTreeSet<ObjectKey> {
+        let key = |pod: &PodReference| ObjectKey::new(&pod.namespace, &pod.name);
+        let ordered = self.spec.iter().flat_map(|spec| &spec.assignments);
+        let reported = self.status.iter().flat_map(|status| &status.instances);
+        ordered
+            .map(|assignment| key(&assignment.pod))
+            .chain(reported.map(|instance| key(&instance.pod)))
+            .collect()
+    }
+
+    /// Whether another version of it has the same order, to be carried out by the same agent.
+    pub fn orders_the_same(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.deleting == other.deleting && self.spec == other.spec
+    }
+
     /// Whether the agent has taken up the newest order.
     pub fn observed(&self) -> bool {
         let observed = self.status.as_ref().and_then(|s| s.observed_generation);
         observed.is_some_and(|observed| observed >= self.generation)
+    }
+
+    /// What was reported of a pod for a CkbProbe, by their uids; or else for another one that asks this.
+    pub fn reports(&self, probe: &str, asks: Option<&str>, pod: &str) -> Vec<InstanceReport> {
+        let own = |report: &InstanceReport| report.probe.uid == probe;
+        let instances = self.status.iter().flat_map(|status| &status.instances);
+        let packed = self.packed.iter().map(Some).chain(std::iter::repeat(None));
+        let mut reports: Vec<_> = instances
+            .zip(packed)
+            .filter(|(report, _)| report.pod.uid == pod)
+            .filter(|(report, _)| own(report) || asks == Some(&report.asks))
+            .collect();
+        if reports.iter().any(|(report, _)| own(report)) {
+            reports.retain(|(report, _)| own(report));
+        }
+        // Of the processes, or else of the lack of one.
+        if reports.iter().any(|(report, _)| report.container.is_some()) {
+            reports.retain(|(report, _)| report.container.is_some());
+        } else {
+            reports.truncate(1);
+        }
+        let opened = reports.into_iter().map(|(report, packed)| {
+            let mut report = report.clone();
+            if let Some(packed) = packed {
+                report.probes = packed.open();
+            }
+            report
+        });
+        opened.collect()
+    }
+
+    /// Makes what was reported small, to be kept.
+    fn pack(&mut self) {
+        if self.packed.is_empty() {
+            let instances = self
+                .status
+                .iter_mut()
+                .flat_map(|status| &mut status.instances);
+            self.packed = instances
+                .map(|report| Packed::of(std::mem::take(&mut report.probes)))
+                .collect();
+        }
     }
 
     fn reported_at(&self) -> Option<Timestamp> {
@@ -54,15 +119,17 @@ impl NodeProbeRow {
 impl From<Raw> for NodeProbeRow {
     fn from(raw: Raw) -> Self {
         let meta = raw.metadata;
+        let status = raw.status.map(serde_json::from_value).transpose();
+        let unreadable = status.as_ref().err().map(ToString::to_string);
         Self {
             node: meta.name.unwrap_or_default(),
             uid: meta.uid.unwrap_or_default(),
             generation: meta.generation.unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
             spec: raw.spec.and_then(|spec| serde_json::from_value(spec).ok()),
-            status: raw
-                .status
-                .and_then(|status| serde_json::from_value(status).ok()),
+            status: status.unwrap_or_default(),
+            unreadable,
+            packed: Vec::new(),
             heard: None,
         }
     }
@@ -95,6 +162,7 @@ pub fn hear(
             (Some(at), Some(before)) if before.reported_at() == Some(at) => before.heard,
             (Some(_), Some(_)) => Some(now),
         };
+        row.pack();
         row
     };
     match event {

@@ -104,6 +104,8 @@ pub enum Phase {
 pub struct TargetPod {
     /// Which one.
     pub reference: PodReference,
+    /// When it was created.
+    pub created: Timestamp,
     /// Its labels.
     pub labels: Labels,
     /// The node it is bound to.
@@ -131,6 +133,10 @@ impl From<RawPod> for TargetPod {
                 name: meta.name.unwrap_or_default(),
                 uid: meta.uid.unwrap_or_default(),
             },
+            created: meta
+                .creation_timestamp
+                .map(|time| time.0)
+                .unwrap_or_default(),
             labels: meta.labels.unwrap_or_default(),
             phase: status.phase(),
             trouble: status.unscheduled().or_else(|| status.waiting()),

@@ -1,11 +1,15 @@
 //! A CkbProbe, parsed.
 
-use ckb_probe_crds::{CkbProbeSpec, CkbProbeStatus, ProbeReference};
+use ckb_probe_crds::{CkbProbeSpec, CkbProbeStatus, ProbeReference, Target};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::{Selector, SelectorExt};
+use serde_json::json;
 
 use super::{Labels, ObjectKey, Raw, Row};
-use crate::selector::{self, SelectorError};
+use crate::{
+    hash::fnv1a,
+    selector::{self, SelectorError},
+};
 
 /// A CkbProbe as the API has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +35,10 @@ pub struct ValidSpec {
     pub spec: CkbProbeSpec,
     /// Its selector, parsed.
     pub selector: Selector,
+    /// A word for what it asks of its targets, which is the same for all that ask the same.
+    pub asks: String,
+    /// The length of what it asks, as JSON.
+    pub bytes: usize,
 }
 
 /// Why a stored spec is of no use. The API server refuses nearly all of these; older versions' objects remain.
@@ -59,13 +67,37 @@ impl ValidSpec {
     /// Checks what the types do not.
     pub fn new(spec: CkbProbeSpec) -> Result<Self, InvalidProbe> {
         let selector = selector::parse(&spec.target.selector)?;
-        Ok(Self { spec, selector })
+        let asked = asked(&spec);
+        Ok(Self {
+            asks: format!("{:016x}", fnv1a(asked.as_bytes())),
+            bytes: asked.len(),
+            selector,
+            spec,
+        })
     }
 
     /// Whether a pod with these labels is selected.
     pub fn matches(&self, labels: &Labels) -> bool {
         self.selector.matches(labels)
     }
+}
+
+/// What is asked of every target, in one text. Which pods are targets, and until when, is no part of it.
+fn asked(spec: &CkbProbeSpec) -> String {
+    let CkbProbeSpec {
+        target:
+            Target {
+                selector: _,
+                container,
+                executable,
+            },
+        overhead,
+        report_interval,
+        paused: _,
+        duration: _,
+        probes,
+    } = spec;
+    json!([container, executable, overhead, report_interval, probes]).to_string()
 }
 
 impl ProbeRow {
@@ -75,6 +107,23 @@ impl ProbeRow {
         let nanos = self.created.as_nanosecond() + i128::try_from(duration.as_nanos()).ok()?;
         let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok()?;
         Timestamp::from_second(seconds).ok()
+    }
+
+    /// Whether another version of it asks for the same: only its status is another.
+    pub fn asks_the_same(&self, other: &Self) -> bool {
+        let Self {
+            reference,
+            generation,
+            created,
+            deleting,
+            spec,
+            status: _,
+        } = self;
+        *reference == other.reference
+            && *generation == other.generation
+            && *created == other.created
+            && *deleting == other.deleting
+            && *spec == other.spec
     }
 
     /// Whether it is over.

@@ -94,6 +94,11 @@ impl<R: Row> Table<R> {
         self.rows.get(key)
     }
 
+    /// How many rows there are.
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+
     /// The keys in order.
     pub fn keys(&self) -> impl Iterator<Item = &R::Key> {
         self.rows.keys()

@@ -219,8 +219,7 @@ fn pods_touch_the_probes_of_their_namespace_only_and_nothing_when_nothing_change
     let touched = world.apply(runs(&a), at(0));
     let expected = Touched {
         probes: [ObjectKey::new("ckb", "p")].into(),
-        agents: BTreeSet::new(),
-        fleet: true,
+        ..Touched::default()
     };
     assert_eq!(touched, expected);
     assert_eq!(world.apply(runs(&a), at(0)), Touched::default());
@@ -244,6 +243,43 @@ fn a_report_touches_statuses_but_not_the_fleet() {
     );
     assert_eq!(touched.probes, [ObjectKey::new("ckb", "p")].into());
     assert!(!touched.fleet);
+    assert_eq!(touched.nodes, BTreeSet::new());
+}
+
+#[test]
+fn a_pod_touches_the_nodes_that_it_is_and_was_on_and_no_other() {
+    let probe = probe("ckb", "p", json!({}));
+    let on = |node| pod("ckb", "a", Some(node));
+    let others = (0..9).map(|other| runs(&pod("ckb", &format!("b{other}"), Some("other"))));
+    let mut world = world([has(&probe), node("n"), node("m"), node("other")]);
+    for other in others {
+        world.apply(other, at(0));
+    }
+    let nodes = |touched: Touched| -> Vec<String> {
+        assert!(!touched.fleet);
+        touched.nodes.into_iter().collect()
+    };
+    assert_eq!(nodes(world.apply(runs(&on("n")), at(0))), ["n"]);
+    assert_eq!(nodes(world.apply(runs(&on("m")), at(0))), ["m", "n"]);
+    let gone = Change::Pod(Event::Delete(on("m")));
+    assert_eq!(nodes(world.apply(gone, at(0))), ["m"]);
+}
+
+#[test]
+fn a_pod_that_no_probe_selects_touches_nothing_until_one_does() {
+    let probe = probe("ckb", "p", json!({}));
+    let mut world = world([has(&probe), node("n")]);
+    let selected = pod("ckb", "a", Some("n"));
+    let mut other = selected.clone();
+    other.labels = [("app".into(), "web".into())].into();
+    assert_eq!(world.apply(runs(&other), at(0)), Touched::default());
+    let expected = Touched {
+        probes: [ObjectKey::new("ckb", "p")].into(),
+        nodes: ["n".to_owned()].into(),
+        ..Touched::default()
+    };
+    assert_eq!(world.apply(runs(&selected), at(0)), expected);
+    assert_eq!(world.apply(runs(&other), at(0)), expected);
 }
 
 #[test]
@@ -251,9 +287,14 @@ fn an_own_status_write_does_not_touch_the_fleet() {
     let mut row = probe("ckb", "p", json!({}));
     let mut world = world([has(&row)]);
     row.status = Some(CkbProbeStatus::default());
-    assert!(!world.apply(has(&row), at(0)).fleet);
+    let expected = Touched {
+        probes: [row.key()].into(),
+        ..Touched::default()
+    };
+    assert_eq!(world.apply(has(&row), at(0)), expected);
     row.generation += 1;
-    assert!(world.apply(has(&row), at(0)).fleet);
+    let touched = world.apply(has(&row), at(0));
+    assert_eq!(touched.namespaces, ["ckb".to_owned()].into());
 }
 
 #[test]

@@ -86,6 +86,7 @@ pub fn order(
             name: "bench".to_string(),
             uid: "probe".to_string(),
         },
+        asks: String::new(),
         pod: PodReference {
             namespace: "bench".to_string(),
             name: format!("pod-{}", container.id),
@@ -130,6 +131,12 @@ impl Agent {
         command
             .env("KUBECONFIG", &api.kubeconfig)
             .args(["--metrics-address", &metrics])
+            // Nobody asks there.
+            .args(["--health-address", "127.0.0.1:0"])
+            // What is measured without a budget is measured whatever it costs.
+            .args(["--max-overhead-percent", "0"])
+            // Targets come and go here faster than reports are written otherwise.
+            .args(["--report-floor-ms", "1"])
             .stdin(Stdio::null())
             .stdout(create(&output)?)
             .stderr(log);

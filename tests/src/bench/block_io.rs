@@ -1,14 +1,14 @@
 //! Requests to a disk that nobody else uses, against what the kernel says in /proc/diskstats and what bpftrace sees of them.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use ckb_probe_crds::Histogram;
-use tokio::{task::spawn_blocking, time::sleep};
+use tokio::task::spawn_blocking;
 
 use super::{
     Bench,
     account::{self, Account},
-    disk::{Disk, Statistics},
+    disk::Disk,
     probes::{Printed, Probes},
     statistics::{ratios, summary, to_and_fro},
 };
@@ -23,9 +23,6 @@ const QUANTILES: [(f64, &str); 3] = [(0.5, "p50"), (0.9, "p90"), (0.99, "p99")];
 
 /// A program of ours that every request ends in.
 const PROGRAM: &str = "done";
-
-/// Whoever waits for a request goes on before the kernel has its last words on it.
-const LAST_WORDS: Duration = Duration::from_millis(100);
 
 /// Reads whose cost is looked at.
 const READS: usize = 20_000;
@@ -54,11 +51,10 @@ async fn counts(bench: &mut Bench, disk: &Arc<Disk>) -> Result<()> {
             before
         })
         .await?;
-        sleep(LAST_WORDS).await;
-        let after = on(disk, Disk::statistics).await?;
+        let after = on(disk, Disk::at_rest).await?;
         let ours = ours.stop().await?;
         // The worst, not the median: this is exact, or it is wrong.
-        for (direction, requests, bytes) in expected(before, after) {
+        for (direction, requests, bytes) in after.since(before) {
             let total = ours.total(&disk.row(direction));
             let counted = total.count("device").unwrap_or_default();
             requests_astray = requests.abs_diff(counted).max(requests_astray);
@@ -87,7 +83,7 @@ async fn quantiles(bench: &mut Bench, disk: &Arc<Disk>) -> Result<()> {
             }
         })
         .await?;
-        sleep(LAST_WORDS).await;
+        on(disk, Disk::at_rest).await?;
         let (ours, theirs) = (ours.stop().await?, theirs.stop().await?);
         let mut reads = ours.total(&disk.row("read"));
         let durations = reads.distributions.remove("device");
@@ -114,17 +110,6 @@ async fn ours(bench: &Bench, disk: &Disk) -> Result<Probes> {
     ];
     let own = Process::of(std::process::id() as i32)?;
     Probes::of_kind(&bench.settings.programs, "block-io", PROGRAM, own, &options).await
-}
-
-/// What /proc/diskstats tells of a time: requests and bytes by direction.
-fn expected(before: Statistics, after: Statistics) -> [(&'static str, u64, u64); 4] {
-    let since = |index: usize| after.0[index] - before.0[index];
-    [
-        ("read", since(0), since(2) * 512),
-        ("write", since(4), since(6) * 512),
-        ("discard", since(11), since(13) * 512),
-        ("flush", since(15), 0),
-    ]
 }
 
 /// How long the device had each request.
@@ -177,7 +162,7 @@ async fn cost(bench: &mut Bench, disk: &Arc<Disk>) -> Result<()> {
             let process = probes.process()?;
             let before = account::runs(process).await?;
             on(disk, |disk| disk.read_direct(READS, 4096)).await?;
-            sleep(LAST_WORDS).await;
+            on(disk, Disk::at_rest).await?;
             let after = account::runs(process).await?;
             probes.stop().await?;
             // Others on this machine use disks, too.

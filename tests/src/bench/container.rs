@@ -26,10 +26,18 @@ pub struct Container {
 impl Container {
     /// Makes one of a number that no other has.
     pub fn new(number: u32) -> Result<Self> {
+        Self::in_folder(number, &hierarchy()?.join(folder()))
+    }
+
+    /// The same of a pod that nobody asks about.
+    pub fn of_a_pod(number: u32) -> Result<Self> {
+        let pod = format!("pod{:08x}-0000-4000-8000-{number:012x}", std::process::id());
+        Self::in_folder(number, &hierarchy()?.join(folder()).join(pod))
+    }
+
+    fn in_folder(number: u32, folder: &Path) -> Result<Self> {
         let id = format!("{:056x}{number:08x}", std::process::id());
-        let folder = hierarchy()?
-            .join(format!("ckb-probe-bench-{}", std::process::id()))
-            .join(&id);
+        let folder = folder.join(&id);
         fs::create_dir_all(&folder).map_err(Failure::system(folder.display().to_string()))?;
         Ok(Self { id, folder })
     }
@@ -83,11 +91,18 @@ impl Drop for Container {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        if let Some(parent) = self.folder.parent() {
-            // Another one may be beside it.
-            let _ = fs::remove_dir(parent);
+        for parent in self.folder.ancestors().skip(1) {
+            // Others may be beside it.
+            if fs::remove_dir(parent).is_err() || parent.ends_with(folder()) {
+                break;
+            }
         }
     }
+}
+
+/// The cgroup of all of this program's.
+fn folder() -> String {
+    format!("ckb-probe-bench-{}", std::process::id())
 }
 
 /// Where cgroups of version 2 are made: there alone CPU time is told without a controller.

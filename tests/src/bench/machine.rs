@@ -24,17 +24,30 @@ pub struct Machine {
     pub kernel: String,
     /// The commit of ckb-probe, with `-dirty` where the working tree differs from it.
     pub ckb_probe: String,
-    /// The node.
-    pub ckb: String,
-    /// The peer.
-    pub bpftrace: String,
+    /// The node, where one is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ckb: Option<String>,
+    /// The peer, where there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bpftrace: Option<String>,
     /// The compiler.
     pub rustc: String,
 }
 
 impl Machine {
+    /// This one, with a CKB node and its peer.
+    pub async fn with(ckb: &Path) -> Result<Self> {
+        let ckb = first_line(&ckb.display().to_string(), &["--version"]).await?;
+        let bpftrace = first_line("bpftrace", &["--version"]).await?;
+        Ok(Self {
+            ckb: Some(ckb),
+            bpftrace: Some(bpftrace),
+            ..Self::this().await?
+        })
+    }
+
     /// This one.
-    pub async fn this(ckb: &Path) -> Result<Self> {
+    pub async fn this() -> Result<Self> {
         let cpu = line_of("/proc/cpuinfo", "model name")?;
         let memory = line_of("/proc/meminfo", "MemTotal")?;
         let kib: u64 = memory
@@ -59,8 +72,8 @@ impl Machine {
             memory_bytes: kib * 1024,
             kernel: read("/proc/sys/kernel/osrelease")?.trim().to_string(),
             ckb_probe: first_line("git", &describe).await?,
-            ckb: first_line(&ckb.display().to_string(), &["--version"]).await?,
-            bpftrace: first_line("bpftrace", &["--version"]).await?,
+            ckb: None,
+            bpftrace: None,
             rustc: first_line(&rustc, &["--version"]).await?,
         })
     }

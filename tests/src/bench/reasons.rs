@@ -32,6 +32,12 @@ const REASONS: &[(&str, &str, &str)] = &[
         "slower",
         "Compare the row \"unprobed once more\": two imports without any probe differ as much.",
     ),
+    (
+        "profile-cost: cpu",
+        "slower",
+        "Compare the row \"not profiled once more\": two imports that nobody looks at differ as much. What is known exactly is what \
+         our programs take of the import's CPU time.",
+    ),
 ];
 
 /// The reason for a row, if one is known.

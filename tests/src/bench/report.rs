@@ -40,16 +40,18 @@ pub struct Row {
 /// All rows so far.
 #[derive(Debug)]
 pub struct Report {
+    title: &'static str,
+    method: &'static str,
     start: Instant,
     rows: Vec<Row>,
 }
 
 impl Default for Report {
     fn default() -> Self {
-        Self {
-            start: Instant::now(),
-            rows: Vec::new(),
-        }
+        Self::new(
+            "What probing costs, and how true its figures are",
+            "Measured by `make bench`. The method is in docs/performance.md.",
+        )
     }
 }
 
@@ -61,9 +63,28 @@ struct Document<'a> {
     seconds: u64,
     machine: &'a Machine,
     rows: &'a [Row],
+    #[serde(skip)]
+    title: &'static str,
+    #[serde(skip)]
+    method: &'static str,
 }
 
 impl Report {
+    /// One with this title, and a sentence on how its figures come about.
+    pub fn new(title: &'static str, method: &'static str) -> Self {
+        Self {
+            title,
+            method,
+            start: Instant::now(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// All rows so far.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
     /// Since the report was begun.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
@@ -140,6 +161,8 @@ impl Report {
             seconds: self.elapsed().as_secs(),
             machine,
             rows: &self.rows,
+            title: self.title,
+            method: self.method,
         };
         let json =
             serde_json::to_string_pretty(&document).map_err(Failure::format("the report"))?;
@@ -193,22 +216,30 @@ fn markdown(document: &Document<'_>) -> String {
         rustc,
     } = document.machine;
     let mut text = format!(
-        "# What probing costs, and how true its figures are\n\n\
-         Measured by `make bench`, {} ({} s). The method is in docs/performance.md.\n\n\
+        "# {}\n\n{} This was on {} ({} s).\n\n\
          | | |\n| --- | --- |\n\
          | CPU | {cpu}, {cores} cores |\n\
          | memory | {:.1} GiB |\n\
          | kernel | {kernel} |\n\
-         | ckb-probe | {ckb_probe} |\n\
-         | CKB | {ckb} |\n\
-         | bpftrace | {bpftrace} |\n\
-         | rustc | {rustc} |\n\n\
-         | what | value | bound | met | spread | values | why |\n\
-         | --- | ---: | --- | --- | --- | ---: | --- |\n",
+         | ckb-probe | {ckb_probe} |\n",
+        document.title,
+        document.method,
         document.measured_at,
         document.seconds,
         *memory_bytes as f64 / f64::from(1 << 30),
         cpu = cell(cpu),
+    );
+    let versions = [("CKB", ckb), ("bpftrace", bpftrace)];
+    for (name, version) in versions {
+        if let Some(version) = version {
+            let _ = writeln!(text, "| {name} | {version} |");
+        }
+    }
+    let _ = write!(
+        text,
+        "| rustc | {rustc} |\n\n\
+         | what | value | bound | met | spread | values | why |\n\
+         | --- | ---: | --- | --- | --- | ---: | --- |\n",
     );
     for row in document.rows {
         let met = match row.met {

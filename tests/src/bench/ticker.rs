@@ -69,10 +69,15 @@ impl Ticker {
 }
 
 impl Ticks {
+    /// How many there were.
+    pub fn made(&self) -> u64 {
+        self.times.len() as u64
+    }
+
     /// Since its start, when it made the first of the calls that were counted: the last `counted` ones. None when none was,
     /// or more than it made.
     pub fn first_counted(&self, counted: u64) -> Option<Duration> {
-        let missed = (self.times.len() as u64).checked_sub(counted)?;
+        let missed = self.made().checked_sub(counted)?;
         self.times.get(missed as usize).copied()
     }
 }

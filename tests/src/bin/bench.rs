@@ -6,6 +6,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use ckb_probe_tests::{
     bench::{ALL, Bench, Settings, machine::Machine, report::Report},
+    choice,
     failure::Result,
     fixture::repository,
 };
@@ -31,6 +32,9 @@ struct Arguments {
     /// How often a target is restarted.
     #[arg(long, default_value_t = 1000)]
     restarts: usize,
+    /// How often an agent is killed.
+    #[arg(long, default_value_t = 10)]
+    kills: usize,
     /// The folder of node-agent and ckb-probe [default: target/release].
     #[arg(long)]
     programs: Option<PathBuf>,
@@ -45,30 +49,16 @@ struct Arguments {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if arguments.list {
-        for family in ALL {
-            println!("{:<16} {}", family.name, family.about);
-        }
-        return ExitCode::SUCCESS;
+    let known = ALL.iter().map(|family| (family.name, family.about));
+    if let Some(code) = choice::refused("family", known, arguments.list, &arguments.families) {
+        return code;
     }
-    let known = |name: &&String| ALL.iter().any(|family| family.name == **name);
-    if let Some(name) = arguments.families.iter().find(|name| !known(name)) {
-        eprintln!("error: there is no family {name}; see --list");
-        return ExitCode::from(2);
-    }
-    match run(arguments).await {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    choice::exit_code(run(arguments).await)
 }
 
 /// True when everything was measured, and with --strict, when everything is as it must be.
 async fn run(arguments: Arguments) -> Result<bool> {
-    let machine = Machine::this(&arguments.ckb).await?;
+    let machine = Machine::with(&arguments.ckb).await?;
     let folder = repository().join("target/bench");
     let programs = repository().join("target/release");
     let mut bench = Bench {
@@ -76,6 +66,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
             rounds: arguments.rounds.max(1),
             seconds: arguments.seconds.max(1),
             restarts: arguments.restarts.max(1),
+            kills: arguments.kills.max(1),
             programs: arguments.programs.unwrap_or(programs),
             ckb: arguments.ckb,
             chain: arguments.chain,

@@ -20,13 +20,7 @@ const CLEAN: Duration = Duration::from_secs(5);
 const BACK: Duration = Duration::from_secs(30);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let target = scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Busy)
-        .await?;
-    scene.apply_probe(scene.workload_probe()).await?;
-    scene.firing().await?;
-    let (code, agent) = scene.workload_attached(target.process).await?;
+    let (target, code, agent) = scene.measured_workload(Load::Busy).await?;
     let held = Held::by(agent.process)?;
     let wanted = code.serving(&scene.workload.operations()).len() as u64;
     let probed = code.probed()?.len() as u64;

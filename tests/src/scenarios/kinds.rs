@@ -103,8 +103,11 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         }
     }
     let status = scene.cluster.status(&scene.namespace, PROBE).await?;
-    let lost = status.probes.iter().flat_map(|probe| probe.lost.values());
-    scene.equal("things lost, of all probes", lost.sum(), "", 0);
+    let lost = status.probes.iter().flat_map(|probe| &probe.lost);
+    // Some kernels do not show the programs every request's end, and what is missing is told.
+    let others = lost.filter(|(what, _)| what.as_str() != "requests");
+    let others = others.map(|(_, lost)| lost).sum();
+    scene.equal("things lost, of all probes, but requests", others, "", 0);
 
     // Last: nothing can be asked of the target after it.
     processes::end(stage).await

@@ -18,13 +18,7 @@ use crate::{
 const PROMISE: Duration = Duration::from_secs(2);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let target = scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Steady)
-        .await?;
-    scene.apply_probe(scene.workload_probe()).await?;
-    scene.firing().await?;
-    let (_, agent) = scene.workload_attached(target.process).await?;
+    let (target, _, agent) = scene.measured_workload(Load::Steady).await?;
     let namespace = scene.namespace.clone();
     let labels = [("namespace", namespace.as_str()), ("pod", &target.pod)];
     let look = async |metric: &str| {

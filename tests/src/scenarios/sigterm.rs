@@ -17,13 +17,7 @@ use crate::{
 const PROMISE: Duration = Duration::from_secs(2);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let target = scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Steady)
-        .await?;
-    scene.apply_probe(scene.workload_probe()).await?;
-    scene.firing().await?;
-    let (code, agent) = scene.workload_attached(target.process).await?;
+    let (_, code, agent) = scene.measured_workload(Load::Steady).await?;
     let wanted = code.serving(&scene.workload.operations()).len() as u64;
     let probed = code.probed()?.len() as u64;
     scene.equal("functions with a probe before", probed, "", wanted);

@@ -7,17 +7,7 @@ use crate::{
     operations, rows,
     scene::{ATTACH, PROBE, Scene, probe},
     wait,
-    workload::{Fixture, FixturePod},
-};
-
-const MEASURED: FixturePod = FixturePod {
-    name: "node-0",
-    app: "measured",
-    variant: "ground-truth",
-    arguments: &[
-        "rocksdb_get_pinned_cf 3001 constant:1000",
-        "rocksdb_transaction_commit 307 constant:1000",
-    ],
+    workload::{Fixture, FixturePod, MEASURED},
 };
 
 /// Of the same image, in the same namespace, with another label.

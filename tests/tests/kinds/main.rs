@@ -9,11 +9,14 @@ mod harness;
 
 mod block_io;
 mod caller;
+#[allow(dead_code, reason = "they use more of it")]
+#[path = "../../../node-agent/tests/block_io/disk.rs"]
 mod disk;
 mod functions;
 mod kernel_functions;
 mod kernel_tiers;
 mod processes;
+mod profile;
 mod rocksdb;
 mod syscalls;
 mod tcp;

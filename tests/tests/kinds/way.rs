@@ -94,7 +94,7 @@ pub fn in_every_way(question: impl Into<Question>, test: impl Fn(&Way)) {
                  later) or with CONFIG_KPROBE_EVENTS (",
             ),
         },
-        Kind::Syscalls | Kind::BlockIo | Kind::Tcp | Kind::Processes => {
+        Kind::Syscalls | Kind::BlockIo | Kind::Tcp | Kind::Processes | Kind::Profile => {
             test(&without_uprobes);
             println!("passed by tracing");
         }

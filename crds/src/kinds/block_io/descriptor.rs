@@ -32,6 +32,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         column("slow", "SLOW", Value::Total("slow")),
         column("count", "COUNT", Value::Total("device")),
     ],
+    split: &[],
     headline: &[
         phrase("", Value::Rate("device"), "/s"),
         phrase("p99 ", Value::Quantile("device", 0.99), ""),

@@ -25,6 +25,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("slow", "SLOW", Value::Total("slow")),
         Column::new("count", "COUNT", Value::Total("duration")),
     ],
+    split: &[],
     headline: &[
         Phrase::new("", Value::Rate("duration"), "/s"),
         Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),

@@ -32,6 +32,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("p50", "P50 LIFE", Value::Quantile("lifetime", 0.5)),
         Column::new("p99", "P99 LIFE", Value::Quantile("lifetime", 0.99)),
     ],
+    split: &[],
     headline: &[
         Phrase::new("", Value::Rate("execs"), " execs/s").unless_zero(),
         Phrase::new("", Value::Total("failures"), " failed").unless_zero(),

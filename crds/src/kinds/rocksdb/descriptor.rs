@@ -29,6 +29,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("bytesPerSecond", "BYTES/S", Value::Rate("bytes")).of_rows(),
         Column::new("count", "COUNT", Value::Total("duration")),
     ],
+    split: &[],
     headline: &[
         Phrase::new("", Value::Rate("duration"), "/s"),
         Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),

@@ -56,6 +56,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("slow", "SLOW", Value::Total("slow")).of_rows(),
         Column::new("count", "COUNT", Value::Total("duration")).of_rows(),
     ],
+    split: &[],
     headline: &[
         Phrase::new("", Value::Rate("duration"), "/s"),
         Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),

@@ -71,6 +71,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("failed", "FAILED", Value::Total("failed")),
         Column::new("lifetimeP50", "LIFETIME", Value::Quantile("lifetime", 0.5)).of_rows(),
     ],
+    split: &[],
     headline: &[
         Phrase::new("", Value::Level("connections"), " open"),
         Phrase::new("rtt p99 ", Value::Quantile("rtt", 0.99), ""),

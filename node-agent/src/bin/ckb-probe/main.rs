@@ -2,6 +2,9 @@
 
 use std::{io::Write, process::ExitCode, time::Duration};
 
+mod cluster;
+mod flames;
+mod profile;
 mod symbols;
 mod table;
 
@@ -32,7 +35,11 @@ use tokio::{
         ckb-probe rocksdb --pid 1234 --duration 1m --json\n  \
         ckb-probe rocksdb --wait --by-column-family     from the start of a process that is still to come\n  \
         ckb-probe rocksdb --on-breach report            every call, whatever it costs the process\n  \
-        ckb-probe rocksdb --events --slow-threshold 5ms each slow call, as a JSON line\n\n\
+        ckb-probe rocksdb --events --slow-threshold 5ms each slow call, as a JSON line\n  \
+        ckb-probe profile --mode cpu -o cpu.pb.gz       where the CPU time goes, for a flame graph\n  \
+        ckb-probe threads                               what each thread does now\n  \
+        ckb-probe render cpu.pb.gz -o cpu.html          a profile as a page to search and zoom\n  \
+        ckb-probe diff before.pb.gz after.pb.gz -o diff.svg\n\n\
         Exit codes: 0 measured; 1 could not measure; 2 wrong arguments; 3 the process called nothing that is measured."
 )]
 struct Arguments {
@@ -48,8 +55,24 @@ macro_rules! define_command {
             Check(CheckArguments),
             /// List the functions that can be measured by name, or those that match a pattern, and where the process has them.
             Symbols(symbols::Arguments),
+            /// Where the time goes: samples the stacks of a process's threads, while they run or wait, for a flame graph.
+            Profile(profile::ProfileArguments),
+            /// What each thread of a process does now, and what it waits for. None of them is stopped.
+            Threads(profile::ThreadsArguments),
+            /// Draw a profile, of this program or of any other that writes pprof, as a flame graph.
+            Render(flames::RenderArguments),
+            /// Draw what became of one profile in another: what there is more of, less of, what is new, and what is gone.
+            Diff(flames::DiffArguments),
+            #[command(flatten)]
+            Measure(MeasureCommand),
+        }
+
+        /// A table for each kind.
+        #[derive(Debug, Subcommand)]
+        enum MeasureCommand {
             $(
                 $(#[$doc])*
+                #[command(name = <kinds::$module::Arguments as Asking>::COMMAND)]
                 $kind(MeasureArguments<kinds::$module::Arguments>),
             )*
         }
@@ -58,9 +81,18 @@ macro_rules! define_command {
             match command {
                 Command::Check(arguments) => check(&arguments),
                 Command::Symbols(arguments) => symbols::run(&arguments),
-                $(Command::$kind(arguments) => {
-                    measure(arguments.how, arguments.what.question()).await
-                })*
+                Command::Profile(arguments) => profile::profile(&arguments).await,
+                Command::Threads(arguments) => profile::threads(&arguments).await,
+                Command::Render(arguments) => Ok(flames::render(&arguments).await?),
+                Command::Diff(arguments) => Ok(flames::diff(&arguments).await?),
+                Command::Measure(command) => {
+                    let (how, question) = match command {
+                        $(MeasureCommand::$kind(arguments) => {
+                            (arguments.how, arguments.what.question())
+                        })*
+                    };
+                    measure(how, question).await
+                }
             }
         }
     };
@@ -154,8 +186,21 @@ enum CliError {
     Symbols(#[from] ckb_probe_agent::observe::SymbolsError),
     #[error(transparent)]
     Functions(#[from] ckb_probe_agent::observe::FunctionsError),
+    #[error(transparent)]
+    Flames(#[from] flames::FlamesError),
     #[error("cannot wait for signals: {0}")]
     Signal(#[source] std::io::Error),
+    #[error(transparent)]
+    Stacks(#[from] ckb_probe_agent::mechanism::stacks::StacksError),
+    #[error("cannot begin to sample: {0}")]
+    Thread(#[source] std::io::Error),
+    #[error(
+        "the files of process {pid} did not answer for {seconds} s, and without them its stacks have no names: see whether a file system \
+        hangs from which it has its executable or a library"
+    )]
+    Silent { pid: u32, seconds: u64 },
+    #[error("cannot write to {0}: {1}")]
+    Output(String, #[source] std::io::Error),
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
 }
@@ -189,7 +234,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         // The reader went away: it has what it wanted.
-        Err(CliError::Print(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+        Err(CliError::Print(error) | CliError::Flames(flames::FlamesError::Print(error)))
+            if error.kind() == std::io::ErrorKind::BrokenPipe =>
+        {
             ExitCode::SUCCESS
         }
         Err(error) => {

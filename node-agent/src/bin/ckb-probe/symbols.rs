@@ -11,6 +11,7 @@ use ckb_probe_agent::{
         Process, SymbolCache, find_functions, find_symbols,
     },
     preflight::preflight,
+    text,
 };
 use ckb_probe_crds::display_nanos;
 use clap::Args;
@@ -47,7 +48,7 @@ fn listed(process: &Process) -> Result<Outcome, CliError> {
     let wanted = kinds::listed();
     let names = wanted.iter().flat_map(|one| &one.functions);
     let names = names.map(|function| function.symbol).collect();
-    let symbols = find_symbols(process.id, &names, &mut SymbolCache::default())?;
+    let symbols = find_symbols(process.id, &names, &SymbolCache::default())?;
     let mut out = io::stdout().lock();
     writeln!(out, "process {} ({})", process.id.pid, process.executable)?;
     if symbols.stripped {
@@ -78,7 +79,7 @@ fn matching(arguments: &Arguments, process: &Process, glob: &str) -> Result<Outc
         library: arguments.library.clone(),
         limit: LISTED_LIMIT,
     };
-    let matches = find_functions(process.id, &pattern, &mut FunctionCache::default())?;
+    let matches = find_functions(process.id, &pattern, &FunctionCache::default())?;
     let calibration = preflight(None).means.map(|means| means.calibration);
     let mut out = io::stdout().lock();
     writeln!(out, "process {} ({})", process.id.pid, process.executable)?;
@@ -150,6 +151,6 @@ fn place(location: &Location) -> String {
         FirstInstruction::Emulated => "",
         FirstInstruction::SingleStepped => " single-stepped",
     };
-    let path = location.binary.path().display();
+    let path = text::of_path(location.binary.path());
     format!("{path}+{:#x}{cost}", location.offset)
 }

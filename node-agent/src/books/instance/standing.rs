@@ -6,7 +6,31 @@ use ckb_probe_crds::{InstanceReport, InstanceState, Reason};
 
 use super::{super::probe::ProbeBook, Instance, SILENT_AFTER, Stage};
 
+/// A part of a whole, in thousandths of a percent.
+fn millipercent(ratio: f64) -> u64 {
+    (ratio * 100_000.0).round() as u64
+}
+
+/// How a target stands, as far as a change of it is worth a report before the next one is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    state: InstanceState,
+    reason: Reason,
+    /// Whether there are figures of an interval.
+    figures: bool,
+}
+
 impl Instance {
+    /// How it stands.
+    pub fn stands(&self, now: Duration) -> Standing {
+        let (state, reason, _) = self.standing(now);
+        Standing {
+            state,
+            reason,
+            figures: self.overhead_ratio.is_some(),
+        }
+    }
+
     /// The instance as it stands in a NodeProbe's status.
     pub fn report(&self, now: Duration) -> InstanceReport {
         let (state, reason, message) = self.standing(now);
@@ -21,6 +45,7 @@ impl Instance {
             .collect();
         InstanceReport {
             probe: self.key.probe.clone(),
+            asks: String::new(),
             pod: self.key.pod.clone(),
             container: Some(self.key.container.clone()),
             pid,
@@ -29,10 +54,15 @@ impl Instance {
             message,
             firing: self.is_firing(now),
             reattaches: self.reattaches,
-            gap_milliseconds: (self.gap + self.open_gap(now)).as_millis() as u64,
-            overhead_millipercent: self
+            // Rounded up: what is told to be none is none.
+            gap_milliseconds: (self.gap + self.open_gap(now))
+                .as_nanos()
+                .div_ceil(1_000_000) as u64,
+            overhead_millipercent: self.overhead_ratio.map(millipercent),
+            own_overhead_millipercent: self.own_ratio.map(millipercent),
+            budget_millipercent: self
                 .overhead_ratio
-                .map(|ratio| (ratio * 100_000.0).round() as u64),
+                .map(|_| millipercent(self.budget_percent / 100.0)),
             probes,
         }
     }
@@ -50,6 +80,14 @@ impl Instance {
                     format!("{message}{note}{}", lacking.concat()),
                 )
             }
+            Stage::New => (
+                InstanceState::Waiting,
+                Reason::Attaching,
+                format!(
+                    "the process in container {} was found, and is about to be measured",
+                    self.key.container
+                ),
+            ),
             Stage::Waiting => (
                 InstanceState::Waiting,
                 Reason::ExecutableNotFound,

@@ -8,6 +8,7 @@ use crate::{
     mechanism::{Coverage, Reading},
 };
 
+mod failures;
 mod probes;
 
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -128,6 +129,14 @@ fn a_gap_is_told_while_it_lasts() {
         (report.state, report.reattaches, report.gap_milliseconds),
         (InstanceState::Waiting, 0, 4_000)
     );
+}
+
+#[test]
+fn what_was_found_and_is_not_measured_yet_is_not_said_to_have_ended() {
+    let report = instance(Overhead::default()).report(seconds(1));
+    let standing = (report.state, report.reason);
+    assert_eq!(standing, (InstanceState::Waiting, Some(Reason::Attaching)));
+    assert!(report.message.contains("was found"), "{}", report.message);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use tracing::{info, warn};
 
 use super::{
     super::{
+        flow::Flow,
         measurement::Total,
         view::{Stage, View},
     },
@@ -23,6 +24,25 @@ use crate::{
 };
 
 impl Engine {
+    /// Whoever asks what somebody else asked of the same pod before goes on with those books: of several CkbProbes that ask the
+    /// same the order names one, and when that one goes, or asks for something else, another.
+    pub(super) fn inherit(&mut self) {
+        let is_new = |order: &&Assignment| {
+            let own = |key: &InstanceKey| key.probe == order.probe && key.pod == order.pod;
+            !order.asks.is_empty() && !self.views.keys().any(own)
+        };
+        let heirs = self.assignments.iter().filter(is_new).flat_map(|order| {
+            let books = self.views.iter().filter(move |(key, view)| {
+                key.pod == order.pod && view.assignment.asks == order.asks
+            });
+            books.map(move |(_, view)| view.handed_to(order.clone()))
+        });
+        let heirs: Vec<View> = heirs.collect();
+        for view in heirs {
+            self.views.insert(view.instance.key.clone(), view);
+        }
+    }
+
     pub(super) fn observed(&self) -> BTreeMap<InstanceKey, Observed> {
         let views = self.views.iter();
         views
@@ -138,6 +158,8 @@ impl Engine {
                 assignment: assignment.clone(),
                 stage: Stage::Waiting,
                 spent: Total::default(),
+                flow: Flow::new(now),
+                told: None,
             };
             self.views.insert(key, view);
             return None;

@@ -1,33 +1,33 @@
 //! What is measured of each process, and handed to the views that look at it.
 
-use std::collections::btree_map::Entry;
+use std::{collections::btree_map::Entry, time::Duration};
 
 use ckb_probe_crds::{InstanceState, Reason};
-use serde_json::json;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
 use tracing::{info, warn};
 
 use super::{
     super::{
-        measured::Measured,
+        measured::{Arrival, Measured},
         measurement::Total,
         view::{Stage, View},
     },
     Engine, views_on,
 };
-use crate::{books::instance::Instance, observe::ProcessId};
+use crate::{books::instance::Instance, kernel::memory, observe::ProcessId};
 
 impl Engine {
     /// Measures of a process what is asked of it now, or lets it go.
     pub(super) fn settle(&mut self, process: ProcessId) {
-        let measured = self.processes.get_mut(&process);
-        if let Some(measurement) = measured.and_then(Measured::measurement)
-            && let Err(error) = measurement.stop()
-        {
-            warn!(%error, pid = process.pid, "what measured it goes on until it is replaced");
+        if let Some(measured) = self.processes.get_mut(&process) {
+            let mut views = looking(views_on(&mut self.views, process));
+            if measured.goes_on(&self.tools, &mut views, self.clock) {
+                return;
+            }
         }
-        self.read_process(process);
-        self.take_events(process);
-        let tier = self.means().map_or("none", |means| means.tier.as_str());
+        self.stop(process);
+        self.account_for_books(Some(process));
         let mut views: Vec<&mut View> = views_on(&mut self.views, process).collect();
         if views.is_empty() {
             if let Some(measured) = self.processes.remove(&process) {
@@ -53,19 +53,73 @@ impl Engine {
         for view in &mut views {
             view.spent = Total::default();
         }
-        let mut looking: Vec<(&mut Instance, usize)> = views
-            .into_iter()
-            .map(|view| {
-                let others = match view.stage {
-                    Stage::On { others, .. } => others,
-                    Stage::Waiting | Stage::Held => 0,
-                };
-                (&mut view.instance, others)
-            })
-            .collect();
-        measured.measure(&mut self.tools, &mut looking, self.clock);
-        for (instance, _) in looking {
-            let key = &instance.key;
+        let mut views = looking(views);
+        if !measured.is_busy(&mut views, self.clock) {
+            measured.ask(&self.tools, &mut views, self.clock);
+        }
+        self.account_for_books(None);
+    }
+
+    /// Says what the books take, but those of the views of this process.
+    fn account_for_books(&self, but: Option<ProcessId>) {
+        let views = self.views.values();
+        let counted = views.filter(|view| but.is_none() || view.process() != but);
+        memory::account().set_books(counted.map(|view| view.instance.bytes()).sum());
+    }
+
+    /// Takes what was done for processes where nobody waited for it. True when anything changed that a report would say.
+    pub fn receive(&mut self) -> bool {
+        let processes: Vec<ProcessId> = self.processes.keys().copied().collect();
+        let mut changed = false;
+        for process in processes {
+            self.account_for_books(Some(process));
+            let Some(measured) = self.processes.get_mut(&process) else {
+                continue;
+            };
+            let mut views = looking(views_on(&mut self.views, process));
+            let arrival = measured.arrive(&self.tools, &mut views, self.clock);
+            match &arrival {
+                Arrival::Nothing => {}
+                Arrival::Answered => {
+                    self.open_mailboxes(process);
+                    self.tell(process);
+                }
+                Arrival::Again => self.settle(process),
+                Arrival::Broken(error) => self.give_up(process, error, None),
+                Arrival::Gone(error, read) => self.give_up(process, error, Some(*read)),
+            }
+            changed |= arrival != Arrival::Nothing;
+        }
+        self.account_for_books(None);
+        changed
+    }
+
+    /// What was attached to a process cannot be any more. What was counted up to now is told, and what comes is a gap; where that is
+    /// gone, all is that came since it was `read`.
+    pub(super) fn give_up(&mut self, process: ProcessId, error: &str, read: Option<Duration>) {
+        self.stop(process);
+        // Most likely the process is about to be seen to have ended.
+        let message = format!(
+            "cannot keep process {} within the budget: {error}",
+            process.pid
+        );
+        warn!(pid = process.pid, %message, "detached");
+        if let Some(measured) = self.processes.get_mut(&process) {
+            measured.give_up(&self.tools);
+        }
+        let since = read.unwrap_or_else(|| self.clock.now());
+        for view in views_on(&mut self.views, process) {
+            let instance = &mut view.instance;
+            instance.failed(Reason::AttachFailed, message.clone(), since);
+        }
+    }
+
+    /// Says in the log how the views of a process stand.
+    fn tell(&self, process: ProcessId) {
+        let tier = self.means().map_or("none", |means| means.tier.as_str());
+        let views = self.views.values();
+        for view in views.filter(|view| view.process() == Some(process)) {
+            let (instance, key) = (&view.instance, &view.instance.key);
             let report = instance.report(self.clock.now());
             if instance.is_attached() {
                 info!(
@@ -79,6 +133,18 @@ impl Engine {
                 );
             }
         }
+    }
+
+    /// Has nothing more be counted of a process, and takes in what was.
+    pub(super) fn stop(&mut self, process: ProcessId) {
+        let measured = self.processes.get_mut(&process);
+        if let Some(measurement) = measured.and_then(Measured::measurement)
+            && let Err(error) = measurement.stop(self.clock.now())
+        {
+            warn!(%error, pid = process.pid, "what measured it goes on until it is replaced");
+        }
+        self.read_process(process);
+        self.take_events(process);
     }
 
     /// Takes in what was counted of a process up to now.
@@ -95,10 +161,7 @@ impl Engine {
     /// Hands what was noted of a process to the books of all that look at it.
     pub(super) fn deliver(&mut self, process: ProcessId) {
         let measured = self.processes.get_mut(&process);
-        let Some(measurement) = measured.and_then(Measured::measurement) else {
-            return;
-        };
-        let entries = measurement.entries();
+        let entries = measured.map(Measured::entries).unwrap_or_default();
         if entries.is_empty() {
             return;
         }
@@ -116,18 +179,52 @@ impl Engine {
             return;
         };
         let events = measurement.events();
-        if events.is_empty() {
-            return;
-        }
+        let now = self.clock.now();
+        let sharing = views_on(&mut self.views, process).count();
         for view in views_on(&mut self.views, process) {
             let key = view.instance.key.clone();
-            for mut line in events.iter().flat_map(|event| view.instance.event(event)) {
+            let mut deliver = |mut line: Value| {
                 line["namespace"] = json!(key.pod.namespace);
                 line["pod"] = json!(key.pod.name);
                 line["container"] = json!(key.container);
                 line["ckbprobe"] = json!(key.probe.name);
                 self.undelivered.push(line);
+            };
+            let mut lines = Vec::new();
+            let mut weights = Vec::new();
+            for event in &events {
+                for line in view.instance.event(event) {
+                    lines.push(line);
+                    weights.push(event.weight);
+                }
+            }
+            let chosen = view.flow.choose(&weights, sharing, now);
+            for (line, chosen) in lines.into_iter().zip(chosen) {
+                if chosen {
+                    deliver(line);
+                } else {
+                    view.instance.leave_out(&line);
+                }
+            }
+            if let Some(lines) = view.flow.left_out(now) {
+                deliver(json!({
+                    "time": format!("{:.6}", Timestamp::now()),
+                    "linesLeftOut": lines,
+                    "why": "the target makes more events than are written; they are counted, and the status lists the weightiest",
+                }));
             }
         }
     }
+}
+
+/// The books of views, and how many other processes each of them does not look at.
+fn looking<'a>(views: impl IntoIterator<Item = &'a mut View>) -> Vec<(&'a mut Instance, usize)> {
+    let looking = views.into_iter().map(|view| {
+        let others = match view.stage {
+            Stage::On { others, .. } => others,
+            Stage::Waiting | Stage::Held => 0,
+        };
+        (&mut view.instance, others)
+    });
+    looking.collect()
 }

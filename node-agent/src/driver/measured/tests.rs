@@ -4,15 +4,19 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc::channel,
+    },
 };
 
 use ckb_probe_crds::{
-    Lack, Reason,
+    InstanceState, Lack, Reason,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 
-use super::*;
+use super::{super::measurement::Total, *};
 use crate::{
     books::{
         fixtures::count,
@@ -166,21 +170,42 @@ fn named<const N: usize>(counts: [(&str, u64); N]) -> Vec<(String, u64)> {
 #[test]
 fn all_that_ask_share_the_greatest_budget_and_sampling_is_for_all() {
     let (one, two) = (overhead(1.0, Breach::Report), overhead(2.5, Breach::Detach));
-    assert_eq!(combined(&[&one, &two]), overhead(2.5, Breach::Report));
+    let budget = |percent, sampled| Budget { percent, sampled };
+    assert_eq!(combined(&[&one, &two], None), budget(2.5, None));
     let sampled = overhead(0.5, Breach::Sample);
-    let all = combined(&[&one, &sampled, &two]);
-    assert_eq!(all, overhead(2.5, Breach::Sample));
-    assert_eq!(combined(&[&sampled]), sampled);
+    let all = combined(&[&one, &sampled, &two], None);
+    assert_eq!(all, budget(2.5, Some(2.5)));
+    assert_eq!(combined(&[&sampled], None), budget(0.5, Some(0.5)));
+}
+
+#[test]
+fn nobody_who_asks_gets_above_the_ceiling() {
+    let budget = |percent, sampled| Budget { percent, sampled };
+    let ceiling = Some(5.0);
+    let (greedy, modest) = (
+        overhead(50.0, Breach::Sample),
+        overhead(1.0, Breach::Sample),
+    );
+    assert_eq!(combined(&[&greedy, &modest], ceiling), budget(5.0, ceiling));
+    assert_eq!(combined(&[&modest], ceiling), budget(1.0, Some(1.0)));
+    // Whoever does not want it sampled has it so at the ceiling.
+    let whatever = overhead(1.0, Breach::Report);
+    assert_eq!(combined(&[&whatever], ceiling), budget(1.0, ceiling));
+    let all = [
+        &overhead(50.0, Breach::Report),
+        &overhead(2.0, Breach::Detach),
+    ];
+    assert_eq!(combined(&all, ceiling), budget(5.0, ceiling));
 }
 
 #[tokio::test]
 async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_not() {
     let mut program = Program::start();
-    let mut tools = Tools::new(Ok(means()));
+    let tools = Tools::new(Ok(means()));
     let clock = Clock::start();
     let mut measured = Measured::new(process(program.child.id())).unwrap();
     let (mut cheap, mut dear) = (instance(false, clock.now()), instance(true, clock.now()));
-    measured.measure(&mut tools, &mut [(&mut cheap, 0), (&mut dear, 0)], clock);
+    measured.measure(&tools, &mut [(&mut cheap, 0), (&mut dear, 0)], clock);
     program.call(1_000, 10);
     read(&mut measured, &mut [&mut cheap, &mut dear], clock);
     assert_eq!(counts(&cheap, clock), named([("Get", 1_000)]));
@@ -196,7 +221,7 @@ async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_
     assert!(report.probes[0].lacks.contains(&left_out), "{report:?}");
     assert!(!dear.report(clock.now()).probes[0].lacks(Reason::SingleStepped));
     // One leaves: the process is measured anew, for the other.
-    measured.measure(&mut tools, &mut [(&mut cheap, 0)], clock);
+    measured.measure(&tools, &mut [(&mut cheap, 0)], clock);
     program.call(500, 10);
     // Less than ten milliseconds would stand for nothing yet.
     std::thread::sleep(Duration::from_millis(20));
@@ -212,7 +237,7 @@ async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_
 #[tokio::test]
 async fn probes_that_ask_the_same_stand_on_one_load() {
     let program = Program::start();
-    let mut tools = Tools::new(Ok(means()));
+    let tools = Tools::new(Ok(means()));
     let clock = Clock::start();
     let mut measured = Measured::new(process(program.child.id())).unwrap();
     let (mut one, mut other) = (instance(true, clock.now()), instance(true, clock.now()));
@@ -223,7 +248,7 @@ async fn probes_that_ask_the_same_stand_on_one_load() {
     };
     let mut third = asking(slower, clock.now());
     let mut views = [(&mut one, 0), (&mut other, 0), (&mut third, 0)];
-    measured.measure(&mut tools, &mut views, clock);
+    measured.measure(&tools, &mut views, clock);
     let loads = |instance: &Instance| -> Vec<u16> {
         let series = instance.probes[0].series.iter();
         series.map(|series| series.strand.load.0).collect()
@@ -233,20 +258,208 @@ async fn probes_that_ask_the_same_stand_on_one_load() {
 }
 
 #[tokio::test]
+async fn what_a_search_finds_while_something_attaches_is_asked_for_once_that_is_back() {
+    let program = Program::start();
+    let tools = Tools::new(Ok(means()));
+    let clock = Clock::start();
+    let mut measured = Measured::new(process(program.child.id())).unwrap();
+    let mut view = instance(false, clock.now());
+    let mut looking = [(&mut view, 0)];
+    measured.measure(&tools, &mut looking, clock);
+    let measurement = measured.measurement.take().unwrap();
+    let (release, held) = channel::<()>();
+    let attach = move || {
+        assert!(held.recv().is_err());
+        (measurement, Ok(()))
+    };
+    let now = clock.now();
+    measured.errand = Some(Doing::Attaching(tools.workers.start(attach), now));
+    measured.search = Some(tools.workers.start(|| true));
+    while measured.search.is_some() {
+        let arrival = measured.arrive(&tools, &mut looking, clock);
+        assert_eq!(arrival, Arrival::Nothing);
+    }
+    drop(release);
+    let mut arrival = Arrival::Nothing;
+    while measured.errand.is_some() {
+        arrival = measured.arrive(&tools, &mut looking, clock);
+    }
+    assert_eq!(arrival, Arrival::Again);
+    assert!(measured.measurement.is_some());
+}
+
+#[tokio::test]
+async fn what_goes_with_the_thread_that_attaches_it_was_read_last_before() {
+    let mut program = Program::start();
+    let tools = Tools::new(Ok(means()));
+    let clock = Clock::start();
+    let mut measured = Measured::new(process(program.child.id())).unwrap();
+    let mut view = instance(false, clock.now());
+    measured.measure(&tools, &mut [(&mut view, 0)], clock);
+    program.call(10, 0);
+    let measurement = measured.measurement.as_mut().unwrap();
+    measurement.read(clock.now()).unwrap();
+    let read = measurement.read_at();
+    let measurement = measured.measurement.take().unwrap();
+    let attach = move || {
+        let _measurement = measurement;
+        panic!("on purpose")
+    };
+    measured.errand = Some(Doing::Attaching(tools.workers.start(attach), read));
+    // Its views were told that it takes too long: that is over, too.
+    measured.late = true;
+    let mut arrival = Arrival::Nothing;
+    while measured.errand.is_some() {
+        arrival = measured.arrive(&tools, &mut [(&mut view, 0)], clock);
+    }
+    let Arrival::Gone(_, since) = arrival else {
+        unreachable!("it is gone: {arrival:?}");
+    };
+    assert_eq!((since, measured.late), (read, false));
+}
+
+#[tokio::test]
+async fn what_is_measured_goes_on_while_file_systems_of_others_hold_up_too_much() {
+    let mut program = Program::start();
+    let tools = Tools::new(Ok(means()));
+    let clock = Clock::start();
+    let mut measured = Measured::new(process(program.child.id())).unwrap();
+    let mut view = instance(false, clock.now());
+    measured.measure(&tools, &mut [(&mut view, 0)], clock);
+    let mut joins = instance(true, clock.now());
+    assert!(!measured.goes_on(&tools, &mut [(&mut view, 0), (&mut joins, 0)], clock));
+    let mut releases = Vec::new();
+    while !tools.workers.are_stuck() {
+        let (release, held) = channel::<()>();
+        drop(tools.workers.start(move || held.recv()));
+        releases.push(release);
+    }
+    assert!(measured.goes_on(&tools, &mut [(&mut view, 0), (&mut joins, 0)], clock));
+    let report = joins.report(clock.now());
+    assert_eq!(report.state, InstanceState::Failed);
+    assert!(report.message.contains(TOO_MANY), "{}", report.message);
+    program.call(100, 0);
+    let measurement = measured.measurement().unwrap();
+    measurement.read(clock.now()).unwrap();
+    for entry in measured.entries() {
+        view.take(&entry);
+    }
+    let report = view.report(clock.now());
+    assert_eq!(
+        (report.state, report.gap_milliseconds),
+        (InstanceState::Attached, 0)
+    );
+    assert_eq!(count(&report.probes[0].rows[0].total), 100);
+    releases.clear();
+    // Tried again, once nothing is held up any more.
+    let end = clock.now() + PATIENCE;
+    while !measured.look_again(&tools) {
+        assert!(clock.now() < end, "it is not asked again");
+        std::thread::sleep(WAIT);
+    }
+    assert!(!tools.workers.are_stuck());
+}
+
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Says so when it is dropped.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test]
+async fn fifty_one_that_ask_for_different_things_together_cost_no_more_than_the_ceiling() {
+    const CEILING: f64 = 5.0;
+    let mut program = Program::start();
+    let mut tools = Tools::new(Ok(means()));
+    tools.ceiling = Some(CEILING);
+    let clock = Clock::start();
+    let mut measured = Measured::new(process(program.child.id())).unwrap();
+    // Each of them would have all of it measured, all of the time.
+    let view = |milliseconds| {
+        let kind = RocksDbProbe {
+            operations: vec![Operation::Get],
+            slow_threshold: Duration::from_millis(milliseconds).into(),
+            ..RocksDbProbe::default()
+        };
+        asking(kind, clock.now())
+    };
+    let mut views: Vec<Instance> = (1..=51).map(view).collect();
+    let mut looking: Vec<_> = views.iter_mut().map(|view| (view, 0)).collect();
+    measured.measure(&tools, &mut looking, clock);
+    let over = AtomicBool::new(false);
+    let run = |measured: &mut Measured, time: Duration| {
+        let end = clock.now() + time;
+        while clock.now() < end {
+            let step = measured.next_step().unwrap().min(end);
+            std::thread::sleep(step.saturating_sub(clock.now()));
+            measured.step_here(clock).unwrap();
+        }
+        measured.measurement().unwrap().total(clock.now())
+    };
+    let end = clock.now() + PATIENCE;
+    let (before, after) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                program.call(5_000, 0);
+            }
+        });
+        // Also where the rest panics.
+        let _end = End(&over);
+        // What it costs until the first look is owed, and paid back.
+        let before = run(&mut measured, Duration::from_secs(2));
+        let mut after = run(&mut measured, Duration::from_secs(8));
+        // On a slow machine a slice lasts longer, and it takes more of them until they are paid for; or what was owed takes all of
+        // the time, so that there was none.
+        let is_told = |after: &Total| {
+            let ratio = after.ratio_since(&before);
+            ratio.is_some_and(|ratio| ratio > 0.0 && ratio * 100.0 < CEILING * 1.5)
+        };
+        while !is_told(&after) && clock.now() < end {
+            after = run(&mut measured, Duration::from_secs(1));
+        }
+        (before, after)
+    });
+    let ratio = after.ratio_since(&before).unwrap();
+    assert!(ratio * 100.0 < CEILING * 1.5, "{} %", ratio * 100.0);
+    let measurement = measured.measurement().unwrap();
+    let loads: Vec<_> = views.iter().map(Instance::loads).collect();
+    assert!(
+        loads
+            .iter()
+            .flatten()
+            .all(|load| measurement.is_sampled(*load))
+    );
+    // Each has its own part of it; in a few seconds not all have had their turn.
+    let parts = loads
+        .iter()
+        .map(|loads| after.part_since(&before, loads).unwrap());
+    let parts: Vec<f64> = parts.collect();
+    assert!(parts.iter().all(|part| *part < ratio / 3.0), "{parts:?}");
+    assert!((parts.iter().sum::<f64>() - ratio).abs() < ratio / 1000.0);
+    assert!(views.iter().all(|view| view.budget_percent == 1.0));
+}
+
+#[tokio::test]
 async fn a_young_process_is_looked_at_again_and_again_before_it_is_said_to_lack_anything() {
     let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-    let mut tools = Tools::new(Ok(means()));
+    let tools = Tools::new(Ok(means()));
     let clock = Clock::start();
     let mut measured = Measured::new(process(child.id())).unwrap();
     let mut view = instance(false, clock.now());
-    measured.measure(&mut tools, &mut [(&mut view, 0)], clock);
+    measured.measure(&tools, &mut [(&mut view, 0)], clock);
     let began = Instant::now();
     let mut looks = 0;
     while !view.probes[0].is_answered() {
         let at = measured.retry_at().unwrap();
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
-        if measured.finds_more(&mut tools) {
-            measured.measure(&mut tools, &mut [(&mut view, 0)], clock);
+        if measured.finds_more(&tools) {
+            measured.measure(&tools, &mut [(&mut view, 0)], clock);
         }
         looks += 1;
         // Whoever waits for the next attempt is not back at once.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     governor::{Estimator, Load, Sight, Spent},
-    mechanism::{LoadId, Loads},
+    mechanism::{Beside, LoadId, Loads},
     observe::CpuTime,
 };
 
@@ -18,25 +18,41 @@ pub struct Meter {
     open: Vec<Duration>,
     /// The same: as what time of being attached it costs that probes came and went.
     edges: Vec<Duration>,
-    /// What it has cost besides what hits cost, in all, and up to the last look.
-    fixed: (Duration, Duration),
+    /// Whose hits cost less when others are attached too, by how large a part, and since the last look: how long both were open
+    /// in the same slices.
+    beside: Vec<(Beside, f64, Duration)>,
+    costs: Vec<Duration>,
+    /// What it has cost besides what hits cost, by load: in all, and up to the last look.
+    fixed: Vec<(Duration, Duration)>,
     total: Total,
 }
 
 /// What probing has cost a target since its measurement began, and what the target used itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Total {
     /// CPU-seconds.
     pub cost: f64,
     /// CPU-seconds.
     pub own: f64,
+    /// Of the cost, what each load cost.
+    pub by_load: Vec<f64>,
 }
 
 impl Total {
     /// What it has cost since then, as a part of the CPU time that the target used itself; None where it used none.
-    pub fn ratio_since(self, earlier: Self) -> Option<f64> {
+    pub fn ratio_since(&self, earlier: &Self) -> Option<f64> {
         let (cost, own) = (self.cost - earlier.cost, self.own - earlier.own);
         (own > 0.0).then(|| cost / own)
+    }
+
+    /// The same of what these loads cost.
+    pub fn part_since(&self, earlier: &Self, loads: &Loads) -> Option<f64> {
+        let of = |total: &Self, load: &LoadId| total.by_load.get(load.index()).copied();
+        let costs = loads
+            .iter()
+            .map(|load| of(self, load).unwrap_or_default() - of(earlier, load).unwrap_or_default());
+        let own = self.own - earlier.own;
+        (own > 0.0).then(|| costs.sum::<f64>() / own)
     }
 }
 
@@ -50,9 +66,27 @@ impl Meter {
             looked: now,
             open: vec![Duration::ZERO; costs.len()],
             edges: vec![Duration::ZERO; costs.len()],
-            fixed: (Duration::ZERO, Duration::ZERO),
-            total: Total::default(),
+            beside: Vec::new(),
+            costs: costs.to_vec(),
+            fixed: vec![(Duration::ZERO, Duration::ZERO); costs.len()],
+            total: Total {
+                by_load: vec![0.0; costs.len()],
+                ..Total::default()
+            },
         }
+    }
+
+    /// The same, where hits of some loads cost less while others are attached.
+    #[must_use]
+    pub fn with(mut self, beside: Vec<Beside>) -> Self {
+        let saved = |beside: &Beside| {
+            let cost = self.costs.get(beside.load.index())?.as_secs_f64();
+            (cost > 0.0).then(|| (1.0 - beside.cost.as_secs_f64() / cost).clamp(0.0, 1.0))
+        };
+        let beside = beside.iter();
+        let known = beside.filter_map(|one| Some((*one, saved(one)?, Duration::ZERO)));
+        self.beside = known.collect();
+        self
     }
 
     /// These loads were open in a slice for so long, since this was said last.
@@ -60,6 +94,33 @@ impl Meter {
         for load in loads {
             self.open[load.index()] += open;
         }
+        for (beside, _, together) in &mut self.beside {
+            if loads.contains(&beside.load) && loads.contains(&beside.other) {
+                *together += open;
+            }
+        }
+    }
+
+    /// The part of what a hit of each load costs that it did not since the last look, of which `elapsed` has passed, while
+    /// `always` was attached all the time.
+    fn saved(&mut self, always: &Loads, elapsed: Duration) -> Vec<f64> {
+        let mut saved = vec![0.0; self.costs.len()];
+        for (beside, part, together) in &mut self.beside {
+            let (load, other) = (beside.load, beside.other);
+            let in_slices = std::mem::take(together);
+            let is_always = |load| always.contains(&load);
+            let (open, together) = match (is_always(load), is_always(other)) {
+                (true, true) => (elapsed, elapsed),
+                (true, false) => (elapsed, self.open[other.index()]),
+                (false, true) => (self.open[load.index()], self.open[load.index()]),
+                (false, false) => (self.open[load.index()], in_slices),
+            };
+            if !open.is_zero() {
+                let share = together.as_secs_f64() / open.as_secs_f64();
+                saved[load.index()] = *part * share.min(1.0);
+            }
+        }
+        saved
     }
 
     /// Probes on these loads came or went, which cost as much as having been attached for so long.
@@ -69,21 +130,22 @@ impl Meter {
         }
     }
 
-    /// By now it has cost so much besides what hits cost.
-    pub fn set_fixed(&mut self, fixed: Duration) {
-        self.fixed.0 = fixed;
+    /// By now this load has cost so much besides what its hits cost.
+    pub fn set_fixed(&mut self, load: LoadId, fixed: Duration) {
+        self.fixed[load.index()].0 = fixed;
     }
 
     /// Takes in what was counted by now, while `always` was attached all the time.
     pub fn look(&mut self, always: &Loads, hits: Vec<u64>, cpu: CpuTime, now: Duration) -> Spent {
         let elapsed = now.saturating_sub(self.looked);
-        let slices = self.open.iter_mut().zip(&mut self.edges);
+        let saved = self.saved(always, elapsed);
+        let slices = self.open.iter_mut().zip(&mut self.edges).zip(saved);
         let sights: Vec<Sight> = hits
             .iter()
             .zip(&self.hits)
             .zip(slices)
             .enumerate()
-            .map(|(index, ((hits, before), (open, edge)))| {
+            .map(|(index, ((hits, before), ((open, edge), saved)))| {
                 let in_slices = std::mem::take(open);
                 let open = if always.contains(&LoadId::default().offset(index)) {
                     elapsed
@@ -94,15 +156,20 @@ impl Meter {
                     hits: hits.saturating_sub(*before),
                     open,
                     attached: open + std::mem::take(edge),
+                    saved,
                 }
             })
             .collect();
         let used = cpu.saturating_sub(self.cpu);
         let mut spent = self.estimator.observe(elapsed, used, &sights);
-        let (fixed, before) = self.fixed;
-        // Not the target's own time: what others do at its request.
-        spent.cost += fixed.saturating_sub(before).as_secs_f64();
-        self.fixed = (fixed, fixed);
+        let costs = self.estimator.costs().zip(&mut self.fixed);
+        for (total, (cost, (fixed, before))) in self.total.by_load.iter_mut().zip(costs) {
+            // Not the target's own time: what others do at its request.
+            let besides = fixed.saturating_sub(*before).as_secs_f64();
+            *before = *fixed;
+            *total += cost + besides;
+            spent.cost += besides;
+        }
         self.total.cost += spent.cost;
         self.total.own += spent.own;
         self.hits = hits;
@@ -132,8 +199,8 @@ impl Meter {
     }
 
     /// What probing has cost, up to the last look.
-    pub fn total(&self) -> Total {
-        self.total
+    pub fn total(&self) -> &Total {
+        &self.total
     }
 }
 
@@ -166,21 +233,59 @@ mod tests {
         assert_eq!(meter.loads()[1].hits_per_second, Some(20_000.0));
         let spent = look(&mut meter, 2_000, 12_000);
         assert!(spent.cost.abs() < 1e-12, "{spent:?}");
-        let ratio = meter.total().ratio_since(Total::default());
+        let ratio = meter.total().ratio_since(&Total::default());
         assert!(ratio.is_some_and(|ratio| (ratio - 0.002 / 1.998).abs() < 1e-9));
         assert_eq!(meter.total().ratio_since(meter.total()), None);
+        // All of it is for the one load.
+        let part = |load| {
+            let loads = Loads::from([LoadId(load)]);
+            meter.total().part_since(&Total::default(), &loads)
+        };
+        assert_eq!((part(0), part(1)), (Some(0.0), ratio));
     }
 
     #[test]
     fn what_is_always_there_costs_besides_and_is_not_the_targets_own_time() {
         let mut meter = meter();
-        meter.set_fixed(ms(3));
+        meter.set_fixed(LoadId(1), ms(3));
         let spent = look(&mut meter, 0, 11_000);
         assert!((spent.cost - 0.003).abs() < 1e-12, "{spent:?}");
         assert!((spent.own - 1.0).abs() < 1e-12, "{spent:?}");
-        meter.set_fixed(ms(4));
+        meter.set_fixed(LoadId(1), ms(4));
         let spent = look(&mut meter, 0, 12_000);
         assert!((spent.cost - 0.001).abs() < 1e-12, "{spent:?}");
+        assert_eq!(meter.total().by_load, [0.0, 0.004]);
+    }
+
+    #[test]
+    fn a_hit_costs_less_while_another_load_has_the_kernel_trap_there() {
+        let beside = Beside {
+            load: LoadId(1),
+            other: LoadId(0),
+            cost: Duration::from_nanos(400),
+        };
+        let looked = |always: &[u16], slices: &[&[u16]]| {
+            let loads = |ids: &[u16]| ids.iter().copied().map(LoadId).collect::<Loads>();
+            let mut meter = meter().with(vec![beside]);
+            for slice in slices {
+                meter.add_open(&loads(slice), ms(100));
+            }
+            let hits = vec![1_000, 1_000];
+            let spent = meter.look(&loads(always), hits, ms(1_500), ms(11_000));
+            let sum: f64 = meter.total().by_load.iter().sum();
+            assert!((sum - spent.cost).abs() < 1e-12);
+            (spent.cost * 1e6).round()
+        };
+        // Both always, or the one that is dearer alone.
+        assert_eq!(looked(&[0, 1], &[]), 1_400.0);
+        assert_eq!(looked(&[1], &[]), 2_000.0);
+        // The other one is attached for a tenth of the time; or all of it, while this one is sliced.
+        assert_eq!(looked(&[1], &[&[0]]), 1_940.0);
+        assert_eq!(looked(&[0], &[&[1]]), 1_400.0);
+        // In the same slices, in every other one, or in turns.
+        assert_eq!(looked(&[], &[&[0, 1]]), 1_400.0);
+        assert_eq!(looked(&[], &[&[0, 1], &[1]]), 1_700.0);
+        assert_eq!(looked(&[], &[&[0], &[1]]), 2_000.0);
     }
 
     #[test]

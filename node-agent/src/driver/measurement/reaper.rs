@@ -1,4 +1,8 @@
 //! Where links are dropped: the kernel takes its time to detach, and nobody should wait for it.
+//!
+//! What a slice leaves goes at once, whatever else is going: its target pays for it until then, and no slice begins before. All
+//! that is measured of a process may be hundreds of links, seconds each: those go one process after another, so that the kernel
+//! has time for the others in between.
 
 use std::{
     any::Any,
@@ -10,9 +14,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Drops what it takes on a thread of its own, in order.
+use super::super::workers::Workers;
+use crate::kernel::release_memory;
+
+/// Drops what it takes, on threads of its own.
 #[derive(Clone)]
-pub struct Reaper(Option<Sender<Job>>);
+pub struct Reaper {
+    /// None: without a thread things are dropped at once.
+    in_order: Option<Sender<Job>>,
+    at_once: Workers,
+}
 
 /// Tells when something is gone.
 #[derive(Clone, Debug, Default)]
@@ -25,24 +36,35 @@ struct Job {
 }
 
 impl Reaper {
-    /// The thread ends with the last of the reaper's clones. Where there can be none, things are dropped at once.
+    /// Its threads end with the last of the reaper's clones. Where there can be none, things are dropped where they are taken.
     pub fn start() -> Self {
         let (sender, receiver) = channel::<Job>();
         let thread = thread::Builder::new()
             .name("reaper".to_string())
-            .spawn(move || receiver.into_iter().for_each(Job::run));
-        Self(thread.is_ok().then_some(sender))
+            .spawn(move || {
+                for job in receiver {
+                    job.run();
+                    // What was measured of a process took memory here and there. Kept, it would be more with each that ends.
+                    release_memory();
+                }
+            });
+        Self {
+            in_order: thread.is_ok().then_some(sender),
+            at_once: Workers::default(),
+        }
     }
 
-    /// Takes something to drop.
+    /// Takes something to drop at once, beside whatever else is going.
+    pub fn take_soon<T: Send + 'static>(&self, thing: T) -> Receipt {
+        let (job, receipt) = Job::new(thing);
+        self.at_once.hand_over(move || job.run());
+        receipt
+    }
+
+    /// Takes something to drop, after what was taken before.
     pub fn take<T: Send + 'static>(&self, thing: T) -> Receipt {
-        let receipt = Receipt::default();
-        let job = Job {
-            thing: Box::new(thing),
-            taken: Instant::now(),
-            receipt: receipt.clone(),
-        };
-        match &self.0 {
+        let (job, receipt) = Job::new(thing);
+        match &self.in_order {
             Some(sender) => {
                 // Without the thread it is dropped here.
                 if let Err(job) = sender.send(job) {
@@ -56,6 +78,16 @@ impl Reaper {
 }
 
 impl Job {
+    fn new<T: Send + 'static>(thing: T) -> (Self, Receipt) {
+        let receipt = Receipt::default();
+        let job = Self {
+            thing: Box::new(thing),
+            taken: Instant::now(),
+            receipt: receipt.clone(),
+        };
+        (job, receipt)
+    }
+
     fn run(self) {
         drop(self.thing);
         self.receipt.sign(self.taken.elapsed());
@@ -94,6 +126,11 @@ mod tests {
         let reaper = Reaper::start();
         let slow = reaper.take(Slow(wait));
         let next = reaper.take(());
+        // What a slice leaves is not kept waiting.
+        let soon = reaper.take_soon(());
+        while soon.took().is_none() {
+            thread::yield_now();
+        }
         assert_eq!((slow.took(), next.took()), (None, None));
         drop(end);
         while next.took().is_none() {
@@ -102,8 +139,36 @@ mod tests {
         assert!(slow.took().is_some_and(|took| took <= begun.elapsed()));
     }
 
+    /// Pages of this process that are in memory, in bytes.
+    fn resident() -> u64 {
+        let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let pages: u64 = text.split(' ').nth(1).unwrap().parse().unwrap();
+        pages * 4096
+    }
+
+    #[test]
+    fn the_memory_of_what_is_gone_is_given_back() {
+        const BYTES: usize = 256 << 20;
+        let reaper = Reaper::start();
+        let mut pieces: Vec<Vec<u8>> = (0..BYTES / 1024).map(|_| vec![1; 1024]).collect();
+        // What is still there behind it keeps the allocator from doing that by itself.
+        let last = pieces.pop();
+        let full = resident();
+        let gone = reaper.take(pieces);
+        let end = Instant::now() + Duration::from_secs(60);
+        while gone.took().is_none() || full.saturating_sub(resident()) < BYTES as u64 / 2 {
+            assert!(Instant::now() < end, "{full}, and then {}", resident());
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(last);
+    }
+
     #[test]
     fn without_a_thread_things_go_at_once() {
-        assert!(Reaper(None).take(()).took().is_some());
+        let reaper = Reaper {
+            in_order: None,
+            ..Reaper::start()
+        };
+        assert!(reaper.take(()).took().is_some());
     }
 }

@@ -1,11 +1,11 @@
 //! The mechanisms at work on a process, as one: loads go to those that have them.
 
-use std::time::Duration;
+use std::{sync::mpsc::Receiver, time::Duration};
 
 use super::Reaper;
 use crate::{
     kernel::{AttachError, Links, ReadError},
-    mechanism::{Event, LoadId, Loads, Mechanism, Reading},
+    mechanism::{Beside, Event, LoadId, Loads, Mechanism, Reading, profiles::Finished},
 };
 
 /// A mechanism, and which loads are its.
@@ -88,9 +88,14 @@ impl Mechanisms {
         }
     }
 
-    /// Attaches `always` in place of what was so `before`, where that is not the same.
-    pub fn attach(&mut self, always: &Loads, before: &Loads) -> Result<Vec<Links>, AttachError> {
-        let mut links = Vec::new();
+    /// Attaches `always` in place of what was so `before`, where that is not the same. The links of that are handed back, also
+    /// where it fails half-way.
+    pub fn attach(
+        &mut self,
+        always: &Loads,
+        before: &Loads,
+        links: &mut Vec<Links>,
+    ) -> Result<(), AttachError> {
         for one in &mut self.0 {
             let own = one.loads();
             let mut changes = always.symmetric_difference(before);
@@ -98,7 +103,7 @@ impl Mechanisms {
                 links.extend(one.mechanism.attach(always)?);
             }
         }
-        Ok(links)
+        Ok(())
     }
 
     /// Begins a slice, of those that have any of these loads.
@@ -111,15 +116,14 @@ impl Mechanisms {
         Ok(())
     }
 
-    /// Ends a slice of these loads.
-    pub fn close_slice(&mut self, loads: &Loads) -> Result<Vec<Links>, ReadError> {
-        let mut links = Vec::new();
+    /// Ends a slice of these loads. Its links are handed back, also where it fails half-way.
+    pub fn close_slice(&mut self, loads: &Loads, links: &mut Vec<Links>) -> Result<(), ReadError> {
         for one in &mut self.0 {
             if !one.loads().is_disjoint(loads) {
                 links.extend(one.mechanism.close_slice()?);
             }
         }
-        Ok(links)
+        Ok(())
     }
 
     /// The hits of `loads` loads.
@@ -134,10 +138,17 @@ impl Mechanisms {
         Ok(hits)
     }
 
-    /// See [`Mechanism::fixed_cost`].
-    pub fn fixed_cost(&self) -> Result<Duration, ReadError> {
+    /// See [`Mechanism::beside`].
+    pub fn beside(&self) -> Vec<Beside> {
         let all = self.0.iter();
-        all.map(|one| one.mechanism.fixed_cost()).sum()
+        all.flat_map(|one| one.mechanism.beside()).collect()
+    }
+
+    /// See [`Mechanism::fixed_cost`]: each by the first load of its mechanism.
+    pub fn fixed_costs(&self) -> Result<Vec<(LoadId, Duration)>, ReadError> {
+        let all = self.0.iter();
+        all.map(|one| Ok((one.first, one.mechanism.fixed_cost()?)))
+            .collect()
     }
 
     /// What was counted.
@@ -147,6 +158,12 @@ impl Mechanisms {
             reading.extend(one.mechanism.read()?);
         }
         Ok(reading)
+    }
+
+    /// See [`Mechanism::profiles`]: each with its load.
+    pub fn profiles(&mut self) -> Vec<(LoadId, Receiver<Finished>)> {
+        let all = self.0.iter_mut();
+        all.filter_map(|one| one.mechanism.profiles()).collect()
     }
 
     /// Takes the events that wait.

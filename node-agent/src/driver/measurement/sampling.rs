@@ -25,6 +25,14 @@ const FIRST_LOOK: Duration = Duration::from_millis(50);
 /// What attaching a slice is taken to cost before one was attached.
 const EDGE: Duration = Duration::from_millis(10);
 
+/// What is to be attached.
+pub enum Due {
+    /// These for good.
+    Always(Loads),
+    /// A slice.
+    Slice,
+}
+
 /// Keeps the budget by sampling.
 pub struct Sampler {
     ratio: f64,
@@ -64,27 +72,48 @@ impl Measurement {
 
     /// Keeps within the budget: looks at what probing costs now and then, and begins and ends slices.
     pub fn step(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        if self.decide(now)? {
+            self.attach(now)?;
+        }
+        Ok(())
+    }
+
+    /// The part of [`Self::step`] that nobody is kept waiting by. True where something is to be [attached](Self::attach) now,
+    /// which may take as long as the kernel and the target's file systems like.
+    pub fn decide(&mut self, now: &impl Fn() -> Duration) -> Result<bool, MeasurementError> {
         if self.sampler.is_none() {
-            return Ok(());
+            return Ok(false);
         }
         self.settle(now)?;
         if now() >= self.next_look() {
             self.review(now)?;
+        }
+        if self.due.is_some() {
+            return Ok(true);
         }
         let switch = self.sampler.as_mut().and_then(|sampler| {
             let plan = sampler.plan.as_ref()?;
             sampler.cycle.step(plan, now(), fastrand::f64())
         });
         match switch {
-            Some(Switch::Attach) => self.open_slice(now),
+            Some(Switch::Attach) => self.due = Some(Due::Slice),
             Some(Switch::Detach) => {
                 self.close_slice(now)?;
                 if !self.departures.has_slice() {
                     // It was closed before, as the plan changed, and is gone.
                     self.end_cell(now, now())?;
                 }
-                Ok(())
             }
+            None => {}
+        }
+        Ok(self.due.is_some())
+    }
+
+    /// Attaches what was decided.
+    pub fn attach(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        match self.due.take() {
+            Some(Due::Always(always)) => self.change(always, now),
+            Some(Due::Slice) => self.open_slice(now),
             None => Ok(()),
         }
     }
@@ -167,9 +196,7 @@ impl Measurement {
         if first {
             sampler.cycle.closed(plan, now());
         }
-        if always != self.attached.always {
-            self.change(always, now)?;
-        }
+        self.due = (always != self.attached.always).then_some(Due::Always(always));
         Ok(())
     }
 
@@ -183,13 +210,20 @@ impl Measurement {
         // What comes to be always attached would count twice while a slice is open.
         self.close_slice(now)?;
         let begun = now();
-        let before = self.mechanisms.attach(&always, &self.attached.always)?;
+        let mut before = Vec::new();
+        let attached = self
+            .mechanisms
+            .attach(&always, &self.attached.always, &mut before);
+        if let Err(error) = attached {
+            self.reaper.take(before);
+            return Err(error.into());
+        }
         let since = self.moment(now);
         let changed = since.time;
         self.departures.add(Leaving {
             loads: self.attached.always.clone(),
             since: changed,
-            receipt: self.reaper.take(before),
+            receipt: self.reaper.take_soon(before),
             attaching: changed - begun,
             of_slice: false,
         });
@@ -245,17 +279,25 @@ impl Measurement {
         Ok(())
     }
 
-    fn close_slice(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+    pub(super) fn close_slice(
+        &mut self,
+        now: &impl Fn() -> Duration,
+    ) -> Result<(), MeasurementError> {
         let Some(mut slice) = self.attached.slice.take() else {
             return Ok(());
         };
-        let links = self.mechanisms.close_slice(&slice.loads)?;
+        let mut links = Vec::new();
+        let ended = self.mechanisms.close_slice(&slice.loads, &mut links);
+        // At once: a slice that is believed to be longer than it was would count too little. Where the target leaves no processor
+        // alone, whoever is woken to detach may well run before this thread does again.
         let end = self.moment(now);
+        let receipt = self.reaper.take_soon(links);
+        ended?;
         let closed = end.time;
         self.departures.add(Leaving {
             loads: slice.loads.clone(),
             since: closed,
-            receipt: self.reaper.take(links),
+            receipt,
             attaching: slice.attaching,
             of_slice: true,
         });

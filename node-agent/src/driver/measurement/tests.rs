@@ -1,10 +1,16 @@
 use std::{
-    io,
+    cell::Cell,
+    io::{self, PipeReader},
+    os::fd::OwnedFd,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
 };
+
+use ckb_probe_crds::Name;
+use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::*;
 use crate::{
@@ -18,7 +24,11 @@ struct Trial {
     first: LoadId,
     hits: Arc<AtomicU64>,
     refuses: bool,
+    /// It can be attached so often, and no more.
+    attaches: usize,
     attached: Loads,
+    /// What a slice leaves to be closed.
+    link: Option<OwnedFd>,
 }
 
 impl Mechanism for Trial {
@@ -30,6 +40,9 @@ impl Mechanism for Trial {
         if self.refuses {
             return Err(AttachError::NoUprobePmu(io::Error::other("no")));
         }
+        let room = self.attaches.checked_sub(1);
+        self.attaches =
+            room.ok_or_else(|| AttachError::NoUprobePmu(io::Error::other("no more")))?;
         self.attached = loads.clone();
         Ok(None)
     }
@@ -39,7 +52,7 @@ impl Mechanism for Trial {
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        Ok(None)
+        Ok(self.link.take().map(|link| Links::of(vec![link])))
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
@@ -51,9 +64,15 @@ impl Mechanism for Trial {
         let loads = (0..self.costs.len()).map(|index| self.first.offset(index));
         Ok(Reading {
             loads: loads
-                .map(|load| (load, vec![RowReading::default()]))
+                .map(|load| {
+                    let mut row = RowReading::default();
+                    let hits = self.hits.load(Ordering::Relaxed);
+                    row.figures.sums.insert(Name::Borrowed("hits"), hits);
+                    (load, vec![row])
+                })
                 .collect(),
             lost: vec![Lost::default()],
+            ..Reading::default()
         })
     }
 
@@ -63,20 +82,44 @@ impl Mechanism for Trial {
 }
 
 fn trial(first: u16, costs: &[Option<u64>], refuses: bool) -> (Running, Arc<AtomicU64>) {
-    let hits = Arc::new(AtomicU64::new(0));
-    let costs = costs.iter().map(|cost| cost.map(Duration::from_nanos));
+    trial_of_attaches(first, costs, refuses, usize::MAX)
+}
+
+fn trial_of_attaches(
+    first: u16,
+    costs: &[Option<u64>],
+    refuses: bool,
+    attaches: usize,
+) -> (Running, Arc<AtomicU64>) {
     let mechanism = Trial {
-        costs: costs.collect(),
-        first: LoadId(first),
-        hits: Arc::clone(&hits),
         refuses,
-        attached: Loads::new(),
+        attaches,
+        ..Trial::new(first, costs)
     };
-    let running = Running {
-        mechanism: Box::new(mechanism),
-        first: LoadId(first),
-    };
-    (running, hits)
+    let hits = Arc::clone(&mechanism.hits);
+    (mechanism.runs(), hits)
+}
+
+impl Trial {
+    fn new(first: u16, costs: &[Option<u64>]) -> Self {
+        let costs = costs.iter().map(|cost| cost.map(Duration::from_nanos));
+        Self {
+            costs: costs.collect(),
+            first: LoadId(first),
+            hits: Arc::new(AtomicU64::new(0)),
+            refuses: false,
+            attaches: usize::MAX,
+            attached: Loads::new(),
+            link: None,
+        }
+    }
+
+    fn runs(self) -> Running {
+        Running {
+            first: self.first,
+            mechanism: Box::new(self),
+        }
+    }
 }
 
 fn ourselves() -> ProcessId {
@@ -85,13 +128,9 @@ fn ourselves() -> ProcessId {
     all.into_iter().find(|one| one.id.pid == pid).unwrap().id
 }
 
-fn begin(mechanisms: Vec<Running>, max_percent: f64, on_breach: Breach) -> Begun {
-    let overhead = Overhead {
-        max_percent,
-        on_breach,
-    };
+fn begin(mechanisms: Vec<Running>, sampled: Option<f64>) -> Begun {
     let at = || Duration::from_secs(1);
-    Measurement::begin(ourselves(), mechanisms, &overhead, &Reaper::start(), at)
+    Measurement::begin(ourselves(), mechanisms, sampled, &Reaper::start(), at)
 }
 
 fn ids<const N: usize>(loads: [u16; N]) -> Loads {
@@ -103,7 +142,7 @@ fn what_cannot_be_attached_leaves_the_others_their_numbers() {
     let (calls, _) = trial(0, &[Some(1_000), None], false);
     let (refused, _) = trial(2, &[Some(1_000)], true);
     let (ticks, hits) = trial(3, &[Some(0), Some(0)], false);
-    let begun = begin(vec![calls, refused, ticks], 1.0, Breach::Report);
+    let begun = begin(vec![calls, refused, ticks], None);
     let [(loads, error)] = &begun.refused[..] else {
         panic!("{:?}", begun.refused);
     };
@@ -135,7 +174,7 @@ fn what_cannot_be_attached_leaves_the_others_their_numbers() {
 #[test]
 fn where_nothing_can_be_attached_nothing_is_measured() {
     let (refused, _) = trial(0, &[Some(1_000)], true);
-    let begun = begin(vec![refused], 1.0, Breach::Sample);
+    let begun = begin(vec![refused], Some(1.0));
     assert!(begun.measurement.is_none());
     assert_eq!(begun.refused.len(), 1);
 }
@@ -157,7 +196,7 @@ fn switched(entries: &[Entry]) -> (Loads, Loads) {
 fn one_mechanism_s_busy_load_is_sliced_and_the_free_one_s_is_left_alone() {
     let (calls, busy) = trial(0, &[Some(1_000)], false);
     let (ticks, free) = trial(1, &[Some(0)], false);
-    let begun = begin(vec![calls, ticks], 0.01, Breach::Sample);
+    let begun = begin(vec![calls, ticks], Some(0.01));
     let mut measurement = begun.measurement.unwrap();
     let mut entries = Vec::new();
     let start = Duration::from_secs(1);
@@ -174,4 +213,85 @@ fn one_mechanism_s_busy_load_is_sliced_and_the_free_one_s_is_left_alone() {
     assert!(!measurement.is_sampled(LoadId(1)));
     let (paused, _) = switched(&entries);
     assert_eq!(paused, ids([0]));
+}
+
+#[test]
+fn what_was_counted_until_it_could_not_be_attached_anew_can_be_read() {
+    let (calls, busy) = trial_of_attaches(0, &[Some(1_000)], false, 1);
+    let begun = begin(vec![calls], Some(0.01));
+    let mut measurement = begun.measurement.unwrap();
+    let mut now = Duration::from_secs(1);
+    let error = loop {
+        busy.fetch_add(1_000, Ordering::Relaxed);
+        now += Duration::from_millis(10);
+        if let Err(error) = measurement.step(&|| now) {
+            break error;
+        }
+    };
+    assert!(error.to_string().contains("no more"), "{error}");
+    // The whole of it, up to now.
+    measurement.stop(now).unwrap();
+    measurement.read(now).unwrap();
+    assert_eq!(measurement.read_at(), now);
+    let last = measurement.entries().pop().unwrap();
+    let Fact::Read(reading) = last.fact else {
+        panic!("{last:?}");
+    };
+    let counted = reading.loads[&LoadId(0)][0].figures.sums["hits"];
+    assert_eq!(counted, busy.load(Ordering::Relaxed));
+}
+
+#[test]
+fn attaching_is_left_to_who_can_wait_and_the_rest_is_not() {
+    let (calls, busy) = trial(0, &[Some(1_000)], false);
+    let begun = begin(vec![calls], Some(0.01));
+    let mut measurement = begun.measurement.unwrap();
+    let mut now = Duration::from_secs(1);
+    while !measurement.decide(&|| now).unwrap() {
+        busy.fetch_add(1_000, Ordering::Relaxed);
+        now += Duration::from_millis(10);
+    }
+    // Decided, and nothing is changed yet: not even if it is asked again.
+    assert!(!measurement.is_sampled(LoadId(0)));
+    assert!(measurement.decide(&|| now).unwrap());
+    measurement.attach(&|| now).unwrap();
+    assert!(measurement.is_sampled(LoadId(0)));
+}
+
+/// Whether the other end is closed, or is so a moment later.
+fn is_closed(link: &PipeReader) -> bool {
+    // Whoever is to close it would have long done so.
+    thread::sleep(Duration::from_millis(20));
+    let mut polled = [PollFd::new(link, PollFlags::empty())];
+    rustix::event::poll(&mut polled, Some(&Timespec::default())).unwrap();
+    polled[0].revents().contains(PollFlags::HUP)
+}
+
+#[test]
+fn a_slice_ends_before_anybody_is_woken_to_detach() {
+    let (reader, writer) = io::pipe().unwrap();
+    let mechanism = Trial {
+        link: Some(writer.into()),
+        ..Trial::new(0, &[Some(1_000)])
+    };
+    let hits = Arc::clone(&mechanism.hits);
+    let mut measurement = begin(vec![mechanism.runs()], Some(0.01))
+        .measurement
+        .unwrap();
+    let mut now = Duration::from_secs(1);
+    while measurement.attached.slice.is_none() {
+        hits.fetch_add(1_000, Ordering::Relaxed);
+        now += Duration::from_millis(10);
+        measurement.step(&|| now).unwrap();
+    }
+    let asked = Cell::new(None);
+    let clock = || {
+        if asked.get().is_none() {
+            asked.set(Some(is_closed(&reader)));
+        }
+        now
+    };
+    measurement.close_slice(&clock).unwrap();
+    assert_eq!(asked.get(), Some(false));
+    assert!(is_closed(&reader), "and then it is detached");
 }

@@ -12,6 +12,7 @@ fn sight(hits: u64, open: Duration) -> Sight {
         hits,
         open,
         attached: open,
+        ..Sight::default()
     }
 }
 
@@ -88,6 +89,7 @@ fn hits_that_the_edges_hid_are_paid_for() {
         hits: 3000,
         open: TENTH / 2,
         attached: TENTH,
+        ..Sight::default()
     };
     let spent = observe(&mut estimator, half);
     assert!((spent.cost - 6000.0 * MICROSECOND).abs() < 1e-12);

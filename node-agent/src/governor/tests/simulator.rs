@@ -163,6 +163,7 @@ impl Seen {
             hits: self.hits as u64,
             open: Duration::from_millis(self.open),
             attached: Duration::from_secs_f64(self.attached / 1e3),
+            ..Sight::default()
         };
         let hits = self.hits - self.hits.floor();
         *self = Self {

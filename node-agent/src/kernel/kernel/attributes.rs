@@ -64,6 +64,20 @@ pub(super) struct ElementAttributes {
     pub(super) flags: u64,
 }
 
+/// The part of `union bpf_attr` that BPF_MAP_LOOKUP_BATCH reads, and writes the count of.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct BatchAttributes {
+    pub(super) from: u64,
+    pub(super) next: u64,
+    pub(super) keys: u64,
+    pub(super) values: u64,
+    pub(super) count: u32,
+    pub(super) map: u32,
+    pub(super) element_flags: u64,
+    pub(super) flags: u64,
+}
+
 /// The part of `union bpf_attr` that BPF_MAP_CREATE reads.
 #[repr(C)]
 #[derive(Default)]
@@ -177,6 +191,8 @@ const _: () = {
     assert!(offset_of!(IteratorLinkAttributes, information) == 16);
     assert!(size_of::<IteratedTask>() == 12);
     assert!(offset_of!(ElementAttributes, value) == 16);
+    assert!(offset_of!(BatchAttributes, count) == 32);
+    assert!(size_of::<BatchAttributes>() == 56);
     assert!(size_of::<TypeAttributes>() == 32);
     assert!(offset_of!(MapAttributes, type_descriptor) == 48);
     assert!(offset_of!(ProgramAttributes, name) == 48);

@@ -11,7 +11,7 @@ use ckb_probe_crds::Histogram;
 use super::{
     super::{
         ReadError,
-        maps::{GRACE, error},
+        maps::{GRACE, error, walk_error},
     },
     LossesValue, MetValue, RowValue, SyscallTracer, TableValue, Target, TargetId,
 };
@@ -50,8 +50,7 @@ impl SyscallTracer {
         }
         thread::sleep(GRACE);
         let mut errors = BTreeMap::<u32, Vec<(u32, u64)>>::new();
-        for entry in self.errors.iter() {
-            let (key, count) = entry.map_err(error("ERRORS"))?;
+        for (key, count) in self.errors_seen.entries().map_err(walk_error("ERRORS"))? {
             let (row, error) = of_error_key(key);
             errors.entry(row).or_default().push((error, count));
         }

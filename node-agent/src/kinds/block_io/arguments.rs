@@ -24,6 +24,8 @@ pub struct Arguments {
 }
 
 impl Asking for Arguments {
+    const COMMAND: &str = "block-io";
+
     fn question(self) -> Question {
         BlockIoProbe {
             devices: self.devices,

@@ -38,6 +38,8 @@ pub struct Arguments {
 }
 
 impl Asking for Arguments {
+    const COMMAND: &str = "functions";
+
     fn question(self) -> Question {
         let Self {
             pattern,

@@ -27,6 +27,8 @@ pub struct Arguments {
 }
 
 impl Asking for Arguments {
+    const COMMAND: &str = "kernel-functions";
+
     fn question(self) -> Question {
         KernelFunctionsProbe {
             r#match: self.pattern,

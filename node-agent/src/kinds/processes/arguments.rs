@@ -24,6 +24,8 @@ pub struct Arguments {
 }
 
 impl Asking for Arguments {
+    const COMMAND: &str = "processes";
+
     fn question(self) -> Question {
         ProcessesProbe {
             events: self.list,

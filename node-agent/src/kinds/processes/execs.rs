@@ -6,9 +6,12 @@ use super::{
     layout::Exec,
     name, number, row,
 };
-use crate::mechanism::{
-    Detail,
-    counts::{Seen, Told},
+use crate::{
+    mechanism::{
+        Detail,
+        counts::{Seen, Told},
+    },
+    text,
 };
 
 /// What comes after the arguments where there were more.
@@ -63,16 +66,15 @@ fn line(arguments: &[u8], cut: bool) -> String {
 
 /// One that a shell would take apart, in quotes; what would not be seen, as a number.
 fn quoted(argument: &[u8]) -> String {
-    let text = String::from_utf8_lossy(argument);
+    let text = text::of(argument);
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%^".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
-        return text.into_owned();
+        return text;
     }
     let shown: String = text
         .chars()
         .map(|c| match c {
             '\'' => "'\\''".to_string(),
-            c if c.is_control() => c.escape_default().to_string(),
             c => c.to_string(),
         })
         .collect();
@@ -88,7 +90,7 @@ mod tests {
         assert_eq!(line(b"ls\0-l\0/tmp\0", false), "ls -l /tmp");
         assert_eq!(
             line(b"sh\0-c\0echo it's\nso\0\0", false),
-            "sh -c 'echo it'\\''s\\nso' ''"
+            "sh -c 'echo it'\\''s\\u{a}so' ''"
         );
         assert_eq!(line(b"echo\0aaaa", true), "echo aaaa… (cut)");
     }

@@ -19,9 +19,12 @@ use ckb_probe_crds::{
 use layout::sum;
 
 use super::{Ask, Instrument};
-use crate::mechanism::{
-    Raw,
-    counts::{self, Belonging, CountProgram, Counted, Decode, Seen, Told},
+use crate::{
+    mechanism::{
+        Raw,
+        counts::{self, Belonging, CountProgram, Counted, Decode, Seen, Told},
+    },
+    text,
 };
 
 const PROGRAM: CountProgram = CountProgram {
@@ -79,7 +82,7 @@ fn wants(kind: &ProcessesProbe) -> u32 {
 impl Decode for ProcessesProbe {
     fn raw(&self, key: &[u8; KEY_BYTES]) -> Raw {
         Raw {
-            text: text(key),
+            text: text::of_padded(key),
             ..Raw::default()
         }
     }
@@ -133,22 +136,12 @@ fn number(payload: &[u8], place: usize) -> Option<u32> {
 
 /// A name in what the program tells.
 fn name(payload: &[u8], place: usize) -> Option<String> {
-    payload.get(place..place + 16).map(text)
-}
-
-/// Up to the first NUL.
-fn text(bytes: &[u8]) -> String {
-    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(text).into_owned()
+    payload.get(place..place + 16).map(text::of_padded)
 }
 
 /// The row of a process of this name.
-fn row(name: &str) -> [u8; KEY_BYTES] {
-    let mut comm = [0; 16];
-    for (to, from) in comm.iter_mut().zip(name.bytes()) {
-        *to = from;
-    }
-    layout::key(comm)
+fn row(name: &[u8; 16]) -> [u8; KEY_BYTES] {
+    layout::key(*name)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ fn seen(what: u32, own: bool, payload: &[u8]) -> Seen<'_> {
     Seen {
         what,
         process: 42,
-        name: "ls",
+        name: b"ls\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
         own,
         payload,
     }

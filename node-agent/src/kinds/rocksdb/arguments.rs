@@ -26,6 +26,8 @@ pub struct Arguments {
 }
 
 impl Asking for Arguments {
+    const COMMAND: &str = "rocksdb";
+
     fn question(self) -> Question {
         let operations = match &self.operations[..] {
             [] => default_operations(),

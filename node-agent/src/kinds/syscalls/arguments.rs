@@ -24,6 +24,8 @@ pub struct Arguments {
 }
 
 impl Asking for Arguments {
+    const COMMAND: &str = "syscalls";
+
     fn question(self) -> Question {
         SyscallsProbe {
             names: self.names,

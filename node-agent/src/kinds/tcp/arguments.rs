@@ -25,6 +25,8 @@ pub struct Arguments {
 }
 
 impl Asking for Arguments {
+    const COMMAND: &str = "tcp";
+
     fn question(self) -> Question {
         let Self {
             group_by,

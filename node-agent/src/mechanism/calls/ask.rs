@@ -5,6 +5,7 @@ use ckb_probe_crds::Name;
 use crate::{
     kernel::{FamilyArgument, Payload, TEXT_BYTES, UNREADABLE},
     observe::{Pattern, SymbolName},
+    text,
 };
 
 /// What a kind wants of the calls of a process.
@@ -133,7 +134,7 @@ impl Kept {
                 } else {
                     ""
                 };
-                format!("{:?}{cut}", String::from_utf8_lossy(text))
+                format!("{}{cut}", text::quoted(text))
             }
         }
     }

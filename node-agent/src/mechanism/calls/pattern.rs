@@ -6,7 +6,7 @@ use ckb_probe_crds::Reason;
 
 use super::{
     Counted, Matching,
-    search::{CONFINED, Found, Place, lack, stepped_sentence},
+    search::{Found, Place, lack, stepped_sentence},
 };
 use crate::{
     kernel::{FamilyArgument, Payload},
@@ -16,14 +16,12 @@ use crate::{
     },
 };
 
-const GO: &str = "; calls are counted and not timed, since Go moves its stacks, and a probe at a return would break the process";
-
 /// What a pattern found.
 pub(super) struct Matched {
     loads: Vec<(Counted, Vec<Place>)>,
     left_out: BTreeSet<String>,
     /// Returns must not be probed.
-    pub(super) go: bool,
+    go: bool,
 }
 
 impl From<FunctionsError> for Refusal {
@@ -42,7 +40,7 @@ impl From<FunctionsError> for Refusal {
 pub(super) fn matching_functions(
     process: ProcessId,
     matching: &Matching,
-    cache: &mut FunctionCache,
+    cache: &FunctionCache,
 ) -> Result<Matched, Refusal> {
     let pattern = &matching.pattern;
     let matches = find_functions(process, pattern, cache)?;
@@ -117,17 +115,13 @@ pub(super) fn matching_functions(
 }
 
 impl Matched {
-    /// What is measured of it, where calls are timed or not.
-    pub(super) fn found(self, entry_only: bool) -> Found {
+    /// What is measured of it.
+    pub(super) fn found(self) -> Found {
         let mut lacks = Vec::new();
-        let mut sentence = stepped_sentence(&self.left_out, &[]).unwrap_or_default();
+        let sentence = stepped_sentence(&self.left_out, &[]).unwrap_or_default();
         if !self.left_out.is_empty() {
             let items = self.left_out.into_iter().collect();
             lacks.push(lack(Reason::SingleStepped, items));
-        }
-        if entry_only {
-            lacks.push(lack(Reason::EntryOnly, Vec::new()));
-            sentence += if self.go { GO } else { CONFINED };
         }
         Found {
             loads: self.loads,
@@ -136,6 +130,7 @@ impl Matched {
                 sentence,
                 may_grow: false,
             },
+            go: self.go,
         }
     }
 }

@@ -1,18 +1,29 @@
 //! What of the functions that are asked for a process has, and where.
 
+mod coverage;
+mod places;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Duration,
 };
 
-use ckb_probe_crds::{Lack, Reason};
+use ckb_probe_crds::Reason;
+use coverage::{CONFINED, GO, cover};
+pub(super) use coverage::{lack, stepped_sentence};
+pub(super) use places::Place;
+use places::places;
 
 use super::{
-    Ask, Caches, Counted, Function, Kept, Measures, Sought, nothing, pattern::matching_functions,
+    Ask, Caches, Counted, Kept, Measures, Sought, nothing,
+    pattern::{Matched, matching_functions},
 };
 use crate::{
-    kernel::{Calibration, FamilyArgument, KeptArguments, Means, Payload, Site},
+    kernel::{
+        Calibration, CallSizes, DEFAULT_RING_BYTES, FamilyArgument, KeptArguments, Means, Site,
+        memory,
+    },
     mechanism::{Coverage, LoadId, Opened, Parts, Refusal, Strand},
     observe::{
         self, FirstInstruction, Location, ProcessId, SymbolName, Symbols, SymbolsError,
@@ -23,11 +34,9 @@ use crate::{
 /// Slots are numbered by a byte.
 const MAX_SLOTS: usize = 256;
 
-/// What a status lists of what is lacking for one reason.
-const MAX_ITEMS: usize = 64;
-
-pub(super) const CONFINED: &str = "; calls are counted and not timed, since on this kernel a probe at a function's return kills a \
-                        process that is confined by seccomp, as this one is";
+/// Places that are attached to in all, of one process: a file can have as many functions of a name as it likes, and each name
+/// may be asked for in many slots.
+const MAX_SITES: usize = 1024;
 
 /// What was found of all that is asked.
 pub struct Searched {
@@ -37,8 +46,35 @@ pub struct Searched {
     pub slots: Vec<(Counted, Measures)>,
     /// Where, and what a call costs there.
     pub sites: Vec<(Site, Duration)>,
+    /// Those that have each of their sites in common with one that came before, and what a call costs beside that one.
+    pub beside: BTreeMap<u8, (u8, Duration)>,
     /// Calls are to be counted and not timed.
     pub entry_only: bool,
+    /// Something is measured of a program that is written in Go.
+    go: bool,
+    /// How many column families are told apart, if any are.
+    pub families: u32,
+    /// What there is of memory.
+    pub bounds: Bounds,
+}
+
+/// What the maps may take of memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// For so many CPUs.
+    pub cpus: u32,
+    /// So many bytes.
+    pub bytes: u64,
+}
+
+impl Bounds {
+    /// Those of this machine, and of what this process has left.
+    fn now() -> Self {
+        Self {
+            cpus: memory::possible_cpus(),
+            bytes: memory::account().left_for_a_target(),
+        }
+    }
 }
 
 impl From<&SymbolsError> for Refusal {
@@ -53,36 +89,68 @@ pub fn search(
     process: ProcessId,
     asks: &[Ask],
     first: LoadId,
-    caches: &mut Caches,
+    caches: &Caches,
 ) -> Result<Searched, SymbolsError> {
     let names = names(asks);
     let symbols = if names.is_empty() {
         Symbols::default()
     } else {
-        find_symbols(process, &names, &mut caches.symbols)?
+        find_symbols(process, &names, &caches.symbols)?
     };
     let mut searched = Searched {
         answers: Vec::new(),
         slots: Vec::new(),
         sites: Vec::new(),
-        entry_only: means.returns_kill_confined && observe::is_confined(process),
+        beside: BTreeMap::new(),
+        entry_only: false,
+        go: false,
+        families: super::families(memory::possible_cpus()),
+        bounds: Bounds::now(),
     };
     for ask in asks {
         let found = match &ask.sought {
-            Sought::Listed(counted) => listed(counted, &symbols, searched.entry_only),
+            Sought::Listed(counted) => {
+                let counted = together(counted, asks);
+                listed(&counted, &symbols)
+            }
             Sought::Matching(matching) => {
-                let found = matching_functions(process, matching, &mut caches.functions);
-                found.map(|found| {
-                    searched.entry_only |= found.go;
-                    found.found(searched.entry_only)
-                })
+                let matched = matching_functions(process, matching, &caches.functions);
+                matched.map(Matched::found)
             }
         };
-        let answer =
-            found.and_then(|found| searched.answer(found, &ask.measures, means.calibration, first));
-        searched.answers.push(answer);
+        searched.take(found, ask, means.calibration, first);
     }
+    searched.tell_entry_only(means.returns_kill_confined && observe::is_confined(process));
     Ok(searched)
+}
+
+/// What is to be counted, told apart by column family where anybody has it so: what is counted once is counted for all.
+fn together(own: &[Counted], asks: &[Ask]) -> Vec<Counted> {
+    let by_family = |counted: &Counted| {
+        let wanted = Counted {
+            by_family: true,
+            ..counted.clone()
+        };
+        let mut asks = asks.iter();
+        let asked =
+            asks.any(|ask| matches!(&ask.sought, Sought::Listed(all) if all.contains(&wanted)));
+        if asked { wanted } else { counted.clone() }
+    };
+    own.iter().map(by_family).collect()
+}
+
+/// The answer without what only others have told apart.
+fn as_asked(mut opened: Opened, sought: &Sought) -> Opened {
+    let Sought::Listed(counted) = sought else {
+        return opened;
+    };
+    for strand in &mut opened.strands {
+        let own = |one: &&Counted| strand.row.as_ref() == Some(&one.row);
+        if counted.iter().find(own).is_some_and(|one| !one.by_family) {
+            strand.parts = Parts::None;
+        }
+    }
+    opened
 }
 
 fn names(asks: &[Ask]) -> BTreeSet<SymbolName> {
@@ -98,24 +166,18 @@ fn names(asks: &[Ask]) -> BTreeSet<SymbolName> {
 pub(super) struct Found {
     pub(super) loads: Vec<(Counted, Vec<Place>)>,
     pub(super) coverage: Coverage,
-}
-
-/// A function that is attached to.
-pub(super) struct Place {
-    pub(super) symbol: String,
-    pub(super) payload: Payload,
-    pub(super) family: FamilyArgument,
-    pub(super) location: Location,
+    /// Returns must not be probed, as the program is written in Go.
+    pub(super) go: bool,
 }
 
 /// Functions that have names.
-fn listed(all: &[Counted], symbols: &Symbols, entry_only: bool) -> Result<Found, Refusal> {
+fn listed(all: &[Counted], symbols: &Symbols) -> Result<Found, Refusal> {
     let loads: Vec<_> = all
         .iter()
         .map(|counted| (counted.clone(), places(counted, symbols)))
         .filter(|(_, places)| !places.is_empty())
         .collect();
-    let coverage = cover(all, symbols, entry_only);
+    let coverage = cover(all, symbols);
     if loads.is_empty() {
         let stepped = coverage
             .lacks
@@ -135,13 +197,91 @@ fn listed(all: &[Counted], symbols: &Symbols, entry_only: bool) -> Result<Found,
             )
         });
     }
-    Ok(Found { loads, coverage })
+    Ok(Found {
+        loads,
+        coverage,
+        go: false,
+    })
 }
 
 impl Searched {
+    /// Answers a question by what was found for it.
+    fn take(
+        &mut self,
+        found: Result<Found, Refusal>,
+        ask: &Ask,
+        calibration: Calibration,
+        first: LoadId,
+    ) {
+        let go = found.as_ref().is_ok_and(|found| found.go);
+        let answer = found.and_then(|found| self.answer(found, &ask.measures, calibration, first));
+        self.go |= go && answer.is_ok();
+        let answer = answer.map(|opened| as_asked(opened, &ask.sought));
+        self.answers.push(answer);
+    }
+
+    /// Says of all that is measured that calls are counted and not timed, where they are: what holds for one holds for all of the
+    /// process. What is refused is neither.
+    fn tell_entry_only(&mut self, confined: bool) {
+        self.entry_only = self.go || confined;
+        if !self.entry_only {
+            return;
+        }
+        for Opened { coverage, .. } in self.answers.iter_mut().flatten() {
+            coverage.lacks.push(lack(Reason::EntryOnly, Vec::new()));
+            coverage.sentence += if self.go { GO } else { CONFINED };
+        }
+    }
+
+    /// Takes up what was found for a question, wholly or not at all.
     fn answer(
         &mut self,
-        Found { loads, coverage }: Found,
+        found: Found,
+        measures: &Measures,
+        calibration: Calibration,
+        first: LoadId,
+    ) -> Result<Opened, Refusal> {
+        let (slots, sites) = (self.slots.len(), self.sites.len());
+        let opened = self.take_up(found, measures, calibration, first);
+        let opened = opened.and_then(|opened| self.is_within_bounds().map(|()| opened));
+        if opened.is_err() {
+            self.slots.truncate(slots);
+            self.sites.truncate(sites);
+            self.beside.retain(|slot, _| usize::from(*slot) < slots);
+        }
+        opened
+    }
+
+    /// The column families that there is to be room for.
+    pub fn families(&self) -> u32 {
+        let parted = self.slots.iter().any(|(counted, _)| counted.by_family);
+        if parted { self.families } else { 0 }
+    }
+
+    fn is_within_bounds(&self) -> Result<(), Refusal> {
+        let Bounds { cpus, bytes } = self.bounds;
+        let sizes = CallSizes {
+            slots: self.slots.len() as u32,
+            families: self.families(),
+            keeps: self.sites.iter().any(|(site, _)| site.arguments.is_some()),
+            ring_bytes: DEFAULT_RING_BYTES,
+        };
+        let needed = sizes.bytes(cpus);
+        if needed <= bytes {
+            return Ok(());
+        }
+        let refusal = memory::account().refusal(needed, bytes, cpus);
+        Err(Refusal::new(
+            Reason::MemoryLimit,
+            format!("with this, measuring the calls of the process does not fit: {refusal}"),
+        ))
+    }
+
+    fn take_up(
+        &mut self,
+        Found {
+            loads, coverage, ..
+        }: Found,
         measures: &Measures,
         calibration: Calibration,
         first: LoadId,
@@ -188,7 +328,23 @@ impl Searched {
                 ),
             ));
         }
+        let sites = self.sites.len() + places.len();
+        if sites > MAX_SITES {
+            return Err(Refusal::new(
+                Reason::TooManyMatches,
+                format!(
+                    "what is asked of the process is in {sites} places of its files or more ({} of {}), and no more than \
+                     {MAX_SITES} are attached to in all: ask for fewer functions",
+                    places.len(),
+                    counted.row,
+                ),
+            ));
+        }
         let slot = self.slots.len() as u8;
+        if let Some(other) = (0..slot).find(|other| self.traps_all(*other, &places)) {
+            let further = Duration::from_nanos(calibration.further_cost_ns);
+            self.beside.insert(slot, (other, further));
+        }
         let texts = (0..).zip(&counted.arguments);
         let texts = texts.filter(|(_, kept)| **kept == Kept::String);
         let texts = texts.fold(0_u8, |bits, (index, _)| bits | 1 << index);
@@ -223,126 +379,14 @@ impl Searched {
         self.slots.push((counted, measures.clone()));
         Ok(slot)
     }
-}
 
-/// Where the functions are that are attached to. A place that has the names of two functions is there once, or its calls would
-/// count twice.
-fn places(counted: &Counted, symbols: &Symbols) -> Vec<Place> {
-    let mut seen = BTreeMap::new();
-    for function in &counted.functions {
-        for location in symbols.found.get(&function.symbol).into_iter().flatten() {
-            if !is_left_out(counted, location) {
-                let place = (Arc::as_ptr(&location.binary), location.offset);
-                seen.entry(place).or_insert_with(|| Place {
-                    symbol: function.symbol.to_string(),
-                    payload: function.payload,
-                    family: function.family,
-                    location: location.clone(),
-                });
-            }
-        }
-    }
-    let mut places: Vec<Place> = seen.into_values().collect();
-    places.sort_by_key(|place| place.location.offset);
-    places
-}
-
-fn is_left_out(counted: &Counted, location: &Location) -> bool {
-    location.first_instruction == FirstInstruction::SingleStepped && !counted.include_single_stepped
-}
-
-/// What of it a binary cannot serve.
-fn cover(all: &[Counted], symbols: &Symbols, entry_only: bool) -> Coverage {
-    let found = |function: &Function| symbols.found.get(&function.symbol);
-    let missing = |counted: &&Counted| counted.functions.iter().all(|one| found(one).is_none());
-    let rows = |lacking: &dyn Fn(&&Counted) -> bool| -> Vec<String> {
-        let lacking = all.iter().filter(|counted| lacking(counted));
-        lacking.map(|counted| counted.row.clone()).collect()
-    };
-    let stepped = |counted: &&Counted| !missing(counted) && places(counted, symbols).is_empty();
-    let left_out: BTreeSet<String> = all
-        .iter()
-        .flat_map(|counted| {
-            let functions = counted.functions.iter();
-            functions.filter(|function| {
-                let mut locations = found(function).into_iter().flatten();
-                locations.any(|location| is_left_out(counted, location))
-            })
-        })
-        .map(|function| function.symbol.to_string())
-        .collect();
-    let missing_symbols: BTreeSet<String> = all
-        .iter()
-        .flat_map(|counted| &counted.functions)
-        .filter(|function| found(function).is_none())
-        .map(|function| function.symbol.to_string())
-        .collect();
-    let missing_rows = rows(&missing);
-    let sentence = [
-        missing_sentence(&missing_rows, &missing_symbols, symbols.stripped),
-        stepped_sentence(&left_out, &rows(&stepped)),
-        entry_only.then(|| CONFINED.to_string()),
-    ];
-    let lacks = [
-        (
-            Reason::SymbolNotFound,
-            !missing_rows.is_empty(),
-            missing_rows.clone(),
-        ),
-        (
-            Reason::SingleStepped,
-            !left_out.is_empty(),
-            left_out.into_iter().collect(),
-        ),
-        (Reason::EntryOnly, entry_only, Vec::new()),
-    ];
-    let told = lacks.into_iter().filter(|(_, lacks, _)| *lacks);
-    Coverage {
-        lacks: told.map(|(reason, _, items)| lack(reason, items)).collect(),
-        sentence: sentence.into_iter().flatten().collect(),
-        may_grow: !missing_symbols.is_empty(),
-    }
-}
-
-pub(super) fn lack(reason: Reason, mut items: Vec<String>) -> Lack {
-    items.truncate(MAX_ITEMS);
-    Lack { reason, items }
-}
-
-fn missing_sentence(rows: &[String], symbols: &BTreeSet<String>, stripped: bool) -> Option<String> {
-    let why = if stripped {
-        "the binary is stripped (it has no symbol table): use a build that is not"
-    } else {
-        "the binary has a symbol table, but was built without them"
-    };
-    (!rows.is_empty()).then(|| {
-        format!(
-            "; not measured: {}, since {} not found: {why}",
-            rows.join(", "),
-            were(symbols)
-        )
-    })
-}
-
-pub(super) fn stepped_sentence(left_out: &BTreeSet<String>, rows: &[String]) -> Option<String> {
-    let hence = match rows {
-        [] => String::new(),
-        rows => format!(" (hence not measured: {})", rows.join(", ")),
-    };
-    (!left_out.is_empty()).then(|| {
-        format!(
-            "; {} left out{hence}, since the kernel would have to single-step the first instruction, at many times the \
-             cost: includeSingleStepped: true measures them all the same",
-            were(left_out)
-        )
-    })
-}
-
-fn were(symbols: &BTreeSet<String>) -> String {
-    let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
-    match symbols[..] {
-        [one] => format!("{one} was"),
-        _ => format!("{} were", symbols.join(", ")),
+    /// Whether the kernel traps at each of these places for that slot already.
+    fn traps_all(&self, slot: u8, places: &[Place]) -> bool {
+        let same = |site: &Site, at: &Location| {
+            site.slot == slot && site.offset == at.offset && Arc::ptr_eq(&site.binary, &at.binary)
+        };
+        let mut sites = places.iter().map(|place| &place.location);
+        sites.all(|at| self.sites.iter().any(|(site, _)| same(site, at)))
     }
 }
 

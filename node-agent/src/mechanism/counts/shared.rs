@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use ckb_probe_common::counts::{CountKey, MAX_TARGETS, SUMS, Sums, TargetEntry, TargetKey, space};
+use ckb_probe_common::counts::{
+    CountKey, MAX_TARGETS, OTHER_ROW, SUMS, Sums, TargetEntry, TargetKey, space,
+};
 
 use crate::{
     kernel::{
@@ -200,6 +202,18 @@ impl Shared {
             self.counter.forget(group.entry.id)?;
         }
         links
+    }
+
+    /// How many names have no row of their own and are in that of the others, as far as anything was counted there for it.
+    pub fn folded(&self, asker: Asker, tallied: &Tallied) -> Result<u64, ReadError> {
+        let others = tallied.get(&(OTHER_ROW, 0));
+        let group = self.askers.get(&asker).map(|asking| asking.group);
+        match group.and_then(|group| self.groups.get(&group)) {
+            Some(group) if others.is_some_and(|sums| *sums != [0; SUMS]) => {
+                Ok(self.counter.folded(group.entry.slot)?.into())
+            }
+            _ => Ok(0),
+        }
     }
 
     /// What was counted for it, and what could not be.

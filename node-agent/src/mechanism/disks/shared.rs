@@ -35,6 +35,8 @@ struct Used<T> {
 /// What is kept for one view.
 #[derive(Default)]
 struct View {
+    /// The disks that it is about; empty: all.
+    disks: Vec<String>,
     open: bool,
     /// Its share of the node's requests, while it was open.
     share: f64,
@@ -42,6 +44,12 @@ struct View {
     longest: BTreeMap<u32, (u64, u64)>,
     slow: Vec<SlowRequest>,
     slow_lost: u64,
+}
+
+impl View {
+    fn wants(&self, disk: &str) -> bool {
+        self.disks.is_empty() || self.disks.iter().any(|wanted| wanted == disk)
+    }
 }
 
 impl Shared {
@@ -189,9 +197,11 @@ impl Shared {
         own.map_or_else(Vec::new, |view| std::mem::take(&mut view.slow))
     }
 
-    fn lost(&self, view: u64) -> Result<DisksLost, ReadError> {
-        let mut lost = self.disks.lost()?;
-        lost.events += self.views.get(&view).map_or(0, |view| view.slow_lost);
+    fn lost(&mut self, view: u64) -> Result<DisksLost, ReadError> {
+        let view = self.views.get(&view);
+        let wanted = |disk: &str| view.is_none_or(|view| view.wants(disk));
+        let mut lost = self.disks.lost(wanted)?;
+        lost.events += view.map_or(0, |view| view.slow_lost);
         Ok(lost)
     }
 }
@@ -212,14 +222,18 @@ pub struct Viewer {
 }
 
 impl Viewer {
-    /// One more.
-    pub fn of(shared: Arc<Mutex<Shared>>) -> Self {
+    /// One more, about these disks; about all if they are none.
+    pub fn of(shared: Arc<Mutex<Shared>>, disks: Vec<String>) -> Self {
         let mut viewer = Self { shared, number: 0 };
         viewer.number = {
             let mut shared = viewer.lock();
             shared.views_made += 1;
             let number = shared.views_made;
-            shared.views.insert(number, View::default());
+            let view = View {
+                disks,
+                ..View::default()
+            };
+            shared.views.insert(number, view);
             number
         };
         viewer
@@ -270,7 +284,10 @@ impl Drop for Viewer {
     fn drop(&mut self) {
         let mut shared = self.lock();
         // What cannot be read is not shared out; the links go all the same.
-        drop(shared.close(self.number));
+        let links = shared.close(self.number);
         shared.views.remove(&self.number);
+        drop(shared);
+        // Not while others wait for the disks.
+        drop(links);
     }
 }

@@ -58,6 +58,7 @@ impl KernelMeans {
 /// The first tier that counts every call.
 fn try_tiers() -> Result<(KernelTier, Costs), Refusal> {
     let mut refused = Vec::new();
+    let mut reason = Reason::UnsupportedByKernel;
     for tier in KernelTier::ALL {
         match calibrate(tier) {
             Ok(Ok(costs)) => return Ok((tier, costs)),
@@ -65,11 +66,16 @@ fn try_tiers() -> Result<(KernelTier, Costs), Refusal> {
                 "{}: the kernel counted {counted} of {CALLS} calls",
                 tier.as_str()
             )),
-            Err(error) => refused.push(format!("{}: {error}", tier.as_str())),
+            Err(error) => {
+                if error.may_pass() {
+                    reason = Reason::AttachFailed;
+                }
+                refused.push(format!("{}: {error}", tier.as_str()));
+            }
         }
     }
     Err(Refusal::new(
-        Reason::UnsupportedByKernel,
+        reason,
         format!(
             "functions of this node's kernel cannot be probed: that takes one built with CONFIG_FPROBE (Linux 5.18 or later) \
              or with CONFIG_KPROBE_EVENTS ({})",

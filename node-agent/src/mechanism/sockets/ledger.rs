@@ -1,10 +1,11 @@
 //! What the sockets of a process did, by row: made of what was seen of each of them. Pure.
 
+mod folded;
 mod row;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet},
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::Arc,
     time::Duration,
@@ -17,11 +18,14 @@ use ckb_probe_crds::{
     report::{MAX_ROWS, OTHER},
 };
 
+use indexmap::IndexMap;
+
 use super::{Endpoint, Measures, Naming, Role};
 use crate::{
     kernel::Socket,
     mechanism::{Raw, RowReading},
 };
+use folded::Folded;
 pub use row::blank;
 use row::{Moved, Row};
 
@@ -39,7 +43,9 @@ pub struct Ledger {
     /// What began before this is counted from where it stood when it was seen first.
     since_ns: u64,
     passes: u32,
-    known: HashMap<u64, Known>,
+    /// By cookie, in the order in which the last pass came by. The next comes by in much the same, and so goes through memory from
+    /// one end to the other: of ten thousand none is in the caches.
+    known: IndexMap<u64, Known>,
     /// Ports that the process listens on.
     listening: BTreeSet<u16>,
     /// Places by row and part.
@@ -47,6 +53,8 @@ pub struct Ledger {
     rows: Vec<Row>,
     /// Each row's number.
     names: BTreeMap<String, u64>,
+    /// What of them there was no room for.
+    folded: Folded,
 }
 
 /// A socket that was seen before.
@@ -69,11 +77,12 @@ impl Ledger {
             tick_ns: tick.as_nanos() as u64,
             since_ns: 0,
             passes: 0,
-            known: HashMap::new(),
+            known: IndexMap::new(),
             listening: BTreeSet::new(),
             places: BTreeMap::new(),
             rows: Vec::new(),
             names: BTreeMap::new(),
+            folded: Folded::default(),
         }
     }
 
@@ -92,9 +101,17 @@ impl Ledger {
             row.listening = 0;
         }
         let mut new: Vec<&Socket> = Vec::new();
+        let mut next = 0;
         for socket in sockets.iter().filter(|one| one.state != state::CLOSE) {
-            if !self.see(socket) {
-                new.push(socket);
+            match self.find(socket, next) {
+                // Another descriptor of one that was seen.
+                Some(place) if place < next => {}
+                Some(place) => {
+                    self.known.swap_indices(place, next);
+                    self.see(socket, next);
+                    next += 1;
+                }
+                None => new.push(socket),
             }
         }
         let listening = sockets.iter().filter(|one| one.state == state::LISTEN);
@@ -138,7 +155,7 @@ impl Ledger {
         if !self.known.contains_key(&socket.cookie) {
             self.know(socket);
         }
-        let Some(mut known) = self.known.remove(&socket.cookie) else {
+        let Some(mut known) = self.known.swap_remove(&socket.cookie) else {
             return;
         };
         let more = known.last.advance(&Moved::of(socket));
@@ -172,8 +189,14 @@ impl Ledger {
             row: Some(row.row.clone()),
             part: row.part.clone(),
             figures: row.figures(measures, self.tick_ns),
+            folded: self.folded.parts_of(row),
         })
         .collect()
+    }
+
+    /// How many rows count in `other`, since there is no room to tell them apart.
+    pub fn folded(&self) -> u64 {
+        self.folded.rows()
     }
 
     /// Takes in sockets that were not known: first those that matter most, as rows are bounded.
@@ -184,15 +207,24 @@ impl Ledger {
         });
         for socket in new {
             // Another descriptor of the same is known by then.
-            if !self.see(socket) {
-                self.know(socket);
-                self.see(socket);
-            }
+            let place = match self.known.get_index_of(&socket.cookie) {
+                Some(place) => place,
+                None => self.know(socket),
+            };
+            self.see(socket, place);
         }
     }
 
-    /// Sees a socket for the first time.
-    fn know(&mut self, socket: &Socket) {
+    /// Where a socket is among those that are known: most likely here.
+    fn find(&self, socket: &Socket, likely: usize) -> Option<usize> {
+        match self.known.get_index(likely) {
+            Some((cookie, _)) if *cookie == socket.cookie => Some(likely),
+            _ => self.known.get_index_of(&socket.cookie),
+        }
+    }
+
+    /// Sees a socket for the first time. Where it is among those that are known.
+    fn know(&mut self, socket: &Socket) -> usize {
         let place = self.place(&endpoint(socket, &self.listening));
         let began_since = is_since(socket.began_ns, self.since_ns);
         let known = Known {
@@ -207,28 +239,26 @@ impl Ledger {
             seen: self.passes.wrapping_sub(1),
             seen_ns: socket.time_ns,
         };
-        self.known.insert(socket.cookie, known);
+        self.known.insert_full(socket.cookie, known).0
     }
 
-    /// Sees a socket in a pass, if it is known.
-    fn see(&mut self, socket: &Socket) -> bool {
-        let Some(known) = self.known.get_mut(&socket.cookie) else {
-            return false;
+    /// Sees a socket in a pass that is known in this place.
+    fn see(&mut self, socket: &Socket, place: usize) {
+        // Another descriptor of the same may have been seen.
+        let known = self.known.get_index_mut(place);
+        let Some((_, known)) = known.filter(|(_, known)| known.seen != self.passes) else {
+            return;
         };
-        // Another descriptor of the same.
-        if known.seen == self.passes {
-            return true;
-        }
         known.seen = self.passes;
         known.seen_ns = socket.time_ns;
         let more = known.last.advance(&Moved::of(socket));
         let Some(row) = known.place.and_then(|place| self.rows.get_mut(place)) else {
-            return true;
+            return;
         };
         row.moved.add(&more);
         if socket.state == state::LISTEN {
             row.listening += 1;
-            return true;
+            return;
         }
         row.connections += 1;
         known.established = socket.state == state::ESTABLISHED;
@@ -242,13 +272,17 @@ impl Ledger {
             known.opened = true;
             row.opened += 1;
         }
-        true
     }
 
     fn place(&mut self, end: &Endpoint) -> Option<usize> {
         let (row, part) = self.naming.place(end)?;
         let room = self.names.len() + 1 < MAX_ROWS || self.names.contains_key(&row);
-        let row = if room { row } else { OTHER.to_string() };
+        let row = if room {
+            row
+        } else {
+            self.folded.row(&row);
+            OTHER.to_string()
+        };
         let key = (row, part);
         if let Some(place) = self.places.get(&key) {
             return Some(*place);
@@ -256,7 +290,10 @@ impl Ledger {
         let (row, part) = key;
         let parts = self.rows.iter().filter(|known| known.row.text == row);
         let part = match part {
-            Some(_) if parts.count() + 1 >= MAX_PARTS => Some(OTHER.to_string()),
+            Some(own) if parts.count() + 1 >= MAX_PARTS => {
+                self.folded.part(&row, &own);
+                Some(OTHER.to_string())
+            }
             part => part,
         };
         if let Some(place) = self.places.get(&(row.clone(), part.clone())) {

@@ -87,9 +87,10 @@ impl Watch {
     }
 
     /// It is gone.
-    pub fn leave(&mut self, watcher: u64) {
-        drop(self.pause(watcher));
+    pub fn leave(&mut self, watcher: u64) -> Option<Links> {
+        let links = self.pause(watcher);
         self.watchers.remove(&watcher);
+        links
     }
 
     /// Takes the sockets of its process that were established or closed while it watched.

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     kernel::syscalls::{MAX_ERROR, SlowSyscall},
     observe::{self, syscall_name},
+    text,
 };
 
 /// System calls whose first argument is a file descriptor: what that is of says more than its number. Not `close`: at its end,
@@ -63,21 +64,19 @@ impl SystemCalls {
         if self.is_never_slow(Some(call.number)) {
             return None;
         }
-        let text = |bytes: &[u8]| {
-            let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-            String::from_utf8_lossy(text).into_owned()
-        };
+        let path = call.path.split(|byte| *byte == 0).next();
+        let path = path.unwrap_or_default();
         let number = u64::from(call.number);
         let mut details = vec![("duration", Detail::Nanoseconds(call.duration_ns))];
-        let name = text(&call.path);
+        let name = text::of(path);
         if call.inode == 0 {
             if !name.is_empty() {
                 details.push(("path", Detail::Text(name)));
             }
         } else if syscall_name(call.number).is_some_and(|name| ON_FILES.contains(&name)) {
             let descriptor = call.arguments[0] as u32;
-            let path = observe::open_file(self.process.pid, descriptor, call.inode, &name);
-            if let Some(file) = path.or((!name.is_empty()).then_some(name)) {
+            let file = observe::open_file(self.process.pid, descriptor, call.inode, path);
+            if let Some(file) = file.or((!name.is_empty()).then_some(name)) {
                 details.push(("file", Detail::Text(file)));
             }
         }
@@ -103,7 +102,7 @@ impl SystemCalls {
                 text: String::new(),
             }),
             thread: call.thread,
-            thread_name: text(&call.thread_name),
+            thread_name: text::of_padded(&call.thread_name),
             weight: call.duration_ns,
             details,
         })

@@ -26,13 +26,22 @@ fn table(offset: u64) -> Table {
     }
 }
 
+fn found(offset: u64) -> Known<Table> {
+    Ok(table(offset))
+}
+
+fn kept(cache: &SymbolCache, inode: u64, names: &BTreeSet<SymbolName>) -> Option<Table> {
+    let known = cache.get(state(inode), names);
+    known.map(|known| known.unwrap())
+}
+
 #[test]
 fn what_was_found_is_kept_for_this_file_in_this_state_and_these_names() {
     let names = BTreeSet::from([NAME]);
-    let mut cache = SymbolCache::default();
-    cache.insert(state(1), names.clone(), table(7));
-    assert_eq!(cache.get(state(1), &names), Some(table(7)));
-    assert_eq!(cache.get(state(1), &BTreeSet::new()), None);
+    let cache = SymbolCache::default();
+    cache.insert(state(1), names.clone(), found(7));
+    assert_eq!(kept(&cache, 1, &names), Some(table(7)));
+    assert_eq!(kept(&cache, 1, &BTreeSet::new()), None);
     let others = [
         FileState {
             device: 2,
@@ -56,24 +65,24 @@ fn what_was_found_is_kept_for_this_file_in_this_state_and_these_names() {
         },
     ];
     for other in others {
-        assert_eq!(cache.get(other, &names), None, "{other:?}");
+        assert!(cache.get(other, &names).is_none(), "{other:?}");
     }
 }
 
 #[test]
 fn the_file_that_was_not_used_for_longest_goes() {
     let names = BTreeSet::from([NAME]);
-    let mut cache = SymbolCache::default();
+    let cache = SymbolCache::default();
     let limit = ENTRY_LIMIT as u64;
     for inode in 0..limit {
-        cache.insert(state(inode), names.clone(), table(inode));
+        cache.insert(state(inode), names.clone(), found(inode));
     }
-    assert_eq!(cache.get(state(0), &names), Some(table(0)));
-    cache.insert(state(limit), names.clone(), table(limit));
-    assert_eq!(cache.entries.len(), ENTRY_LIMIT);
-    assert_eq!(cache.get(state(1), &names), None);
+    assert_eq!(kept(&cache, 0, &names), Some(table(0)));
+    cache.insert(state(limit), names.clone(), found(limit));
+    assert_eq!(cache.entries().len(), ENTRY_LIMIT);
+    assert_eq!(kept(&cache, 1, &names), None);
     for inode in (2..=limit).chain([0]) {
-        assert_eq!(cache.get(state(inode), &names), Some(table(inode)));
+        assert_eq!(kept(&cache, inode, &names), Some(table(inode)));
     }
 }
 

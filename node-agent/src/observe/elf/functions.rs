@@ -16,9 +16,12 @@ use object::{
 use super::{
     Header, Part, Place, ReadAt, Reader, SearchError, at_most, for_each_symbol, reader::Budget,
 };
-use crate::observe::{
-    demangle::{Form, SYMBOL_LIMIT, demangle, form, is_verbatim, plain},
-    glob::Glob,
+use crate::{
+    observe::{
+        demangle::{Form, SYMBOL_LIMIT, demangle, form, is_verbatim, plain},
+        glob::Glob,
+    },
+    text,
 };
 
 /// No file that is searched has more functions, each in each symbol table that has it: CKB has 84,000. They take 16 MB.
@@ -248,7 +251,7 @@ impl<'a> Matching<'a> {
     }
 
     fn take(&mut self, symbol: &str, size: u32, offset: u64) {
-        let Some(name) = self.name(symbol) else {
+        let Some(name) = self.name(symbol).map(|name| text::shown(&name)) else {
             if self.offsets.is_empty() {
                 self.comes_near(symbol);
             }
@@ -263,7 +266,7 @@ impl<'a> Matching<'a> {
             self.found.clear();
             return;
         }
-        let new = (name, symbol.to_string(), size);
+        let new = (name, text::shown(symbol), size);
         self.found
             .entry(offset)
             .and_modify(|known| {
@@ -307,7 +310,7 @@ impl<'a> Matching<'a> {
         {
             return;
         }
-        self.near.insert((Reverse(has), symbol.to_string()));
+        self.near.insert((Reverse(has), text::shown(symbol)));
         if self.near.len() > NEAR_LIMIT {
             self.near.pop_last();
         }

@@ -18,7 +18,7 @@ fn pattern(glob: &str) -> Pattern {
 }
 
 fn find(process: ProcessId, pattern: &Pattern) -> Result<Matches, FunctionsError> {
-    find_functions(process, pattern, &mut FunctionCache::default())
+    find_functions(process, pattern, &FunctionCache::default())
 }
 
 /// A process of a program, which waits for its end.
@@ -234,11 +234,11 @@ fn a_library_is_named_as_a_whole_or_up_to_a_dot_or_dash() {
 fn more_than_the_limit_is_counted_and_a_second_search_reads_nothing() {
     // This executable may have been built a moment ago.
     thread::sleep(Duration::from_millis(2100));
-    let mut cache = FunctionCache::default();
+    let cache = FunctionCache::default();
     let pattern = pattern("ckb_probe_agent::*");
-    let mut search = || {
+    let search = || {
         let before = bytes_read();
-        let found = find_functions(own_process(), &pattern, &mut cache).unwrap();
+        let found = find_functions(own_process(), &pattern, &cache).unwrap();
         (found, bytes_read() - before)
     };
     let (first, cold) = search();

@@ -95,7 +95,12 @@ fn hierarchies_that_disagree_are_not_believed() {
     // With cgroup v1, one that nobody uses says nothing.
     let both = [own.clone(), "/".into(), own.clone()];
     assert_eq!(of(&both), place(Some(POD), Some(ID)));
-    assert_eq!(of(&[own, other]), Place::default());
+    assert_eq!(of(&[own.clone(), other]), Place::default());
+    let other = path(POD).replace('0', "f");
+    assert_eq!(of(&[own.clone(), other]), Place::default());
+    // Some runtimes put a container's processes into its pod's cgroup, in hierarchies where they set no limits.
+    let above = format!("/kubepods/pod{POD}");
+    assert_eq!(of(&[above, own]), place(Some(POD), Some(ID)));
     assert_eq!(of(&[]), Place::default());
 }
 

@@ -20,7 +20,7 @@ fn table(path: &Path, names: &[SymbolName]) -> Table {
     search(
         &open(path),
         &names.iter().copied().collect(),
-        &mut SymbolCache::default(),
+        &SymbolCache::default(),
         &mut Budget::default(),
     )
     .unwrap()
@@ -184,7 +184,7 @@ fn a_stripped_executable_is_told_apart_from_one_that_lacks_the_function() {
 fn a_function_of_a_mapped_library_is_found_through_the_process() {
     let missing = Exact("no_such_function_anywhere");
     let names = BTreeSet::from([Exact("getpid"), missing]);
-    let symbols = find_symbols(own_process(), &names, &mut SymbolCache::default()).unwrap();
+    let symbols = find_symbols(own_process(), &names, &SymbolCache::default()).unwrap();
     assert_eq!(symbols.missing, BTreeSet::from([missing]));
     let [location] = &symbols.found[&Exact("getpid")][..] else {
         panic!("{symbols:?}");
@@ -206,10 +206,10 @@ fn a_second_search_of_the_same_files_reads_none_of_them() {
     thread::sleep(Duration::from_millis(2100));
     let names = ["main", "getpid", "no_such_function_anywhere"];
     let names = names.map(Exact).into();
-    let mut cache = SymbolCache::default();
-    let mut search = || {
+    let cache = SymbolCache::default();
+    let search = || {
         let before = bytes_read();
-        let symbols = find_symbols(own_process(), &names, &mut cache).unwrap();
+        let symbols = find_symbols(own_process(), &names, &cache).unwrap();
         (symbols, bytes_read() - before)
     };
     let (first, cold) = search();
@@ -240,8 +240,8 @@ fn a_file_that_is_written_to_while_it_is_searched_is_refused() {
         }
     });
     let names = BTreeSet::from([Exact("main")]);
-    let (mut cache, mut budget) = (SymbolCache::default(), Budget::default());
-    let error = super::search(&open(&path), &names, &mut cache, &mut budget).unwrap_err();
+    let (cache, mut budget) = (SymbolCache::default(), Budget::default());
+    let error = super::search(&open(&path), &names, &cache, &mut budget).unwrap_err();
     drop(stop);
     writer.join().unwrap();
     let expected = format!(
@@ -249,7 +249,7 @@ fn a_file_that_is_written_to_while_it_is_searched_is_refused() {
         path.display()
     );
     assert_eq!(error.to_string(), expected);
-    assert!(super::search(&open(&path), &names, &mut cache, &mut budget).is_ok());
+    assert!(super::search(&open(&path), &names, &cache, &mut budget).is_ok());
     std::fs::remove_dir_all(directory).unwrap();
 }
 
@@ -258,10 +258,10 @@ fn a_changed_file_is_searched_anew() {
     let directory = scratch("changed");
     let path = compile(&directory, "gcc", C, &[]);
     let names = BTreeSet::from([Exact("first_function")]);
-    let mut cache = SymbolCache::default();
-    let mut count = || {
+    let cache = SymbolCache::default();
+    let count = || {
         let (file, mut budget) = (open(&path), Budget::default());
-        let (_, table) = super::search(&file, &names, &mut cache, &mut budget).unwrap();
+        let (_, table) = super::search(&file, &names, &cache, &mut budget).unwrap();
         table.found.len()
     };
     // Not kept yet, as the file is too young; then kept; then kept no more, however alike the file looks.

@@ -122,3 +122,81 @@ fn a_budget_that_is_kept_by_sampling_says_so_without_figures_that_change() {
         "probing is estimated to cost no more than overhead.maxPercent 1"
     );
 }
+
+/// One target that pays so much, may pay so much, and whose agent has a ceiling.
+fn allowed(overhead: Value, millipercent: u64, budget: u64) -> Scene {
+    scene(json!({ "overhead": overhead }), |probe, pod| {
+        let mut report = InstanceReport {
+            overhead_millipercent: Some(millipercent),
+            own_overhead_millipercent: Some(millipercent / 2),
+            budget_millipercent: Some(budget),
+            ..firing(probe, pod)
+        };
+        report.probes[0].rows[0].window.recorded_milliseconds = 40;
+        let mut row = node_probe("n", 1, vec![report]);
+        if let Some(status) = &mut row.status {
+            status.agent.ceiling_millipercent = Some(5_000);
+        }
+        vec![reports(row)]
+    })
+}
+
+#[test]
+fn what_others_allow_is_no_breach_of_ones_own_budget() {
+    let status = allowed(json!({ "maxPercent": 1 }), 2_400, 2_500).status();
+    assert_eq!(verdict(&status), UNDER);
+    assert_eq!(
+        message(&status),
+        "probing is kept below the overhead.maxPercent 2.5 that another CkbProbe allows by sampling: see \
+         status.probes[].rows[].samplingPercent"
+    );
+    let overhead = &status.overhead;
+    let told = [
+        &overhead.estimated_percent,
+        &overhead.own_percent,
+        &overhead.budget_percent,
+    ];
+    assert_eq!(
+        told.map(Option::as_deref),
+        [Some("2.4"), Some("1.2"), Some("2.5")]
+    );
+    assert_eq!(
+        status.instances[0].own_overhead_percent.as_deref(),
+        Some("1.2")
+    );
+    // But for those who want to be told.
+    let status = allowed(
+        json!({ "maxPercent": 1, "onBreach": "Report" }),
+        2_600,
+        2_500,
+    )
+    .status();
+    assert_eq!(verdict(&status), OVER);
+}
+
+#[test]
+fn the_ceiling_of_the_installation_is_named_where_it_is_what_limits() {
+    let status = allowed(json!({ "maxPercent": 20 }), 4_900, 5_000).status();
+    assert_eq!(verdict(&status), UNDER);
+    assert!(
+        message(&status).starts_with(
+            "probing is kept below the ceiling of this installation, agent.maxOverheadPercent 5 by sampling"
+        ),
+        "{}",
+        message(&status)
+    );
+    let status = allowed(
+        json!({ "maxPercent": 1, "onBreach": "Report" }),
+        4_900,
+        1_000,
+    )
+    .status();
+    assert_eq!(verdict(&status), OVER);
+    let message = message(&status);
+    assert!(
+        message.contains("4.9 % of its CPU time, above overhead.maxPercent 1: raise it")
+            && message
+                .contains("below the ceiling of this installation, agent.maxOverheadPercent 5"),
+        "{message}"
+    );
+}

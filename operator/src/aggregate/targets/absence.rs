@@ -67,6 +67,13 @@ pub fn silence(
             format!("agent pod {agent_name} for node {node} cannot start: {trouble}{unready}");
         return (InstanceState::Failed, Reason::AgentUnavailable, message);
     }
+    if let Some(why) = row.and_then(|row| row.unreadable.as_deref()) {
+        let message = format!(
+            "the report of node {node} is not one that this operator can read: {why}. Are operator, agents and CRDs of one \
+             version?{unready}"
+        );
+        return (InstanceState::Failed, Reason::ReportRefused, message);
+    }
     let last = row.and_then(|row| last_sign(row, Some(agent), world));
     let overdue = |since: &Timestamp| now.duration_since(*since) > patience(spec);
     match last.filter(overdue) {

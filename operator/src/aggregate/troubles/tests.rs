@@ -5,7 +5,7 @@ use super::*;
 use crate::{
     aggregate::tests::{Scene, answer, answers, found, scene},
     testing::{firing, measuring, node_probe, reports, row, runs, throughout, without},
-    world::NodeProbeRow,
+    world::{NodeProbeRow, World},
 };
 
 /// One target, of which this is reported on top of that it fires.
@@ -365,6 +365,14 @@ fn what_one_probe_lacks_is_told_with_its_name_and_leaves_both_ready() {
     );
 }
 
+/// What the agent said first.
+fn first_report(world: &World) -> InstanceReport {
+    let row = world.node_probe("n").unwrap();
+    let first = &row.status.as_ref().unwrap().instances[0];
+    row.reports(&first.probe.uid, None, &first.pod.uid)
+        .remove(0)
+}
+
 #[test]
 fn what_a_target_costs_is_not_why_one_of_its_probes_is_silent() {
     let mut scene = beside_a_busy_one(|steps| ProbeReport {
@@ -374,15 +382,7 @@ fn what_a_target_costs_is_not_why_one_of_its_probes_is_silent() {
         ..steps
     });
     let pod = crate::testing::pod("a", "ckb-0", Some("n"));
-    let mut report = scene
-        .world
-        .node_probe("n")
-        .unwrap()
-        .status
-        .clone()
-        .unwrap()
-        .instances
-        .remove(0);
+    let mut report = first_report(&scene.world);
     report.reason = Some(Reason::OverBudget);
     report.message = "costs too much".into();
     assert_eq!(report.pod, pod.reference);
@@ -407,14 +407,7 @@ fn what_a_target_costs_is_not_why_one_of_its_probes_is_silent() {
 fn of_a_target_that_failed_in_several_ways_all_are_told() {
     let scene = beside_a_busy_one(|steps| steps);
     let mut world = scene.world.clone();
-    let mut report = world
-        .node_probe("n")
-        .unwrap()
-        .status
-        .clone()
-        .unwrap()
-        .instances
-        .remove(0);
+    let mut report = first_report(&world);
     report.state = InstanceState::Failed;
     report.reason = Some(Reason::AttachFailed);
     report.message = "nothing is attached".into();

@@ -9,8 +9,8 @@ fn machine() -> Machine {
         memory_bytes: 3 << 30,
         kernel: "6.18.0".to_string(),
         ckb_probe: "0123456789ab".to_string(),
-        ckb: "ckb 0.210.0".to_string(),
-        bpftrace: "bpftrace v0.17.0".to_string(),
+        ckb: Some("ckb 0.210.0".to_string()),
+        bpftrace: Some("bpftrace v0.17.0".to_string()),
         rustc: "rustc 1.95.0".to_string(),
     }
 }

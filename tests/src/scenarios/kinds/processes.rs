@@ -52,12 +52,15 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
             format!("{:?}", probe.events)
         })
     };
+    // Ends come before execs, and ten events are listed of an interval: the first has it for itself.
     let (ran, status) = futures::join!(
-        run_all(stage),
+        run(stage, 1),
         stage.scene.status("an exec in the status", ATTACH, told)
     );
     ran?;
     let status = status?;
+    run(stage, SUCCEED - 1).await?;
+    fail(stage).await?;
     let execs = rows::probe_of(&status, OPEN)?
         .events
         .iter()
@@ -98,24 +101,36 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
 }
 
 /// One by one, as `kubectl exec` does.
-async fn run_all(stage: Stage<'_>) -> Result<()> {
-    let exec = [
+/// A command that runs in the target's container.
+fn exec(stage: Stage<'_>) -> [&str; 8] {
+    let scene = stage.scene;
+    let pod = &stage.target.pod;
+    [
         "-n",
-        &stage.scene.namespace,
+        &scene.namespace,
         "exec",
-        &stage.target.pod,
+        pod,
         "-c",
         "ckb",
         "--",
         PROGRAM,
-    ];
-    for _ in 0..SUCCEED {
-        let arguments = [&exec[..], &["--version", SECRET]].concat();
+    ]
+}
+
+/// Has it say its version, so many times.
+async fn run(stage: Stage<'_>, times: u64) -> Result<()> {
+    let arguments = [&exec(stage)[..], &["--version", SECRET]].concat();
+    for _ in 0..times {
         let version = stage.scene.cluster.kubectl(&arguments).await?;
         expect(version.contains("ld.so"), "its version", || version.clone())?;
     }
+    Ok(())
+}
+
+/// Has it find nothing to load.
+async fn fail(stage: Stage<'_>) -> Result<()> {
+    let arguments = [&exec(stage)[..], &["/nothing", SECRET]].concat();
     for _ in 0..FAIL {
-        let arguments = [&exec[..], &["/nothing", SECRET]].concat();
         let failed = stage.scene.cluster.kubectl(&arguments).await;
         let says = |failure: &Failure| failure.to_string().contains("exit code 127");
         let is_right = failed.as_ref().is_err_and(says);

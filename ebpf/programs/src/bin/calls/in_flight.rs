@@ -76,7 +76,7 @@ pub fn recall(key: &CallKey) -> Option<CallStart> {
 
 #[inline(always)]
 fn cell(key: &CallKey) -> Option<*mut Cell> {
-    CALLS.get_ptr_mut(cell_index(key.owner as u32, key.stack))
+    CALLS.get_ptr_mut(cell_index(key))
 }
 
 /// Makes a cell this call's own: one that is free, that a slice left behind which is over, or that an earlier call at

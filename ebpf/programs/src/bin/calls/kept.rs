@@ -4,18 +4,15 @@
 //! least used goes when there is none. Whoever finds nothing tells the call without its arguments.
 
 use aya_ebpf::{
-    helpers::{bpf_get_current_pid_tgid, bpf_probe_read_user_str_bytes},
-    macros::map,
-    maps::LruHashMap,
-    programs::ProbeContext,
+    helpers::bpf_probe_read_user_str_bytes, macros::map, maps::LruHashMap, programs::ProbeContext,
 };
 use ckb_probe_common::{
     Arguments, CallKey, Cookie, MAX_ARGUMENTS, SlowCallWithArguments, UNREADABLE,
 };
 
-use crate::{POPPED_BY_RETURN, stack};
+use crate::{POPPED_BY_RETURN, stack, thread};
 
-/// By the thread and the stack pointer after the return. The loader sets how many.
+/// By the thread, the operation and the stack pointer after the return. The loader sets how many.
 #[map]
 static ARGUMENTS: LruHashMap<CallKey, Arguments> = LruHashMap::with_max_entries(1, 0);
 
@@ -39,7 +36,10 @@ pub fn keep(context: &ProbeContext, cookie: Cookie) {
         values,
         slot: cookie.slot() as u64,
     };
-    let key = key(stack(registers).wrapping_add(POPPED_BY_RETURN));
+    let key = key(
+        stack(registers).wrapping_add(POPPED_BY_RETURN),
+        cookie.slot(),
+    );
     // Full of calls on other CPUs: see above.
     let _ = ARGUMENTS.insert(&key, &arguments, 0);
 }
@@ -48,7 +48,7 @@ pub fn keep(context: &ProbeContext, cookie: Cookie) {
 #[inline(always)]
 pub fn of(stack: u64, operation: u32) -> Option<&'static Arguments> {
     // SAFETY: only this thread writes to what it finds under its own key.
-    let kept = unsafe { ARGUMENTS.get(&key(stack)) }?;
+    let kept = unsafe { ARGUMENTS.get(&key(stack, operation)) }?;
     (kept.slot == operation as u64).then_some(kept)
 }
 
@@ -74,9 +74,6 @@ pub fn tell(event: &mut SlowCallWithArguments, arguments: &Arguments, texts: u8)
 }
 
 #[inline(always)]
-fn key(stack: u64) -> CallKey {
-    CallKey {
-        owner: bpf_get_current_pid_tgid() & 0xffff_ffff,
-        stack,
-    }
+fn key(stack: u64, slot: u32) -> CallKey {
+    CallKey::new(0, slot, thread(), stack)
 }

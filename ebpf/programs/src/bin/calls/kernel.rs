@@ -102,5 +102,5 @@ fn is_the_targets(control: &Control) -> bool {
 
 #[inline(always)]
 fn key_of(cookie: Cookie, control: &Control) -> CallKey {
-    key((cookie.slot() as u64) << 4, cookie, control)
+    key(0, cookie.slot(), cookie, control)
 }

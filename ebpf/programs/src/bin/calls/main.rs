@@ -100,7 +100,8 @@ fn session_return(context: &ProbeContext, session: Session) {
         return;
     };
     let bytes = if arguments::are_known_at_entry(traits.payload()) {
-        let key = key_at_return(context.regs, traits, control);
+        let slot = family::operation(session.slot(), control);
+        let key = key(stack(context.regs), slot, traits, control);
         in_flight::recall(&key).map_or(0, |start| start.bytes)
     } else {
         0
@@ -154,7 +155,7 @@ pub fn call_return(context: RetProbeContext) -> u32 {
     let Some(control) = control(&context) else {
         return 0;
     };
-    let key = key_at_return(context.regs, cookie, control);
+    let key = key(stack(context.regs), cookie.slot(), cookie, control);
     pair_return(&context, now, &key, cookie, control);
     0
 }
@@ -237,28 +238,21 @@ fn stack(registers: *const pt_regs) -> u64 {
 fn key_at_entry(registers: *const pt_regs, cookie: Cookie, control: &Control) -> CallKey {
     key(
         stack(registers).wrapping_add(POPPED_BY_RETURN),
+        cookie.slot(),
         cookie,
         control,
     )
 }
 
 #[inline(always)]
-fn key_at_return(registers: *const pt_regs, cookie: Cookie, control: &Control) -> CallKey {
-    key(stack(registers), cookie, control)
+fn key(stack: u64, slot: u32, traits: Cookie, control: &Control) -> CallKey {
+    let slice = if traits.is_sliced() { control.slice } else { 0 };
+    CallKey::new(slice, slot, thread(), stack)
 }
 
 #[inline(always)]
-fn key(stack: u64, cookie: Cookie, control: &Control) -> CallKey {
-    let thread = bpf_get_current_pid_tgid() & 0xffff_ffff;
-    let slice = if cookie.is_sliced() {
-        control.slice as u64
-    } else {
-        0
-    };
-    CallKey {
-        owner: slice << 32 | thread,
-        stack,
-    }
+fn thread() -> u32 {
+    bpf_get_current_pid_tgid() as u32
 }
 
 #[panic_handler]

@@ -17,7 +17,7 @@ use aya_ebpf::{
     programs::BtfTracePointContext,
 };
 use ckb_probe_common::sockets::{
-    CLOSED, INCOMING, Kept, MAX_PROCESSES, Met, OPENED, OUTGOING, Socket, UNKNOWN, state,
+    CLOSED, INCOMING, Kept, MAX_PROCESSES, Met, OPENED, OUTGOING, SEEN, Socket, UNKNOWN, state,
 };
 use ckb_probe_programs::{counters, iterator, socket_storage::SocketStorage};
 use socket::{FIELDS, PROCESS, SOCKET, TcpSocket};
@@ -138,11 +138,7 @@ fn tell(socket: *const c_void, kept: &Kept, state: u8, event: u8, now: u64) {
     let Some(socket) = TcpSocket::of(socket) else {
         return;
     };
-    let changed = Socket {
-        state,
-        event,
-        ..socket.describe(kept, now)
-    };
+    let changed = socket.describe(kept, state, event, now);
     if CHANGED.output::<Socket>(changed, 0).is_err() {
         lose();
     }
@@ -189,7 +185,7 @@ pub fn list(context: *mut c_void) -> i32 {
             *kept
         }
     });
-    i32::from(!context.write(&socket.describe(&kept, now())))
+    i32::from(!context.write(&socket.describe(&kept, socket.state(), SEEN, now())))
 }
 
 fn now() -> u64 {

@@ -17,7 +17,7 @@ counts!(COUNTER);
 const FIRST: u64 = 100_000;
 
 /// That many are counted.
-const COUNT: u64 = 1000;
+const COUNT: u64 = 2000;
 
 /// Of `task_struct`.
 #[unsafe(no_mangle)]

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     books::fixtures::{paused, read, reading, resumed},
-    mechanism::{Detail, LoadId, Raw},
+    mechanism::{Detail, LoadId, Parts, Raw},
 };
 
 /// What there is of one probe is refused.
@@ -239,7 +239,7 @@ fn measured_anew_for_another_a_target_loses_but_the_moment_in_between() {
     observe(&mut instance, all, seconds(10));
     instance.close_window(seconds(10), None, always);
     let report = instance.report(seconds(10));
-    assert_eq!((report.reattaches, report.gap_milliseconds), (0, 0));
+    assert_eq!((report.reattaches, report.gap_milliseconds), (0, 10));
     let RowReport { total, window, .. } = get(&report);
     assert_eq!(window.samples, 9_990);
     assert_eq!(
@@ -317,8 +317,13 @@ fn a_slow_call_is_a_line_with_all_that_is_known_of_it() {
         number: 11,
         text: "10".to_string(),
     });
-    line["columnFamily"] = json!("CELL");
     let of_family = Event { part, ..call };
+    // It is told apart for somebody else.
+    assert_eq!(instance.clone().event(&of_family), [line.clone()]);
+    for series in &mut instance.probes[0].series {
+        series.strand.parts = Parts::All;
+    }
+    line["columnFamily"] = json!("CELL");
     assert_eq!(instance.event(&of_family), [line]);
     instance.close_window(seconds(2), None, always);
     let report = instance.report(seconds(2));
@@ -435,4 +440,66 @@ proptest! {
         prop_assert!(left.is_empty());
         prop_assert_eq!(told(in_portions), told(one_by_one));
     }
+}
+
+#[test]
+fn what_is_not_told_apart_for_want_of_room_is_said_and_how_many_it_is() {
+    let mut instance = two_probes();
+    let mut gets = whole(calls_of(10, 1_000));
+    gets.folded = 12;
+    observe(&mut instance, reading([(0, gets)]), seconds(1));
+    let report = instance.report(seconds(1));
+    let lack = Lack {
+        reason: Reason::TooManyRows,
+        items: vec!["column family of Get: 12".to_string()],
+    };
+    let [reads, writes] = &report.probes[..] else {
+        panic!("two probes");
+    };
+    assert_eq!(reads.lacks, [lack]);
+    assert_eq!(
+        reads.message,
+        "there is no room to tell more apart, so that these count in other: column family of Get: 12"
+    );
+    assert!(writes.lacks.is_empty());
+}
+
+#[test]
+fn rows_that_the_mechanism_has_no_room_for_are_said_as_those_are_that_the_books_have_none_for() {
+    let mut instance = two_probes();
+    let mut seen = reading([(0, whole(calls_of(10, 1_000)))]);
+    let said = |instance: &Instance| {
+        let report = &instance.report(seconds(1)).probes[0];
+        let items = report.lacks.iter().flat_map(|lack| lack.items.clone());
+        (items.collect::<Vec<_>>(), report.message.clone())
+    };
+    seen.folded.insert(LoadId(0), 9_872);
+    observe(&mut instance, seen.clone(), seconds(1));
+    let message =
+        "there is no room to tell more apart, so that these count in other: operation: 9872";
+    let expected = vec!["operation: 9872".to_string()];
+    assert_eq!(said(&instance), (expected, message.to_string()));
+    // As much is said of the next process as there is to be said of it.
+    instance.process_gone(seconds(2));
+    attach(&mut instance, SUCCESSOR, seconds(2));
+    assert_eq!(
+        said(&instance),
+        (Vec::new(), "nothing counted yet".to_string())
+    );
+}
+
+#[test]
+fn a_line_that_is_not_written_is_counted_for_the_probe_that_it_is_of() {
+    let mut instance = two_probes();
+    let line = json!({ "probe": "writes" });
+    instance.leave_out(&line);
+    instance.leave_out(&line);
+    let report = instance.report(seconds(1));
+    let lost: Vec<_> = report
+        .probes
+        .iter()
+        .map(|probe| probe.lost.get("lines").copied())
+        .collect();
+    assert_eq!(lost, [None, Some(2)]);
+    assert_eq!(instance.lost.get("lines"), Some(&2));
 }

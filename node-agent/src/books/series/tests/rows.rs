@@ -1,3 +1,5 @@
+use ckb_probe_crds::report::MAX_PARTS;
+
 use super::*;
 use crate::mechanism::Parts;
 
@@ -76,6 +78,8 @@ fn a_column_family_beyond_the_limit_is_with_the_others_from_then_on() {
             let expected = if name == OTHER { own + 7 * each } else { each };
             assert_eq!(counted, expected, "{name}");
         }
+        let (rows, parts) = series.folded();
+        assert_eq!((rows, parts.collect::<Vec<_>>()), (0, vec![("Get", 7)]));
     }
 }
 
@@ -104,6 +108,8 @@ fn rows_beyond_the_limit_are_with_the_others_and_nothing_is_lost() {
         }
         let all: u64 = rows.iter().map(|row| row.total.sums["bytes"]).sum();
         assert_eq!(all, 200 * each);
+        let (folded, mut parts) = series.folded();
+        assert_eq!((folded, parts.next()), (73, None));
     }
 }
 

@@ -1,6 +1,9 @@
 use std::path::Path;
 
-use ckb_probe_crds::kinds::rocksdb::{Operation, RocksDbProbe};
+use ckb_probe_crds::{
+    Lack,
+    kinds::rocksdb::{Operation, RocksDbProbe},
+};
 
 use super::*;
 use crate::{
@@ -10,6 +13,7 @@ use crate::{
 
 const CALIBRATION: Calibration = Calibration {
     cost_per_call_ns: 1_200,
+    further_cost_ns: 500,
     single_step_cost_ns: 19_000,
     trap_ns: 0,
     calls: 0,
@@ -49,12 +53,19 @@ fn symbols(functions: &[(&'static str, bool)]) -> Symbols {
     }
 }
 
-fn searched(entry_only: bool) -> Searched {
+fn searched() -> Searched {
     Searched {
         answers: Vec::new(),
         slots: Vec::new(),
         sites: Vec::new(),
-        entry_only,
+        beside: BTreeMap::new(),
+        entry_only: false,
+        go: false,
+        families: 160,
+        bounds: Bounds {
+            cpus: 8,
+            bytes: u64::MAX,
+        },
     }
 }
 
@@ -62,7 +73,7 @@ fn answer(searched: &mut Searched, ask: &Ask, symbols: &Symbols) -> Result<Opene
     let Sought::Listed(counted) = &ask.sought else {
         unreachable!("its functions have names");
     };
-    let found = listed(counted, symbols, searched.entry_only)?;
+    let found = listed(counted, symbols)?;
     searched.answer(found, &ask.measures, CALIBRATION, LoadId(3))
 }
 
@@ -70,6 +81,41 @@ fn loads(opened: &Opened) -> Vec<(&str, u16)> {
     let strands = opened.strands.iter();
     let named = strands.map(|strand| (strand.row.as_deref().unwrap(), strand.load.0));
     named.collect()
+}
+
+#[test]
+fn what_one_has_told_apart_by_family_is_counted_once_for_all() {
+    let apart = ask(&[Operation::Get], |kind| kind.by_column_family = true);
+    let whole = ask(&[Operation::Get, Operation::TxnCommit], |_| ());
+    let slower = ask(&[Operation::Get], |kind| {
+        kind.slow_threshold = Duration::from_millis(7).into();
+    });
+    let asks = [whole, apart, slower];
+    let there = symbols(&[(GET, false), (COMMIT, false)]);
+    let mut all = searched();
+    let opened = asks.each_ref().map(|ask| {
+        let Sought::Listed(counted) = &ask.sought else {
+            unreachable!("its functions have names");
+        };
+        let found = listed(&together(counted, &asks), &there).unwrap();
+        let opened = all.answer(found, &ask.measures, CALIBRATION, LoadId(3));
+        as_asked(opened.unwrap(), &ask.sought)
+    });
+    assert_eq!(loads(&opened[0]), [("Get", 3), ("TxnCommit", 4)]);
+    assert_eq!(loads(&opened[1]), [("Get", 3)]);
+    // Whose threshold is another has a program of its own.
+    assert_eq!(loads(&opened[2]), [("Get", 5)]);
+    let parts = |opened: &Opened| opened.strands[0].parts;
+    assert_eq!(
+        opened.each_ref().map(parts),
+        [Parts::None, Parts::All, Parts::None]
+    );
+    // The kernel traps once for both.
+    let further = Duration::from_nanos(CALIBRATION.further_cost_ns);
+    assert_eq!(all.beside, BTreeMap::from([(2, (0, further))]));
+    let families: Vec<_> = all.sites.iter().map(|(site, _)| site.family).collect();
+    assert_ne!(families[0], FamilyArgument::None);
+    assert_eq!(families[1..], [FamilyArgument::None; 2]);
 }
 
 const GET: &str = "rocksdb_get_pinned_cf";
@@ -84,7 +130,7 @@ fn a_missing_operation_has_no_load_and_its_function_is_named() {
         stripped: true,
         ..symbols(&[(GET, false)])
     };
-    let mut all = searched(false);
+    let mut all = searched();
     let opened = answer(&mut all, &ask, &there).unwrap();
     assert_eq!(loads(&opened), [("Get", 3)]);
     let lack = Lack {
@@ -103,7 +149,7 @@ fn a_missing_operation_has_no_load_and_its_function_is_named() {
 #[test]
 fn an_operation_that_one_of_its_functions_serves_lacks_nothing() {
     let ask = ask(&[Operation::IteratorSeek], |_| ());
-    let mut all = searched(false);
+    let mut all = searched();
     let opened = answer(&mut all, &ask, &symbols(&[(SEEK, false)])).unwrap();
     assert_eq!(loads(&opened), [("IteratorSeek", 3)]);
     assert!(opened.coverage.lacks.is_empty());
@@ -113,7 +159,7 @@ fn an_operation_that_one_of_its_functions_serves_lacks_nothing() {
 #[test]
 fn where_nothing_is_there_the_answer_says_what_was_looked_for() {
     let ask = ask(&[Operation::Get], |_| ());
-    let refusal = answer(&mut searched(false), &ask, &symbols(&[])).unwrap_err();
+    let refusal = answer(&mut searched(), &ask, &symbols(&[])).unwrap_err();
     assert_eq!(refusal.reason, Reason::SymbolNotFound);
     assert_eq!(
         refusal.message,
@@ -127,7 +173,7 @@ fn where_nothing_is_there_the_answer_says_what_was_looked_for() {
 fn what_must_be_single_stepped_is_left_out_unless_asked_for() {
     let there = symbols(&[(SEEK, true), (SEEK_TO_FIRST, true)]);
     let cheap = ask(&[Operation::IteratorSeek], |_| ());
-    let mut all = searched(false);
+    let mut all = searched();
     let refusal = answer(&mut all, &cheap, &there).unwrap_err();
     assert_eq!(refusal.reason, Reason::SingleStepped);
     assert!(
@@ -155,7 +201,7 @@ fn what_must_be_single_stepped_is_left_out_unless_asked_for() {
 #[test]
 fn what_two_ask_alike_is_counted_once() {
     let there = symbols(&[(GET, false), (COMMIT, false)]);
-    let mut all = searched(false);
+    let mut all = searched();
     let one = ask(&[Operation::Get, Operation::TxnCommit], |_| ());
     let other = ask(&[Operation::TxnCommit], |_| ());
     let slower = ask(&[Operation::Get], |kind| {
@@ -191,7 +237,7 @@ fn a_place_that_has_two_names_counts_once() {
     let mut there = symbols(&[(SEEK, false), (SEEK_TO_FIRST, false)]);
     let folded = there.found[&SymbolName::Exact(SEEK)].clone();
     there.found.insert(SymbolName::Exact(SEEK_TO_FIRST), folded);
-    let mut all = searched(false);
+    let mut all = searched();
     answer(&mut all, &ask(&[Operation::IteratorSeek], |_| ()), &there).unwrap();
     assert_eq!(all.sites.len(), 1);
 }
@@ -199,7 +245,7 @@ fn a_place_that_has_two_names_counts_once() {
 #[test]
 fn more_than_a_byte_can_number_is_refused_and_leaves_the_rest() {
     let there = symbols(&[(GET, false)]);
-    let mut all = searched(false);
+    let mut all = searched();
     let mut asking = |microseconds| {
         let ask = ask(&[Operation::Get], |kind| {
             kind.slow_threshold = Duration::from_micros(microseconds).into();
@@ -215,20 +261,162 @@ fn more_than_a_byte_can_number_is_refused_and_leaves_the_rest() {
     assert!(asking(256).is_ok());
 }
 
+fn take(searched: &mut Searched, ask: &Ask, symbols: &Symbols, go: bool) {
+    let Sought::Listed(counted) = &ask.sought else {
+        unreachable!("its functions have names");
+    };
+    let found = listed(counted, symbols).map(|found| Found { go, ..found });
+    searched.take(found, ask, CALIBRATION, LoadId(3));
+}
+
+fn is_said_to_be_entry_only(answer: &Result<Opened, Refusal>) -> bool {
+    let (lacks, text) = match answer {
+        Ok(opened) => (&opened.coverage.lacks, &opened.coverage.sentence),
+        Err(refusal) => (&refusal.lacks, &refusal.message),
+    };
+    let told = lacks.iter().any(|lack| lack.reason == Reason::EntryOnly);
+    assert_eq!(told, text.contains("; calls are counted and not timed"));
+    told
+}
+
 #[test]
-fn of_a_confined_process_it_is_said_that_calls_are_not_timed() {
-    let ask = ask(&[Operation::Get], |_| ());
-    let opened = answer(&mut searched(true), &ask, &symbols(&[(GET, false)])).unwrap();
+fn of_what_is_measured_of_a_confined_process_it_is_said_that_calls_are_not_timed() {
+    let there = symbols(&[(GET, false)]);
+    let mut all = searched();
+    take(&mut all, &ask(&[Operation::Get], |_| ()), &there, false);
+    take(
+        &mut all,
+        &ask(&[Operation::TxnCommit], |_| ()),
+        &there,
+        false,
+    );
+    all.tell_entry_only(true);
+    assert!(all.entry_only);
+    let [Ok(opened), refused] = &all.answers[..] else {
+        unreachable!("one of them is there");
+    };
     let lack = Lack {
         reason: Reason::EntryOnly,
         items: Vec::new(),
     };
     assert_eq!(opened.coverage.lacks, [lack]);
     assert!(!opened.coverage.may_grow);
-    assert!(
-        opened
-            .coverage
-            .sentence
-            .starts_with("; calls are counted and not timed")
+    assert!(opened.coverage.sentence.ends_with(CONFINED));
+    assert!(!is_said_to_be_entry_only(refused));
+}
+
+#[test]
+fn what_is_not_timed_for_the_sake_of_another_question_says_so_unless_that_was_refused() {
+    let there = symbols(&[(GET, false), (COMMIT, false)]);
+    let told = |bounds: Bounds, first: Operation| {
+        let mut all = Searched {
+            bounds,
+            ..searched()
+        };
+        take(&mut all, &ask(&[first], |_| ()), &there, false);
+        take(
+            &mut all,
+            &ask(&[Operation::TxnCommit], |_| ()),
+            &there,
+            true,
+        );
+        all.tell_entry_only(false);
+        let told = all.answers.iter().map(is_said_to_be_entry_only);
+        (all.entry_only, told.collect::<Vec<_>>())
+    };
+    let roomy = searched().bounds;
+    assert_eq!(told(roomy, Operation::Get), (true, vec![true, true]));
+    assert_eq!(
+        told(roomy, Operation::IteratorSeek),
+        (true, vec![false, true])
     );
+    // With room for one of the two.
+    let (cpus, mut bytes) = (128, 0);
+    loop {
+        let mut all = Searched {
+            bounds: Bounds { cpus, bytes },
+            ..searched()
+        };
+        if answer(&mut all, &ask(&[Operation::Get], |_| ()), &there).is_ok() {
+            break;
+        }
+        bytes += 4096;
+    }
+    let narrow = Bounds { cpus, bytes };
+    assert_eq!(told(narrow, Operation::Get), (false, vec![false, false]));
+}
+
+#[test]
+fn what_does_not_fit_into_memory_is_refused_and_leaves_the_rest() {
+    let there = symbols(&[(GET, false)]);
+    let mut all = Searched {
+        bounds: Bounds {
+            cpus: 128,
+            bytes: 40 << 20,
+        },
+        ..searched()
+    };
+    let mut asking = |microseconds| {
+        let ask = ask(&[Operation::Get], |kind| {
+            kind.slow_threshold = Duration::from_micros(microseconds).into();
+        });
+        answer(&mut all, &ask, &there)
+    };
+    // Each slot is 5 kB on each of 128 CPUs.
+    let fits = (1..=256).take_while(|slot| asking(*slot).is_ok()).count();
+    assert!((55..65).contains(&fits), "{fits}");
+    let refusal = asking(200).unwrap_err();
+    assert_eq!(refusal.reason, Reason::MemoryLimit);
+    assert!(refusal.is_lasting());
+    for words in [
+        "room for 128 CPUs",
+        "40.0 MiB are left",
+        "agent.resources.limits.memory",
+    ] {
+        assert!(refusal.message.contains(words), "{refusal}");
+    }
+    assert!(asking(1).is_ok());
+    assert_eq!((all.slots.len(), all.sites.len()), (fits, fits));
+}
+
+#[test]
+fn names_times_places_times_slots_are_capped_in_all() {
+    let mut there = symbols(&[(GET, false), (COMMIT, false), (SEEK, false)]);
+    let place = there.found[&SymbolName::Exact(GET)][0].clone();
+    let places = (0..300).map(|number| Location {
+        offset: number * 16,
+        ..place.clone()
+    });
+    there.found.insert(SymbolName::Exact(GET), places.collect());
+    let apart = Location {
+        offset: 1 << 20,
+        ..place.clone()
+    };
+    there.found.insert(SymbolName::Exact(SEEK), vec![apart]);
+    let mut all = searched();
+    let mut asking = |microseconds| {
+        let ask = ask(&[Operation::TxnCommit, Operation::Get], |kind| {
+            kind.slow_threshold = Duration::from_micros(microseconds).into();
+        });
+        answer(&mut all, &ask, &there)
+    };
+    for slot in 1..=3 {
+        assert!(asking(slot).is_ok());
+    }
+    let refusal = asking(4).unwrap_err();
+    assert_eq!(refusal.reason, Reason::TooManyMatches);
+    assert!(
+        refusal.message.contains("300 of Get") && refusal.message.contains("1024"),
+        "{refusal}"
+    );
+    assert!(asking(3).is_ok(), "who was there before is left alone");
+    assert_eq!(
+        (all.sites.len(), all.slots.len()),
+        (903, 6),
+        "nothing is left of what was refused"
+    );
+    // Also not for whoever has its number next, at whose place nothing else traps.
+    answer(&mut all, &ask(&[Operation::IteratorSeek], |_| ()), &there).unwrap();
+    assert_eq!(all.slots.len(), 7);
+    assert_eq!(all.beside.keys().copied().collect::<Vec<_>>(), [2, 3, 4, 5]);
 }

@@ -4,6 +4,8 @@ use ckb_probe_crds::{
     kinds::tcp::{GroupBy, TcpProbe},
 };
 
+use proptest::{collection::vec, prelude::*};
+
 use super::*;
 use crate::kinds::tcp::MEASURES;
 
@@ -284,12 +286,66 @@ fn rows_are_for_those_that_move_most_and_the_rest_is_other() {
     assert_eq!(rows.len(), MAX_ROWS);
     let name = |index: usize| rows[index].row.as_ref().unwrap().text.as_str();
     assert_eq!((name(0), name(127)), ("10.0.0.199:8115", "other"));
+    assert_eq!(ledger.folded(), 73);
     assert_eq!(rows[127].figures.sums["sent"], (0..73).sum::<u64>());
     let all: u64 = rows
         .iter()
         .map(|row| row.figures.levels["connections"])
         .sum();
     assert_eq!(all, 200);
+}
+
+#[test]
+fn what_is_folded_is_counted_once_and_costs_no_more_memory_than_is_set_aside() {
+    let mut ledger = ledger();
+    let peer = |number: u64| {
+        let mut one = opened(number);
+        one.remote[1..4].copy_from_slice(&(number as u32).to_be_bytes()[1..]);
+        one
+    };
+    let meet = |ledger: &mut Ledger, from, to| {
+        let sockets: Vec<Socket> = (from..to).map(peer).collect();
+        ledger.pass(&sockets);
+        for socket in &sockets {
+            close(ledger, socket);
+        }
+    };
+    meet(&mut ledger, 0, 127);
+    assert_eq!(ledger.folded(), 0, "all have room");
+    for _ in 0..3 {
+        meet(&mut ledger, 0, 130);
+    }
+    assert_eq!(
+        ledger.folded(),
+        3,
+        "each counts once, however often it comes"
+    );
+    meet(&mut ledger, 130, 10_000);
+    assert_eq!(ledger.folded(), folded::MOST as u64);
+    let rows = ledger.reading(&MEASURES);
+    assert!(
+        rows.iter().all(|row| row.folded == 0),
+        "none has parts that are"
+    );
+}
+
+#[test]
+fn parts_beyond_the_limit_are_counted_with_their_row() {
+    let mut ledger = ledger();
+    let sockets: Vec<Socket> = (0..20)
+        .map(|port| Socket {
+            state: state::LISTEN,
+            local_port: 8_000 + port as u16,
+            ..socket(port)
+        })
+        .collect();
+    ledger.pass(&sockets);
+    ledger.pass(&sockets);
+    let rows = ledger.reading(&MEASURES);
+    assert_eq!(rows.len(), MAX_PARTS);
+    let folded: Vec<u64> = rows.iter().map(|row| row.folded).collect();
+    assert_eq!((folded[15], folded.iter().sum::<u64>()), (5, 5));
+    assert_eq!(ledger.folded(), 0);
 }
 
 #[test]
@@ -319,4 +375,48 @@ fn what_is_not_asked_for_has_no_row() {
     close(&mut ledger, &opened(2));
     assert_eq!(rows(&ledger), []);
     assert!(ledger.known.is_empty());
+}
+
+#[test]
+fn the_known_are_in_the_order_of_the_last_pass_whatever_came_between() {
+    let mut ledger = ledger();
+    ledger.pass(&[1, 2, 3, 4].map(opened));
+    close(&mut ledger, &opened(1));
+    ledger.pass(&[2, 3, 3, 4, 5].map(opened));
+    let known: Vec<u64> = ledger.known.keys().copied().collect();
+    assert_eq!(known, [2, 3, 4, 5]);
+}
+
+proptest! {
+    #[test]
+    fn it_does_not_matter_in_which_order_and_how_often_sockets_come_by(
+        passes in vec(vec((1u64..20, 0u64..100), 0..40), 1..8),
+        closed in vec(1u64..20, 8),
+    ) {
+        let mut ledger = ledger();
+        let mut sent = BTreeMap::<u64, u64>::new();
+        let mut gone = 0;
+        for (pass, closed) in passes.iter().zip(closed) {
+            // A descriptor more of the same socket shows the same.
+            let more: BTreeMap<u64, u64> = pass.iter().copied().collect();
+            for (cookie, more) in &more {
+                *sent.entry(*cookie).or_default() += more;
+            }
+            let sockets: Vec<Socket> = pass
+                .iter()
+                .map(|(cookie, _)| moved(sent[cookie], opened(*cookie)))
+                .collect();
+            ledger.pass(&sockets);
+            let rows = ledger.reading(&MEASURES);
+            let connections: u64 = rows.iter().map(|row| row.figures.levels["connections"]).sum();
+            prop_assert_eq!(connections, more.len() as u64);
+            if let Some(last) = sent.remove(&closed) {
+                close(&mut ledger, &moved(last, opened(closed)));
+                gone += last;
+            }
+        }
+        let rows = ledger.reading(&MEASURES);
+        let total: u64 = rows.iter().map(|row| row.figures.sums["sent"]).sum();
+        prop_assert_eq!(total, gone + sent.values().sum::<u64>());
+    }
 }

@@ -1,0 +1,80 @@
+//! What `profile` gives besides the stacks: how they divide by part of CKB.
+
+use crate::descriptor::{
+    Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, Value, none_apart,
+};
+
+/// Time on a CPU, or waited.
+pub const TIME: Measure = Measure::new("time", Unit::Nanoseconds, Merge::Sum);
+/// The same in the window that ended last.
+const TIME_NOW: Measure = Measure::new("time", Unit::Nanoseconds, Merge::Level);
+/// Memory touched for the first time.
+pub const MEMORY: Measure = Measure::new("memory", Unit::Bytes, Merge::Sum);
+/// The same in the window that ended last.
+const MEMORY_NOW: Measure = Measure::new("memory", Unit::Bytes, Merge::Level);
+/// Threads that were met, in the window that ended last.
+pub const THREADS: Measure = Measure::new("threads", Unit::Count, Merge::Level);
+/// Stacks.
+pub const SAMPLES: Measure = Measure::new("samples", Unit::Count, Merge::Sum);
+/// The same in the window that ended last.
+const SAMPLES_NOW: Measure = Measure::new("samples", Unit::Count, Merge::Level);
+/// Those of them that reach to where the thread began.
+pub const COMPLETE: Measure = Measure::new("complete", Unit::Count, Merge::Sum);
+/// The same in the window that ended last.
+const COMPLETE_NOW: Measure = Measure::new("complete", Unit::Count, Merge::Level);
+
+/// The kind.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    row: "mode",
+    part: Some("heading"),
+    measures: &[
+        TIME,
+        TIME_NOW,
+        MEMORY,
+        MEMORY_NOW,
+        THREADS,
+        SAMPLES,
+        SAMPLES_NOW,
+        COMPLETE,
+        COMPLETE_NOW,
+    ],
+    columns: &[
+        Column::new("time", "TIME", Value::Level("time")),
+        Column::new("memory", "MEMORY", Value::Level("memory")),
+        Column::new("threads", "THREADS", Value::Level("threads")),
+        Column::new("samples", "STACKS", Value::Level("samples")),
+        Column::new("complete", "COMPLETE", Value::Portion("complete", "samples")).of_rows(),
+    ],
+    split: &["time", "memory", "threads"],
+    headline: &[Phrase::new(
+        "",
+        Value::Portion("complete", "samples"),
+        "% of stacks complete",
+    )],
+    metrics: &[
+        Metric::new(
+            "ckb_probe_profile_seconds_total",
+            "Time that threads were on a CPU or waited in the windows that were profiled, by part of CKB.",
+            Export::Counter("time"),
+        )
+        .by_part(),
+        Metric::new(
+            "ckb_probe_profile_memory_bytes_total",
+            "Memory that was touched for the first time in the windows that were profiled, by part of CKB.",
+            Export::Counter("memory"),
+        )
+        .by_part(),
+        Metric::new(
+            "ckb_probe_profile_samples_total",
+            "Stacks that were taken.",
+            Export::Counter("samples"),
+        ),
+        Metric::new(
+            "ckb_probe_profile_complete_samples_total",
+            "Stacks that reach to where the thread began.",
+            Export::Counter("complete"),
+        ),
+    ],
+    apart: none_apart,
+    quiet: true,
+};

@@ -1,0 +1,147 @@
+//! What the program `stacks` and its loader share.
+
+/// A page: copies begin at one, and a page that is not there ends them.
+pub const PAGE: usize = 4096;
+
+/// Pages that are copied of a stack. A twentieth of RocksDB's stacks needs more than half of them.
+pub const STACK_PAGES: usize = 8;
+
+/// Frames that are taken of the kernel's stack.
+pub const KERNEL_FRAMES: usize = 64;
+
+/// Return addresses that are told which the kernel has replaced: it has them return to itself, to see functions end.
+pub const REPLACED: usize = 16;
+
+/// Addresses of the kernel that are given names at a time.
+pub const NAMES: usize = 32;
+
+/// Functions of timers that are told apart while the tick's is looked for.
+pub const TIMERS: u32 = 64;
+
+/// A slot is nobody's.
+pub const FREE: u32 = 0;
+/// A program fills it.
+pub const FILLING: u32 = 1;
+/// It is to be read, wiped and freed.
+pub const FILLED: u32 = 2;
+
+/// The thread was on a CPU.
+pub const ON_CPU: u32 = 1;
+/// It ran while its stack was copied: the copy is of no moment.
+pub const MOVED: u32 = 2;
+/// It has not run since its stack was copied the last time, and it was not copied again.
+pub const UNCHANGED: u32 = 4;
+/// It belongs to the kernel, and has no stack of the process's.
+pub const NO_USER: u32 = 8;
+
+/// No timer's function is known yet: those that expire are noted.
+pub const LEARN: u64 = 0;
+/// Any timer serves as a tick.
+pub const ANY: u64 = u64::MAX;
+
+/// No two ticks that follow each other are so far apart: the CPU was idle between.
+pub const IDLE_NS: u64 = 15_000_000;
+
+/// What the programs are to do.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Order {
+    /// Whose threads are sampled, in the host's pid namespace.
+    pub process: u32,
+    /// How many slots there are, less one: a power of two, less one.
+    pub mask: u32,
+    /// Time between two samples of a CPU; of page faults, of how many one is a sample.
+    pub period_ns: u64,
+    /// The function of the timer that is the tick, [`LEARN`] or [`ANY`].
+    pub tick: u64,
+    /// Not 0: the stack of a thread that has not run since is not copied again.
+    pub skip_unchanged: u64,
+}
+
+/// What a CPU has seen.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// When the next sample is due.
+    pub due_ns: u64,
+    /// When the last tick was.
+    pub ticked_ns: u64,
+    /// For how long it ticked, without the time in which it was idle.
+    pub ticking_ns: u64,
+    /// How often it was looked at who runs meanwhile.
+    pub taken: u64,
+    /// How often that was a thread of the process; or how many page faults it had.
+    pub met: u64,
+    /// Of these, those for which there was no slot.
+    pub lost: u64,
+    /// What those it met took, in nanoseconds: at the process's expense.
+    pub spent_ns: u64,
+}
+
+/// A thread at a moment.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// [`FREE`], [`FILLING`] or [`FILLED`].
+    pub state: u32,
+    /// The process.
+    pub process: u32,
+    /// The thread.
+    pub thread: u32,
+    /// [`ON_CPU`] and the others.
+    pub flags: u32,
+    /// Its instruction in user space.
+    pub ip: u64,
+    /// Its stack pointer there.
+    pub sp: u64,
+    /// Its frame pointer there.
+    pub bp: u64,
+    /// The system call that it is in; negative where it came into the kernel otherwise.
+    pub call: i64,
+    /// The first argument of that.
+    pub argument: u64,
+    /// How often it has stopped running since it began.
+    pub switches: u64,
+    /// When it came to a CPU the last time, on the scheduler's clock; 0 where the kernel does not say.
+    pub arrived_ns: u64,
+    /// The same of whoever reads: all but now.
+    pub reader_arrived_ns: u64,
+    /// The kernel's word for its state.
+    pub task_state: u32,
+    /// Pages that were copied.
+    pub pages: u32,
+    /// Frames of the kernel's stack.
+    pub kernel_frames: u32,
+    /// How many page faults it stands for, where these are sampled.
+    pub stands_for: u32,
+    /// Its name, with zeros after it.
+    pub name: [u8; 16],
+    /// Addresses in the kernel, from the innermost on.
+    pub kernel: [u64; KERNEL_FRAMES],
+    /// The addresses that were replaced on its stack, from the innermost on; zeros among them are none.
+    pub replaced: [u64; REPLACED],
+}
+
+/// A thread at a moment, and a copy of its stack: from the page on that its stack pointer is in.
+#[repr(C)]
+pub struct Slot {
+    /// It.
+    pub head: Head,
+    /// Fills up to a page.
+    pub padding: [u8; PAGE - size_of::<Head>()],
+    /// The copy.
+    pub stack: [[u8; PAGE]; STACK_PAGES],
+}
+
+const _: () = {
+    use core::mem::{offset_of, size_of};
+    assert!(size_of::<Order>() == 32);
+    assert!(size_of::<Pace>() == 56);
+    assert!(size_of::<Head>() == 752);
+    assert!(offset_of!(Head, replaced) == 624);
+    assert!(offset_of!(Head, ip) == 16);
+    assert!(offset_of!(Head, task_state) == 80);
+    assert!(offset_of!(Head, kernel) == 112);
+    assert!(offset_of!(Slot, stack) == PAGE);
+    assert!(size_of::<Slot>() == PAGE * (1 + STACK_PAGES));
+};

@@ -1,0 +1,318 @@
+//! Stacks of the threads of one process: of those that run, by the tick that is there anyway; and of all of them, whenever
+//! user space goes through them. Nothing is run in the process, and nothing of it is stopped.
+//!
+//! What is copied goes to slots that user space has mapped, and wipes.
+#![no_std]
+#![no_main]
+
+mod thread;
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    EbpfContext,
+    helpers::{
+        bpf_get_current_pid_tgid, bpf_ktime_get_ns,
+        generated::{
+            bpf_copy_from_user_task, bpf_get_prandom_u32, bpf_get_stack, bpf_get_task_stack,
+            bpf_probe_read_user,
+        },
+    },
+    macros::{btf_tracepoint, map},
+    maps::{Array, HashMap, PerCpuArray},
+    programs::BtfTracePointContext,
+};
+use ckb_probe_common::stacks::{
+    ANY, FILLED, FILLING, FREE, IDLE_NS, LEARN, MOVED, NAMES, NO_USER, ON_CPU, Order, PAGE, Pace,
+    STACK_PAGES, Slot, TIMERS, UNCHANGED,
+};
+use ckb_probe_programs::{
+    counters,
+    iterator::Context,
+    task_storage::{TaskStorage, Thread},
+};
+use thread::{FIELDS, FUNCTION, PROCESS, THREAD};
+
+/// BPF_F_MMAPABLE.
+const MAPPED: u32 = 1 << 10;
+
+#[map]
+static ORDER: Array<Order> = Array::with_max_entries(1, 0);
+
+/// The loader says how many.
+#[map]
+static SLOTS: Array<Slot> = Array::with_max_entries(16, MAPPED);
+
+/// The slot that is tried next.
+#[map]
+static NEXT: Array<u32> = Array::with_max_entries(1, 0);
+
+#[map]
+static PACE: PerCpuArray<Pace> = PerCpuArray::with_max_entries(1, 0);
+
+/// Functions of timers that expired, and how often.
+#[map]
+static FUNCTIONS: HashMap<u64, u64> = HashMap::with_max_entries(TIMERS, 0);
+
+/// Addresses that are to be given names.
+#[map]
+static ADDRESSES: Array<u64> = Array::with_max_entries(NAMES as u32, 0);
+
+/// How often a thread had stopped running when its stack was copied, and one more; 0: it was not.
+#[map]
+static COPIED: TaskStorage<u64> = TaskStorage::new();
+
+/// Who runs?
+#[btf_tracepoint(function = "hrtimer_expire_entry")]
+pub fn timer_expires(context: BtfTracePointContext) -> i32 {
+    let (Some(order), Some(pace)) = (ORDER.get(0), PACE.get_ptr_mut(0)) else {
+        return 0;
+    };
+    // SAFETY: the tracepoint's timer.
+    let function = unsafe { FIELDS.trusted_u64::<FUNCTION>(context.arg(0)) };
+    if order.tick == LEARN {
+        learn(function);
+        return 0;
+    }
+    if order.tick != function && order.tick != ANY {
+        return 0;
+    }
+    // SAFETY: the helper has no preconditions. This runs with interrupts off: the CPU's value is nobody else's.
+    unsafe {
+        let now = bpf_ktime_get_ns();
+        let gap = now - (*pace).ticked_ns;
+        (*pace).ticked_ns = now;
+        if gap < IDLE_NS {
+            (*pace).ticking_ns += gap;
+        }
+        let due = (*pace).due_ns;
+        if now < due {
+            return 0;
+        }
+        // Before it is asked who runs: whoever runs for a moment is not to weigh more than that.
+        (*pace).due_ns = if now - due > order.period_ns {
+            now + order.period_ns
+        } else {
+            due + order.period_ns
+        };
+        if gap < IDLE_NS {
+            (*pace).taken += 1;
+        }
+        if (bpf_get_current_pid_tgid() >> 32) as u32 != order.process {
+            return 0;
+        }
+        (*pace).met += 1;
+        if !sample(&context, order, 1) {
+            (*pace).lost += 1;
+        }
+        (*pace).spent_ns += bpf_ktime_get_ns() - now;
+    }
+    0
+}
+
+#[inline(always)]
+fn learn(function: u64) {
+    match FUNCTIONS.get_ptr_mut(&function) {
+        // SAFETY: a map's value.
+        Some(count) => unsafe { counters::add(count, 1) },
+        // What has no room is not the tick, which comes more often than any other.
+        None => drop(FUNCTIONS.insert(&function, &1, 0)),
+    }
+}
+
+/// A page of the process's that it touches, and that is not there.
+#[btf_tracepoint(function = "page_fault_user")]
+pub fn page_touched(context: BtfTracePointContext) -> i32 {
+    page_fault(&context)
+}
+
+/// The same, where the kernel does so on its behalf.
+#[btf_tracepoint(function = "page_fault_kernel")]
+pub fn page_touched_by_kernel(context: BtfTracePointContext) -> i32 {
+    page_fault(&context)
+}
+
+#[inline(always)]
+fn page_fault(context: &BtfTracePointContext) -> i32 {
+    let (Some(order), Some(pace)) = (ORDER.get(0), PACE.get_ptr_mut(0)) else {
+        return 0;
+    };
+    if (bpf_get_current_pid_tgid() >> 32) as u32 != order.process {
+        return 0;
+    }
+    if thread::touches_nothing(Thread::current().as_ptr()) {
+        return 0;
+    }
+    // SAFETY: the helpers have no preconditions, and the CPU's value is nobody else's but where this is interrupted by itself, which
+    // costs a count.
+    unsafe {
+        (*pace).met += 1;
+        let one_in = order.period_ns as u32;
+        // At random: whoever touches pages by turns is met by no turn more than by another.
+        if one_in > 1 && bpf_get_prandom_u32() % one_in != 0 {
+            return 0;
+        }
+        let began = bpf_ktime_get_ns();
+        (*pace).taken += 1;
+        if !sample(context, order, one_in) {
+            (*pace).lost += 1;
+        }
+        (*pace).spent_ns += bpf_ktime_get_ns() - began;
+    }
+    0
+}
+
+/// Takes the thread that runs; false where there is no free slot.
+#[inline(always)]
+fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32) -> bool {
+    let Some(slot) = next(order) else {
+        return false;
+    };
+    // SAFETY: a map's value, and the slot is this program's once it has changed the state.
+    unsafe {
+        let state = &raw mut (*slot).head.state;
+        if counters::exchange(state, FREE, FILLING).is_err() {
+            return false;
+        }
+        let head = &mut (*slot).head;
+        thread::describe(head, Thread::current().as_ptr());
+        head.flags |= ON_CPU;
+        head.stands_for = stands_for;
+        let kernel = bpf_get_stack(
+            context.as_ptr(),
+            head.kernel.as_mut_ptr().cast(),
+            size_of_val(&head.kernel) as u32,
+            0,
+        );
+        head.kernel_frames = frames(kernel);
+        let begin = head.sp & !(PAGE as u64 - 1);
+        if head.flags & NO_USER == 0 {
+            (*slot).head.pages = copy(slot, |to, at| {
+                bpf_probe_read_user(to.cast(), PAGE as u32, (begin + at) as *const c_void) == 0
+            });
+        }
+        // Last, and the kernel puts nothing behind it.
+        counters::exchange(state, FILLING, FILLED).is_ok()
+    }
+}
+
+/// One thread of the process, where user space reads of it the number of the slot that it is in.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter.s/task")]
+pub fn threads(context: *mut c_void) -> i32 {
+    let context = Context::new(context);
+    // SAFETY: `struct bpf_iter__task` has the task.
+    let task = unsafe { context.word::<0>() };
+    let Some(order) = ORDER.get(0) else {
+        return 0;
+    };
+    if task.is_null() {
+        return 0;
+    }
+    let Some(next_slot) = NEXT.get_ptr_mut(0) else {
+        return 0;
+    };
+    // SAFETY: a map's value. One reader at a time: it takes no more than there are slots before it has wiped them.
+    let index = unsafe { counters::next(next_slot) } & order.mask;
+    let Some(slot) = SLOTS.get_ptr_mut(index) else {
+        return 0;
+    };
+    // SAFETY: a map's value, which the reader does not look at yet; and the kernel's task.
+    unsafe {
+        let head = &mut (*slot).head;
+        thread::describe(head, task);
+        head.reader_arrived_ns = thread::arrived(Thread::current().as_ptr());
+        let kernel = bpf_get_task_stack(
+            task.cast(),
+            head.kernel.as_mut_ptr().cast(),
+            size_of_val(&head.kernel) as u32,
+            0,
+        );
+        head.kernel_frames = frames(kernel);
+        let copied = COPIED.get_or_create(Thread::of(task));
+        let is_known = copied.is_some_and(|copied| *copied == head.switches + 1);
+        if head.flags & (ON_CPU | NO_USER) != 0 {
+            // One that runs has no stack that stands still.
+        } else if is_known && order.skip_unchanged != 0 {
+            head.flags |= UNCHANGED;
+        } else {
+            let begin = head.sp & !(PAGE as u64 - 1);
+            let pages = copy(slot, |to, at| {
+                let from = (begin + at) as *const c_void;
+                bpf_copy_from_user_task(to.cast(), PAGE as u32, from, task.cast(), 0) == 0
+            });
+            let head = &mut (*slot).head;
+            head.pages = pages;
+            if thread::switches(task) != head.switches {
+                head.flags |= MOVED;
+            } else if let Some(copied) = copied {
+                *copied = head.switches + 1;
+            }
+        }
+        (*slot).head.state = FILLED;
+    }
+    i32::from(!context.write(&u64::from(index)))
+}
+
+/// The names of the addresses, once.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/task")]
+pub fn names(context: *mut c_void) -> i32 {
+    let context = Context::new(context);
+    // SAFETY: `struct bpf_iter__task` has the task.
+    let task = unsafe { context.word::<0>() };
+    if task.is_null() || FIELDS.number::<THREAD>(task) != FIELDS.number::<PROCESS>(task) {
+        return 0;
+    }
+    for index in 0..NAMES as u32 {
+        if let Some(address) = ADDRESSES.get(index) {
+            context.write_name(*address);
+        }
+    }
+    0
+}
+
+#[inline(always)]
+fn next(order: &Order) -> Option<*mut Slot> {
+    let next = NEXT.get_ptr_mut(0)?;
+    // SAFETY: a map's value.
+    let index = unsafe { counters::next(next) } & order.mask;
+    SLOTS.get_ptr_mut(index)
+}
+
+/// Frames in so many bytes, or none where the helper failed.
+#[inline(always)]
+fn frames(bytes: i64) -> u32 {
+    if bytes > 0 { bytes as u32 / 8 } else { 0 }
+}
+
+/// Copies page after page, to the first that is not there.
+#[inline(always)]
+fn copy(slot: *mut Slot, page: impl Fn(*mut u8, u64) -> bool) -> u32 {
+    let mut pages = 0;
+    // Constant places, each: the verifier need not be told of any bounds.
+    macro_rules! pages {
+        ($($number:literal)*) => {{
+            const { assert!([$($number),*].len() == STACK_PAGES) };
+            $(
+                // SAFETY: a map's value, which has so many pages.
+                let to = unsafe { (&raw mut (*slot).stack[$number]).cast() };
+                if !page(to, $number * PAGE as u64) {
+                    return pages;
+                }
+                pages += 1;
+            )*
+        }};
+    }
+    pages!(0 1 2 3 4 5 6 7);
+    pages
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo) -> ! {
+    loop {}
+}
+
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

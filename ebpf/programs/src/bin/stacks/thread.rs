@@ -1,0 +1,119 @@
+//! What is told of a thread.
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    bindings::pt_regs,
+    helpers::generated::{bpf_probe_read_kernel, bpf_task_pt_regs},
+};
+use ckb_probe_common::stacks::{Head, NO_USER, ON_CPU, REPLACED};
+use ckb_probe_programs::fields::Fields;
+
+#[unsafe(no_mangle)]
+pub static FIELDS: Fields<16> = Fields::unset();
+// Of `task_struct`.
+pub const THREAD: usize = 0;
+pub const PROCESS: usize = 1;
+const NAME: usize = 2;
+const STATE: usize = 3;
+const RUNS: usize = 4;
+const SWITCHES: usize = 5;
+const FORCED_SWITCHES: usize = 6;
+const FLAGS: usize = 7;
+/// Of its `sched_info`; not all kernels have it.
+const ARRIVED: usize = 8;
+/// Of `hrtimer`.
+pub const FUNCTION: usize = 9;
+
+// What a probe at a function's return leaves, on kernels that have those: `task_struct.utask`, of that `return_instances`, and of
+// each what it has replaced, whether another one had replaced it already, and the next one.
+const PROBED: usize = 10;
+const INSTANCES: usize = 11;
+const ORIGINAL: usize = 12;
+const CHAINED: usize = 13;
+const NEXT: usize = 14;
+
+/// Of `task_struct`: that pages are not brought in for it now; not all kernels have it.
+const TOUCHES_NOTHING: usize = 15;
+
+/// PF_KTHREAD, PF_IO_WORKER, PF_USER_WORKER: what the kernel runs in the process's name.
+const OF_THE_KERNEL: u64 = 0x0020_0000 | 0x0000_0010 | 0x0000_4000;
+
+/// Whether it looks for what is there, and no page is brought in that is not: programs do so that copy stacks, these among them.
+#[inline(always)]
+pub fn touches_nothing(task: *const c_void) -> bool {
+    // To read that counts as one more: the helper does the same for as long as it reads.
+    number::<TOUCHES_NOTHING>(task) > 1
+}
+
+/// All but the stacks.
+///
+/// # Safety
+/// The kernel handed the task out.
+#[inline(always)]
+pub unsafe fn describe(head: &mut Head, task: *const c_void) {
+    head.thread = number::<THREAD>(task) as u32;
+    head.process = number::<PROCESS>(task) as u32;
+    head.task_state = number::<STATE>(task) as u32;
+    head.switches = switches(task);
+    head.arrived_ns = arrived(task);
+    head.reader_arrived_ns = 0;
+    head.kernel_frames = 0;
+    head.pages = 0;
+    head.flags = 0;
+    if number::<RUNS>(task) != 0 {
+        head.flags |= ON_CPU;
+    }
+    if number::<FLAGS>(task) & OF_THE_KERNEL != 0 {
+        head.flags |= NO_USER;
+    }
+    // SAFETY: the name has room for as many bytes as are read; the registers are those of the task. Both helpers cope with any
+    // address.
+    unsafe {
+        bpf_probe_read_kernel(
+            head.name.as_mut_ptr().cast(),
+            size_of_val(&head.name) as u32,
+            FIELDS.place::<NAME>(task),
+        );
+        let registers = bpf_task_pt_regs(task.cast_mut().cast()) as *const pt_regs;
+        head.ip = register(&raw const (*registers).rip);
+        head.sp = register(&raw const (*registers).rsp);
+        head.bp = register(&raw const (*registers).rbp);
+        head.call = register(&raw const (*registers).orig_rax) as i64;
+        head.argument = register(&raw const (*registers).rdi);
+    }
+    let probed = FIELDS.pointer::<PROBED>(task);
+    let mut instance = probed.and_then(|probed| FIELDS.pointer::<INSTANCES>(probed));
+    for index in 0..REPLACED {
+        head.replaced[index] = 0;
+        if let Some(it) = instance {
+            if number::<CHAINED>(it) == 0 {
+                head.replaced[index] = number::<ORIGINAL>(it);
+            }
+            instance = FIELDS.pointer::<NEXT>(it);
+        }
+    }
+}
+
+/// How often a thread has stopped running.
+#[inline(always)]
+pub fn switches(task: *const c_void) -> u64 {
+    number::<SWITCHES>(task) + number::<FORCED_SWITCHES>(task)
+}
+
+/// When it came to a CPU the last time.
+#[inline(always)]
+pub fn arrived(task: *const c_void) -> u64 {
+    number::<ARRIVED>(task)
+}
+
+#[inline(always)]
+fn number<const FIELD: usize>(task: *const c_void) -> u64 {
+    FIELDS.number::<FIELD>(task).unwrap_or(0)
+}
+
+#[inline(always)]
+unsafe fn register(place: *const u64) -> u64 {
+    // SAFETY: by the caller's word.
+    unsafe { place.read_volatile() }
+}

@@ -1,0 +1,103 @@
+//! Which targets a task belongs to.
+
+use core::ffi::c_void;
+
+use ckb_probe_common::counts::{MAX_ANCESTORS, MAX_TARGETS_OF_TASK, TargetEntry, TargetKey, space};
+
+use super::Counts;
+
+/// `struct upid`: a number, and a pointer.
+const SIZE_OF_UPID: usize = 16;
+
+/// The fields of [`Counts::fields`].
+pub mod field {
+    /// Of `task_struct`: the number of its process.
+    pub const PROCESS: usize = 0;
+    /// The task that its process has for a parent.
+    pub const PARENT: usize = 1;
+    /// Its namespaces; null once it has given them up.
+    pub const NAMESPACES: usize = 2;
+    /// Of `nsproxy`: its network.
+    pub const NETWORK: usize = 3;
+    /// Of `task_struct`: its number in each pid namespace that knows it.
+    pub const NUMBERS: usize = 4;
+    /// Of `net`: the namespace's number.
+    pub const NETWORK_NUMBER: usize = 5;
+    /// Of `pid_namespace`: the same.
+    pub const PROCESS_IDS_NUMBER: usize = 6;
+    /// Of `pid`: how many namespaces know it, less one.
+    pub const LEVEL: usize = 7;
+    /// The first of them; the last is its own.
+    pub const FIRST_LEVEL: usize = 8;
+    /// Of `upid`: the namespace.
+    pub const LEVEL_NAMESPACE: usize = 9;
+    /// How many there are.
+    pub const COUNT: usize = 10;
+}
+
+/// Targets that a task belongs to; those after the last have no id.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) targets: [TargetEntry; MAX_TARGETS_OF_TASK],
+    pub(super) count: u32,
+}
+
+impl Counts {
+    /// The targets that a task belongs to.
+    #[inline(always)]
+    pub(super) unsafe fn find(&self, task: *const c_void, found: &mut Found) {
+        let spaces = self.spaces.get(0).copied().unwrap_or(0);
+        let fields = self.fields;
+        // SAFETY: the task has a type by the caller's word, and what hangs from it then has, too.
+        unsafe {
+            if spaces & space::NETWORK != 0 {
+                let namespaces: *const c_void = fields.trusted::<{ field::NAMESPACES }, _>(task);
+                if !namespaces.is_null() {
+                    let network = fields.trusted::<{ field::NETWORK }, _>(namespaces);
+                    let number = fields.trusted::<{ field::NETWORK_NUMBER }, u32>(network);
+                    self.look_up(space::NETWORK, number, found);
+                }
+            }
+            if spaces & space::PROCESS_IDS != 0 {
+                let numbers: *const c_void = fields.trusted::<{ field::NUMBERS }, _>(task);
+                // Not the one of `nsproxy`: that is its children's.
+                let level = fields.trusted::<{ field::LEVEL }, u32>(numbers) as usize;
+                let levels = fields.place::<{ field::FIRST_LEVEL }>(numbers);
+                let own = levels.wrapping_byte_add(level * SIZE_OF_UPID);
+                if let Some(ids) = fields.pointer::<{ field::LEVEL_NAMESPACE }>(own)
+                    && let Some(number) = fields.number::<{ field::PROCESS_IDS_NUMBER }>(ids)
+                {
+                    self.look_up(space::PROCESS_IDS, number as u32, found);
+                }
+            }
+            if spaces & (space::PROCESS | space::DESCENT) != 0 {
+                let process = fields.trusted::<{ field::PROCESS }, u32>(task);
+                self.look_up(space::PROCESS, process, found);
+                if spaces & space::DESCENT != 0 {
+                    self.look_up(space::DESCENT, process, found);
+                    let mut ancestor = task;
+                    for _ in 0..MAX_ANCESTORS {
+                        ancestor = fields.trusted::<{ field::PARENT }, _>(ancestor);
+                        let process = fields.trusted::<{ field::PROCESS }, u32>(ancestor);
+                        if process <= 1 {
+                            break;
+                        }
+                        self.look_up(space::DESCENT, process, found);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn look_up(&self, space: u32, number: u32, found: &mut Found) {
+        let key = TargetKey { space, number };
+        // SAFETY: an entry is written as one when a target is let in, and its slot is not another's until long after.
+        if let Some(entry) = unsafe { self.targets.get(&key) }
+            && let Some(place) = found.targets.get_mut(found.count as usize)
+        {
+            *place = *entry;
+            found.count += 1;
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! Where the time goes: what was seen of a process's stacks.
+//!
+//! [`Stacks`] are figures like all others: they merge. [`pprof`] is how they travel and are kept; [`headings`] tells which part of
+//! CKB a stack belongs to; [`idle`], whose wait is no wait; [`functions`] lists what is seen most; [`render`] draws. All of it is pure: no clock, no file, no client.
+
+pub mod functions;
+pub mod headings;
+pub mod idle;
+pub mod names;
+pub mod pprof;
+pub mod render;
+mod stacks;
+#[cfg(test)]
+mod testing;
+
+pub use stacks::{
+    Frame, Mismatch, Mode, PRUNED, Profile, Pruned, SampleType, Stack, Stacks, WEIGHT_LIMIT, Window,
+};

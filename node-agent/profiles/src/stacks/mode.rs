@@ -1,0 +1,104 @@
+//! What can be sampled, and what it is weighed in.
+
+use std::{fmt, str::FromStr};
+
+/// What is sampled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// What runs.
+    Cpu,
+    /// What waits.
+    OffCpu,
+    /// What touches memory for the first time.
+    Memory,
+    /// All threads, once.
+    Threads,
+}
+
+impl Mode {
+    /// All there are.
+    pub const ALL: [Self; 4] = [Self::Cpu, Self::OffCpu, Self::Memory, Self::Threads];
+
+    /// What a stack's weights are, in their order.
+    pub fn sample_types(self) -> Vec<SampleType> {
+        let types: &[[&str; 2]] = match self {
+            Self::Cpu => &[["samples", "count"], ["cpu", "nanoseconds"]],
+            Self::OffCpu => &[["wait", "nanoseconds"]],
+            Self::Memory => &[["faults", "count"], ["space", "bytes"]],
+            // How many, and for how long they have been in their state, added up.
+            Self::Threads => &[["threads", "count"], ["in_state", "nanoseconds"]],
+        };
+        let of = |[name, unit]: &[&str; 2]| SampleType::new(name, unit);
+        types.iter().map(of).collect()
+    }
+
+    /// The place of the type that is shown where nobody asks for another.
+    pub fn shown(self) -> usize {
+        match self {
+            Self::Cpu | Self::Memory => 1,
+            Self::OffCpu | Self::Threads => 0,
+        }
+    }
+
+    /// Its name, as in a CkbProbe.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "Cpu",
+            Self::OffCpu => "OffCpu",
+            Self::Memory => "Memory",
+            Self::Threads => "Threads",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// In any letters, with or without a hyphen: `cpu`, `off-cpu`.
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let asked = text.replace('-', "");
+        (Self::ALL.into_iter())
+            .find(|mode| mode.as_str().eq_ignore_ascii_case(&asked))
+            .ok_or_else(|| "there are cpu, off-cpu, memory and threads".to_owned())
+    }
+}
+
+/// What one of a stack's weights is (`cpu`), and in what unit (`nanoseconds`): in pprof's words.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SampleType {
+    /// What it is.
+    pub name: String,
+    /// What it is counted in: `count`, `nanoseconds`, `bytes`.
+    pub unit: String,
+}
+
+impl SampleType {
+    /// A sample type.
+    pub fn new(name: &str, unit: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+        }
+    }
+}
+
+impl fmt::Display for SampleType {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.name, self.unit)
+    }
+}
+
+/// `samples/count and cpu/nanoseconds`.
+pub fn list(types: &[SampleType]) -> String {
+    let types: Vec<String> = types.iter().map(SampleType::to_string).collect();
+    match types.as_slice() {
+        [] => "nothing".to_owned(),
+        _ => types.join(" and "),
+    }
+}

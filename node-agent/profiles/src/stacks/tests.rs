@@ -1,0 +1,209 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    headings,
+    pprof::Limits,
+    testing::{any_mode, any_profile, any_stacks, stacks},
+};
+
+fn merged(one: &Profile, other: &Profile) -> Profile {
+    let mut sum = one.clone();
+    sum.merge(other).unwrap();
+    sum
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn profiles_merge_in_any_order((a, b, c) in any_mode().prop_flat_map(|mode| (any_profile(mode), any_profile(mode), any_profile(mode)))) {
+        prop_assert_eq!(merged(&a, &b), merged(&b, &a));
+        prop_assert_eq!(merged(&merged(&a, &b), &c), merged(&a, &merged(&b, &c)));
+    }
+
+    #[test]
+    fn nothing_changes_nothing((mode, a) in any_mode().prop_flat_map(|mode| (Just(mode), any_profile(mode)))) {
+        prop_assert_eq!(merged(&a, &Profile::of(mode)), a.clone());
+        prop_assert_eq!(merged(&Profile::of(mode), &a), a);
+    }
+
+    #[test]
+    fn the_sum_weighs_what_its_parts_weigh((a, b) in (any_stacks(Mode::Cpu), any_stacks(Mode::Cpu))) {
+        let mut sum = a.clone();
+        sum.merge(&b).unwrap();
+        for place in [0, 1] {
+            prop_assert_eq!(sum.total(place), plus(a.total(place), b.total(place)));
+        }
+    }
+
+    #[test]
+    fn what_is_pruned_weighs_what_it_weighed(
+        (profile, limit) in any_mode().prop_flat_map(any_profile).prop_flat_map(|profile| {
+            let size = profile.to_pprof().len();
+            (Just(profile), 0..size + 10)
+        }),
+    ) {
+        let pruned = profile.prune(limit);
+        let (before, after) = (&profile.stacks, &pruned.profile.stacks);
+        for place in 0..before.types().len() {
+            prop_assert_eq!(after.total(place), before.total(place));
+        }
+        let least = profile.prune(0).bytes.len();
+        prop_assert!(pruned.bytes.len() <= limit.max(least));
+        prop_assert_eq!(Profile::from_pprof(&pruned.bytes, &Limits::PART).unwrap(), pruned.profile);
+    }
+}
+
+#[test]
+fn equal_stacks_are_one_and_a_thread_s_name_tells_them_apart() {
+    let some = stacks(
+        Mode::Cpu,
+        &[
+            "a;main;run 1 10",
+            "b;main;run 1 10",
+            "a;main;run 2 20",
+            "a;main 0 0",
+        ],
+    );
+    assert_eq!(
+        some,
+        stacks(Mode::Cpu, &["b;main;run 1 10", "a;main;run 3 30"])
+    );
+    assert_eq!((some.len(), some.total(0), some.total(1)), (2, 4, 40));
+    let order: Vec<&str> = some.sorted().iter().map(|stack| stack.thread).collect();
+    assert_eq!(order, ["a", "b"]);
+}
+
+#[test]
+fn a_weight_stops_at_the_limit_and_does_not_begin_again() {
+    let limit = format!("a;main {WEIGHT_LIMIT}");
+    let some = stacks(Mode::OffCpu, &[&limit, "a;main 1"]);
+    assert_eq!(some.total(0), WEIGHT_LIMIT);
+}
+
+#[test]
+fn profiles_of_different_modes_do_not_merge() {
+    let error = Stacks::of(Mode::Cpu)
+        .merge(&Stacks::of(Mode::OffCpu))
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "a profile of samples/count and cpu/nanoseconds and one of wait/nanoseconds cannot be put together: take two of the same mode"
+    );
+}
+
+#[test]
+fn a_window_spans_from_the_first_to_the_last() {
+    let window = |start_ns, duration_ns| Window {
+        start_ns,
+        duration_ns,
+    };
+    assert_eq!(window(10, 5).spanning(window(12, 10)), window(10, 12));
+    assert_eq!(window(10, 50).spanning(window(12, 10)), window(10, 50));
+    assert_eq!(Window::default().spanning(window(12, 10)), window(12, 10));
+}
+
+#[test]
+fn a_mode_is_told_by_its_types_and_its_name() {
+    for mode in Mode::ALL {
+        assert_eq!(Stacks::of(mode).mode(), Some(mode));
+        assert_eq!(mode.as_str().parse(), Ok(mode));
+    }
+    assert_eq!("off-cpu".parse(), Ok(Mode::OffCpu));
+    assert_eq!(
+        Stacks::new(vec![SampleType::new("alloc", "count")], 0).mode(),
+        None
+    );
+    assert_eq!(
+        Stacks::of(Mode::Memory).types()[Mode::Memory.shown()],
+        SampleType::new("space", "bytes")
+    );
+}
+
+/// Three thousand stacks, of names that do not compress well.
+fn large() -> Profile {
+    let mut profile = Profile::of(Mode::Cpu);
+    let mut noise = 1_u64;
+    let mut next = || {
+        noise = noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        noise >> 33
+    };
+    for number in 0..3_000_u64 {
+        let names: Vec<String> = (0..8)
+            .map(|_| format!("rocksdb_get_{:x}", next() % 3000))
+            .collect();
+        let weight = 1 + 1_000_000 / (number + 1);
+        profile.stacks.add(&Stack {
+            frames: names.iter().map(|name| Frame::user(name, "ckb")).collect(),
+            thread: "verify_blocks",
+            target: if number % 2 == 0 {
+                "default/a"
+            } else {
+                "default/b"
+            },
+            weights: &[weight, 10 * weight],
+            ..Stack::default()
+        });
+    }
+    profile
+}
+
+#[test]
+fn the_lightest_stacks_go_and_what_is_said_by_heading_and_target_stays() {
+    let large = large();
+    let limit = large.to_pprof().len() / 3;
+    let pruned = large.prune(limit);
+    assert!(
+        pruned.bytes.len() <= limit,
+        "{} of {limit}",
+        pruned.bytes.len()
+    );
+    assert!(
+        pruned.bytes.len() >= limit * 9 / 10,
+        "{} of {limit}",
+        pruned.bytes.len()
+    );
+    let (before, after) = (&large.stacks, &pruned.profile.stacks);
+    assert_eq!(headings::split(after, 1), headings::split(before, 1));
+    for target in ["default/a", "default/b"] {
+        let of = |stacks: &Stacks| stacks.filter(|stack| stack.target == target).total(1);
+        assert_eq!(of(after), of(before));
+    }
+    let (folded, kept): (Vec<Stack>, Vec<Stack>) = after
+        .sorted()
+        .into_iter()
+        .partition(|stack| stack.frames[0].name == PRUNED);
+    assert_eq!(folded.len(), 2);
+    assert_eq!(kept.len() + pruned.folded, before.len());
+    assert_eq!(kept, before.sorted()[..kept.len()]);
+}
+
+#[test]
+fn what_was_pruned_merges_and_is_pruned_again() {
+    let pruned = large().prune(12_000).profile;
+    let mut sum = pruned.clone();
+    sum.merge(&pruned).unwrap();
+    let again = sum.prune(6_000);
+    assert!(again.bytes.len() <= 6_000);
+    assert_eq!(again.profile.stacks.total(1), 2 * large().stacks.total(1));
+    let folded = again
+        .profile
+        .stacks
+        .iter()
+        .filter(|stack| stack.frames[0].name == PRUNED);
+    assert_eq!(folded.count(), 2);
+}
+
+#[test]
+fn names_are_changed_and_what_becomes_equal_is_one() {
+    let some = stacks(Mode::Cpu, &["a;x<A>::f 1 10", "a;x<B>::f 2 20"]);
+    let renamed = some.renamed(|name| name.replace(['A', 'B'], "_"));
+    assert_eq!(renamed, stacks(Mode::Cpu, &["a;x<_>::f 3 30"]));
+    assert_eq!(
+        renamed.map(|stack| stack.thread = ""),
+        stacks(Mode::Cpu, &[";x<_>::f 3 30"])
+    );
+}

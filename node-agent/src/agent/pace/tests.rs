@@ -1,0 +1,159 @@
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Writes a report whenever one is due while these things happen; the times of the reports, since the start.
+fn reports(
+    interval: Option<Duration>,
+    length: Duration,
+    mut happenings: Vec<(Duration, News)>,
+) -> Vec<Duration> {
+    let start = Instant::now();
+    let mut pace = Pace::new(start, FLOOR);
+    let mut clock = start;
+    let mut written = Vec::new();
+    happenings.sort();
+    let mut happenings = happenings.into_iter().peekable();
+    loop {
+        let due = pace.due(interval);
+        let next = happenings.peek().map(|(at, _)| start + *at);
+        let due_first = due.is_some_and(|due| next.is_none_or(|next| due <= next));
+        if due_first && let Some(due) = due {
+            clock = clock.max(due);
+            if clock > start + length {
+                return written;
+            }
+            pace.written(clock);
+            written.push(clock - start);
+        } else if let Some((at, news)) = happenings.next() {
+            clock = start + at;
+            pace.note(news);
+        } else {
+            return written;
+        }
+    }
+}
+
+/// So many targets end their intervals all of the time, each at a time of its own.
+fn phases(targets: u32, interval: Duration, length: Duration) -> Vec<(Duration, News)> {
+    let mut all = Vec::new();
+    for target in 0..targets {
+        let mut at = interval * target / targets;
+        while at <= length {
+            all.push((at, News::Figures));
+            // A timer is late by a little each time.
+            at += interval + Duration::from_micros(u64::from(target) * 7);
+        }
+    }
+    all
+}
+
+fn closest(reports: &[Duration]) -> Duration {
+    let pairs = reports.windows(2).map(|pair| pair[1] - pair[0]);
+    pairs.min().unwrap_or_default()
+}
+
+#[test]
+fn one_report_is_written_in_each_interval_whatever_the_number_of_targets_and_their_phases() {
+    for targets in [1, 2, 51, 1_000] {
+        let happenings = phases(targets, SECOND, 60 * SECOND);
+        let written = reports(Some(SECOND), 60 * SECOND, happenings);
+        assert!(
+            (58..=61).contains(&written.len()),
+            "{targets}: {}",
+            written.len()
+        );
+        assert!(closest(&written) >= FLOOR);
+    }
+    let ten = 10 * SECOND;
+    for targets in [1, 51] {
+        let written = reports(Some(ten), 600 * SECOND, phases(targets, ten, 600 * SECOND));
+        assert!(
+            (59..=63).contains(&written.len()),
+            "{targets}: {}",
+            written.len()
+        );
+    }
+}
+
+#[test]
+fn a_lone_target_s_figures_are_written_as_its_interval_ends() {
+    let ten = 10 * SECOND;
+    let happenings = phases(1, ten, 60 * SECOND);
+    let ends: Vec<Duration> = happenings.iter().map(|(at, _)| *at).collect();
+    assert_eq!(reports(Some(ten), 60 * SECOND, happenings), ends);
+}
+
+#[test]
+fn what_is_said_in_between_does_not_put_figures_off() {
+    let ten = 10 * SECOND;
+    let written = reports(
+        Some(ten),
+        24 * SECOND,
+        vec![
+            (Duration::ZERO, News::Standing),
+            (2 * SECOND, News::Figures),
+            (5 * SECOND, News::Standing),
+            (12 * SECOND, News::Figures),
+            (22 * SECOND, News::Figures),
+        ],
+    );
+    assert_eq!(written, [0, 2, 5, 12, 22].map(|at| at * SECOND));
+}
+
+#[test]
+fn how_a_target_stands_is_told_at_once_but_not_more_than_once_a_second() {
+    let ten = 10 * SECOND;
+    let standing = |milliseconds| (Duration::from_millis(milliseconds), News::Standing);
+    let written = reports(
+        Some(ten),
+        9 * SECOND,
+        vec![
+            standing(0),
+            standing(2_000),
+            standing(2_100),
+            standing(2_200),
+        ],
+    );
+    assert_eq!(written, [Duration::ZERO, 2 * SECOND, 3 * SECOND]);
+}
+
+#[test]
+fn a_target_that_comes_and_goes_all_the_time_makes_no_more_reports_than_one_a_second() {
+    let ten = 10 * SECOND;
+    let happenings = (0..36_000).map(|n| (Duration::from_millis(n * 100), News::Standing));
+    let written = reports(Some(ten), 3_600 * SECOND, happenings.collect());
+    assert!(written.len() <= 3_601, "{}", written.len());
+    assert!(closest(&written) >= FLOOR);
+}
+
+#[test]
+fn an_agent_without_news_is_heard_of_all_the_same() {
+    let ten = 10 * SECOND;
+    let written = reports(
+        Some(ten),
+        60 * SECOND,
+        vec![(Duration::ZERO, News::Standing), (61 * SECOND, News::None)],
+    );
+    assert_eq!(written.len(), 6);
+}
+
+#[test]
+fn where_nobody_asks_anything_only_orders_are_answered() {
+    let written = reports(
+        None,
+        60 * SECOND,
+        vec![(5 * SECOND, News::Figures), (61 * SECOND, News::None)],
+    );
+    assert_eq!(
+        written.len(),
+        1,
+        "the first, which says that the agent is there"
+    );
+    let standing = vec![
+        (SECOND, News::Standing),
+        (30 * SECOND, News::Standing),
+        (61 * SECOND, News::None),
+    ];
+    assert_eq!(reports(None, 60 * SECOND, standing).len(), 2);
+}

@@ -1,0 +1,337 @@
+//! `ckb-probe profile` and `ckb-probe threads`: where the time goes, and what each thread does now.
+
+mod sampling;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use ckb_probe_agent::{
+    host::find_process,
+    mechanism::stacks::{self, Mode, ONE_IN, PAGE, Place, Profile, State, folded},
+    observe::Exit,
+    text,
+};
+use ckb_probe_profiles::{self as profiles, Frame, Stack, Window, names::shorten};
+use clap::{Args, ValueEnum};
+use sampling::Sampling;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Instant, sleep_until},
+};
+
+use super::{CliError, Outcome, ProcessArguments};
+
+/// How often it is looked, in a second, where nobody says: a number that keeps no step with what runs by the clock.
+const RUNNING_FREQUENCY: u32 = 99;
+const WAITING_FREQUENCY: u32 = 19;
+
+/// Nothing is looked at more often.
+const MAX_FREQUENCY: i64 = 999;
+
+/// How the name of a file ends that is to be gzipped pprof.
+const PPROF: &str = ".pb.gz";
+
+/// So many functions are listed.
+const LISTED: usize = 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum ModeArgument {
+    /// Where the time goes in which threads run: the file counts samples.
+    Cpu,
+    /// Where the time goes in which they wait, and for what: the file counts microseconds.
+    OffCpu,
+    /// Where it touches memory for the first time: the file counts bytes.
+    Memory,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ckb-probe profile --mode cpu --duration 30s -o cpu.pb.gz        where the CPU time goes\n  \
+    ckb-probe profile --mode off-cpu --pid 1234 -o off.pb.gz        what is waited for\n\n\
+    A file that ends in .pb.gz is pprof; any other has a line for each stack, as flamegraph.pl reads it. [truncated] stands for frames that \
+    could not be told; functions of the kernel end in _[k].")]
+pub struct ProfileArguments {
+    #[command(flatten)]
+    process: ProcessArguments,
+    /// What to look at.
+    #[arg(long, value_enum, default_value = "cpu")]
+    mode: ModeArgument,
+    /// Stop after so long. Ctrl-C stops before.
+    #[arg(long, default_value = "30s")]
+    duration: ckb_probe_crds::Duration,
+    /// How many times a second to look: each CPU, no more often than the kernel ticks, or all threads. Unset: 99 for cpu, 19 for
+    /// off-cpu.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=MAX_FREQUENCY))]
+    frequency: Option<u32>,
+    /// Show the calls of threads that only wait for work: otherwise an idle pool counts as one function. For off-cpu.
+    #[arg(long)]
+    idle: bool,
+    /// The file to write. Unset: standard output.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Threads that do the same are listed together. No thread is stopped; those that run at the moment are told \
+    without their calls. SINCE is the time since the thread came to a CPU the last time."
+)]
+pub struct ThreadsArguments {
+    #[command(flatten)]
+    process: ProcessArguments,
+}
+
+pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> {
+    let ProcessArguments { pid, executable } = &arguments.process;
+    let process = find_process(*pid, executable)?;
+    let exit = Exit::of(process.id)?;
+    let (mode, usual) = match arguments.mode {
+        ModeArgument::Cpu => (Mode::Cpu, RUNNING_FREQUENCY),
+        ModeArgument::OffCpu => (Mode::OffCpu, WAITING_FREQUENCY),
+        ModeArgument::Memory => (Mode::Memory, RUNNING_FREQUENCY),
+    };
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
+    let asked = arguments.frequency.unwrap_or(usual);
+    if let Some(path) = arguments.output.as_deref().filter(|path| is_other(path)) {
+        let source = io::Error::new(
+            io::ErrorKind::Unsupported,
+            "only pprof and folded text are written: name a file that ends in .pb.gz or .folded",
+        );
+        return Err(CliError::Output(text::of_path(path), source));
+    }
+    // Before it is sampled: whoever cannot write there is told at once.
+    let mut output: Box<dyn Write> = match &arguments.output {
+        Some(path) => {
+            let file = fs::File::create(path);
+            Box::new(file.map_err(|source| CliError::Output(text::of_path(path), source))?)
+        }
+        None => Box::new(io::stdout().lock()),
+    };
+    let mut sampling = Sampling::begin(process.id, mode, asked).await?;
+    let start = Instant::now();
+    let end = start + arguments.duration.get();
+    let mut next = start + sampling.pace;
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+            () = exit.wait() => break,
+            () = sleep_until(next.min(end)) => {}
+        }
+        if Instant::now() >= end {
+            break;
+        }
+        sampling.step().await?;
+        // Steps that were missed are not made up for.
+        next = (next + sampling.pace).max(Instant::now());
+    }
+    let mut profile = sampling.finish().await?;
+    if mode == Mode::OffCpu && !arguments.idle {
+        profile = profile.with_idle_folded();
+    }
+    let is_pprof =
+        (arguments.output.as_deref()).is_some_and(|path| text::of_path(path).ends_with(PPROF));
+    let written = match mode {
+        _ if is_pprof => pprof(&profile, mode, &process.executable),
+        Mode::Cpu => folded(&profile.samples, |sample| sample.count).into_bytes(),
+        Mode::OffCpu => folded(&profile.samples, |sample| micros(sample.time)).into_bytes(),
+        Mode::Memory => folded(&profile.samples, |sample| sample.memory).into_bytes(),
+    };
+    output.write_all(&written)?;
+    output.flush()?;
+    eprint!("{}", summary(&profile, mode, asked));
+    Ok(match profile.taken {
+        0 => Outcome::NothingCalled,
+        _ => Outcome::Measured,
+    })
+}
+
+/// As other programs read it.
+fn pprof(profile: &Profile, mode: Mode, executable: &str) -> Vec<u8> {
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let mut told = profiles::Profile::of(match mode {
+        Mode::Cpu => profiles::Mode::Cpu,
+        Mode::OffCpu => profiles::Mode::OffCpu,
+        Mode::Memory => profiles::Mode::Memory,
+    });
+    for sample in &profile.samples {
+        let names: Vec<String> = sample
+            .calls
+            .iter()
+            .map(|call| shorten(&call.name))
+            .collect();
+        let frames = sample.calls.iter().zip(&names);
+        let frames = frames.map(|(call, name)| match call.place {
+            Place::Kernel => Frame::kernel(name),
+            Place::User | Place::Said => Frame::user(name, &call.file),
+        });
+        let last = sample.calls.last().filter(|_| mode == Mode::OffCpu);
+        let wait = last.map_or("", |call| call.name.trim_matches(['[', ']']));
+        let weights = match mode {
+            Mode::Cpu => vec![sample.count, nanos(sample.time)],
+            Mode::OffCpu => vec![nanos(sample.time)],
+            Mode::Memory => vec![sample.memory / PAGE, sample.memory],
+        };
+        told.stacks.add(&Stack {
+            frames: frames.collect(),
+            thread: &sample.thread,
+            target: executable,
+            wait,
+            weights: &weights,
+            ..Stack::default()
+        });
+    }
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = since_1970.unwrap_or_default();
+    told.window = Window {
+        start_ns: nanos(now.saturating_sub(profile.took)),
+        duration_ns: nanos(profile.took),
+    };
+    told.period = match profile.frequency > 0.0 {
+        true => (1e9 / profile.frequency) as u64,
+        false => 0,
+    };
+    told.to_pprof()
+}
+
+/// Whether a file's name is that of another format.
+fn is_other(path: &Path) -> bool {
+    let name = text::of_path(path);
+    [".pb", ".svg", ".html", ".json"]
+        .iter()
+        .any(|end| name.ends_with(end))
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// What there is to say of a profile, for a person.
+fn summary(profile: &Profile, mode: Mode, asked: u32) -> String {
+    let weight = |sample: &stacks::Sample| match mode {
+        Mode::Cpu | Mode::OffCpu => micros(sample.time),
+        Mode::Memory => sample.memory,
+    };
+    let mut own: BTreeMap<&str, u64> = BTreeMap::new();
+    for sample in &profile.samples {
+        if let Some(call) = sample.calls.last() {
+            *own.entry(&call.name).or_default() += weight(sample);
+        }
+    }
+    let total: u64 = profile.samples.iter().map(weight).sum();
+    let looked = |of| {
+        let often = profile.frequency;
+        format!("looked at {of} {often:.1} times a second (asked: {asked})")
+    };
+    let seconds = total as f64 / 1e6;
+    let (looked, what) = match mode {
+        Mode::Cpu => (looked("each CPU"), format!("{seconds:.2} s on a CPU")),
+        Mode::OffCpu => (looked("all threads"), format!("{seconds:.2} s waiting")),
+        Mode::Memory => (
+            format!("one for each {ONE_IN} page faults"),
+            format!("{:.1} MB touched for the first time", total as f64 / 1e6),
+        ),
+    };
+    let mut lines = format!(
+        "{} stacks in {:.1} s, {:.1} % of them complete, {} lost; {looked}\n\
+         {what}, by innermost function:\n",
+        profile.taken,
+        profile.took.as_secs_f64(),
+        profile.complete_percent(),
+        profile.lost,
+    );
+    let mut own: Vec<_> = own.into_iter().collect();
+    own.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(other.0)));
+    for (name, weight) in own.into_iter().take(LISTED) {
+        let share = 100.0 * weight as f64 / total.max(1) as f64;
+        lines.push_str(&format!("{share:5.1} %  {name}\n"));
+    }
+    lines
+}
+
+pub async fn threads(arguments: &ThreadsArguments) -> Result<Outcome, CliError> {
+    let ProcessArguments { pid, executable } = &arguments.process;
+    let process = find_process(*pid, executable)?;
+    let states = sampling::threads(process.id).await?;
+    let mut out = io::stdout().lock();
+    writeln!(
+        out,
+        "process {} ({}): {} threads",
+        process.id.pid,
+        process.executable,
+        states.len()
+    )?;
+    out.write_all(listed(&states).as_bytes())?;
+    out.flush()?;
+    Ok(match states.is_empty() {
+        true => Outcome::NothingCalled,
+        false => Outcome::Measured,
+    })
+}
+
+/// Threads that do the same, together; the most first.
+fn listed(states: &[State]) -> String {
+    let mut groups: BTreeMap<_, Vec<&State>> = BTreeMap::new();
+    for state in states {
+        let same = (state.state, &state.wait, &state.calls);
+        groups.entry(same).or_default().push(state);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, states)| std::cmp::Reverse(states.len()));
+    let mut text = String::new();
+    for ((state, wait, calls), states) in groups {
+        let plural = if states.len() == 1 { "" } else { "s" };
+        let wait = wait.as_deref().map(|wait| wait.trim_matches(['[', ']']));
+        let wait = wait.map(|wait| format!(", waits for {wait}"));
+        text.push_str(&format!(
+            "\n{} thread{plural} {state}{}{}\n  {}\n",
+            states.len(),
+            wait.unwrap_or_default(),
+            since(&states),
+            names(&states),
+        ));
+        for call in calls {
+            let file = match &*call.file {
+                "" => String::new(),
+                file => format!("  ({file})"),
+            };
+            text.push_str(&format!("      {}{file}\n", call.name));
+        }
+    }
+    text
+}
+
+fn since(states: &[&State]) -> String {
+    let times = || states.iter().filter_map(|state| state.since);
+    let told = |time: Duration| match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        seconds => format!("{seconds} s"),
+    };
+    match (times().min(), times().max()) {
+        (Some(least), Some(most)) if told(least) != told(most) => {
+            format!(", since {} to {}", told(least), told(most))
+        }
+        (Some(least), _) => format!(", since {}", told(least)),
+        _ => String::new(),
+    }
+}
+
+fn names(states: &[&State]) -> String {
+    let mut by_name: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    for state in states {
+        by_name.entry(&state.name).or_default().push(state.thread);
+    }
+    let told = by_name
+        .into_iter()
+        .map(|(name, threads)| match threads[..] {
+            [thread] => format!("{name} ({thread})"),
+            _ => format!("{name} ({} of them)", threads.len()),
+        });
+    told.collect::<Vec<_>>().join(", ")
+}

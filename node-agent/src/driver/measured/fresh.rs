@@ -1,0 +1,157 @@
+//! Beginning to measure a process: from what is asked to probes in place.
+
+use std::time::Duration;
+
+use ckb_probe_crds::{Question, Reason};
+
+use super::{
+    super::{
+        Clock, Tools,
+        measurement::{Begun, Measurement, Running},
+    },
+    Budget,
+};
+use crate::{
+    kinds::{Ask, Instrumented},
+    mechanism::{LoadId, Mechanism, Opened, Refusal, Scene, calls, system_calls},
+    observe::ProcessId,
+};
+
+/// What began, of what was asked of a process.
+pub(super) struct Fresh {
+    pub(super) questions: Vec<Question>,
+    pub(super) answers: Vec<Result<Opened, Refusal>>,
+    pub(super) measurement: Option<Measurement>,
+    /// When that was done.
+    pub(super) attached: Duration,
+}
+
+impl Fresh {
+    pub(super) fn begin(
+        tools: &mut Tools,
+        process: ProcessId,
+        questions: &[Instrumented],
+        budget: Budget,
+        clock: Clock,
+    ) -> Self {
+        let Prepared {
+            answers,
+            mechanisms,
+            next: _,
+        } = Prepared::of(tools, process, questions, budget);
+        let mut answers: Vec<_> = answers.into_iter().flatten().collect();
+        let Begun {
+            measurement,
+            refused,
+            attached,
+        } = Measurement::begin(process, mechanisms, budget.sampled, &tools.reaper, || {
+            clock.now()
+        });
+        for (loads, error) in refused {
+            let refusal = Refusal::from(error);
+            for answer in &mut answers {
+                let strands = answer.as_ref().map(|opened| &opened.strands);
+                if strands.is_ok_and(|all| all.iter().any(|one| loads.contains(&one.load))) {
+                    *answer = Err(refusal.clone());
+                }
+            }
+        }
+        Self {
+            questions: asked(questions),
+            answers,
+            measurement,
+            attached,
+        }
+    }
+
+    pub(super) fn refused(questions: &[Instrumented], message: &str, now: Duration) -> Self {
+        let refusal = Refusal::new(Reason::AttachFailed, message);
+        Self {
+            questions: asked(questions),
+            answers: vec![Err(refusal); questions.len()],
+            measurement: None,
+            attached: now,
+        }
+    }
+}
+
+fn asked(questions: &[Instrumented]) -> Vec<Question> {
+    questions.iter().map(|one| one.question.clone()).collect()
+}
+
+/// What there is to be measured of a process.
+struct Prepared {
+    /// In the order of the questions; None of what was not asked yet.
+    answers: Vec<Option<Result<Opened, Refusal>>>,
+    mechanisms: Vec<Running>,
+    /// Where the loads of the next mechanism begin.
+    next: LoadId,
+}
+
+impl Prepared {
+    fn of(
+        tools: &mut Tools,
+        process: ProcessId,
+        questions: &[Instrumented],
+        budget: Budget,
+    ) -> Self {
+        let mut prepared = Self {
+            answers: vec![None; questions.len()],
+            mechanisms: Vec::new(),
+            next: LoadId::default(),
+        };
+        // All calls of functions together, and all system calls.
+        let (mut calls, mut system_calls, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        for (index, question) in questions.iter().enumerate() {
+            match question.instrument.ask() {
+                Ask::Calls(ask) => calls.push((index, ask)),
+                Ask::SystemCalls(ask) => system_calls.push((index, ask)),
+                Ask::Own(begin) => own.push((index, begin)),
+            }
+        }
+        if !calls.is_empty() {
+            let (askers, asks): (Vec<usize>, Vec<_>) = calls.into_iter().unzip();
+            let begun = calls::begin(&tools.means, process, &asks, prepared.next, &tools.found);
+            prepared.answer(askers, begun.answers);
+            prepared.run(begun.calls);
+        }
+        if !system_calls.is_empty() {
+            let (askers, asks): (Vec<usize>, Vec<_>) = system_calls.into_iter().unzip();
+            let begun = system_calls::begin(process, &asks, prepared.next, &mut tools.node);
+            prepared.answer(askers, begun.answers);
+            prepared.run(begun.calls);
+        }
+        for (index, begin) in own {
+            let scene = Scene {
+                process,
+                first: prepared.next,
+                ratio: budget.sampled.map(|percent| percent / 100.0),
+                node: &mut tools.node,
+            };
+            let answer = begin.begin(scene).map(|(mechanism, opened)| {
+                prepared.add(mechanism);
+                opened
+            });
+            prepared.answers[index] = Some(answer);
+        }
+        prepared
+    }
+
+    fn answer(&mut self, askers: Vec<usize>, answers: Vec<Result<Opened, Refusal>>) {
+        for (index, answer) in askers.into_iter().zip(answers) {
+            self.answers[index] = Some(answer);
+        }
+    }
+
+    fn run(&mut self, mechanism: Option<impl Mechanism + 'static>) {
+        if let Some(mechanism) = mechanism {
+            self.add(Box::new(mechanism));
+        }
+    }
+
+    fn add(&mut self, mechanism: Box<dyn Mechanism>) {
+        let first = self.next;
+        self.next = first.offset(mechanism.costs().len());
+        self.mechanisms.push(Running { mechanism, first });
+    }
+}

@@ -1,0 +1,272 @@
+//! Threads for what may take its time, the kernel's or that of a file system that does not answer any more: whoever asks goes on,
+//! and fetches what came of it.
+//!
+//! There are as many as are busy at once, and one that has nothing to do for a while ends. One that never comes back ends with
+//! what it waits for, or with the process; it holds nothing that others need.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, AtomicUsize, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+
+/// A thread without work ends after so long.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// So many may have been given up and still be under way: more is not begun.
+const MOST_STUCK: usize = 16;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The threads.
+#[derive(Clone, Default)]
+pub struct Workers(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    work: Condvar,
+    done: Notify,
+    stuck: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    idle: usize,
+}
+
+/// Something that is being done. Whoever drops it has given it up: what comes of it is dropped where it is done.
+pub struct Errand<T> {
+    outcome: Receiver<T>,
+    began: Instant,
+    ticket: Arc<Ticket>,
+}
+
+/// How an errand stands.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// This came of it.
+    Done(T),
+    /// It is still being done.
+    UnderWay,
+    /// Nothing comes of it any more: its thread panicked.
+    Lost,
+}
+
+/// An errand as those know it who count them.
+struct Ticket {
+    fate: AtomicU8,
+    shared: Arc<Shared>,
+}
+
+const UNDER_WAY: u8 = 0;
+const DONE: u8 = 1;
+const GIVEN_UP: u8 = 2;
+
+/// Ends an errand, also where its thread panics.
+struct End(Arc<Ticket>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let Ticket { fate, shared } = &*self.0;
+        if fate.swap(DONE, Ordering::AcqRel) == GIVEN_UP {
+            shared.stuck.fetch_sub(1, Ordering::Relaxed);
+        }
+        shared.done.notify_one();
+    }
+}
+
+impl Workers {
+    /// Has this done at once, whatever else is being done.
+    pub fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Errand<T> {
+        let (sender, outcome) = sync_channel(1);
+        let ticket = Arc::new(Ticket {
+            fate: AtomicU8::new(UNDER_WAY),
+            shared: Arc::clone(&self.0),
+        });
+        let end = End(Arc::clone(&ticket));
+        self.run(Box::new(move || {
+            // Dropped in this order, also where it panics: whoever is told that it is done finds what came of it.
+            let (_end, sender) = (end, sender);
+            drop(sender.send(work()));
+        }));
+        Errand {
+            outcome,
+            began: Instant::now(),
+            ticket,
+        }
+    }
+
+    /// The same of what nobody asks after.
+    pub fn hand_over(&self, work: impl FnOnce() + Send + 'static) {
+        self.run(Box::new(work));
+    }
+
+    /// Waits until something that was started is done.
+    pub async fn any_done(&self) {
+        self.0.done.notified().await;
+    }
+
+    /// Whether so many were given up that no more should be begun that may come to the same.
+    pub fn are_stuck(&self) -> bool {
+        self.0.stuck.load(Ordering::Relaxed) >= MOST_STUCK
+    }
+
+    fn run(&self, job: Job) {
+        let mut queue = self.0.queue();
+        queue.jobs.push_back(job);
+        if queue.idle >= queue.jobs.len() {
+            self.0.work.notify_one();
+            return;
+        }
+        drop(queue);
+        let shared = Arc::clone(&self.0);
+        let thread = thread::Builder::new().name("worker".to_string());
+        if thread.spawn(move || shared.work()).is_err() {
+            // Without threads it is done here.
+            let job = self.0.queue().jobs.pop_back();
+            job.into_iter().for_each(|job| job());
+        }
+    }
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Nothing panics while it is held.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        while let Some(job) = self.next() {
+            job();
+        }
+    }
+
+    /// The next job; None where none comes for a while.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.queue();
+        loop {
+            if let Some(job) = queue.jobs.pop_front() {
+                return Some(job);
+            }
+            queue.idle += 1;
+            let waited = self.work.wait_timeout(queue, IDLE);
+            let (held, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            queue = held;
+            queue.idle -= 1;
+            if timeout.timed_out() && queue.jobs.is_empty() {
+                return None;
+            }
+        }
+    }
+}
+
+impl<T> Errand<T> {
+    /// How long it has been under way.
+    pub fn lasts(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// What came of it, which is told once.
+    pub fn outcome(&self) -> Outcome<T> {
+        self.within(Duration::ZERO)
+    }
+
+    /// The same; waits for it until it has been under way for so long.
+    pub fn within(&self, patience: Duration) -> Outcome<T> {
+        let patience = patience.saturating_sub(self.lasts());
+        match self.outcome.recv_timeout(patience) {
+            Ok(outcome) => Outcome::Done(outcome),
+            Err(RecvTimeoutError::Timeout) => Outcome::UnderWay,
+            Err(RecvTimeoutError::Disconnected) => Outcome::Lost,
+        }
+    }
+}
+
+impl<T> Drop for Errand<T> {
+    fn drop(&mut self) {
+        let Ticket { fate, shared } = &*self.ticket;
+        // Counted first: whoever ends it meanwhile takes it back.
+        shared.stuck.fetch_add(1, Ordering::Relaxed);
+        let before =
+            fate.compare_exchange(UNDER_WAY, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
+        if before.is_err() {
+            shared.stuck.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    const SOON: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn what_never_ends_keeps_nobody_waiting() {
+        let workers = Workers::default();
+        let (release, held) = channel::<()>();
+        let stuck = workers.start(move || held.recv().is_err());
+        let other = workers.start(|| 7);
+        assert_eq!(other.within(SOON), Outcome::Done(7));
+        assert_eq!(stuck.outcome(), Outcome::UnderWay);
+        drop(release);
+        assert_eq!(stuck.within(SOON), Outcome::Done(true));
+    }
+
+    #[test]
+    fn what_is_given_up_counts_until_it_ends_and_leaves_nothing_behind() {
+        struct Kept(std::sync::mpsc::Sender<thread::ThreadId>);
+        impl Drop for Kept {
+            fn drop(&mut self) {
+                let _ = self.0.send(thread::current().id());
+            }
+        }
+        let workers = Workers::default();
+        let (release, held) = channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let (dropped, drops) = channel();
+        for _ in 0..MOST_STUCK {
+            assert!(!workers.are_stuck());
+            let (held, kept) = (Arc::clone(&held), Kept(dropped.clone()));
+            drop(workers.start(move || {
+                let _ = held.lock().map(|held| held.recv());
+                kept
+            }));
+        }
+        assert!(workers.are_stuck());
+        drop(release);
+        for _ in 0..MOST_STUCK {
+            assert_ne!(drops.recv_timeout(SOON).unwrap(), thread::current().id());
+        }
+        while workers.are_stuck() {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_panic_is_told() {
+        let workers = Workers::default();
+        let lost = workers.start(|| assert!(std::hint::black_box(false), "on purpose"));
+        assert_eq!(lost.within(SOON), Outcome::Lost);
+        assert_eq!(workers.start(|| 1).within(SOON), Outcome::Done(1));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_told() {
+        let workers = Workers::default();
+        let errand = workers.start(|| 3);
+        workers.any_done().await;
+        assert_eq!(errand.outcome(), Outcome::Done(3));
+    }
+}

@@ -1,0 +1,87 @@
+//! `profile`: where the time and the memory go, by stack.
+
+mod arguments;
+
+pub use arguments::Arguments;
+use ckb_probe_crds::{
+    Figures, ProfileMode,
+    descriptor::Measure,
+    kinds::profile::{COMPLETE, MEMORY, ProfileProbe, SAMPLES, THREADS, TIME},
+};
+
+use super::{Ask, Instrument};
+use crate::mechanism::profiles::{self, Weighed};
+
+/// All threads are gone through no more often: what is waited for is waited for longer.
+const MOST_PASSES: u32 = 19;
+
+impl Instrument for ProfileProbe {
+    fn ask(&self) -> Ask {
+        let mut modes = self.modes.clone();
+        modes.sort_unstable();
+        Ask::Own(Box::new(profiles::Ask {
+            modes,
+            frequency: self.frequency,
+            passes: self.frequency.min(MOST_PASSES),
+            window: self.window.get(),
+            every: self.every.map(ckb_probe_crds::Duration::get),
+            figures,
+        }))
+    }
+}
+
+/// What was seen, as sums since it began; and as levels, how the last window was.
+fn figures(seen: &Weighed) -> Figures {
+    let Weighed {
+        mode,
+        weight,
+        samples,
+        complete,
+    } = *seen;
+    let weighed: Measure = match mode {
+        ProfileMode::Memory => MEMORY,
+        ProfileMode::Threads => THREADS,
+        ProfileMode::Cpu | ProfileMode::OffCpu | ProfileMode::SlowCalls => TIME,
+    };
+    let mut figures = Figures::default();
+    for (measure, count) in [
+        (&weighed, weight),
+        (&SAMPLES, samples),
+        (&COMPLETE, complete),
+    ] {
+        figures.levels.insert(measure.key(), count);
+        // How many threads there are does not add up over windows.
+        if measure.name != THREADS.name {
+            figures.sums.insert(measure.key(), count);
+        }
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_adds_up_over_windows_and_threads_do_not() {
+        let seen = |mode| {
+            figures(&Weighed {
+                mode,
+                weight: 30,
+                samples: 3,
+                complete: 2,
+            })
+        };
+        let (cpu, threads) = (seen(ProfileMode::Cpu), seen(ProfileMode::Threads));
+        let told = |figures: &Figures, name: &str| {
+            (
+                figures.sums.get(name).copied(),
+                figures.levels.get(name).copied(),
+            )
+        };
+        assert_eq!(told(&cpu, "time"), (Some(30), Some(30)));
+        assert_eq!(told(&cpu, "complete"), (Some(2), Some(2)));
+        assert_eq!(told(&threads, "threads"), (None, Some(30)));
+        assert_eq!(told(&threads, "time"), (None, None));
+    }
+}

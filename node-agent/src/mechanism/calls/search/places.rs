@@ -1,0 +1,43 @@
+//! Where what is counted is in the files of a process.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    kernel::{FamilyArgument, Payload},
+    mechanism::calls::Counted,
+    observe::{FirstInstruction, Location, Symbols},
+};
+
+/// A function that is attached to.
+pub(in crate::mechanism::calls) struct Place {
+    pub(in crate::mechanism::calls) symbol: String,
+    pub(in crate::mechanism::calls) payload: Payload,
+    pub(in crate::mechanism::calls) family: FamilyArgument,
+    pub(in crate::mechanism::calls) location: Location,
+}
+
+/// Where the functions are that are attached to. A place that has the names of two functions is there once, or its calls would
+/// count twice.
+pub(super) fn places(counted: &Counted, symbols: &Symbols) -> Vec<Place> {
+    let mut seen = BTreeMap::new();
+    for function in &counted.functions {
+        for location in symbols.found.get(&function.symbol).into_iter().flatten() {
+            if !is_left_out(counted, location) {
+                let place = (Arc::as_ptr(&location.binary), location.offset);
+                seen.entry(place).or_insert_with(|| Place {
+                    symbol: function.symbol.to_string(),
+                    payload: function.payload,
+                    family: function.family,
+                    location: location.clone(),
+                });
+            }
+        }
+    }
+    let mut places: Vec<Place> = seen.into_values().collect();
+    places.sort_by_key(|place| place.location.offset);
+    places
+}
+
+pub(super) fn is_left_out(counted: &Counted, location: &Location) -> bool {
+    location.first_instruction == FirstInstruction::SingleStepped && !counted.include_single_stepped
+}

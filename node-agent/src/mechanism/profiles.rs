@@ -1,0 +1,301 @@
+//! Stacks in windows of time: sampled by a thread of its own for each process and question, unwound there, and handed over when a
+//! window is over.
+//!
+//! What is measured of a process begins anew whenever something else is asked of it; a window that is under way does not: its
+//! sampler goes on, and whoever asks the same within [`PATIENCE`] has it.
+
+mod sampling;
+mod schedule;
+mod shared;
+mod told;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, mpsc::Receiver},
+    time::Duration,
+};
+
+use ckb_probe_crds::{
+    Figures, Lack, Name, ProfileCounts, ProfileMode, ProfileWindow, Reason, report::OTHER,
+};
+use ckb_probe_profiles::Profile;
+pub use shared::PATIENCE;
+use shared::{Enrolled, Registry, Totals};
+
+use super::{
+    Begin, Coverage, Event, Loads, Lost, Mechanism, Opened, Parts, Raw, Reading, Refusal,
+    RowReading, Scene, Strand,
+};
+use crate::{
+    kernel::{
+        AttachError, Links, ReadError,
+        memory::{self, Room},
+        stacks::Stacks,
+    },
+    mechanism::LoadId,
+};
+
+/// What the stacks of one mode take of the agent's memory besides maps, in a process with some thousands of different ones.
+const BYTES_OF_A_MODE: u64 = 4 << 20;
+
+/// What is asked of a process.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    /// What stacks are weighted by.
+    pub modes: Vec<ProfileMode>,
+    /// How often a second it is looked who runs.
+    pub frequency: u32,
+    /// And how often all threads are gone through.
+    pub passes: u32,
+    /// For how long.
+    pub window: Duration,
+    /// From the beginning of one window to that of the next; None: there is one.
+    pub every: Option<Duration>,
+    /// Makes figures of what was seen.
+    pub figures: fn(&Weighed) -> Figures,
+}
+
+/// Whose figures are made of it does not matter: the same windows have the same stacks.
+impl PartialEq for Ask {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            modes,
+            frequency,
+            passes,
+            window,
+            every,
+            figures: _,
+        } = self;
+        *modes == other.modes
+            && *frequency == other.frequency
+            && *passes == other.passes
+            && *window == other.window
+            && *every == other.every
+    }
+}
+
+/// What part of a window's stacks belongs to a heading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Weighed {
+    /// By what they are weighted.
+    pub mode: ProfileMode,
+    /// How much: nanoseconds, bytes, or threads.
+    pub weight: u64,
+    /// How many.
+    pub samples: u64,
+    /// Those of them that reach to where the thread began.
+    pub complete: u64,
+}
+
+/// A window that is over.
+#[derive(Clone)]
+pub struct Finished {
+    /// What its stacks are weighted by.
+    pub mode: ProfileMode,
+    /// When it was.
+    pub window: ProfileWindow,
+    /// How many there are.
+    pub counts: ProfileCounts,
+    /// They; or why there are none.
+    pub stacks: Result<Arc<Profile>, String>,
+}
+
+/// Without the stacks.
+impl fmt::Debug for Finished {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Finished")
+            .field("mode", &self.mode)
+            .field("window", &self.window)
+            .field("counts", &self.counts)
+            .field("failure", &self.stacks.as_ref().err())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What cannot be sampled by this version, and what to do.
+fn lacking(mode: ProfileMode) -> Option<&'static str> {
+    match mode {
+        ProfileMode::Cpu | ProfileMode::OffCpu | ProfileMode::Memory | ProfileMode::Threads => None,
+        ProfileMode::SlowCalls => {
+            Some("stacks of slow calls are those of the probes that list the calls")
+        }
+    }
+}
+
+impl Begin for Ask {
+    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
+        let missing = self.modes.iter();
+        let missing: Vec<(ProfileMode, &str)> = missing
+            .filter_map(|mode| Some((*mode, lacking(*mode)?)))
+            .collect();
+        let lacks = match missing.is_empty() {
+            true => Vec::new(),
+            false => vec![Lack {
+                reason: Reason::UnsupportedByKernel,
+                items: missing
+                    .iter()
+                    .map(|(mode, _)| mode.as_str().to_string())
+                    .collect(),
+            }],
+        };
+        let words: Vec<String> = missing
+            .iter()
+            .map(|(mode, why)| format!("{}: {why}", mode.as_str()))
+            .collect();
+        if missing.len() == self.modes.len() {
+            return Err(Refusal {
+                lacks,
+                ..Refusal::new(Reason::UnsupportedByKernel, words.join("; "))
+            });
+        }
+        let room = reserve(&self.modes)?;
+        let Ok(registry) = scene.node.shared(|| Ok::<_, Refusal>(Registry::default())) else {
+            return Err(Refusal::new(
+                Reason::AttachFailed,
+                "no registry of samplers",
+            ));
+        };
+        let enrolled = Registry::enroll(&registry, scene.process, self, scene.ratio)?;
+        let opened = Opened {
+            strands: vec![Strand {
+                load: scene.first,
+                parts: Parts::All,
+                ..Strand::default()
+            }],
+            coverage: Coverage {
+                lacks,
+                sentence: match words.is_empty() {
+                    true => String::new(),
+                    false => format!("; not {}", words.join("; ")),
+                },
+                may_grow: false,
+            },
+        };
+        let profiles = Profiles {
+            enrolled,
+            load: scene.first,
+            figures: self.figures,
+            costs: [Some(Duration::ZERO)],
+            _room: room,
+        };
+        Ok((Box::new(profiles), opened))
+    }
+}
+
+/// Room for these modes, and a look whether there is some for the maps of a window.
+fn reserve(modes: &[ProfileMode]) -> Result<Room, Refusal> {
+    let account = memory::account();
+    let cpus = memory::possible_cpus();
+    let refused = |error: memory::NoMemory| {
+        Refusal::new(
+            Reason::MemoryLimit,
+            format!("there is no room to sample stacks: {error}"),
+        )
+    };
+    let room = account
+        .take(modes.len() as u64 * BYTES_OF_A_MODE, cpus)
+        .map_err(refused)?;
+    let mut maps = 0;
+    for mode in modes {
+        maps += Stacks::bytes(*mode == ProfileMode::Memory)?;
+    }
+    let left = account.left();
+    if maps > left {
+        return Err(refused(account.refusal(maps, left, cpus)));
+    }
+    Ok(room)
+}
+
+/// A sampler, on behalf of one measurement.
+struct Profiles {
+    enrolled: Enrolled,
+    load: LoadId,
+    figures: fn(&Weighed) -> Figures,
+    costs: [Option<Duration>; 1],
+    _room: Room,
+}
+
+impl Mechanism for Profiles {
+    fn costs(&self) -> &[Option<Duration>] {
+        &self.costs
+    }
+
+    fn attach(&mut self, _: &Loads) -> Result<Option<Links>, AttachError> {
+        // The sampler attaches and detaches by itself, as its windows begin and end.
+        Ok(None)
+    }
+
+    fn open_slice(&mut self, _: &Loads) -> Result<(), AttachError> {
+        Ok(())
+    }
+
+    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
+        Ok(None)
+    }
+
+    fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        Ok(vec![0])
+    }
+
+    fn fixed_cost(&self) -> Result<Duration, ReadError> {
+        Ok(self.enrolled.cost())
+    }
+
+    fn read(&mut self) -> Result<Reading, ReadError> {
+        let Totals { rows, lost } = self.enrolled.totals();
+        let rows = rows.into_iter().map(|((mode, heading), weighed)| {
+            let mut figures = (self.figures)(&weighed.all);
+            figures.levels = (self.figures)(&weighed.last).levels;
+            RowReading {
+                row: Some(raw(mode as u64, mode.as_str())),
+                part: Some(match heading {
+                    OTHER => raw(0, OTHER),
+                    _ => raw(place(heading), heading),
+                }),
+                figures,
+                folded: 0,
+            }
+        });
+        Ok(Reading {
+            loads: BTreeMap::from([(self.load, rows.collect())]),
+            lost: vec![Lost {
+                loads: Loads::from([self.load]),
+                counts: [(Name::Borrowed("stacks"), lost)].into(),
+            }],
+            ..Reading::default()
+        })
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        Vec::new()
+    }
+
+    fn profiles(&mut self) -> Option<(LoadId, Receiver<Finished>)> {
+        Some((self.load, self.enrolled.receiver()))
+    }
+
+    fn end(&mut self) -> Option<Links> {
+        self.enrolled.leave();
+        None
+    }
+}
+
+fn raw(place: u64, text: &str) -> Raw {
+    Raw {
+        place,
+        number: 0,
+        text: text.to_string(),
+    }
+}
+
+/// What tells headings apart, of which there are a few.
+fn place(heading: &str) -> u64 {
+    let mut all = ckb_probe_profiles::headings::Heading::ALL.iter();
+    let place = all.position(|known| known.as_str() == heading);
+    1 + place.map_or(u64::MAX - 1, |place| place as u64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,357 @@
+//! The thread of a sampler: waits for a window, samples until it is over, and hands over what was found.
+//!
+//! Whatever the target does to hold it up (files that do not answer, threads without number), nobody waits for this thread.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use ckb_probe_crds::{ProfileCounts, ProfileMode, ProfileWindow};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+
+use super::{
+    super::stacks::{self, Mode, Sampler, StacksError},
+    Ask, Finished, lacking,
+    schedule::{Upcoming, upcoming},
+    shared::Sampled,
+    told::{Told, nanos},
+};
+use crate::{
+    governor,
+    observe::{self, Life, ProcessId},
+};
+
+/// However far the next window is, the clock may be set meanwhile.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// How often it is looked what sampling costs.
+const SPEND: Duration = Duration::from_millis(500);
+
+/// What a sample costs the process before any was taken: 32 KiB are copied.
+const COST: Duration = Duration::from_micros(20);
+
+/// So many samples tell what one costs.
+const ENOUGH: u64 = 20;
+
+/// Samples in windows, until nobody wants it any more or the process ends; `forget` is told whether that is so, and says whether it
+/// may end.
+pub(super) fn run(process: ProcessId, ask: &Ask, shared: &Sampled, forget: impl Fn(bool) -> bool) {
+    let Ok(life) = Life::of(process) else {
+        forget(true);
+        return;
+    };
+    let mut thread = Thread {
+        process,
+        ask,
+        shared,
+        life,
+        cost: COST,
+    };
+    let mut done = None;
+    loop {
+        if thread.life.is_over() {
+            forget(true);
+            return;
+        }
+        if shared.is_over() && forget(false) {
+            return;
+        }
+        match upcoming(ask.every, ask.window, since_1970(), done) {
+            None => shared.wait(LOOK),
+            Some(next) if !next.begins.is_zero() => shared.wait(next.begins.min(LOOK)),
+            Some(next) => {
+                done = Some(next.number);
+                thread.window(next);
+            }
+        }
+    }
+}
+
+struct Thread<'a> {
+    process: ProcessId,
+    ask: &'a Ask,
+    shared: &'a Sampled,
+    life: Life,
+    /// What a sample of those that run costs the process.
+    cost: Duration,
+}
+
+/// A mode that is sampled.
+struct Sampling {
+    mode: ProfileMode,
+    sampler: Result<Sampler, String>,
+    next: Instant,
+}
+
+impl Thread<'_> {
+    fn window(&mut self, window: Upcoming) {
+        let began = since_1970();
+        let window_of = |milliseconds| ProfileWindow {
+            number: window.number,
+            began_at: MicroTime(Timestamp::try_from(UNIX_EPOCH + began).unwrap_or_default()),
+            milliseconds,
+        };
+        let start = Instant::now();
+        let mut all = self.begin();
+        // As sampling begins, which takes its time.
+        let before = observe::resident(self.process);
+        // Where others have a window of this number it ends when theirs do; else it lasts as long as is asked, from now on.
+        let start = self.ask.every.map_or_else(Instant::now, |_| start);
+        let end = start + window.lasts;
+        if !self.sample(&mut all, end) {
+            // Nobody wants it any more.
+            return;
+        }
+        let after = observe::resident(self.process);
+        let lasted = since_1970().saturating_sub(began);
+        for one in all {
+            let mode = one.mode;
+            let found = one.sampler.and_then(|sampler| {
+                self.learn(mode, &sampler);
+                sampler.finish().map_err(|error| error.to_string())
+            });
+            let told = found.map(|found| {
+                let told = Told::sampled(mode, &found, began);
+                let counts = ProfileCounts {
+                    samples: found.taken,
+                    complete: found.complete,
+                    lost: found.lost,
+                    millihertz: (found.frequency * 1e3) as u64,
+                    resident_before: before.filter(|_| mode == ProfileMode::Memory),
+                    resident_after: after.filter(|_| mode == ProfileMode::Memory),
+                };
+                (window_of(millis(found.took)), counts, told)
+            });
+            self.tell(mode, window_of(millis(lasted)), told);
+        }
+        let others = self
+            .ask
+            .modes
+            .iter()
+            .filter(|mode| of_samplers(**mode).is_none());
+        for mode in others {
+            let told = match lacking(*mode) {
+                Some(why) => Err(why.to_string()),
+                None => self.threads(window_of(0)),
+            };
+            self.tell(*mode, window_of(millis(lasted)), told);
+        }
+    }
+
+    /// All samplers of a window.
+    fn begin(&self) -> Vec<Sampling> {
+        let ratio = self.shared.ratio();
+        let modes = self.ask.modes.iter();
+        let modes = modes.filter_map(|mode| Some((*mode, of_samplers(*mode)?)));
+        modes
+            .map(|(mode, sampled)| {
+                let frequency = match sampled {
+                    // What it does not run in costs the process nothing; and page faults come as they come.
+                    Mode::OffCpu | Mode::Memory => self.ask.passes,
+                    Mode::Cpu => {
+                        let asked = f64::from(self.ask.frequency);
+                        let samplers = self.samplers();
+                        governor::frequency(asked, self.cost, ratio, samplers).max(1.0) as u32
+                    }
+                };
+                let sampler = Sampler::begin(self.process, sampled, frequency);
+                let pace = sampler.as_ref().map_or(LOOK, Sampler::pace);
+                Sampling {
+                    mode,
+                    sampler: sampler.map_err(|error| error.to_string()),
+                    next: Instant::now() + pace,
+                }
+            })
+            .collect()
+    }
+
+    /// How many samplers share what the budget pays: those that run at the process's expense.
+    fn samplers(&self) -> usize {
+        let own = [ProfileMode::Cpu, ProfileMode::Memory];
+        let modes = self.ask.modes.iter();
+        modes.filter(|mode| own.contains(mode)).count() * self.shared.sharing()
+    }
+
+    /// Samples until the window is over, or the process is; false where nobody wants it any more.
+    fn sample(&mut self, all: &mut [Sampling], end: Instant) -> bool {
+        let mut spend = Instant::now() + SPEND;
+        let mut spent = Duration::ZERO;
+        let mut faults = Faults::of(self.process);
+        loop {
+            let now = Instant::now();
+            let wanted = !self.shared.is_over();
+            if now >= end || self.life.is_over() || !wanted {
+                self.spend(all, &mut spent);
+                return wanted;
+            }
+            for one in all.iter_mut().filter(|one| one.next <= now) {
+                one.step(&self.life);
+            }
+            if spend <= now {
+                self.spend(all, &mut spent);
+                for one in all.iter().filter(|one| one.mode == ProfileMode::Memory) {
+                    faults.look(self, one);
+                }
+                for one in all.iter_mut().filter(|one| one.mode == ProfileMode::Memory) {
+                    one.set_one_in(faults.one_in);
+                }
+                spend = now + SPEND;
+            }
+            let next = all.iter().map(|one| one.next).min();
+            let next = next.unwrap_or(end).min(end).min(spend);
+            self.shared
+                .wait(next.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Tells what sampling has cost since it was told the last time.
+    fn spend(&self, all: &[Sampling], before: &mut Duration) {
+        let samplers = all.iter().filter_map(|one| one.sampler.as_ref().ok());
+        let spent = samplers.filter_map(|sampler| Some(sampler.spent().ok()?.1));
+        let spent: Duration = spent.sum();
+        self.shared.spend(spent.saturating_sub(*before));
+        *before = spent.max(*before);
+    }
+
+    /// What a sample has cost in this window is what one is taken to cost in the next.
+    fn learn(&mut self, mode: ProfileMode, sampler: &Sampler) {
+        if mode == ProfileMode::Cpu
+            && let Ok((met, spent)) = sampler.spent()
+            && met >= ENOUGH
+        {
+            self.cost = Duration::from_nanos(nanos(spent) / met);
+        }
+    }
+
+    /// What the threads do now.
+    fn threads(
+        &self,
+        window: ProfileWindow,
+    ) -> Result<(ProfileWindow, ProfileCounts, Told), String> {
+        let threads = stacks::threads(self.process).map_err(|error| error.to_string())?;
+        let told = Told::dumped(&threads, since_1970());
+        let (samples, complete) = told.counts();
+        let counts = ProfileCounts {
+            samples,
+            complete,
+            ..ProfileCounts::default()
+        };
+        Ok((window, counts, told))
+    }
+
+    fn tell(
+        &self,
+        mode: ProfileMode,
+        window: ProfileWindow,
+        told: Result<(ProfileWindow, ProfileCounts, Told), String>,
+    ) {
+        let (finished, headings) = match told {
+            Ok((window, counts, told)) => {
+                let Told { profile, headings } = told;
+                let finished = Finished {
+                    mode,
+                    window,
+                    counts,
+                    stacks: Ok(Arc::new(profile)),
+                };
+                (finished, headings)
+            }
+            Err(why) => {
+                let finished = Finished {
+                    mode,
+                    window,
+                    counts: ProfileCounts::default(),
+                    stacks: Err(why),
+                };
+                (finished, BTreeMap::new())
+            }
+        };
+        self.shared.finish(finished, &headings);
+    }
+}
+
+/// How many page faults there are to be sampled of.
+struct Faults {
+    one_in: u32,
+    spent: Duration,
+    used: Duration,
+}
+
+impl Faults {
+    fn of(process: ProcessId) -> Self {
+        Self {
+            one_in: stacks::ONE_IN,
+            spent: Duration::ZERO,
+            used: observe::cpu_time(process).unwrap_or_default(),
+        }
+    }
+
+    /// Looks what they have cost since the last time, and how many that pays.
+    fn look(&mut self, thread: &Thread<'_>, faults: &Sampling) {
+        let spent = faults.sampler.as_ref().ok();
+        let Some((_, spent)) = spent.and_then(|sampler| sampler.spent().ok()) else {
+            return;
+        };
+        let used = observe::cpu_time(thread.process).unwrap_or(self.used);
+        self.one_in = governor::one_in(
+            self.one_in,
+            spent.saturating_sub(self.spent),
+            used.saturating_sub(self.used),
+            thread.shared.ratio(),
+            thread.samplers(),
+        );
+        (self.spent, self.used) = (spent, used);
+    }
+}
+
+impl Sampling {
+    fn set_one_in(&mut self, one_in: u32) {
+        if let Ok(sampler) = &mut self.sampler
+            && let Err(error) = sampler.set_one_in(one_in)
+        {
+            self.fail(&error.into());
+        }
+    }
+
+    fn step(&mut self, life: &Life) {
+        let pace = match &mut self.sampler {
+            Ok(sampler) => match sampler.step() {
+                Ok(()) => sampler.pace(),
+                // What was found until its end is told.
+                Err(_) if life.is_over() => LOOK,
+                Err(error) => {
+                    self.fail(&error);
+                    LOOK
+                }
+            },
+            Err(_) => LOOK,
+        };
+        // Steps that were missed are not made up for.
+        self.next = (self.next + pace).max(Instant::now());
+    }
+
+    fn fail(&mut self, error: &StacksError) {
+        self.sampler = Err(error.to_string());
+    }
+}
+
+/// The modes that samplers have.
+fn of_samplers(mode: ProfileMode) -> Option<Mode> {
+    match mode {
+        ProfileMode::Cpu => Some(Mode::Cpu),
+        ProfileMode::OffCpu => Some(Mode::OffCpu),
+        ProfileMode::Memory => Some(Mode::Memory),
+        ProfileMode::Threads | ProfileMode::SlowCalls => None,
+    }
+}
+
+fn since_1970() -> Duration {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default()
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

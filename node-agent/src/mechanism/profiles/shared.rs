@@ -1,0 +1,329 @@
+//! Samplers, and who has them: they outlast the measurements that ask for them by a moment.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use ckb_probe_crds::{ProfileMode, Reason};
+
+use super::{Ask, Finished, Weighed, sampling};
+use crate::{mechanism::Refusal, observe::ProcessId};
+
+/// A sampler that nobody has goes on for so long: whoever measures the process anew asks for it again at once.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// So many windows wait for somebody who is to be told of them.
+const MOST_UNTOLD: usize = 8;
+
+/// All samplers of the node.
+#[derive(Default)]
+pub(super) struct Registry {
+    samplers: Vec<(ProcessId, Ask, Arc<Sampled>)>,
+}
+
+/// What a sampler's thread and those who have it share.
+#[derive(Default)]
+pub(super) struct Sampled {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Who has it, by number; the last one is the newest.
+    holders: Vec<u64>,
+    made: u64,
+    /// Since when nobody does.
+    left: Option<Instant>,
+    /// Who is to be told of windows: also those that have gone, until others come.
+    senders: Vec<(u64, Sender<Finished>)>,
+    /// What was finished while nobody was to be told.
+    untold: Vec<Finished>,
+    totals: Totals,
+    cost: Duration,
+    /// What probing may cost, per CPU time of the process.
+    ratio: Option<f64>,
+    /// How many samplers the process has.
+    sharing: usize,
+}
+
+/// What was seen in all windows, and in the last of each mode.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Totals {
+    pub(super) rows: BTreeMap<(ProfileMode, &'static str), Sums>,
+    /// Stacks that were to be taken and could not be.
+    pub(super) lost: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sums {
+    pub(super) all: Weighed,
+    pub(super) last: Weighed,
+}
+
+impl Totals {
+    /// Adds a window's.
+    pub(super) fn add(
+        &mut self,
+        mode: ProfileMode,
+        headings: &BTreeMap<&'static str, Weighed>,
+        lost: u64,
+    ) {
+        self.lost = self.lost.saturating_add(lost);
+        for ((_, _), sums) in self.rows.iter_mut().filter(|((of, _), _)| *of == mode) {
+            sums.last = nothing(mode);
+        }
+        for (heading, seen) in headings {
+            let none = Sums {
+                all: nothing(mode),
+                last: nothing(mode),
+            };
+            let sums = self.rows.entry((mode, heading)).or_insert(none);
+            sums.all.weight = sums.all.weight.saturating_add(seen.weight);
+            sums.all.samples += seen.samples;
+            sums.all.complete += seen.complete;
+            sums.last = *seen;
+        }
+    }
+
+    /// What was added since.
+    fn since(&self, earlier: &Self) -> Self {
+        let rows = self.rows.iter().map(|(key, sums)| {
+            let before = earlier.rows.get(key).map(|sums| sums.all);
+            let before = before.unwrap_or(nothing(key.0));
+            let all = Weighed {
+                mode: key.0,
+                weight: sums.all.weight.saturating_sub(before.weight),
+                samples: sums.all.samples.saturating_sub(before.samples),
+                complete: sums.all.complete.saturating_sub(before.complete),
+            };
+            let last = sums.last;
+            (*key, Sums { all, last })
+        });
+        Self {
+            rows: rows.collect(),
+            lost: self.lost.saturating_sub(earlier.lost),
+        }
+    }
+}
+
+fn nothing(mode: ProfileMode) -> Weighed {
+    Weighed {
+        mode,
+        weight: 0,
+        samples: 0,
+        complete: 0,
+    }
+}
+
+impl Registry {
+    /// Has a sampler of this process and question: the one that there is, or a new one.
+    pub(super) fn enroll(
+        registry: &Arc<Mutex<Self>>,
+        process: ProcessId,
+        ask: &Ask,
+        ratio: Option<f64>,
+    ) -> Result<Enrolled, Refusal> {
+        let mut all = registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = all.samplers.iter();
+        let known = known.find(|(of, asked, _)| *of == process && asked == ask);
+        if let Some((_, _, sampled)) = known {
+            return Ok(Enrolled::of(sampled, ratio));
+        }
+        let sampled = Arc::<Sampled>::default();
+        let enrolled = Enrolled::of(&sampled, ratio);
+        let (own, of, asked) = (Arc::clone(registry), process, ask.clone());
+        let shared = Arc::clone(&sampled);
+        let thread = thread::Builder::new().name("profiles".to_string());
+        let work = move || {
+            sampling::run(of, &asked, &shared, |gone| {
+                Self::forget(&own, &shared, gone)
+            });
+            shared.close();
+        };
+        thread.spawn(work).map_err(|error| {
+            let message = format!("no thread to sample stacks on: {error}");
+            Refusal::new(Reason::AttachFailed, message)
+        })?;
+        all.samplers.push((process, ask.clone(), sampled));
+        all.count();
+        Ok(enrolled)
+    }
+
+    /// Forgets a sampler that nobody has any more, or whose process is `gone`; false where somebody has it after all, who came
+    /// meanwhile.
+    fn forget(registry: &Mutex<Self>, over: &Arc<Sampled>, gone: bool) -> bool {
+        let mut all = registry.lock().unwrap_or_else(PoisonError::into_inner);
+        let forgotten = gone || over.is_over();
+        if forgotten {
+            all.samplers
+                .retain(|(_, _, sampled)| !Arc::ptr_eq(sampled, over));
+            all.count();
+        }
+        forgotten
+    }
+
+    /// Tells each sampler how many its process has, which share what the budget pays.
+    fn count(&self) {
+        for (process, _, sampled) in &self.samplers {
+            let own = self.samplers.iter().filter(|(of, _, _)| of == process);
+            sampled.state().sharing = own.count();
+        }
+    }
+}
+
+impl Sampled {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // What it holds is right at any time.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nobody has had it for [`PATIENCE`].
+    pub(super) fn is_over(&self) -> bool {
+        let left = self.state().left;
+        left.is_some_and(|since| since.elapsed() >= PATIENCE)
+    }
+
+    /// Waits for so long, and no longer than until somebody comes or goes.
+    pub(super) fn wait(&self, time: Duration) {
+        let state = self.state();
+        let time = match state.left {
+            Some(since) => time.min(PATIENCE.saturating_sub(since.elapsed())),
+            None => time,
+        };
+        let waited = self.changed.wait_timeout(state, time);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// How many samplers of the process share that.
+    pub(super) fn sharing(&self) -> usize {
+        self.state().sharing.max(1)
+    }
+
+    /// What probing may cost.
+    pub(super) fn ratio(&self) -> Option<f64> {
+        self.state().ratio
+    }
+
+    /// Sampling has cost the process so much more.
+    pub(super) fn spend(&self, cost: Duration) {
+        self.state().cost += cost;
+    }
+
+    /// Hands over a window that is over.
+    pub(super) fn finish(&self, finished: Finished, headings: &BTreeMap<&'static str, Weighed>) {
+        let mut state = self.state();
+        let (mode, lost) = (finished.mode, finished.counts.lost);
+        if finished.stacks.is_ok() {
+            state.totals.add(mode, headings, lost);
+        }
+        state
+            .senders
+            .retain(|(_, sender)| sender.send(finished.clone()).is_ok());
+        if state.senders.is_empty() {
+            if state.untold.len() >= MOST_UNTOLD {
+                state.untold.remove(0);
+            }
+            state.untold.push(finished);
+        }
+    }
+
+    /// There will be no other window.
+    fn close(&self) {
+        self.state().senders.clear();
+    }
+}
+
+/// Somebody who has a sampler.
+pub(super) struct Enrolled {
+    sampled: Arc<Sampled>,
+    number: u64,
+    /// What was there before.
+    before: Totals,
+    cost: Duration,
+}
+
+impl Enrolled {
+    /// Has a sampler, for a measurement that may cost so much.
+    pub(super) fn of(sampled: &Arc<Sampled>, ratio: Option<f64>) -> Self {
+        let mut state = sampled.state();
+        state.made += 1;
+        let number = state.made;
+        state.holders.push(number);
+        state.left = None;
+        state.ratio = ratio;
+        let (before, cost) = (state.totals.clone(), state.cost);
+        drop(state);
+        sampled.changed.notify_all();
+        Self {
+            sampled: Arc::clone(sampled),
+            number,
+            before,
+            cost,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn shares_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.sampled, &other.sampled)
+    }
+
+    #[cfg(test)]
+    pub(super) fn sharing(&self) -> usize {
+        self.sampled.sharing()
+    }
+
+    /// Where windows come from, from those on that nobody was told of.
+    pub(super) fn receiver(&mut self) -> Receiver<Finished> {
+        let (sender, receiver) = channel();
+        let mut state = self.sampled.state();
+        let State {
+            holders,
+            senders,
+            untold,
+            ..
+        } = &mut *state;
+        // Those that have gone are told no more: this one is, in their stead.
+        senders.retain(|(of, _)| holders.contains(of) && *of != self.number);
+        for finished in untold.drain(..) {
+            // The receiver is at hand.
+            let _ = sender.send(finished);
+        }
+        senders.push((self.number, sender));
+        drop(state);
+        receiver
+    }
+
+    /// What was seen since it came.
+    pub(super) fn totals(&self) -> Totals {
+        self.sampled.state().totals.since(&self.before)
+    }
+
+    /// What sampling has cost the process since.
+    pub(super) fn cost(&self) -> Duration {
+        self.sampled.state().cost.saturating_sub(self.cost)
+    }
+
+    /// It is nobody's any more, if it is nobody else's. What is finished because the process ends is still told.
+    pub(super) fn leave(&mut self) {
+        let mut state = self.sampled.state();
+        state.holders.retain(|holder| *holder != self.number);
+        if state.holders.is_empty() && state.left.is_none() {
+            state.left = Some(Instant::now());
+        }
+        drop(state);
+        self.sampled.changed.notify_all();
+    }
+}
+
+impl Drop for Enrolled {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}

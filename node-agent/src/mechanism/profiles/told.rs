@@ -1,0 +1,135 @@
+//! What was sampled, as it is handed on: stacks with their names, and how they divide by part of CKB. Pure.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ckb_probe_crds::ProfileMode;
+use ckb_probe_profiles::{Frame, Mode, Profile, Stack, Window, headings::heading, names::shorten};
+
+use super::{
+    super::stacks::{self, Call, Place, State},
+    Weighed,
+};
+
+/// Stacks, and what part of them belongs to which heading.
+#[derive(Clone, Debug)]
+pub(super) struct Told {
+    pub(super) profile: Profile,
+    pub(super) headings: BTreeMap<&'static str, Weighed>,
+}
+
+impl Told {
+    fn of(mode: Mode) -> Self {
+        Self {
+            profile: Profile::of(mode),
+            headings: BTreeMap::new(),
+        }
+    }
+
+    /// What was sampled in a window that began then.
+    pub(super) fn sampled(mode: ProfileMode, sampled: &stacks::Profile, began: Duration) -> Self {
+        let of = match mode {
+            ProfileMode::Cpu => Mode::Cpu,
+            ProfileMode::Memory => Mode::Memory,
+            _ => Mode::OffCpu,
+        };
+        let mut told = Self::of(of);
+        // Of what is waited for, idle pools are the most, and tell nothing.
+        let folded = (of == Mode::OffCpu).then(|| sampled.clone().with_idle_folded());
+        for sample in &folded.as_ref().unwrap_or(sampled).samples {
+            let time = nanos(sample.time);
+            let weights: &[u64] = match of {
+                Mode::Cpu => &[sample.count, time],
+                Mode::Memory => &[sample.memory / stacks::PAGE, sample.memory],
+                Mode::OffCpu | Mode::Threads => &[time],
+            };
+            let wait = sample.calls.last().filter(|_| of == Mode::OffCpu);
+            let stack = Stack {
+                thread: &sample.thread,
+                wait: wait.map_or("", |call| call.name.trim_matches(['[', ']'])),
+                weights,
+                ..Stack::default()
+            };
+            let weight = weights.get(of.shown()).copied().unwrap_or_default();
+            told.add(mode, &sample.calls, stack, sample.count, weight);
+        }
+        told.profile.window = Window {
+            start_ns: nanos(began),
+            duration_ns: nanos(sampled.took),
+        };
+        // Of memory it varies with how much there is to see.
+        told.profile.period = match sampled.frequency > 0.0 && of != Mode::Memory {
+            true => (1e9 / sampled.frequency) as u64,
+            false => 0,
+        };
+        told
+    }
+
+    /// What threads did at a moment.
+    pub(super) fn dumped(threads: &[State], at: Duration) -> Self {
+        let mut told = Self::of(Mode::Threads);
+        for thread in threads {
+            let since = thread.since.map_or(0, nanos);
+            let wait = thread.wait.as_deref().unwrap_or_default();
+            let stack = Stack {
+                thread: &thread.name,
+                state: thread.state,
+                wait: wait.trim_matches(['[', ']']),
+                weights: &[1, since],
+                ..Stack::default()
+            };
+            // They come from the innermost on.
+            let calls: Vec<Call> = thread.calls.iter().rev().cloned().collect();
+            told.add(ProfileMode::Threads, &calls, stack, 1, 1);
+        }
+        told.profile.window.start_ns = nanos(at);
+        told
+    }
+
+    fn add(
+        &mut self,
+        mode: ProfileMode,
+        calls: &[Call],
+        stack: Stack<'_>,
+        count: u64,
+        weight: u64,
+    ) {
+        let names: Vec<String> = calls.iter().map(|call| shorten(&call.name)).collect();
+        let frames = calls.iter().zip(&names);
+        let frames = frames.map(|(call, name)| match call.place {
+            Place::Kernel => Frame::kernel(name),
+            Place::User | Place::Said => Frame::user(name, &call.file),
+        });
+        let stack = Stack {
+            frames: frames.collect(),
+            ..stack
+        };
+        let of = heading(&stack).as_str();
+        let seen = self.headings.entry(of).or_insert(Weighed {
+            mode,
+            weight: 0,
+            samples: 0,
+            complete: 0,
+        });
+        seen.weight = seen.weight.saturating_add(weight);
+        seen.samples += count;
+        seen.complete += if is_whole(calls) { count } else { 0 };
+        self.profile.stacks.add(&stack);
+    }
+
+    /// How many stacks there are, and how many of them are whole.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        let all = self.headings.values();
+        all.fold((0, 0), |(samples, complete), one| {
+            (samples + one.samples, complete + one.complete)
+        })
+    }
+}
+
+fn is_whole(calls: &[Call]) -> bool {
+    let first = calls.first();
+    first.is_none_or(|call| call.place != Place::Said || &*call.name != stacks::TRUNCATED)
+}
+
+pub(super) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

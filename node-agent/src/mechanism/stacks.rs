@@ -1,0 +1,397 @@
+//! Stacks of the threads of a process, counted: where the time goes on the CPU and off it, and what each thread does now.
+//!
+//! Nothing is run in the process and nothing of it is stopped. What is copied of a stack is seen by the unwinder only, is wiped at
+//! once, and only functions' names leave this module.
+
+mod gathered;
+mod idle;
+mod wait;
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+pub use gathered::{Call, Place, Profile, Sample, State, TRUNCATED, folded};
+use gathered::{Each, Gathered, Key};
+use wait::waits_for;
+
+use crate::{
+    kernel::{
+        AttachError, ReadError,
+        stacks::{Copied, Head, MOVED, NO_USER, ON_CPU, Sampled, Stacks, UNCHANGED},
+    },
+    observe::{FunctionName, ProcessId, Space},
+    unwind::{Chain, Registers, Replaced, Stack, Unwinder},
+};
+
+/// What a process has mapped is not read again more often.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+/// Different addresses of code that are remembered. Whoever makes code as it runs has more, and waits longer.
+const ADDRESS_LIMIT: usize = 1 << 18;
+
+/// Threads whose stacks are remembered while they do not run.
+const THREAD_LIMIT: usize = 1 << 14;
+
+/// At first, of how many page faults one is a sample.
+pub const ONE_IN: u32 = 16;
+
+/// What a page fault brings in; a huge page is more, and counts as one.
+pub const PAGE: u64 = 4096;
+
+/// How often a thread that ran while its stack was copied is tried again.
+const ATTEMPTS: usize = 5;
+
+/// What is wanted of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Where the time goes in which threads run.
+    Cpu,
+    /// Where the time goes in which they wait.
+    OffCpu,
+    /// Where memory is touched for the first time.
+    Memory,
+}
+
+/// Why stacks cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum StacksError {
+    /// The kernel refused.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// What was sampled cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The process is gone, or not ours to look at.
+    #[error("cannot read what process {pid} has mapped: {source}")]
+    Space {
+        /// Which.
+        pid: u32,
+        /// The system's word.
+        source: io::Error,
+    },
+}
+
+/// Samples one process. Dropping it ends that.
+pub struct Sampler {
+    stacks: Stacks,
+    mode: Mode,
+    reader: Reader,
+    gathered: Gathered,
+    frequency: u32,
+    began: Instant,
+    passed: Instant,
+    /// How often all threads were gone through.
+    passes: u64,
+}
+
+impl Sampler {
+    /// Begins to sample, so many times a second: of [`Mode::Cpu`] each CPU, no more often than the kernel ticks; of
+    /// [`Mode::OffCpu`] all threads, whenever [`Self::step`] is called.
+    pub fn begin(process: ProcessId, mode: Mode, frequency: u32) -> Result<Self, StacksError> {
+        let reader = Reader::of(process)?;
+        let period = Duration::from_secs(1) / frequency.max(1);
+        let sampled = match mode {
+            Mode::Cpu => Sampled::Running { period },
+            Mode::OffCpu => Sampled::All {
+                skip_unchanged: true,
+            },
+            Mode::Memory => Sampled::Faults { one_in: ONE_IN },
+        };
+        let stacks = Stacks::begin(process.pid, sampled)?;
+        let now = Instant::now();
+        Ok(Self {
+            stacks,
+            mode,
+            reader,
+            gathered: Gathered::default(),
+            frequency,
+            began: now,
+            passed: now,
+            passes: 0,
+        })
+    }
+
+    /// How long to wait from one step to the next.
+    pub fn pace(&self) -> Duration {
+        match self.mode {
+            // There is room for eight samples of each CPU.
+            Mode::Cpu => (Duration::from_secs(2) / self.frequency.max(1))
+                .clamp(Duration::from_millis(2), Duration::from_millis(20)),
+            Mode::OffCpu => Duration::from_secs(1) / self.frequency.max(1),
+            Mode::Memory => Duration::from_millis(10),
+        }
+    }
+
+    /// Of how many page faults one is a sample from now on, of [`Mode::Memory`].
+    pub fn set_one_in(&mut self, one_in: u32) -> Result<(), ReadError> {
+        self.stacks.set_one_in(one_in)
+    }
+
+    /// Takes what has come, or goes through all threads.
+    pub fn step(&mut self) -> Result<(), StacksError> {
+        self.reader.look_again();
+        let Self {
+            stacks,
+            reader,
+            gathered,
+            ..
+        } = self;
+        match self.mode {
+            Mode::Cpu | Mode::Memory => stacks.samples(|head, stack| {
+                let stands_for = head.stands_for.into();
+                gathered.add(reader.key(head, stack, None), stands_for);
+            }),
+            Mode::OffCpu => {
+                let now = Instant::now();
+                let waited = now.duration_since(self.passed).as_nanos();
+                let waited = u64::try_from(waited).unwrap_or(u64::MAX);
+                self.passed = now;
+                self.passes += 1;
+                stacks.pass(|head, stack| {
+                    if head.flags & ON_CPU == 0 {
+                        let wait = reader.wait(head);
+                        gathered.add(reader.key(head, stack, Some(wait)), waited);
+                    }
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How often the process was met by now, and what that has cost it; nothing runs at its expense where it waits.
+    pub fn spent(&self) -> Result<(u64, Duration), ReadError> {
+        let taken = self.stacks.taken()?;
+        Ok((taken.met, taken.spent))
+    }
+
+    /// Ends, and says what was found.
+    pub fn finish(mut self) -> Result<Profile, StacksError> {
+        self.stacks.stop();
+        if self.mode != Mode::OffCpu {
+            self.step()?;
+        }
+        let took = self.began.elapsed();
+        let taken = self.stacks.taken()?;
+        let (rate, each) = match self.mode {
+            Mode::Cpu => {
+                let ticking = taken.ticking.as_secs_f64();
+                let rate = taken.looks as f64 / ticking.max(1e-9);
+                let each = if rate > 0.0 { 1e9 / rate } else { 0.0 };
+                (rate, Each::Nanoseconds(each))
+            }
+            Mode::OffCpu => {
+                let rate = self.passes as f64 / took.as_secs_f64().max(1e-9);
+                (rate, Each::Nanoseconds(1.0))
+            }
+            Mode::Memory => {
+                // Those that were lost, and chance, leave out some: how many there were in all is known.
+                let seen = self.gathered.sum().max(1) as f64;
+                let rate = taken.looks as f64 / took.as_secs_f64().max(1e-9);
+                (rate, Each::Bytes((taken.met * PAGE) as f64 / seen))
+            }
+        };
+        let kernel = self.gathered.kernel_addresses();
+        let names = self.stacks.names(&kernel)?;
+        let names: HashMap<u64, Arc<str>> = kernel
+            .into_iter()
+            .zip(names.into_iter().map(Arc::from))
+            .collect();
+        let is_running = self.mode != Mode::OffCpu;
+        Ok(Profile {
+            samples: self
+                .gathered
+                .samples(&self.reader.names, &names, is_running, each),
+            frequency: rate,
+            took,
+            taken: self.gathered.taken,
+            complete: self.gathered.complete,
+            lost: taken.lost,
+        })
+    }
+}
+
+/// What each thread of a process does now. None of them is stopped; those that run at the moment have no stack.
+pub fn threads(process: ProcessId) -> Result<Vec<State>, StacksError> {
+    let mut reader = Reader::of(process)?;
+    let mut stacks = Stacks::begin(
+        process.pid,
+        Sampled::All {
+            skip_unchanged: false,
+        },
+    )?;
+    let mut found: HashMap<u32, gathered::Seen> = HashMap::new();
+    for attempt in 1..=ATTEMPTS {
+        let mut moved = false;
+        stacks.pass(|head, stack| {
+            let known = found.get(&head.thread);
+            if known.is_some_and(|known| !known.moved) {
+                return;
+            }
+            moved |= head.flags & MOVED != 0;
+            let is_running = head.flags & ON_CPU != 0;
+            let wait = (!is_running).then(|| reader.wait(head));
+            let seen = gathered::Seen {
+                key: reader.key(head, stack, wait),
+                moved: head.flags & MOVED != 0,
+                is_running,
+                task_state: head.task_state,
+                since: (head.arrived_ns > 0)
+                    .then(|| head.reader_arrived_ns.saturating_sub(head.arrived_ns)),
+            };
+            found.insert(head.thread, seen);
+        })?;
+        if !moved || attempt == ATTEMPTS {
+            break;
+        }
+    }
+    let mut kernel: Vec<u64> = found
+        .values()
+        .flat_map(|seen| seen.key.kernel.iter().copied())
+        .collect();
+    kernel.sort_unstable();
+    kernel.dedup();
+    let names = stacks.names(&kernel)?;
+    let names: HashMap<u64, Arc<str>> = kernel
+        .into_iter()
+        .zip(names.into_iter().map(Arc::from))
+        .collect();
+    let mut states: Vec<State> = found
+        .into_iter()
+        .map(|(thread, seen)| seen.state(thread, &reader.names, &names))
+        .collect();
+    states.sort_by_key(|state| state.thread);
+    Ok(states)
+}
+
+/// Makes of a thread's registers and stack what is counted.
+struct Reader {
+    process: ProcessId,
+    space: Space,
+    unwinder: Unwinder,
+    looked: Instant,
+    /// Code was met that was not there when it was looked what is mapped.
+    met_unknown: bool,
+    /// The numbers of functions, by addresses in them.
+    addresses: HashMap<u64, u32>,
+    numbers: HashMap<FunctionName, u32>,
+    names: Vec<FunctionName>,
+    /// Of threads that have not run since.
+    last: HashMap<u32, (Arc<[u32]>, bool)>,
+    waits: HashMap<String, Arc<str>>,
+}
+
+impl Reader {
+    fn of(process: ProcessId) -> Result<Self, StacksError> {
+        let space = Space::read(process).map_err(|source| StacksError::Space {
+            pid: process.pid,
+            source,
+        })?;
+        Ok(Self {
+            process,
+            unwinder: Unwinder::new(space.modules()),
+            space,
+            looked: Instant::now(),
+            met_unknown: false,
+            addresses: HashMap::new(),
+            numbers: HashMap::new(),
+            names: Vec::new(),
+            last: HashMap::new(),
+            waits: HashMap::new(),
+        })
+    }
+
+    /// Looks again what is mapped, if there is more than there was.
+    fn look_again(&mut self) {
+        if !self.met_unknown || self.looked.elapsed() < LOOK_AGAIN {
+            return;
+        }
+        self.looked = Instant::now();
+        self.met_unknown = false;
+        if self.space.read_again(self.process) {
+            self.unwinder = Unwinder::new(self.space.modules());
+            self.addresses.clear();
+        }
+    }
+
+    fn wait(&mut self, head: &Head) -> Arc<str> {
+        let wait = waits_for(self.process.pid, head);
+        Arc::clone(
+            self.waits
+                .entry(wait)
+                .or_insert_with_key(|wait| Arc::from(wait.as_str())),
+        )
+    }
+
+    fn key(&mut self, head: &Head, stack: Copied<'_>, wait: Option<Arc<str>>) -> Key {
+        let kernel = (head.kernel_frames as usize).min(head.kernel.len());
+        let (user, complete) = self.user(head, stack);
+        Key {
+            thread: head.name,
+            user,
+            complete,
+            kernel: head.kernel[..kernel].into(),
+            wait,
+        }
+    }
+
+    fn user(&mut self, head: &Head, stack: Copied<'_>) -> (Arc<[u32]>, bool) {
+        if head.flags & NO_USER != 0 {
+            return (Arc::from([]), true);
+        }
+        if head.flags & UNCHANGED != 0
+            && let Some((frames, complete)) = self.last.get(&head.thread)
+        {
+            return (Arc::clone(frames), *complete);
+        }
+        let registers = Registers {
+            ip: head.ip,
+            sp: head.sp,
+            bp: head.bp,
+        };
+        let stack = Stack {
+            begin: stack.begin,
+            bytes: stack.bytes,
+        };
+        let Chain { frames, complete } = match head.flags & MOVED != 0 {
+            true => Chain::default(),
+            false => {
+                let replaced = Replaced {
+                    trampoline: self.space.trampoline(),
+                    addresses: &head.replaced,
+                };
+                self.unwinder
+                    .chain(registers, stack, &replaced, &self.space)
+            }
+        };
+        let user: Arc<[u32]> = frames.iter().map(|address| self.number(*address)).collect();
+        if head.flags & ON_CPU == 0 {
+            if self.last.len() >= THREAD_LIMIT {
+                self.last.clear();
+            }
+            self.last.insert(head.thread, (Arc::clone(&user), complete));
+        }
+        (user, complete)
+    }
+
+    fn number(&mut self, address: u64) -> u32 {
+        if let Some(number) = self.addresses.get(&address) {
+            return *number;
+        }
+        self.met_unknown |= !self.unwinder.knows(address);
+        let name = self.space.name(address);
+        let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        let number = *self.numbers.entry(name).or_insert_with_key(|name| {
+            self.names.push(name.clone());
+            next
+        });
+        if self.addresses.len() >= ADDRESS_LIMIT {
+            self.addresses.clear();
+        }
+        self.addresses.insert(address, number);
+        number
+    }
+}

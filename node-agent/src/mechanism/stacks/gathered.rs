@@ -1,0 +1,319 @@
+//! What was seen, by thread, stack and what it waited for; and how that is told.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write as _,
+    sync::Arc,
+    time::Duration,
+};
+
+use crate::{observe::FunctionName, text};
+
+/// So many different stacks are told apart: what comes on top of them is counted by thread.
+const STACK_LIMIT: usize = 1 << 16;
+
+/// How the kernel begins to handle the tick, or a page fault. What ran before is below.
+const INTERRUPTS: [&str; 4] = [
+    "asm_exc_page_fault",
+    "asm_sysvec_apic_timer_interrupt",
+    "asm_sysvec_hyperv_stimer0",
+    "asm_common_interrupt",
+];
+
+/// Stands for the frames that are missing.
+pub const TRUNCATED: &str = "[truncated]";
+
+/// What makes samples the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) thread: [u8; 16],
+    /// The numbers of functions, from the innermost on.
+    pub(super) user: Arc<[u32]>,
+    pub(super) complete: bool,
+    pub(super) kernel: Box<[u64]>,
+    pub(super) wait: Option<Arc<str>>,
+}
+
+/// Whose code a function is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// The process's.
+    User,
+    /// The kernel's.
+    Kernel,
+    /// Nobody's: it says what is waited for, or that frames are missing.
+    Said,
+}
+
+/// A function in a stack.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Call {
+    /// What it is called; its file's name in brackets, where it has none.
+    pub name: Arc<str>,
+    /// The base name of the file that it is in; empty where there is none.
+    pub file: Arc<str>,
+    /// Whose it is.
+    pub place: Place,
+}
+
+impl Call {
+    fn said(name: &str) -> Self {
+        Self {
+            name: Arc::from(name),
+            file: Arc::from(""),
+            place: Place::Said,
+        }
+    }
+
+    fn user(name: &FunctionName) -> Self {
+        let unnamed = || match &*name.file {
+            "" => Arc::from("[unknown]"),
+            file => Arc::from(format!("[{file}]")),
+        };
+        Self {
+            name: name.function.clone().unwrap_or_else(unnamed),
+            file: Arc::clone(&name.file),
+            place: Place::User,
+        }
+    }
+
+    fn kernel(name: &Arc<str>) -> Self {
+        Self {
+            name: Arc::clone(name),
+            file: Arc::from(""),
+            place: Place::Kernel,
+        }
+    }
+}
+
+/// What some threads did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Their name.
+    pub thread: String,
+    /// The calls, from the outermost on.
+    pub calls: Vec<Call>,
+    /// How often they were seen so.
+    pub count: u64,
+    /// How much time that stands for.
+    pub time: Duration,
+    /// How much memory, where that is sampled, in bytes.
+    pub memory: u64,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// In order of thread and calls.
+    pub samples: Vec<Sample>,
+    /// How many times a second it was looked.
+    pub frequency: f64,
+    /// For how long.
+    pub took: Duration,
+    /// Stacks that were taken.
+    pub taken: u64,
+    /// Of these, those that reach to where the thread began.
+    pub complete: u64,
+    /// Samples that were lost.
+    pub lost: u64,
+}
+
+impl Profile {
+    /// How many of the stacks reach to where the thread began, in percent.
+    pub fn complete_percent(&self) -> f64 {
+        match self.taken {
+            0 => 100.0,
+            taken => 100.0 * self.complete as f64 / taken as f64,
+        }
+    }
+}
+
+/// What a thread does now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Its number.
+    pub thread: u32,
+    /// Its name.
+    pub name: String,
+    /// Its state, as a word.
+    pub state: &'static str,
+    /// The time since it came to a CPU the last time; None where the kernel does not say, or it runs.
+    pub since: Option<Duration>,
+    /// What it waits for.
+    pub wait: Option<Arc<str>>,
+    /// The calls, from the innermost on.
+    pub calls: Vec<Call>,
+}
+
+/// A thread as it was seen.
+pub(super) struct Seen {
+    pub(super) key: Key,
+    pub(super) moved: bool,
+    pub(super) is_running: bool,
+    pub(super) task_state: u32,
+    pub(super) since: Option<u64>,
+}
+
+impl Seen {
+    pub(super) fn state(
+        self,
+        thread: u32,
+        functions: &[FunctionName],
+        kernel: &HashMap<u64, Arc<str>>,
+    ) -> State {
+        let mut calls = calls(&self.key, functions, kernel, false);
+        calls.retain(|call| Some(&call.name) != self.key.wait.as_ref());
+        calls.reverse();
+        State {
+            thread,
+            name: text::of_padded(&self.key.thread),
+            state: match (self.is_running, self.task_state) {
+                (true, _) => "running",
+                (false, 0) => "runnable",
+                (false, state) if state & 1 != 0 => "sleeping",
+                (false, state) if state & 2 != 0 => "uninterruptible",
+                (false, state) if state & (4 | 8) != 0 => "stopped",
+                _ => "other",
+            },
+            since: self
+                .since
+                .filter(|_| !self.is_running)
+                .map(Duration::from_nanos),
+            wait: self.key.wait.clone(),
+            calls: if self.is_running { Vec::new() } else { calls },
+        }
+    }
+}
+
+/// What a unit of what was counted stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Each {
+    /// So much time.
+    Nanoseconds(f64),
+    /// So much memory.
+    Bytes(f64),
+}
+
+/// What was seen so far.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// How often, and how much of whatever is counted.
+    seen: HashMap<Key, (u64, u64)>,
+    pub(super) taken: u64,
+    pub(super) complete: u64,
+}
+
+impl Gathered {
+    pub(super) fn add(&mut self, mut key: Key, weight: u64) {
+        self.taken += 1;
+        self.complete += u64::from(key.complete);
+        if self.seen.len() >= STACK_LIMIT && !self.seen.contains_key(&key) {
+            key.user = Arc::from([]);
+            key.kernel = Box::from([]);
+            key.complete = false;
+        }
+        let (count, sum) = self.seen.entry(key).or_default();
+        *count += 1;
+        *sum += weight;
+    }
+
+    /// All that was counted.
+    pub(super) fn sum(&self) -> u64 {
+        self.seen.values().map(|(_, sum)| sum).sum()
+    }
+
+    pub(super) fn kernel_addresses(&self) -> Vec<u64> {
+        let keys = self.seen.keys();
+        let mut addresses: Vec<u64> = keys.flat_map(|key| key.kernel.iter().copied()).collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses
+    }
+
+    /// All of it, where each unit of what was counted stands for so many nanoseconds, or bytes of memory.
+    pub(super) fn samples(
+        &self,
+        functions: &[FunctionName],
+        kernel: &HashMap<u64, Arc<str>>,
+        is_running: bool,
+        each: Each,
+    ) -> Vec<Sample> {
+        let mut samples: BTreeMap<(String, Vec<Call>), (u64, u64)> = BTreeMap::new();
+        for (key, (count, sum)) in &self.seen {
+            let thread = text::of_padded(&key.thread);
+            let calls = calls(key, functions, kernel, is_running);
+            let (counts, sums) = samples.entry((thread, calls)).or_default();
+            *counts += count;
+            *sums += sum;
+        }
+        samples
+            .into_iter()
+            .map(|((thread, calls), (count, sum))| {
+                let (time, memory) = match each {
+                    Each::Nanoseconds(each) => ((sum as f64 * each) as u64, 0),
+                    Each::Bytes(each) => (0, (sum as f64 * each) as u64),
+                };
+                Sample {
+                    thread,
+                    calls,
+                    count,
+                    time: Duration::from_nanos(time),
+                    memory,
+                }
+            })
+            .collect()
+    }
+}
+
+/// From the outermost on. `is_running`: by a tick, whose own frames are no matter.
+fn calls(
+    key: &Key,
+    functions: &[FunctionName],
+    kernel: &HashMap<u64, Arc<str>>,
+    is_running: bool,
+) -> Vec<Call> {
+    let mut calls = Vec::new();
+    if !key.complete {
+        calls.push(Call::said(TRUNCATED));
+    }
+    let user = key.user.iter().rev();
+    let user = user.filter_map(|number| functions.get(*number as usize));
+    calls.extend(user.map(Call::user));
+    let names: Vec<&Arc<str>> = key
+        .kernel
+        .iter()
+        .filter_map(|address| kernel.get(address))
+        .collect();
+    let of_tick = match is_running {
+        true => names
+            .iter()
+            .position(|name| INTERRUPTS.contains(&&***name))
+            .map_or(names.len(), |at| at + 1),
+        false => 0,
+    };
+    calls.extend(names[of_tick..].iter().rev().map(|name| Call::kernel(name)));
+    calls.extend(key.wait.as_deref().map(Call::said));
+    calls
+}
+
+/// One line for each sample, as flame graphs are drawn of: thread and calls, with `;` between, and then how much.
+pub fn folded(samples: &[Sample], weight: impl Fn(&Sample) -> u64) -> String {
+    let plain = |name: &str| name.replace(';', ":").replace('\n', " ");
+    let mut lines = String::new();
+    for sample in samples {
+        lines.push_str(&plain(&sample.thread));
+        for call in &sample.calls {
+            lines.push(';');
+            lines.push_str(&plain(&call.name));
+            if call.place == Place::Kernel {
+                lines.push_str("_[k]");
+            }
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(lines, " {}", weight(sample));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests;

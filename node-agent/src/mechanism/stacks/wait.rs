@@ -1,0 +1,81 @@
+//! What a thread waits for, by the system call that it is in.
+
+use std::{fs, path::PathBuf};
+
+use crate::{kernel::stacks::Head, observe::syscall_name, text};
+
+/// What a thread that does not run waits for, in brackets: the kind of thing, and where that is a file, which.
+pub(super) fn waits_for(pid: u32, head: &Head) -> String {
+    if head.task_state == 0 {
+        return "[a CPU]".to_string();
+    }
+    let number = u32::try_from(head.call).ok();
+    let Some(call) = number.and_then(syscall_name) else {
+        return "[a page]".to_string();
+    };
+    of_call(call, || {
+        let descriptor = u32::try_from(head.argument).ok()?;
+        fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()
+    })
+}
+
+/// By the call's name; `file` tells what its first argument is a descriptor of.
+fn of_call(call: &str, file: impl Fn() -> Option<PathBuf>) -> String {
+    let what = match call {
+        "futex" | "futex_wait" | "futex_waitv" => "futex",
+        "epoll_wait" | "epoll_pwait" | "epoll_pwait2" => "epoll",
+        "poll" | "ppoll" | "select" | "pselect6" => "poll",
+        "nanosleep" | "clock_nanosleep" => "sleep",
+        "wait4" | "waitid" => "child",
+        "fsync" | "fdatasync" | "sync_file_range" | "syncfs" | "msync" => {
+            return with_file("fsync", file());
+        }
+        "read" | "pread64" | "readv" | "preadv" | "preadv2" | "getdents64" => {
+            return with_file("read", file());
+        }
+        "write" | "pwrite64" | "writev" | "pwritev" | "pwritev2" | "ftruncate" | "fallocate" => {
+            return with_file("write", file());
+        }
+        "accept" | "accept4" | "connect" | "recvfrom" | "recvmsg" | "recvmmsg" | "sendto"
+        | "sendmsg" | "sendmmsg" => "socket",
+        other => other,
+    };
+    format!("[{what}]")
+}
+
+fn with_file(what: &str, file: Option<PathBuf>) -> String {
+    let Some(file) = file else {
+        return format!("[{what}]");
+    };
+    // pipe:[1234], socket:[1234], anon_inode:[eventfd]
+    let path = text::of_path(&file);
+    match path.split_once(":[") {
+        Some(("anon_inode", kind)) => format!("[{what} {}]", kind.trim_end_matches(']')),
+        Some((kind @ ("pipe" | "socket"), _)) => format!("[{what} {kind}]"),
+        _ => format!("[{what} {path}]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_is_told_by_its_call_and_its_file() {
+        let file = |path: &str| {
+            let path = PathBuf::from(path);
+            move || Some(path.clone())
+        };
+        assert_eq!(of_call("futex", || None), "[futex]");
+        assert_eq!(of_call("epoll_pwait2", || None), "[epoll]");
+        assert_eq!(of_call("clock_nanosleep", || None), "[sleep]");
+        assert_eq!(of_call("read", file("pipe:[4711]")), "[read pipe]");
+        assert_eq!(
+            of_call("read", file("anon_inode:[eventfd]")),
+            "[read eventfd]"
+        );
+        assert_eq!(of_call("fdatasync", file("/db/1.log")), "[fsync /db/1.log]");
+        assert_eq!(of_call("write", || None), "[write]");
+        assert_eq!(of_call("io_uring_enter", || None), "[io_uring_enter]");
+    }
+}

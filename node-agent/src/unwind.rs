@@ -1,0 +1,349 @@
+//! Call chains, from the registers of a thread and a copy of its stack, without frame pointers: by the tables that compilers
+//! make for exceptions (`.eh_frame`).
+//!
+//! Pure: whoever calls has read the tables and the stack. Both are the target's, and may say anything: whatever they say, a chain
+//! comes out, or a part of one, after so many steps and no more.
+
+mod expression;
+mod tables;
+
+use std::{ops::Range, sync::Arc};
+
+use framehop::{
+    ExplicitModuleSectionInfo, FrameAddress, Unwinder as _,
+    x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64},
+};
+use tables::Told;
+pub use tables::{Section, Sections, Tables};
+
+/// No chain is followed further. The deepest of CKB's that was seen has 80.
+pub const FRAMES_LIMIT: usize = 512;
+
+/// How far above the stack pointer a return address is looked for where nothing says where it is, in words.
+const SEARCHED_WORDS: u64 = 64;
+
+/// What ckb-vm's interpreter in assembly pushes as it begins, in words: rbp, rbx, r12, r13, r14. What its macros push in between,
+/// for calls of their own, comes on top of that.
+const PUSHED_BY_CKB_VM: u64 = 5;
+
+/// The longest call instruction.
+const CALL_BYTES: usize = 7;
+
+/// Where a thread stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// The instruction.
+    pub ip: u64,
+    /// The stack pointer.
+    pub sp: u64,
+    /// The frame pointer, which holds anything else as well.
+    pub bp: u64,
+}
+
+/// A copy of a part of a stack.
+#[derive(Clone, Copy)]
+pub struct Stack<'a> {
+    /// Where in the process it begins.
+    pub begin: u64,
+    /// What is there.
+    pub bytes: &'a [u8],
+}
+
+impl Stack<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        let offset = usize::try_from(address.checked_sub(self.begin)?).ok()?;
+        let bytes = self.bytes.get(offset..offset.checked_add(8)?)?;
+        bytes.try_into().ok().map(u64::from_le_bytes)
+    }
+}
+
+/// Return addresses that the kernel has replaced, so that it sees functions end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replaced<'a> {
+    /// Where they lead instead; None where nobody knows.
+    pub trampoline: Option<Range<u64>>,
+    /// What they were, from the innermost on; zeros are none.
+    pub addresses: &'a [u64],
+}
+
+/// What the trampoline has pushed before its instruction at an offset, in bytes: rax, rcx, and r11 in two bytes.
+fn pushed_by_trampoline(offset: u64) -> u64 {
+    match offset {
+        0..=2 => offset * 8,
+        3 => 16,
+        _ => 24,
+    }
+}
+
+/// The code of the process.
+pub trait Code {
+    /// The bytes before an address that code is mapped at; None where none is, or where it cannot be read.
+    fn before(&self, address: u64) -> Option<[u8; CALL_BYTES]>;
+}
+
+/// Code of one file, as it is mapped.
+#[derive(Clone, Debug)]
+pub struct Module {
+    /// Where it is mapped executable.
+    pub range: Range<u64>,
+    /// What has to be added to an address in the file's own terms.
+    pub bias: u64,
+    /// How to unwind in it; None where that cannot be told.
+    pub tables: Option<Arc<Tables>>,
+    /// Where ckb-vm's interpreter in assembly is, in the process: it has no tables.
+    pub ckb_vm: Option<Range<u64>>,
+}
+
+/// How a thread came to where it stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chain {
+    /// Addresses in functions, from the innermost on. Those of callers are of the last byte of the call.
+    pub frames: Vec<u64>,
+    /// Whether the last one is where the thread began.
+    pub complete: bool,
+}
+
+/// What unwinds in one process.
+pub struct Unwinder {
+    unwinder: UnwinderX86_64<Arc<[u8]>>,
+    cache: CacheX86_64,
+    /// In order of address.
+    modules: Vec<Module>,
+}
+
+impl Unwinder {
+    /// In these modules. Those that overlap others before them in the list are left out.
+    pub fn new(mut modules: Vec<Module>) -> Self {
+        modules.retain(|module| !module.range.is_empty());
+        modules.sort_by_key(|module| module.range.start);
+        modules.dedup_by(|next, before| next.range.start < before.range.end);
+        let mut unwinder = UnwinderX86_64::new();
+        for module in &modules {
+            if let Some(tables) = &module.tables {
+                let sections = tables.sections();
+                let range = |section: &Section| {
+                    section.address..section.address.saturating_add(section.bytes.len() as u64)
+                };
+                let information = ExplicitModuleSectionInfo {
+                    base_svma: 0,
+                    text_svma: sections.text.clone(),
+                    got_svma: sections.got.clone(),
+                    eh_frame_svma: Some(range(&sections.eh_frame)),
+                    eh_frame: Some(Arc::clone(&sections.eh_frame.bytes)),
+                    ..ExplicitModuleSectionInfo::default()
+                };
+                unwinder.add_module(framehop::Module::new(
+                    String::new(),
+                    module.range.clone(),
+                    module.bias,
+                    information,
+                ));
+            }
+        }
+        Self {
+            unwinder,
+            cache: CacheX86_64::new(),
+            modules,
+        }
+    }
+
+    /// Whether code that it knows is at an address.
+    pub fn knows(&self, address: u64) -> bool {
+        self.module(address).is_some()
+    }
+
+    fn module(&self, address: u64) -> Option<&Module> {
+        let after = self
+            .modules
+            .partition_point(|module| module.range.start <= address);
+        let module = self.modules.get(after.checked_sub(1)?)?;
+        module.range.contains(&address).then_some(module)
+    }
+
+    /// Follows the calls from where a thread stands, as far as its stack was copied.
+    pub fn chain(
+        &mut self,
+        registers: Registers,
+        stack: Stack<'_>,
+        replaced: &Replaced<'_>,
+        code: &dyn Code,
+    ) -> Chain {
+        let mut chain = Chain::default();
+        let mut at = registers;
+        let mut originals = replaced.addresses.iter().filter(|address| **address > 0);
+        let trampoline = replaced.trampoline.clone().unwrap_or_default();
+        if trampoline.contains(&at.ip) {
+            // The function is over, and its caller not there yet.
+            let Some(original) = originals.next() else {
+                return chain;
+            };
+            let pushed = pushed_by_trampoline(at.ip - trampoline.start);
+            at.sp = at.sp.saturating_add(pushed);
+            at.ip = *original;
+        }
+        while chain.frames.len() < FRAMES_LIMIT {
+            let is_first = chain.frames.is_empty();
+            let address = at.ip.saturating_sub(u64::from(!is_first));
+            chain.frames.push(address);
+            let mut step = self.caller(at, address, is_first, stack, code);
+            if let Step::Caller(caller) = &step
+                && is_first
+                && !self.knows(caller.ip)
+                && !trampoline.contains(&caller.ip)
+                && at.ip > 0
+            {
+                // A breakpoint of the kernel's is over, and what is there instead not done yet.
+                let before = Registers {
+                    ip: at.ip - 1,
+                    ..at
+                };
+                step = self.caller(before, before.ip, is_first, stack, code);
+            }
+            match step {
+                Step::Caller(caller) if trampoline.contains(&caller.ip) => {
+                    let Some(original) = originals.next() else {
+                        break;
+                    };
+                    at = Registers {
+                        ip: *original,
+                        ..caller
+                    };
+                }
+                Step::Caller(caller) => at = caller,
+                Step::End => {
+                    chain.complete = true;
+                    break;
+                }
+                Step::Lost => break,
+            }
+        }
+        chain
+    }
+
+    fn caller(
+        &mut self,
+        at: Registers,
+        address: u64,
+        is_first: bool,
+        stack: Stack<'_>,
+        code: &dyn Code,
+    ) -> Step {
+        let Some(module) = self.module(address) else {
+            // Code that was made meanwhile, or nothing of the sort: nobody knows how to go on.
+            return Step::Lost;
+        };
+        if module
+            .ckb_vm
+            .as_ref()
+            .is_some_and(|own| own.contains(&address))
+        {
+            return search(at, PUSHED_BY_CKB_VM, stack, code);
+        }
+        let within = address.wrapping_sub(module.bias);
+        let told = match &module.tables {
+            Some(tables) => (tables.told(within), Some(tables)),
+            None => (Told::No, None),
+        };
+        match told {
+            // Jumps to libraries, and assembly.
+            (Told::No, _) | (_, None) => return search(at, 0, stack, code),
+            (Told::ByExpression(function), Some(tables)) => {
+                let caller = expression::caller(tables, function, within, at, stack);
+                return caller.map_or(Step::Lost, |caller| at.step(caller));
+            }
+            (Told::ByRegister, Some(_)) => {}
+        }
+        let mut registers = UnwindRegsX86_64::new(at.ip, at.sp, at.bp);
+        let address = match FrameAddress::from_return_address(at.ip) {
+            Some(address) if !is_first => address,
+            _ => FrameAddress::from_instruction_pointer(at.ip),
+        };
+        let mut read = |address| stack.word(address).ok_or(());
+        let found = self
+            .unwinder
+            .unwind_frame(address, &mut registers, &mut self.cache, &mut read);
+        match found {
+            Ok(None) => Step::End,
+            Ok(Some(ip)) => at.step(Registers {
+                ip,
+                sp: registers.sp(),
+                bp: registers.bp(),
+            }),
+            Err(_) => Step::Lost,
+        }
+    }
+}
+
+impl Registers {
+    /// To a caller: stacks grow down, so its frame is above.
+    fn step(self, caller: Self) -> Step {
+        match caller {
+            Self { ip: 0, .. } => Step::End,
+            _ if caller.sp > self.sp => Step::Caller(caller),
+            _ => Step::Lost,
+        }
+    }
+}
+
+enum Step {
+    Caller(Registers),
+    End,
+    Lost,
+}
+
+/// Looks for a return address where nothing says where it is: after so many words, the first that is one of code with a call
+/// before it.
+fn search(at: Registers, after: u64, stack: Stack<'_>, code: &dyn Code) -> Step {
+    for index in after..after + SEARCHED_WORDS {
+        let Some(place) = at.sp.checked_add(index * 8) else {
+            break;
+        };
+        let Some(ip) = stack.word(place) else {
+            break;
+        };
+        if code.before(ip).is_some_and(|bytes| ends_in_call(&bytes)) {
+            // The first that it pushes is the frame pointer.
+            let pushed = (after > 0).then(|| stack.word(place - 8)).flatten();
+            return Step::Caller(Registers {
+                ip,
+                sp: place + 8,
+                bp: pushed.unwrap_or(at.bp),
+            });
+        }
+    }
+    Step::Lost
+}
+
+/// Whether x86-64 code ends in a call: `call rel32`, or `call` of a register or memory (`FF /2`) with any operand.
+fn ends_in_call(bytes: &[u8; CALL_BYTES]) -> bool {
+    const DIRECT: u8 = 0xe8;
+    const INDIRECT: u8 = 0xff;
+    if bytes[2] == DIRECT {
+        return true;
+    }
+    (2..=CALL_BYTES).any(|length| {
+        let begin = CALL_BYTES - length;
+        bytes[begin] == INDIRECT
+            && operand_bytes(bytes[begin + 1], bytes.get(begin + 2)) == Some(length - 2)
+    })
+}
+
+/// How many bytes follow the ModRM byte of a call; None where it is none.
+fn operand_bytes(modrm: u8, sib: Option<&u8>) -> Option<usize> {
+    if modrm >> 3 & 7 != 2 {
+        return None;
+    }
+    let (mode, register) = (modrm >> 6, modrm & 7);
+    let has_sib = mode != 3 && register == 4;
+    let displacement = match mode {
+        0 if register == 5 => 4,
+        0 if has_sib && sib.is_some_and(|sib| sib & 7 == 5) => 4,
+        1 => 1,
+        2 => 4,
+        _ => 0,
+    };
+    Some(usize::from(has_sib) + displacement)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! The agent's loop, with orders of ours and without an API server.
+
+use std::{
+    collections::BTreeMap,
+    future::pending,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use ckb_probe_agent::{
+    driver::engine::{Delivery, Engine},
+    kernel::{Execs, Means, Tier},
+    mechanism::Refusal,
+    preflight::preflight,
+};
+use ckb_probe_crds::{
+    Assignment, Breach, InstanceReport, InstanceState, Overhead, PodReference, Probe,
+    ProbeReference, Reason,
+    kinds::rocksdb::{Operation, RocksDbProbe},
+};
+use tokio::time::sleep_until;
+
+use super::container::Container;
+
+pub struct Agent {
+    engine: Engine,
+    /// How many intervals have ended.
+    pub windows: u64,
+    told: Option<Execs>,
+    /// Of how many execs it was told.
+    pub execs: usize,
+    /// How often it searched /proc for them.
+    pub searches_for_execs: u64,
+}
+
+/// The means of this machine, or those by a tier.
+pub fn means(tier: Option<Tier>) -> Result<Means, Refusal> {
+    /// Each is tried once, and one after the other: two that calibrate at a time in one process count each other's calls.
+    static MEANS: Mutex<BTreeMap<Option<Tier>, Result<Means, Refusal>>> =
+        Mutex::new(BTreeMap::new());
+    let mut known = MEANS.lock().unwrap();
+    let tried = known.entry(tier);
+    tried
+        .or_insert_with(|| preflight(tier).means.map_err(Refusal::from))
+        .clone()
+}
+
+impl Agent {
+    pub fn start() -> Self {
+        Self {
+            engine: Engine::new(means(None)),
+            windows: 0,
+            told: None,
+            execs: 0,
+            searches_for_execs: 0,
+        }
+    }
+
+    /// It is told of every exec on this machine, as agents are.
+    pub fn told_of_execs(self) -> Self {
+        Self {
+            told: Some(Execs::watch().unwrap()),
+            ..self
+        }
+    }
+
+    /// Has it measure the calls in these, as a budget allows that makes it do that in slices.
+    pub fn order(&mut self, containers: &[&Container]) {
+        self.order_besides(containers, None);
+    }
+
+    /// The same, and in a container that never runs it, this executable.
+    pub fn order_besides(&mut self, containers: &[&Container], absent: Option<&str>) {
+        let orders = containers.iter().map(|one| order(&one.id, &one.executable));
+        let none = "0".repeat(64);
+        let absent = absent.map(|executable| order(&none, executable));
+        self.assign(orders.chain(absent).collect());
+    }
+
+    /// Gives it these orders.
+    pub fn assign(&mut self, orders: Vec<Assignment>) {
+        self.engine.assign(orders);
+    }
+
+    /// Goes on until this is so.
+    pub async fn until(&mut self, patience: Duration, mut done: impl FnMut(&mut Self) -> bool) {
+        let end = Instant::now() + patience;
+        while !done(self) {
+            assert!(Instant::now() < end, "{:#?}", self.engine.reports());
+            self.turn().await;
+        }
+    }
+
+    async fn turn(&mut self) {
+        let engine = &mut self.engine;
+        let (scan, window, step) = (engine.next_scan(), engine.next_window(), engine.next_step());
+        let told = &mut self.told;
+        let execs = async move {
+            match told {
+                Some(told) => told.next().await.unwrap(),
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            pids = execs => {
+                self.execs += pids.len();
+                let before = engine.searches();
+                engine.execs(&pids);
+                self.searches_for_execs += engine.searches() - before;
+            }
+            () = engine.process_ended() => { engine.reconcile(); }
+            () = engine.news() => { engine.receive(); }
+            () = until(step) => { engine.step(); }
+            () = until(Some(scan)) => { engine.reconcile(); }
+            () = until(window) => self.windows += u64::from(engine.close_windows()),
+        }
+    }
+
+    /// What was finished since the last time.
+    pub fn finished(&mut self) -> Vec<Delivery> {
+        self.engine.finished()
+    }
+
+    fn report(&mut self, of: &Container) -> InstanceReport {
+        let reports = self.engine.reports().into_iter();
+        let mut reports = reports.filter(|report| report.pod.name == of.id);
+        reports.next().unwrap_or_default()
+    }
+
+    /// What it says of the container on behalf of the CkbProbe of this name.
+    pub fn report_to(&mut self, probe: &str, of: &Container) -> Option<InstanceReport> {
+        let mut reports = self.engine.reports().into_iter();
+        reports.find(|report| report.pod.name == of.id && report.probe.name == probe)
+    }
+
+    pub fn state(&mut self, of: &Container) -> (InstanceState, Reason) {
+        let report = self.report(of);
+        (report.state, report.reason.unwrap_or(Reason::Attaching))
+    }
+
+    pub fn message(&mut self, of: &Container) -> String {
+        self.report(of).message
+    }
+
+    pub fn gap(&mut self, of: &Container) -> Duration {
+        Duration::from_millis(self.report(of).gap_milliseconds)
+    }
+
+    /// How often it searched /proc, for whatever reason.
+    pub fn searches(&self) -> u64 {
+        self.engine.searches()
+    }
+
+    /// How many calls were counted.
+    pub fn samples(&mut self, of: &Container) -> u64 {
+        let report = self.report(of);
+        let rows = report.probes.iter().flat_map(|probe| &probe.rows);
+        let counts = rows.map(|row| row.total.distributions.values().map(|one| one.count()));
+        counts.flatten().sum()
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time.into()).await,
+        None => pending().await,
+    }
+}
+
+fn order(container: &str, executable: &str) -> Assignment {
+    let calls = RocksDbProbe {
+        operations: vec![Operation::Get],
+        ..RocksDbProbe::default()
+    };
+    let probes = vec![Probe::new("storage", calls.into())];
+    order_of("silence", container, executable, probes)
+}
+
+/// What the CkbProbe of this name asks of a container.
+pub fn order_of(name: &str, container: &str, executable: &str, probes: Vec<Probe>) -> Assignment {
+    Assignment {
+        probe: ProbeReference {
+            namespace: "tests".to_string(),
+            name: name.to_string(),
+            uid: name.to_string(),
+        },
+        pod: PodReference {
+            namespace: "tests".to_string(),
+            name: container.to_string(),
+            uid: format!("uid-{container}"),
+        },
+        containers: vec![ckb_probe_crds::Container {
+            name: "target".to_string(),
+            id: Some(container.to_string()),
+        }],
+        executable: executable.to_string(),
+        report_interval: Duration::from_secs(1).into(),
+        overhead: Overhead {
+            max_percent: 20.0,
+            on_breach: Breach::Sample,
+        },
+        probes,
+        asks: String::new(),
+        expires_at: None,
+    }
+}

@@ -1,0 +1,405 @@
+//! `ckb-probe profile` and `ckb-probe threads` on a program that spends its time in a known way: on this machine's kernel, as
+//! root.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "where it panics, a test fails"
+)]
+
+mod host;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use host::{CKB_PROBE, Fixture, Folder, Probe, refusal, run};
+
+/// Between two looks at what is to come about.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        thread::sleep(LOOK);
+    }
+}
+
+/// How often each thread has been switched to and from, where all of them are asleep.
+fn switches(pid: u32) -> Option<Vec<String>> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let of = |thread: fs::DirEntry| {
+        let status = fs::read_to_string(thread.path().join("status")).ok()?;
+        let counts = status.lines().filter(|line| line.contains("_switches:"));
+        let counts = counts.collect::<Vec<_>>().join(" ");
+        status.contains("State:\tS").then_some(counts)
+    };
+    threads.flatten().map(of).collect()
+}
+
+/// Waits until all of its threads are where they wait for good.
+fn settle(fixture: &Fixture) {
+    let mut before = None;
+    wait_until("threads that stay asleep", || {
+        let now = switches(fixture.pid());
+        now.is_some() && now == std::mem::replace(&mut before, now.clone())
+    });
+}
+
+/// Samples who runs, until the process ends; it has begun.
+fn sampling(fixture: &Fixture) -> Child {
+    let sampling = Command::new(CKB_PROBE)
+        .args(["profile", "--mode", "cpu", "--frequency", "999"])
+        .args(["--duration", "10m", "--pid", &fixture.pid().to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("a sampler that is attached", || {
+        let held = fs::read_dir(format!("/proc/{}/fdinfo", sampling.id())).unwrap();
+        let is_link = |held: fs::DirEntry| {
+            fs::read_to_string(held.path()).is_ok_and(|text| text.contains("link_id:"))
+        };
+        held.flatten().any(is_link)
+    });
+    sampling
+}
+
+fn fixture(folder: &Folder) -> PathBuf {
+    // As code is built that is to be unwound: without frame pointers.
+    let options = ["-O2", "-fomit-frame-pointer", "-pthread"];
+    folder.compile("cc", "stacks.c", "stacks", &options)
+}
+
+/// Of a line of the file: the thread, the calls from the outermost on, and how much.
+struct Line {
+    thread: String,
+    calls: Vec<String>,
+    weight: f64,
+}
+
+fn lines(folded: &str) -> Vec<Line> {
+    let line = |line: &str| {
+        let (stack, weight) = line.rsplit_once(' ').unwrap();
+        let mut calls = stack.split(';').map(str::to_string);
+        Line {
+            thread: calls.next().unwrap(),
+            calls: calls.collect(),
+            weight: weight.parse().unwrap(),
+        }
+    };
+    folded.lines().map(line).collect()
+}
+
+/// What part of a thread's time is in stacks that `name` tells by, in percent.
+fn shares(
+    lines: &[Line],
+    thread: &str,
+    name: impl Fn(&Line) -> Option<&'static str>,
+) -> BTreeMap<&'static str, f64> {
+    let own = || lines.iter().filter(|line| line.thread == thread);
+    let all: f64 = own().map(|line| line.weight).sum();
+    let mut shares = BTreeMap::new();
+    for line in own() {
+        *shares.entry(name(line).unwrap_or("other")).or_default() += 100.0 * line.weight / all;
+    }
+    shares
+}
+
+fn is_near(shares: &BTreeMap<&str, f64>, known: &[(&str, f64)]) {
+    for (name, share) in known {
+        let found = shares.get(name).copied().unwrap_or_default();
+        assert!(
+            (found - share).abs() <= 3.0,
+            "{name}: {share} %, {shares:?}"
+        );
+    }
+}
+
+fn probe(fixture: &Fixture, arguments: &[&str]) -> Output {
+    let mut command = Command::new(CKB_PROBE);
+    command
+        .args(arguments)
+        .args(["--pid", &fixture.pid().to_string()]);
+    run(&mut command)
+}
+
+fn said(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn time_on_a_cpu_is_told_by_function_and_the_calls_that_led_there() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let sampling = sampling(&fixture);
+    fixture.tell("burn 8");
+    // It ends with the process.
+    drop(fixture);
+    let output = sampling.wait_with_output().unwrap();
+    let (folded, summary) = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{summary}");
+    let lines = lines(&folded);
+    let burnt = ["heavy", "middling", "light"];
+    let by = |line: &Line| {
+        burnt
+            .into_iter()
+            .find(|name| line.calls.iter().any(|call| call == name))
+    };
+    let shares = shares(&lines, "burner", by);
+    is_near(
+        &shares,
+        &[("heavy", 70.0), ("middling", 20.0), ("light", 10.0)],
+    );
+    let complete = |line: &&Line| line.calls.first().is_none_or(|call| call != "[truncated]");
+    let whole: f64 = lines.iter().filter(complete).map(|line| line.weight).sum();
+    let all: f64 = lines.iter().map(|line| line.weight).sum();
+    assert!(all > 500.0, "{all} samples: {summary}");
+    assert!(
+        whole / all >= 0.99,
+        "{whole} of {all} are complete: {summary}"
+    );
+    for line in lines
+        .iter()
+        .filter(|line| line.calls.iter().any(|call| call == "heavy"))
+    {
+        let at = line.calls.iter().position(|call| call == "heavy").unwrap();
+        // `burn` may have become a part of its one caller.
+        assert!(
+            ["burn", "burner"].contains(&line.calls[at - 1].as_str()),
+            "{:?}",
+            line.calls
+        );
+    }
+}
+
+#[test]
+fn time_off_the_cpu_is_told_by_what_is_waited_for_also_of_200_threads_which_nothing_interrupts() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    fixture.tell("wait");
+    fixture.tell("poll 200");
+    settle(&fixture);
+    let arguments = [
+        "profile",
+        "--mode",
+        "off-cpu",
+        "--frequency",
+        "50",
+        "--duration",
+        "3s",
+    ];
+    let (folded, summary) = said(&probe(&fixture, &arguments));
+    let lines = lines(&folded);
+    let by = |line: &Line| {
+        let known = ["[futex]", "[sleep]", "[epoll]", "[read pipe]"];
+        known
+            .into_iter()
+            .find(|wait| line.calls.last().is_some_and(|call| call == wait))
+    };
+    let shares = shares(&lines, "waiter", by);
+    let known = [
+        ("[futex]", 30.0),
+        ("[sleep]", 20.0),
+        ("[epoll]", 30.0),
+        ("[read pipe]", 20.0),
+    ];
+    is_near(&shares, &known);
+    let time_of = |thread: &str| -> f64 {
+        let own = lines.iter().filter(|line| line.thread == thread);
+        own.map(|line| line.weight).sum()
+    };
+    let threads = time_of("poller") / (time_of("waiter") / 10.0);
+    assert!((threads - 200.0).abs() < 6.0, "{threads}: {summary}");
+    assert!(
+        summary.contains("100.0 % of them complete, 0 lost"),
+        "{summary}"
+    );
+    assert_eq!(fixture.tell("interrupted"), "0");
+}
+
+#[test]
+fn threads_that_do_the_same_are_listed_together_with_what_they_wait_for_and_none_is_interrupted() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    fixture.tell("wait");
+    fixture.tell("poll 200");
+    settle(&fixture);
+    let (listed, _) = said(&probe(&fixture, &["threads"]));
+    let mut paragraphs = listed.split("\n\n");
+    let head = format!("process {} (stacks): 211 threads", fixture.pid());
+    assert_eq!(paragraphs.next(), Some(head.as_str()));
+    let polls = paragraphs.next().unwrap();
+    assert!(
+        polls.starts_with("203 threads sleeping, waits for epoll, since "),
+        "{polls}"
+    );
+    assert!(
+        polls.contains("\n  poller (200 of them), waiter (3 of them)\n"),
+        "{polls}"
+    );
+    assert!(polls.contains("\n      in_epoll  (stacks)\n"), "{polls}");
+    for waits in [
+        "3 threads sleeping, waits for futex",
+        "2 threads sleeping, waits for sleep",
+    ] {
+        assert!(listed.contains(waits), "{listed}");
+    }
+    // Its first thread waits for orders.
+    assert!(
+        listed.contains("\n2 threads sleeping, waits for read pipe"),
+        "{listed}"
+    );
+    assert!(
+        listed.contains("\n1 thread sleeping, waits for read pipe"),
+        "{listed}"
+    );
+    assert_eq!(fixture.tell("interrupted"), "0");
+}
+
+#[test]
+fn a_profile_is_written_as_pprof_that_can_be_drawn() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    fixture.tell("wait");
+    settle(&fixture);
+    let (file, drawn) = (folder.path("off.pb.gz"), folder.path("off.folded"));
+    let arguments = ["profile", "--mode", "off-cpu", "--duration", "1s", "-o"];
+    probe(
+        &fixture,
+        &[&arguments[..], &[file.to_str().unwrap()]].concat(),
+    );
+    run(Command::new(CKB_PROBE)
+        .arg("render")
+        .arg(&file)
+        .arg("-o")
+        .arg(&drawn));
+    let folded = fs::read_to_string(drawn).unwrap();
+    assert!(
+        folded.contains("in_futex") && folded.contains("in_pipe"),
+        "{folded}"
+    );
+}
+
+#[test]
+fn what_is_on_a_stack_is_told_to_nobody() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    fixture.tell("secret");
+    settle(&fixture);
+    let off_cpu = ["profile", "--mode", "off-cpu", "--duration", "1s"];
+    for arguments in [&["threads"][..], &off_cpu] {
+        let output = Command::new(CKB_PROBE)
+            .env("RUST_LOG", "trace")
+            .args(arguments)
+            .args(["--pid", &fixture.pid().to_string()])
+            .output()
+            .unwrap();
+        let (told, besides) = said(&output);
+        assert!(told.contains("with_secret"), "{told}");
+        assert!(
+            !told.contains("S3cr3tPw") && !besides.contains("S3cr3tPw"),
+            "{told}{besides}"
+        );
+    }
+}
+
+#[test]
+fn names_are_told_also_where_the_executable_was_replaced() {
+    let folder = Folder::new();
+    let program = fixture(&folder);
+    let mut fixture = Fixture::start(&program);
+    fixture.tell("wait");
+    fs::remove_file(&program).unwrap();
+    fs::write(&program, "something else").unwrap();
+    settle(&fixture);
+    let (listed, _) = said(&probe(&fixture, &["threads"]));
+    assert!(listed.contains("in_futex  (stacks"), "{listed}");
+}
+
+#[test]
+fn a_process_that_is_not_there_is_told() {
+    let nobody = i32::MAX as u32;
+    for command in ["profile", "threads"] {
+        let mut arguments = vec![command];
+        if command == "threads" {
+            let output = Command::new(CKB_PROBE)
+                .args(["threads", "--pid", &nobody.to_string()])
+                .output()
+                .unwrap();
+            let (_, said) = said(&output);
+            assert_eq!(output.status.code(), Some(1), "{said}");
+            assert!(
+                said.starts_with("ckb-probe: no process 2147483647"),
+                "{said}"
+            );
+            continue;
+        }
+        arguments.push("--mode=off-cpu");
+        assert!(refusal(nobody, &arguments).starts_with("no process 2147483647"));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_told_before_anything_is_sampled() {
+    let own = std::process::id();
+    let other = refusal(own, &["profile", "-o", "/tmp/x.svg"]);
+    let expected = "cannot write to /tmp/x.svg: only pprof and folded text are written: name a file that ends in .pb.gz or .folded";
+    assert_eq!(other, expected);
+    let nowhere = refusal(own, &["profile", "-o", "/nowhere/x.folded"]);
+    let expected = "cannot write to /nowhere/x.folded: No such file or directory (os error 2)";
+    assert_eq!(nowhere, expected);
+}
+
+#[test]
+fn stacks_are_whole_also_where_a_function_in_them_is_probed_at_its_return() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let mut probe = Probe::start(fixture.pid(), &["functions", "--json", "--match", "burn"]);
+    probe.is_attached();
+    let sampling = sampling(&fixture);
+    fixture.tell("burn 1");
+    // By now it is known where functions return to that are probed.
+    fixture.tell("burn 4");
+    let (rows, _) = probe.rows();
+    assert_eq!(rows.count("burn"), 2);
+    drop(fixture);
+    let (folded, summary) = said(&sampling.wait_with_output().unwrap());
+    let lines = lines(&folded);
+    let is_whole = |line: &Line| {
+        let calls: Vec<&str> = line.calls.iter().map(String::as_str).collect();
+        let known = ["heavy", "middling", "light"];
+        let own = || {
+            calls
+                .windows(3)
+                .any(|three| three[..2] == ["burner", "burn"] && known.contains(&three[2]))
+        };
+        calls.first() != Some(&"[truncated]") && own()
+    };
+    let burnt = |line: &Line| {
+        line.calls
+            .iter()
+            .any(|call| ["heavy", "middling", "light"].contains(&call.as_str()))
+    };
+    let all: f64 = lines
+        .iter()
+        .filter(|line| burnt(line))
+        .map(|line| line.weight)
+        .sum();
+    let whole: f64 = lines
+        .iter()
+        .filter(|line| is_whole(line))
+        .map(|line| line.weight)
+        .sum();
+    assert!(all > 300.0, "{all} samples: {summary}");
+    assert!(whole / all > 0.9, "{whole} of {all}: {summary}");
+}

@@ -1,0 +1,161 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use http_body_util::BodyExt as _;
+use hyper::{Request, Response, StatusCode};
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// An API server that knows `prometheus`, who may read metrics, and `curious`, who may not; and how often it was asked.
+fn access() -> (Access, Arc<AtomicUsize>) {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = asked.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        count.fetch_add(1, Ordering::Relaxed);
+        answer(request)
+    });
+    (Access::new(Client::new(service, "default")), asked)
+}
+
+async fn answer(request: Request<Body>) -> Result<Response<Body>, std::io::Error> {
+    let path = request.uri().path().to_owned();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let mut review: Value = serde_json::from_slice(&body).unwrap();
+    let spec = &review["spec"];
+    let status = match &*path {
+        "/apis/authentication.k8s.io/v1/tokenreviews" => match spec["token"].as_str().unwrap() {
+            "broken" => return Err(std::io::Error::other("out of order")),
+            name @ ("prometheus" | "curious") => json!({
+                "authenticated": true,
+                "user": { "username": name, "uid": "7", "groups": ["all"], "extra": { "a": ["b"] } },
+            }),
+            _ => json!({ "authenticated": false, "error": "no such token" }),
+        },
+        "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {
+            let attributes = json!({ "path": "/metrics", "verb": "get" });
+            assert_eq!(spec["nonResourceAttributes"], attributes);
+            assert_eq!(spec["groups"], json!(["all"]));
+            assert_eq!(spec["uid"], "7");
+            assert_eq!(spec["extra"], json!({ "a": ["b"] }));
+            json!({ "allowed": spec["user"] == "prometheus" })
+        }
+        other => panic!("{other}"),
+    };
+    review["status"] = status;
+    Ok(Response::new(Body::from(review.to_string().into_bytes())))
+}
+
+async fn status(access: &Access, token: Option<&str>) -> StatusCode {
+    match access.admit(token).await {
+        Ok(()) => StatusCode::OK,
+        Err(refusal) => refusal.status(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_who_may_read_metrics_is_let_in() {
+    let (access, asked) = access();
+    assert_eq!(status(&access, None).await, 401);
+    assert_eq!(status(&access, Some("")).await, 401);
+    assert_eq!(status(&access, Some(&"x".repeat(9000))).await, 401);
+    assert_eq!(asked.load(Ordering::Relaxed), 0);
+    assert_eq!(status(&access, Some("prometheus")).await, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+    assert_eq!(status(&access, Some("stranger")).await, 401);
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
+    assert_eq!(status(&access, Some("curious")).await, 403);
+    assert_eq!(asked.load(Ordering::Relaxed), 5);
+    let refusal = access.admit(Some("curious")).await.unwrap_err().to_string();
+    assert!(
+        refusal.starts_with("forbidden: curious may not get the path /metrics"),
+        "{refusal}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_said_holds_for_a_while() {
+    let (access, asked) = access();
+    for _ in 0..10 {
+        assert_eq!(status(&access, Some("prometheus")).await, 200);
+        assert_eq!(status(&access, Some("stranger")).await, 401);
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 3);
+    tokio::time::advance(REFUSED).await;
+    assert_eq!(status(&access, Some("stranger")).await, 401);
+    assert_eq!(status(&access, Some("prometheus")).await, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), 4);
+    tokio::time::advance(ADMITTED).await;
+    assert_eq!(status(&access, Some("prometheus")).await, 200);
+    assert_eq!(asked.load(Ordering::Relaxed), 6);
+}
+
+/// An API server that does not answer says nothing of anybody, so nothing is remembered.
+#[tokio::test(start_paused = true)]
+async fn nobody_is_let_in_while_the_api_server_does_not_answer() {
+    let (access, asked) = access();
+    assert_eq!(status(&access, Some("broken")).await, 503);
+    assert_eq!(status(&access, Some("broken")).await, 503);
+    assert_eq!(asked.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_guesses_gets_few_guesses_and_is_in_nobodys_way() {
+    let (access, asked) = access();
+    let access = Arc::new(access);
+    assert_eq!(status(&access, Some("prometheus")).await, 200);
+    let guesses: Vec<_> = (0..32)
+        .map(|guess| {
+            let access = access.clone();
+            tokio::spawn(async move { status(&access, Some(&guess.to_string())).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let begun = Instant::now();
+    assert_eq!(status(&access, Some("prometheus")).await, 200);
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    // As many as there can be connections: one who was not known yet still gets an answer before a scrape times out.
+    assert_eq!(status(&access, Some("curious")).await, 403);
+    let waited = begun.elapsed();
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    for guess in guesses {
+        assert_eq!(guess.await.unwrap(), 401);
+    }
+    let eight_a_second = begun.elapsed().as_secs_f64() * 8.0;
+    assert!(asked.load(Ordering::Relaxed) as f64 <= 2.0 + 2.0 + 2.0 + eight_a_second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_say_is_not_asked_more_often_than_one_that_refuses() {
+    let (access, asked) = access();
+    let begun = Instant::now();
+    let tries = (0..16).map(|_| status(&access, Some("broken")));
+    assert_eq!(futures::future::join_all(tries).await, [503; 16]);
+    assert_eq!(asked.load(Ordering::Relaxed), 16);
+    assert!(begun.elapsed() >= PENALTY * 8, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn what_is_remembered_is_bounded() {
+    let mut known = Known::default();
+    let now = Instant::now();
+    let id = |number: usize| Id::of(&number.to_string());
+    known.note(id(0), Verdict::Admitted, now);
+    for number in 1..=10 * REMEMBERED {
+        known.note(id(number), Verdict::Unknown, now);
+        assert!(known.refused.len() <= REMEMBERED);
+    }
+    assert_eq!(known.of(&id(0), now), Some(Verdict::Admitted));
+    assert_eq!(known.of(&id(10 * REMEMBERED), now), Some(Verdict::Unknown));
+    assert_eq!(known.of(&id(0), now + ADMITTED), None);
+    // One who may no more is in one book only.
+    known.note(id(0), Verdict::Forbidden("curious".to_owned()), now);
+    assert_eq!(
+        known.of(&id(0), now),
+        Some(Verdict::Forbidden("curious".to_owned()))
+    );
+    assert!(known.admitted.is_empty());
+}

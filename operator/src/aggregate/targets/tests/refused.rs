@@ -1,0 +1,111 @@
+//! Reports that are not as they should be: that is said, and it is not silence.
+
+use ckb_probe_crds::{NodeProbeStatus, condition, report::Omitted};
+use kube::api::ObjectMeta;
+use serde_json::json;
+
+use super::super::*;
+use crate::{
+    aggregate::tests::{Scene, answer, found, scene},
+    testing::{firing, node_probe, reports, without},
+    world::Raw,
+};
+
+/// One target, of whose node there is this.
+fn reported(change: impl FnOnce(NodeProbeRow) -> NodeProbeRow) -> Scene {
+    scene(json!({}), |_, _| {
+        vec![reports(change(node_probe("n", 1, vec![])))]
+    })
+}
+
+fn told(scene: &Scene) -> (String, String) {
+    let status = scene.status();
+    assert_eq!(answer(&status, condition::READY).0, "False");
+    let degraded = found(&status, condition::DEGRADED);
+    assert_eq!(degraded.status, "True");
+    (degraded.reason.clone(), degraded.message.clone())
+}
+
+#[test]
+fn a_report_that_cannot_be_read_is_not_taken_for_silence() {
+    let scene = reported(|row| {
+        let raw = Raw {
+            types: None,
+            metadata: ObjectMeta {
+                name: Some(row.node.clone()),
+                uid: Some(row.uid.clone()),
+                generation: Some(1),
+                ..ObjectMeta::default()
+            },
+            spec: Some(json!({ "assignments": [] })),
+            status: Some(json!({ "instances": [{ "state": "of another version" }] })),
+        };
+        let row = NodeProbeRow::from(raw);
+        assert_eq!(row.status, None);
+        row
+    });
+    let (reason, message) = told(&scene);
+    assert_eq!(reason, "ReportRefused");
+    assert!(
+        message.contains("node n") && message.contains("one version"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_report_that_the_api_server_refuses_is_told_in_its_words() {
+    let refused = |row: NodeProbeRow| {
+        let mut status = row.status.unwrap_or_default();
+        status.agent.report_refused = Some("forbidden by policy (403)".to_owned());
+        NodeProbeRow {
+            status: Some(status),
+            ..row
+        }
+    };
+    let (reason, message) = told(&reported(refused));
+    assert_eq!(reason, "ReportRefused");
+    assert!(
+        message.contains("node n") && message.contains("forbidden by policy (403)"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_target_that_a_full_report_leaves_out_is_not_said_to_be_on_its_way() {
+    let full = |row: NodeProbeRow| {
+        let status = row.status.map(|status| NodeProbeStatus {
+            instances_omitted: 7,
+            ..status
+        });
+        NodeProbeRow { status, ..row }
+    };
+    let (reason, message) = told(&reported(full));
+    assert_eq!(reason, "ReportTruncated");
+    assert!(
+        message.contains("node n") && message.contains("pod a/ckb-0"),
+        "{message}"
+    );
+}
+
+#[test]
+fn what_a_full_report_lacks_of_a_target_is_said_though_it_is_measured() {
+    let scene = scene(json!({}), |probe, pod| {
+        let report = InstanceReport {
+            message: "12 rows count in the row other".to_owned(),
+            ..firing(probe, pod)
+        };
+        let mut report = without(report, Reason::ReportTruncated, "rows");
+        report.probes[0].omitted = Omitted {
+            rows: 12,
+            ..Omitted::default()
+        };
+        vec![reports(node_probe("n", 1, vec![report]))]
+    });
+    let status = scene.status();
+    assert_eq!(answer(&status, condition::READY), ("True", "Firing"));
+    assert_eq!(
+        answer(&status, condition::DEGRADED),
+        ("True", "ReportTruncated")
+    );
+    assert!(status.probes[0].message.contains("12 rows"));
+}

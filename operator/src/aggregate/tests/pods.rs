@@ -1,0 +1,168 @@
+//! Pods and their processes: which are targets, and why others are not.
+
+use ckb_probe_crds::{InstanceReport, InstanceState, Reason, condition};
+use serde_json::json;
+
+use super::{answer, answers, figure, found, row_of, scene};
+use crate::{
+    aggregate::aggregate,
+    testing::{at, container, firing, has, node, node_probe, pod, probe, reports, runs, world},
+};
+
+#[test]
+fn no_matching_pod_is_named_with_selector_and_namespace() {
+    let probe = probe("a", "p", json!({}));
+    let status = aggregate(&probe, &world([has(&probe)]), None, at(0));
+    assert_eq!(
+        answers(&status),
+        [
+            ("False", "NoMatchingPods"),
+            ("False", "NoMatchingPods"),
+            ("True", "NoMatchingPods"),
+            ("True", "NothingAttached"),
+        ]
+    );
+    let message = &found(&status, condition::DEGRADED).message;
+    assert!(
+        message.contains("namespace a ") && message.contains("app=ckb"),
+        "{message}"
+    );
+    assert_eq!(status.targets.summary, "0/0");
+}
+
+#[test]
+fn a_pod_that_does_not_run_is_waited_for_and_says_why() {
+    let mut unbound = pod("a", "ckb-0", None);
+    unbound.trouble = Some("Unschedulable: 0/1 nodes".into());
+    let mut pulling = pod("a", "ckb-0", Some("n"));
+    pulling.phase = crate::world::Phase::Pending;
+    pulling.trouble = Some("container ckb waits: ErrImagePull".into());
+    for pod in [unbound, pulling] {
+        let why = pod.trouble.clone().unwrap();
+        let scene = scene(json!({}), |_, _| vec![runs(&pod)]);
+        let status = scene.status();
+        assert_eq!(
+            answer(&status, condition::PROGRESSING),
+            ("True", "PodNotRunning")
+        );
+        assert_eq!(answer(&status, condition::DEGRADED), ("False", "Done"));
+        let message = &status.instances[0].message;
+        assert!(
+            message.contains("a/ckb-0") && message.contains(&why),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_container_that_the_pod_lacks_is_named() {
+    let target = json!({ "selector": { "matchLabels": { "app": "ckb" } }, "container": "node" });
+    let scene = scene(json!({ "target": target }), |_, _| vec![]);
+    let status = scene.status();
+    assert_eq!(
+        answer(&status, condition::DEGRADED),
+        ("True", "ExecutableNotFound")
+    );
+    let message = &found(&status, condition::DEGRADED).message;
+    assert!(
+        message.contains("\"node\"") && message.contains("it has ckb"),
+        "{message}"
+    );
+}
+
+#[test]
+fn containers_of_a_pod_are_looked_up_by_the_spec() {
+    let scene = scene(json!({}), |_, _| {
+        let mut pod = pod("a", "ckb-0", Some("n"));
+        pod.containers = vec![container("x"), container("y")];
+        vec![runs(&pod)]
+    });
+    assert_eq!(scene.status().targets.matched, 1);
+}
+
+#[test]
+fn pods_none_of_which_runs_the_executable_are_named_with_it() {
+    let scene = scene(json!({}), |probe, pod| {
+        let report = InstanceReport {
+            container: None,
+            state: InstanceState::Waiting,
+            reason: Some(Reason::ExecutableNotFound),
+            message: "no process in container ckb runs an executable named ckb".into(),
+            firing: false,
+            probes: vec![],
+            ..firing(probe, pod)
+        };
+        vec![reports(node_probe("n", 1, vec![report]))]
+    });
+    let status = scene.status();
+    assert_eq!(
+        answer(&status, condition::DEGRADED),
+        ("True", "ExecutableNotFound")
+    );
+    assert_eq!(
+        answer(&status, condition::READY),
+        ("False", "ExecutableNotFound")
+    );
+    let message = &found(&status, condition::DEGRADED).message;
+    assert!(
+        message.contains("pod a/ckb-0") && message.contains("is \"ckb\""),
+        "{message}"
+    );
+    assert_eq!(status.targets.summary, "0/1");
+}
+
+#[test]
+fn a_process_that_is_between_two_lives_is_waited_for() {
+    let scene = scene(json!({}), |probe, pod| {
+        let report = InstanceReport {
+            state: InstanceState::Waiting,
+            reason: Some(Reason::ExecutableNotFound),
+            firing: false,
+            ..firing(probe, pod)
+        };
+        vec![reports(node_probe("n", 1, vec![report]))]
+    });
+    let status = scene.status();
+    assert_eq!(answer(&status, condition::DEGRADED), ("False", "Done"));
+    assert_eq!(
+        answer(&status, condition::PROGRESSING),
+        ("True", "ExecutableNotFound")
+    );
+    let get = row_of(&status, "Get");
+    assert_eq!(figure(get, "count"), "1000", "what was counted stays");
+    assert_eq!(figure(get, "perSecond"), "", "nothing is known of now");
+}
+
+#[test]
+fn each_process_is_a_target_and_a_pod_without_any_is_one() {
+    let scene = scene(json!({}), |probe, pod| {
+        let second = InstanceReport {
+            container: Some("sidecar".into()),
+            ..firing(probe, pod)
+        };
+        let other = crate::testing::pod("a", "ckb-1", Some("n"));
+        vec![
+            runs(&other),
+            reports(node_probe("n", 1, vec![firing(probe, pod), second])),
+        ]
+    });
+    let status = scene.status();
+    assert_eq!(status.targets.summary, "2/3");
+    assert_eq!(status.instances[0].pod, "ckb-1", "the worst first");
+    assert_eq!(
+        answer(&status, condition::READY),
+        ("False", "AgentStarting")
+    );
+}
+
+#[test]
+fn the_list_of_targets_is_bounded_and_says_what_it_leaves_out() {
+    let probe = probe("a", "p", json!({}));
+    let pods = (0..60).map(|n| runs(&pod("a", &format!("ckb-{n:02}"), Some("n"))));
+    let world = world([has(&probe), node("n")].into_iter().chain(pods));
+    let status = aggregate(&probe, &world, None, at(0));
+    assert_eq!(status.targets.matched, 60);
+    assert_eq!((status.instances.len(), status.instances_omitted), (50, 10));
+    let message = &found(&status, condition::READY).message;
+    assert!(message.len() < 1000, "{message}");
+}

@@ -1,0 +1,281 @@
+use ckb_probe_profiles::{Frame, PRUNED, Stack};
+use k8s_openapi::jiff::Timestamp;
+use proptest::prelude::*;
+
+use super::*;
+
+fn pod(name: &str) -> PodReference {
+    PodReference {
+        namespace: "a".into(),
+        name: name.into(),
+        uid: format!("uid-{name}"),
+    }
+}
+
+/// On-CPU time of these calls, in samples of 10 ms.
+fn stacks(calls: &[(&str, u64)]) -> Profile {
+    let mut profile = Profile::of(Mode::Cpu);
+    for (call, samples) in calls {
+        profile.stacks.add(&Stack {
+            frames: vec![
+                Frame::user("start_thread", "libc.so.6"),
+                Frame::user(call, "ckb"),
+            ],
+            thread: "verify_blocks",
+            target: "somebody/else/altogether",
+            weights: &[*samples, samples * 10_000_000],
+            ..Stack::default()
+        });
+    }
+    profile
+}
+
+fn part(profile: &Profile, samples: u64) -> ProfilePartSpec {
+    ProfilePartSpec {
+        asks: "0123456789abcdef".into(),
+        probe: "flames".into(),
+        pod: pod("says another"),
+        container: "ckb".into(),
+        mode: ProfileMode::Cpu,
+        window: window(1_000),
+        counts: ProfileCounts {
+            samples,
+            complete: samples - 1,
+            lost: 1,
+            millihertz: 99_000 - samples,
+            ..ProfileCounts::default()
+        },
+        pprof: Some(ByteString(profile.to_pprof())),
+        failure: None,
+    }
+}
+
+fn window(second: i64) -> ProfileWindow {
+    ProfileWindow {
+        number: 7,
+        began_at: MicroTime(Timestamp::from_second(second).unwrap()),
+        milliseconds: 30_000,
+    }
+}
+
+fn merger() -> Merger {
+    Merger::new(ProfileMode::Cpu)
+}
+
+#[test]
+fn parts_become_one_profile_with_each_target_by_itself() {
+    let mut merger = merger();
+    let read = stacks(&[("rocksdb_get_pinned_cf", 60)]);
+    let run = stacks(&[
+        ("ckb_script::verify::run", 30),
+        ("rocksdb_get_pinned_cf", 10),
+    ]);
+    let mut second = part(&run, 40);
+    second.window = window(998);
+    second.window.milliseconds = 31_000;
+    merger
+        .add("u1", "n", &pod("ckb-1"), part(&read, 60))
+        .unwrap();
+    merger.add("u2", "m", &pod("ckb-0"), second).unwrap();
+    let spec = merger.finish("p", "flames").unwrap();
+    assert_eq!((&*spec.ckb_probe, &*spec.probe), ("p", "flames"));
+    assert_eq!(spec.window.began_at, window(998).began_at);
+    assert_eq!(spec.window.milliseconds, 31_000);
+    assert_eq!(
+        spec.counts,
+        ProfileCounts {
+            samples: 100,
+            complete: 98,
+            lost: 2,
+            millihertz: 98_940,
+            ..ProfileCounts::default()
+        }
+    );
+    assert_eq!(spec.complete_percent, "98.0");
+    assert_eq!(spec.headline, "Cpu: rocksdb read 70 %, scripts 30 %");
+    let shares: Vec<_> = (spec.headings.iter())
+        .map(|share| (&*share.name, &*share.percent))
+        .collect();
+    assert_eq!(shares, [("rocksdb read", "70.0"), ("scripts", "30.0")]);
+    let functions: Vec<_> = (spec.functions.iter())
+        .map(|function| {
+            (
+                &*function.name,
+                &*function.self_percent,
+                &*function.total_percent,
+            )
+        })
+        .collect();
+    assert_eq!(
+        functions,
+        [
+            ("start_thread", "0.0", "100.0"),
+            ("rocksdb_get_pinned_cf", "70.0", "70.0"),
+            ("ckb_script::verify::run", "30.0", "30.0"),
+        ]
+    );
+    let targets: Vec<_> = (spec.targets.iter())
+        .map(|target| (&*target.pod, &*target.node, target.counts.samples))
+        .collect();
+    assert_eq!(targets, [("ckb-0", "m", 40), ("ckb-1", "n", 60)]);
+    assert_eq!(spec.pruned_percent, None);
+    assert_eq!(spec.bytes, spec.pprof.0.len() as u64);
+
+    let profile = Profile::from_pprof(&spec.pprof.0, &LIMITS).unwrap();
+    let of = |target: &str| {
+        profile
+            .stacks
+            .filter(|stack| stack.target == target)
+            .total(0)
+    };
+    assert_eq!((of("a/ckb-0/ckb"), of("a/ckb-1/ckb")), (40, 60));
+    assert_eq!(profile.stacks.total(0), 100);
+}
+
+#[test]
+fn a_profile_goes_on_where_it_was_published() {
+    let mut first = merger();
+    let one = stacks(&[("a", 60)]);
+    let other = stacks(&[("b", 40)]);
+    first.add("u1", "n", &pod("ckb-0"), part(&one, 60)).unwrap();
+    let merged = first.merged().clone();
+    let published = first.finish("p", "flames").unwrap();
+    let mut again = Merger::resume(published, merged).unwrap();
+    assert!(again.merged().contains("u1"));
+    again
+        .add("u2", "m", &pod("ckb-1"), part(&other, 40))
+        .unwrap();
+    let late = again.finish("p", "flames").unwrap();
+
+    let mut both = merger();
+    both.add("u1", "n", &pod("ckb-0"), part(&one, 60)).unwrap();
+    both.add("u2", "m", &pod("ckb-1"), part(&other, 40))
+        .unwrap();
+    assert_eq!(late, both.finish("p", "flames").unwrap());
+}
+
+#[test]
+fn who_has_no_stacks_is_listed_with_the_reason_and_nothing_else_suffers() {
+    let mut merger = merger();
+    let failed = ProfilePartSpec {
+        pprof: None,
+        failure: Some("this kernel has no page_fault_user: 6.18 has".into()),
+        ..part(&stacks(&[]), 1)
+    };
+    merger.add("u1", "n", &pod("ckb-0"), failed).unwrap();
+    assert!(!merger.has_stacks());
+    let good = part(&stacks(&[("a", 5)]), 5);
+    merger.add("u2", "n", &pod("ckb-1"), good).unwrap();
+    let spec = merger.finish("p", "flames").unwrap();
+    let failure = spec.targets[0].failure.as_deref();
+    assert_eq!(
+        failure,
+        Some("this kernel has no page_fault_user: 6.18 has")
+    );
+    assert_eq!(spec.counts.samples, 5);
+    assert_eq!(spec.counts.millihertz, 98_995);
+}
+
+#[test]
+fn hostile_parts_are_refused_and_leave_the_profile_as_it_was() {
+    let good = stacks(&[("a", 5)]);
+    let pprof = good.to_pprof();
+    let with = |bytes: Vec<u8>| ProfilePartSpec {
+        pprof: Some(ByteString(bytes)),
+        ..part(&good, 5)
+    };
+    let bomb = {
+        use std::io::Write;
+        let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+        out.write_all(&vec![0; 64 << 20]).unwrap();
+        out.finish().unwrap()
+    };
+    assert!(bomb.len() < 100 << 10);
+    let other_mode = Profile::of(Mode::Memory).to_pprof();
+    let refused = [
+        with(vec![0; PPROF_LIMIT + 1]),
+        with(bomb),
+        with(pprof[..pprof.len() / 2].to_vec()),
+        with(b"no pprof".to_vec()),
+        with(other_mode),
+        ProfilePartSpec {
+            container: "../../etc".into(),
+            ..part(&good, 5)
+        },
+    ];
+    let mut merger = merger();
+    merger
+        .add("u0", "n", &pod("ckb-0"), part(&good, 5))
+        .unwrap();
+    for (number, hostile) in refused.into_iter().enumerate() {
+        let uid = format!("hostile-{number}");
+        let added = merger.add(&uid, "n", &pod("ckb-1"), hostile);
+        assert!(added.is_err(), "{number}");
+    }
+    let spec = merger.finish("p", "flames").unwrap();
+    assert_eq!(spec.counts.samples, 5);
+    let profile = Profile::from_pprof(&spec.pprof.0, &LIMITS).unwrap();
+    assert_eq!(profile.stacks.total(0), 5);
+    assert!(spec.targets[1].failure.is_some());
+}
+
+#[test]
+fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
+    let mut merger = merger();
+    let long = "x".repeat(20_000);
+    let mut numbers = part(&stacks(&[(&long, 5)]), 5);
+    numbers.counts = ProfileCounts {
+        samples: u64::MAX,
+        complete: u64::MAX,
+        lost: u64::MAX,
+        millihertz: u64::MAX,
+        resident_before: Some(u64::MAX),
+        resident_after: Some(u64::MAX),
+    };
+    numbers.failure = Some("€".repeat(1024));
+    for number in 0..TARGETS + 3 {
+        let uid = format!("u{number}");
+        let pod = pod(&format!("ckb-{number:04}"));
+        merger.add(&uid, "n", &pod, numbers.clone()).unwrap();
+    }
+    let spec = merger.finish("p", "flames").unwrap();
+    assert_eq!((spec.targets.len(), spec.targets_omitted), (TARGETS, 3));
+    assert_eq!(spec.counts.samples, i64::MAX as u64);
+    assert_eq!(spec.complete_percent, "100.0");
+    assert_eq!(spec.functions[1].name.chars().count(), TEXT + 1);
+    let stored = serde_json::to_vec(&spec).unwrap().len();
+    // What etcd takes by default, less what the object's metadata may be.
+    assert!(stored < (3 << 20) / 2 - (256 << 10), "{stored} bytes");
+}
+
+proptest! {
+    #[test]
+    fn what_is_too_much_is_folded_and_no_weight_is_lost(
+        weights in prop::collection::vec((0..40_u32, 1..1000_u64), 1..60),
+        frames in 0..80_usize,
+    ) {
+        let calls: Vec<(String, u64)> = weights.into_iter().map(|(call, weight)| (format!("f{call}"), weight)).collect();
+        let calls: Vec<(&str, u64)> = calls.iter().map(|(call, weight)| (&**call, *weight)).collect();
+        let whole = stacks(&calls);
+        let mut light = whole.clone();
+        lighten(&mut light, frames);
+        for place in 0..2 {
+            prop_assert_eq!(light.stacks.total(place), whole.stacks.total(place));
+        }
+        prop_assert_eq!(split(&light.stacks, 0), split(&whole.stacks, 0));
+        let is_pruned = |stack: &Stack| stack.frames[0].name == PRUNED;
+        let kept = light.stacks.filter(|stack| !is_pruned(stack));
+        let depth: usize = kept.iter().map(|stack| stack.frames.len()).sum();
+        prop_assert!(depth <= frames || kept.len() == whole.stacks.len());
+        let heaviest_folded = whole.stacks.iter()
+            .filter(|stack| kept.iter().all(|one| one != *stack))
+            .map(|stack| stack.weights[1])
+            .max();
+        let lightest_kept = kept.iter().map(|stack| stack.weights[1]).min();
+        prop_assert!(heaviest_folded.is_none_or(|folded| lightest_kept.is_none_or(|kept| folded <= kept)));
+        prop_assert_eq!(pruned(&light.stacks), whole.stacks.total(1) - kept.total(1));
+        let order = light.stacks.clone();
+        lighten(&mut light, frames);
+        prop_assert_eq!(light.stacks, order);
+    }
+}

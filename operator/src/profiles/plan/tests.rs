@@ -1,0 +1,406 @@
+use std::collections::HashMap;
+
+use ckb_probe_crds::{Assignment, NodeProbeSpec};
+use kube::runtime::watcher::Event;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    profiles::rows::News,
+    testing::{at, has, node, node_probe, pod, probe, reports, runs, world},
+    world::{Change, TargetPod},
+};
+
+/// Keeps two windows of what it looks at.
+fn asking(name: &str) -> ProbeRow {
+    let probes = json!([{ "name": "flames", "profile": { "modes": ["Cpu"], "keep": 2 } }]);
+    probe("a", name, json!({ "probes": probes }))
+}
+
+fn asks(probe: &ProbeRow) -> String {
+    probe.spec.as_ref().unwrap().asks.clone()
+}
+
+/// This node is told to measure these pods for the CkbProbe.
+fn ordered(on: &str, probe: &ProbeRow, pods: &[TargetPod]) -> Change {
+    let spec = &probe.spec.as_ref().unwrap().spec;
+    let assignments = pods.iter().map(|pod| Assignment {
+        probe: probe.reference.clone(),
+        asks: asks(probe),
+        pod: pod.reference.clone(),
+        containers: pod.containers.clone(),
+        executable: "ckb".into(),
+        report_interval: spec.report_interval,
+        overhead: spec.overhead.clone(),
+        probes: spec.probes.clone(),
+        expires_at: None,
+    });
+    let mut row = node_probe(on, 1, vec![]);
+    row.spec = Some(NodeProbeSpec {
+        assignments: assignments.collect(),
+    });
+    reports(row)
+}
+
+fn row(name: &str, probe: &ProbeRow, pod: &TargetPod, window: u64) -> PartRow {
+    PartRow {
+        name: name.into(),
+        uid: format!("uid-{name}-{window}"),
+        version: "1".into(),
+        node: ckb_probe_crds::part_place(name).map(|(node, _)| node.to_owned()),
+        about: Some(PartLabels {
+            asks: asks(probe),
+            probe: "flames".into(),
+            mode: ProfileMode::Cpu,
+            window,
+            pod: pod.reference.uid.clone(),
+        }),
+        seen: Timestamp::UNIX_EPOCH,
+    }
+}
+
+fn comes(row: PartRow) -> Change {
+    Change::Profiles(News::Part(Event::Apply(row)))
+}
+
+fn listed() -> [Change; 2] {
+    [
+        Change::Profiles(News::Part(Event::InitDone)),
+        Change::Profiles(News::Profile(Event::InitDone)),
+    ]
+}
+
+fn profile(probe: &ProbeRow, window: u64, created: i64) -> ProfileRow {
+    let name = format!("{}.flames.cpu.{window}", probe.reference.name);
+    ProfileRow {
+        uid: format!("uid-{name}"),
+        key: ObjectKey::new("a", name),
+        owner: Some(probe.reference.uid.clone()),
+        probe: "flames".into(),
+        mode: Some(ProfileMode::Cpu),
+        window,
+        created: at(created),
+        deleting: false,
+    }
+}
+
+fn is_published(row: ProfileRow) -> Change {
+    Change::Profiles(News::Profile(Event::Apply(row)))
+}
+
+/// Two pods on two nodes, both measured for `p`.
+fn two() -> (World, ProbeRow, [TargetPod; 2]) {
+    let probe = asking("p");
+    let pods = [pod("a", "ckb-0", Some("n")), pod("a", "ckb-1", Some("m"))];
+    let world = world(listed().into_iter().chain([
+        node("n"),
+        node("m"),
+        has(&probe),
+        runs(&pods[0]),
+        runs(&pods[1]),
+        ordered("n", &probe, &pods[..1]),
+        ordered("m", &probe, &pods[1..]),
+    ]));
+    (world, probe, pods)
+}
+
+fn names(job: &Publish) -> Vec<&str> {
+    job.parts.iter().map(|part| &*part.id.name).collect()
+}
+
+fn publishes(plan: &Plan) -> Vec<&Publish> {
+    let publish = plan.jobs.iter().filter_map(|job| match job {
+        Job::Publish(job) => Some(job),
+        Job::Drop { .. } | Job::Remove { .. } => None,
+    });
+    publish.collect()
+}
+
+fn drops(plan: &Plan) -> Vec<(&str, Why)> {
+    let drops = plan.jobs.iter().filter_map(|job| match job {
+        Job::Drop { part, why } => Some((&*part.name, *why)),
+        Job::Publish(_) | Job::Remove { .. } => None,
+    });
+    drops.collect()
+}
+
+#[test]
+fn a_window_is_published_once_all_that_are_measured_have_sent_their_part() {
+    let (mut world, probe, pods) = two();
+    let mut desk = Desk::default();
+    world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
+    let plan = desk.plan(&world, at(1));
+    assert_eq!(plan.jobs, []);
+    assert_eq!(plan.next, Some(at(30)));
+    world.apply(comes(row("m.0", &probe, &pods[1], 7)), at(5));
+    let plan = desk.plan(&world, at(6));
+    let [job] = &publishes(&plan)[..] else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(names(job), ["m.0", "n.0"]);
+    assert_eq!(job.object(), "p.flames.cpu.7");
+    assert_eq!(job.probe, probe.reference);
+    assert_eq!(job.parts[0].pod, pods[1].reference);
+
+    desk.published(job);
+    let plan = desk.plan(&world, at(7));
+    assert_eq!(drops(&plan), [("m.0", Why::Merged), ("n.0", Why::Merged)]);
+    assert_eq!(plan.jobs.len(), 2);
+}
+
+#[test]
+fn who_sends_nothing_is_waited_for_and_comes_late_into_the_same_profile() {
+    let (mut world, probe, pods) = two();
+    let mut desk = Desk::default();
+    world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
+    assert_eq!(desk.plan(&world, at(29)).jobs, []);
+    let plan = desk.plan(&world, at(30));
+    let first = publishes(&plan)[0].clone();
+    assert_eq!(names(&first), ["n.0"]);
+    desk.published(&first);
+    world.apply(comes(row("m.3", &probe, &pods[1], 7)), at(40));
+    let plan = desk.plan(&world, at(71));
+    let late = publishes(&plan)[0];
+    assert_eq!((late.object(), names(late)), (first.object(), vec!["m.3"]));
+}
+
+#[test]
+fn a_part_answers_all_that_ask_the_same_and_select_its_pod_and_stays_until_all_have_it() {
+    let (mut world, probe, pods) = two();
+    let other = asking("q");
+    assert_eq!(asks(&probe), asks(&other));
+    let mut narrow = asking("r");
+    narrow.spec.as_mut().unwrap().selector = kube::core::Selector::default();
+    world.apply(has(&other), at(0));
+    let different = crate::testing::probe("a", "s", json!({}));
+    world.apply(has(&different), at(0));
+    for (name, pod) in ["n.0", "m.0"].iter().zip(&pods) {
+        world.apply(comes(row(name, &probe, pod, 7)), at(0));
+    }
+    let mut desk = Desk::default();
+    let plan = desk.plan(&world, at(1));
+    let objects: Vec<_> = publishes(&plan).iter().map(|job| job.object()).collect();
+    assert_eq!(objects, ["p.flames.cpu.7", "q.flames.cpu.7"]);
+    desk.published(publishes(&plan)[0]);
+    let plan = desk.plan(&world, at(2));
+    assert_eq!(drops(&plan), []);
+    assert_eq!(publishes(&plan)[0].object(), "q.flames.cpu.7");
+}
+
+#[test]
+fn an_agent_has_no_say_about_pods_of_other_nodes() {
+    let (mut world, probe, pods) = two();
+    world.apply(comes(row("n.0", &probe, &pods[1], 7)), at(0));
+    let mut desk = Desk::default();
+    assert_eq!(desk.plan(&world, at(29)).jobs, []);
+    let plan = desk.plan(&world, at(30));
+    assert_eq!(drops(&plan), [("n.0", Why::Unasked)]);
+    assert_eq!(publishes(&plan).len(), 0);
+}
+
+#[test]
+fn a_pod_that_has_gone_meanwhile_has_its_last_stacks_published() {
+    let (mut world, probe, pods) = two();
+    world.apply(Change::Pod(Event::Delete(pods[0].clone())), at(0));
+    world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(1));
+    let mut desk = Desk::default();
+    assert_eq!(desk.plan(&world, at(2)).jobs, []);
+    // It is known by now whose they are: the order may go.
+    world.apply(reports(node_probe("n", 1, vec![])), at(3));
+    let plan = desk.plan(&world, at(31));
+    assert_eq!(names(publishes(&plan)[0]), ["n.0"]);
+}
+
+#[test]
+fn parts_of_nobody_without_sense_or_too_old_are_dropped() {
+    let (mut world, probe, pods) = two();
+    let mut desk = Desk::default();
+    let nameless = PartRow {
+        about: None,
+        ..row("n.1", &probe, &pods[0], 7)
+    };
+    let placeless = row("n", &probe, &pods[0], 7);
+    let stranger = pod("a", "gone", Some("n"));
+    for part in [nameless, placeless, row("n.2", &probe, &stranger, 7)] {
+        world.apply(comes(part), at(0));
+    }
+    assert_eq!(
+        drops(&desk.plan(&world, at(1))),
+        [("n", Why::Unreadable), ("n.1", Why::Unreadable)]
+    );
+    world.apply(comes(row("n.0", &probe, &pods[0], 8)), at(10));
+    let plan = desk.plan(&world, at(31));
+    assert!(drops(&plan).contains(&("n.2", Why::Unasked)));
+    // It could not be published for ten minutes.
+    let plan = desk.plan(&world, at(610));
+    assert!(drops(&plan).contains(&("n.0", Why::TooOld)));
+    // What is written over it is young again.
+    let mut again = row("n.0", &probe, &pods[0], 9);
+    again.version = "2".into();
+    world.apply(comes(again), at(610));
+    assert!(!drops(&desk.plan(&world, at(611))).contains(&("n.0", Why::TooOld)));
+}
+
+#[test]
+fn a_ckb_probe_that_is_gone_gets_nothing() {
+    let (mut world, probe, pods) = two();
+    let mut desk = Desk::default();
+    world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
+    desk.plan(&world, at(1));
+    world.apply(Change::Probe(Event::Delete(probe.clone())), at(2));
+    assert_eq!(drops(&desk.plan(&world, at(3))), [("n.0", Why::Unasked)]);
+}
+
+#[test]
+fn what_cannot_be_published_is_tried_again_ever_less_often() {
+    let (mut world, probe, pods) = two();
+    let mut desk = Desk::default();
+    for (name, pod) in ["n.0", "m.0"].iter().zip(&pods) {
+        world.apply(comes(row(name, &probe, pod, 7)), at(0));
+    }
+    let job = publishes(&desk.plan(&world, at(0)))[0].clone();
+    let mut now = at(0);
+    for seconds in [2, 4, 8, 16, 32, 64, 64] {
+        assert_eq!(desk.failed(&job, now), SignedDuration::from_secs(seconds));
+        let plan = desk.plan(&world, now);
+        assert_eq!(publishes(&plan).len(), 0);
+        now += SignedDuration::from_secs(seconds);
+        assert_eq!(publishes(&desk.plan(&world, now)).len(), 1);
+    }
+}
+
+#[test]
+fn the_oldest_go_where_there_are_more_than_are_kept() {
+    let (mut world, probe, _) = two();
+    // Its `every` was made longer meanwhile: numbers begin anew.
+    for (window, created) in [(900, 1), (901, 2), (90, 3)] {
+        world.apply(is_published(profile(&probe, window, created)), at(4));
+    }
+    let mut others = [
+        profile(&probe, 1, 0),
+        profile(&probe, 2, 0),
+        profile(&probe, 3, 0),
+    ];
+    others[0].mode = Some(ProfileMode::Memory);
+    others[1].owner = Some("an earlier one".into());
+    others[2].key.namespace = "b".into();
+    for other in others {
+        world.apply(is_published(other), at(4));
+    }
+    let plan = Desk::default().plan(&world, at(5));
+    assert_eq!(
+        plan.jobs,
+        [Job::Remove {
+            key: ObjectKey::new("a", "p.flames.cpu.900"),
+            uid: "uid-p.flames.cpu.900".into(),
+        }]
+    );
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    Part {
+        node: usize,
+        slot: u8,
+        pod: usize,
+        window: u64,
+    },
+    Forget,
+    Probe {
+        which: usize,
+        there: bool,
+    },
+    Pod {
+        which: usize,
+        there: bool,
+    },
+    Wait(i64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0..2_usize, 0..4_u8, 0..4_usize, 0..3_u64)
+            .prop_map(|(node, slot, pod, window)| Step::Part { node, slot, pod, window }),
+        1 => Just(Step::Forget),
+        1 => (0..2_usize, any::<bool>()).prop_map(|(which, there)| Step::Probe { which, there }),
+        1 => (0..4_usize, any::<bool>()).prop_map(|(which, there)| Step::Pod { which, there }),
+        3 => (1..40_i64).prop_map(Step::Wait),
+    ]
+}
+
+proptest! {
+    /// Whatever comes in whatever order, with plans carried out or forgotten on the way: no part outlives its time, none is dropped
+    /// as merged before it is in a profile of each that is there, none gets to a CkbProbe that does not ask, and none is about
+    /// another node's pod.
+    #[test]
+    fn each_part_is_published_or_dropped_and_only_where_it_belongs(
+        steps in prop::collection::vec(step(), 1..60)
+    ) {
+        let nodes = ["n", "m"];
+        let probes = [asking("p"), asking("q")];
+        let pods: Vec<_> = (0..4)
+            .map(|n| pod("a", &format!("ckb-{n}"), Some(nodes[n % 2])))
+            .collect();
+        let (mut world, _, _) = two();
+        for (on, node) in nodes.iter().enumerate() {
+            let here: Vec<_> = pods.iter().skip(on).step_by(2).cloned().collect();
+            world.apply(ordered(node, &probes[0], &here), at(0));
+        }
+        let mut desk = Desk::default();
+        let (mut now, mut version) = (0, 0);
+        // Which parts are in which profile.
+        let mut shelf: HashMap<String, BTreeSet<PartId>> = HashMap::new();
+        for step in steps.into_iter().chain([Step::Wait(700), Step::Wait(1)]) {
+            match step {
+                Step::Part { node, slot, pod, window } => {
+                    let name = ckb_probe_crds::part_name(nodes[node], slot);
+                    let mut row = row(&name, &probes[0], &pods[pod], window);
+                    version += 1;
+                    row.version = version.to_string();
+                    world.apply(comes(row), at(now));
+                }
+                Step::Forget => desk.forget(),
+                Step::Probe { which, there: true } => drop(world.apply(has(&probes[which]), at(now))),
+                Step::Probe { which, there: false } => {
+                    world.apply(Change::Probe(Event::Delete(probes[which].clone())), at(now));
+                }
+                Step::Pod { which, there: true } => drop(world.apply(runs(&pods[which]), at(now))),
+                Step::Pod { which, there: false } => {
+                    world.apply(Change::Pod(Event::Delete(pods[which].clone())), at(now));
+                }
+                Step::Wait(seconds) => now += seconds,
+            }
+            let plan = desk.plan(&world, at(now));
+            prop_assert!(plan.next.is_none_or(|next| next > at(now)), "{plan:?} at {now}");
+            for job in &plan.jobs {
+                match job {
+                    Job::Publish(job) => {
+                        let probe = world.probe(&ObjectKey::new("a", &job.probe.name));
+                        prop_assert_eq!(probe.map(|row| &row.reference), Some(&job.probe));
+                        for part in &job.parts {
+                            let row = world.shelf().part(&part.id.name).unwrap();
+                            prop_assert_eq!(&PartId::of(row), &part.id);
+                            let on = pods.iter().find(|pod| pod.reference == part.pod).unwrap();
+                            prop_assert_eq!(on.node.as_deref(), Some(&*part.node));
+                            shelf.entry(job.object()).or_default().insert(part.id.clone());
+                        }
+                        desk.published(job);
+                    }
+                    Job::Drop { part, why } => {
+                        let row = world.shelf().part(&part.name).unwrap().clone();
+                        prop_assert_eq!(&PartId::of(&row), part);
+                        if *why == Why::Merged {
+                            let held = shelf.values().any(|parts| parts.contains(part));
+                            prop_assert!(held, "{part:?} is in no profile");
+                        }
+                        world.apply(Change::Profiles(News::Part(Event::Delete(row))), at(now));
+                    }
+                    Job::Remove { .. } => prop_assert!(false, "there is no profile"),
+                }
+            }
+        }
+        prop_assert_eq!(world.shelf().parts().count(), 0);
+    }
+}

@@ -1,0 +1,190 @@
+//! What the API has of parts and of profiles: their metadata.
+
+use ckb_probe_crds::{
+    CkbProbe, CkbProfile, PartLabels, ProfileMode, ProfilePart, label, part_place,
+};
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
+use kube::{Resource, core::PartialObjectMeta, runtime::watcher::Event};
+
+use crate::world::{ObjectKey, Row, Table};
+
+/// A part on its way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartRow {
+    /// Its name.
+    pub name: String,
+    /// Tells it apart from a later one of the same name,
+    pub uid: String,
+    /// and from what is written over it.
+    pub version: String,
+    /// The node in its name, which the API server has checked; None where no agent writes such names.
+    pub node: Option<String>,
+    /// What it is about, as it says itself; None where it does not.
+    pub about: Option<PartLabels>,
+    /// When this process first saw this version: agents' clocks may be off.
+    pub seen: Timestamp,
+}
+
+/// A published profile.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProfileRow {
+    /// Namespace and name.
+    pub key: ObjectKey,
+    /// Tells it apart from a later one of the same name.
+    pub uid: String,
+    /// The uid of the CkbProbe that owns it.
+    pub owner: Option<String>,
+    /// The probe in it.
+    pub probe: String,
+    /// What stacks are weighted by.
+    pub mode: Option<ProfileMode>,
+    /// The window's number.
+    pub window: u64,
+    /// When it was first published.
+    pub created: Timestamp,
+    /// Whether it is on its way out.
+    pub deleting: bool,
+}
+
+/// News of either.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// Of a part.
+    Part(Event<PartRow>),
+    /// Of a profile.
+    Profile(Event<ProfileRow>),
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub struct Shelf {
+    parts: Table<PartRow>,
+    profiles: Table<ProfileRow>,
+}
+
+impl Shelf {
+    /// Takes the news in, which came now.
+    pub fn apply(&mut self, news: News, now: Timestamp) {
+        match news {
+            News::Part(event) => {
+                let date = |mut row: PartRow| {
+                    let before = self.parts.get(&row.name);
+                    let known = before.filter(|before| before.version == row.version);
+                    row.seen = known.map_or(now, |known| known.seen);
+                    row
+                };
+                let event = match event {
+                    Event::Apply(row) => Event::Apply(date(row)),
+                    Event::InitApply(row) => Event::InitApply(date(row)),
+                    event @ (Event::Delete(_) | Event::Init | Event::InitDone) => event,
+                };
+                self.parts.apply(event);
+            }
+            News::Profile(event) => {
+                self.profiles.apply(event);
+            }
+        }
+    }
+
+    /// Whether both have been listed.
+    pub fn synced(&self) -> bool {
+        self.parts.synced() && self.profiles.synced()
+    }
+
+    /// Every part, in the order of their names.
+    pub fn parts(&self) -> impl Iterator<Item = &PartRow> {
+        self.parts.values()
+    }
+
+    /// The part of this name.
+    pub fn part(&self, name: &str) -> Option<&PartRow> {
+        self.parts.get(name)
+    }
+
+    /// Every profile, in the order of namespace and name.
+    pub fn profiles(&self) -> impl Iterator<Item = &ProfileRow> {
+        self.profiles.values()
+    }
+}
+
+impl Row for PartRow {
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.name.clone()
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.uid == other.uid
+    }
+}
+
+impl Row for ProfileRow {
+    type Key = ObjectKey;
+
+    fn key(&self) -> ObjectKey {
+        self.key.clone()
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.uid == other.uid
+    }
+}
+
+impl From<PartialObjectMeta<ProfilePart>> for PartRow {
+    fn from(object: PartialObjectMeta<ProfilePart>) -> Self {
+        let ObjectMeta {
+            name,
+            uid,
+            resource_version,
+            labels,
+            ..
+        } = object.metadata;
+        let name = name.unwrap_or_default();
+        Self {
+            node: part_place(&name).map(|(node, _)| node.to_owned()),
+            about: labels.and_then(|labels| PartLabels::read(&labels)),
+            name,
+            uid: uid.unwrap_or_default(),
+            version: resource_version.unwrap_or_default(),
+            seen: Timestamp::UNIX_EPOCH,
+        }
+    }
+}
+
+impl From<PartialObjectMeta<CkbProfile>> for ProfileRow {
+    fn from(object: PartialObjectMeta<CkbProfile>) -> Self {
+        let meta = object.metadata;
+        let labels = meta.labels.unwrap_or_default();
+        let text = |key: &str| labels.get(key).map(String::as_str).unwrap_or_default();
+        let mode = text(label::MODE);
+        Self {
+            owner: owner(meta.owner_references.as_deref().unwrap_or_default()),
+            probe: text(label::PROBE).to_owned(),
+            mode: ProfileMode::ALL
+                .into_iter()
+                .find(|one| one.as_str() == mode),
+            window: text(label::WINDOW).parse().unwrap_or_default(),
+            key: ObjectKey::new(
+                meta.namespace.unwrap_or_default(),
+                meta.name.unwrap_or_default(),
+            ),
+            uid: meta.uid.unwrap_or_default(),
+            created: meta
+                .creation_timestamp
+                .map_or(Timestamp::UNIX_EPOCH, |time| time.0),
+            deleting: meta.deletion_timestamp.is_some(),
+        }
+    }
+}
+
+/// The uid of the CkbProbe among the owners.
+pub fn owner(
+    owners: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference],
+) -> Option<String> {
+    let (kind, version) = (CkbProbe::kind(&()), CkbProbe::api_version(&()));
+    let mut probes = owners
+        .iter()
+        .filter(|owner| owner.kind == kind && owner.api_version == version);
+    probes.next().map(|owner| owner.uid.clone())
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# scale.sh [OPTION...]: the operator beside an API server with 1,000 nodes, 5,000 targets and as many agents as nodes that exist in
+# the API alone; writes target/scale/report.md and report.json. Some 10 minutes. NODES=50 is for a small one. docs/scale.md explains
+# the figures. The options are those of the program scale, such as --strict. Needs root, and scripts/setup.sh build cluster before.
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$here/lib.sh"
+need_root scale.sh
+cd "$here/.."
+# Not beside end-to-end tests or benchmarks: there is one cluster on a machine, and they would measure each other.
+if [[ -z ${CKB_PROBE_E2E_LOCKED:-} ]]; then
+  mkdir -p "$CACHE"
+  flock --nonblock "$CACHE/e2e.lock" true || step "waiting for other tests on this machine"
+  CKB_PROBE_E2E_LOCKED=1 exec flock --close "$CACHE/e2e.lock" "$here/scale.sh" "$@"
+fi
+PATH=$CACHE/kubernetes-$KUBERNETES/bin:$PATH:/usr/sbin:/sbin
+run=$(realpath --canonicalize-missing "${CKB_PROBE_RUN:-target/cluster}")
+export KUBECONFIG=$run/admin.kubeconfig
+
+step "building the operator and the program that measures it"
+[[ " $* " == *" --operator "* ]] || cargo build --locked --quiet --release --bin ckb-probe-operator
+# Not a debug build: it is a thousand agents, which would take the machine from who is measured.
+cargo build --locked --quiet --release --package ckb-probe-tests --bin scale
+! kubectl get --raw /readyz > /dev/null 2>&1 || die "a cluster is up: take it down before, with tests/cluster/down.sh '$run'"
+trap 'tests/cluster/down.sh "$run"' EXIT
+tests/cluster/up.sh --api "$run"
+step "measuring: leave the machine alone"
+target/release/scale "$@"

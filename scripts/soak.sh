@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# soak.sh [OPTION...]: everything that goes wrong on a cluster, again and again, while targets are measured; writes
+# target/soak/report.html and report.json. MINUTES=60 of faults by default, at the least as many as it takes for each to strike once;
+# SEED plays a schedule again. RESTARTS=10000 KILLS=1000 adds so many restarts of a target and kills of an agent, without the
+# cluster. docs/scale.md explains it. The options are those of the program soak, such as --only agent-killed. It sets the wall
+# clock of this machine for some seconds. Needs root, and scripts/setup.sh build cluster before.
+#
+# A cluster that is up is used and stays up; one that is not is brought up, and taken down in the end unless KEEP=1. IMAGE names an
+# archive of ckb-probe's image to be used as it is; by default it is built.
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$here/lib.sh"
+need_root soak.sh
+cd "$here/.."
+# Not beside end-to-end tests or benchmarks: there is one cluster on a machine, and nothing of it is left in peace.
+if [[ -z ${CKB_PROBE_E2E_LOCKED:-} ]]; then
+  mkdir -p "$CACHE"
+  flock --nonblock "$CACHE/e2e.lock" true || step "waiting for other tests on this machine"
+  CKB_PROBE_E2E_LOCKED=1 exec flock --close "$CACHE/e2e.lock" "$here/soak.sh" "$@"
+fi
+PATH=$CACHE/kubernetes-$KUBERNETES/bin:$CACHE/helm-$HELM/bin:$PATH:/usr/sbin:/sbin
+run=$(realpath --canonicalize-missing "${CKB_PROBE_RUN:-target/cluster}")
+export KUBECONFIG=$run/admin.kubeconfig
+
+step "building the soak test"
+cargo build --locked --quiet --package ckb-probe-tests --bin soak
+image=${IMAGE:-target/images/ckb-probe.tar}
+[[ -n ${IMAGE:-} ]] || scripts/image.sh "$image"
+tests/workload/image.sh rocksdb target/images/rocksdb.tar
+if ! kubectl get --raw /readyz > /dev/null 2>&1; then
+  [[ ${KEEP:-} == 1 ]] || trap 'tests/cluster/down.sh "$run"' EXIT
+  tests/cluster/up.sh "$run"
+fi
+tests/cluster/load-image.sh "$image" "$run"
+tests/cluster/load-image.sh target/images/rocksdb.tar "$run"
+step "installing the Helm chart into ckb-probe-system"
+install_chart registry.local/ckb-probe/ckb-probe:dev "$(digest "$image")" \
+  --set agent.maxOverheadPercent=0 # onBreach: Report is to count every call, whatever it costs
+target/debug/soak "$@"

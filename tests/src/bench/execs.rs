@@ -1,0 +1,136 @@
+//! What an agent does while a process that is nobody's target executes, over and over, a file of the name that targets have.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use ckb_probe_crds::{InstanceState, kinds::rocksdb::RocksDbProbe};
+use rustix::process::Signal;
+use tokio::time::sleep;
+
+use super::{
+    Bench,
+    agent::{self, Agent, budget, of},
+    container::Container,
+    in_folder,
+    statistics::summary,
+    ticker::{EXECUTABLE, Ticker},
+};
+use crate::{
+    failure::{Failure, Result},
+    fixture::fixtures,
+    report::Bound,
+};
+
+/// Execs a second, of so many threads: a shell for each would be the limit before the agent is.
+const RATE: u64 = 200;
+const THREADS: u64 = 4;
+
+/// As by default.
+const REPORT: Duration = Duration::from_secs(10);
+
+/// Until the agent has attached.
+const ATTACH: Duration = Duration::from_secs(60);
+
+/// So long the agent is let alone after it was given orders.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// The part of the rate that must be reached for the figures to mean anything.
+const REACHED: f64 = 0.95;
+
+/// What the agent may use, in percent of a core.
+const LIMIT: f64 = 5.0;
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    let attached = Container::new(31)?;
+    let waiting = Container::new(32)?;
+    let stranger = Container::of_a_pod(33)?;
+    let program = namesake(&in_folder(&bench.settings, "namesake")?)?;
+    let _target = Ticker::start(&attached, 100)?;
+    let agent = Agent::start(&bench.settings).await?;
+    let order = |container| {
+        let usual = RocksDbProbe::default();
+        agent::order(container, EXECUTABLE, budget(), usual, REPORT)
+    };
+    agent.order(vec![order(&attached)]).await?;
+    agent.every(InstanceState::Attached, ATTACH).await?;
+    measure(bench, &agent, "its target attached", &stranger, &program).await?;
+    agent.order(vec![order(&attached), order(&waiting)]).await?;
+    measure(bench, &agent, "another target waiting", &stranger, &program).await?;
+    agent.stop().await?;
+    fs::remove_file(&program).map_err(Failure::system(program.display().to_string()))
+}
+
+/// A program that does nothing, of the name that targets have.
+fn namesake(folder: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(folder).map_err(Failure::system(folder.display().to_string()))?;
+    let program = folder.join(EXECUTABLE);
+    fs::copy(fixtures().join("nothing"), &program)
+        .map_err(Failure::system(program.display().to_string()))?;
+    Ok(program)
+}
+
+async fn measure(
+    bench: &mut Bench,
+    agent: &Agent,
+    what: &str,
+    stranger: &Container,
+    program: &Path,
+) -> Result<()> {
+    sleep(SETTLE).await;
+    let mut percents = Vec::new();
+    let mut rates = Vec::new();
+    let mut quiet = Vec::new();
+    let window = Duration::from_secs(bench.settings.seconds);
+    for _ in 0..bench.settings.rounds {
+        quiet.push(percent(agent, sleep(window / 3)).await?.0);
+        let mut execs = Ok(0);
+        let storm = async { execs = storm(stranger, program, window).await };
+        let (percent, took) = percent(agent, storm).await?;
+        percents.push(percent);
+        rates.push(execs? as f64 / took.as_secs_f64());
+    }
+    let mut figure = |figure: &str, values, unit, bound| {
+        let name = format!("execs: {figure}, {what}");
+        bench.figure(&name, summary(values), unit, bound);
+    };
+    figure(
+        "others' of the name that is asked for",
+        rates,
+        "a second",
+        Some(Bound::AtLeast(RATE as f64 * REACHED)),
+    );
+    figure("the agent's CPU without them", quiet, "% of a core", None);
+    let limit = Some(Bound::AtMost(LIMIT));
+    figure("the agent's CPU", percents, "% of a core", limit);
+    Ok(())
+}
+
+/// What of a core the agent uses meanwhile, and how long that is.
+async fn percent(agent: &Agent, meanwhile: impl Future) -> Result<(f64, Duration)> {
+    let (start, used) = (Instant::now(), agent.cpu_time()?);
+    meanwhile.await;
+    let (took, used) = (start.elapsed(), agent.cpu_time()?.saturating_sub(used));
+    Ok((100.0 * used.as_secs_f64() / took.as_secs_f64(), took))
+}
+
+/// A process in the container executes the program over and over. How often it did.
+async fn storm(container: &Container, program: &Path, lasts: Duration) -> Result<u64> {
+    let failure = Failure::system("storm");
+    let mut command = container.command(&fixtures().join("storm"), [program]);
+    let storm = command
+        .args([RATE, THREADS].map(|number| number.to_string()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failure)?;
+    sleep(lasts).await;
+    of(&storm)?.signal(Signal::TERM)?;
+    let output = storm.wait_with_output().await;
+    let output = output.map_err(Failure::system("storm"))?.stdout;
+    let output = String::from_utf8_lossy(&output);
+    let execs = output.lines().last().unwrap_or_default();
+    execs.parse().map_err(Failure::format("what storm says"))
+}

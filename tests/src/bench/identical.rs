@@ -1,0 +1,161 @@
+//! One CkbProbe on a process against a hundred that ask the same of it.
+//!
+//! The order is what the operator's own functions make of them; everything from there on is the agent.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use ckb_probe_crds::{Assignment, Container as Named, InstanceState, PodReference};
+use ckb_probe_operator::{
+    desired::{View, orders},
+    limits::Limits,
+    world::{Change, Node, ProbeRow, Raw, TargetPod, World},
+};
+use k8s_openapi::jiff::Timestamp;
+use kube::runtime::watcher::Event;
+use serde_json::json;
+use tokio::time::sleep;
+
+use super::{
+    Bench,
+    account::{self, Account},
+    agent::Agent,
+    api::NODE,
+    container::Container,
+    statistics::{ratios, summary},
+    ticker::{EXECUTABLE, Ticker},
+};
+use crate::{
+    failure::{Failure, Result},
+    report::Bound,
+};
+
+const MANY: usize = 100;
+
+/// Calls a second.
+const RATE: u32 = 10_000;
+
+/// Until the agent has attached.
+const ATTACH: Duration = Duration::from_secs(60);
+
+/// What is measured of one order.
+#[derive(Default)]
+struct Costs {
+    /// Nanoseconds that programs ran for the target, in a second.
+    programs: Vec<f64>,
+    /// MB of the agent.
+    rss: Vec<f64>,
+    /// Bytes of the NodeProbe: the order, and the report.
+    bytes: Vec<f64>,
+    /// Reports that were written, in a second.
+    writes: Vec<f64>,
+}
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    let mut costs = [Costs::default(), Costs::default()];
+    for _ in 0..bench.settings.rounds {
+        for (costs, probes) in costs.iter_mut().zip([1, MANY]) {
+            measure(bench, probes, costs).await?;
+        }
+    }
+    let [one, many] = &costs;
+    let mut add = |what: &str, one: &[f64], many: &[f64], unit: &str| {
+        let name = |rest: &str| format!("identical: {what}{rest}");
+        bench.figure(
+            &name(", of one CkbProbe"),
+            summary(one.to_vec()),
+            unit,
+            None,
+        );
+        bench.figure(
+            &name(&format!(", of {MANY} that ask the same, against one")),
+            summary(ratios(many, one)),
+            "x",
+            Some(Bound::AtMost(1.2)),
+        );
+    };
+    add(
+        "programs in the target",
+        &one.programs,
+        &many.programs,
+        "ns a second",
+    );
+    add("RSS of the agent", &one.rss, &many.rss, "MB");
+    add("the NodeProbe", &one.bytes, &many.bytes, "bytes");
+    add("reports", &one.writes, &many.writes, "a second");
+    Ok(())
+}
+
+async fn measure(bench: &Bench, probes: usize, costs: &mut Costs) -> Result<()> {
+    let container = Container::new(6)?;
+    let _target = Ticker::start(&container, RATE)?;
+    let agent = Agent::start(&bench.settings).await?;
+    let order = order(&container, probes)?;
+    agent.order(order.clone()).await?;
+    agent.every(InstanceState::Attached, ATTACH).await?;
+    let window = Duration::from_secs(bench.settings.seconds.div_ceil(3));
+    sleep(window).await;
+    let _account = Account::open()?;
+    let (before, reports) = (account::runs(agent.process).await?, agent.reports().len());
+    let begun = std::time::Instant::now();
+    sleep(window).await;
+    let seconds = begun.elapsed().as_secs_f64();
+    let ran = account::all(&before, &account::runs(agent.process).await?);
+    let written = agent.reports();
+    costs.programs.push(ran.nanoseconds as f64 / seconds);
+    costs
+        .writes
+        .push((written.len() - reports) as f64 / seconds);
+    costs.rss.push(agent.rss_mb()?);
+    let report = serde_json::to_string(&written.last()).map_err(Failure::format("a report"))?;
+    let order = serde_json::to_string(&order).map_err(Failure::format("an order"))?;
+    costs.bytes.push((order.len() + report.len()) as f64);
+    agent.stop().await?;
+    Ok(())
+}
+
+/// What the operator orders of the agent's node when so many CkbProbes ask the same of the pod of this container.
+fn order(container: &Container, probes: usize) -> Result<Vec<Assignment>> {
+    let mut world = World::default();
+    let now = Timestamp::now();
+    let node = Node {
+        name: NODE.to_string(),
+        ready: true,
+    };
+    world.apply(Change::Node(Event::Apply(node)), now);
+    let pod = TargetPod {
+        reference: PodReference {
+            namespace: "bench".to_string(),
+            name: "ckb-0".to_string(),
+            uid: "uid".to_string(),
+        },
+        labels: BTreeMap::from([("app".to_string(), "ckb".to_string())]),
+        node: Some(NODE.to_string()),
+        containers: vec![Named {
+            name: "ckb".to_string(),
+            id: Some(container.id.clone()),
+        }],
+        ..TargetPod::default()
+    };
+    world.apply(Change::Pod(Event::Apply(pod)), now);
+    for number in 0..probes {
+        let raw: Raw = serde_json::from_value(json!({
+            "metadata": { "namespace": "bench", "name": format!("probe-{number}"), "uid": format!("uid-{number}") },
+            "spec": {
+                "target": { "selector": { "matchLabels": { "app": "ckb" } }, "executable": EXECUTABLE },
+                "reportInterval": "1s",
+                // All of the calls: which of them fall into slices would decide otherwise.
+                "overhead": { "onBreach": "Report" },
+                "probes": [{ "name": "storage", "rocksdb": {} }],
+            },
+        }))
+        .map_err(Failure::format("a CkbProbe"))?;
+        world.apply(Change::Probe(Event::Apply(ProbeRow::from(raw))), now);
+    }
+    let view = View {
+        world: &world,
+        limits: &Limits::default(),
+        now,
+    };
+    let order = orders(view).remove(NODE).unwrap_or_default();
+    Ok(order.assignments)
+}

@@ -1,0 +1,70 @@
+//! How many stacks of a CKB node reach to where their thread began.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{
+    super::{
+        Bench,
+        chain::Import,
+        container::Container,
+        node::{Node, Pace},
+    },
+    Profiling, Stacks,
+};
+use crate::{failure::Result, process::Process, report::Bound};
+
+/// What is sampled.
+const MODES: [&str; 2] = ["cpu", "off-cpu"];
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    importing(bench).await?;
+    mining(bench).await
+}
+
+/// Of all rounds together: while it mines, there is little to sample.
+fn told(bench: &mut Bench, what: &str, all: &Stacks) {
+    let name = format!("profile-complete: {what}: complete stacks");
+    let bound = Some(Bound::AtLeast(99.0));
+    bench.value(&name, all.complete(), "%", bound);
+    let name = format!("profile-complete: {what}: samples, or microseconds");
+    bench.value(&name, all.total(), "", None);
+}
+
+async fn importing(bench: &mut Bench) -> Result<()> {
+    for mode in MODES {
+        let mut all = Stacks::default();
+        for _ in 0..bench.settings.rounds {
+            let container = Container::new(1)?;
+            let import = Import::start(&bench.settings, &container)?;
+            let process = import.process().await?;
+            let options = ["--mode", mode];
+            let profiling =
+                Profiling::start(&bench.settings, 2, process, "complete.folded", &options).await?;
+            import.finish().await?;
+            all.0.extend(profiling.stop().await?.stacks()?.0);
+        }
+        told(bench, &format!("importing, {mode}"), &all);
+    }
+    Ok(())
+}
+
+async fn mining(bench: &mut Bench) -> Result<()> {
+    let container = Container::new(2)?;
+    let _node = Node::start(&bench.settings, &container, Pace::Fast).await?;
+    let process = Process::in_cgroup(&container.id, "ckb")?;
+    let window = Duration::from_secs(bench.settings.seconds);
+    for (mode, frequency) in MODES.into_iter().zip(["999", "19"]) {
+        let mut all = Stacks::default();
+        for _ in 0..bench.settings.rounds {
+            let options = ["--mode", mode, "--frequency", frequency];
+            let profiling =
+                Profiling::start(&bench.settings, 3, process, "complete.folded", &options).await?;
+            sleep(window).await;
+            all.0.extend(profiling.stop().await?.stacks()?.0);
+        }
+        told(bench, &format!("mining, {mode}"), &all);
+    }
+    Ok(())
+}

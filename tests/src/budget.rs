@@ -1,0 +1,137 @@
+//! What a user sees of the budget who looks at a status for a minute, and what is asked of it on a machine that has other things to
+//! do, too: what another program does passes, and what is wrong with the governor stays. So where a minute is off two more are
+//! looked at, and the median counts.
+
+use std::time::{Duration, Instant};
+
+use ckb_probe_crds::{CkbProbeStatus, condition};
+
+use crate::{
+    failure::{Failure, Result},
+    report::Bound,
+    scene::{ATTACH, Scene},
+};
+
+/// Until what the first moments cost, in which everything is attached, is paid for, with reports every ten seconds.
+pub const SETTLED: Duration = Duration::from_secs(120);
+
+/// For how long the status is looked at.
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// How many of these there are at most.
+const MINUTES: usize = 3;
+
+/// By how much the estimate of a single interval may lie above the ceiling: an interval is a handful of slices.
+const TOLERANCE: f64 = 1.1;
+
+/// What was seen in a minute.
+#[derive(Debug, Default)]
+pub struct Watched {
+    looks: u64,
+    /// Looks at which WithinBudget was not True.
+    beyond: u64,
+    /// The highest estimate, in percent.
+    pub highest: f64,
+}
+
+impl Watched {
+    /// Looks every second; `each` looks, too.
+    pub async fn minute(
+        scene: &Scene<'_>,
+        mut each: impl FnMut(&CkbProbeStatus) -> Result<()>,
+    ) -> Result<Self> {
+        let mut seen = Self::default();
+        let start = Instant::now();
+        while start.elapsed() < MINUTE {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let status = scene.status("a status", ATTACH, |_| Ok(())).await?;
+            seen.looks += 1;
+            seen.beyond += u64::from(!is_within(&status));
+            if let Some(percent) = &status.overhead.estimated_percent {
+                let percent = percent.parse();
+                let percent: f64 = percent.map_err(Failure::format("estimatedPercent"))?;
+                seen.highest = seen.highest.max(percent);
+            }
+            each(&status)?;
+        }
+        Ok(seen)
+    }
+
+    /// Whether it is as it is on a machine that has nothing else to do.
+    pub fn is_calm(&self, ceiling: f64) -> bool {
+        self.beyond == 0 && self.highest <= TOLERANCE * ceiling
+    }
+}
+
+/// Whether the status says so.
+pub fn is_within(status: &CkbProbeStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|one| one.type_ == condition::WITHIN_BUDGET && one.status == "True")
+}
+
+/// One minute; or three of them, where the first is not calm.
+pub async fn minutes<T>(
+    minute: impl AsyncFn() -> Result<T>,
+    is_calm: impl Fn(&T) -> bool,
+) -> Result<Vec<T>> {
+    let mut minutes = vec![minute().await?];
+    if !is_calm(&minutes[0]) {
+        println!("          something disturbed this minute, or nothing did: two more will tell");
+        while minutes.len() < MINUTES {
+            minutes.push(minute().await?);
+        }
+    }
+    Ok(minutes)
+}
+
+/// The median of something of them.
+///
+/// # Panics
+/// When there are none.
+pub fn median<T>(minutes: &[T], value: impl Fn(&T) -> f64) -> f64 {
+    let mut values: Vec<f64> = minutes.iter().map(value).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Adds to the report how the budget was kept.
+pub fn judge<T>(scene: &Scene<'_>, minutes: &[T], watched: impl Fn(&T) -> &Watched, ceiling: f64) {
+    let looks = minutes.first().map_or(0, |minute| watched(minute).looks);
+    scene.figure(
+        "looks at which WithinBudget was not True",
+        median(minutes, |minute| watched(minute).beyond as f64),
+        &format!("of {looks}"),
+        Bound::Exactly(0.0),
+    );
+    scene.figure(
+        "highest estimate in the status, as a part of maxPercent",
+        median(minutes, |minute| watched(minute).highest) / ceiling,
+        &format!("of {ceiling} %"),
+        Bound::AtMost(TOLERANCE),
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many minutes there were, and their median.
+    fn played(values: &[f64]) -> (usize, f64) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let next = std::cell::Cell::new(0);
+        let minute = async || Ok(values[next.replace(next.get() + 1)]);
+        let minutes = runtime
+            .block_on(minutes(minute, |value| *value <= 1.0))
+            .unwrap();
+        (minutes.len(), median(&minutes, |value| *value))
+    }
+
+    #[test]
+    fn a_calm_minute_is_enough_and_what_is_off_twice_is_off() {
+        assert_eq!(played(&[0.5]), (1, 0.5));
+        assert_eq!(played(&[9.0, 0.7, 0.6]), (3, 0.7));
+        assert_eq!(played(&[9.0, 0.7, 8.0]), (3, 8.0));
+    }
+}

@@ -1,0 +1,305 @@
+//! Agents that are made up: their pods run as soon as the operator has made them, and they report on their orders.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use ckb_probe_crds::{
+    AgentStatus, Assignment, Distribution, Figures, Histogram, InstanceReport, InstanceState,
+    NodeProbe, NodeProbeStatus, ProbeReport, Reason, RowReport, Window,
+};
+use futures::StreamExt as _;
+use k8s_openapi::{
+    api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp,
+};
+use kube::{
+    Api, Client, Resource as _, ResourceExt as _,
+    api::{Patch, PatchParams},
+    core::ApiResource,
+    runtime::{WatchStreamExt as _, watcher},
+};
+use serde_json::json;
+use tokio::{sync::watch, time::interval};
+
+use super::{
+    REPORT,
+    orders::{Ignored, Orders},
+};
+use crate::cluster::{AGENTS, SYSTEM};
+
+/// What is measured of each target.
+pub const OPERATIONS: [&str; 5] = ["Get", "TxnGet", "TxnPut", "TxnCommit", "Write"];
+
+/// What agents report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Say {
+    /// Nothing.
+    Nothing,
+    /// What they said before, every ten seconds.
+    TheSame,
+    /// New figures, every ten seconds.
+    More,
+}
+
+/// All agents. They end with this process.
+pub struct Agents {
+    say: watch::Sender<Say>,
+    said: Arc<AtomicU64>,
+    bytes: Arc<AtomicU64>,
+}
+
+/// An object of which nothing is read but that it is there.
+type Written = kube::core::Object<Ignored, Ignored>;
+
+/// One of them.
+struct Agent {
+    index: u32,
+    client: Client,
+    orders: Orders,
+    node: String,
+    say: watch::Receiver<Say>,
+    said: Arc<AtomicU64>,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Agents {
+    /// One for each order, from now on. They say nothing at first.
+    pub fn start(client: Client, orders: Orders) -> Self {
+        let agents = Self {
+            say: watch::Sender::new(Say::Nothing),
+            said: Arc::default(),
+            bytes: Arc::default(),
+        };
+        tokio::spawn(run_pods(client.clone()));
+        let (say, said, bytes) = (
+            agents.say.subscribe(),
+            agents.said.clone(),
+            agents.bytes.clone(),
+        );
+        tokio::spawn(async move {
+            let mut news = orders.news();
+            let mut known = BTreeSet::new();
+            loop {
+                for node in orders.nodes() {
+                    if known.insert(node.clone()) {
+                        let agent = Agent {
+                            index: known.len() as u32,
+                            client: client.clone(),
+                            orders: orders.clone(),
+                            node,
+                            say: say.clone(),
+                            said: said.clone(),
+                            bytes: bytes.clone(),
+                        };
+                        tokio::spawn(agent.run());
+                    }
+                }
+                if news.changed().await.is_err() {
+                    return;
+                }
+                // Many come at a time.
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        });
+        agents
+    }
+
+    /// From now on they say this.
+    pub fn say(&self, say: Say) {
+        self.say.send_replace(say);
+    }
+
+    /// How many reports were written.
+    pub fn said(&self) -> u64 {
+        self.said.load(Ordering::Relaxed)
+    }
+
+    /// How long the last report was.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Agent {
+    /// Reports, each agent at a moment of its own.
+    async fn run(self) {
+        let moment = self.index.wrapping_mul(2_654_435_761) >> 22;
+        tokio::time::sleep(REPORT * moment / 1024).await;
+        let mut ticks = interval(REPORT);
+        let mut round = 1;
+        loop {
+            ticks.tick().await;
+            let say = *self.say.borrow();
+            match say {
+                Say::Nothing => continue,
+                Say::TheSame => {}
+                Say::More => round += 1,
+            }
+            self.report(round).await;
+        }
+    }
+
+    async fn report(&self, round: u64) {
+        let Some((generation, order)) = self.orders.of(&self.node) else {
+            return;
+        };
+        let status = NodeProbeStatus {
+            instances_omitted: 0,
+            observed_generation: Some(generation),
+            reported_at: Some(MicroTime(Timestamp::now())),
+            agent: AgentStatus {
+                pod: format!("ckb-probe-agent-{}", self.node),
+                version: "0.1.0".to_string(),
+                kernel: "6.18.0".to_string(),
+                tier: "session".to_string(),
+                cost_per_call_ns: 900,
+                single_step_cost_ns: 19_000,
+                ..AgentStatus::default()
+            },
+            instances: order
+                .assignments
+                .iter()
+                .zip(0..)
+                .map(|(assignment, index)| instance(assignment, index, round))
+                .collect(),
+        };
+        // As the agent does it.
+        let report = json!({
+            "apiVersion": NodeProbe::api_version(&()),
+            "kind": NodeProbe::kind(&()),
+            "metadata": { "name": self.node },
+            "status": status,
+        });
+        // The answer, which is longer than the report, is of no interest to an agent.
+        let resource = ApiResource::erase::<NodeProbe>(&());
+        let api: Api<Written> = Api::namespaced_with(self.client.clone(), SYSTEM, &resource);
+        let parameters = PatchParams::apply("ckb-probe-agent").force();
+        let patch = Patch::Apply(&report);
+        let written = api.patch_status(&self.node, &parameters, &patch).await;
+        if written.is_ok() {
+            self.said.fetch_add(1, Ordering::Relaxed);
+            // Of one, for it takes as long as to write it.
+            if self.index == 1 {
+                let bytes = report.to_string().len();
+                self.bytes.store(bytes as u64, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn instance(assignment: &Assignment, index: u64, round: u64) -> InstanceReport {
+    let rows = OPERATIONS
+        .iter()
+        .zip(0..)
+        .map(|(operation, number)| row(operation, number, index, round))
+        .collect();
+    InstanceReport {
+        probe: assignment.probe.clone(),
+        asks: assignment.asks.clone(),
+        pod: assignment.pod.clone(),
+        container: assignment.containers.first().map(|one| one.name.clone()),
+        pid: Some(1000 + index as u32),
+        state: InstanceState::Attached,
+        reason: Some(Reason::Firing),
+        message: "measuring the process".to_string(),
+        firing: true,
+        overhead_millipercent: Some(400 + (index * 7 + round) % 90),
+        probes: vec![ProbeReport {
+            name: "storage".to_string(),
+            kind: "rocksdb".to_string(),
+            state: InstanceState::Attached,
+            reason: Some(Reason::Firing),
+            firing: true,
+            rows,
+            ..ProbeReport::default()
+        }],
+        ..InstanceReport::default()
+    }
+}
+
+/// Calls from a microsecond to a few milliseconds: some forty buckets of an interval, and sixty since the beginning.
+fn row(operation: &str, number: u32, index: u64, round: u64) -> RowReport {
+    let first = 150 + 10 * number;
+    let figures = |buckets: u32, times: u64| {
+        let count = |bucket: u32| 1 + u64::from((bucket * 7_919) % 997) * times;
+        let histogram: Histogram = (first..first + buckets)
+            .map(|one| (one, count(one)))
+            .collect();
+        let calls = histogram.count();
+        Figures {
+            sums: [("bytes".into(), calls * 120), ("slow".into(), calls / 1000)].into(),
+            maxima: [("duration".into(), 3_000_000 + index * 1000)].into(),
+            distributions: [(
+                "duration".into(),
+                Distribution {
+                    histogram,
+                    sum: calls * 9_000,
+                    unmeasured: 0,
+                },
+            )]
+            .into(),
+            ..Figures::default()
+        }
+    };
+    RowReport {
+        key: operation.to_string(),
+        total: figures(60, round),
+        window: Window {
+            milliseconds: 10_000,
+            recorded_milliseconds: 9_200,
+            samples: 18_000 + round,
+            figures: figures(40, 1 + (round + index) % 9),
+        },
+        parts: Vec::new(),
+    }
+}
+
+/// Each agent pod runs once the operator has made it.
+async fn run_pods(client: Client) {
+    let api: Api<Pod> = Api::namespaced(client, SYSTEM);
+    let agents = watcher::Config::default().labels(AGENTS);
+    let run = |pod: watcher::Result<Pod>| {
+        let api = api.clone();
+        async move {
+            // What fails is tried again.
+            let Ok(pod) = pod else { return };
+            let phase = pod
+                .status
+                .as_ref()
+                .and_then(|status| status.phase.as_deref());
+            if phase == Some("Running") {
+                return;
+            }
+            let status = json!({ "status": {
+                "phase": "Running",
+                "conditions": [{ "type": "Ready", "status": "True" }],
+                "containerStatuses": [{
+                    "name": "agent",
+                    "image": "registry.local/ckb-probe/ckb-probe:dev",
+                    "imageID": "",
+                    "ready": true,
+                    "restartCount": 0,
+                    "state": { "running": { "startedAt": Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string() } },
+                }],
+            } });
+            // One that is gone again needs none.
+            let _ = api
+                .patch_status(
+                    &pod.name_any(),
+                    &PatchParams::default(),
+                    &Patch::Merge(&status),
+                )
+                .await;
+        }
+    };
+    let seen = watcher(api.clone(), agents)
+        .default_backoff()
+        .applied_objects()
+        .for_each_concurrent(16, run);
+    seen.await;
+}

@@ -1,0 +1,337 @@
+//! What agents write of profiles: of their own node only, and what the operator makes of it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use ckb_probe_crds::{
+    CkbProbe, CkbProfile, PPROF_LIMIT, PartLabels, PodReference, ProfileCounts, ProfileMode,
+    ProfilePart, ProfilePartSpec, ProfileWindow, part_name,
+};
+use ckb_probe_profiles::{Frame, Mode, Profile, Stack, pprof::Limits};
+use k8s_openapi::{
+    ByteString,
+    api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+    api::core::v1::{Pod, ServiceAccount},
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::Timestamp,
+};
+use kube::{
+    Api, Client, Config, ResourceExt as _,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    config::AuthInfo,
+};
+use serde_json::json;
+
+use crate::{
+    cluster::SYSTEM,
+    failure::{Failure, Result, expect},
+    scene::{ATTACH, PROBE, Scene},
+    wait,
+    workload::Load,
+};
+
+/// Until what was written is published and deleted: all that are measured have sent their part.
+const SOON: Duration = Duration::from_secs(20);
+
+pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    let cluster = scene.cluster;
+    let target = scene
+        .workload
+        .deploy(cluster, &scene.namespace, Load::Steady)
+        .await?;
+    // No window begins for a while: until then nobody but this test writes parts of it.
+    let every = rarely(Timestamp::now().as_second());
+    let profile = json!({ "modes": ["Memory"], "every": every, "keep": 2 });
+    let probe = super::profiles::asking(scene, &profile);
+    scene.apply_probe(probe).await?;
+    let (asks, pod) = wait::until("the order", ATTACH, async || {
+        let orders = scene.node_probes().await?;
+        let mut orders = orders.iter().flat_map(|node| &node.spec.assignments);
+        let found = orders.find(|order| order.pod.name == target.pod);
+        let order = found.ok_or_else(|| unexpected("an order for the workload", "none"))?;
+        Ok((order.asks.clone(), order.pod.clone()))
+    })
+    .await?;
+    let agent = wait::until("the agent", ATTACH, async || cluster.agent_pod().await).await?;
+    let node = agent.spec.as_ref().and_then(|spec| spec.node_name.clone());
+    let node = node.unwrap_or_default();
+    let parts = as_agent(scene, &agent).await?;
+    held_to_its_node(scene, &parts, &node, &asks, &pod).await?;
+    published(scene, &parts, &node, &asks, &pod).await
+}
+
+/// From one window to the next, such that none is under way now or begins within half an hour: they begin at multiples of it.
+fn rarely(now: i64) -> String {
+    let is_far = |hours: &i64| (60..hours * 3600 - 1800).contains(&(now % (hours * 3600)));
+    let hours = (18..=24).rev().find(is_far).unwrap_or(24);
+    format!("{hours}h")
+}
+
+/// The client that the agent in this pod has.
+async fn as_agent(scene: &Scene<'_>, agent: &Pod) -> Result<Api<ProfilePart>> {
+    let account = agent
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.service_account_name.clone());
+    let accounts = scene.cluster.api::<ServiceAccount>(SYSTEM);
+    let request = TokenRequest {
+        spec: TokenRequestSpec {
+            audiences: Vec::new(),
+            bound_object_ref: Some(BoundObjectReference {
+                api_version: Some("v1".into()),
+                kind: Some("Pod".into()),
+                name: Some(agent.name_any()),
+                uid: agent.uid(),
+            }),
+            expiration_seconds: Some(600),
+        },
+        ..TokenRequest::default()
+    };
+    let token = accounts
+        .create_token_request(
+            &account.unwrap_or_default(),
+            &PostParams::default(),
+            &request,
+        )
+        .await?;
+    let token = token.status.map(|status| status.token).unwrap_or_default();
+    let mut config = Config::infer()
+        .await
+        .map_err(Failure::format("KUBECONFIG"))?;
+    config.auth_info = AuthInfo {
+        token: Some(token.into()),
+        ..AuthInfo::default()
+    };
+    Ok(Api::namespaced(Client::try_from(config)?, SYSTEM))
+}
+
+fn spec(asks: &str, pod: &PodReference, window: u64) -> ProfilePartSpec {
+    let mut profile = Profile::of(Mode::Memory);
+    profile.stacks.add(&Stack {
+        frames: vec![Frame::user("rocksdb_get_pinned_cf", "ckb")],
+        thread: "verify_blocks",
+        weights: &[window, window * 4096],
+        ..Stack::default()
+    });
+    ProfilePartSpec {
+        asks: asks.into(),
+        probe: "flames".into(),
+        pod: pod.clone(),
+        container: "ckb".into(),
+        mode: ProfileMode::Memory,
+        window: ProfileWindow {
+            number: window,
+            began_at: MicroTime(Timestamp::now()),
+            milliseconds: 30_000,
+        },
+        counts: ProfileCounts {
+            samples: window,
+            complete: window,
+            ..ProfileCounts::default()
+        },
+        pprof: Some(ByteString(profile.to_pprof())),
+        failure: None,
+    }
+}
+
+/// Writes a part as agents do.
+async fn write(
+    parts: &Api<ProfilePart>,
+    name: &str,
+    spec: &ProfilePartSpec,
+    change: impl FnOnce(&mut serde_json::Value),
+) -> kube::Result<()> {
+    let mut part = json!({
+        "apiVersion": "ckbprobe.dev/v1alpha1",
+        "kind": "ProfilePart",
+        "metadata": { "name": name, "labels": PartLabels::of(spec).to_map() },
+        "spec": spec,
+    });
+    change(&mut part);
+    let params = PatchParams::apply("ckb-probe-agent").force();
+    parts.patch(name, &params, &Patch::Apply(part)).await?;
+    Ok(())
+}
+
+/// What the API server refuses, an agent that is another's by now cannot do.
+async fn held_to_its_node(
+    scene: &Scene<'_>,
+    parts: &Api<ProfilePart>,
+    node: &str,
+    asks: &str,
+    pod: &PodReference,
+) -> Result<()> {
+    let good = spec(asks, pod, 1);
+    let own = part_name(node, 255);
+    let mut refused = 0;
+    let names = [
+        part_name("another-node", 0),
+        format!("{node}.256"),
+        format!("{node}.00"),
+        format!("{node}.x"),
+        node.to_owned(),
+        format!("{node}.1.2"),
+    ];
+    for name in &names {
+        refused += u64::from(is_forbidden(write(parts, name, &good, |_| {}).await));
+    }
+    let mut large = good.clone();
+    large.pprof = Some(ByteString(vec![0; PPROF_LIMIT + 3]));
+    let large = write(parts, &own, &large, |_| {}).await;
+    let finalizer = write(parts, &own, &good, |part| {
+        part["metadata"]["finalizers"] = json!(["example.org/stay"]);
+    });
+    let annotation = write(parts, &own, &good, |part| {
+        part["metadata"]["annotations"] = json!({ "a": "b" });
+    });
+    refused += u64::from(is_forbidden(finalizer.await));
+    refused += u64::from(is_forbidden(annotation.await));
+    scene.equal(
+        "parts that are not its own, or hold something back, refused",
+        refused,
+        "",
+        names.len() as u64 + 2,
+    );
+    scene.equal(
+        "parts of more than 512 KiB refused",
+        u64::from(large.is_err()),
+        "",
+        1,
+    );
+    let read = is_forbidden(parts.list(&ListParams::default()).await.map(drop));
+    let delete = is_forbidden(parts.delete(&own, &DeleteParams::default()).await.map(drop));
+    scene.equal(
+        "ways to read or delete parts",
+        u64::from(!read) + u64::from(!delete),
+        "",
+        0,
+    );
+    Ok(())
+}
+
+fn is_forbidden(result: kube::Result<()>) -> bool {
+    matches!(result, Err(kube::Error::Api(status)) if status.code == 403)
+}
+
+/// Three windows, of which two are kept.
+async fn published(
+    scene: &Scene<'_>,
+    parts: &Api<ProfilePart>,
+    node: &str,
+    asks: &str,
+    pod: &PodReference,
+) -> Result<()> {
+    let cluster = scene.cluster;
+    let profiles = cluster.api::<CkbProfile>(&scene.namespace);
+    let mut slot = 0;
+    for window in [1, 2, 3] {
+        // Nobody's question, in the same way: dropped, and no obstacle.
+        for asks in [asks, "0000000000000000"] {
+            slot += 1;
+            write(
+                parts,
+                &part_name(node, slot),
+                &spec(asks, pod, window),
+                |_| {},
+            )
+            .await?;
+        }
+        let name = format!("{PROBE}.flames.memory.{window}");
+        wait::until("the profile", SOON, async || {
+            Ok(profiles.get(&name).await?)
+        })
+        .await?;
+        // The API server's times are whole seconds.
+        tokio::time::sleep(Duration::from_millis(1100)).await;
+    }
+    let kept = wait::until("the oldest to go", SOON, async || {
+        let kept = profiles.list(&ListParams::default()).await?.items;
+        let windows: BTreeSet<u64> = kept
+            .iter()
+            .map(|profile| profile.spec.window.number)
+            .collect();
+        expect(windows == BTreeSet::from([2, 3]), "windows 2 and 3", || {
+            format!("{windows:?}")
+        })?;
+        Ok(kept)
+    })
+    .await?;
+    let uid = cluster
+        .api::<CkbProbe>(&scene.namespace)
+        .get(PROBE)
+        .await?
+        .uid();
+    let owned = kept.iter().filter(|profile| {
+        let owners = profile.owner_references();
+        owners.len() == 1 && Some(&owners[0].uid) == uid.as_ref()
+    });
+    scene.equal(
+        "profiles that the CkbProbe owns",
+        owned.count() as u64,
+        "",
+        2,
+    );
+    let mut weights = BTreeMap::new();
+    for profile in &kept {
+        let stacks = Profile::from_pprof(&profile.spec.pprof.0, &Limits::PART)
+            .map_err(Failure::format("the pprof"))?
+            .stacks;
+        let whose = format!("{}/{}/ckb", scene.namespace, pod.name);
+        let own = stacks.filter(|stack| stack.target == whose);
+        weights.insert(profile.spec.window.number, own.total(0));
+    }
+    let expected = BTreeMap::from([(2, 2), (3, 3)]);
+    expect(weights == expected, format!("{expected:?}"), || {
+        format!("{weights:?}")
+    })?;
+    wait::until("the parts to go", SOON * 3, async || {
+        let parts = cluster.api::<ProfilePart>(SYSTEM);
+        let left = parts
+            .list_metadata(&ListParams::default())
+            .await?
+            .items
+            .len();
+        expect(left == 0, "no part", || left.to_string())
+    })
+    .await?;
+    let api = cluster.api::<CkbProbe>(&scene.namespace);
+    api.delete(PROBE, &DeleteParams::default()).await?;
+    wait::until("the profiles to go with the CkbProbe", ATTACH, async || {
+        let left = profiles
+            .list_metadata(&ListParams::default())
+            .await?
+            .items
+            .len();
+        expect(left == 0, "no profile", || left.to_string())
+    })
+    .await
+}
+
+fn unexpected(expected: &str, got: &str) -> Failure {
+    Failure::Unexpected {
+        expected: expected.to_owned(),
+        got: got.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rarely;
+
+    #[test]
+    fn no_window_is_near() {
+        const NOON: i64 = 20_000 * 86_400 + 43_200;
+        assert_eq!(rarely(NOON), "24h");
+        for minute in (-1_440..=1_440).map(|minute| NOON + minute * 60) {
+            let every = rarely(minute);
+            let hours: i64 = every.trim_end_matches('h').parse().unwrap();
+            let passed = minute % (hours * 3600);
+            assert!(
+                passed >= 60 && hours * 3600 - passed > 1800,
+                "{minute}: {every}"
+            );
+        }
+    }
+}

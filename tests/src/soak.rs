@@ -1,0 +1,273 @@
+//! Everything that goes wrong on a cluster, again and again, while targets are measured: what was counted stays true, nobody
+//! dies of it, and nothing is left behind. docs/scale.md explains the method.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use k8s_openapi::jiff::Timestamp;
+use tokio::time::sleep;
+
+use crate::{
+    bench::{
+        report::Report,
+        statistics::{Summary, summary},
+    },
+    cluster::Cluster,
+    failure::{Failure, Result},
+    report::Bound,
+    wait,
+};
+
+mod clock;
+mod faults;
+mod html;
+mod levels;
+mod stage;
+
+pub use faults::ALL;
+use faults::Fault;
+use levels::{Level, Levels};
+use stage::Stage;
+
+/// How long, by which dice, and where to write to.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// For how long things go wrong, at the least: each of them does so once, however long that takes.
+    pub duration: Duration,
+    /// The seed of the schedule.
+    pub seed: u64,
+    /// Only these faults.
+    pub only: Vec<String>,
+    /// Where to write to.
+    pub folder: PathBuf,
+}
+
+/// Without any fault, before the first and after the last: levels are compared over this time.
+const CALM: Duration = Duration::from_secs(20);
+
+/// Faults that have the agent take more memory than it otherwise does.
+const WARM_UP: [&str; 2] = ["pods-churned", "ring-overrun"];
+
+/// Until what was measured before is measured again.
+const RECOVERED: Duration = Duration::from_secs(150);
+
+/// All of it. What was found is in the report even where it breaks off.
+pub async fn run(settings: &Settings, report: &mut Report) -> Result<()> {
+    println!(
+        "          the schedule's seed is {}: SEED={0} plays it again",
+        settings.seed
+    );
+    let cluster = Cluster::connect().await?;
+    cluster.claim().await?;
+    let mut stage = Stage::set(cluster.clone()).await?;
+    let levels = Levels::watch(cluster.clone(), report.elapsed());
+    let played = play(settings, &mut stage, &levels, report).await;
+    let drawn = html::write(settings, report, &levels);
+    if played.is_err() {
+        stage.tell().await;
+    }
+    // Whatever happened: nothing of ours stays.
+    let cleared = stage.clear().await;
+    played?;
+    cleared?;
+    after(&cluster, report).await?;
+    drawn
+}
+
+async fn play(
+    settings: &Settings,
+    stage: &mut Stage,
+    levels: &Levels,
+    report: &mut Report,
+) -> Result<()> {
+    // Memory is taken at the first time, and kept: of what takes the most of it, this is the first time.
+    stage.round(report, "before").await?;
+    let mut dice = fastrand::Rng::with_seed(settings.seed);
+    for fault in ALL.iter().filter(|fault| WARM_UP.contains(&fault.name)) {
+        (fault.strike)(stage, &mut dice).await?;
+    }
+    sleep(CALM).await;
+    let before = levels.last(CALM / 2);
+    let mut dice = fastrand::Rng::with_seed(settings.seed);
+    let start = Instant::now();
+    let mut times = 0;
+    while times == 0 || start.elapsed() < settings.duration {
+        let mut deck: Vec<&Fault> = ALL.iter().filter(|fault| settings.plays(fault)).collect();
+        dice.shuffle(&mut deck);
+        for fault in deck {
+            if times > 0 && start.elapsed() >= settings.duration {
+                break;
+            }
+            levels.mark(fault.name);
+            strike(fault, stage, levels, report, &mut dice).await?;
+            sleep(Duration::from_millis(dice.u64(0..3000))).await;
+        }
+        times += 1;
+    }
+    levels.mark("calm");
+    sleep(CALM).await;
+    stage.round(report, "after").await?;
+    sleep(CALM).await;
+    let after = levels.last(CALM / 2);
+    back(&before, &after, report)?;
+    let looks = levels.looks();
+    if looks.of == 0 {
+        report.failure(
+            "figures that went backwards".to_string(),
+            NOT_SEEN.to_string(),
+        );
+    }
+    report.figure(
+        format!("figures that went backwards, in {} looks", looks.of),
+        one(looks.backwards as f64)?,
+        "",
+        Some(Bound::Exactly(0.0)),
+    );
+    report.figure(
+        "targets that died".to_string(),
+        one(stage.dead() as f64)?,
+        "",
+        Some(Bound::Exactly(0.0)),
+    );
+    report.figure(
+        "faults that struck".to_string(),
+        one(stage.struck as f64)?,
+        "",
+        None,
+    );
+    Ok(())
+}
+
+/// One fault, while calls are made whose number is known.
+async fn strike(
+    fault: &Fault,
+    stage: &mut Stage,
+    levels: &Levels,
+    report: &mut Report,
+    dice: &mut fastrand::Rng,
+) -> Result<()> {
+    println!(
+        "{:7.1} s  {}: {}",
+        report.elapsed().as_secs_f64(),
+        fault.name,
+        fault.about
+    );
+    let round = match fault.ends_targets {
+        true => None,
+        false => Some(stage.begin().await?),
+    };
+    match (fault.strike)(stage, dice).await {
+        Ok(()) => stage.struck += 1,
+        // The others go on all the same.
+        Err(error) => report.failure(format!("{}: to strike", fault.name), error.to_string()),
+    }
+    let (struck, since) = (Instant::now(), Timestamp::now());
+    let what = format!("recovery from {}", fault.name);
+    wait::until(&what, RECOVERED, async || stage.current(since).await).await?;
+    let name = |what: &str| format!("{}: {what}", fault.name);
+    let recovered = one(struck.elapsed().as_secs_f64())?;
+    report.figure(
+        name("until the status is of now again"),
+        recovered,
+        "s",
+        Some(Bound::AtMost(RECOVERED.as_secs_f64())),
+    );
+    levels.mark("recovered");
+    let round = match round {
+        Some(round) => round,
+        None => stage.begin().await?,
+    };
+    stage.end(round, fault.name, report).await
+}
+
+/// What nobody looked at is not well.
+const NOT_SEEN: &str = "it was not seen";
+
+/// Whether every level is where it was.
+fn back(before: &[Level], after: &[Level], report: &mut Report) -> Result<()> {
+    type Of = fn(&Level) -> f64;
+    // A connection more or less to the API server is no leak.
+    let figures: [(&str, Of, f64, &str); 10] = [
+        (
+            "agent: open files",
+            |level| level.agent.files as f64,
+            3.0,
+            "",
+        ),
+        (
+            "agent: threads",
+            |level| level.agent.threads as f64,
+            1.0,
+            "",
+        ),
+        (
+            "agent: BPF programs",
+            |level| level.programs as f64,
+            0.0,
+            "",
+        ),
+        ("agent: BPF links", |level| level.links as f64, 0.0, ""),
+        ("agent: BPF maps", |level| level.maps as f64, 0.0, ""),
+        ("agent: RSS", |level| level.agent.megabytes, 4.0, "MB"),
+        (
+            "operator: open files",
+            |level| level.operator.files as f64,
+            3.0,
+            "",
+        ),
+        (
+            "operator: threads",
+            |level| level.operator.threads as f64,
+            1.0,
+            "",
+        ),
+        ("operator: RSS", |level| level.operator.megabytes, 4.0, "MB"),
+        ("cgroups of pods", |level| level.cgroups as f64, 0.0, ""),
+    ];
+    for (name, of, within, unit) in figures {
+        let median = |levels: &[Level]| summary(levels.iter().map(of));
+        // While something is measured there is some of each.
+        let was = median(before).filter(|was| was.median > 0.0);
+        let (Some(was), Some(is)) = (was, median(after)) else {
+            report.failure(name.to_string(), NOT_SEEN.to_string());
+            continue;
+        };
+        report.figure(
+            format!(
+                "{name}, at the end over the beginning (then {})",
+                was.median
+            ),
+            one(is.median - was.median)?,
+            unit,
+            Some(Bound::AtMost(within)),
+        );
+    }
+    Ok(())
+}
+
+/// When the last CkbProbe is gone, so is the agent and all that it held.
+async fn after(cluster: &Cluster, report: &mut Report) -> Result<()> {
+    let gone = wait::until("the agent to go", RECOVERED, async || {
+        cluster.expect_no_agent().await
+    })
+    .await;
+    report.figure(
+        "agents and orders left in the end".to_string(),
+        one(f64::from(u8::from(gone.is_err())))?,
+        "",
+        Some(Bound::Exactly(0.0)),
+    );
+    Ok(())
+}
+
+impl Settings {
+    fn plays(&self, fault: &Fault) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| name == fault.name)
+    }
+}
+
+fn one(value: f64) -> Result<Summary> {
+    summary([value]).ok_or_else(|| Failure::format("a figure")("there is no value"))
+}

@@ -1,0 +1,108 @@
+//! Where the time and the memory go.
+
+use std::{
+    env,
+    hint::black_box,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use ckb_probe_crds::{ProfileMode, kinds::profile::ProfileProbe};
+
+use crate::way::{in_every_way, total};
+
+const PAGE: usize = 4096;
+
+/// Until a window of two seconds is over, on a machine that is busy or emulated.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Tells the process that it is the one that is busy.
+const BUSY: &str = "CKB_PROBE_TEST_BUSY";
+
+/// A process that runs, waits and grows, until it is dropped. Not this one: whoever takes the stacks is on the CPU there, too, with
+/// stacks that are larger than what is copied.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Self {
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
+            .args(["--exact", "profile::busy", "--ignored"])
+            .env(BUSY, "1");
+        Self(command.stdout(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+#[test]
+#[ignore = "it is the process of another test"]
+fn busy() {
+    if env::var_os(BUSY).is_none() {
+        return;
+    }
+    thread::spawn(|| {
+        let mut round = 0_u64;
+        loop {
+            round = black_box(round.wrapping_mul(31).wrapping_add(7));
+        }
+    });
+    let mut held = Vec::new();
+    loop {
+        if held.len() < 1_000 {
+            let mut pages = vec![0_u8; 64 * PAGE];
+            pages.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
+            held.push(black_box(pages));
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn time_on_and_off_the_cpu_and_memory_and_threads_are_told_of_a_window() {
+    let question = ProfileProbe {
+        modes: vec![
+            ProfileMode::Cpu,
+            ProfileMode::OffCpu,
+            ProfileMode::Memory,
+            ProfileMode::Threads,
+        ],
+        window: Duration::from_secs(2).into(),
+        ..ProfileProbe::default()
+    };
+    in_every_way(question, |way| {
+        let busy = Busy::start();
+        let mut session = way.attach(busy.0.id());
+        let end = Instant::now() + PATIENCE;
+        let known = |session: &ckb_probe_agent::host::Session| {
+            let series = session.instance.probes[0].series.iter();
+            series.map(|series| series.rows.len()).sum::<usize>()
+        };
+        while known(&session) < 4 {
+            assert!(Instant::now() < end, "{} rows of 4", known(&session));
+            thread::sleep(Duration::from_millis(100));
+            session.read().unwrap();
+        }
+        let sum = |row, name: &str| total(&session, row).sums[name];
+        // It burnt all of the time that it was looked, and was not the only one to run.
+        assert!(sum("Cpu", "time") > 200_000_000, "{}", sum("Cpu", "time"));
+        assert!(sum("OffCpu", "time") > 1_000_000_000);
+        assert!(sum("Memory", "memory") > 50 * PAGE as u64);
+        let threads = total(&session, "Threads").levels["threads"];
+        assert!(threads >= 3, "{threads}");
+        for row in ["Cpu", "OffCpu", "Memory"] {
+            let (samples, complete) = (sum(row, "samples"), sum(row, "complete"));
+            assert!(samples > 0, "{row}");
+            assert!(
+                complete * 100 >= samples * 90,
+                "{row}: {complete} of {samples}"
+            );
+        }
+    });
+}
