@@ -20,7 +20,7 @@ build: ## build the operator, the agent and the command line
 test: test-unit e2e ## unit, property, kernel and end-to-end tests
 
 test-unit: ## unit and property tests, kernel tests against a program whose calls are known, and crafted ELF files
-	scripts/setup.sh build cluster fuzz && cargo test --locked --workspace && scripts/fuzz.sh
+	scripts/setup.sh build cluster fuzz && scripts/test-unit.sh && scripts/fuzz.sh
 
 test-browser: ## flame graphs in headless Chromium: search, zoom, and screenshots in target/tmp/flames/browser
 	scripts/setup.sh build browser && cargo test --locked --package ckb-probe-agent --test flames -- --ignored
