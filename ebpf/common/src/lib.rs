@@ -121,6 +121,10 @@ pub const TIME_BITS: u32 = 48;
 /// The bits of a time that are kept.
 pub const TIME_MASK: u64 = (1 << TIME_BITS) - 1;
 
+/// The most bytes that a call is believed to carry. A size is whatever a target has where its payload's should be: one that no
+/// machine has room for is none, and is lost instead of making a sum of all others worthless.
+pub const MAX_PAYLOAD: u64 = 1 << 40;
+
 /// Operations of a target: their slots are numbered by a byte.
 pub const MAX_OPERATIONS: usize = 256;
 
@@ -175,7 +179,8 @@ impl Group {
 pub struct Losses {
     /// Calls whose beginning found the table of calls in flight full: in no figure.
     pub calls: u64,
-    /// Calls whose payload size could not be remembered from entry to return. The calls themselves are counted.
+    /// Calls whose payload size could not be remembered from entry to return, or is above [`MAX_PAYLOAD`]. The calls themselves
+    /// are counted.
     pub sizes: u64,
 }
 

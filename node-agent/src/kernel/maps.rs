@@ -213,10 +213,10 @@ impl Maps {
     fn read_slot(&self, slot: u32, retired: u32) -> Result<SlotReading, ReadError> {
         let mut reading = SlotReading::default();
         for TotalsValue(cpu) in self.totals.get(&slot, 0).map_err(error("TOTALS"))?.iter() {
-            reading.sum_ns += cpu.sum_ns;
-            reading.bytes += cpu.bytes;
-            reading.slow += cpu.slow;
-            reading.untimed += cpu.untimed;
+            reading.sum_ns = reading.sum_ns.saturating_add(cpu.sum_ns);
+            reading.bytes = reading.bytes.saturating_add(cpu.bytes);
+            reading.slow = reading.slow.saturating_add(cpu.slow);
+            reading.untimed = reading.untimed.saturating_add(cpu.untimed);
             let maximum = maximum_of(retired, cpu.maxima[retired as usize & 1]);
             reading.max_ns = reading.max_ns.max(maximum.unwrap_or_default());
         }

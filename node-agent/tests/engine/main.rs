@@ -14,6 +14,7 @@ mod mount;
 mod profiles;
 mod silence;
 mod sites;
+mod sizes;
 mod storm;
 
 use std::time::Duration;

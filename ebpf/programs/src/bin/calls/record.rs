@@ -9,7 +9,7 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
 };
 use ckb_probe_common::{
-    Arguments, BUCKETS, Control, Cookie, Histogram, Losses, MAX_OPERATIONS, SlowCall,
+    Arguments, BUCKETS, Control, Cookie, Histogram, Losses, MAX_OPERATIONS, MAX_PAYLOAD, SlowCall,
     SlowCallWithArguments, TIME_BITS, Totals, bucket, maximum,
 };
 
@@ -60,12 +60,13 @@ pub fn call(call: &Call, control: &Control) {
     };
     let slow = call.duration_ns >= *threshold;
     let index = bucket(call.duration_ns) as usize;
+    let bytes = believed(call.bytes);
     // SAFETY: the maps' values outlive the program's run; the index is within bounds, by the comparison that the
     // verifier sees too.
     unsafe {
         add(&raw mut (*totals).sum_ns, call.duration_ns);
-        if call.bytes > 0 {
-            add(&raw mut (*totals).bytes, call.bytes);
+        if bytes > 0 {
+            add(&raw mut (*totals).bytes, bytes);
         }
         if index < BUCKETS {
             add((&raw mut (*histogram).buckets).cast::<u64>().add(index), 1);
@@ -85,8 +86,18 @@ pub fn call(call: &Call, control: &Control) {
         }
     }
     if slow {
-        report(call, control);
+        report(call, bytes, control);
     }
+}
+
+/// The size, where it can be one; 0 where it can't, and one more is lost.
+#[inline(always)]
+fn believed(bytes: u64) -> u64 {
+    if bytes <= MAX_PAYLOAD {
+        return bytes;
+    }
+    lose_size();
+    0
 }
 
 /// Counts for the operation, whatever its column families: user space looks at these numbers often.
@@ -105,7 +116,7 @@ pub fn untimed(slot: u32, bytes: u64, cookie: Cookie) {
         // SAFETY: a map's value.
         unsafe {
             add(&raw mut (*totals).untimed, 1);
-            add(&raw mut (*totals).bytes, bytes);
+            add(&raw mut (*totals).bytes, believed(bytes));
         }
     }
     hit(cookie.slot());
@@ -127,7 +138,7 @@ pub fn lose_call() {
     lose(|losses| unsafe { &raw mut (*losses).calls });
 }
 
-/// Counts a call whose size could not be remembered.
+/// Counts a call whose size is not known.
 #[inline(always)]
 pub fn lose_size() {
     // SAFETY: the field of a value that the caller looked up.
@@ -143,11 +154,11 @@ fn lose(which: impl FnOnce(*mut Losses) -> *mut u64) {
 }
 
 #[inline(always)]
-fn report(call: &Call, control: &Control) {
+fn report(call: &Call, bytes: u64, control: &Control) {
     let slow = SlowCall {
         time_ns: call.ended_ns,
         duration_ns: call.duration_ns,
-        bytes: call.bytes,
+        bytes,
         slot: call.slot,
         thread: bpf_get_current_pid_tgid() as u32,
         during: cause::since(call.ended_ns.wrapping_sub(call.duration_ns)),
