@@ -123,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_is_what_is_taken_out(texts in prop::collection::vec("\\PC{0,300}", 0..300)) {
+        fn what_is_packed_is_what_is_taken_out(texts in prop::collection::vec("\\PC{0,60}", 0..60)) {
             let packed = Packed::of(&texts);
             prop_assert_eq!(&packed, &Packed::of(&texts));
             prop_assert_eq!(packed.open(), texts);
