@@ -21,7 +21,8 @@ export KUBECONFIG=$run/admin.kubeconfig
 step "building the operator and the program that measures it"
 [[ " $* " == *" --operator "* ]] || cargo build --locked --quiet --release --bin ckb-probe-operator
 # Not a debug build: it is a thousand agents, which would take the machine from who is measured.
-cargo build --locked --quiet --release --package ckb-probe-tests --bin scale
+# With the features of the whole workspace, so that nothing is built twice.
+cargo build --locked --quiet --release --bin scale
 ! kubectl get --raw /readyz > /dev/null 2>&1 || die "a cluster is up: take it down before, with tests/cluster/down.sh '$run'"
 trap 'tests/cluster/down.sh "$run"' EXIT
 tests/cluster/up.sh --api "$run"

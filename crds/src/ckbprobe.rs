@@ -42,7 +42,8 @@ pub struct CkbProbeSpec {
     #[serde(default)]
     pub overhead: Overhead,
 
-    /// How often figures are reported; rates and quantiles in the status are those of one such interval.
+    /// How often figures are reported, at the most: less often where the API server is slow to take them. Rates and quantiles in
+    /// the status are those of one such interval.
     #[serde(default = "default_report_interval")]
     #[x_kube(validation = Rule::new(
         "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')"

@@ -127,6 +127,17 @@ impl Figures {
         }
     }
 
+    /// Forgets how values were distributed: how many there were, and their sum, is as it was.
+    pub fn forget_distribution(&mut self) {
+        for distribution in self.distributions.values_mut() {
+            *distribution = Distribution {
+                histogram: Histogram::default(),
+                sum: distribution.sum,
+                unmeasured: distribution.count(),
+            };
+        }
+    }
+
     /// What was added since `earlier` was taken of the same figures. Maxima and levels are those of now.
     pub fn since(&self, earlier: &Self) -> Self {
         let sums = self.sums.iter().map(|(name, sum)| {

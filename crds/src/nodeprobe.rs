@@ -75,7 +75,7 @@ pub struct Assignment {
     pub containers: Vec<Container>,
     /// Base name of the executable to look for.
     pub executable: String,
-    /// How often to report.
+    /// How often to report, at the most: see `status.reportInterval`.
     pub report_interval: Duration,
     /// What measuring may cost.
     pub overhead: Overhead,
@@ -138,6 +138,10 @@ pub struct NodeProbeStatus {
     /// When this was written: the agent's heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_at: Option<MicroTime>,
+    /// How far apart reports are for now, where that is farther than anybody asks: the API server is slow to take them, and its
+    /// agents write less until it is not. Unset where reports come as they are asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report_interval: Option<Duration>,
     /// The agent itself.
     #[serde(default)]
     pub agent: AgentStatus,

@@ -112,7 +112,8 @@ pub struct Lack {
 pub struct RowReport {
     /// Its name.
     pub key: String,
-    /// Since the agent first attached to this target; never goes backwards while the agent lives.
+    /// Since the agent first attached to this target; never goes backwards while the agent lives. In a NodeProbe, of distributions
+    /// only how many values there were, and their sum: how they were distributed is told of the last interval.
     #[serde(default)]
     pub total: Figures,
     /// The last report interval.

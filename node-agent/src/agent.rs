@@ -252,14 +252,19 @@ impl Work {
 
     /// When a report is due.
     fn due(&self) -> Option<Instant> {
-        self.pace.due(interval(&self.assignments))
+        let asked = interval(&self.assignments);
+        self.pace
+            .due(asked.map(|asked| self.written.stretch(asked)))
     }
 
     fn report(&mut self) -> NodeProbeStatus {
         self.pace.written(Instant::now());
+        let asked = interval(&self.assignments);
+        let kept = asked.map(|asked| self.written.stretch(asked));
         NodeProbeStatus {
             observed_generation: self.order.as_ref().map(|(_, generation)| *generation),
             reported_at: Some(MicroTime(Timestamp::now())),
+            report_interval: kept.filter(|_| kept > asked).map(Into::into),
             agent: self.about.clone(),
             instances: self.engine.reports(),
             instances_omitted: 0,

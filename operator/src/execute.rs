@@ -22,6 +22,7 @@ use crate::{
 };
 
 pub(crate) mod events;
+mod quota;
 
 use events::Events;
 

@@ -172,7 +172,7 @@ fn wanted(
     template_hash: &str,
 ) -> Vec<Action> {
     let mut actions = Vec::new();
-    let current = order.and_then(|order| order.spec.as_ref()) == Some(&spec);
+    let current = order.is_some_and(|order| order.orders(&spec));
     match order {
         // It goes, and what it owns goes with it: the next plan starts afresh.
         Some(order) if order.deleting => return actions,

@@ -7,7 +7,10 @@ use ckb_probe_crds::{
     InstanceState, Lack, NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference, ProbeReport,
     Reason, RowReport, Window,
 };
-use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::MicroTime,
+    jiff::{SignedDuration, Timestamp},
+};
 use kube::runtime::watcher::Event;
 use serde_json::json;
 
@@ -128,6 +131,7 @@ pub fn node_probe(node: &str, age: i64, instances: Vec<InstanceReport>) -> NodeP
         generation: 1,
         deleting: false,
         spec: Some(NodeProbeSpec::default()),
+        order: None,
         status: Some(NodeProbeStatus {
             observed_generation: Some(1),
             reported_at: Some(MicroTime(at(-age))),
@@ -141,6 +145,7 @@ pub fn node_probe(node: &str, age: i64, instances: Vec<InstanceReport>) -> NodeP
         unreadable: None,
         packed: Vec::new(),
         heard: None,
+        gap: SignedDuration::ZERO,
     }
 }
 

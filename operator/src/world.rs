@@ -151,7 +151,7 @@ impl World {
                 self.touch_nodes(keys(nodes))
             }
             Change::NodeProbe(event) => {
-                let heard = hear(&self.node_probes, event, now);
+                let heard = hear(&self.node_probes, event, self.deaf, now);
                 self.apply_node_probe(heard)
             }
             Change::Agent(event) => {
@@ -219,7 +219,11 @@ impl World {
             if said.is_some() && said != before.as_ref().and_then(agent) {
                 touched.agents.insert(node.clone());
             }
-            for row in [before.as_ref(), after.as_ref()].into_iter().flatten() {
+            let same_names = before.as_ref().zip(after.as_ref());
+            let same_names = same_names.is_some_and(|(before, after)| before.names_the_same(after));
+            // A report that is of the same as the one before concerns the same.
+            let before_too = before.as_ref().filter(|_| !same_names);
+            for row in before_too.into_iter().chain(after.as_ref()) {
                 touched.probes.extend(self.concerned(row));
             }
             let same = match (&before, &after) {
@@ -280,7 +284,8 @@ impl World {
     /// The CkbProbes that an order or a report is about: those that it names, and those that look at the same pods. Of several
     /// that ask the same it names one.
     fn concerned(&self, row: &NodeProbeRow) -> BTreeSet<ObjectKey> {
-        let looking = row.pods().into_iter().flat_map(|key| {
+        let (probes, pods) = row.named();
+        let looking = pods.into_iter().flat_map(|key| {
             let pod = self.pods.get(&key);
             let looks = |probe: &&ProbeRow| {
                 let spec = probe.spec.as_ref().ok().zip(pod);
@@ -289,7 +294,7 @@ impl World {
             let probes = self.probes_in(&key.namespace).filter(looks);
             probes.map(ProbeRow::key).collect::<Vec<_>>()
         });
-        looking.chain(row.probes()).collect()
+        looking.chain(probes).collect()
     }
 
     /// Every CkbProbe, in the order of namespace and name.

@@ -41,6 +41,8 @@ pub struct Settings {
     pub changes: usize,
     /// For how many seconds it is looked at rest, and then under reports.
     pub seconds: u64,
+    /// How many seconds apart an agent's reports are, from one time to the next, until the API server takes them in time.
+    pub every: Vec<u64>,
     /// The operator's executable.
     pub operator: PathBuf,
     /// Where to write to.
@@ -55,6 +57,12 @@ pub const PODS_OF_A_NODE: usize = 5;
 
 /// How often an agent reports.
 pub const REPORT: Duration = Duration::from_secs(10);
+
+/// An agent that says that it will report no sooner again leaves the operator alone for so long, and is not silent meanwhile.
+const LULL: Duration = Duration::from_secs(180);
+
+/// An API server takes reports in time that takes nearly all of them, 99 in 100 within this.
+const IN_TIME: Duration = Duration::from_secs(1);
 
 /// Until every order is written.
 const ORDERED: Duration = Duration::from_secs(600);
@@ -123,7 +131,7 @@ async fn alone(client: &Client) -> Result<()> {
 }
 
 /// CPU milliseconds of changes of one pod, one after the other: a container restarts, and the order of its node has the new
-/// one's id. The agents are silent meanwhile.
+/// one's id. Agents report nothing meanwhile, and nobody waits for them.
 async fn changes(
     operator: &Operator,
     fleet: &Fleet,
@@ -131,10 +139,14 @@ async fn changes(
     agents: &Agents,
     settings: &Settings,
 ) -> Result<crate::bench::statistics::Summary> {
-    agents.say(Say::TheSame);
-    sleep(REPORT + SETTLE).await;
-    agents.say(Say::Nothing);
-    sleep(Duration::from_secs(2)).await;
+    agents.say(Say::TheSame(LULL));
+    // Each has said so by then, unless it is still at it.
+    sleep(REPORT + Duration::from_secs(1)).await;
+    let begun = Instant::now();
+    while agents.under_way() > 0 && begun.elapsed() < LULL / 3 {
+        sleep(Duration::from_millis(100)).await;
+    }
+    operator.calm().await?;
     let mut costs = Vec::new();
     for round in 0..5 {
         let before = operator.cpu_time()?;
@@ -212,15 +224,16 @@ async fn rest(
     settings: &Settings,
     report: &mut Report,
 ) -> Result<()> {
-    agents.say(Say::TheSame);
+    agents.say(Say::TheSame(REPORT));
     sleep(REPORT * 6).await;
-    let (start, cpu, said) = (Instant::now(), operator.cpu_time()?, agents.said());
+    agents.took();
+    let (start, cpu) = (Instant::now(), operator.cpu_time()?);
     let before = requests::writes(client).await?;
     sleep(Duration::from_secs(settings.seconds)).await;
     let after = requests::writes(client).await?;
     let cores =
         operator.cpu_time()?.saturating_sub(cpu).as_secs_f64() / start.elapsed().as_secs_f64();
-    let said = agents.said() - said;
+    let said = agents.took().len();
     let written = requests::since(&before, &after);
     let total: f64 = written.values().sum();
     let name = format!("operator: writes at rest, while {said} reports say the same");
@@ -237,70 +250,147 @@ async fn rest(
     Ok(())
 }
 
-/// Every agent reports new figures.
+/// Every agent reports new figures: as often as is asked of it, and where the API server does not take that in time, as often as it
+/// does.
 async fn reports(
     operator: &Operator,
     agents: &Agents,
     settings: &Settings,
     report: &mut Report,
 ) -> Result<()> {
-    agents.say(Say::More);
-    sleep(REPORT * 2).await;
+    let name = "agents: bytes of a report".to_string();
+    report.figure(name, one(agents.bytes() as f64)?, "", None);
+    for (place, seconds) in settings.every.iter().enumerate() {
+        let every = Duration::from_secs(*seconds);
+        let load = load(operator, agents, settings, every).await?;
+        let last = load.in_time || place + 1 == settings.every.len();
+        if place == 0 || last {
+            load.tell(report, place == 0)?;
+        }
+        if last {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// What was measured while reports came so often.
+struct Load {
+    /// Reports a second: asked for, and taken.
+    asked: f64,
+    taken: f64,
+    /// Whether the API server took them in time.
+    in_time: bool,
+    /// Seconds that 99 in 100 took at the most.
+    took: f64,
+    /// Statuses a second.
+    statuses: f64,
+    /// Milliseconds, p99, where any was written.
+    made: Option<f64>,
+    written: Option<f64>,
+    cores: f64,
+}
+
+async fn load(
+    operator: &Operator,
+    agents: &Agents,
+    settings: &Settings,
+    every: Duration,
+) -> Result<Load> {
+    agents.say(Say::More(every));
+    // Until agents have found what the API server takes.
+    sleep(every * 3).await;
+    agents.took();
     let before = operator.scrape().await?;
-    let (start, cpu, said) = (Instant::now(), operator.cpu_time()?, agents.said());
+    let (start, cpu) = (Instant::now(), operator.cpu_time()?);
     sleep(Duration::from_secs(settings.seconds) * 2).await;
-    let took = start.elapsed().as_secs_f64();
-    let cores = operator.cpu_time()?.saturating_sub(cpu).as_secs_f64() / took;
-    let said = (agents.said() - said) as f64 / took;
+    let elapsed = start.elapsed().as_secs_f64();
+    let cores = operator.cpu_time()?.saturating_sub(cpu).as_secs_f64() / elapsed;
+    let mut took = agents.took();
     let after = operator.scrape().await?;
-    // Fewer than they have to say are an API server's that does not take them in time.
-    let name = format!(
-        "agents: reports that the API server took, of {} a second",
-        settings.nodes as u64 / REPORT.as_secs()
-    );
-    report.figure(name, one(said)?, "a second", None);
-    report.figure(
-        "agents: bytes of a report".to_string(),
-        one(agents.bytes() as f64)?,
-        "",
-        None,
-    );
+    took.sort();
+    let slowest = took.get(took.len() * 99 / 100).copied().unwrap_or_default();
+    let asked = settings.nodes as f64 / every.as_secs_f64();
+    let taken = took.len() as f64 / elapsed;
     let count = |metrics: &Metrics| {
         let kind = [("kind", "probe")];
         metrics
             .sum("ckb_probe_reconcile_duration_seconds_count", &kind)
             .unwrap_or_default()
     };
-    let merged = (count(&after) - count(&before)) / took;
-    report.figure(
-        "operator: statuses written".to_string(),
-        one(merged)?,
-        "a second",
-        None,
-    );
-    let rows = [
-        (operator::MADE, "merging reports into a status"),
-        (
-            operator::WRITTEN,
-            "the same with writing it and the API server's answer",
-        ),
-    ];
-    for (metric, what) in rows {
-        let Some(p99) = operator::quantile(metric, &before, &after, 0.99) else {
-            report.failure(format!("operator: {what}"), "none was written".to_string());
-            continue;
+    let p99 = |metric: &str| {
+        let seconds = operator::quantile(metric, &before, &after, 0.99);
+        seconds.map(|seconds| seconds * 1000.0)
+    };
+    Ok(Load {
+        asked,
+        taken,
+        in_time: slowest <= IN_TIME && taken >= 0.95 * asked,
+        took: slowest.as_secs_f64(),
+        statuses: (count(&after) - count(&before)) / elapsed,
+        made: p99(operator::MADE),
+        written: p99(operator::WRITTEN),
+        cores,
+    })
+}
+
+impl Load {
+    /// `full` where it is all that is asked for.
+    fn tell(&self, report: &mut Report, full: bool) -> Result<()> {
+        let Self {
+            asked,
+            taken,
+            in_time,
+            took,
+            statuses,
+            made,
+            written,
+            cores,
+        } = self;
+        let of = match in_time {
+            true => format!("of {asked:.0} reports a second"),
+            false => format!("of {asked:.0} reports a second, too many for this API server"),
         };
-        let name = format!("operator: {what}, p99");
-        let bound = Some(Bound::AtMost(100.0));
-        report.figure(name, one(p99 * 1000.0)?, "ms", bound);
+        let name = |what: &str| format!("{what}, {of}");
+        let figure = |value: f64| one(value);
+        report.figure(
+            name("agents: taken by the API server"),
+            figure(*taken)?,
+            "a second",
+            None,
+        );
+        report.figure(
+            name("agents: writing a report, p99"),
+            figure(*took)?,
+            "s",
+            None,
+        );
+        report.figure(
+            name("operator: statuses written"),
+            figure(*statuses)?,
+            "a second",
+            None,
+        );
+        let at_most = |bound: f64, so: bool| so.then_some(Bound::AtMost(bound));
+        let rows = [
+            (made, "operator: merging reports into a status, p99", full),
+            // Of the API server that is short of time nothing is asked.
+            (
+                written,
+                "operator: the same with writing it and the API server's answer, p99",
+                *in_time,
+            ),
+        ];
+        for (p99, what, bound) in rows {
+            match p99 {
+                Some(p99) => report.figure(name(what), one(*p99)?, "ms", at_most(100.0, bound)),
+                None => report.failure(name(what), "none was written".to_string()),
+            }
+        }
+        let what = "operator: CPU while agents report";
+        report.figure(name(what), figure(*cores)?, "cores", at_most(0.3, full));
+        Ok(())
     }
-    report.figure(
-        "operator: CPU while agents report".to_string(),
-        one(cores)?,
-        "cores",
-        Some(Bound::AtMost(0.3)),
-    );
-    Ok(())
 }
 
 /// What the operator told of all that: nothing was wrong.

@@ -5,7 +5,7 @@ pub mod parts;
 use std::{
     borrow::Cow,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -29,7 +29,10 @@ use tokio::{
 };
 use tracing::{error, warn};
 
-use super::fit::{self, fit};
+use super::{
+    fit::{self, fit},
+    pace::strain::Strain,
+};
 use crate::{export::reports::Reports, text};
 
 const FIELD_MANAGER: &str = "ckb-probe-agent";
@@ -151,9 +154,20 @@ pub struct Written {
     failed: AtomicU64,
     cut: AtomicU64,
     bytes: AtomicU64,
+    strain: Mutex<Strain>,
 }
 
 impl Written {
+    /// How far apart reports are to be that are asked for at this interval.
+    pub fn stretch(&self, interval: Duration) -> Duration {
+        self.strain().stretch(interval)
+    }
+
+    fn strain(&self) -> MutexGuard<'_, Strain> {
+        // A number, which is whole whatever became of who wrote it.
+        self.strain.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How many by now.
     pub fn count(&self) -> Reports {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -187,6 +201,7 @@ impl Writer {
             self.bytes = MOST_BYTES;
         }
         let mut status = status;
+        forget_distributions(&mut status);
         loop {
             let whole = fit::size(&status);
             status = fit(status, self.bytes);
@@ -270,7 +285,20 @@ fn count_if(counter: &AtomicU64, so: bool) {
     counter.fetch_add(u64::from(so), Ordering::Relaxed);
 }
 
-/// Writes the latest report whenever there is a new one. A slow API server delays reports, never the engine.
+/// Of all that a target ever did nobody asks how it was distributed, and it is a quarter of a report.
+fn forget_distributions(status: &mut NodeProbeStatus) {
+    let instances = status.instances.iter_mut();
+    let probes = instances.flat_map(|instance| &mut instance.probes);
+    for row in probes.flat_map(|probe| &mut probe.rows) {
+        row.total.forget_distribution();
+        for part in &mut row.parts {
+            part.total.forget_distribution();
+        }
+    }
+}
+
+/// Writes the latest report whenever there is a new one. A slow API server delays reports, never the engine; and how slow it is
+/// says when the next one is [due](Written::stretch).
 pub async fn write_reports(
     api: Api<NodeProbe>,
     node: String,
@@ -287,12 +315,14 @@ pub async fn write_reports(
     };
     let mut pauses = backoff(WRITE_AGAIN).build();
     while latest.changed().await.is_ok() {
+        let begun = Instant::now();
         loop {
             let Some(status) = latest.borrow_and_update().clone() else {
                 break;
             };
             if writer.write(status).await {
                 pauses = backoff(WRITE_AGAIN).build();
+                writer.written.strain().note(begun.elapsed());
                 break;
             }
             sleep(pauses.next().unwrap_or(WRITE_AGAIN.1)).await;

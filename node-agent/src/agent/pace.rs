@@ -2,7 +2,9 @@
 //!
 //! The shortest interval that anybody asks for is the node's. What changes how a target stands (it is attached, it fires, its
 //! process is gone) does not wait for the end of it, but never are two reports closer together than the shortest interval that
-//! anybody could ask for.
+//! anybody could ask for. Where the API server is slow to take reports, the interval is [longer](strain).
+
+pub mod strain;
 
 use std::time::Duration;
 

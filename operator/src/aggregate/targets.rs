@@ -95,10 +95,11 @@ pub fn deadlines<'a>(
                 world.heard(row),
                 last_sign(row, agent_of(node, world), world),
             ];
-            Some(signs.into_iter().flatten())
+            let patience = patience(spec, Some(row));
+            let signs = signs.into_iter().flatten();
+            Some(signs.filter_map(move |since| since.checked_add(patience).ok()))
         })
         .flatten()
-        .filter_map(move |since| since.checked_add(patience(spec)).ok())
         .filter(move |deadline| *deadline > now)
 }
 
@@ -114,7 +115,7 @@ fn of_pod<'a>(
     let fresh = row.is_some_and(|row| {
         world
             .heard(row)
-            .is_some_and(|heard| now.duration_since(heard) <= patience(spec))
+            .is_some_and(|heard| now.duration_since(heard) <= patience(spec, Some(row)))
     });
     if let Some(reason) = halted {
         return stopped(&spec.spec, pod, row, reports, fresh, reason);
@@ -279,14 +280,22 @@ fn last_sign(row: &NodeProbeRow, agent: Option<&AgentPod>, world: &World) -> Opt
     heard.max(running)
 }
 
-/// How long an agent may be silent.
-fn patience(spec: &ValidSpec) -> SignedDuration {
-    let interval =
-        SignedDuration::try_from(spec.spec.report_interval.get()).unwrap_or(SignedDuration::MAX);
-    interval
+/// How long an agent may be silent: three of the intervals that it keeps. One that was silent for longer of late, and is not, is
+/// one that the API server hears late: it gets twice as long, or what is said of it would be said and taken back with each report.
+fn patience(spec: &ValidSpec, row: Option<&NodeProbeRow>) -> SignedDuration {
+    let kept = row
+        .and_then(|row| row.status.as_ref()?.report_interval)
+        .map(|kept| kept.get());
+    let interval = spec.spec.report_interval.get();
+    let interval = SignedDuration::try_from(kept.map_or(interval, |kept| kept.max(interval)));
+    let usual = interval
+        .unwrap_or(SignedDuration::MAX)
         .checked_mul(3)
         .unwrap_or(SignedDuration::MAX)
-        .max(SILENCE_FLOOR)
+        .max(SILENCE_FLOOR);
+    let twice = |time: SignedDuration| time.checked_mul(2).unwrap_or(SignedDuration::MAX);
+    let learnt = row.map_or(SignedDuration::ZERO, |row| twice(row.gap));
+    usual.max(learnt.min(twice(twice(usual))))
 }
 
 fn node(pod: &TargetPod) -> &str {

@@ -1,6 +1,6 @@
 //! Writes Events.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ckb_probe_crds::{CkbProbe, NodeProbe, ProbeReference};
 use k8s_openapi::{
@@ -14,7 +14,9 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 
-use super::{FIELD_MANAGER, RequestError, request};
+use tokio::time::Instant;
+
+use super::{FIELD_MANAGER, RequestError, quota::Quota, request};
 use crate::{
     hash::fnv1a,
     notes::{Note, OBSERVED},
@@ -30,6 +32,8 @@ pub struct Events {
     namespace: Arc<str>,
     identity: Arc<str>,
     recorder: Recorder,
+    /// Of CkbProbes.
+    quota: Arc<Mutex<Quota>>,
 }
 
 impl Events {
@@ -41,14 +45,25 @@ impl Events {
         };
         Self {
             recorder: Recorder::new(client.clone(), reporter),
+            quota: Arc::default(),
             client,
             namespace: namespace.into(),
             identity: identity.into(),
         }
     }
 
-    /// An Event that cannot be written is lost, with a line in the log: the status says the same, and lasts.
+    /// An Event that cannot be written is lost, with a line in the log: the status says the same, and lasts. So is one of a
+    /// CkbProbe that has had too many.
     pub async fn of_probe(&self, probe: &ProbeReference, note: Note) {
+        // Times of which Events are, whole after every statement.
+        let mut quota = self.quota.lock().unwrap_or_else(PoisonError::into_inner);
+        let allowed = quota.take(&probe.uid, Instant::now());
+        drop(quota);
+        if !allowed {
+            let (name, namespace, reason) = (&probe.name, &probe.namespace, note.reason);
+            tracing::debug!(probe = %name, %namespace, reason, "it has had too many Events: not written");
+            return;
+        }
         let regarding = object::<CkbProbe>(&probe.namespace, &probe.name, &probe.uid);
         let reason = note.reason;
         let written = if reason == OBSERVED {

@@ -250,7 +250,7 @@ proptest! {
         let wanted = orders(&world);
         let orders: Orders = world
             .node_probes()
-            .map(|row| (row.node.clone(), row.spec.clone().unwrap()))
+            .map(|row| (row.node.clone(), row.ordered().unwrap().into_owned()))
             .collect();
         prop_assert_eq!(&orders, &wanted);
         let agents: Vec<_> = world.agents().map(|agent| agent.name.clone()).collect();

@@ -329,7 +329,8 @@ fn readers(
         return Some((pod.reference.clone(), readers));
     }
     let row = world.node_probe(node)?;
-    let ordered = row.spec.iter().flat_map(|spec| &spec.assignments);
+    let order = row.ordered();
+    let ordered = order.iter().flat_map(|order| &order.assignments);
     let ordered = ordered.map(|one| (&one.probe, &one.pod, &one.asks));
     let reported = row.status.iter().flat_map(|status| &status.instances);
     let reported = reported.map(|one| (&one.probe, &one.pod, &one.asks));
@@ -351,7 +352,7 @@ fn complete(world: &World, key: &ObjectKey, job: &Publish) -> bool {
     let come: BTreeSet<&str> = job.parts.iter().map(|part| &*part.pod.uid).collect();
     world.selected(&key.namespace, spec).all(|pod| {
         let row = pod.node.as_deref().and_then(|node| world.node_probe(node));
-        let order = row.and_then(|row| row.spec.as_ref());
+        let order = row.and_then(|row| row.ordered());
         let mut assigned = order.iter().flat_map(|order| &order.assignments);
         let measured = assigned.any(|one| one.asks == job.asks && one.pod.uid == pod.reference.uid);
         !measured || come.contains(&*pod.reference.uid)

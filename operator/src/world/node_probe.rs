@@ -1,14 +1,17 @@
 //! A NodeProbe, parsed, with the time at which its agent was last heard.
 
-use std::collections::BTreeSet;
+use std::{borrow::Cow, collections::BTreeSet};
 
 use ckb_probe_crds::{
-    InstanceReport, NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference,
+    InstanceReport, NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference, ProbeReport,
 };
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::runtime::watcher::Event;
 
-use super::{ObjectKey, Raw, Row, Table, packed::Packed};
+use super::{
+    ObjectKey, Raw, Row, Table,
+    packed::{self, Packed},
+};
 
 /// A NodeProbe as the API has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,46 +24,67 @@ pub struct NodeProbeRow {
     pub generation: i64,
     /// Whether it is on its way out.
     pub deleting: bool,
-    /// The order; unset when this version cannot read it.
+    /// The order as it came; in the index it is in `order`.
     pub spec: Option<NodeProbeSpec>,
+    /// The order; unset when this version cannot read it.
+    pub order: Option<Packed<NodeProbeSpec>>,
     /// The report; unset when there is none, or none that this version can read. In the index, what its instances say of
     /// their probes is in `packed`.
     pub status: Option<NodeProbeStatus>,
     /// Why there is a report that this version cannot read.
     pub unreadable: Option<String>,
     /// That, of each instance.
-    pub packed: Vec<Packed>,
+    pub packed: Vec<Packed<Vec<ProbeReport>>>,
     /// When the report was made, by this process's clock: the arrival of the newest one, or the time written
     /// in it when it was there already.
     pub heard: Option<Timestamp>,
+    /// How far apart its reports came lately: at their farthest, less what has been forgotten of it since.
+    pub gap: SignedDuration,
 }
 
 impl NodeProbeRow {
-    /// The CkbProbes that are named in the order or in the report.
-    pub fn probes(&self) -> BTreeSet<ObjectKey> {
-        let key = |probe: &ProbeReference| ObjectKey::new(&probe.namespace, &probe.name);
-        let ordered = self.spec.iter().flat_map(|spec| &spec.assignments);
-        let reported = self.status.iter().flat_map(|status| &status.instances);
-        ordered
-            .map(|assignment| key(&assignment.probe))
-            .chain(reported.map(|instance| key(&instance.probe)))
-            .collect()
+    /// What it says is to be measured, taken out of where it is kept; None when this version cannot read it.
+    pub fn ordered(&self) -> Option<Cow<'_, NodeProbeSpec>> {
+        let kept = || Some(Cow::Owned(self.order.as_ref()?.open()));
+        self.spec.as_ref().map(Cow::Borrowed).or_else(kept)
     }
 
-    /// The pods that are named in the order or in the report.
-    pub fn pods(&self) -> BTreeSet<ObjectKey> {
-        let key = |pod: &PodReference| ObjectKey::new(&pod.namespace, &pod.name);
-        let ordered = self.spec.iter().flat_map(|spec| &spec.assignments);
-        let reported = self.status.iter().flat_map(|status| &status.instances);
+    /// Whether this is its order.
+    pub fn orders(&self, spec: &NodeProbeSpec) -> bool {
+        match &self.order {
+            Some(order) => *order == Packed::of(spec),
+            None => self.spec.as_ref() == Some(spec),
+        }
+    }
+
+    /// The CkbProbes and the pods that are named in the order or in the report.
+    pub fn named(&self) -> (BTreeSet<ObjectKey>, BTreeSet<ObjectKey>) {
+        let probe = |probe: &ProbeReference| ObjectKey::new(&probe.namespace, &probe.name);
+        let pod = |pod: &PodReference| ObjectKey::new(&pod.namespace, &pod.name);
+        let order = self.ordered();
+        let ordered = order.iter().flat_map(|order| &order.assignments);
+        let ordered = ordered.map(|one| (&one.probe, &one.pod));
         ordered
-            .map(|assignment| key(&assignment.pod))
-            .chain(reported.map(|instance| key(&instance.pod)))
-            .collect()
+            .chain(self.reported())
+            .map(|(a, b)| (probe(a), pod(b)))
+            .unzip()
+    }
+
+    fn reported(&self) -> impl Iterator<Item = (&ProbeReference, &PodReference)> {
+        let instances = self.status.iter().flat_map(|status| &status.instances);
+        instances.map(|one| (&one.probe, &one.pod))
+    }
+
+    /// Whether another version of it names the same ones.
+    pub fn names_the_same(&self, other: &Self) -> bool {
+        let ordered = self.spec == other.spec && self.order == other.order;
+        ordered && self.reported().eq(other.reported())
     }
 
     /// Whether another version of it has the same order, to be carried out by the same agent.
     pub fn orders_the_same(&self, other: &Self) -> bool {
-        self.uid == other.uid && self.deleting == other.deleting && self.spec == other.spec
+        let same = self.uid == other.uid && self.deleting == other.deleting;
+        same && self.spec == other.spec && self.order == other.order
     }
 
     /// Whether the agent has taken up the newest order.
@@ -98,15 +122,18 @@ impl NodeProbeRow {
         opened.collect()
     }
 
-    /// Makes what was reported small, to be kept.
+    /// Makes what was ordered and reported small, to be kept.
     fn pack(&mut self) {
+        if let Some(spec) = self.spec.take() {
+            self.order = Some(Packed::of(&spec));
+        }
         if self.packed.is_empty() {
             let instances = self
                 .status
                 .iter_mut()
                 .flat_map(|status| &mut status.instances);
             self.packed = instances
-                .map(|report| Packed::of(std::mem::take(&mut report.probes)))
+                .map(|instance| packed::report(std::mem::take(&mut instance.probes)))
                 .collect();
         }
     }
@@ -127,10 +154,12 @@ impl From<Raw> for NodeProbeRow {
             generation: meta.generation.unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
             spec: raw.spec.and_then(|spec| serde_json::from_value(spec).ok()),
+            order: None,
             status: status.unwrap_or_default(),
             unreadable,
             packed: Vec::new(),
             heard: None,
+            gap: SignedDuration::ZERO,
         }
     }
 }
@@ -148,20 +177,29 @@ impl Row for NodeProbeRow {
 }
 
 /// Dates each report by this process's clock, since the agents' clocks may be off. A report that was there when
-/// this process first looked is dated by what is written in it, but never later than now.
+/// this process first looked is dated by what is written in it, but never later than now. `deaf` is when none could be heard.
 pub fn hear(
     known: &Table<NodeProbeRow>,
     event: Event<NodeProbeRow>,
+    deaf: Option<Timestamp>,
     now: Timestamp,
 ) -> Event<NodeProbeRow> {
     let date = |mut row: NodeProbeRow| {
         let before = known.get(&row.node).filter(|before| before.same(&row));
-        row.heard = match (row.reported_at(), before) {
+        let news = match (row.reported_at(), before) {
             (None, _) => None,
             (Some(at), None) => Some(at.min(now)),
             (Some(at), Some(before)) if before.reported_at() == Some(at) => before.heard,
             (Some(_), Some(_)) => Some(now),
         };
+        if let Some(before) = before {
+            let since = before.heard.max(deaf).filter(|_| news != before.heard);
+            row.gap = match news.zip(since) {
+                Some((news, since)) => news.duration_since(since).max(before.gap * 7 / 8),
+                None => before.gap,
+            };
+        }
+        row.heard = news;
         row.pack();
         row
     };

@@ -1,44 +1,89 @@
-//! What agents report, kept small: a report that is taken apart is twenty times as large as its text, and there may be thousands,
-//! each of which is looked at only when the status of its CkbProbe is made.
+//! What orders and reports say, kept small: one that is taken apart is twenty times as large as its text, and its text is three times
+//! as large as it must be. There may be thousands of them, each of which is looked at only when there is news of it.
 
-use ckb_probe_crds::{Distribution, Figures, ProbeReport};
+use std::{cell::RefCell, marker::PhantomData};
 
-/// What was reported of a target's probes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Packed(Box<[u8]>);
+use ckb_probe_crds::ProbeReport;
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
+use serde::{Serialize, de::DeserializeOwned};
 
-impl Packed {
-    /// Keeps what a status is made of.
-    pub fn of(mut probes: Vec<ProbeReport>) -> Self {
-        for row in probes.iter_mut().flat_map(|probe| &mut probe.rows) {
-            count(&mut row.total);
-            for part in &mut row.parts {
-                count(&mut part.total);
-            }
-        }
+/// Something, as deflated JSON. The same is packed the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packed<T> {
+    deflated: Box<[u8]>,
+    /// Bytes of its text.
+    length: u32,
+    of: PhantomData<T>,
+}
+
+thread_local! {
+    /// Their tables are some hundred kilobytes, and made once.
+    static TOOLS: RefCell<(Compress, Decompress)> =
+        RefCell::new((Compress::new(Compression::fast(), false), Decompress::new(false)));
+}
+
+impl<T: Serialize + DeserializeOwned + Default> Packed<T> {
+    /// Keeps it.
+    pub fn of(value: &T) -> Self {
         // What was read can be written.
-        Self(serde_json::to_vec(&probes).unwrap_or_default().into())
+        let text = serde_json::to_vec(value).unwrap_or_default();
+        Self {
+            deflated: deflate(&text).into(),
+            length: u32::try_from(text.len()).unwrap_or(u32::MAX),
+            of: PhantomData,
+        }
     }
 
     /// Takes it apart.
-    pub fn open(&self) -> Vec<ProbeReport> {
-        serde_json::from_slice(&self.0).unwrap_or_default()
+    pub fn open(&self) -> T {
+        let text = inflate(&self.deflated, self.length as usize);
+        serde_json::from_slice(&text).unwrap_or_default()
     }
 }
 
-/// Of all that a target ever did, a status tells how often: not how it was distributed, which is told of the last interval.
-fn count(total: &mut Figures) {
-    for distribution in total.distributions.values_mut() {
-        *distribution = Distribution {
-            unmeasured: distribution.count(),
-            sum: distribution.sum,
-            ..Distribution::default()
-        };
+/// What was reported of a target's probes, as far as a status is made of it: of all that a target ever did it tells how often, not
+/// how it was distributed.
+pub fn report(mut probes: Vec<ProbeReport>) -> Packed<Vec<ProbeReport>> {
+    for row in probes.iter_mut().flat_map(|probe| &mut probe.rows) {
+        row.total.forget_distribution();
+        for part in &mut row.parts {
+            part.total.forget_distribution();
+        }
     }
+    Packed::of(&probes)
+}
+
+fn deflate(text: &[u8]) -> Vec<u8> {
+    TOOLS.with_borrow_mut(|(tool, _)| {
+        tool.reset();
+        let mut deflated = Vec::with_capacity(text.len() / 2 + 64);
+        loop {
+            let from = text.get(tool.total_in() as usize..).unwrap_or_default();
+            match tool.compress_vec(from, &mut deflated, FlushCompress::Finish) {
+                Ok(Status::Ok | Status::BufError) => deflated.reserve(text.len() / 4 + 64),
+                // There is no other error of memory to memory.
+                Ok(Status::StreamEnd) | Err(_) => return deflated,
+            }
+        }
+    })
+}
+
+fn inflate(deflated: &[u8], length: usize) -> Vec<u8> {
+    TOOLS.with_borrow_mut(|(_, tool)| {
+        tool.reset(false);
+        let mut text = Vec::with_capacity(length);
+        match tool.decompress_vec(deflated, &mut text, FlushDecompress::Finish) {
+            Ok(_) => text,
+            Err(_) => Vec::new(),
+        }
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use ckb_probe_crds::Distribution;
+    use proptest::prelude::*;
+
     use super::*;
     use crate::testing::{measuring, row};
 
@@ -57,8 +102,12 @@ mod tests {
         )]
         .into();
         let reports = vec![measuring("storage", vec![get.clone()])];
-        let packed = Packed::of(reports.clone());
-        assert!(packed.0.len() < 600, "{} bytes", packed.0.len());
+        let packed = report(reports.clone());
+        assert!(
+            packed.deflated.len() < 350,
+            "{} bytes",
+            packed.deflated.len()
+        );
 
         let opened = packed.open();
         let [opened] = &opened[..] else {
@@ -70,5 +119,14 @@ mod tests {
         let total = &row.total.distributions["duration"];
         assert_eq!((total.count(), total.sum), (calls + 3, 7));
         assert_eq!(opened.firing, reports[0].firing);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_packed_is_what_is_taken_out(texts in prop::collection::vec("\\PC{0,60}", 0..60)) {
+            let packed = Packed::of(&texts);
+            prop_assert_eq!(&packed, &Packed::of(&texts));
+            prop_assert_eq!(packed.open(), texts);
+        }
     }
 }

@@ -25,6 +25,9 @@ struct Arguments {
     /// Seconds at rest; under reports it is twice as long.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
+    /// How many seconds apart the reports of an agent are; the next of these where the API server does not take them in time.
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 14, 20, 30, 60])]
+    every: Vec<u64>,
     /// The operator [default: target/release/ckb-probe-operator].
     #[arg(long)]
     operator: Option<PathBuf>,
@@ -53,6 +56,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
         pods: arguments.nodes * PODS_OF_A_NODE,
         changes: arguments.changes.max(5),
         seconds: arguments.seconds.max(5),
+        every: arguments.every,
         operator: arguments.operator.unwrap_or(operator),
         folder: folder.clone(),
     };

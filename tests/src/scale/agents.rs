@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeSet,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -24,7 +24,10 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher},
 };
 use serde_json::json;
-use tokio::{sync::watch, time::interval};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, sleep_until},
+};
 
 use super::{
     REPORT,
@@ -35,22 +38,40 @@ use crate::cluster::{AGENTS, SYSTEM};
 /// What is measured of each target.
 pub const OPERATIONS: [&str; 5] = ["Get", "TxnGet", "TxnPut", "TxnCommit", "Write"];
 
+/// How agents yield to a slow API server: their own code. Their crate would bring its BPF programs along.
+#[path = "../../../node-agent/src/agent/pace/strain.rs"]
+mod strain;
+
+use strain::Strain;
+
+/// An agent whose report was not taken tries again after so long, as it does.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// What agents report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Say {
     /// Nothing.
     Nothing,
-    /// What they said before, every ten seconds.
-    TheSame,
-    /// New figures, every ten seconds.
-    More,
+    /// What they said before, so often.
+    TheSame(Duration),
+    /// New figures, so often.
+    More(Duration),
 }
 
 /// All agents. They end with this process.
 pub struct Agents {
     say: watch::Sender<Say>,
-    said: Arc<AtomicU64>,
-    bytes: Arc<AtomicU64>,
+    said: Arc<Said>,
+}
+
+/// What came of it.
+#[derive(Default)]
+struct Said {
+    bytes: AtomicU64,
+    /// Reports that are being written.
+    under_way: AtomicU64,
+    /// How long each took that was taken.
+    took: Mutex<Vec<Duration>>,
 }
 
 /// An object of which nothing is read but that it is there.
@@ -63,8 +84,7 @@ struct Agent {
     orders: Orders,
     node: String,
     say: watch::Receiver<Say>,
-    said: Arc<AtomicU64>,
-    bytes: Arc<AtomicU64>,
+    said: Arc<Said>,
 }
 
 impl Agents {
@@ -73,14 +93,9 @@ impl Agents {
         let agents = Self {
             say: watch::Sender::new(Say::Nothing),
             said: Arc::default(),
-            bytes: Arc::default(),
         };
         tokio::spawn(run_pods(client.clone()));
-        let (say, said, bytes) = (
-            agents.say.subscribe(),
-            agents.said.clone(),
-            agents.bytes.clone(),
-        );
+        let (say, said) = (agents.say.subscribe(), agents.said.clone());
         tokio::spawn(async move {
             let mut news = orders.news();
             let mut known = BTreeSet::new();
@@ -94,7 +109,6 @@ impl Agents {
                             node,
                             say: say.clone(),
                             said: said.clone(),
-                            bytes: bytes.clone(),
                         };
                         tokio::spawn(agent.run());
                     }
@@ -114,44 +128,84 @@ impl Agents {
         self.say.send_replace(say);
     }
 
-    /// How many reports were written.
-    pub fn said(&self) -> u64 {
-        self.said.load(Ordering::Relaxed)
+    /// How long each report took that was taken since this was last asked.
+    pub fn took(&self) -> Vec<Duration> {
+        let mut took = self
+            .said
+            .took
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut took)
+    }
+
+    /// Reports that are being written now.
+    pub fn under_way(&self) -> u64 {
+        self.said.under_way.load(Ordering::Relaxed)
     }
 
     /// How long the last report was.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.said.bytes.load(Ordering::Relaxed)
     }
 }
 
 impl Agent {
-    /// Reports, each agent at a moment of its own.
-    async fn run(self) {
-        let moment = self.index.wrapping_mul(2_654_435_761) >> 22;
-        tokio::time::sleep(REPORT * moment / 1024).await;
-        let mut ticks = interval(REPORT);
+    /// Reports, each agent at a moment of its own, and less often while the API server is slow: as the agents do it.
+    async fn run(mut self) {
+        let moment = f64::from(self.index.wrapping_mul(2_654_435_761) >> 22) / 1024.0;
+        let mut strain = Strain::default();
+        let mut due = Instant::now() + REPORT.mul_f64(moment);
         let mut round = 1;
         loop {
-            ticks.tick().await;
-            let say = *self.say.borrow();
-            match say {
-                Say::Nothing => continue,
-                Say::TheSame => {}
-                Say::More => round += 1,
+            tokio::select! {
+                () = sleep_until(due) => {}
+                changed = self.say.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    due = due.min(Instant::now() + REPORT.mul_f64(moment));
+                    continue;
+                }
             }
-            self.report(round).await;
+            let (asked, more) = match *self.say.borrow() {
+                Say::Nothing => {
+                    due += REPORT;
+                    continue;
+                }
+                Say::TheSame(every) => (every, 0),
+                Say::More(every) => (every, 1),
+            };
+            round += more;
+            let kept = strain.stretch(asked);
+            let begun = Instant::now();
+            self.said.under_way.fetch_add(1, Ordering::Relaxed);
+            while !self.report(round, kept).await {
+                sleep(AGAIN).await;
+            }
+            self.said.under_way.fetch_sub(1, Ordering::Relaxed);
+            let took = begun.elapsed();
+            strain.note(took);
+            let mut all = self
+                .said
+                .took
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            all.push(took);
+            drop(all);
+            due = (due + strain.stretch(asked)).max(Instant::now());
         }
     }
 
-    async fn report(&self, round: u64) {
+    /// False when it was not taken.
+    async fn report(&self, round: u64, kept: Duration) -> bool {
         let Some((generation, order)) = self.orders.of(&self.node) else {
-            return;
+            return true;
         };
         let status = NodeProbeStatus {
             instances_omitted: 0,
             observed_generation: Some(generation),
             reported_at: Some(MicroTime(Timestamp::now())),
+            report_interval: (kept > REPORT).then_some(kept.into()),
             agent: AgentStatus {
                 pod: format!("ckb-probe-agent-{}", self.node),
                 version: "0.1.0".to_string(),
@@ -181,14 +235,12 @@ impl Agent {
         let parameters = PatchParams::apply("ckb-probe-agent").force();
         let patch = Patch::Apply(&report);
         let written = api.patch_status(&self.node, &parameters, &patch).await;
-        if written.is_ok() {
-            self.said.fetch_add(1, Ordering::Relaxed);
-            // Of one, for it takes as long as to write it.
-            if self.index == 1 {
-                let bytes = report.to_string().len();
-                self.bytes.store(bytes as u64, Ordering::Relaxed);
-            }
+        // Of one, for it takes as long as to write it.
+        if self.index == 1 {
+            let bytes = report.to_string().len();
+            self.said.bytes.store(bytes as u64, Ordering::Relaxed);
         }
+        written.is_ok()
     }
 }
 
@@ -222,11 +274,17 @@ fn instance(assignment: &Assignment, index: u64, round: u64) -> InstanceReport {
     }
 }
 
-/// Calls from a microsecond to a few milliseconds: some forty buckets of an interval, and sixty since the beginning.
+/// Calls from a microsecond to a few milliseconds: some forty buckets of an interval. Of all since the beginning an agent tells how
+/// many they were.
 fn row(operation: &str, number: u32, index: u64, round: u64) -> RowReport {
     let first = 150 + 10 * number;
     let figures = |buckets: u32, times: u64| {
-        let count = |bucket: u32| 1 + u64::from((bucket * 7_919) % 997) * times;
+        // As if by chance: what is regular takes less room than what is measured.
+        let chance = |bucket: u32| {
+            let seed = bucket + 1_000 * number + 10_000 * index as u32 + 100_000 * round as u32;
+            (seed.wrapping_mul(2_654_435_761) >> 16) % 997
+        };
+        let count = |bucket: u32| 1 + u64::from(chance(bucket)) * times;
         let histogram: Histogram = (first..first + buckets)
             .map(|one| (one, count(one)))
             .collect();
@@ -246,9 +304,11 @@ fn row(operation: &str, number: u32, index: u64, round: u64) -> RowReport {
             ..Figures::default()
         }
     };
+    let mut total = figures(60, round);
+    total.forget_distribution();
     RowReport {
         key: operation.to_string(),
-        total: figures(60, round),
+        total,
         window: Window {
             milliseconds: 10_000,
             recorded_milliseconds: 9_200,

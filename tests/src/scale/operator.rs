@@ -25,6 +25,18 @@ use crate::{
 /// Until it leads.
 const START: Duration = Duration::from_secs(60);
 
+/// What the Helm chart sets for it.
+const ALLOCATOR: [(&str, &str); 3] = [
+    ("MALLOC_TRIM_THRESHOLD_", "131072"),
+    ("MALLOC_MMAP_THRESHOLD_", "131072"),
+    ("MALLOC_ARENA_MAX", "2"),
+];
+
+/// So much CPU time in a second is next to nothing: it renews its Lease.
+const IDLE: Duration = Duration::from_millis(10);
+/// Seconds.
+const CALM_WITHIN: usize = 30;
+
 /// It.
 pub struct Operator {
     process: Process,
@@ -56,6 +68,7 @@ impl Operator {
             .arg("--agent-template")
             .arg(&template)
             .env_remove("RUST_LOG")
+            .envs(ALLOCATOR)
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(Stdio::inherit())
@@ -96,6 +109,21 @@ impl Operator {
             nanoseconds += ran.parse::<u64>().unwrap_or_default();
         }
         Ok(Duration::from_nanos(nanoseconds))
+    }
+
+    /// Returns when it has had next to nothing to do for two seconds; after a while it returns anyway.
+    pub async fn calm(&self) -> Result<()> {
+        let mut calm = 0;
+        for _ in 0..CALM_WITHIN {
+            let before = self.cpu_time()?;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let used = self.cpu_time()?.saturating_sub(before);
+            calm = if used < IDLE { calm + 1 } else { 0 };
+            if calm == 2 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Resident memory, now.

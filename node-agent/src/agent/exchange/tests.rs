@@ -182,3 +182,68 @@ async fn what_may_pass_is_tried_again_and_a_withdrawn_order_is_not() {
     assert!(gone.write(report()).await);
     assert_eq!(sent.lock().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn a_report_tells_how_much_there_ever_was_and_not_how_it_was_distributed() {
+    let values = ckb_probe_crds::Distribution {
+        histogram: [(100, 3), (200, 4)].into_iter().collect(),
+        sum: 9,
+        unmeasured: 1,
+    };
+    let figures = ckb_probe_crds::Figures {
+        distributions: [("duration".into(), values.clone())].into(),
+        ..ckb_probe_crds::Figures::default()
+    };
+    let row = ckb_probe_crds::RowReport {
+        total: figures.clone(),
+        window: ckb_probe_crds::Window {
+            figures,
+            ..ckb_probe_crds::Window::default()
+        },
+        ..ckb_probe_crds::RowReport::default()
+    };
+    let mut all = report();
+    all.instances[0].probes[0].rows = vec![row];
+    let (mut writer, sent) = writer(|_, _| Ok(()));
+    assert!(writer.write(all).await);
+    let sent = sent.lock().unwrap();
+    let sent: NodeProbeStatus = serde_json::from_value(sent[0]["status"].clone()).unwrap();
+    let row = &sent.instances[0].probes[0].rows[0];
+    let total = &row.total.distributions["duration"];
+    assert_eq!(
+        (total.histogram.count(), total.count(), total.sum),
+        (0, 8, 9)
+    );
+    assert_eq!(row.window.figures.distributions["duration"], values);
+}
+
+#[tokio::test]
+async fn an_agent_whose_reports_are_taken_slowly_reports_less_often() {
+    let (writer, _) = writer(|_, _| Ok(()));
+    let slow = tower::service_fn(|_: Request<Body>| async {
+        sleep(Duration::from_millis(500)).await;
+        let body = Body::from(serde_json::to_vec(&report_of_nobody()).unwrap());
+        Ok::<_, kube::Error>(Response::new(body))
+    });
+    let interval = Duration::from_secs(1);
+    for (api, kept) in [
+        (writer.api, interval),
+        (
+            Api::namespaced(Client::new(slow, "system"), "system"),
+            Duration::from_secs(2),
+        ),
+    ] {
+        let (latest, reports) = watch::channel(None);
+        let written = Arc::new(Written::default());
+        let writing = write_reports(api, "node0".to_string(), reports, Arc::clone(&written));
+        let writing = tokio::spawn(writing);
+        latest.send_replace(Some(report()));
+        while written.count().written == 0 {
+            sleep(Duration::from_millis(10)).await;
+        }
+        // It is noted just after.
+        sleep(Duration::from_millis(50)).await;
+        assert_eq!(written.stretch(interval), kept);
+        writing.abort();
+    }
+}

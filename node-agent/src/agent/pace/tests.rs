@@ -157,3 +157,85 @@ fn where_nobody_asks_anything_only_orders_are_answered() {
     ];
     assert_eq!(reports(None, 60 * SECOND, standing).len(), 2);
 }
+
+mod under_strain {
+    use std::{collections::BTreeSet, time::Duration};
+
+    use super::super::strain::{ENOUGH, MOST, Strain};
+
+    const INTERVAL: Duration = Duration::from_secs(10);
+
+    fn after(writes: impl IntoIterator<Item = Duration>) -> Duration {
+        let mut strain = Strain::default();
+        for took in writes {
+            strain.note(took);
+        }
+        strain.stretch(INTERVAL)
+    }
+
+    #[test]
+    fn reports_come_as_they_are_asked_for_where_writing_them_takes_a_tenth_of_the_time() {
+        assert_eq!(after([INTERVAL / 10; 100]), INTERVAL);
+        // One that took long among others that did not is no reason.
+        assert_eq!(
+            after([Duration::ZERO, INTERVAL / 3, Duration::ZERO]),
+            INTERVAL
+        );
+        let odd = Duration::from_millis(1_500);
+        assert_eq!(Strain::default().stretch(odd), odd);
+    }
+
+    #[test]
+    fn slow_writes_put_them_farther_apart_and_quick_ones_bring_them_back() {
+        let slow = Duration::from_secs(2);
+        assert_eq!(after([slow; 100]), Duration::from_secs(20));
+        assert_eq!(after([ENOUGH; 100]), INTERVAL * MOST);
+        let back = |quick: usize| after([slow; 100].into_iter().chain(vec![Duration::ZERO; quick]));
+        assert_eq!(back(1), Duration::from_secs(15));
+        assert_eq!(back(3), INTERVAL);
+        // An outage is forgotten as soon.
+        let outage = Duration::from_secs(3_600);
+        assert_eq!(after([outage]), Duration::from_secs(15));
+        assert_eq!(after([outage, Duration::ZERO, Duration::ZERO]), INTERVAL);
+    }
+
+    /// A thousand agents, each of which begins at another moment, and an API server that takes so many reports a second, one after
+    /// the other. Returns how many it took, and the longest time between two of one agent, in the second half of twenty minutes.
+    fn beside(capacity: u32) -> (f64, Duration) {
+        const AGENTS: u32 = 1_000;
+        let end = Duration::from_secs(1_200);
+        let begin = |index: u32| (INTERVAL * index / AGENTS, index as usize);
+        let mut due: BTreeSet<(Duration, usize)> = (0..AGENTS).map(begin).collect();
+        let mut agents = vec![(Strain::default(), end); AGENTS as usize];
+        let (mut free, mut taken, mut longest) = (Duration::ZERO, 0, Duration::ZERO);
+        while let Some((at, index)) = due.pop_first().filter(|(at, _)| *at < end) {
+            // None takes as long as another, whatever the API server is busy with.
+            let cost = Duration::from_secs(1) / capacity;
+            free = free.max(at)
+                + cost * (50 + (index as u32 * 7_919 + at.subsec_millis()) % 101) / 100;
+            let (strain, last) = &mut agents[index];
+            strain.note(free - at);
+            if at > end / 2 {
+                longest = longest.max(free.saturating_sub(*last));
+                taken += 1;
+            }
+            *last = free;
+            due.insert((free.max(at + strain.stretch(INTERVAL)), index));
+        }
+        (f64::from(taken) / (end / 2).as_secs_f64(), longest)
+    }
+
+    #[test]
+    fn many_of_them_settle_at_what_an_api_server_takes_each_with_its_share() {
+        let (taken, longest) = beside(200);
+        assert!((99.0..=101.0).contains(&taken), "{taken} a second");
+        assert!(
+            longest <= INTERVAL + Duration::from_millis(100),
+            "{longest:?}"
+        );
+        // A thousand at 75 a second: one in 13.3 s.
+        let (taken, longest) = beside(75);
+        assert!((70.0..=77.0).contains(&taken), "{taken} a second");
+        assert!(longest <= Duration::from_secs(20), "{longest:?}");
+    }
+}

@@ -75,7 +75,7 @@ pub fn silence(
         return (InstanceState::Failed, Reason::ReportRefused, message);
     }
     let last = row.and_then(|row| last_sign(row, Some(agent), world));
-    let overdue = |since: &Timestamp| now.duration_since(*since) > patience(spec);
+    let overdue = |since: &Timestamp| now.duration_since(*since) > patience(spec, row);
     match last.filter(overdue) {
         Some(since) => {
             let message = format!(

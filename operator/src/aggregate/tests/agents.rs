@@ -1,6 +1,9 @@
 //! Agents that cannot start, say nothing, or speak of others.
 
+use std::time::Duration;
+
 use ckb_probe_crds::condition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::json;
 
 use super::{answer, figure, found, row_of, scene};
@@ -60,6 +63,66 @@ fn an_agent_has_three_intervals_and_never_less_than_five_seconds() {
         assert_eq!(figure(get, "p99"), "");
         assert_eq!(next_change(&scene.probe, &scene.world, at(last + 1)), None);
     }
+}
+
+#[test]
+fn an_agent_that_reports_less_often_than_asked_has_three_of_its_own_intervals() {
+    for (kept, last) in [(Some(20), 60), (Some(5), 30), (None, 30)] {
+        let scene = scene(json!({ "reportInterval": "10s" }), |probe, pod| {
+            let mut row = node_probe("n", 0, vec![firing(probe, pod)]);
+            if let Some(status) = &mut row.status {
+                status.report_interval = kept.map(|kept| Duration::from_secs(kept).into());
+            }
+            vec![reports(row)]
+        });
+        assert_eq!(
+            next_change(&scene.probe, &scene.world, at(0)),
+            Some(at(last))
+        );
+        let answers = [last, last + 1].map(|time| {
+            let status = scene.status_at(time);
+            found(&status, condition::READY).reason.clone()
+        });
+        assert_eq!(answers, ["Firing", "AgentSilent"], "{kept:?}");
+    }
+}
+
+#[test]
+fn one_that_is_heard_late_is_called_silent_once_and_not_with_each_report() {
+    // Seconds at which it is heard: each report 40 s after the one before.
+    let late = [40, 80, 120, 160, 200];
+    let mut scene = scene(json!({ "reportInterval": "10s" }), |probe, pod| {
+        vec![reports(node_probe("n", 0, vec![firing(probe, pod)]))]
+    });
+    let report = scene
+        .world
+        .node_probe("n")
+        .cloned()
+        .unwrap_or_else(|| panic!("no report"));
+    let mut silent = Vec::new();
+    for second in 1..240 {
+        if late.contains(&second) {
+            let mut report = report.clone();
+            if let Some(status) = &mut report.status {
+                status.reported_at = Some(MicroTime(at(second)));
+            }
+            scene.world.apply(reports(report), at(second));
+        }
+        let status = scene.status_at(second);
+        if found(&status, condition::READY).reason == "AgentSilent" {
+            silent.push(second);
+        }
+    }
+    assert_eq!(silent, (31..40).collect::<Vec<_>>());
+    // It is not forgiven for ever: when it ends for good that is told, four times as late as of others at the most.
+    assert_eq!(
+        found(&scene.status_at(280), condition::READY).reason,
+        "Firing"
+    );
+    assert_eq!(
+        found(&scene.status_at(281), condition::READY).reason,
+        "AgentSilent"
+    );
 }
 
 #[test]
