@@ -248,7 +248,55 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
     assert!(stored < (3 << 20) / 2 - (256 << 10), "{stored} bytes");
 }
 
+fn any_counts() -> impl Strategy<Value = ProfileCounts> {
+    let count = || prop_oneof![Just(0), 0..1_000_u64];
+    let resident = || prop::option::of(count());
+    (count(), count(), count(), count(), resident(), resident()).prop_map(
+        |(samples, complete, lost, millihertz, resident_before, resident_after)| ProfileCounts {
+            samples,
+            complete: complete.min(samples),
+            lost,
+            millihertz,
+            resident_before,
+            resident_after,
+        },
+    )
+}
+
 proptest! {
+    #[test]
+    fn parts_may_come_in_any_order_and_nothing_of_their_counts_is_lost(
+        counts in prop::collection::vec(any_counts(), 1..5),
+        turn in 0..5_usize,
+    ) {
+        let all: Vec<ProfilePartSpec> = counts.iter().zip(0..).map(|(counts, number)| ProfilePartSpec {
+            counts: counts.clone(),
+            window: window(1_000 - number),
+            ..part(&stacks(&[("a", counts.samples)]), 1)
+        }).collect();
+        let merged = |order: &[usize]| {
+            let mut merger = merger();
+            for number in order {
+                let uid = format!("u{number}");
+                merger.add(&uid, "n", &pod(&uid), all[*number].clone()).unwrap();
+            }
+            merger.finish("p", "flames").unwrap()
+        };
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        let one = merged(&order);
+        order.rotate_left(turn % all.len());
+        order.reverse();
+        prop_assert_eq!(&one, &merged(&order));
+        let total = |of: fn(&ProfileCounts) -> u64| counts.iter().map(of).sum::<u64>();
+        prop_assert_eq!(one.counts.samples, total(|one| one.samples));
+        prop_assert_eq!(one.counts.complete, total(|one| one.complete));
+        prop_assert_eq!(one.counts.lost, total(|one| one.lost));
+        prop_assert_eq!(one.counts.resident_before.unwrap_or(0), total(|one| one.resident_before.unwrap_or(0)));
+        let seen = counts.iter().filter(|one| one.samples > 0).map(|one| one.millihertz).min();
+        let slowest = seen.or(counts.iter().map(|one| one.millihertz).max());
+        prop_assert_eq!(Some(one.counts.millihertz), slowest);
+    }
+
     #[test]
     fn what_is_too_much_is_folded_and_no_weight_is_lost(
         weights in prop::collection::vec((0..40_u32, 1..1000_u64), 1..60),
