@@ -14,7 +14,7 @@ use crate::PodReference;
 
 mod labels;
 
-pub use labels::{MAX_SLOT, PartLabels, label, part_name, part_place};
+pub use labels::{PartLabels, label, part_name, part_place};
 
 /// What stacks are weighted by.
 #[derive(

@@ -190,14 +190,11 @@ impl Unwinder {
                 && is_first
                 && !self.knows(caller.ip)
                 && !trampoline.contains(&caller.ip)
-                && at.ip > 0
+                && let Some(ip) = at.ip.checked_sub(1)
             {
                 // A breakpoint of the kernel's is over, and what is there instead not done yet.
-                let before = Registers {
-                    ip: at.ip - 1,
-                    ..at
-                };
-                step = self.caller(before, before.ip, is_first, stack, code);
+                let before = Registers { ip, ..at };
+                step = self.caller(before, ip, is_first, stack, code);
             }
             match step {
                 Step::Caller(caller) if trampoline.contains(&caller.ip) => {

@@ -25,10 +25,7 @@ pub mod label {
     pub const POD: &str = "ckbprobe.dev/pod-uid";
 }
 
-/// The last of a node's slots: an agent has at most so many parts, and one more, on their way.
-pub const MAX_SLOT: u8 = u8::MAX;
-
-/// The name of the part in a slot of a node.
+/// The name of the part in a slot of a node. An agent has at most as many parts on their way as there are slots.
 pub fn part_name(node: &str, slot: u8) -> String {
     format!("{node}.{slot}")
 }
@@ -117,7 +114,7 @@ mod tests {
     fn a_name_is_that_of_a_node_and_a_slot_or_of_nothing() {
         assert_eq!(part_name("ip-10.internal", 7), "ip-10.internal.7");
         assert_eq!(part_place("ip-10.internal.7"), Some(("ip-10.internal", 7)));
-        assert_eq!(part_place("n.255"), Some(("n", MAX_SLOT)));
+        assert_eq!(part_place("n.255"), Some(("n", 255)));
         for name in ["n", "n.", ".7", "n.256", "n.07", "n.+7", "n.-1", "7", ""] {
             assert_eq!(part_place(name), None, "{name}");
         }

@@ -99,3 +99,23 @@ fn more_than_an_agent_writes_is_not_read() {
             .contains("expected a sequence")
     );
 }
+
+#[test]
+fn a_report_says_what_it_lacks_and_whether_anything_is_left_out() {
+    let mut report = of(Vec::new());
+    assert!(!report.lacks(Reason::ReportTruncated));
+    for reason in [Reason::SymbolNotFound, Reason::ReportTruncated] {
+        report.lacks.push(Lack {
+            reason,
+            items: Vec::new(),
+        });
+    }
+    assert!(report.lacks(Reason::ReportTruncated) && report.lacks(Reason::SymbolNotFound));
+    assert!(!report.lacks(Reason::MemoryLimit));
+    assert!(Omitted::default().is_nothing());
+    let omitted = Omitted {
+        events: 1,
+        ..Omitted::default()
+    };
+    assert!(!omitted.is_nothing());
+}

@@ -1,5 +1,8 @@
 //! Which functions are seen most.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},

@@ -124,7 +124,7 @@ pub fn summary(stacks: &Stacks) -> String {
     let split = split(stacks, stacks.shown());
     let total: u128 = split.iter().map(|(_, sum)| u128::from(*sum)).sum();
     let shares = split.into_iter().filter_map(|(heading, sum)| {
-        let percent = (u128::from(sum) * 200 + total) / (2 * total).max(1);
+        let percent = (u128::from(sum) * 200 + total) / (2 * total);
         (percent > 0).then(|| format!("{heading} {percent} %"))
     });
     let shares: Vec<String> = shares.collect();

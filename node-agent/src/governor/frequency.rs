@@ -15,9 +15,7 @@ const LEAST: f64 = 1.0;
 pub fn frequency(asked: f64, cost: Duration, ratio: Option<f64>, samplers: usize) -> f64 {
     let cost = cost.as_secs_f64();
     let paid = match ratio {
-        Some(ratio) if cost > 0.0 && ratio.is_finite() => {
-            ratio.max(0.0) * PART / (cost * samplers.max(1) as f64)
-        }
+        Some(ratio) if cost > 0.0 => ratio.max(0.0) * PART / (cost * samplers.max(1) as f64),
         _ => f64::INFINITY,
     };
     asked.min(paid).max(LEAST.min(asked))
@@ -62,6 +60,7 @@ mod tests {
         // 99 samples of 10 us are a thousandth of a second of CPU time.
         assert_eq!(frequency(99.0, SAMPLE, Some(0.01), 1), 99.0);
         assert_eq!(frequency(999.0, SAMPLE, None, 3), 999.0);
+        assert_eq!(frequency(999.0, Duration::ZERO, Some(0.01), 1), 999.0);
         assert_eq!(frequency(999.0, Duration::ZERO, Some(0.0), 1), 999.0);
     }
 
@@ -89,6 +88,7 @@ mod tests {
         assert_eq!(next(160, ms(5)), 160);
         assert_eq!(next(160, ms(1)), 80);
         assert_eq!(next(16, Duration::ZERO), 16);
+        assert_eq!(next(16, ms(12)), 39, "38.4");
         assert_eq!(one_in(160, ms(50), ms(1_000), None, 1), 16);
         assert_eq!(one_in(16, ms(5), ms(1_000), Some(0.01), 2), 32);
         assert_eq!(one_in(16, ms(500), Duration::ZERO, Some(0.01), 1), MOST_IN);

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod modules;
+
 /// Where code is, in these tests.
 const CODE: Range<u64> = 0x40_1000..0x40_9000;
 /// Where the stack is.
@@ -269,6 +271,8 @@ fn calls_are_told_from_what_only_looks_like_them() {
     );
     assert!(!ends(&[0xff, 0xe0]), "jmp *%rax");
     assert!(!ends(&[0xff, 0x30]), "push (%rax)");
+    assert!(ends(&[0xff, 0x14, 0xc5, 1, 2, 3, 4]), "call *x(,%rax,8)");
+    assert!(!ends(&[0xff, 0x14, 0xc5]));
     assert!(!ends(&[0xe9, 0, 0, 0, 0]), "jmp");
     assert!(!ends(&[0xff, 0x50]));
 }
@@ -281,6 +285,11 @@ fn tables_with_expressions_that_jump_are_refused() {
     // DW_OP_lit1, DW_OP_bra -4.
     let forever = [EXPRESSION, 4, 0x31, 0x28, 0xfc, 0xff];
     assert!(tables(&[entry(0x40_1000, 0x100, &forever)]).is_none());
+    // Where a register is, and what it is (DW_CFA_expression, DW_CFA_val_expression).
+    for rule in [0x10, 0x16] {
+        let forever = [rule, 6, 3, 0x2f, 0xfd, 0xff];
+        assert!(tables(&[entry(0x40_1000, 0x100, &forever)]).is_none());
+    }
 }
 
 #[test]

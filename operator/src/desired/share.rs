@@ -77,6 +77,17 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_weighs_what_is_of_any_length_in_it_and_no_less_than_its_share() {
+        let text = |length| "x".repeat(length);
+        let weight = |asked, names: &[String], containers: &[String]| {
+            super::weight(asked, names.iter(), containers.iter())
+        };
+        assert_eq!(weight(0, &[], &[]), 448);
+        let (names, containers) = ([text(2), text(3)], [text(1), text(7)]);
+        assert_eq!(weight(100, &names, &containers), 400 + 100 + 5 + 256 + 8);
+    }
+
+    #[test]
     fn an_order_that_holds_everything_leaves_nothing_out() {
         assert_eq!(fit(&[(600, 448), (424, 448)]), [600, 424]);
         assert_eq!(fit(&[]), [0; 0]);

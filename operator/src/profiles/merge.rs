@@ -143,10 +143,7 @@ impl Merger {
         match &added {
             Ok(()) if part.pprof.is_some() => {
                 target.counts = bounded(&part.counts);
-                self.counts = match self.counts.samples {
-                    0 => target.counts.clone(),
-                    _ => sum(&self.counts, &target.counts),
-                };
+                self.counts = sum(&self.counts, &target.counts);
             }
             Ok(()) => {}
             Err(error) => target.failure = Some(cut(&error.to_string())),
@@ -295,13 +292,18 @@ fn sum(one: &ProfileCounts, other: &ProfileCounts) -> ProfileCounts {
         (Some(one), Some(other)) => Some(plus(one, other)),
         (one, other) => one.or(other),
     };
-    // Who was never looked at tells nothing of how often that was.
-    let rates = [one, other].into_iter().filter(|counts| counts.samples > 0);
+    // Who was never seen was perhaps never looked at: its rate is told where there is no other.
+    let rate = match (one.samples, other.samples) {
+        (0, 0) => one.millihertz.max(other.millihertz),
+        (0, _) => other.millihertz,
+        (_, 0) => one.millihertz,
+        _ => one.millihertz.min(other.millihertz),
+    };
     ProfileCounts {
         samples: plus(one.samples, other.samples),
         complete: plus(one.complete, other.complete),
         lost: plus(one.lost, other.lost),
-        millihertz: rates.map(|counts| counts.millihertz).min().unwrap_or(0),
+        millihertz: rate,
         resident_before: maybe(one.resident_before, other.resident_before),
         resident_after: maybe(one.resident_after, other.resident_after),
     }

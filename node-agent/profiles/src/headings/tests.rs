@@ -136,11 +136,20 @@ fn each_stack_of_the_table_is_put_where_it_belongs() {
 
 #[test]
 fn each_heading_and_each_rule_is_tried() {
-    for expected in Heading::ALL {
-        assert!(
-            STACKS.iter().any(|(_, heading)| *heading == expected),
-            "{expected}"
-        );
+    let under = |heading| STACKS.iter().filter(move |(_, of)| *of == heading);
+    for heading in Heading::ALL {
+        assert!(under(heading).next().is_some(), "{heading}");
+    }
+    for rule in RULES {
+        let tried = under(rule.heading).any(|(line, _)| {
+            let mut names = line.split(';').map(path);
+            let thread = names.next();
+            match rule.at {
+                Where::Thread => thread.is_some_and(|thread| rules::knows(rule.names, thread)),
+                _ => names.any(|name| rules::knows(rule.names, name)),
+            }
+        });
+        assert!(tried, "{rule:?}");
     }
 }
 
@@ -181,6 +190,14 @@ fn the_split_is_told_in_one_line() {
         summary(&Stacks::of(Mode::OffCpu)),
         "OffCpu: nothing was seen"
     );
+    // To the nearest percent, and nothing that is none.
+    let some = stacks(
+        Mode::OffCpu,
+        &["x;ckb_vm_x64_execute 991", "x;rocksdb_get 5", "x;main 4"],
+    );
+    assert_eq!(summary(&some), "OffCpu: scripts 99 %, rocksdb read 1 %");
+    let some = stacks(Mode::OffCpu, &["x;ckb_vm_x64_execute 994", "x;main 6"]);
+    assert_eq!(summary(&some), "OffCpu: scripts 99 %, other 1 %");
 }
 
 #[test]

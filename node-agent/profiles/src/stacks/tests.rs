@@ -71,8 +71,37 @@ fn equal_stacks_are_one_and_a_thread_s_name_tells_them_apart() {
         stacks(Mode::Cpu, &["b;main;run 1 10", "a;main;run 3 30"])
     );
     assert_eq!((some.len(), some.total(0), some.total(1)), (2, 4, 40));
+    assert!(!some.is_empty() && Stacks::of(Mode::Cpu).is_empty());
     let order: Vec<&str> = some.sorted().iter().map(|stack| stack.thread).collect();
     assert_eq!(order, ["a", "b"]);
+}
+
+#[test]
+fn profiles_differ_where_anything_of_them_does() {
+    let some = stacks(Mode::Cpu, &["a;main 1 10"]);
+    for other in [
+        "b;main 1 10",
+        "a;run 1 10",
+        "a;ckb|main 1 10",
+        "a;main 1 11",
+    ] {
+        assert_ne!(some, stacks(Mode::Cpu, &[other]), "{other}");
+    }
+    assert_ne!(Stacks::of(Mode::Cpu), Stacks::of(Mode::OffCpu));
+    let showing = |shown| Stacks::new(Mode::Cpu.sample_types(), shown);
+    assert_ne!(showing(0), showing(1));
+    assert_eq!(showing(7).shown(), 1, "there is no other");
+    assert_eq!(Stacks::new(Vec::new(), 1).shown(), 0);
+}
+
+#[test]
+fn weights_that_are_missing_are_none_and_those_too_many_count_for_nothing() {
+    let some = stacks(
+        Mode::Cpu,
+        &["a;main 1", "b;main 0 5", "c;main 2 10 7", "d;main 0 0 7"],
+    );
+    assert_eq!((some.len(), some.total(0), some.total(1)), (3, 3, 15));
+    assert!(some.iter().all(|stack| stack.weights.len() == 2));
 }
 
 #[test]
@@ -115,9 +144,15 @@ fn a_mode_is_told_by_its_types_and_its_name() {
         Stacks::new(vec![SampleType::new("alloc", "count")], 0).mode(),
         None
     );
+    let shown = Mode::ALL.map(|mode| mode.sample_types().remove(mode.shown()).to_string());
     assert_eq!(
-        Stacks::of(Mode::Memory).types()[Mode::Memory.shown()],
-        SampleType::new("space", "bytes")
+        shown,
+        [
+            "cpu/nanoseconds",
+            "wait/nanoseconds",
+            "space/bytes",
+            "threads/count"
+        ]
     );
 }
 
@@ -170,6 +205,7 @@ fn the_lightest_stacks_go_and_what_is_said_by_heading_and_target_stays() {
     assert_eq!(headings::split(after, 1), headings::split(before, 1));
     for target in ["default/a", "default/b"] {
         let of = |stacks: &Stacks| stacks.filter(|stack| stack.target == target).total(1);
+        assert!(of(before) > 0);
         assert_eq!(of(after), of(before));
     }
     let (folded, kept): (Vec<Stack>, Vec<Stack>) = after
@@ -179,6 +215,17 @@ fn the_lightest_stacks_go_and_what_is_said_by_heading_and_target_stays() {
     assert_eq!(folded.len(), 2);
     assert_eq!(kept.len() + pruned.folded, before.len());
     assert_eq!(kept, before.sorted()[..kept.len()]);
+    // Where not even one for each heading and target fits, all are one.
+    let least = large.prune(0);
+    let all = stacks(
+        Mode::Cpu,
+        &[&format!(
+            ";[pruned] {} {}",
+            before.total(0),
+            before.total(1)
+        )],
+    );
+    assert_eq!((least.profile.stacks, least.folded), (all, before.len()));
 }
 
 #[test]

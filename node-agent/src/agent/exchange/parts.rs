@@ -9,7 +9,7 @@ use std::{
 };
 
 use backon::BackoffBuilder as _;
-use ckb_probe_crds::{MAX_SLOT, PPROF_LIMIT, PartLabels, ProfilePart, ProfilePartSpec, part_name};
+use ckb_probe_crds::{PPROF_LIMIT, PartLabels, ProfilePart, ProfilePartSpec, part_name};
 use ckb_probe_profiles::{Profile, Stack, Stacks};
 use k8s_openapi::ByteString;
 use kube::{
@@ -136,7 +136,7 @@ fn part(delivery: &Delivery) -> ProfilePartSpec {
 
 /// Writes windows one after the other. A slow API server has them wait, and never the engine.
 pub async fn write_parts(api: Api<ProfilePart>, node: String, queue: Arc<Queue>) {
-    // Of an agent that was restarted the last ones may still be there.
+    // Of an agent that was restarted the last ones may still be there. There are as many slots as a byte has values.
     let mut slot = fastrand::u8(..);
     loop {
         let delivery = queue.next().await;
@@ -146,7 +146,7 @@ pub async fn write_parts(api: Api<ProfilePart>, node: String, queue: Arc<Queue>)
             error!("a window of stacks cannot be written: packing it failed");
             continue;
         };
-        slot = if slot == MAX_SLOT { 0 } else { slot + 1 };
+        slot = slot.wrapping_add(1);
         write(&api, &part_name(&node, slot), spec, &queue).await;
     }
 }

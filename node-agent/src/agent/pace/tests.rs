@@ -85,6 +85,27 @@ fn a_lone_target_s_figures_are_written_as_its_interval_ends() {
 }
 
 #[test]
+fn figures_are_awaited_a_little_less_than_an_interval_and_nothing_a_little_more() {
+    let start = Instant::now();
+    let due = |news, interval| {
+        let mut pace = Pace::new(start, FLOOR);
+        pace.note(News::Figures);
+        pace.written(start);
+        pace.note(news);
+        pace.due(Some(interval)).unwrap() - start
+    };
+    let ms = Duration::from_millis;
+    for (interval, figures, nothing) in [
+        (SECOND, SECOND, ms(1_050)),
+        (2 * SECOND, ms(1_900), ms(2_100)),
+        (10 * SECOND, ms(9_750), ms(10_250)),
+    ] {
+        assert_eq!(due(News::Figures, interval), figures);
+        assert_eq!(due(News::None, interval), nothing);
+    }
+}
+
+#[test]
 fn what_is_said_in_between_does_not_put_figures_off() {
     let ten = 10 * SECOND;
     let written = reports(

@@ -17,16 +17,21 @@ const MOST_PASSES: u32 = 19;
 
 impl Instrument for ProfileProbe {
     fn ask(&self) -> Ask {
-        let mut modes = self.modes.clone();
-        modes.sort_unstable();
-        Ask::Own(Box::new(profiles::Ask {
-            modes,
-            frequency: self.frequency,
-            passes: self.frequency.min(MOST_PASSES),
-            window: self.window.get(),
-            every: self.every.map(ckb_probe_crds::Duration::get),
-            figures,
-        }))
+        Ask::Own(Box::new(asked(self)))
+    }
+}
+
+/// Who lists the same modes in another order asks the same.
+fn asked(probe: &ProfileProbe) -> profiles::Ask {
+    let mut modes = probe.modes.clone();
+    modes.sort_unstable();
+    profiles::Ask {
+        modes,
+        frequency: probe.frequency,
+        passes: probe.frequency.min(MOST_PASSES),
+        window: probe.window.get(),
+        every: probe.every.map(ckb_probe_crds::Duration::get),
+        figures,
     }
 }
 
@@ -61,6 +66,21 @@ fn figures(seen: &Weighed) -> Figures {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_order_of_modes_does_not_matter_and_threads_are_gone_through_less_often() {
+        let probe = |modes: &[ProfileMode], frequency| ProfileProbe {
+            modes: modes.to_vec(),
+            frequency,
+            ..ProfileProbe::default()
+        };
+        let (cpu, memory) = (ProfileMode::Cpu, ProfileMode::Memory);
+        let one = asked(&probe(&[memory, cpu], 99));
+        assert_eq!(one, asked(&probe(&[cpu, memory], 99)));
+        assert_eq!((one.frequency, one.passes), (99, 19));
+        let rare = asked(&probe(&[cpu], 7));
+        assert_eq!((rare.frequency, rare.passes), (7, 7));
+    }
 
     #[test]
     fn time_adds_up_over_windows_and_threads_do_not() {

@@ -86,7 +86,8 @@ mod tests {
     fn a_window_that_follows_at_once_is_shorter_by_what_the_one_before_took_to_finish() {
         let at = |now, done| upcoming(Some(secs(10)), secs(10), secs(now), done);
         assert_eq!(at(101, Some(9)), coming(10, 0, 9));
-        assert_eq!(at(106, Some(9)), coming(11, 4, 10));
+        assert_eq!(at(104, Some(9)), coming(10, 0, 6));
+        assert_eq!(at(105, Some(9)), coming(11, 5, 10));
         assert_eq!(at(104, Some(10)), coming(11, 6, 10));
     }
 

@@ -178,6 +178,14 @@ impl Registry {
     }
 }
 
+impl State {
+    /// For how long it goes on though nobody has it; for ever where somebody does.
+    fn patience(&self, now: Instant) -> Duration {
+        let left = self.left.map(|since| now.saturating_duration_since(since));
+        left.map_or(Duration::MAX, |left| PATIENCE.saturating_sub(left))
+    }
+}
+
 impl Sampled {
     fn state(&self) -> MutexGuard<'_, State> {
         // What it holds is right at any time.
@@ -186,17 +194,13 @@ impl Sampled {
 
     /// Whether nobody has had it for [`PATIENCE`].
     pub(super) fn is_over(&self) -> bool {
-        let left = self.state().left;
-        left.is_some_and(|since| since.elapsed() >= PATIENCE)
+        self.state().patience(Instant::now()).is_zero()
     }
 
     /// Waits for so long, and no longer than until somebody comes or goes.
     pub(super) fn wait(&self, time: Duration) {
         let state = self.state();
-        let time = match state.left {
-            Some(since) => time.min(PATIENCE.saturating_sub(since.elapsed())),
-            None => time,
-        };
+        let time = time.min(state.patience(Instant::now()));
         let waited = self.changed.wait_timeout(state, time);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
@@ -269,16 +273,6 @@ impl Enrolled {
         }
     }
 
-    #[cfg(test)]
-    pub(super) fn shares_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.sampled, &other.sampled)
-    }
-
-    #[cfg(test)]
-    pub(super) fn sharing(&self) -> usize {
-        self.sampled.sharing()
-    }
-
     /// Where windows come from, from those on that nobody was told of.
     pub(super) fn receiver(&mut self) -> Receiver<Finished> {
         let (sender, receiver) = channel();
@@ -327,3 +321,6 @@ impl Drop for Enrolled {
         self.leave();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -133,3 +133,6 @@ fn is_whole(calls: &[Call]) -> bool {
 pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

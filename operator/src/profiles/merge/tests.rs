@@ -1,4 +1,4 @@
-use ckb_probe_profiles::{Frame, PRUNED, Stack};
+use ckb_probe_profiles::{Frame, PRUNED, SampleType, Stack};
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -216,7 +216,73 @@ fn hostile_parts_are_refused_and_leave_the_profile_as_it_was() {
     assert_eq!(spec.counts.samples, 5);
     let profile = Profile::from_pprof(&spec.pprof.0, &LIMITS).unwrap();
     assert_eq!(profile.stacks.total(0), 5);
-    assert!(spec.targets[1].failure.is_some());
+    let failure = spec.targets[1].failure.as_deref().unwrap();
+    assert_eq!(
+        failure,
+        "it has 524289 bytes of stacks, and may have 524288"
+    );
+}
+
+#[test]
+fn a_container_has_a_name_that_kubernetes_takes() {
+    let longest = "c".repeat(63);
+    for name in ["c", "ckb-0", &longest] {
+        assert!(is_name(name), "{name}");
+    }
+    let too_long = "c".repeat(64);
+    for name in ["", "Ckb", "c/k", "c.k", "c k", "ü", &too_long] {
+        assert!(!is_name(name), "{name}");
+    }
+}
+
+#[test]
+fn slow_calls_have_few_sample_types_with_short_names() {
+    let added = |types: &[(usize, usize)]| {
+        let types = types.iter();
+        let types =
+            types.map(|(name, unit)| SampleType::new(&"n".repeat(*name), &"u".repeat(*unit)));
+        let mut profile = Profile::of(Mode::Cpu);
+        profile.stacks = Stacks::new(types.collect(), 0);
+        let slow = ProfilePartSpec {
+            mode: ProfileMode::SlowCalls,
+            ..part(&profile, 5)
+        };
+        Merger::new(ProfileMode::SlowCalls).add("u", "n", &pod("ckb-0"), slow)
+    };
+    let refused = |types: &[(usize, usize)]| {
+        let error = added(types).unwrap_err();
+        assert!(matches!(error, PartError::Mode("SlowCalls")), "{error}");
+    };
+    added(&[(5, 5); 4]).unwrap();
+    refused(&[(5, 5); 5]);
+    added(&[(5, 5), (60, 4)]).unwrap();
+    refused(&[(5, 5), (60, 5)]);
+}
+
+#[test]
+fn what_is_kept_between_parts_is_bounded() {
+    let names: Vec<String> = (0..600).map(|number| format!("f{number}")).collect();
+    let deep = {
+        let mut profile = Profile::of(Mode::Cpu);
+        for last in &names {
+            let mut frames = vec![Frame::user("f", "ckb"); 400];
+            frames.push(Frame::user(last, "ckb"));
+            profile.stacks.add(&Stack {
+                frames,
+                weights: &[1, 1],
+                ..Stack::default()
+            });
+        }
+        part(&profile, 600)
+    };
+    let mut merger = merger();
+    for target in ["ckb-0", "ckb-1"] {
+        merger.add(target, "n", &pod(target), deep.clone()).unwrap();
+        let stacks = &merger.profile.as_ref().unwrap().stacks;
+        let kept = stacks.filter(|stack| stack.frames[0].name != PRUNED);
+        let frames: usize = kept.iter().map(|stack| stack.frames.len()).sum();
+        assert!((FRAMES - 401..=FRAMES).contains(&frames), "{frames}");
+    }
 }
 
 #[test]
@@ -248,7 +314,55 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
     assert!(stored < (3 << 20) / 2 - (256 << 10), "{stored} bytes");
 }
 
+fn any_counts() -> impl Strategy<Value = ProfileCounts> {
+    let count = || prop_oneof![Just(0), 0..1_000_u64];
+    let resident = || prop::option::of(count());
+    (count(), count(), count(), count(), resident(), resident()).prop_map(
+        |(samples, complete, lost, millihertz, resident_before, resident_after)| ProfileCounts {
+            samples,
+            complete: complete.min(samples),
+            lost,
+            millihertz,
+            resident_before,
+            resident_after,
+        },
+    )
+}
+
 proptest! {
+    #[test]
+    fn parts_may_come_in_any_order_and_nothing_of_their_counts_is_lost(
+        counts in prop::collection::vec(any_counts(), 1..5),
+        turn in 0..5_usize,
+    ) {
+        let all: Vec<ProfilePartSpec> = counts.iter().zip(0..).map(|(counts, number)| ProfilePartSpec {
+            counts: counts.clone(),
+            window: window(1_000 - number),
+            ..part(&stacks(&[("a", counts.samples)]), 1)
+        }).collect();
+        let merged = |order: &[usize]| {
+            let mut merger = merger();
+            for number in order {
+                let uid = format!("u{number}");
+                merger.add(&uid, "n", &pod(&uid), all[*number].clone()).unwrap();
+            }
+            merger.finish("p", "flames").unwrap()
+        };
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        let one = merged(&order);
+        order.rotate_left(turn % all.len());
+        order.reverse();
+        prop_assert_eq!(&one, &merged(&order));
+        let total = |of: fn(&ProfileCounts) -> u64| counts.iter().map(of).sum::<u64>();
+        prop_assert_eq!(one.counts.samples, total(|one| one.samples));
+        prop_assert_eq!(one.counts.complete, total(|one| one.complete));
+        prop_assert_eq!(one.counts.lost, total(|one| one.lost));
+        prop_assert_eq!(one.counts.resident_before.unwrap_or(0), total(|one| one.resident_before.unwrap_or(0)));
+        let seen = counts.iter().filter(|one| one.samples > 0).map(|one| one.millihertz).min();
+        let slowest = seen.or(counts.iter().map(|one| one.millihertz).max());
+        prop_assert_eq!(Some(one.counts.millihertz), slowest);
+    }
+
     #[test]
     fn what_is_too_much_is_folded_and_no_weight_is_lost(
         weights in prop::collection::vec((0..40_u32, 1..1000_u64), 1..60),

@@ -382,5 +382,10 @@ fn what_goes_is_deleted_in_the_version_that_was_meant_and_once() {
             &json!({ "uid": "uid-profile" }),
         ]
     );
+    drop(requests);
     assert!(rig.metric("ckb_probe_profile_parts_dropped_total{reason=\"TooOld\"} 2"));
+    // What is in a profile is not lost.
+    let why = Why::Merged;
+    rig.run(Job::Drop { part, why }).unwrap();
+    assert!(!rig.metric("reason=\"Merged\""));
 }

@@ -144,6 +144,18 @@ async fn written(answers: fn(usize) -> u16, windows: u64) -> (Parts, Vec<(String
     (queue.count(), sent)
 }
 
+#[test]
+fn what_passes_by_itself_is_tried_again() {
+    let again = [399, 408, 409, 429, 500, 503];
+    let refused = [400, 401, 403, 404, 413, 422, 499];
+    let is = |code| {
+        let status = kube::core::Status::failure("no", "Any").with_code(code);
+        is_refused(&kube::Error::Api(Box::new(status)))
+    };
+    assert_eq!(again.map(is), [false; 6]);
+    assert_eq!(refused.map(is), [true; 7]);
+}
+
 #[tokio::test]
 async fn each_window_is_an_object_of_the_nodes_name_and_a_number() {
     let (parts, sent) = written(|_| 200, 3).await;

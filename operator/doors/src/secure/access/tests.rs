@@ -8,17 +8,25 @@ use hyper::{Request, Response, StatusCode};
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::*;
+use super::{
+    super::{Protection, Secure},
+    *,
+};
 
 /// An API server that knows `prometheus`, who may read metrics, and `curious`, who may not; and how often it was asked.
-fn access() -> (Access, Arc<AtomicUsize>) {
+fn client() -> (Client, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
     let service = tower::service_fn(move |request: Request<Body>| {
         count.fetch_add(1, Ordering::Relaxed);
         answer(request)
     });
-    (Access::new(Client::new(service, "default")), asked)
+    (Client::new(service, "default"), asked)
+}
+
+fn access() -> (Access, Arc<AtomicUsize>) {
+    let (client, asked) = client();
+    (Access::new(client), asked)
 }
 
 async fn answer(request: Request<Body>) -> Result<Response<Body>, std::io::Error> {
@@ -74,6 +82,23 @@ async fn only_who_may_read_metrics_is_let_in() {
         refusal.starts_with("forbidden: curious may not get the path /metrics"),
         "{refusal}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_door_is_secure_where_that_is_asked_for() {
+    let protection = |secure| Protection {
+        secure,
+        certificate: None,
+        server_name: "ckb-probe".to_owned(),
+    };
+    let open = Secure::new(&protection(false), client().0).unwrap();
+    assert!(open.is_none());
+    let secure = Secure::new(&protection(true), client().0).unwrap().unwrap();
+    assert!(secure.admit(Some("prometheus")).await.is_ok());
+    for token in [None, Some("stranger")] {
+        let refused = secure.admit(token).await.unwrap_err();
+        assert_eq!(refused.status(), 401);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,4 +183,26 @@ fn what_is_remembered_is_bounded() {
         Some(Verdict::Forbidden("curious".to_owned()))
     );
     assert!(known.admitted.is_empty());
+}
+
+#[test]
+fn what_would_be_the_first_to_end_is_forgotten_first() {
+    let mut known = Known::default();
+    let (now, id) = (Instant::now(), |number: usize| Id::of(&number.to_string()));
+    let later = now + Duration::from_secs(1);
+    known.note(id(0), Verdict::Unknown, later);
+    known.note(id(1), Verdict::Unknown, now);
+    for number in 2..REMEMBERED {
+        known.note(id(number), Verdict::Unknown, later);
+    }
+    let is_known = |known: &Known, number| known.of(&id(number), later).is_some();
+    assert!((0..REMEMBERED).all(|number| is_known(&known, number)));
+    known.note(id(REMEMBERED), Verdict::Unknown, later);
+    let forgotten: Vec<usize> = (0..=REMEMBERED)
+        .filter(|number| !is_known(&known, *number))
+        .collect();
+    assert_eq!(forgotten, [1]);
+    // What holds no more takes no place.
+    known.note(id(0), Verdict::Unknown, later + REFUSED);
+    assert_eq!(known.refused.len(), 1);
 }
