@@ -55,11 +55,7 @@ impl Events {
     /// An Event that cannot be written is lost, with a line in the log: the status says the same, and lasts. So is one of a
     /// CkbProbe that has had too many.
     pub async fn of_probe(&self, probe: &ProbeReference, note: Note) {
-        // Times of which Events are, whole after every statement.
-        let mut quota = self.quota.lock().unwrap_or_else(PoisonError::into_inner);
-        let allowed = quota.take(&probe.uid, Instant::now());
-        drop(quota);
-        if !allowed {
+        if !self.may_have_another(&probe.uid) {
             let (name, namespace, reason) = (&probe.name, &probe.namespace, note.reason);
             tracing::debug!(probe = %name, %namespace, reason, "it has had too many Events: not written");
             return;
@@ -83,6 +79,12 @@ impl Events {
         if let Err(error) = written {
             tracing::warn!(%error, probe = %probe.name, namespace = %probe.namespace, reason, "cannot write an Event");
         }
+    }
+
+    fn may_have_another(&self, uid: &str) -> bool {
+        // It is whole after every statement.
+        let mut quota = self.quota.lock().unwrap_or_else(PoisonError::into_inner);
+        quota.take(uid, Instant::now())
     }
 
     /// Of a NodeProbe, in the operator's namespace.
