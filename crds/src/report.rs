@@ -52,8 +52,9 @@ pub struct ProbeReport {
     #[schemars(length(max = 8))]
     pub lacks: Vec<Lack>,
     /// What could not be recorded since the agent attached, by what it was: `events` are counted and not listed, `lines` are
-    /// counted and listed and not in the agent's log, `sizes` are of calls that were counted without their bytes, and the rest
-    /// (`calls`, `requests`, …) is in no figure. Of the process, whoever asked; `lines` of this probe.
+    /// counted and listed and not in the agent's log, `sizes` are of calls that were counted without their bytes, `stacks` are of
+    /// slow calls that are told without who called, `frames` of those whose outer callers are not told, and the rest (`calls`,
+    /// `requests`, …) is in no figure. Of the process, whoever asked; `lines` of this probe.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub lost: BTreeMap<String, u64>,

@@ -14,7 +14,7 @@ use crate::{
     },
     kernel::{Means, ReadError},
     kinds::Instrumented,
-    mechanism::Refusal,
+    mechanism::{Event, Refusal},
     observe::{self, ObserveError, Process},
     preflight::Unmeasurable,
     target::InstanceKey,
@@ -205,15 +205,22 @@ impl Session {
 
     /// Takes the events that the kernel has handed over since the last time, as lines of JSON.
     pub fn events(&mut self) -> Vec<Value> {
+        let told = self.told_events().into_iter();
+        told.map(|(_, line)| line).collect()
+    }
+
+    /// The same, each with what it is made of.
+    pub fn told_events(&mut self) -> Vec<(Event, Value)> {
         let Some(measurement) = self.measured.measurement() else {
             return Vec::new();
         };
         let events = measurement.events();
         let instance = &mut self.instance;
-        events
-            .iter()
-            .flat_map(|event| instance.event(event))
-            .collect()
+        let told = events.into_iter().flat_map(|event| {
+            let lines = instance.event(&event);
+            lines.into_iter().map(move |line| (event.clone(), line))
+        });
+        told.collect()
     }
 
     /// The time since it began, in which its books count.

@@ -34,7 +34,7 @@ pub mod syscalls;
 mod tracing;
 mod walk;
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, try_tiers};
 use ckb_probe_common::{Control, Group, MAX_OPERATIONS};
@@ -52,6 +52,7 @@ pub use maps::{FamilyReading, Reading, SeenCall, SlotReading};
 use object::Object;
 pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, Plan, Site};
 pub use sockets::{Passes, Socket, SocketWatch};
+use stacks::SlowStacks;
 pub use syscalls::{
     Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
     TargetId, TargetReading,
@@ -118,6 +119,7 @@ pub struct Probes {
     sliced: Option<Links>,
     places: Box<dyn Places>,
     maps: Maps,
+    slow_stacks: Option<SlowStacks>,
     in_charge: Group,
 }
 
@@ -163,16 +165,22 @@ impl Places for Own {
 impl Probes {
     /// Loads an object for the process, and attaches nothing yet.
     pub fn load(tier: Tier, plan: &Plan) -> Result<Self, AttachError> {
-        let slots = plan.slots.max(1);
-        let families = plan.families;
-        let keeps = plan.sites.iter().any(|site| site.arguments.is_some());
-        let sizes = CallSizes {
-            slots,
-            families,
-            keeps,
-            ring_bytes: plan.ring_bytes,
+        let sizes = plan.sizes();
+        let slots = sizes.slots;
+        let constants = match sizes.stacks {
+            true => Vec::from(stacks::constants()),
+            false => Vec::new(),
         };
-        let mut object = Object::load(programs::named(CALLS)?, &sizes.entries())?;
+        let constants: Vec<(&'static str, &[u8])> = constants
+            .iter()
+            .map(|(name, bytes)| (*name, &bytes[..]))
+            .collect();
+        let program = programs::named(CALLS)?;
+        let mut object = Object::load_with(program, &sizes.entries(), &constants)?;
+        let slow_stacks = match sizes.stacks {
+            true => Some(SlowStacks::of(&object)?),
+            false => None,
+        };
         let programs = Programs::load(&object, tier, plan.entry_only)?;
         let mut control = Control {
             epoch: 0,
@@ -184,8 +192,10 @@ impl Probes {
             process: plan.pid,
             slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
             texts: [0; MAX_OPERATIONS],
+            stacks: [0; MAX_OPERATIONS],
         };
         for site in &plan.sites {
+            control.stacks[usize::from(site.slot)] |= u8::from(site.stacks);
             if let Some(arguments) = site.arguments {
                 control.texts[usize::from(site.slot)] = arguments.texts;
             }
@@ -197,7 +207,10 @@ impl Probes {
             sites: plan.sites.clone(),
         };
         let maps = Maps::take(&mut object, slots, control)?;
-        Ok(Self::new(Box::new(places), maps))
+        Ok(Self {
+            slow_stacks,
+            ..Self::new(Box::new(places), maps)
+        })
     }
 
     /// Attached to nothing yet.
@@ -207,6 +220,7 @@ impl Probes {
             sliced: None,
             places,
             maps,
+            slow_stacks: None,
             in_charge: Group::Second,
         }
     }
@@ -278,6 +292,21 @@ impl Probes {
     /// [`Self::family`].
     pub fn slow_calls(&mut self) -> Vec<SeenCall> {
         self.maps.slow_calls()
+    }
+
+    /// The stacks of slow calls, if they are copied: handed over once.
+    pub fn take_slow_stacks(&mut self) -> Option<SlowStacks> {
+        self.slow_stacks.take()
+    }
+
+    /// By slot, where the stacks of slow calls are copied: how many were not.
+    pub fn stacks_lost(&self) -> Result<Vec<u64>, ReadError> {
+        self.maps.stacks_lost()
+    }
+
+    /// What it has cost to copy them.
+    pub fn copying(&self) -> Result<Duration, ReadError> {
+        self.maps.copying()
     }
 
     /// Its maps are about to be gone: what takes their place may have their memory.

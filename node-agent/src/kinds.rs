@@ -41,6 +41,11 @@ pub trait Asking {
     /// What it comes to.
     fn question(self) -> Question;
 
+    /// Whether slow calls are told with their stacks.
+    fn tells_stacks(&self) -> bool {
+        false
+    }
+
     /// The functions that it looks for by name, with all that it can be asked.
     fn listed() -> Vec<calls::Counted> {
         Vec::new()

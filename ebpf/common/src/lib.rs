@@ -151,6 +151,8 @@ pub struct Control {
     pub slow_thresholds_ns: [u64; MAX_OPERATIONS],
     /// By operation: which of its arguments are texts, a bit for each, of calls whose arguments are kept.
     pub texts: [u8; MAX_OPERATIONS],
+    /// By operation: not 0 where the stacks of slow calls are copied.
+    pub stacks: [u8; MAX_OPERATIONS],
 }
 
 /// Attachments that come and go together.
@@ -294,8 +296,8 @@ pub struct SlowCall {
     pub thread: u32,
     /// The causes that were under way at some time during the call: bit n for cause n.
     pub during: u32,
-    /// None.
-    pub padding: u32,
+    /// The number of the copy of its stack; 0 where there is none.
+    pub stack: u32,
     /// The thread's name, NUL-padded.
     pub thread_name: [u8; 16],
 }
@@ -361,7 +363,7 @@ const _: () = {
     assert!(size_of::<Totals>() == 64);
     assert!(offset_of!(Totals, maxima) == 40);
     assert!(size_of::<Histogram>() == BUCKETS * 8);
-    assert!(size_of::<Control>() == 32 + 9 * MAX_OPERATIONS);
+    assert!(size_of::<Control>() == 32 + 10 * MAX_OPERATIONS);
     assert!(size_of::<Arguments>() == 56);
     assert!(size_of::<SlowCallWithArguments>() == 56 + 48 + 6 * TEXT_BYTES);
     assert!(offset_of!(Control, trap_ns) == 16);

@@ -12,6 +12,12 @@ pub const KERNEL_FRAMES: usize = 64;
 /// Return addresses that are told which the kernel has replaced: it has them return to itself, to see functions end.
 pub const REPLACED: usize = 16;
 
+/// Slots for the stacks of slow calls of a process: a power of two.
+pub const SLOW_SLOTS: u32 = 64;
+
+/// Pages of a [`Slot`].
+pub const SLOT_PAGES: u32 = 1 + STACK_PAGES as u32;
+
 /// Addresses of the kernel that are given names at a time.
 pub const NAMES: usize = 32;
 
@@ -24,6 +30,8 @@ pub const FREE: u32 = 0;
 pub const FILLING: u32 = 1;
 /// It is to be read, wiped and freed.
 pub const FILLED: u32 = 2;
+/// It was read and wiped, and is not given out again yet: more copies would cost more than the budget pays.
+pub const HELD: u32 = 3;
 
 /// The thread was on a CPU.
 pub const ON_CPU: u32 = 1;
@@ -112,7 +120,7 @@ pub struct Head {
     pub pages: u32,
     /// Frames of the kernel's stack.
     pub kernel_frames: u32,
-    /// How many page faults it stands for, where these are sampled.
+    /// How many page faults it stands for, where these are sampled; of a slow call, the number of its copy.
     pub stands_for: u32,
     /// Its name, with zeros after it.
     pub name: [u8; 16],
@@ -137,6 +145,7 @@ const _: () = {
     use core::mem::{offset_of, size_of};
     assert!(size_of::<Order>() == 32);
     assert!(size_of::<Pace>() == 56);
+    assert!(SLOW_SLOTS.is_power_of_two());
     assert!(size_of::<Head>() == 752);
     assert!(offset_of!(Head, replaced) == 624);
     assert!(offset_of!(Head, ip) == 16);

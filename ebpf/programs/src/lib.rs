@@ -9,4 +9,5 @@ pub mod counts;
 pub mod fields;
 pub mod iterator;
 pub mod socket_storage;
+pub mod stack_pages;
 pub mod task_storage;

@@ -115,6 +115,13 @@ pub struct Budget {
     pub sampled: Option<f64>,
 }
 
+impl Budget {
+    /// What sampling keeps it below, per CPU time of the process.
+    pub fn ratio(self) -> Option<f64> {
+        self.sampled.map(|percent| percent / 100.0)
+    }
+}
+
 /// The budget of all that ask, below this ceiling, which is nobody's who asks.
 pub fn combined(overheads: &[&Overhead], ceiling: Option<f64>) -> Budget {
     let percent = overheads.iter().map(|one| one.max_percent);

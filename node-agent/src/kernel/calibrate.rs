@@ -110,6 +110,7 @@ pub(super) fn plan(dummies: &[Dummy], pid: u32, entry_only: bool) -> Result<Plan
             cause: 0,
             slow_threshold_ns: u64::MAX,
             arguments: None,
+            stacks: false,
         })
     };
     let sites: Vec<Site> = (0..)

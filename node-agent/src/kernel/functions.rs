@@ -98,6 +98,7 @@ impl Probes {
             process: plan.process,
             slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
             texts: [0; MAX_OPERATIONS],
+            stacks: [0; MAX_OPERATIONS],
         };
         for (threshold, site) in control.slow_thresholds_ns.iter_mut().zip(&plan.sites) {
             *threshold = site.slow_threshold_ns;

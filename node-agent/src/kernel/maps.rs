@@ -110,6 +110,8 @@ pub(super) struct Maps {
     calls_in_flight: Walk<CallKeyValue, CallStartValue>,
     more_calls: HashMap<MapData, CallKeyValue, CallStartValue>,
     slow_calls: RingBuf<MapData>,
+    stacks_lost: PerCpuArray<MapData, u64>,
+    copying: PerCpuArray<MapData, u64>,
     control: Control,
     slots: u32,
     /// What they take.
@@ -144,6 +146,8 @@ impl Maps {
             calls_in_flight: object.walk("MORE_CALLS")?,
             more_calls: object.take_map("MORE_CALLS")?,
             slow_calls: object.take_map("SLOW_CALLS")?,
+            stacks_lost: object.take_map("STACKS_LOST")?,
+            copying: object.take_map("COPYING")?,
             control,
             slots,
             room: object.take_room(),
@@ -208,6 +212,21 @@ impl Maps {
     fn events_lost(&self, slot: u32) -> Result<u64, ReadError> {
         let cpus = self.events_lost.get(&slot, 0);
         Ok(cpus.map_err(error("EVENTS_LOST"))?.iter().sum())
+    }
+
+    /// By operation, where stacks are copied: slow calls whose stacks were not.
+    pub(super) fn stacks_lost(&self) -> Result<Vec<u64>, ReadError> {
+        let of = |slot| {
+            let cpus = self.stacks_lost.get(&slot, 0);
+            Ok(cpus.map_err(error("STACKS_LOST"))?.iter().sum())
+        };
+        (0..self.stacks_lost.len()).map(of).collect()
+    }
+
+    /// What it has cost to copy stacks.
+    pub(super) fn copying(&self) -> Result<Duration, ReadError> {
+        let cpus = self.copying.get(&0, 0).map_err(error("COPYING"))?;
+        Ok(Duration::from_nanos(cpus.iter().sum()))
     }
 
     fn read_slot(&self, slot: u32, retired: u32) -> Result<SlotReading, ReadError> {

@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ckb_probe_common::{Cookie, Group};
+use ckb_probe_common::{
+    Cookie, Group,
+    stacks::{SLOT_PAGES, SLOW_SLOTS},
+};
 
 use super::{CALLS, FamilyArgument, Payload, memory, programs};
 use crate::observe::Binary;
@@ -34,6 +37,8 @@ pub struct Site {
     pub slow_threshold_ns: u64,
     /// Which of its arguments are told of a slow call; None: none are.
     pub arguments: Option<KeptArguments>,
+    /// Whether the stacks of its slow calls are copied.
+    pub stacks: bool,
 }
 
 /// Which arguments of a call are told when it is slow.
@@ -75,14 +80,17 @@ pub struct Plan {
 impl Plan {
     /// What its maps take where there may be so many CPUs.
     pub fn bytes(&self, cpus: u32) -> u64 {
-        let keeps = self.sites.iter().any(|site| site.arguments.is_some());
+        self.sizes().bytes(cpus)
+    }
+
+    pub(super) fn sizes(&self) -> CallSizes {
         CallSizes {
-            slots: self.slots,
+            slots: self.slots.max(1),
             families: self.families,
-            keeps,
+            keeps: self.sites.iter().any(|site| site.arguments.is_some()),
+            stacks: self.sites.iter().any(|site| site.stacks),
             ring_bytes: self.ring_bytes,
         }
-        .bytes(cpus)
     }
 }
 
@@ -95,12 +103,14 @@ pub struct CallSizes {
     pub families: u32,
     /// Whether arguments are kept.
     pub keeps: bool,
+    /// Whether stacks are copied.
+    pub stacks: bool,
     /// Size of the ring buffer for slow calls.
     pub ring_bytes: u32,
 }
 
 impl CallSizes {
-    pub(super) fn entries(self) -> [(&'static str, u32); 7] {
+    pub(super) fn entries(self) -> [(&'static str, u32); 9] {
         let slots = self.slots.max(1);
         let families = self.families;
         [
@@ -114,6 +124,15 @@ impl CallSizes {
             ),
             ("SLOW_CALLS", self.ring_bytes),
             ("ARGUMENTS", if self.keeps { MORE_CALLS } else { 1 }),
+            (
+                "SLOTS",
+                if self.stacks {
+                    SLOW_SLOTS * SLOT_PAGES
+                } else {
+                    1
+                },
+            ),
+            ("STACKS_LOST", if self.stacks { slots } else { 1 }),
         ]
     }
 

@@ -3,6 +3,8 @@
 //! Copies of stacks are secrets of the process. They are seen in the slots that the programs fill, which are memory of the
 //! kernel's and of this process only, by a closure, and wiped when it returns.
 
+mod slow;
+
 use std::{
     io::{self, Read},
     sync::atomic::{AtomicU32, Ordering, compiler_fence},
@@ -27,6 +29,8 @@ use super::{
     tracing::{Iteration, Iterator, Tracepoints},
 };
 pub use ckb_probe_common::stacks::{Head, MOVED, NO_USER, ON_CPU, UNCHANGED};
+pub use slow::SlowStacks;
+pub(super) use slow::constants;
 
 /// Programs, each with its tracepoint.
 const TICK: &[(&str, &str)] = &[("timer_expires", "hrtimer_expire_entry")];
@@ -305,35 +309,7 @@ impl Stacks {
 
     /// Hands over what is in a slot, if it is filled, and wipes it. `shared`: programs may be about to fill it.
     fn take(&self, index: usize, shared: bool, each: &mut impl FnMut(&Head, Copied<'_>)) {
-        let Some(slot) = self.slots.element::<Slot>(index) else {
-            return;
-        };
-        let slot = slot.as_ptr();
-        // SAFETY: the slot is in the mapping, aligned to pages. A program writes to it only while it is free or being filled,
-        // and the state is written last; so what is read here stands still. Heads are integers, stacks bytes.
-        unsafe {
-            let state = AtomicU32::from_ptr(&raw mut (*slot).head.state);
-            if state.load(Ordering::Acquire) != FILLED {
-                return;
-            }
-            let mut head = (*slot).head;
-            let pages = (head.pages as usize).min(STACK_PAGES);
-            let stack = std::slice::from_raw_parts((&raw const (*slot).stack).cast(), pages * PAGE);
-            head.state = FREE;
-            each(
-                &head,
-                Copied {
-                    begin: head.sp & !(PAGE as u64 - 1),
-                    bytes: stack,
-                },
-            );
-            // All of it: a copy that failed may have left a part of a page.
-            std::ptr::write_bytes((&raw mut (*slot).stack).cast::<u8>(), 0, PAGE * STACK_PAGES);
-            compiler_fence(Ordering::SeqCst);
-            if shared {
-                state.store(FREE, Ordering::Release);
-            }
-        }
+        take(&self.slots, index, shared.then_some(FREE), each);
     }
 
     /// How many samples were taken since it began.
@@ -361,6 +337,39 @@ impl Stacks {
     /// Takes no more samples: those that wait can still be handed over.
     pub fn stop(&mut self) {
         self.links = None;
+    }
+}
+
+/// Hands over what is in a slot, if it is filled, and wipes it. It has the state `then` from there on; None: that it had.
+fn take(slots: &Mapped, index: usize, then: Option<u32>, each: &mut impl FnMut(&Head, Copied<'_>)) {
+    let Some(slot) = slots.element::<Slot>(index) else {
+        return;
+    };
+    let slot = slot.as_ptr();
+    // SAFETY: the slot is in the mapping, aligned to pages. A program writes to it only while it is free or being filled,
+    // and the state is written last; so what is read here stands still. Heads are integers, stacks bytes.
+    unsafe {
+        let state = AtomicU32::from_ptr(&raw mut (*slot).head.state);
+        if state.load(Ordering::Acquire) != FILLED {
+            return;
+        }
+        let mut head = (*slot).head;
+        let pages = (head.pages as usize).min(STACK_PAGES);
+        let stack = std::slice::from_raw_parts((&raw const (*slot).stack).cast(), pages * PAGE);
+        head.state = FREE;
+        each(
+            &head,
+            Copied {
+                begin: head.sp & !(PAGE as u64 - 1),
+                bytes: stack,
+            },
+        );
+        // All of it: a copy that failed may have left a part of a page.
+        std::ptr::write_bytes((&raw mut (*slot).stack).cast::<u8>(), 0, PAGE * STACK_PAGES);
+        compiler_fence(Ordering::SeqCst);
+        if let Some(then) = then {
+            state.store(then, Ordering::Release);
+        }
     }
 }
 

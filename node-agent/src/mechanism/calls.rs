@@ -4,24 +4,30 @@
 //! detaches once. What two questions have in common is counted once.
 
 mod ask;
+mod origins;
 mod pattern;
 mod search;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 pub use ask::{Ask, Cause, Counted, Function, Kept, Matching, Measures, Sought};
 use ckb_probe_crds::{Distribution, Figures, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
+use origins::Origins;
 pub use search::{Searched, search};
 
 use super::{
     Beside, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Raw, Reading, Refusal,
-    RowReading,
+    RowReading, stacks::Callers,
 };
 use crate::{
     kernel::{
         AttachError, DEFAULT_RING_BYTES, Links, Means, Plan, Probes, ReadError, SeenCall,
-        SlotReading, Slots, SlowCall,
+        SlotReading, Slots, SlowCall, Tier, memory,
     },
     observe::{self, FunctionCache, ProcessId, SymbolCache},
     text,
@@ -47,6 +53,19 @@ pub struct Calls {
     causes: Vec<Cause>,
     booted: Timestamp,
     one_by_one: bool,
+    /// Where slow calls came from, if that is asked.
+    origins: Option<Origins>,
+    /// By slot: slow calls of which that is not known all the same, and those of which it is known in part.
+    untold: Vec<Untold>,
+}
+
+/// Slow calls whose stacks are not all told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Untold {
+    /// Those that are told without a stack though it was copied.
+    stacks: u64,
+    /// Those whose stacks end before the thread's beginning.
+    frames: u64,
 }
 
 /// What is counted in one place.
@@ -55,6 +74,7 @@ struct Slot {
     measures: Measures,
     has_bytes: bool,
     arguments: Vec<Kept>,
+    stacks: bool,
 }
 
 /// What there is for the questions about the calls of one process: an answer to each, and what measures them, if anything is
@@ -75,13 +95,15 @@ pub struct Caches {
     pub functions: FunctionCache,
 }
 
-/// Searches the process's binaries and loads what measures what is there. Its loads are numbered from `first` on.
+/// Searches the process's binaries and loads what measures what is there. Its loads are numbered from `first` on. `ratio`: what
+/// measuring may cost, per CPU time of the process; None: whatever it costs.
 pub fn begin(
     means: &Result<Means, Refusal>,
     process: ProcessId,
     asks: &[Ask],
     first: LoadId,
     caches: &Caches,
+    ratio: Option<f64>,
 ) -> Begun {
     let means = match means {
         Ok(means) => *means,
@@ -135,15 +157,19 @@ pub fn begin(
     let mut causes: Vec<Cause> = slots.iter().filter_map(|(one, _)| one.cause).collect();
     causes.sort_by_key(|cause| cause.number);
     causes.dedup();
-    let calls = match Probes::load(means.tier, &plan) {
-        Ok(probes) => Some(Calls {
+    let loaded = load(means.tier, &plan, process, ratio);
+    let calls = match loaded {
+        Ok((probes, origins)) => Some(Calls {
             probes,
+            origins,
+            untold: vec![Untold::default(); slots.len()],
             first,
             slots: slots
                 .into_iter()
                 .map(|(counted, measures)| Slot {
                     has_bytes: counted.has_bytes(),
                     arguments: counted.arguments,
+                    stacks: counted.stacks,
                     measures,
                 })
                 .collect(),
@@ -153,8 +179,7 @@ pub fn begin(
             booted: observe::boot_time(),
             one_by_one: means.tier.detaches_one_by_one(),
         }),
-        Err(error) => {
-            let refusal = Refusal::from(error);
+        Err(refusal) => {
             for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
                 *answer = Err(refusal.clone());
             }
@@ -162,6 +187,24 @@ pub fn begin(
         }
     };
     Begun { answers, calls }
+}
+
+/// Loads the probes, and begins to unwind the stacks that they are to copy.
+fn load(
+    tier: Tier,
+    plan: &Plan,
+    process: ProcessId,
+    ratio: Option<f64>,
+) -> Result<(Probes, Option<Origins>), Refusal> {
+    let mut probes = Probes::load(tier, plan)?;
+    let Some(stacks) = probes.take_slow_stacks() else {
+        return Ok((probes, None));
+    };
+    let room = memory::account().take(origins::BYTES, memory::possible_cpus());
+    let room = room.map_err(AttachError::from)?;
+    let origins = Origins::begin(process, stacks, ratio, room)
+        .map_err(|error| Refusal::new(Reason::AttachFailed, error.to_string()))?;
+    Ok((probes, Some(origins)))
 }
 
 /// How many column families are told apart on a machine with so many CPUs.
@@ -207,7 +250,8 @@ impl Calls {
             .collect()
     }
 
-    fn event(&self, seen: &SeenCall) -> Option<Event> {
+    /// `callers`: of the calls whose stacks are known, by their numbers.
+    fn event(&mut self, seen: &SeenCall, callers: &mut HashMap<u32, Callers>) -> Option<Event> {
         let call = &seen.call;
         let family = self.probes.family(call.slot);
         let slot = family
@@ -216,6 +260,7 @@ impl Calls {
         let Slot {
             has_bytes,
             arguments,
+            stacks,
             ..
         } = self.slots.get(slot)?;
         let during = self
@@ -233,6 +278,16 @@ impl Calls {
             details.push(("arguments", Detail::List(told.collect())));
         }
         details.push(("during", Detail::List(during)));
+        if *stacks && call.stack > 0 {
+            let untold = &mut self.untold[slot];
+            match callers.remove(&call.stack) {
+                Some(callers) => {
+                    untold.frames += u64::from(!callers.complete);
+                    details.push(("stack", Detail::Callers(Arc::new(callers))));
+                }
+                None => untold.stacks += 1,
+            }
+        }
         Some(Event {
             part: family.map(|family| Raw {
                 place: u64::from(call.slot),
@@ -338,7 +393,25 @@ impl Mechanism for Calls {
         reading
             .lost
             .extend(events_lost(self.first, seen.events_lost));
+        if self.origins.is_some() {
+            let lost = self.probes.stacks_lost()?;
+            let lost = lost.into_iter().zip(&self.untold).enumerate();
+            reading.lost.extend(lost.map(|(slot, (lost, untold))| Lost {
+                loads: Loads::from([self.first.offset(slot)]),
+                counts: BTreeMap::from([
+                    (Name::Borrowed("stacks"), lost + untold.stacks),
+                    (Name::Borrowed("frames"), untold.frames),
+                ]),
+            }));
+        }
         Ok(reading)
+    }
+
+    fn fixed_cost(&self) -> Result<Duration, ReadError> {
+        match self.origins {
+            Some(_) => self.probes.copying(),
+            None => Ok(Duration::ZERO),
+        }
     }
 
     fn stop(&mut self) -> Result<(), ReadError> {
@@ -349,7 +422,16 @@ impl Mechanism for Calls {
         // The wall clock may have been set since.
         self.booted = observe::boot_time();
         let calls = self.probes.slow_calls();
-        calls.iter().filter_map(|call| self.event(call)).collect()
+        let mut callers = HashMap::new();
+        if let Some(origins) = &self.origins {
+            let numbers = calls.iter().map(|seen| seen.call.stack);
+            let numbers: Vec<u32> = numbers.filter(|number| *number > 0).collect();
+            callers = origins.of(&numbers);
+        }
+        calls
+            .iter()
+            .filter_map(|call| self.event(call, &mut callers))
+            .collect()
     }
 
     fn end(&mut self) -> Option<Links> {

@@ -1,12 +1,31 @@
 //! Something that happened and is worth telling by itself, and how it is told: in a report, and as a line of JSON.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use ckb_probe_crds::EventReport;
+use ckb_probe_profiles::names::shorten;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 use serde_json::{Value, json};
 
-use super::{LoadId, Raw};
+use super::{
+    LoadId, Raw,
+    stacks::{Callers, TRUNCATED},
+};
+
+/// How many of the functions that called are told in a line of JSON, and how much of each name.
+const LISTED: usize = 64;
+const NAME_CHARACTERS: usize = 160;
+
+/// The same in a status, together.
+const STATUS_CALLERS: usize = 8;
+const STATUS_BYTES: usize = 512;
+
+/// And in a sentence.
+const PHRASE_CALLERS: usize = 3;
+const PHRASE_BYTES: usize = 160;
+
+/// There are more.
+const MORE: &str = "…";
 
 /// A detail of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +42,8 @@ pub enum Detail {
     Text(String),
     /// Several; for people only if there are any.
     List(Vec<String>),
+    /// Who called.
+    Callers(Arc<Callers>),
     /// A text that says little without its name.
     Named(String),
     /// That it is so.
@@ -62,10 +83,50 @@ impl fmt::Display for Detail {
             Self::Number(number) => write!(f, "{number}"),
             Self::Text(text) => f.write_str(text),
             Self::List(items) => f.write_str(&items.join(", ")),
+            Self::Callers(callers) => f.write_str(&brief(callers, STATUS_CALLERS, STATUS_BYTES)),
             Self::Named(text) => f.write_str(text),
             Self::Yes | Self::Mark => f.write_str("true"),
         }
     }
+}
+
+/// Names from the innermost on, and what is said where they are not all.
+fn listed(callers: &Callers) -> Vec<String> {
+    let all = callers.calls.iter();
+    let mut names: Vec<String> = all.take(LISTED).map(|call| named(&call.name)).collect();
+    if callers.calls.len() > LISTED {
+        names.push(MORE.to_string());
+    } else if !callers.complete {
+        names.push(TRUNCATED.to_string());
+    }
+    names
+}
+
+fn named(name: &str) -> String {
+    let short = shorten(name);
+    match short.char_indices().nth(NAME_CHARACTERS) {
+        Some((end, _)) => format!("{}{MORE}", &short[..end]),
+        None => short,
+    }
+}
+
+/// The innermost of them, in so many bytes.
+fn brief(callers: &Callers, most: usize, bytes: usize) -> String {
+    let all = listed(callers);
+    let mut text = String::new();
+    for (index, name) in all.iter().enumerate() {
+        let between = if index > 0 { ", " } else { "" };
+        // With room for the end, where there are more.
+        let fits = text.len() + between.len() + name.len() + ", ".len() + MORE.len() <= bytes;
+        if index == most || !fits {
+            text.push_str(between);
+            text.push_str(MORE);
+            return text;
+        }
+        text.push_str(between);
+        text.push_str(name);
+    }
+    text
 }
 
 impl Detail {
@@ -76,6 +137,10 @@ impl Detail {
             Self::Bytes(bytes) => Some(format!("{bytes} bytes")),
             Self::Number(_) | Self::Portion(_) => Some(format!("{name} {self}")),
             Self::List(items) => (!items.is_empty()).then(|| format!("{name} {self}")),
+            Self::Callers(callers) => {
+                let brief = brief(callers, PHRASE_CALLERS, PHRASE_BYTES);
+                Some(format!("called by {brief}"))
+            }
             Self::Named(_) => Some(format!("{name} {self}")),
             Self::Yes => Some(name.to_string()),
             Self::Mark => None,
@@ -92,6 +157,7 @@ impl Detail {
             Self::Number(number) => (name.to_string(), json!(number)),
             Self::Text(text) => (name.to_string(), json!(text)),
             Self::List(items) => (name.to_string(), json!(items)),
+            Self::Callers(callers) => (name.to_string(), json!(listed(callers))),
             Self::Named(text) => (name.to_string(), json!(text)),
             Self::Yes | Self::Mark => (name.to_string(), json!(true)),
         }
@@ -99,6 +165,14 @@ impl Detail {
 }
 
 impl Event {
+    /// Who called, where that is known.
+    pub fn callers(&self) -> Option<&Callers> {
+        self.details.iter().find_map(|(_, detail)| match detail {
+            Detail::Callers(callers) => Some(&**callers),
+            _ => None,
+        })
+    }
+
     /// As it stands in a report, in a row and a part of these names.
     pub fn report(&self, row: &str, part: Option<&str>) -> EventReport {
         let details = self.details.iter();
@@ -145,3 +219,6 @@ impl Event {
         line
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -267,8 +267,17 @@ pub fn threads(process: ProcessId) -> Result<Vec<State>, StacksError> {
     Ok(states)
 }
 
+/// Who called a function, and who called that, from the innermost on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Callers {
+    /// They.
+    pub calls: Vec<Call>,
+    /// Whether the last one is where the thread began.
+    pub complete: bool,
+}
+
 /// Makes of a thread's registers and stack what is counted.
-struct Reader {
+pub(super) struct Reader {
     process: ProcessId,
     space: Space,
     unwinder: Unwinder,
@@ -285,7 +294,7 @@ struct Reader {
 }
 
 impl Reader {
-    fn of(process: ProcessId) -> Result<Self, StacksError> {
+    pub(super) fn of(process: ProcessId) -> Result<Self, StacksError> {
         let space = Space::read(process).map_err(|source| StacksError::Space {
             pid: process.pid,
             source,
@@ -305,15 +314,35 @@ impl Reader {
     }
 
     /// Looks again what is mapped, if there is more than there was.
-    fn look_again(&mut self) {
+    pub(super) fn look_again(&mut self) {
         if !self.met_unknown || self.looked.elapsed() < LOOK_AGAIN {
             return;
         }
+        self.read_again();
+    }
+
+    fn read_again(&mut self) {
         self.looked = Instant::now();
         self.met_unknown = false;
         if self.space.read_again(self.process) {
             self.unwinder = Unwinder::new(self.space.modules());
             self.addresses.clear();
+        }
+    }
+
+    /// The functions of the process that are on the stack.
+    pub(super) fn callers(&mut self, head: &Head, stack: Copied<'_>) -> Callers {
+        // The kernel maps where it has functions return to when the first of them is called that it is to see return.
+        let is_replaced = head.replaced.iter().any(|address| *address > 0);
+        if is_replaced && self.space.trampoline().is_none() {
+            self.read_again();
+        }
+        let (user, complete) = self.user(head, stack);
+        let names = user.iter();
+        let names = names.filter_map(|number| self.names.get(*number as usize));
+        Callers {
+            calls: names.map(Call::user).collect(),
+            complete,
         }
     }
 

@@ -17,6 +17,7 @@ fn matching(pattern: &str, threshold: Option<Duration>) -> FunctionsProbe {
         limit: 50,
         threshold: threshold.map(Into::into),
         arguments: Vec::new(),
+        stacks: false,
         include_single_stepped: true,
     }
 }

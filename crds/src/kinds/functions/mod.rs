@@ -13,6 +13,8 @@ use crate::Duration;
 /// Latency of functions of the process by a pattern of their names: count, rate, quantiles and slow calls of each.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.stacks) || !self.stacks || has(self.threshold)")
+    .message("functions.stacks needs functions.threshold: stacks are those of slow calls, such as threshold: 10ms"))]
 pub struct FunctionsProbe {
     /// What their names match, with `*`, `?` and `[abc]`: the name without parameters of a C++ function
     /// (`rocksdb::DBImpl::*`), the path of a Rust function (`ckb_chain::verify::*`), or the symbol itself (`rocksdb_*`).
@@ -48,6 +50,11 @@ pub struct FunctionsProbe {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 6))]
     pub arguments: Vec<Argument>,
+
+    /// Lists slow calls with who called them: functions' names, from the innermost on. The stack is copied as the call returns, and
+    /// unwound and wiped at once. It costs some 20 us for each slow call, of which no more are copied than the budget pays.
+    #[serde(default)]
+    pub stacks: bool,
 
     /// Also attaches to functions whose first instruction the kernel must single-step: a probed call of theirs costs many
     /// times as much (measured: 19 us instead of 1). The overhead budget holds for them too.

@@ -13,11 +13,19 @@ pub enum Mode {
     Memory,
     /// All threads, once.
     Threads,
+    /// Calls that took long, and who called.
+    SlowCalls,
 }
 
 impl Mode {
     /// All there are.
-    pub const ALL: [Self; 4] = [Self::Cpu, Self::OffCpu, Self::Memory, Self::Threads];
+    pub const ALL: [Self; 5] = [
+        Self::Cpu,
+        Self::OffCpu,
+        Self::Memory,
+        Self::Threads,
+        Self::SlowCalls,
+    ];
 
     /// What a stack's weights are, in their order.
     pub fn sample_types(self) -> Vec<SampleType> {
@@ -27,6 +35,7 @@ impl Mode {
             Self::Memory => &[["faults", "count"], ["space", "bytes"]],
             // How many, and for how long they have been in their state, added up.
             Self::Threads => &[["threads", "count"], ["in_state", "nanoseconds"]],
+            Self::SlowCalls => &[["slow_calls", "count"], ["duration", "nanoseconds"]],
         };
         let of = |[name, unit]: &[&str; 2]| SampleType::new(name, unit);
         types.iter().map(of).collect()
@@ -35,7 +44,7 @@ impl Mode {
     /// The place of the type that is shown where nobody asks for another.
     pub fn shown(self) -> usize {
         match self {
-            Self::Cpu | Self::Memory => 1,
+            Self::Cpu | Self::Memory | Self::SlowCalls => 1,
             Self::OffCpu | Self::Threads => 0,
         }
     }
@@ -47,6 +56,7 @@ impl Mode {
             Self::OffCpu => "OffCpu",
             Self::Memory => "Memory",
             Self::Threads => "Threads",
+            Self::SlowCalls => "SlowCalls",
         }
     }
 }
@@ -65,7 +75,7 @@ impl FromStr for Mode {
         let asked = text.replace('-', "");
         (Self::ALL.into_iter())
             .find(|mode| mode.as_str().eq_ignore_ascii_case(&asked))
-            .ok_or_else(|| "there are cpu, off-cpu, memory and threads".to_owned())
+            .ok_or_else(|| "there are cpu, off-cpu, memory, threads and slow-calls".to_owned())
     }
 }
 

@@ -1,10 +1,11 @@
 //! The command line for a host without Kubernetes.
 
-use std::{io::Write, process::ExitCode, time::Duration};
+use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 mod cluster;
 mod flames;
 mod profile;
+mod slow;
 mod symbols;
 mod table;
 
@@ -86,11 +87,15 @@ macro_rules! define_command {
                 Command::Render(arguments) => Ok(flames::render(&arguments).await?),
                 Command::Diff(arguments) => Ok(flames::diff(&arguments).await?),
                 Command::Measure(command) => {
-                    let (how, question) = match command {
+                    let (how, stacks, question) = match command {
                         $(MeasureCommand::$kind(arguments) => {
-                            (arguments.how, arguments.what.question())
+                            let stacks = arguments.what.tells_stacks();
+                            (arguments.how, stacks, arguments.what.question())
                         })*
                     };
+                    if how.output.is_some() && !stacks {
+                        return Err(CliError::NoStacks);
+                    }
                     measure(how, question).await
                 }
             }
@@ -163,6 +168,10 @@ struct HowArguments {
     /// Print each row of each interval as a JSON line instead of the table.
     #[arg(long, conflicts_with = "events")]
     json: bool,
+    /// Also write slow calls with who called them to this file, whose name ends in .pb.gz, for a flame graph of their time: with
+    /// --stacks, of what has that.
+    #[arg(short, long)]
+    output: Option<PathBuf>,
 }
 
 fn breach(text: &str) -> Result<Breach, String> {
@@ -201,6 +210,10 @@ enum CliError {
     Silent { pid: u32, seconds: u64 },
     #[error("cannot write to {0}: {1}")]
     Output(String, #[source] std::io::Error),
+    #[error(
+        "--output takes the stacks of slow calls: it needs --stacks, which rocksdb and functions have"
+    )]
+    NoStacks,
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
 }
@@ -309,6 +322,8 @@ async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliEr
         find_process(how.process.pid, &how.process.executable)?
     };
     let exit = Exit::of(process.id)?;
+    let mut flames = how.output.as_deref().map(slow::Flames::to).transpose()?;
+    let executable = process.executable.clone();
     let overhead = Overhead {
         max_percent: how.max_percent,
         on_breach: how.on_breach,
@@ -346,17 +361,24 @@ async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliEr
         }
         next += interval;
         session.close_window()?;
-        let events = session.events();
+        let events = session.told_events();
+        if let Some(flames) = &mut flames {
+            flames.add(&events, descriptor.row, &executable);
+        }
         if how.events {
-            print_lines(&events)?;
+            print_lines(events.iter().map(|(_, line)| line))?;
         } else if how.json {
             print_lines(&table::lines(descriptor, &session))?;
         } else {
             let mut out = std::io::stdout().lock();
             table::print(&mut out, descriptor, &session)?;
+            slow::print(&mut out, &events, descriptor.row)?;
             out.flush()?;
         }
         over = over.or_else(|| session.instance.must_detach());
+    }
+    if let Some(flames) = flames {
+        flames.write()?;
     }
     if let Some(message) = session.instance.must_detach() {
         eprintln!("ckb-probe: {message}");
@@ -371,7 +393,8 @@ async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliEr
         .collect();
     if !lost.is_empty() {
         eprintln!(
-            "ckb-probe: lost {} (events are counted and not listed; sizes are of calls that were counted; the rest is in no figure)",
+            "ckb-probe: lost {} (events are counted and not listed; stacks and frames are missing from what is listed; sizes are of calls that were counted; the \
+             rest is in no figure)",
             lost.join(", ")
         );
     }
@@ -406,7 +429,7 @@ async fn wait_for_process(executable: &str) -> Result<Process, CliError> {
     }
 }
 
-fn print_lines(lines: &[Value]) -> std::io::Result<()> {
+fn print_lines<'a>(lines: impl IntoIterator<Item = &'a Value>) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
     for line in lines {
         writeln!(out, "{line}")?;

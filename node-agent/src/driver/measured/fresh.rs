@@ -111,7 +111,14 @@ impl Prepared {
         }
         if !calls.is_empty() {
             let (askers, asks): (Vec<usize>, Vec<_>) = calls.into_iter().unzip();
-            let begun = calls::begin(&tools.means, process, &asks, prepared.next, &tools.found);
+            let begun = calls::begin(
+                &tools.means,
+                process,
+                &asks,
+                prepared.next,
+                &tools.found,
+                budget.ratio(),
+            );
             prepared.answer(askers, begun.answers);
             prepared.run(begun.calls);
         }
@@ -125,7 +132,7 @@ impl Prepared {
             let scene = Scene {
                 process,
                 first: prepared.next,
-                ratio: budget.sampled.map(|percent| percent / 100.0),
+                ratio: budget.ratio(),
                 node: &mut tools.node,
             };
             let answer = begin.begin(scene).map(|(mechanism, opened)| {

@@ -32,6 +32,9 @@ pub struct Arguments {
     /// What the first arguments are (integer or string, at most six), so that slow calls are listed with them.
     #[arg(long, value_delimiter = ',', num_args = 1..=6)]
     arguments: Vec<Argument>,
+    /// Tell of each slow call who called it: with --events as a list, else of the slowest below the table.
+    #[arg(long, requires = "threshold")]
+    stacks: bool,
     /// Also attach where the kernel must single-step the function's first instruction, at many times the cost.
     #[arg(long)]
     include_single_stepped: bool,
@@ -40,6 +43,10 @@ pub struct Arguments {
 impl Asking for Arguments {
     const COMMAND: &str = "functions";
 
+    fn tells_stacks(&self) -> bool {
+        self.stacks
+    }
+
     fn question(self) -> Question {
         let Self {
             pattern,
@@ -47,6 +54,7 @@ impl Asking for Arguments {
             limit,
             threshold,
             mut arguments,
+            stacks,
             include_single_stepped,
         } = self;
         arguments.truncate(6);
@@ -56,6 +64,7 @@ impl Asking for Arguments {
             limit,
             threshold,
             arguments,
+            stacks,
             include_single_stepped,
         }
         .into()

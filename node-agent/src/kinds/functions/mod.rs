@@ -41,6 +41,7 @@ impl Instrument for FunctionsProbe {
                         Argument::String => Kept::String,
                     })
                     .collect(),
+                stacks: self.stacks && self.threshold.is_some(),
             }),
         })
     }

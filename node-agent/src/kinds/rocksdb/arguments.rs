@@ -20,6 +20,9 @@ pub struct Arguments {
     /// Also print the figures of each column family.
     #[arg(long)]
     by_column_family: bool,
+    /// Tell of each slow call who called it: with --events as a list, else of the slowest below the table.
+    #[arg(long)]
+    stacks: bool,
     /// Also attach where the kernel must single-step the function's first instruction, at many times the cost.
     #[arg(long)]
     include_single_stepped: bool,
@@ -27,6 +30,10 @@ pub struct Arguments {
 
 impl Asking for Arguments {
     const COMMAND: &str = "rocksdb";
+
+    fn tells_stacks(&self) -> bool {
+        self.stacks
+    }
 
     fn question(self) -> Question {
         let operations = match &self.operations[..] {
@@ -37,6 +44,7 @@ impl Asking for Arguments {
             operations,
             slow_threshold: self.slow_threshold,
             by_column_family: self.by_column_family,
+            stacks: self.stacks,
             include_single_stepped: self.include_single_stepped,
         }
         .into()

@@ -72,6 +72,7 @@ pub fn counted(kind: &RocksDbProbe) -> Vec<Counted> {
                 include_single_stepped: kind.include_single_stepped || cause.is_some(),
                 cause,
                 arguments: Vec::new(),
+                stacks: kind.stacks && cause.is_none(),
                 found_by: None,
             }
         })

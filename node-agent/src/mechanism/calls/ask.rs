@@ -37,6 +37,8 @@ pub struct Matching {
     pub include_single_stepped: bool,
     /// What is told of a slow call's first arguments.
     pub arguments: Vec<Kept>,
+    /// Whether slow calls are told with their stacks.
+    pub stacks: bool,
 }
 
 /// What an argument is.
@@ -78,6 +80,8 @@ pub struct Counted {
     pub include_single_stepped: bool,
     /// What is told of a slow call's first arguments.
     pub arguments: Vec<Kept>,
+    /// Whether slow calls are told with their stacks.
+    pub stacks: bool,
     /// Which pattern found it, and in which library: functions of one name need not be the same.
     pub found_by: Option<(String, Option<String>)>,
 }

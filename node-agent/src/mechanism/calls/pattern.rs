@@ -87,6 +87,7 @@ pub(super) fn matching_functions(
         by_family: false,
         include_single_stepped: matching.include_single_stepped,
         arguments: matching.arguments.clone(),
+        stacks: matching.stacks,
         found_by: Some((pattern.glob.clone(), pattern.library.clone())),
     };
     let rows = rows.into_iter();

@@ -16,7 +16,7 @@ pub(super) use places::Place;
 use places::places;
 
 use super::{
-    Ask, Caches, Counted, Kept, Measures, Sought, nothing,
+    Ask, Caches, Counted, Kept, Measures, Sought, nothing, origins,
     pattern::{Matched, matching_functions},
 };
 use crate::{
@@ -258,15 +258,22 @@ impl Searched {
         if parted { self.families } else { 0 }
     }
 
+    /// Whether any slow calls are told with their stacks.
+    pub fn tells_stacks(&self) -> bool {
+        self.sites.iter().any(|(site, _)| site.stacks)
+    }
+
     fn is_within_bounds(&self) -> Result<(), Refusal> {
         let Bounds { cpus, bytes } = self.bounds;
         let sizes = CallSizes {
             slots: self.slots.len() as u32,
             families: self.families(),
             keeps: self.sites.iter().any(|(site, _)| site.arguments.is_some()),
+            stacks: self.tells_stacks(),
             ring_bytes: DEFAULT_RING_BYTES,
         };
-        let needed = sizes.bytes(cpus);
+        let unwinding = if sizes.stacks { origins::BYTES } else { 0 };
+        let needed = sizes.bytes(cpus) + unwinding;
         if needed <= bytes {
             return Ok(());
         }
@@ -373,6 +380,7 @@ impl Searched {
                 cause: counted.cause.map_or(0, |cause| cause.number),
                 slow_threshold_ns: counted.slow_threshold_ns,
                 arguments: (!counted.arguments.is_empty()).then_some(KeptArguments { texts }),
+                stacks: counted.stacks,
             };
             self.sites.push((site, Duration::from_nanos(nanos)));
         }

@@ -40,7 +40,7 @@ impl Told {
             let weights: &[u64] = match of {
                 Mode::Cpu => &[sample.count, time],
                 Mode::Memory => &[sample.memory / stacks::PAGE, sample.memory],
-                Mode::OffCpu | Mode::Threads => &[time],
+                Mode::OffCpu | Mode::Threads | Mode::SlowCalls => &[time],
             };
             let wait = sample.calls.last().filter(|_| of == Mode::OffCpu);
             let stack = Stack {

@@ -65,7 +65,7 @@ impl Call {
         }
     }
 
-    fn user(name: &FunctionName) -> Self {
+    pub(super) fn user(name: &FunctionName) -> Self {
         let unnamed = || match &*name.file {
             "" => Arc::from("[unknown]"),
             file => Arc::from(format!("[{file}]")),

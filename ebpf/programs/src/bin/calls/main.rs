@@ -14,6 +14,7 @@
 #![allow(internal_features)]
 
 mod arguments;
+mod caller;
 mod cause;
 mod family;
 mod in_flight;
@@ -115,7 +116,7 @@ fn session_return(context: &ProbeContext, session: Session) {
         ended_ns: now,
         duration_ns: session.elapsed_ns(now).saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, bytes, traits.payload()),
-        stack: stack(context.regs),
+        registers: context.regs,
     };
     record::call(&call, control);
 }
@@ -184,7 +185,7 @@ fn pair_return(
             .saturating_sub(start.time_ns)
             .saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, start.bytes, cookie.payload()),
-        stack: stack(context.regs),
+        registers: context.regs,
     };
     record::call(&call, control);
 }

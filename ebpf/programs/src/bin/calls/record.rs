@@ -4,6 +4,7 @@
 use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
 
 use aya_ebpf::{
+    bindings::pt_regs,
     helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid},
     macros::map,
     maps::{PerCpuArray, RingBuf},
@@ -13,7 +14,7 @@ use ckb_probe_common::{
     SlowCallWithArguments, TIME_BITS, Totals, bucket, maximum,
 };
 
-use crate::{cause, kept};
+use crate::{caller, cause, kept, stack};
 
 /// One for each operation, then one for each column family of each; the loader sets how many.
 #[map]
@@ -44,8 +45,8 @@ pub struct Call {
     pub ended_ns: u64,
     pub duration_ns: u64,
     pub bytes: u64,
-    /// The stack pointer after its return.
-    pub stack: u64,
+    /// As they are after its return.
+    pub registers: *const pt_regs,
 }
 
 /// Counts a call, and reports it when it was slow.
@@ -162,16 +163,25 @@ fn report(call: &Call, bytes: u64, control: &Control) {
         slot: call.slot,
         thread: bpf_get_current_pid_tgid() as u32,
         during: cause::since(call.ended_ns.wrapping_sub(call.duration_ns)),
-        padding: 0,
+        stack: if caller::is_wanted(call.operation, control) {
+            caller::copy(call.registers, call.operation)
+        } else {
+            0
+        },
         thread_name: bpf_get_current_comm().unwrap_or_default(),
     };
-    let told = match kept::of(call.stack, call.operation) {
+    let told = match kept::of(stack(call.registers), call.operation) {
         Some(arguments) => report_with(slow, arguments, call.operation, control),
         None => SLOW_CALLS.output::<SlowCall>(slow, 0).is_ok(),
     };
-    if !told && let Some(lost) = EVENTS_LOST.get_ptr_mut(call.operation) {
-        // SAFETY: a map's value.
-        unsafe { add(lost, 1) };
+    if !told {
+        if let Some(lost) = EVENTS_LOST.get_ptr_mut(call.operation) {
+            // SAFETY: a map's value.
+            unsafe { add(lost, 1) };
+        }
+        if slow.stack > 0 {
+            caller::lose(call.operation);
+        }
     }
 }
 

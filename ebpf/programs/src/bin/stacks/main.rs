@@ -24,11 +24,12 @@ use aya_ebpf::{
 };
 use ckb_probe_common::stacks::{
     ANY, FILLED, FILLING, FREE, IDLE_NS, LEARN, MOVED, NAMES, NO_USER, ON_CPU, Order, PAGE, Pace,
-    STACK_PAGES, Slot, TIMERS, UNCHANGED,
+    Slot, TIMERS, UNCHANGED,
 };
 use ckb_probe_programs::{
     counters,
     iterator::Context,
+    stack_pages,
     task_storage::{TaskStorage, Thread},
 };
 use thread::{FIELDS, FUNCTION, PROCESS, THREAD};
@@ -288,24 +289,17 @@ fn frames(bytes: i64) -> u32 {
 
 /// Copies page after page, to the first that is not there.
 #[inline(always)]
-fn copy(slot: *mut Slot, page: impl Fn(*mut u8, u64) -> bool) -> u32 {
-    let mut pages = 0;
-    // Constant places, each: the verifier need not be told of any bounds.
-    macro_rules! pages {
-        ($($number:literal)*) => {{
-            const { assert!([$($number),*].len() == STACK_PAGES) };
-            $(
-                // SAFETY: a map's value, which has so many pages.
-                let to = unsafe { (&raw mut (*slot).stack[$number]).cast() };
-                if !page(to, $number * PAGE as u64) {
-                    return pages;
-                }
-                pages += 1;
-            )*
-        }};
-    }
-    pages!(0 1 2 3 4 5 6 7);
-    pages
+fn copy(slot: *mut Slot, read: impl Fn(*mut u8, u64) -> bool) -> u32 {
+    // SAFETY: a map's value, which has so many pages.
+    let place = |page: u32| {
+        Some(unsafe {
+            (&raw mut (*slot).stack)
+                .cast::<[u8; PAGE]>()
+                .add(page as usize)
+                .cast()
+        })
+    };
+    stack_pages::copy(place, read)
 }
 
 #[panic_handler]

@@ -1,0 +1,251 @@
+//! Where slow calls came from: a thread for each process that unwinds the stacks that were copied, as they come.
+//!
+//! Copies of stacks are the process's secrets: they are unwound where they lie and wiped at once, and nothing but the names of
+//! functions leaves this module. Names are read from the target's files: where these do not answer, nobody waits for this thread but
+//! for a moment, and slow calls are told without their stacks.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::super::stacks::{Callers, Reader, StacksError};
+use crate::{
+    governor,
+    kernel::{memory::Room, stacks::SlowStacks},
+    observe::ProcessId,
+};
+
+/// How often it is looked for stacks. There is room for that many ([`SlowStacks::room`]) meanwhile.
+const PACE: Duration = Duration::from_millis(50);
+
+/// Who wants stacks waits no longer.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Stacks of which nobody has asked for the calls: the oldest go.
+const REMEMBERED: usize = 4096;
+
+/// In the long run no more stacks are copied in a second than slow calls are written into the agent's log.
+const PER_SECOND: f64 = 100.0;
+
+/// What a copy costs the process.
+const COST: Duration = Duration::from_micros(20);
+
+/// What unwinding takes of the agent's memory besides maps.
+pub(super) const BYTES: u64 = 4 << 20;
+
+/// Why it cannot be told where slow calls came from.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum OriginsError {
+    /// What the process has mapped cannot be read.
+    #[error(transparent)]
+    Stacks(#[from] StacksError),
+    /// There is no thread to be had.
+    #[error("no thread to unwind the stacks of slow calls: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// The thread. Dropping it ends it.
+pub(super) struct Origins(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// Somebody wants stacks, or none any more.
+    wanted: Condvar,
+    /// It was looked for them.
+    looked: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    found: BTreeMap<u32, Callers>,
+    /// How often somebody has wanted them.
+    asked: u64,
+    /// Of these, those that were looked for since.
+    answered: u64,
+    /// Nobody wants any more, or nobody looks.
+    over: bool,
+}
+
+impl Origins {
+    /// Begins to look for copies of this process. `ratio`: what measuring may cost, per CPU time of the process; None: whatever it
+    /// costs.
+    pub(super) fn begin(
+        process: ProcessId,
+        stacks: SlowStacks,
+        ratio: Option<f64>,
+        room: Room,
+    ) -> Result<Self, OriginsError> {
+        // What is mapped by now is read here, where the target's files are searched anyway: the first call is told with its stack.
+        let reader = Reader::of(process)?;
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            wanted: Condvar::new(),
+            looked: Condvar::new(),
+        });
+        let end = End(Arc::clone(&shared));
+        thread::Builder::new()
+            .name("slow-stacks".to_string())
+            .spawn(move || {
+                // Until the slots are gone.
+                let (_room, end) = (room, end);
+                end.0.run(reader, stacks, ratio);
+            })
+            .map_err(OriginsError::Thread)?;
+        Ok(Self(shared))
+    }
+
+    /// The callers of the calls that have these numbers, of those that are known.
+    pub(super) fn of(&self, numbers: &[u32]) -> HashMap<u32, Callers> {
+        let mut state = self.0.state();
+        if !numbers
+            .iter()
+            .all(|number| state.found.contains_key(number))
+        {
+            // It has not come back from the time before: its files may never answer.
+            let patience = match state.answered < state.asked {
+                true => Duration::ZERO,
+                false => PATIENCE,
+            };
+            state.asked += 1;
+            let asked = state.asked;
+            self.0.wanted.notify_one();
+            let waits = |state: &mut State| state.answered < asked && !state.over;
+            let waited = self.0.looked.wait_timeout_while(state, patience, waits);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let found = numbers.iter();
+        found
+            .filter_map(|number| Some((*number, state.found.remove(number)?)))
+            .collect()
+    }
+}
+
+impl Drop for Origins {
+    fn drop(&mut self) {
+        self.0.state().over = true;
+        self.0.wanted.notify_one();
+    }
+}
+
+/// Says that it is over, also where the thread panics.
+struct End(Arc<Shared>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.state().over = true;
+        self.0.looked.notify_all();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing panics while it is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, mut reader: Reader, mut stacks: SlowStacks, ratio: Option<f64>) {
+        let mut allowance = Allowance::new(ratio, Instant::now());
+        while let Some(asked) = self.wait() {
+            reader.look_again();
+            let mut found = Vec::new();
+            stacks.take(|head, copy| found.push((head.stands_for, reader.callers(head, copy))));
+            let given = stacks.give_back(allowance.now(Instant::now()));
+            allowance.take(given);
+            let mut state = self.state();
+            state.found.extend(found);
+            while state.found.len() > REMEMBERED {
+                state.found.pop_first();
+            }
+            state.answered = asked;
+            self.looked.notify_all();
+        }
+    }
+
+    /// Waits until it is to be looked again, and tells how often that was asked for; None: it is over.
+    fn wait(&self) -> Option<u64> {
+        let idle = |state: &mut State| !state.over && state.answered == state.asked;
+        let waited = self.wanted.wait_timeout_while(self.state(), PACE, idle);
+        let state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        (!state.over).then_some(state.asked)
+    }
+}
+
+/// How many stacks may still be copied.
+#[derive(Debug)]
+struct Allowance {
+    /// None: as many as there is room for.
+    per_second: Option<f64>,
+    left: f64,
+    looked: Instant,
+}
+
+impl Allowance {
+    /// All slots are free at first.
+    fn new(ratio: Option<f64>, now: Instant) -> Self {
+        Self {
+            per_second: ratio.map(|_| governor::frequency(PER_SECOND, COST, ratio, 1)),
+            left: 0.0,
+            looked: now,
+        }
+    }
+
+    /// How many slots may be given back now.
+    fn now(&mut self, now: Instant) -> u32 {
+        let Some(per_second) = self.per_second else {
+            return SlowStacks::room();
+        };
+        let more = now.saturating_duration_since(self.looked).as_secs_f64() * per_second;
+        self.looked = now;
+        self.left = (self.left + more).min(f64::from(SlowStacks::room()));
+        self.left as u32
+    }
+
+    fn take(&mut self, given: u32) {
+        if self.per_second.is_some() {
+            self.left -= f64::from(given);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many stacks are copied in a minute in which slow calls never end.
+    fn in_a_minute(ratio: Option<f64>) -> u32 {
+        let begun = Instant::now();
+        let mut allowance = Allowance::new(ratio, begun);
+        let steps = 1..=60 * 20;
+        let given = steps.map(|step| {
+            let given = allowance.now(begun + PACE * step).min(SlowStacks::room());
+            allowance.take(given);
+            given
+        });
+        given.sum()
+    }
+
+    #[test]
+    fn no_more_stacks_are_copied_than_slow_calls_are_written_and_half_of_the_budget_pays() {
+        // 1 %, of which half pays 250 of 20 µs.
+        assert!(in_a_minute(Some(0.01)).abs_diff(6_000) <= 1);
+        // 0.1 %: 25 a second.
+        assert!(in_a_minute(Some(0.001)).abs_diff(1_500) <= 1);
+        // Where it may cost whatever it costs, as many as there is room for.
+        assert_eq!(in_a_minute(None), 60 * 20 * SlowStacks::room());
+    }
+
+    #[test]
+    fn what_is_not_used_is_saved_up_to_the_room_that_there_is() {
+        let begun = Instant::now();
+        let mut allowance = Allowance::new(Some(0.01), begun);
+        let room = SlowStacks::room();
+        assert_eq!(allowance.now(begun), 0);
+        assert_eq!(allowance.now(begun + Duration::from_secs(60)), room);
+        allowance.take(room);
+        assert_eq!(allowance.now(begun + Duration::from_secs(60)), 0);
+    }
+}

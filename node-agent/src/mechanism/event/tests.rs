@@ -1,0 +1,58 @@
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::*;
+use crate::mechanism::stacks::{Call, Place};
+
+fn callers(names: &[&str], complete: bool) -> Detail {
+    let calls = names.iter().map(|name| Call {
+        name: Arc::from(*name),
+        file: Arc::from("ckb"),
+        place: Place::User,
+    });
+    Detail::Callers(Arc::new(Callers {
+        calls: calls.collect(),
+        complete,
+    }))
+}
+
+#[test]
+fn who_called_is_told_from_the_innermost_on_and_where_frames_are_missing() {
+    let whole = callers(&["put", "commit", "insert", "run"], true);
+    assert_eq!(
+        whole.json("stack"),
+        (
+            "stack".to_string(),
+            json!(["put", "commit", "insert", "run"])
+        )
+    );
+    assert_eq!(whole.to_string(), "put, commit, insert, run");
+    let phrase = whole.phrase("stack").unwrap();
+    assert_eq!(phrase, "called by put, commit, insert, …");
+    let cut = callers(&["put", "commit"], false);
+    assert_eq!(cut.to_string(), "put, commit, [truncated]");
+    assert_eq!(
+        cut.phrase("stack").unwrap(),
+        "called by put, commit, [truncated]"
+    );
+    assert_eq!(callers(&[], false).to_string(), "[truncated]");
+}
+
+#[test]
+fn whatever_called_a_line_and_a_report_have_their_bounds() {
+    let long = "n".repeat(1000);
+    let deep = vec![&*long; 200];
+    let deep = callers(&deep, true);
+    let (_, names) = deep.json("stack");
+    let names = names.as_array().unwrap();
+    assert_eq!(names.len(), LISTED + 1);
+    assert_eq!(names[LISTED], MORE);
+    let characters = |name: &Value| name.as_str().unwrap().chars().count();
+    assert_eq!(characters(&names[0]), NAME_CHARACTERS + 1);
+    let told = deep.to_string();
+    assert!(told.ends_with(", …"), "{told}");
+    assert!(told.len() <= STATUS_BYTES, "{}", told.len());
+    // Not even one name has room.
+    assert_eq!(deep.phrase("stack").unwrap(), "called by …");
+}
