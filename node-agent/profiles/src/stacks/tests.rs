@@ -151,7 +151,8 @@ fn a_mode_is_told_by_its_types_and_its_name() {
             "cpu/nanoseconds",
             "wait/nanoseconds",
             "space/bytes",
-            "threads/count"
+            "threads/count",
+            "duration/nanoseconds"
         ]
     );
 }

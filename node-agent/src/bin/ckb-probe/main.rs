@@ -362,6 +362,8 @@ async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliEr
         next += interval;
         session.close_window()?;
         let events = session.told_events();
+        // What the stacks of these lack is counted as they are told.
+        session.read()?;
         if let Some(flames) = &mut flames {
             flames.add(&events, descriptor.row, &executable);
         }
