@@ -32,6 +32,9 @@ pub struct SlowLine {
     pub bytes: Option<u64>,
     /// What ran beside it.
     pub during: Vec<String>,
+    /// Who called, from the innermost on, where that is asked.
+    #[serde(default)]
+    pub stack: Vec<String>,
 }
 
 /// The slow calls in a log, as documented: lines that are JSON and have a duration. What has one, and is otherwise not

@@ -8,7 +8,7 @@ use ckb_probe_crds::{
     ProfilePartSpec, ProfileShare, ProfileTarget, ProfileWindow,
 };
 use ckb_probe_profiles::{
-    Mismatch, Mode, Profile, Stacks,
+    Mismatch, Profile, Stacks,
     functions::top,
     headings::{split, summary},
     pprof::{Limits, ReadError},
@@ -247,16 +247,9 @@ fn read(pprof: &[u8], mode: ProfileMode) -> Result<Profile, PartError> {
         return Err(PartError::TooLong(pprof.len()));
     }
     let profile = Profile::from_pprof(pprof, &LIMITS)?;
-    let expected: Option<Mode> = mode.as_str().parse().ok();
-    let types = profile.stacks.types();
-    let fits = match expected {
-        Some(expected) => profile.stacks.mode() == Some(expected),
-        // What kinds make of their calls has sample types of their own.
-        None => types.len() <= 4 && types.iter().all(|of| of.name.len() + of.unit.len() <= 64),
-    };
-    match fits {
-        true => Ok(profile),
-        false => Err(PartError::Mode(mode.as_str())),
+    match profile.stacks.mode() {
+        Some(found) if found.as_str() == mode.as_str() => Ok(profile),
+        _ => Err(PartError::Mode(mode.as_str())),
     }
 }
 

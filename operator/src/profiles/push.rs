@@ -163,8 +163,8 @@ fn form(pprof: &[u8], mode: ProfileMode) -> Vec<u8> {
             "in_state": { "units": "nanoseconds", "display-name": "threads_in_state", "aggregation": "average" },
         }),
         ProfileMode::SlowCalls => json!({
-            "calls": { "units": "count", "display-name": "slow_calls" },
-            "time": { "units": "nanoseconds", "display-name": "slow_calls_time" },
+            "slow_calls": { "units": "count", "display-name": "slow_calls" },
+            "duration": { "units": "nanoseconds", "display-name": "slow_calls_time" },
         }),
     };
     let names = names.to_string();

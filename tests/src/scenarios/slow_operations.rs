@@ -239,17 +239,20 @@ const KNOWN: FixturePod = FixturePod {
     ],
 };
 
-/// Of a program that knows each slow call: the same calls, by the same threads, on the same data, beside the same
-/// causes.
+/// Functions of the program that every one of its calls comes from.
+const CALLERS: [&str; 2] = ["make_call", "run_worker"];
+
+/// Of a program that knows each slow call: the same calls, by the same threads, from the same functions, on the same data,
+/// beside the same causes.
 async fn of_a_known_program(scene: &mut Scene<'_>) -> Result<()> {
     let fixture = KNOWN.run(scene.cluster, &scene.namespace).await?;
     let target = json!({
         "selector": { "matchLabels": { "app": PROGRAM } },
         "executable": KNOWN.variant,
     });
-    scene
-        .apply_probe(slow_probe(scene, PROGRAM, target, "1ms"))
-        .await?;
+    let mut probe = slow_probe(scene, PROGRAM, target, "1ms");
+    probe["spec"]["probes"][0]["rocksdb"]["stacks"] = json!(true);
+    scene.apply_probe(probe).await?;
     let (_, agent) = scene
         .attached(fixture.process, &operations::names())
         .await?;
@@ -259,8 +262,36 @@ async fn of_a_known_program(scene: &mut Scene<'_>) -> Result<()> {
         api.delete(name, &DeleteParams::default()).await?;
     }
     fixture.begin()?;
+    wait::until(
+        "callers of slow operations in the status",
+        ATTACH,
+        async || {
+            let status = api.get(PROGRAM).await?.status.unwrap_or_default();
+            let told = |event: &EventStatus| {
+                let callers = event.details.get("stack")?;
+                Some(CALLERS.iter().all(|name| callers.contains(name)))
+            };
+            let told: Vec<_> = listed(&status).map(|(_, event)| told(event)).collect();
+            expect(
+                !told.is_empty() && told.iter().all(|told| *told == Some(true)),
+                "each with those it comes from",
+                || format!("{told:?}"),
+            )
+        },
+    )
+    .await?;
     let truth = fixture.finish(ATTACH).await?;
     let lines = complete(scene, &agent, &[PROGRAM]).await?;
+    let astray = lines.iter().filter(|line| {
+        let mut callers = CALLERS.iter();
+        !callers.all(|name| line.stack.iter().any(|told| told == name))
+    });
+    scene.equal(
+        "of these, told to come from elsewhere",
+        astray.count() as u64,
+        &format!("of {}", lines.len()),
+        0,
+    );
     // Background work takes long, and is not slow.
     let made = truth.slow_calls.iter().filter_map(Told::by_truth);
     let made: Vec<Told> = made

@@ -1,8 +1,8 @@
 //! Where slow calls came from: a thread for each process that unwinds the stacks that were copied, as they come.
 //!
 //! Copies of stacks are the process's secrets: they are unwound where they lie and wiped at once, and nothing but the names of
-//! functions leaves this module. Names are read from the target's files: where these do not answer, nobody waits for this thread but
-//! for a moment, and slow calls are told without their stacks.
+//! functions leaves this module. Names are read from the target's files: where these do not answer, or take long to go through,
+//! nobody waits for this thread but for a moment now and then, and slow calls are told without their stacks.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,8 +22,11 @@ use crate::{
 /// How often it is looked for stacks. There is room for that many ([`SlowStacks::room`]) meanwhile.
 const PACE: Duration = Duration::from_millis(50);
 
-/// Who wants stacks waits no longer.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Who wants stacks waits no longer: it is the loop that serves all targets. All but those of the last moment are unwound by then.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Who was kept waiting for longer does not wait again for so long, so that no target takes more than a hundredth of that loop.
+const PENALTY: Duration = Duration::from_secs(10);
 
 /// Stacks of which nobody has asked for the calls: the oldest go.
 const REMEMBERED: usize = 4096;
@@ -66,8 +69,23 @@ struct State {
     asked: u64,
     /// Of these, those that were looked for since.
     answered: u64,
+    /// When somebody waited in vain.
+    kept_waiting: Option<Instant>,
     /// Nobody wants any more, or nobody looks.
     over: bool,
+}
+
+impl State {
+    /// How long it is waited for stacks that are not there yet.
+    fn patience(&self, now: Instant) -> Duration {
+        let failed = self.kept_waiting;
+        let failed = failed.is_some_and(|at| now.saturating_duration_since(at) < PENALTY);
+        // Or it has not come back from the time before: its files may never answer.
+        match failed || self.answered < self.asked {
+            true => Duration::ZERO,
+            false => PATIENCE,
+        }
+    }
 }
 
 impl Origins {
@@ -105,17 +123,17 @@ impl Origins {
             .iter()
             .all(|number| state.found.contains_key(number))
         {
-            // It has not come back from the time before: its files may never answer.
-            let patience = match state.answered < state.asked {
-                true => Duration::ZERO,
-                false => PATIENCE,
-            };
+            let patience = state.patience(Instant::now());
             state.asked += 1;
             let asked = state.asked;
             self.0.wanted.notify_one();
             let waits = |state: &mut State| state.answered < asked && !state.over;
             let waited = self.0.looked.wait_timeout_while(state, patience, waits);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let timed_out;
+            (state, timed_out) = waited.unwrap_or_else(PoisonError::into_inner);
+            if timed_out.timed_out() && patience > Duration::ZERO {
+                state.kept_waiting = Some(Instant::now());
+            }
         }
         let found = numbers.iter();
         found
@@ -236,6 +254,19 @@ mod tests {
         assert!(in_a_minute(Some(0.001)).abs_diff(1_500) <= 1);
         // Where it may cost whatever it costs, as many as there is room for.
         assert_eq!(in_a_minute(None), 60 * 20 * SlowStacks::room());
+    }
+
+    #[test]
+    fn who_was_kept_waiting_does_not_wait_again_for_a_while() {
+        let now = Instant::now();
+        let mut state = State::default();
+        assert_eq!(state.patience(now), PATIENCE);
+        state.asked = 1;
+        assert_eq!(state.patience(now), Duration::ZERO);
+        state.kept_waiting = Some(now);
+        state.answered = 1;
+        assert_eq!(state.patience(now + PENALTY / 2), Duration::ZERO);
+        assert_eq!(state.patience(now + PENALTY), PATIENCE);
     }
 
     #[test]

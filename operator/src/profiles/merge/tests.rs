@@ -1,4 +1,4 @@
-use ckb_probe_profiles::{Frame, PRUNED, SampleType, Stack};
+use ckb_probe_profiles::{Frame, Mode, PRUNED, Stack};
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -236,27 +236,26 @@ fn a_container_has_a_name_that_kubernetes_takes() {
 }
 
 #[test]
-fn slow_calls_have_few_sample_types_with_short_names() {
-    let added = |types: &[(usize, usize)]| {
-        let types = types.iter();
-        let types =
-            types.map(|(name, unit)| SampleType::new(&"n".repeat(*name), &"u".repeat(*unit)));
-        let mut profile = Profile::of(Mode::Cpu);
-        profile.stacks = Stacks::new(types.collect(), 0);
-        let slow = ProfilePartSpec {
-            mode: ProfileMode::SlowCalls,
-            ..part(&profile, 5)
-        };
-        Merger::new(ProfileMode::SlowCalls).add("u", "n", &pod("ckb-0"), slow)
-    };
-    let refused = |types: &[(usize, usize)]| {
-        let error = added(types).unwrap_err();
-        assert!(matches!(error, PartError::Mode("SlowCalls")), "{error}");
-    };
-    added(&[(5, 5); 4]).unwrap();
-    refused(&[(5, 5); 5]);
-    added(&[(5, 5), (60, 4)]).unwrap();
-    refused(&[(5, 5), (60, 5)]);
+fn a_part_has_the_sample_types_of_what_it_says_it_is_of() {
+    for says in ProfileMode::ALL {
+        for mode in Mode::ALL {
+            let spec = ProfilePartSpec {
+                mode: says,
+                ..part(&Profile::of(mode), 5)
+            };
+            let added = Merger::new(says).add("u", "n", &pod("ckb-0"), spec);
+            match added {
+                Ok(()) => assert_eq!(says.as_str(), mode.as_str()),
+                Err(error) => {
+                    assert_ne!(says.as_str(), mode.as_str());
+                    assert!(
+                        matches!(error, PartError::Mode(of) if of == says.as_str()),
+                        "{error}"
+                    );
+                }
+            }
+        }
+    }
 }
 
 #[test]
