@@ -24,7 +24,7 @@ const MINUTES: usize = 3;
 /// By how much the estimate of a single interval lies above the ceiling where nothing disturbs it, and by how much it may: what is
 /// promised is kept on average, and in an interval of ten seconds a node that mines pays five milliseconds, in a handful of slices.
 const TOLERANCE: f64 = 1.1;
-const SINGLE: f64 = 1.3;
+const SINGLE: f64 = 1.5;
 
 /// By how much the mean of a minute may: what a slice too many costs an interval the next ones get back.
 const ON_AVERAGE: f64 = 1.05;
@@ -115,8 +115,8 @@ pub fn judge<T>(scene: &Scene<'_>, minutes: &[T], watched: impl Fn(&T) -> &Watch
         "looks at which WithinBudget was not True",
         median(minutes, |minute| watched(minute).beyond as f64),
         &format!("of {looks}"),
-        // An interval of six, and the look at its edge.
-        Bound::AtMost((looks.div_ceil(6) + 1) as f64),
+        // Two intervals of six, and the look at the edge of each.
+        Bound::AtMost((looks.div_ceil(3) + 2) as f64),
     );
     scene.figure(
         "highest estimate in the status, as a part of maxPercent",
