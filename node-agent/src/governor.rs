@@ -28,7 +28,8 @@
 //! So a target that works in bursts, shorter than any reaction, stays within its budget too, in the long run.
 //!
 //! **Frequency.** What is sampled is not attached in slices: it is sampled less often ([`frequency()`]). It takes half of the budget at
-//! most, and what it takes is spent: the rest is for what is attached.
+//! most, and what it takes of late is not there for what is attached (`B` is the rest): would that learn of it by its debt, it would be
+//! late by as much, in each window of stacks.
 //!
 //! **Use.** Every 50 ms the caller tells the [`Estimator`] what was counted, makes a [`plan`] from its loads, and
 //! attaches what the plan says; in between, a [`Cycle`] says when a slice begins and ends.
@@ -106,6 +107,8 @@ pub struct Spent {
     pub cost: f64,
     /// CPU-seconds that the target used itself. Its clock is coarse: below zero, it makes good for too much before.
     pub own: f64,
+    /// CPU-seconds per second that probing costs now besides what hits cost: nobody attaches or detaches that.
+    pub besides: f64,
 }
 
 /// How an operation is attached.
@@ -148,7 +151,8 @@ pub fn plan(loads: &[Load], cpu: f64, budget: Budget, spent: Spent, last: Option
     let debt = owed(last, spent, budget.ratio, granted);
     let excess = (debt - TOLERANCE * granted).max(0.0);
     let indebted = excess > 0.0;
-    let level = (granted * AIM - excess / REPAYMENT).max(granted * SUBSISTENCE);
+    let aim = granted * AIM - sane(spent.besides) - excess / REPAYMENT;
+    let level = aim.max(granted * SUBSISTENCE);
 
     // What can stay attached.
     let settled = last.filter(|last| !last.discovers);

@@ -21,13 +21,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// How many of these there are at most.
 const MINUTES: usize = 3;
 
-/// By how much the estimate of a single interval lies above the ceiling where nothing disturbs it, and by how much it may: what is
-/// promised is kept on average, and in an interval of ten seconds a node that mines pays five milliseconds, in a handful of slices.
+/// By how much the estimate of a single interval may lie above the ceiling: an interval is a handful of slices.
 const TOLERANCE: f64 = 1.1;
-const SINGLE: f64 = 1.5;
-
-/// By how much the mean of a minute may: what a slice too many costs an interval the next ones get back.
-const ON_AVERAGE: f64 = 1.05;
 
 /// What was seen in a minute.
 #[derive(Debug, Default)]
@@ -37,8 +32,6 @@ pub struct Watched {
     beyond: u64,
     /// The highest estimate, in percent.
     pub highest: f64,
-    /// All of them, added up, and how many they were.
-    estimates: (f64, f64),
 }
 
 impl Watched {
@@ -58,17 +51,10 @@ impl Watched {
                 let percent = percent.parse();
                 let percent: f64 = percent.map_err(Failure::format("estimatedPercent"))?;
                 seen.highest = seen.highest.max(percent);
-                seen.estimates.0 += percent;
-                seen.estimates.1 += 1.0;
             }
             each(&status)?;
         }
         Ok(seen)
-    }
-
-    /// The mean of the estimates, in percent.
-    fn mean(&self) -> f64 {
-        self.estimates.0 / self.estimates.1.max(1.0)
     }
 
     /// Whether it is as it is on a machine that has nothing else to do.
@@ -115,20 +101,13 @@ pub fn judge<T>(scene: &Scene<'_>, minutes: &[T], watched: impl Fn(&T) -> &Watch
         "looks at which WithinBudget was not True",
         median(minutes, |minute| watched(minute).beyond as f64),
         &format!("of {looks}"),
-        // Two intervals of six, and the look at the edge of each.
-        Bound::AtMost((looks.div_ceil(3) + 2) as f64),
+        Bound::Exactly(0.0),
     );
     scene.figure(
         "highest estimate in the status, as a part of maxPercent",
         median(minutes, |minute| watched(minute).highest) / ceiling,
         &format!("of {ceiling} %"),
-        Bound::AtMost(SINGLE),
-    );
-    scene.figure(
-        "mean of the estimates in a minute, as a part of maxPercent",
-        median(minutes, |minute| watched(minute).mean()) / ceiling,
-        &format!("of {ceiling} %"),
-        Bound::AtMost(ON_AVERAGE),
+        Bound::AtMost(TOLERANCE),
     );
 }
 

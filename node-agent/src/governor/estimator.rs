@@ -21,6 +21,9 @@ const FORGETTING: f64 = 600.0;
 /// Seconds over which the target's CPU time is smoothed.
 const SMOOTHING: f64 = 5.0;
 
+/// Seconds over which what samplers cost is smoothed: they meet a process now and then.
+const SAMPLERS: f64 = 1.0;
+
 /// CPU-seconds that the target may have used before its clock shows any.
 const CLOCK_TICK: f64 = 0.01;
 
@@ -43,6 +46,8 @@ pub struct Estimator {
     rates: Vec<Rate>,
     own: f64,
     elapsed: f64,
+    /// CPU-seconds per second of what no hit costs.
+    besides: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,14 +76,22 @@ impl Estimator {
             rates: costs.iter().map(rate).collect(),
             own: CLOCK_TICK,
             elapsed: 0.0,
+            besides: 0.0,
         }
     }
 
-    /// Takes in what was seen in `elapsed`, in which the target used the time `cpu`, probing included. Returns what
-    /// probing cost, for the next plan.
-    pub fn observe(&mut self, elapsed: Duration, cpu: Duration, sights: &[Sight]) -> Spent {
+    /// Takes in what was seen in `elapsed`, in which the target used the time `cpu`, probing included, and probing cost so many
+    /// CPU-seconds `besides` what the hits cost, which are not of that time: what others do at its request. Returns what probing cost,
+    /// for the next plan.
+    pub fn observe(
+        &mut self,
+        elapsed: Duration,
+        cpu: Duration,
+        besides: f64,
+        sights: &[Sight],
+    ) -> Spent {
         let seconds = elapsed.as_secs_f64();
-        let cost = self
+        let cost: f64 = self
             .rates
             .iter_mut()
             .zip(sights)
@@ -88,7 +101,16 @@ impl Estimator {
         let kept = (-seconds / SMOOTHING).exp();
         self.own = self.own * kept + own;
         self.elapsed = self.elapsed * kept + seconds;
-        Spent { elapsed, cost, own }
+        if seconds > 0.0 {
+            let kept = (-seconds / SAMPLERS).exp();
+            self.besides = self.besides * kept + besides / seconds * (1.0 - kept);
+        }
+        Spent {
+            elapsed,
+            cost: cost + besides,
+            own,
+            besides: self.besides,
+        }
     }
 
     /// What each of the loads cost in the last look, in CPU-seconds.

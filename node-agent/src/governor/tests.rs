@@ -42,6 +42,7 @@ fn after(last: &Plan, rates: &[f64], cpu: f64) -> Plan {
         elapsed: Duration::from_millis(100),
         cost: last.estimate() * 0.1,
         own: cpu * 0.1,
+        ..Spent::default()
     };
     plan(&loads(rates), cpu, PERCENT, spent, Some(last))
 }
@@ -203,8 +204,8 @@ fn debt_lowers_the_budget_and_keeps_what_is_sliced_from_coming_back() {
     assert!(quiet.share(0) < 1.5 * indebted.share(0));
     let repaid = Spent {
         elapsed: Duration::from_secs(3),
-        cost: 0.0,
         own: 4.2,
+        ..Spent::default()
     };
     let back = plan(&loads(&[10.0; 6]), 1.4, PERCENT, repaid, Some(&indebted));
     assert_eq!(back.attachments, [Always; 6]);
@@ -278,7 +279,7 @@ proptest! {
             for (i, load) in loads.iter_mut().enumerate() {
                 load.hits_per_second = load.hits_per_second.map(|rate| rate * change.powi(i as i32 % 3 - 1));
             }
-            let spent = Spent { elapsed: Duration::from_millis(100), cost, own: cpu * 0.1 };
+            let spent = Spent { elapsed: Duration::from_millis(100), cost, own: cpu * 0.1, ..Spent::default() };
             let plan = plan(&loads, cpu, budget, spent, last.as_ref());
             prop_assert!(plan.estimate() <= granted * 0.9 * (1.0 + 1e-6));
             if let Some(slices) = plan.slices {
@@ -351,7 +352,7 @@ proptest! {
         cost in 0.0..0.01f64,
         turn in 0..64usize,
     ) {
-        let spent = Spent { elapsed: Duration::from_millis(100), cost, own: 0.1 * cpu };
+        let spent = Spent { elapsed: Duration::from_millis(100), cost, own: 0.1 * cpu, ..Spent::default() };
         let turn = turn % loads.len();
         let permuted = |mut loads: Vec<Load>| {
             loads.reverse();
@@ -380,7 +381,7 @@ proptest! {
         let load = |hits_per_second| Load { hits_per_second, cost: Duration::from_secs(seconds.into()) };
         let loads: Vec<Load> = rates.into_iter().map(load).collect();
         let budget = Budget { ratio, edge: Duration::from_millis(seconds.into()) };
-        let spent = Spent { elapsed: Duration::from_secs(seconds.into()), cost, own };
+        let spent = Spent { elapsed: Duration::from_secs(seconds.into()), cost, own, ..Spent::default() };
         let first = plan(&loads, cpu, budget, spent, None);
         let second = plan(&loads, again[0], budget, spent, Some(&first));
         let third = plan(&loads, again[1], PERCENT, spent, Some(&second));

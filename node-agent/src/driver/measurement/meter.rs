@@ -161,14 +161,17 @@ impl Meter {
             })
             .collect();
         let used = cpu.saturating_sub(self.cpu);
-        let mut spent = self.estimator.observe(elapsed, used, &sights);
-        let costs = self.estimator.costs().zip(&mut self.fixed);
-        for (total, (cost, (fixed, before))) in self.total.by_load.iter_mut().zip(costs) {
-            // Not the target's own time: what others do at its request.
+        let fixed = self.fixed.iter_mut().map(|(fixed, before)| {
             let besides = fixed.saturating_sub(*before).as_secs_f64();
             *before = *fixed;
+            besides
+        });
+        let fixed: Vec<f64> = fixed.collect();
+        let besides = fixed.iter().sum();
+        let spent = self.estimator.observe(elapsed, used, besides, &sights);
+        let costs = self.estimator.costs().zip(&fixed);
+        for (total, (cost, besides)) in self.total.by_load.iter_mut().zip(costs) {
             *total += cost + besides;
-            spent.cost += besides;
         }
         self.total.cost += spent.cost;
         self.total.own += spent.own;

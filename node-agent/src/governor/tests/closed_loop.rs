@@ -125,6 +125,25 @@ fn what_is_off_is_tried_again_now_and_then() {
     assert!(record.mean(0.0) < 1.0);
 }
 
+#[test]
+fn what_is_sampled_for_a_while_gets_its_part_of_the_budget_from_what_is_attached() {
+    // A node that mines, of which stacks are sampled for ten seconds of each minute, for half of the budget.
+    let rates = IMPORT.map(|rate| rate / 10.0);
+    for begin in [0.0, 3.0, 7.0] {
+        let scene = Scene {
+            besides: Box::new(move |time| match (time - begin).rem_euclid(60.0) < 10.0 {
+                true => 0.005 * 0.05,
+                false => 0.0,
+            }),
+            ..Scene::steady(&[1.1 * MICROSECOND; 6], &rates, 0.05)
+        };
+        let record = run(&scene, 200.0);
+        let worst = record.worst(60.0..200.0, 10.0);
+        assert!(worst < 1.1, "{worst}");
+        assert!(record.mean(60.0) > 0.75, "{}", record.mean(60.0));
+    }
+}
+
 prop_compose! {
     /// A target that does the same all the time; its probes would cost up to 40 times the budget, which is 100 hits a
     /// second at least.

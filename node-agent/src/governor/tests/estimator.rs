@@ -21,7 +21,7 @@ fn rate(estimator: &Estimator) -> f64 {
 }
 
 fn observe(estimator: &mut Estimator, sight: Sight) -> Spent {
-    estimator.observe(TENTH, TENTH, &[sight])
+    estimator.observe(TENTH, TENTH, 0.0, &[sight])
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn cpu_time_is_that_of_the_target_without_its_probes() {
     for tick in 0..300 {
         let cpu = if tick % 10 < 3 { 10 } else { 0 };
         let cpu = Duration::from_millis(cpu) + Duration::from_micros(100);
-        estimator.observe(TENTH, cpu, &[sight(100, TENTH)]);
+        estimator.observe(TENTH, cpu, 0.0, &[sight(100, TENTH)]);
     }
     assert!((0.027..0.033).contains(&estimator.cpu()));
 }
@@ -113,7 +113,7 @@ fn cpu_time_is_that_of_the_target_without_its_probes() {
 #[test]
 fn cpu_time_that_the_clock_has_not_shown_yet_is_taken_to_be_on_its_way() {
     let mut estimator = estimator();
-    estimator.observe(TENTH, Duration::ZERO, &[Sight::default()]);
+    estimator.observe(TENTH, Duration::ZERO, 0.0, &[Sight::default()]);
     assert!((estimator.cpu() - 0.1).abs() < 0.01);
 }
 
@@ -121,10 +121,32 @@ fn cpu_time_that_the_clock_has_not_shown_yet_is_taken_to_be_on_its_way() {
 fn a_target_that_does_nothing_uses_nothing() {
     let mut estimator = estimator();
     for _ in 0..1000 {
-        estimator.observe(TENTH, Duration::ZERO, &[sight(0, TENTH)]);
+        estimator.observe(TENTH, Duration::ZERO, 0.0, &[sight(0, TENTH)]);
     }
     assert_eq!(rate(&estimator), 0.0);
     assert!(estimator.cpu() < 1e-6);
-    estimator.observe(Duration::ZERO, Duration::ZERO, &[]);
+    estimator.observe(Duration::ZERO, Duration::ZERO, 0.0, &[]);
     assert!(estimator.cpu() >= 0.0);
+}
+
+#[test]
+fn what_costs_besides_is_spent_at_once_and_its_rate_is_known_within_seconds() {
+    let mut estimator = estimator();
+    let mut besides = |cost: f64, times: usize| {
+        let spent = (0..times).map(|_| estimator.observe(TENTH, TENTH, cost, &[sight(0, TENTH)]));
+        spent.last().unwrap()
+    };
+    // A hundredth of a CPU, for a second, and for ten.
+    let spent = besides(0.001, 10);
+    assert_eq!((spent.cost, spent.own), (0.001, 0.1));
+    assert!(
+        (spent.besides - 0.01 * (1.0 - (-1.0_f64).exp())).abs() < 1e-9,
+        "{spent:?}"
+    );
+    assert!((besides(0.001, 100).besides - 0.01).abs() < 1e-6);
+    assert!(besides(0.0, 30).besides < 0.01 * 0.06);
+    // No time, no rate.
+    let before = besides(0.0, 1).besides;
+    let spent = estimator.observe(Duration::ZERO, Duration::ZERO, 0.5, &[]);
+    assert_eq!((spent.cost, spent.besides), (0.5, before));
 }

@@ -10,6 +10,8 @@ pub struct Scene {
     pub rates: Vec<f64>,
     /// The part of the rates at a time in seconds, and what the target uses itself, in CPU-seconds per second.
     pub activity: Box<dyn Fn(f64) -> (f64, f64)>,
+    /// What probing costs besides its hits at a time in seconds, in CPU-seconds per second: samplers do.
+    pub besides: Box<dyn Fn(f64) -> f64>,
     /// Every 100 ms each rate changes at random, by this part of it at most.
     pub noise: f64,
     pub ratio: f64,
@@ -28,6 +30,7 @@ impl Scene {
             costs: costs.iter().copied().map(Duration::from_secs_f64).collect(),
             rates: rates.to_vec(),
             activity: Box::new(move |_| (1.0, cpu)),
+            besides: Box::new(|_| 0.0),
             noise: 0.0,
             ratio: 0.01,
             attach: 8,
@@ -190,6 +193,7 @@ struct Agent<'a> {
     read: u64,
     cpu: f64,
     cpu_read: Duration,
+    besides: f64,
 }
 
 impl<'a> Agent<'a> {
@@ -217,6 +221,7 @@ impl<'a> Agent<'a> {
             read: 0,
             cpu: 0.0,
             cpu_read: Duration::ZERO,
+            besides: 0.0,
         }
     }
 
@@ -226,7 +231,8 @@ impl<'a> Agent<'a> {
         let clock = Duration::from_millis((self.cpu * 100.0) as u64 * 10);
         let cpu = clock - self.cpu_read;
         let elapsed = Duration::from_millis(now - self.read);
-        let spent = self.estimator.observe(elapsed, cpu, &sights);
+        let besides = std::mem::take(&mut self.besides);
+        let spent = self.estimator.observe(elapsed, cpu, besides, &sights);
         self.plan = plan(
             &self.estimator.loads(),
             self.estimator.cpu(),
@@ -304,8 +310,10 @@ impl<'a> Agent<'a> {
                 self.seen[i].open += 1;
             }
         }
+        let besides = (self.scene.besides)(now as f64 / 1e3) / 1e3;
+        self.besides += besides;
         self.cpu += cost + cpu / 1e3;
-        (cost, cpu / 1e3)
+        (cost + besides, cpu / 1e3)
     }
 }
 
