@@ -217,7 +217,7 @@ async fn a_report_tells_how_much_there_ever_was_and_not_how_it_was_distributed()
     assert_eq!(row.window.figures.distributions["duration"], values);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_agent_whose_reports_are_taken_slowly_reports_less_often() {
     let (writer, _) = writer(|_, _| Ok(()));
     let slow = tower::service_fn(|_: Request<Body>| async {
