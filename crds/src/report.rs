@@ -1,6 +1,6 @@
 //! What an agent tells of one probe on one target: the same shape for every kind, whose descriptor says what it means.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, iter};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use schemars::JsonSchema;
@@ -194,6 +194,16 @@ impl ProbeReport {
     /// Whether something is not measured, or not fully, for this reason.
     pub fn lacks(&self, reason: Reason) -> bool {
         self.lacks.iter().any(|lack| lack.reason == reason)
+    }
+
+    /// Forgets how all that the target ever did was distributed: nobody asks, and it is a quarter of a report.
+    pub fn forget_distributions(&mut self) {
+        for row in &mut self.rows {
+            let parts = row.parts.iter_mut().map(|part| &mut part.total);
+            for total in iter::once(&mut row.total).chain(parts) {
+                total.forget_distribution();
+            }
+        }
     }
 }
 

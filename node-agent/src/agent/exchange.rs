@@ -201,7 +201,10 @@ impl Writer {
             self.bytes = MOST_BYTES;
         }
         let mut status = status;
-        forget_distributions(&mut status);
+        let instances = status.instances.iter_mut();
+        for probe in instances.flat_map(|instance| &mut instance.probes) {
+            probe.forget_distributions();
+        }
         loop {
             let whole = fit::size(&status);
             status = fit(status, self.bytes);
@@ -283,18 +286,6 @@ fn count(counter: &AtomicU64) {
 
 fn count_if(counter: &AtomicU64, so: bool) {
     counter.fetch_add(u64::from(so), Ordering::Relaxed);
-}
-
-/// Of all that a target ever did nobody asks how it was distributed, and it is a quarter of a report.
-fn forget_distributions(status: &mut NodeProbeStatus) {
-    let instances = status.instances.iter_mut();
-    let probes = instances.flat_map(|instance| &mut instance.probes);
-    for row in probes.flat_map(|probe| &mut probe.rows) {
-        row.total.forget_distribution();
-        for part in &mut row.parts {
-            part.total.forget_distribution();
-        }
-    }
 }
 
 /// Writes the latest report whenever there is a new one. A slow API server delays reports, never the engine; and how slow it is

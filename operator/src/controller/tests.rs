@@ -29,9 +29,7 @@ fn status_of(probe: &str) -> String {
 #[test]
 fn a_target_leads_to_an_order_an_agent_and_a_status_once_each() {
     Rig::run(FakeApi::new(|_| None), async |rig| {
-        rig.echoing();
-        rig.lead();
-        rig.synced();
+        rig.begin();
         rig.target(&probe("p"), &pod("a", "ckb-0", Some("n")));
         seconds(5).await;
         assert_eq!(rig.api.count(ORDER), 1);
@@ -54,9 +52,7 @@ fn agents_are_not_blamed_for_the_time_in_which_the_operator_was_stopped() {
     for seconds_away in [0, 100] {
         Rig::run(FakeApi::new(|_| None), async |rig| {
             let (probe, pod) = (probe("p"), pod("a", "ckb-0", Some("n")));
-            rig.echoing();
-            rig.lead();
-            rig.synced();
+            rig.begin();
             rig.target(&probe, &pod);
             seconds(3).await;
             let now = Timestamp::now();
@@ -82,9 +78,7 @@ fn agents_are_not_blamed_for_the_time_in_which_the_operator_was_stopped() {
 fn figures_are_told_once_in_an_interval_and_how_things_stand_at_once() {
     Rig::run(FakeApi::new(|_| None), async |rig| {
         let (probe, pod) = (probe("p"), pod("a", "ckb-0", Some("n")));
-        rig.echoing();
-        rig.lead();
-        rig.synced();
+        rig.begin();
         rig.target(&probe, &pod);
         let mut agent = testing::agent("n");
         agent.template_hash = Some(rig.hash.clone());
@@ -133,9 +127,7 @@ fn figures_are_told_once_in_an_interval_and_how_things_stand_at_once() {
 fn an_agent_that_is_there_before_the_watch_has_told_of_it_is_no_fault() {
     let there = |line: &str| (line == PODS).then_some(409);
     Rig::run(FakeApi::new(there), async |rig| {
-        rig.echoing();
-        rig.lead();
-        rig.synced();
+        rig.begin();
         rig.target(&probe("p"), &pod("a", "ckb-0", Some("n")));
         seconds(5).await;
         assert!(rig.api.count(PODS) >= 1);
@@ -147,9 +139,7 @@ fn an_agent_that_is_there_before_the_watch_has_told_of_it_is_no_fault() {
 fn a_pod_that_is_no_agent_of_the_node_and_has_its_name_is_a_fault() {
     let there = |line: &str| (line == PODS).then_some(409);
     Rig::run(FakeApi::new(there), async |rig| {
-        rig.echoing();
-        rig.lead();
-        rig.synced();
+        rig.begin();
         // The pod that is there belongs to n.
         rig.target(&probe("p"), &pod("a", "ckb-0", Some("m")));
         seconds(5).await;
@@ -166,9 +156,7 @@ fn a_conflict_is_a_fault_only_when_it_lasts() {
             another.then_some(409)
         };
         Rig::run(FakeApi::new(conflict), async |rig| {
-            rig.echoing();
-            rig.lead();
-            rig.synced();
+            rig.begin();
             rig.target(&probe("p"), &pod("a", "ckb-0", Some("n")));
             seconds(120).await;
             assert_eq!(!failures(&rig).is_empty(), lasts);
@@ -260,9 +248,7 @@ fn one_broken_probe_or_node_stalls_no_other() {
         broken.then_some(500)
     };
     Rig::run(FakeApi::new(broken), async |rig| {
-        rig.echoing();
-        rig.lead();
-        rig.synced();
+        rig.begin();
         rig.tell(testing::has(&probe("broken")));
         rig.target(&probe("p"), &pod("a", "ckb-0", Some("m")));
         rig.target(&probe("p"), &pod("a", "ckb-1", Some("n")));
@@ -296,9 +282,7 @@ fn a_probe_that_is_gone_is_no_error() {
 #[test]
 fn an_agent_that_ends_again_and_again_is_replaced_ever_less_often() {
     Rig::run(FakeApi::new(|_| None), async |rig| {
-        rig.echoing();
-        rig.lead();
-        rig.synced();
+        rig.begin();
         rig.target(&probe("p"), &pod("a", "ckb-0", Some("n")));
         let mut evicted = 0;
         for _ in 0..600 {

@@ -44,12 +44,10 @@ impl<T: Serialize + DeserializeOwned + Default> Packed<T> {
 /// What was reported of a target's probes, as far as a status is made of it: of all that a target ever did it tells how often, not
 /// how it was distributed.
 pub fn report(mut probes: Vec<ProbeReport>) -> Packed<Vec<ProbeReport>> {
-    for row in probes.iter_mut().flat_map(|probe| &mut probe.rows) {
-        row.total.forget_distribution();
-        for part in &mut row.parts {
-            part.total.forget_distribution();
-        }
-    }
+    // An agent of the version before sends it all.
+    probes
+        .iter_mut()
+        .for_each(ProbeReport::forget_distributions);
     Packed::of(&probes)
 }
 

@@ -41,9 +41,7 @@ fn parts_of_profiles_are_looked_after_by_who_leads_and_once_both_kinds_are_liste
 fn a_watch_on_profiles_that_fails_blames_no_agent() {
     Rig::run(FakeApi::new(|_| None), async |rig| {
         let (probe, pod) = (probe("p"), pod("a", "ckb-0", Some("n")));
-        rig.echoing();
-        rig.lead();
-        rig.synced();
+        rig.begin();
         rig.target(&probe, &pod);
         seconds(3).await;
         let error = WatchError {

@@ -224,6 +224,13 @@ impl Rig {
         self.news.unbounded_send(Ok(change)).unwrap();
     }
 
+    /// Leads, where the watches have told of all there is, and go on to tell what is written.
+    pub(super) fn begin(&self) {
+        self.echoing();
+        self.lead();
+        self.synced();
+    }
+
     /// From now on the watches tell what is written, as they do.
     pub(super) fn echoing(&self) {
         *self.api.news.lock().unwrap() = Some(self.news.clone());
