@@ -21,10 +21,10 @@ use crate::{
     world::{ProbeRow, Raw},
 };
 
-pub(crate) mod events;
+mod events;
 mod quota;
 
-use events::Events;
+pub use events::Events;
 
 /// Owns NodeProbes' specs.
 const FIELD_MANAGER: &str = "ckb-probe-operator";
@@ -172,17 +172,16 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// One that works in this namespace, and signs Events with this name. NodeProbes will belong to the
-    /// Deployment `owner` of the same namespace, if there is one.
+    /// One that works in this namespace. NodeProbes will belong to the Deployment `owner` of the same namespace, if there is one.
     pub fn new(
         client: Client,
         namespace: String,
-        identity: String,
+        events: Events,
         template: AgentTemplate,
         owner: Option<String>,
     ) -> Self {
         Self {
-            events: Events::new(client.clone(), namespace.clone(), identity),
+            events,
             client,
             namespace: namespace.into(),
             template: template.into(),

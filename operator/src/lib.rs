@@ -35,7 +35,7 @@ pub mod world;
 
 use controller::Controller;
 use election::{Election, ElectionConfig};
-use execute::Executor;
+use execute::{Events, Executor};
 use http::Pages;
 use limits::Limits;
 use metrics::Metrics;
@@ -120,17 +120,23 @@ pub async fn run(
     let pusher = push.map(|push| Pusher::new(push, pages.metrics.clone()));
     let (pusher, pushing) = pusher.transpose()?.unzip();
     let pushing = OptionFuture::from(pushing);
+    let events = Events::new(
+        client.clone(),
+        election.namespace.clone(),
+        election.identity.clone(),
+        pages.metrics.clone(),
+    );
     let publisher = Publisher::new(
         client.clone(),
         &election.namespace,
-        &election.identity,
+        events.clone(),
         pages.metrics.clone(),
         pusher,
     );
     let executor = Executor::new(
         client.clone(),
         election.namespace.clone(),
-        election.identity.clone(),
+        events,
         template,
         owner,
     );

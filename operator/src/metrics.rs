@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder,
 };
 
 mod profiles;
@@ -22,6 +23,7 @@ pub struct Metrics {
     durations: HistogramVec,
     merges: Histogram,
     errors: IntCounterVec,
+    untold: IntCounter,
     leader: IntGauge,
     probes: IntGauge,
     targets: IntGauge,
@@ -56,6 +58,10 @@ impl Metrics {
             ),
             &["reason"],
         )?;
+        let untold = IntCounter::new(
+            "ckb_probe_operator_events_dropped_total",
+            "Events of CkbProbes that were not written, for it had had too many.",
+        )?;
         let gauge = |name: &str, help: &str| IntGauge::new(name, help);
         let metrics = Self {
             leader: gauge(
@@ -76,6 +82,7 @@ impl Metrics {
             durations,
             merges,
             errors,
+            untold,
         };
         metrics
             .registry
@@ -86,6 +93,9 @@ impl Metrics {
         metrics
             .registry
             .register(Box::new(metrics.errors.clone()))?;
+        metrics
+            .registry
+            .register(Box::new(metrics.untold.clone()))?;
         for gauge in [
             &metrics.leader,
             &metrics.probes,
@@ -112,6 +122,11 @@ impl Metrics {
     /// Something failed.
     pub fn failed(&self, reason: &str) {
         self.errors.with_label_values(&[reason]).inc();
+    }
+
+    /// An Event of a CkbProbe was not written, for it has had too many.
+    pub fn dropped_event(&self) {
+        self.untold.inc();
     }
 
     /// Whether this replica leads.

@@ -83,7 +83,7 @@ pub fn pod(namespace: &str, name: &str, node: Option<&str>) -> TargetPod {
             uid: format!("uid-{namespace}-{name}"),
         },
         created: at(-100),
-        labels: BTreeMap::from([("app".into(), "ckb".into())]),
+        labels: BTreeMap::from([("app".into(), "ckb".into())]).into(),
         node: node.map(str::to_owned),
         phase: if node.is_some() {
             Phase::Running

@@ -3,7 +3,7 @@
 //! It is fed with watch events and with the answers to the operator's own writes, and says what each one
 //! touches. Objects are taken apart on the way in: only what is used is kept.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use ckb_probe_crds::CkbProbeStatus;
 use k8s_openapi::jiff::Timestamp;
@@ -11,6 +11,7 @@ use kube::runtime::watcher::Event;
 
 mod agent;
 mod by_node;
+mod labels;
 mod node_probe;
 mod packed;
 mod pod;
@@ -18,6 +19,7 @@ mod probe;
 mod table;
 
 pub use agent::{AgentPod, Owner, RawAgent};
+pub use labels::Labels;
 pub use node_probe::NodeProbeRow;
 pub use pod::{Phase, RawPod, TargetPod};
 pub use probe::{InvalidProbe, ProbeRow, ValidSpec};
@@ -405,9 +407,6 @@ impl World {
 fn keys<R: Row>(changes: Vec<table::Changed<R>>) -> impl Iterator<Item = R::Key> {
     changes.into_iter().map(|(key, _, _)| key)
 }
-
-/// The labels, annotations and so on that tests and the executor share.
-pub(crate) type Labels = BTreeMap<String, String>;
 
 #[cfg(test)]
 mod tests;

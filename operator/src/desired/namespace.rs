@@ -38,23 +38,25 @@ pub fn beyond(namespace: &str, asked: usize, view: View<'_>) -> Beyond {
     let mut probes: Vec<(&ProbeRow, &ValidSpec)> = probes
         .filter_map(|probe| Some((probe, active(probe, view.now)?)))
         .collect();
-    if asked < targets && probes.len() <= ckb_probes {
+    if asked <= targets && probes.len() <= ckb_probes {
         return Beyond::new();
     }
     probes.sort_by_key(|(probe, _)| age(probe));
     let mut beyond = Beyond::new();
     let mut admitted = 0;
     for (place, (probe, spec)) in probes.into_iter().enumerate() {
+        let mut pods = measurable(namespace, spec, view);
         let over = if place >= ckb_probes {
             Some(Limit::CkbProbesPerNamespace(ckb_probes))
         } else {
-            (admitted >= targets).then_some(Limit::TargetsPerNamespace(targets))
+            // Who asks for nothing is left out of nothing.
+            let full = admitted >= targets && !pods.is_empty();
+            full.then_some(Limit::TargetsPerNamespace(targets))
         };
         if let Some(limit) = over {
             beyond.insert(key(probe), LeftOut::All(limit));
             continue;
         }
-        let mut pods = measurable(namespace, spec, view);
         let rest = pods.split_off(pods.len().min(targets - admitted));
         admitted += pods.len();
         if !rest.is_empty() {

@@ -88,7 +88,7 @@ fn each_pair_of_probe_and_pod_is_assigned_on_the_pods_node() {
 #[test]
 fn what_cannot_or_may_not_be_measured_is_not_assigned() {
     let unlabelled = |mut pod: TargetPod| {
-        pod.labels.clear();
+        pod.labels = Default::default();
         pod
     };
     let finished = |mut pod: TargetPod| {
@@ -281,6 +281,35 @@ fn the_oldest_targets_of_a_namespace_are_measured_when_there_are_more_than_may_b
 }
 
 #[test]
+fn who_asks_for_nothing_is_left_out_of_nothing() {
+    let none = json!({ "target": { "selector": { "matchLabels": { "app": "none" } } } });
+    let nothing = aged("nothing", 1, none);
+    // Two CkbProbes and two pods: exactly as much as there may be, and more.
+    for targets_per_namespace in [4, 3] {
+        let limits = Limits {
+            targets_per_namespace,
+            ..Limits::default()
+        };
+        let world = world([
+            node("n"),
+            has(&aged("old", 3, json!({ "reportInterval": "1s" }))),
+            has(&aged("middle", 2, json!({ "reportInterval": "2s" }))),
+            has(&nothing),
+            runs(&pod("a", "ckb-0", Some("n"))),
+            runs(&pod("a", "ckb-1", Some("n"))),
+        ]);
+        let (asked, left_out) = limited(&world, limits);
+        assert_eq!(asked.len(), targets_per_namespace);
+        let names: Vec<_> = left_out.iter().map(|(name, _)| name.as_str()).collect();
+        let expected: &[&str] = match targets_per_namespace {
+            4 => &[],
+            _ => &["middle"],
+        };
+        assert_eq!(names, expected);
+    }
+}
+
+#[test]
 fn the_oldest_that_look_at_a_pod_do_when_there_are_more_than_may() {
     let limits = Limits {
         ckb_probes_per_target: 1,
@@ -456,7 +485,7 @@ fn change() -> impl Strategy<Value = Change> {
             let on = on.map(|on| format!("n{on}"));
             let mut pod = pod(ns, &format!("ckb-{n}"), on.as_deref());
             if !labelled {
-                pod.labels.clear();
+                pod.labels = Default::default();
             }
             if finished {
                 pod.phase = Phase::Finished;

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use super::{FIELD_MANAGER, RequestError, quota::Quota, request};
 use crate::{
     hash::fnv1a,
+    metrics::Metrics,
     notes::{Note, OBSERVED},
 };
 
@@ -34,11 +35,12 @@ pub struct Events {
     recorder: Recorder,
     /// Of CkbProbes.
     quota: Arc<Mutex<Quota>>,
+    metrics: Metrics,
 }
 
 impl Events {
     /// Those of NodeProbes in this namespace, and of CkbProbes anywhere, signed with this name.
-    pub fn new(client: Client, namespace: String, identity: String) -> Self {
+    pub fn new(client: Client, namespace: String, identity: String, metrics: Metrics) -> Self {
         let reporter = Reporter {
             controller: FIELD_MANAGER.to_owned(),
             instance: Some(identity.clone()),
@@ -49,13 +51,15 @@ impl Events {
             client,
             namespace: namespace.into(),
             identity: identity.into(),
+            metrics,
         }
     }
 
     /// An Event that cannot be written is lost, with a line in the log: the status says the same, and lasts. So is one of a
-    /// CkbProbe that has had too many.
+    /// CkbProbe that has had too many, which is counted.
     pub async fn of_probe(&self, probe: &ProbeReference, note: Note) {
         if !self.may_have_another(&probe.uid) {
+            self.metrics.dropped_event();
             let (name, namespace, reason) = (&probe.name, &probe.namespace, note.reason);
             tracing::debug!(probe = %name, %namespace, reason, "it has had too many Events: not written");
             return;

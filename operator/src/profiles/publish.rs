@@ -17,7 +17,7 @@ use super::{
     rows::owner,
 };
 use crate::{
-    execute::{RequestError, events::Events, request, unless_gone},
+    execute::{Events, RequestError, request, unless_gone},
     metrics::Metrics,
     notes::{Note, PROFILE_FAILED},
 };
@@ -102,12 +102,12 @@ impl Publisher {
     pub fn new(
         client: Client,
         namespace: &str,
-        identity: &str,
+        events: Events,
         metrics: Metrics,
         pusher: Option<Pusher>,
     ) -> Self {
         Self {
-            events: Events::new(client.clone(), namespace.to_owned(), identity.to_owned()),
+            events,
             client,
             namespace: namespace.into(),
             metrics,

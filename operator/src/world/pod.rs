@@ -137,7 +137,7 @@ impl From<RawPod> for TargetPod {
                 .creation_timestamp
                 .map(|time| time.0)
                 .unwrap_or_default(),
-            labels: meta.labels.unwrap_or_default(),
+            labels: meta.labels.unwrap_or_default().into(),
             phase: status.phase(),
             trouble: status.unscheduled().or_else(|| status.waiting()),
             containers: lasting(&spec, &status),

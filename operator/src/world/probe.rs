@@ -78,7 +78,7 @@ impl ValidSpec {
 
     /// Whether a pod with these labels is selected.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.selector.matches(labels)
+        self.selector.matches(&labels.map())
     }
 }
 

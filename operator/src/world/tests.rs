@@ -271,7 +271,7 @@ fn a_pod_that_no_probe_selects_touches_nothing_until_one_does() {
     let mut world = world([has(&probe), node("n")]);
     let selected = pod("ckb", "a", Some("n"));
     let mut other = selected.clone();
-    other.labels = [("app".into(), "web".into())].into();
+    other.labels = std::collections::BTreeMap::from([("app".into(), "web".into())]).into();
     assert_eq!(world.apply(runs(&other), at(0)), Touched::default());
     let expected = Touched {
         probes: [ObjectKey::new("ckb", "p")].into(),

@@ -128,7 +128,7 @@ fn order(container: &Container, probes: usize) -> Result<Vec<Assignment>> {
             name: "ckb-0".to_string(),
             uid: "uid".to_string(),
         },
-        labels: BTreeMap::from([("app".to_string(), "ckb".to_string())]),
+        labels: BTreeMap::from([("app".to_string(), "ckb".to_string())]).into(),
         node: Some(NODE.to_string()),
         containers: vec![Named {
             name: "ckb".to_string(),

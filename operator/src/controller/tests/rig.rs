@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::*;
 use crate::{
+    execute::Events,
     template::AgentTemplate,
     testing::{self, node, runs},
     world::{AgentPod, ProbeRow, Raw, RawAgent, TargetPod},
@@ -175,17 +176,18 @@ impl Rig {
         runtime.block_on(async {
             let template = AgentTemplate::parse(TEMPLATE).unwrap();
             let hash = template.hash().to_owned();
+            let metrics = Metrics::new().unwrap();
+            let events = Events::new(api.client(), "system".into(), "me".into(), metrics.clone());
             let executor = Executor::new(
                 api.client(),
                 "system".into(),
-                "me".into(),
+                events.clone(),
                 template,
                 Some("operator".into()),
             );
             let (leadership, receiver) = watch::channel(Leadership::default());
             let (news, changes) = mpsc::unbounded();
-            let metrics = Metrics::new().unwrap();
-            let publisher = Publisher::new(api.client(), "system", "me", metrics.clone(), None);
+            let publisher = Publisher::new(api.client(), "system", events, metrics.clone(), None);
             let ready = Arc::<AtomicBool>::default();
             let mut controller = Controller::new(
                 executor,

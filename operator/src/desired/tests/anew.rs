@@ -65,17 +65,19 @@ fn admitted<'a>(
     let mut on_pod: BTreeMap<&str, usize> = BTreeMap::new();
     let mut targets = 0;
     for (place, (probe, spec)) in probes.into_iter().enumerate() {
+        let pods = measurable(world, probe, spec);
+        let asks = |(_, _, containers): &(_, _, Vec<_>)| containers.len() <= MAX_CONTAINERS;
         let over = if place >= ckb_probes_per_namespace {
             Some(Limit::CkbProbesPerNamespace(ckb_probes_per_namespace))
         } else {
-            (targets >= targets_per_namespace)
+            (targets >= targets_per_namespace && pods.iter().any(asks))
                 .then_some(Limit::TargetsPerNamespace(targets_per_namespace))
         };
         if let Some(limit) = over {
             left_out.insert(key(probe), LeftOut::All(limit));
             continue;
         }
-        for (node, pod, containers) in measurable(world, probe, spec) {
+        for (node, pod, containers) in pods {
             let uid = pod.reference.uid.as_str();
             if containers.len() > MAX_CONTAINERS {
                 leave_out(left_out, probe, pod, Limit::Containers(MAX_CONTAINERS));

@@ -25,6 +25,11 @@ fn client(requests: Requests) -> Client {
     Client::new(service, "system")
 }
 
+fn events(requests: &Requests, metrics: Metrics) -> Events {
+    let client = client(Arc::clone(requests));
+    Events::new(client, "system".into(), "me".into(), metrics)
+}
+
 fn note(reason: &'static str, text: &str) -> Note {
     Note {
         type_: EventType::Warning,
@@ -37,7 +42,7 @@ fn note(reason: &'static str, text: &str) -> Note {
 #[tokio::test]
 async fn each_thing_that_happened_is_an_event_and_told_twice_it_is_the_same() {
     let requests = Requests::default();
-    let events = Events::new(client(requests.clone()), "system".into(), "me".into());
+    let events = events(&requests, Metrics::new().unwrap());
     let probe = ProbeReference {
         namespace: "a".into(),
         name: "ckb".into(),
@@ -62,7 +67,7 @@ async fn each_thing_that_happened_is_an_event_and_told_twice_it_is_the_same() {
 #[tokio::test]
 async fn what_goes_on_is_one_event_that_is_counted() {
     let requests = Requests::default();
-    let events = Events::new(client(requests.clone()), "system".into(), "me".into());
+    let events = events(&requests, Metrics::new().unwrap());
     let probe = ProbeReference::default();
     for text in ["1 s were not measured", "2 s were not measured"] {
         events.of_probe(&probe, note(TARGET_RESTARTED, text)).await;
@@ -73,4 +78,22 @@ async fn what_goes_on_is_one_event_that_is_counted() {
         .filter_map(|(line, _)| line.split(' ').next())
         .collect();
     assert_eq!(methods, ["POST", "PATCH"]);
+}
+
+#[tokio::test]
+async fn what_is_too_much_is_not_written_and_counted() {
+    let (requests, metrics) = (Requests::default(), Metrics::new().unwrap());
+    let events = events(&requests, metrics.clone());
+    let probe = ProbeReference::default();
+    for nth in 0..40 {
+        events
+            .of_probe(&probe, note(OBSERVED, &format!("end {nth}")))
+            .await;
+    }
+    assert_eq!(requests.lock().unwrap().len(), 25);
+    let page = metrics.render().unwrap();
+    assert!(
+        page.contains("ckb_probe_operator_events_dropped_total 15\n"),
+        "{page}"
+    );
 }

@@ -113,7 +113,8 @@ fn rig() -> Rig {
     let inside = runtime.enter();
     let api = FakeApi::default();
     let metrics = Metrics::new().unwrap();
-    let publisher = Publisher::new(api.client(), "system", "me", metrics.clone(), None);
+    let events = Events::new(api.client(), "system".into(), "me".into(), metrics.clone());
+    let publisher = Publisher::new(api.client(), "system", events, metrics.clone(), None);
     drop(inside);
     Rig {
         runtime,
