@@ -121,6 +121,11 @@ impl Agent {
         self.engine.finished()
     }
 
+    /// What was listed since the last time.
+    pub fn events(&mut self) -> Vec<serde_json::Value> {
+        self.engine.events()
+    }
+
     fn report(&mut self, of: &Container) -> InstanceReport {
         let reports = self.engine.reports().into_iter();
         let mut reports = reports.filter(|report| report.pod.name == of.id);

@@ -123,8 +123,10 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         self.speak();
-        // Its files may be in use until what runs them is gone, and what is attached to them.
-        drop(Command::new("umount").arg("-l").arg(&self.folder).status());
+        // Its files may be in use until what runs them is gone, and what is attached to them. Whoever still waits for an answer
+        // gets an error (-f): a thread of this process that did so for ever would keep it from ending.
+        let mut unmount = Command::new("umount");
+        drop(unmount.args(["-f", "-l"]).arg(&self.folder).status());
         drop(self.session.take());
         drop(std::fs::remove_dir(&self.folder));
     }

@@ -271,6 +271,36 @@ fn what_cannot_be_published_is_tried_again_ever_less_often() {
 }
 
 #[test]
+fn a_failure_is_remembered_for_as_long_as_its_parts_may_wait() {
+    let (mut world, probe, pods) = two();
+    let mut desk = Desk::default();
+    world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
+    let job = publishes(&desk.plan(&world, at(30)))[0].clone();
+    let seconds = SignedDuration::from_secs;
+    assert_eq!(desk.failed(&job, at(30)), seconds(2));
+    desk.plan(&world, at(631));
+    assert_eq!(desk.failed(&job, at(631)), seconds(4));
+    desk.plan(&world, at(1235));
+    assert_eq!(desk.failed(&job, at(1235)), seconds(2));
+    // A clock that was ahead keeps nobody waiting.
+    desk.plan(&world, at(-3600));
+    assert_eq!(desk.failed(&job, at(-3600)), seconds(2));
+}
+
+#[test]
+fn who_begins_anew_knows_nothing_of_what_was_done() {
+    let (mut world, probe, pods) = two();
+    let mut desk = Desk::default();
+    world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
+    let job = publishes(&desk.plan(&world, at(30)))[0].clone();
+    desk.failed(&job, at(30));
+    desk.published(&job);
+    assert_eq!(drops(&desk.plan(&world, at(31))), [("n.0", Why::Merged)]);
+    desk.forget();
+    assert_eq!(publishes(&desk.plan(&world, at(31))), [&job]);
+}
+
+#[test]
 fn the_oldest_go_where_there_are_more_than_are_kept() {
     let (mut world, probe, _) = two();
     // Its `every` was made longer meanwhile: numbers begin anew.
