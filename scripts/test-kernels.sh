@@ -228,6 +228,8 @@ on_this_machine() {
 # - An NVMe disk: the one sort that Debian's cloud kernels need no module for. Its requests are real ones, of a queue for each CPU.
 # - preempt=full: where a thread can be preempted inside of a probe, two of them can be in one at a time on one CPU. Debian's
 #   kernels allow that (7.2) or not (6.1, 6.12) by default, and others' do.
+# - tsc=reliable: where this machine is busy, the emulated clocks drift apart, and a kernel that looks for that rewrites code of its own
+#   while it runs. Emulation may not survive it (an int3 in sched_clock_cpu).
 emulated() {
   local kernel=$1 modules=$CACHE/kernels/$1/modules.cpio initrd=$MACHINE.cpio
   shift
@@ -238,7 +240,7 @@ emulated() {
   timeout --foreground "$LIMIT" qemu-system-x86_64 -accel tcg -cpu qemu64,-cx16 -smp 2 -m 1024 -nodefaults -display none \
     -drive "file=$MACHINE.disk,format=raw,if=none,id=disk" -device nvme,drive=disk,serial=disk \
     -serial stdio -no-reboot -kernel "$CACHE/kernels/$kernel/vmlinuz" -initrd "$initrd" \
-    -append "console=ttyS0 loglevel=4 oops=panic panic=-1 preempt=full slab_debug=F,kmalloc-* -- $*" || echo "qemu ended with $?"
+    -append "console=ttyS0 loglevel=4 oops=panic panic=-1 preempt=full tsc=reliable slab_debug=F,kmalloc-* -- $*" || echo "qemu ended with $?"
 }
 
 # judge KERNEL LOG KIND NAME TIERS KERNEL_TIERS: reads a kind's result of a run out of the log. What is not there to be read is
