@@ -18,6 +18,7 @@ use ckb_probe_crds::{
     ProbeReference, Reason,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
+use serde_json::Value;
 use tokio::time::sleep_until;
 
 use super::container::Container;
@@ -60,6 +61,14 @@ impl Agent {
     pub fn told_of_execs(self) -> Self {
         Self {
             told: Some(Execs::watch().unwrap()),
+            ..self
+        }
+    }
+
+    /// It gathers slow calls for so long.
+    pub fn gathering(self, window: Duration) -> Self {
+        Self {
+            engine: self.engine.with_profile_window(window),
             ..self
         }
     }
@@ -119,6 +128,11 @@ impl Agent {
     /// What was finished since the last time.
     pub fn finished(&mut self) -> Vec<Delivery> {
         self.engine.finished()
+    }
+
+    /// The lines of what happened since the last time.
+    pub fn events(&mut self) -> Vec<Value> {
+        self.engine.events()
     }
 
     fn report(&mut self, of: &Container) -> InstanceReport {
