@@ -308,6 +308,10 @@ pub struct ProbeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub events: Vec<EventStatus>,
+    /// The newest CkbProfile of each mode, by its name: of `profile`, and of slow calls with `stacks: true`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub profiles: Vec<String>,
 }
 
 /// One row of a probe: an operation, a function, a peer.

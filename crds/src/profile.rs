@@ -75,7 +75,8 @@ pub const PPROF_LIMIT: usize = 512 << 10;
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileWindow {
-    /// Which: how many times `every` had passed since 1970 when it began; 0 of a probe that profiles once.
+    /// Which: how many times `every`, or of slow calls ten minutes, had passed since 1970 when it began; 0 of a probe that profiles
+    /// once.
     pub number: u64,
     /// When the first of them began.
     pub began_at: MicroTime,
@@ -174,7 +175,7 @@ pub struct ProfilePartSpec {
     category = "ckb",
     namespaced,
     derive = "PartialEq",
-    doc = "Stacks of one window of a CkbProbe's probe of kind profile. Written by the operator, and deleted with the CkbProbe.",
+    doc = "Stacks of one window of a CkbProbe's probe: of kind profile, or of slow calls with `stacks: true`. Written by the operator, and deleted with the CkbProbe.",
     printcolumn(name = "CkbProbe", type_ = "string", json_path = ".spec.ckbProbe"),
     printcolumn(name = "Probe", type_ = "string", json_path = ".spec.probe"),
     printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),

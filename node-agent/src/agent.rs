@@ -24,7 +24,7 @@ use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
     task::JoinHandle,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 use tracing::{error, info, warn};
 
@@ -40,6 +40,9 @@ use crate::{
 
 /// How often the ring buffers of slow calls are emptied: a thousand slow calls fit in between.
 const DRAIN: Duration = Duration::from_millis(250);
+
+/// At its end the agent waits no longer for windows of stacks to be written. It is killed after five seconds.
+const LAST_PARTS: Duration = Duration::from_secs(2);
 
 /// Who the agent is.
 #[derive(Clone, Debug)]
@@ -161,6 +164,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
         }
     }
     work.drain();
+    work.hand_over().await;
     info!("detaching everything");
     work.engine.end();
     Ok(())
@@ -238,6 +242,18 @@ impl Work {
         }
         for delivery in self.engine.finished() {
             self.parts.put(delivery);
+        }
+    }
+
+    /// Has what was gathered up to now written, as far as the API server takes it at once.
+    async fn hand_over(&mut self) {
+        for delivery in self.engine.last() {
+            self.parts.put(delivery);
+        }
+        if timeout(LAST_PARTS, self.parts.rest()).await.is_err() {
+            warn!(
+                "some windows of stacks were not written: the API server did not take them in time"
+            );
         }
     }
 

@@ -6,6 +6,7 @@ pub(crate) mod fixtures;
 pub mod instance;
 pub mod probe;
 pub mod series;
+pub mod slow_calls;
 pub mod tally;
 
 use std::time::Duration;
@@ -27,8 +28,11 @@ const MOST_PARTS: u64 = 160;
 
 /// About what the books of these loads take of memory, at most.
 pub fn bytes<'a>(strands: impl IntoIterator<Item = &'a Strand>) -> u64 {
-    let (mut rows, mut parts) = (0, 0);
+    let (mut rows, mut parts, mut stacks) = (0, 0, 0);
     for strand in strands {
+        if strand.tells_stacks {
+            stacks = slow_calls::BYTES;
+        }
         rows += if strand.row.is_some() { 1 } else { USUAL_ROWS };
         parts += match strand.parts {
             Parts::All => MAX_PARTS as u64,
@@ -36,7 +40,7 @@ pub fn bytes<'a>(strands: impl IntoIterator<Item = &'a Strand>) -> u64 {
             Parts::None | Parts::Some => 0,
         };
     }
-    (rows + parts.min(MOST_PARTS)) * ROW_BYTES
+    (rows + parts.min(MOST_PARTS)) * ROW_BYTES + stacks
 }
 
 /// A fact about the measurement of a process.

@@ -6,7 +6,10 @@ use ckb_probe_crds::{Overhead, Question};
 use serde_json::Value;
 
 use crate::{
-    books::instance::{EARLY_DEATH, Instance, Terms},
+    books::{
+        instance::{EARLY_DEATH, Instance, Terms},
+        slow_calls::WINDOW,
+    },
     driver::{
         Clock, Tools,
         measured::Measured,
@@ -99,6 +102,7 @@ impl Session {
             interval,
             overhead,
             early_death: EARLY_DEATH,
+            profile_window: WINDOW,
         };
         let probe = Instrumented::new(question.kind().as_str(), question);
         let clock = Clock::start();

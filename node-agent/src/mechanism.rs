@@ -24,7 +24,7 @@ use std::{
 };
 
 use ckb_probe_crds::{Figures, Lack, Name, Reason};
-pub use event::{Detail, Event};
+pub use event::{Detail, Event, short_name};
 pub use node::Node;
 use profiles::Finished;
 
@@ -70,6 +70,8 @@ pub struct Strand {
     pub omitted: BTreeSet<Name>,
     /// Events of less weight are somebody else's.
     pub least_weight: u64,
+    /// Whether its events are told with who called.
+    pub tells_stacks: bool,
 }
 
 impl Strand {

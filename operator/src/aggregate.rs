@@ -38,7 +38,10 @@ pub fn aggregate(
     let (targets, measured, verdict) = match &probe.spec {
         Ok(spec) => {
             let targets = targets::of(probe, spec, &reports, world, left_out, now);
-            let measured = probes::measured(&spec.spec, &targets);
+            let mut measured = probes::measured(&spec.spec, &targets);
+            for status in &mut measured.probes {
+                status.profiles = profiles(probe, &status.name, world);
+            }
             let sampled = measured.share.is_some_and(|share| share.is_sampled());
             let verdict = conditions::judge(probe, spec, &targets, sampled, world, now);
             (targets, measured, verdict)
@@ -122,6 +125,18 @@ fn timeless(status: &CkbProbeStatus) -> CkbProbeStatus {
         condition.last_transition_time = Time(Timestamp::UNIX_EPOCH);
     }
     status
+}
+
+/// The newest profiles of a probe. Until they are listed they are taken to be those that they were.
+fn profiles(probe: &ProbeRow, name: &str, world: &World) -> Vec<String> {
+    let before = || {
+        let probes = probe.status.iter().flat_map(|status| &status.probes);
+        let mut known = probes.filter(|status| status.name == name);
+        let known = known.next().map(|status| status.profiles.clone());
+        known.unwrap_or_default()
+    };
+    let latest = world.shelf().latest(&probe.reference, name);
+    latest.unwrap_or_else(before)
 }
 
 fn counts(targets: &[Target]) -> TargetCounts {

@@ -169,8 +169,15 @@ impl World {
                 self.touch_nodes(nodes.into_iter())
             }
             Change::Profiles(news) => {
-                self.shelf.apply(news, now);
-                Touched::default()
+                let owners = self.shelf.apply(news, now);
+                let probes = owners.iter().flat_map(|(namespace, uid)| {
+                    let probes = self.probes_in(namespace);
+                    probes.filter(move |probe| probe.reference.uid == *uid)
+                });
+                Touched {
+                    probes: probes.map(Row::key).collect(),
+                    ..Touched::default()
+                }
             }
             Change::Deaf => {
                 self.deaf = Some(now);

@@ -1,5 +1,6 @@
 //! Stacks with their weights, as an algebra.
 
+mod lighten;
 mod mode;
 mod prune;
 #[cfg(test)]

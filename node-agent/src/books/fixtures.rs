@@ -8,13 +8,16 @@ use ckb_probe_crds::{
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::{Entry, Fact};
 use crate::{
     kernel::SlotReading,
     kinds::{Ask, Instrument, Instrumented},
     mechanism::{
-        LoadId, Loads, Lost, Opened, Parts, Raw, Reading, RowReading, Strand,
+        Detail, Event, LoadId, Loads, Lost, Opened, Parts, Raw, Reading, RowReading, Strand,
         calls::{self, Counted, Sought},
+        stacks::{Call, Callers, Place},
     },
 };
 
@@ -172,4 +175,35 @@ pub fn durations(figures: &Figures) -> &Distribution {
 /// How many calls there were.
 pub fn count(figures: &Figures) -> u64 {
     durations(figures).count()
+}
+
+/// A slow call that returned then, after so many nanoseconds; by whom, from the innermost on.
+pub fn call(millis: i64, weight: u64, callers: &[&str]) -> Event {
+    let calls = callers.iter().map(|name| Call {
+        name: Arc::from(*name),
+        file: Arc::from("ckb"),
+        place: Place::User,
+    });
+    let callers = Callers {
+        calls: calls.collect(),
+        complete: true,
+    };
+    Event {
+        details: vec![("stack", Detail::Callers(Arc::new(callers)))],
+        ..bare(millis, weight)
+    }
+}
+
+/// One of which it is not known who called.
+pub fn bare(millis: i64, weight: u64) -> Event {
+    Event {
+        time: Timestamp::from_millisecond(millis).unwrap_or_default(),
+        load: LoadId(0),
+        row: None,
+        part: None,
+        thread: 7,
+        thread_name: "ChainService".to_string(),
+        weight,
+        details: Vec::new(),
+    }
 }

@@ -46,6 +46,8 @@ pub struct Terms {
     pub overhead: Overhead,
     /// What counts as an early death: [`EARLY_DEATH`] but in tests.
     pub early_death: Duration,
+    /// For how long slow calls are gathered with who called them: [`slow_calls::WINDOW`](super::slow_calls::WINDOW) but in tests.
+    pub profile_window: Duration,
 }
 
 /// What a target is at.
@@ -307,8 +309,11 @@ impl Instance {
 
     /// Notes an event, and returns it as a line of JSON for each probe that it belongs to.
     pub fn event(&mut self, event: &Event) -> Vec<Value> {
+        let window = self.terms.profile_window;
         let probes = self.probes.iter_mut();
-        probes.filter_map(|probe| probe.event(event)).collect()
+        probes
+            .filter_map(|probe| probe.event(event, window))
+            .collect()
     }
 
     /// About what all of this takes of memory.

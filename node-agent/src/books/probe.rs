@@ -8,7 +8,7 @@ use ckb_probe_crds::{
 };
 use serde_json::Value;
 
-use super::{Entry, Fact, series::Series};
+use super::{Entry, Fact, series::Series, slow_calls::SlowCalls};
 use crate::{
     kinds::Instrumented,
     mechanism::{Coverage, Event, Lost, Opened, Refusal},
@@ -29,6 +29,8 @@ pub struct ProbeBook {
     pub series: Vec<Series>,
     /// What could not be recorded, over all of the target's processes.
     pub lost: BTreeMap<Name, u64>,
+    /// Its slow calls by who called them, where that is asked.
+    pub slow_calls: SlowCalls,
     answer: Option<Result<Coverage, Refusal>>,
     lost_latest: BTreeMap<(usize, Name), u64>,
     /// Since when this question is measured on this process.
@@ -50,6 +52,7 @@ impl ProbeBook {
             probe,
             series: Vec::new(),
             lost: BTreeMap::new(),
+            slow_calls: SlowCalls::default(),
             answer: None,
             lost_latest: BTreeMap::new(),
             since: None,
@@ -64,7 +67,11 @@ impl ProbeBook {
     /// The order changed: this is what is asked now. Totals of what stays are kept.
     #[must_use]
     pub fn asked(mut self, probe: Instrumented) -> Self {
-        self.renewed |= self.probe.question != probe.question;
+        if self.probe.question != probe.question {
+            self.renewed = true;
+            // What is slow now is perhaps something else.
+            self.slow_calls = SlowCalls::default();
+        }
         self.probe = probe;
         self
     }
@@ -188,14 +195,18 @@ impl ProbeBook {
         }
     }
 
-    /// Notes an event, if it is one of this probe's, and returns it as a line of JSON.
-    pub fn event(&mut self, event: &Event) -> Option<Value> {
+    /// Notes an event, if it is one of this probe's, and returns it as a line of JSON. Where it is told who called, it belongs to a
+    /// profile of a window of this length, too.
+    pub fn event(&mut self, event: &Event, window: Duration) -> Option<Value> {
         let series = self.series.iter().find(|series| series.is(event.load))?;
         if event.weight < series.strand.least_weight || !series.strand.has(event.row.as_ref()) {
             return None;
         }
         let instrument = &*self.probe.instrument;
         let (row, part) = series.place(event.row.as_ref(), event.part.as_ref(), instrument);
+        if series.strand.tells_stacks {
+            self.slow_calls.add(event, &row, window);
+        }
         let descriptor = self.probe.kind().descriptor();
         let part_key = camel_case(descriptor.part.unwrap_or_default());
         let line = event.line(

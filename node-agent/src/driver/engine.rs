@@ -22,7 +22,10 @@ use super::{
     view::{Stage, View},
 };
 use crate::{
-    books::instance::{EARLY_DEATH, Instance},
+    books::{
+        instance::{EARLY_DEATH, Instance},
+        slow_calls,
+    },
     kernel::Means,
     mechanism::Refusal,
     observe::{self, Found, Place, Process, ProcessId},
@@ -43,6 +46,7 @@ pub struct Engine {
     tools: Tools,
     clock: Clock,
     early_death: Duration,
+    profile_window: Duration,
     assignments: Vec<Assignment>,
     views: BTreeMap<InstanceKey, View>,
     processes: BTreeMap<ProcessId, Measured>,
@@ -52,6 +56,8 @@ pub struct Engine {
     /// Events that nobody has asked for yet, as lines of JSON.
     undelivered: Vec<Value>,
     mailboxes: Vec<Mailbox>,
+    /// What was gathered for those that ask no more.
+    broken_off: Vec<Delivery>,
     next_scan: Instant,
     search_interval: Duration,
     /// How often /proc was searched.
@@ -65,6 +71,7 @@ impl Engine {
             tools: Tools::new(means),
             clock: Clock::start(),
             early_death: EARLY_DEATH,
+            profile_window: slow_calls::WINDOW,
             assignments: Vec::new(),
             views: BTreeMap::new(),
             processes: BTreeMap::new(),
@@ -72,6 +79,7 @@ impl Engine {
             news: false,
             undelivered: Vec::new(),
             mailboxes: Vec::new(),
+            broken_off: Vec::new(),
             next_scan: Instant::now(),
             search_interval: SEARCH.0,
             searches: 0,
@@ -83,6 +91,15 @@ impl Engine {
     pub fn with_early_death(self, early_death: Duration) -> Self {
         Self {
             early_death,
+            ..self
+        }
+    }
+
+    /// Gathers slow calls for so long with who called them, instead of [`slow_calls::WINDOW`].
+    #[must_use]
+    pub fn with_profile_window(self, profile_window: Duration) -> Self {
+        Self {
+            profile_window,
             ..self
         }
     }

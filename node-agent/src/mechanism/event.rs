@@ -93,7 +93,10 @@ impl fmt::Display for Detail {
 /// Names from the innermost on, and what is said where they are not all.
 fn listed(callers: &Callers) -> Vec<String> {
     let all = callers.calls.iter();
-    let mut names: Vec<String> = all.take(LISTED).map(|call| named(&call.name)).collect();
+    let mut names: Vec<String> = all
+        .take(LISTED)
+        .map(|call| short_name(&call.name))
+        .collect();
     if callers.calls.len() > LISTED {
         names.push(MORE.to_string());
     } else if !callers.complete {
@@ -102,7 +105,8 @@ fn listed(callers: &Callers) -> Vec<String> {
     names
 }
 
-fn named(name: &str) -> String {
+/// What a person calls it, and no more of it than such.
+pub fn short_name(name: &str) -> String {
     let short = shorten(name);
     match short.char_indices().nth(NAME_CHARACTERS) {
         Some((end, _)) => format!("{}{MORE}", &short[..end]),

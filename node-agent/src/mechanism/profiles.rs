@@ -22,6 +22,7 @@ use ckb_probe_crds::{
 use ckb_probe_profiles::Profile;
 pub use shared::PATIENCE;
 use shared::{Enrolled, Registry, Totals};
+pub use told::nanos;
 
 use super::{
     Begin, Coverage, Event, Loads, Lost, Mechanism, Opened, Parts, Raw, Reading, Refusal,

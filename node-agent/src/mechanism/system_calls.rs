@@ -145,6 +145,7 @@ fn opened(ask: &Ask, wanted: Option<BTreeSet<u32>>, threshold: u64, load: LoadId
             only: wanted.map(|numbers| numbers.into_iter().map(u64::from).collect()),
             omitted,
             least_weight: ask.slow_threshold_ns,
+            tells_stacks: false,
         }],
         ..Opened::default()
     }

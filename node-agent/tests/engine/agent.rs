@@ -18,6 +18,7 @@ use ckb_probe_crds::{
     ProbeReference, Reason,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
+use serde_json::Value;
 use tokio::time::sleep_until;
 
 use super::container::Container;
@@ -60,6 +61,14 @@ impl Agent {
     pub fn told_of_execs(self) -> Self {
         Self {
             told: Some(Execs::watch().unwrap()),
+            ..self
+        }
+    }
+
+    /// It gathers slow calls for so long.
+    pub fn gathering(self, window: Duration) -> Self {
+        Self {
+            engine: self.engine.with_profile_window(window),
             ..self
         }
     }
@@ -121,8 +130,8 @@ impl Agent {
         self.engine.finished()
     }
 
-    /// What was listed since the last time.
-    pub fn events(&mut self) -> Vec<serde_json::Value> {
+    /// The lines of what happened since the last time.
+    pub fn events(&mut self) -> Vec<Value> {
         self.engine.events()
     }
 

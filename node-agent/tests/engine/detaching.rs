@@ -86,6 +86,7 @@ impl Target {
                 on_breach: Breach::Sample,
             },
             early_death: EARLY_DEATH,
+            profile_window: ckb_probe_agent::books::slow_calls::WINDOW,
         };
         let probes = vec![Instrumented::new("storage", kind)];
         let mut target = Self {

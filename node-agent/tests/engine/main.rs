@@ -15,6 +15,7 @@ mod profiles;
 mod silence;
 mod sites;
 mod sizes;
+mod slow_calls;
 mod storm;
 
 use std::time::Duration;

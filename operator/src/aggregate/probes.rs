@@ -110,6 +110,7 @@ fn status(probe: &Probe, targets: &[Target]) -> (ProbeStatus, Option<Share>) {
         rows: shown(descriptor, &rows),
         events: events::weightiest(reports.iter().copied()),
         lost,
+        profiles: Vec::new(),
     };
     (status, share)
 }

@@ -2,17 +2,19 @@ mod agents;
 mod garbage;
 mod pods;
 
-use ckb_probe_crds::{InstanceReport, Reason, RowStatus, condition};
+use ckb_probe_crds::{InstanceReport, ProfileMode, Reason, RowStatus, condition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::runtime::watcher::Event;
 use serde_json::json;
 
 use super::*;
 use crate::{
+    profiles::rows::{News, ProfileRow},
     testing::{
         agent, at, firing, has, has_agent, node, node_probe, pod, probe, reports, runs, without,
         world,
     },
-    world::{Change, TargetPod},
+    world::{Change, ObjectKey, Row as _, TargetPod},
 };
 
 /// One probe and one pod on node `n`, whose agent runs; `changes` come on top.
@@ -239,4 +241,70 @@ fn a_time_of_transition_is_kept_until_the_status_changes() {
         at(1)
     );
     assert!(!same(&first, &silent));
+}
+
+#[test]
+fn the_newest_profile_of_each_mode_is_named_and_those_of_before_until_they_are_listed() {
+    let probes = json!([
+        { "name": "storage", "rocksdb": { "stacks": true } },
+        { "name": "flames", "profile": { "modes": ["Cpu", "OffCpu"] } },
+    ]);
+    let mut scene = scene(json!({ "probes": probes }), |_, _| Vec::new());
+    let key = scene.probe.key();
+    let named = |scene: &Scene| {
+        let probes = scene.status().probes.into_iter();
+        let named: Vec<Vec<String>> = probes.map(|probe| probe.profiles).collect();
+        named
+    };
+    assert_eq!(named(&scene), [vec![], vec![] as Vec<String>]);
+    let mut status = scene.status();
+    status.probes[0].profiles = vec!["p.storage.slowcalls.6".into()];
+    scene.probe.status = Some(status);
+    assert_eq!(
+        named(&scene),
+        [vec!["p.storage.slowcalls.6".to_string()], vec![]]
+    );
+
+    let row = |probe: &str, mode: ProfileMode, window: u64, created: i64| ProfileRow {
+        key: ObjectKey::new(
+            "a",
+            format!("p.{probe}.{}.{window}", mode.as_str().to_lowercase()),
+        ),
+        uid: window.to_string(),
+        owner: Some(scene.probe.reference.uid.clone()),
+        probe: probe.into(),
+        mode: Some(mode),
+        window,
+        created: at(created),
+        deleting: false,
+    };
+    let mut strangers = row("storage", ProfileMode::SlowCalls, 9, 9);
+    strangers.owner = Some("an earlier one".into());
+    let mut leaving = row("storage", ProfileMode::SlowCalls, 10, 10);
+    leaving.deleting = true;
+    let rows = [
+        row("storage", ProfileMode::SlowCalls, 8, 2),
+        row("storage", ProfileMode::SlowCalls, 7, 1),
+        strangers,
+        leaving,
+        row("flames", ProfileMode::OffCpu, 1, 1),
+        row("flames", ProfileMode::Cpu, 900, 1),
+        // Its `every` was made longer meanwhile: numbers begin anew.
+        row("flames", ProfileMode::Cpu, 90, 2),
+    ];
+    let listed = Change::Profiles(News::Profile(Event::InitDone));
+    scene.world.apply(listed, at(0));
+    for row in rows {
+        let owned = row.owner != Some("an earlier one".into());
+        let touched = scene
+            .world
+            .apply(Change::Profiles(News::Profile(Event::Apply(row))), at(0));
+        assert_eq!(touched.probes.contains(&key), owned, "{touched:?}");
+    }
+    let of_storage = vec!["p.storage.slowcalls.8".to_string()];
+    let of_flames = vec![
+        "p.flames.cpu.90".to_string(),
+        "p.flames.offcpu.1".to_string(),
+    ];
+    assert_eq!(named(&scene), [of_storage, of_flames]);
 }

@@ -15,10 +15,6 @@ use ckb_probe_profiles::{
 };
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime};
 
-use lighten::{lighten, pruned};
-
-mod lighten;
-
 /// What is read of a part, and of a profile that was published: two and a half times what 512 KiB of real stacks come to.
 const LIMITS: Limits = Limits {
     unzipped: 8 << 20,
@@ -150,7 +146,7 @@ impl Merger {
         }
         self.cover(&part.window);
         self.merged.insert(uid.to_owned());
-        self.targets.push(target);
+        self.list(target);
         self.targets.sort_by(|one, other| {
             let key = |target: &ProfileTarget| (target.pod.clone(), target.container.clone());
             key(one).cmp(&key(other))
@@ -162,6 +158,23 @@ impl Merger {
         added
     }
 
+    /// An agent that begins anew in a window has two parts of it.
+    fn list(&mut self, target: ProfileTarget) {
+        let place =
+            |one: &ProfileTarget| (one.pod.clone(), one.container.clone(), one.node.clone());
+        let mut all = self.targets.iter_mut();
+        let Some(known) = all.find(|one| place(one) == place(&target)) else {
+            self.targets.push(target);
+            return;
+        };
+        known.counts = sum(&known.counts, &target.counts);
+        known.failure = known
+            .failure
+            .take()
+            .zip(target.failure)
+            .map(|(one, other)| one.min(other));
+    }
+
     fn add_stacks(&mut self, pprof: &[u8], target: &str) -> Result<(), PartError> {
         let mut part = read(pprof, self.mode)?;
         // What it says itself of whose they are is not believed.
@@ -171,13 +184,13 @@ impl Merger {
             stacks.add(&stack);
         }
         part.stacks = stacks;
-        lighten(&mut part, FRAMES);
+        part.lighten(FRAMES);
         match &mut self.profile {
             None => self.profile = Some(part),
             Some(profile) => {
                 profile.merge(&part)?;
                 drop(part);
-                lighten(profile, FRAMES);
+                profile.lighten(FRAMES);
             }
         }
         Ok(())
@@ -222,7 +235,7 @@ impl Merger {
             self_percent: percent(function.itself, total),
             total_percent: percent(function.total, total),
         });
-        let folded = pruned(&stacks);
+        let folded = stacks.pruned();
         Some(CkbProfileSpec {
             ckb_probe: ckb_probe.to_owned(),
             probe: probe.to_owned(),

@@ -1,7 +1,9 @@
 //! What the API has of parts and of profiles: their metadata.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use ckb_probe_crds::{
-    CkbProbe, CkbProfile, PartLabels, ProfileMode, ProfilePart, label, part_place,
+    CkbProbe, CkbProfile, PartLabels, ProbeReference, ProfileMode, ProfilePart, label, part_place,
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
 use kube::{Resource, core::PartialObjectMeta, runtime::watcher::Event};
@@ -63,8 +65,9 @@ pub struct Shelf {
 }
 
 impl Shelf {
-    /// Takes the news in, which came now.
-    pub fn apply(&mut self, news: News, now: Timestamp) {
+    /// Takes the news in, which came now. Returns the uids of the CkbProbes of which there is another profile than before, each
+    /// with its namespace.
+    pub fn apply(&mut self, news: News, now: Timestamp) -> BTreeSet<(String, String)> {
         match news {
             News::Part(event) => {
                 let date = |mut row: PartRow| {
@@ -79,11 +82,44 @@ impl Shelf {
                     event @ (Event::Delete(_) | Event::Init | Event::InitDone) => event,
                 };
                 self.parts.apply(event);
+                BTreeSet::new()
             }
             News::Profile(event) => {
-                self.profiles.apply(event);
+                let changes = self.profiles.apply(event).into_iter();
+                let owners = changes.flat_map(|(key, before, after)| {
+                    let owners = [before, after].into_iter().flatten();
+                    let owners = owners.filter_map(|row| row.owner);
+                    owners.map(move |owner| (key.namespace.clone(), owner))
+                });
+                owners.collect()
             }
         }
+    }
+
+    /// The newest profile of each mode that this probe of a CkbProbe has, by their names; None where they were not listed yet.
+    pub fn latest(&self, of: &ProbeReference, probe: &str) -> Option<Vec<String>> {
+        if !self.profiles.synced() {
+            return None;
+        }
+        // Names of CkbProbes have no dots.
+        let prefix = format!("{}.", of.name);
+        let first = ObjectKey::new(&of.namespace, &prefix);
+        let own = self.profiles.range(first..).take_while(|row| {
+            row.key.namespace == of.namespace && row.key.name.starts_with(&prefix)
+        });
+        let own = own.filter(|row| {
+            row.owner.as_ref() == Some(&of.uid) && row.probe == probe && !row.deleting
+        });
+        let mut latest: BTreeMap<ProfileMode, &ProfileRow> = BTreeMap::new();
+        for row in own {
+            let Some(mode) = row.mode else { continue };
+            let known = latest.entry(mode).or_insert(row);
+            if (row.created, row.window) > (known.created, known.window) {
+                *known = row;
+            }
+        }
+        let names = latest.into_values();
+        Some(names.map(|row| row.key.name.clone()).collect())
     }
 
     /// Whether both have been listed.

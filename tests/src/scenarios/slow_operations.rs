@@ -1,4 +1,7 @@
-//! Slow calls: the slowest in the status, all of them in the agent's log, and what could not be listed is counted.
+//! Slow calls: the slowest in the status, all of them in the agent's log, what could not be listed is counted, and where their
+//! time went is published.
+
+mod flames;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -342,7 +345,7 @@ async fn of_a_known_program(scene: &mut Scene<'_>) -> Result<()> {
         &format!("of {calls}"),
         0,
     );
-    Ok(())
+    flames::published(scene, &fixture.pod, &lines).await
 }
 
 /// What both know of a slow call, in the same words; when it was aside, and for how long.

@@ -35,6 +35,8 @@ pub struct RocksDbProbe {
 
     /// Lists slow calls with who called them: functions' names, from the innermost on. The stack is copied as the call returns, and
     /// unwound and wiped at once. It costs some 20 us for each slow call, of which no more are copied than the budget pays.
+    /// Of all ten minutes of the clock in which any were slow, a CkbProfile of the mode SlowCalls has their time by who called; the
+    /// last five are kept.
     #[serde(default)]
     pub stacks: bool,
 

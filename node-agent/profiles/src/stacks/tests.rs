@@ -55,6 +55,69 @@ proptest! {
     }
 }
 
+/// On-CPU time of these calls, in samples of 10 ms.
+fn calls(calls: &[(u32, u64)]) -> Profile {
+    let mut profile = Profile::of(Mode::Cpu);
+    for (call, samples) in calls {
+        profile.stacks.add(&Stack {
+            frames: vec![
+                Frame::user("start_thread", "libc.so.6"),
+                Frame::user(&format!("f{call}"), "ckb"),
+            ],
+            thread: "verify_blocks",
+            target: "default/ckb-0/ckb",
+            weights: &[*samples, samples * 10_000_000],
+            ..Stack::default()
+        });
+    }
+    profile
+}
+
+proptest! {
+    #[test]
+    fn what_is_too_much_is_folded_and_no_weight_is_lost(
+        weights in prop::collection::vec((0..40_u32, 1..1000_u64), 1..60),
+        frames in 0..80_usize,
+    ) {
+        let whole = calls(&weights);
+        let mut light = whole.clone();
+        light.lighten(frames);
+        for place in 0..2 {
+            prop_assert_eq!(light.stacks.total(place), whole.stacks.total(place));
+        }
+        prop_assert_eq!(headings::split(&light.stacks, 0), headings::split(&whole.stacks, 0));
+        let is_pruned = |stack: &Stack| stack.frames[0].name == PRUNED;
+        let kept = light.stacks.filter(|stack| !is_pruned(stack));
+        let depth: usize = kept.iter().map(|stack| stack.frames.len()).sum();
+        prop_assert!(depth <= frames || kept.len() == whole.stacks.len());
+        let heaviest_folded = whole.stacks.iter()
+            .filter(|stack| kept.iter().all(|one| one != *stack))
+            .map(|stack| stack.weights[1])
+            .max();
+        let lightest_kept = kept.iter().map(|stack| stack.weights[1]).min();
+        prop_assert!(heaviest_folded.is_none_or(|folded| lightest_kept.is_none_or(|kept| folded <= kept)));
+        prop_assert_eq!(light.stacks.pruned(), whole.stacks.total(1) - kept.total(1));
+        let order = light.stacks.clone();
+        light.lighten(frames);
+        prop_assert_eq!(light.stacks, order);
+    }
+
+    #[test]
+    fn what_takes_too_much_memory_takes_less_and_weighs_the_same(
+        weights in prop::collection::vec((0..400_u32, 1..1000_u64), 1..400),
+        bytes in 1_000..100_000_usize,
+    ) {
+        let whole = calls(&weights);
+        let mut light = whole.clone();
+        light.lighten_to(bytes);
+        prop_assert!(light.stacks.bytes() <= bytes, "{}", light.stacks.bytes());
+        prop_assert!(light == whole || whole.stacks.bytes() > bytes);
+        for place in 0..2 {
+            prop_assert_eq!(light.stacks.total(place), whole.stacks.total(place));
+        }
+    }
+}
+
 #[test]
 fn equal_stacks_are_one_and_a_thread_s_name_tells_them_apart() {
     let some = stacks(

@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -33,6 +33,9 @@ const MOST_STACKS: usize = 200_000;
 pub struct Queue {
     waiting: Mutex<VecDeque<Delivery>>,
     came: Notify,
+    /// One of them is being written.
+    busy: AtomicBool,
+    rested: Notify,
     written: AtomicU64,
     refused: AtomicU64,
     failed: AtomicU64,
@@ -82,12 +85,34 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Waits until all of them are written, or given up.
+    pub async fn rest(&self) {
+        while !self.is_at_rest() {
+            self.rested.notified().await;
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        self.waiting().is_empty() && !self.busy.load(Ordering::Relaxed)
+    }
+
+    fn pop(&self) -> Option<Delivery> {
+        let mut waiting = self.waiting();
+        let next = waiting.pop_front();
+        // Before anybody sees that none waits.
+        self.busy.store(next.is_some(), Ordering::Relaxed);
+        next
+    }
+
+    /// What is to be written next. The one before is done with.
     async fn next(&self) -> Delivery {
         loop {
-            let next = self.waiting().pop_front();
-            match next {
+            match self.pop() {
                 Some(delivery) => return delivery,
-                None => self.came.notified().await,
+                None => {
+                    self.rested.notify_one();
+                    self.came.notified().await;
+                }
             }
         }
     }

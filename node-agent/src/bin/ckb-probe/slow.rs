@@ -5,14 +5,15 @@ use std::{
     fs,
     io::{self, Write},
     path::{Path, PathBuf},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use ckb_probe_agent::{
-    mechanism::{Event, stacks::TRUNCATED},
+    books::slow_calls::add,
+    mechanism::{Event, profiles::nanos},
     text,
 };
-use ckb_probe_profiles::{Frame, Mode, Profile, Stack, Window, names::shorten};
+use ckb_probe_profiles::{Mode, Profile, Window};
 use serde_json::Value;
 
 use super::CliError;
@@ -70,28 +71,6 @@ impl Flames {
     }
 }
 
-/// The function that was slow is the innermost.
-fn add(profile: &mut Profile, event: &Event, function: &str, executable: &str) {
-    let Some(callers) = event.callers() else {
-        return;
-    };
-    let mut frames: Vec<(String, &str)> = Vec::new();
-    if !callers.complete {
-        frames.push((TRUNCATED.to_string(), ""));
-    }
-    let calls = callers.calls.iter().rev();
-    frames.extend(calls.map(|call| (shorten(&call.name), &*call.file)));
-    frames.push((shorten(function), ""));
-    let frames = frames.iter();
-    profile.stacks.add(&Stack {
-        frames: frames.map(|(name, file)| Frame::user(name, file)).collect(),
-        thread: &event.thread_name,
-        target: executable,
-        weights: &[1, event.weight],
-        ..Stack::default()
-    });
-}
-
 /// The slowest of those whose callers are known.
 pub fn print(out: &mut impl Write, events: &[(Event, Value)], row: &str) -> io::Result<()> {
     let known = events.iter().filter(|(event, _)| event.callers().is_some());
@@ -105,8 +84,4 @@ pub fn print(out: &mut impl Write, events: &[(Event, Value)], row: &str) -> io::
         writeln!(out, "slow: {name}: {}", event.report(name, None).text)?;
     }
     writeln!(out)
-}
-
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -34,6 +34,7 @@ fn terms(overhead: Overhead) -> Terms {
         interval: INTERVAL,
         overhead,
         early_death: EARLY_DEATH,
+        profile_window: crate::books::slow_calls::WINDOW,
     }
 }
 

@@ -3,12 +3,15 @@
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use ckb_probe_crds::PodReference;
+use k8s_openapi::jiff::Timestamp;
 
 use super::{Engine, views_on};
 use crate::{
-    driver::measured::Measured,
+    books::{probe::ProbeBook, slow_calls::SlowCalls},
+    driver::{measured::Measured, view::View},
     mechanism::{LoadId, profiles::Finished},
     observe::ProcessId,
+    target::InstanceKey,
 };
 
 /// Who asked: the word for what is asked, and the probe in it that did.
@@ -42,12 +45,16 @@ pub(super) struct Mailbox {
 impl Engine {
     /// Whether something finished may be waiting.
     pub fn has_mailboxes(&self) -> bool {
-        !self.mailboxes.is_empty()
+        !self.mailboxes.is_empty() || !self.broken_off.is_empty()
     }
 
     /// Takes what was finished since the last time, for each that asked. It may be of processes that have ended.
     pub fn finished(&mut self) -> Vec<Delivery> {
-        let mut deliveries = Vec::new();
+        let mut deliveries = std::mem::take(&mut self.broken_off);
+        let now = Timestamp::now();
+        for view in self.views.values_mut() {
+            deliveries.extend(gathered(view, |calls| calls.take_over(now)));
+        }
         self.mailboxes.retain(|mailbox| {
             loop {
                 let finished = match mailbox.receiver.try_recv() {
@@ -63,6 +70,32 @@ impl Engine {
             }
         });
         deliveries
+    }
+
+    /// Nothing more will be gathered: takes it as it stands.
+    pub fn last(&mut self) -> Vec<Delivery> {
+        let keys: Vec<InstanceKey> = self.views.keys().cloned().collect();
+        for key in keys {
+            self.break_off(&key);
+        }
+        self.finished()
+    }
+
+    /// Lets go of a view. What was gathered for it is told as it stands, unless another goes on with it, that asks the same.
+    pub(super) fn break_off(&mut self, key: &InstanceKey) {
+        let Some(mut view) = self.views.remove(key) else {
+            return;
+        };
+        let is_heir = |other: &View| {
+            let of = &other.instance.key;
+            (&of.pod, &of.container) == (&key.pod, &key.container)
+                && other.assignment.asks == view.assignment.asks
+        };
+        if !self.views.values().any(is_heir) {
+            let now = Timestamp::now();
+            self.broken_off
+                .extend(gathered(&mut view, |calls| calls.take_all(now)));
+        }
     }
 
     /// A process is measured anew: what is finished of it is for those that look at it now.
@@ -89,12 +122,7 @@ impl Engine {
                 if !book.series.iter().any(|series| series.is(load)) {
                     continue;
                 }
-                let addressee = Addressee {
-                    asks: asks.clone(),
-                    probe: book.probe.name.clone(),
-                    pod: key.pod.clone(),
-                    container: key.container.clone(),
-                };
+                let addressee = addressee(asks, key, book);
                 if !all.contains(&addressee) {
                     all.push(addressee);
                 }
@@ -102,4 +130,28 @@ impl Engine {
         }
         all
     }
+}
+
+fn addressee(asks: &str, key: &InstanceKey, book: &ProbeBook) -> Addressee {
+    Addressee {
+        asks: asks.to_string(),
+        probe: book.probe.name.clone(),
+        pod: key.pod.clone(),
+        container: key.container.clone(),
+    }
+}
+
+/// What is taken of the slow calls of a view.
+fn gathered(view: &mut View, take: impl Fn(&mut SlowCalls) -> Vec<Finished>) -> Vec<Delivery> {
+    let (key, asks) = (&view.instance.key, &view.assignment.asks);
+    let books = view.instance.probes.iter_mut();
+    let deliveries = books.flat_map(|book| {
+        let finished = take(&mut book.slow_calls).into_iter();
+        let to = addressee(asks, key, book);
+        finished.map(move |finished| Delivery {
+            to: to.clone(),
+            finished,
+        })
+    });
+    deliveries.collect()
 }

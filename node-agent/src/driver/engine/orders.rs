@@ -88,7 +88,7 @@ impl Engine {
                 if let Some(process) = process {
                     self.take_events(process);
                 }
-                self.views.remove(&key);
+                self.break_off(&key);
                 info!(pod = %key.pod.name, container = %key.container, probe = %key.probe.name, "detached: no longer asked for");
             }
             Action::Lose(key) => disturbed.extend(self.lose(&key)),
@@ -149,6 +149,7 @@ impl Engine {
             interval: assignment.report_interval.get(),
             overhead: assignment.overhead.clone(),
             early_death: self.early_death,
+            profile_window: self.profile_window,
         };
         let probes = kinds::instrumented(&assignment.probes);
         let Some(view) = self.views.get(&key) else {

@@ -1,6 +1,7 @@
 //! Orders, without a process that they find.
 
-use ckb_probe_crds::{PodReference, kinds::rocksdb::Operation};
+use ckb_probe_crds::{PodReference, ProfileMode, kinds::rocksdb::Operation};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{
@@ -8,8 +9,9 @@ use super::{
     *,
 };
 use crate::books::{
-    fixtures::{calls, opened},
+    fixtures::{call, calls, opened},
     instance::Terms,
+    slow_calls,
 };
 
 /// What this CkbProbe asks of the pod, by this word.
@@ -32,6 +34,7 @@ fn terms(assignment: &Assignment) -> Terms {
         interval: assignment.report_interval.get(),
         overhead: assignment.overhead.clone(),
         early_death: EARLY_DEATH,
+        profile_window: slow_calls::WINDOW,
     }
 }
 
@@ -61,6 +64,70 @@ fn engine() -> Engine {
     let view = known(order("oldest", "same"));
     engine.views.insert(view.instance.key.clone(), view);
     engine
+}
+
+/// One that has gathered a slow call of this time.
+fn gathering(millis: i64) -> Engine {
+    let mut engine = engine();
+    for view in engine.views.values_mut() {
+        let probe = calls("storage", &[Operation::Get]);
+        let terms = terms(&view.assignment);
+        view.instance.reconfigure(vec![probe], terms);
+        let gathered = &mut view.instance.probes[0].slow_calls;
+        gathered.add(&call(millis, 5, &["read"]), "Get", slow_calls::WINDOW);
+    }
+    engine
+}
+
+/// What is asked, of which probe and pod, and in which window.
+fn deliveries(finished: Vec<Delivery>) -> Vec<(String, String, String, u64)> {
+    let told = finished.into_iter().map(|Delivery { to, finished }| {
+        assert_eq!(finished.mode, ProfileMode::SlowCalls);
+        (to.asks, to.probe, to.pod.name, finished.window.number)
+    });
+    told.collect()
+}
+
+fn delivered(asks: &str, window: u64) -> Vec<(String, String, String, u64)> {
+    let [asks, probe, pod] = [asks, "storage", "ckb-0"].map(str::to_string);
+    vec![(asks, probe, pod, window)]
+}
+
+#[test]
+fn slow_calls_are_told_of_when_their_window_is_over() {
+    let now = Timestamp::now().as_millisecond();
+    let mut engine = gathering(now);
+    assert!(!engine.has_mailboxes());
+    assert_eq!(deliveries(engine.finished()), []);
+    let mut engine = gathering(now - 1_200_000);
+    let before = (now - 1_200_000) as u64 / 600_000;
+    assert_eq!(deliveries(engine.finished()), delivered("same", before));
+    assert_eq!(deliveries(engine.finished()), []);
+}
+
+#[test]
+fn what_nobody_asks_for_any_more_is_told_of_as_it_stands() {
+    let mut engine = gathering(1_200_000);
+    assert!(engine.assign(Vec::new()));
+    assert!(engine.has_mailboxes());
+    assert_eq!(deliveries(engine.finished()), delivered("same", 2));
+    assert!(!engine.has_mailboxes());
+
+    let now = Timestamp::now().as_millisecond();
+    let mut engine = gathering(now);
+    let window = now as u64 / 600_000;
+    assert_eq!(deliveries(engine.last()), delivered("same", window));
+}
+
+#[test]
+fn whoever_goes_on_with_the_books_tells_of_slow_calls_and_nobody_else() {
+    let now = Timestamp::now().as_millisecond();
+    let mut engine = gathering(now);
+    engine.assign(vec![order("next", "same")]);
+    assert_eq!(deliveries(engine.finished()), []);
+    engine.assign(Vec::new());
+    let window = now as u64 / 600_000;
+    assert_eq!(deliveries(engine.finished()), delivered("same", window));
 }
 
 /// Of which CkbProbe, what is asked, and how often the process was found anew.

@@ -21,6 +21,7 @@ use crate::{
     books::{
         fixtures::count,
         instance::{EARLY_DEATH, Terms},
+        slow_calls,
     },
     kernel::Means,
     observe,
@@ -134,6 +135,7 @@ fn asking(kind: RocksDbProbe, now: Duration) -> Instance {
         interval: Duration::from_secs(10),
         overhead: overhead(1.0, Breach::Report),
         early_death: EARLY_DEATH,
+        profile_window: slow_calls::WINDOW,
     };
     let probe = Instrumented::new("storage", kind);
     Instance::new(InstanceKey::default(), vec![probe], terms, now)

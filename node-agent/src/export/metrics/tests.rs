@@ -11,6 +11,7 @@ use crate::{
     books::{
         fixtures::{lost, opened, raw, read, reading, whole},
         instance::{EARLY_DEATH, Terms},
+        slow_calls,
     },
     kernel::{Calibration, SlotReading, Tier},
     kinds::Instrumented,
@@ -62,6 +63,7 @@ fn instance() -> Instance {
             interval: Duration::from_secs(1),
             overhead: Overhead::default(),
             early_death: EARLY_DEATH,
+            profile_window: slow_calls::WINDOW,
         },
         Duration::ZERO,
     );

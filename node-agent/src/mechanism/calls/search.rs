@@ -301,6 +301,7 @@ impl Searched {
             } else {
                 Parts::None
             };
+            let tells_stacks = counted.stacks && counted.slow_threshold_ns < u64::MAX;
             let blank = measures.figures(Default::default(), counted.has_bytes());
             let slot = self.slot(counted, measures, places, calibration)?;
             strands.push(Strand {
@@ -308,6 +309,7 @@ impl Searched {
                 row: Some(row),
                 parts,
                 blank,
+                tells_stacks,
                 ..Strand::default()
             });
         }

@@ -130,7 +130,8 @@ fn is_whole(calls: &[Call]) -> bool {
     first.is_none_or(|call| call.place != Place::Said || &*call.name != stacks::TRUNCATED)
 }
 
-pub(super) fn nanos(time: Duration) -> u64 {
+/// In nanoseconds, or as many as there can be.
+pub fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

@@ -285,6 +285,32 @@ fn what_is_kept_between_parts_is_bounded() {
 }
 
 #[test]
+fn two_parts_of_one_target_are_one_target() {
+    let mut merger = merger();
+    let one = stacks(&[("rocksdb_get_pinned_cf", 60)]);
+    let failed = ProfilePartSpec {
+        pprof: None,
+        failure: Some("no room".into()),
+        ..part(&one, 1)
+    };
+    for (uid, part) in [
+        ("u1", part(&one, 60)),
+        ("u2", failed),
+        ("u3", part(&one, 40)),
+    ] {
+        merger.add(uid, "n", &pod("ckb-1"), part).unwrap();
+    }
+    merger.add("u4", "m", &pod("ckb-1"), part(&one, 1)).unwrap();
+    let spec = merger.finish("p", "flames").unwrap();
+    let told = spec.targets.iter();
+    let told: Vec<_> = told
+        .map(|one| (&*one.node, one.counts.samples, one.failure.as_deref()))
+        .collect();
+    assert_eq!(told, [("n", 100, None), ("m", 1, None)]);
+    assert_eq!(spec.counts.samples, 101);
+}
+
+#[test]
 fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
     let mut merger = merger();
     let long = "x".repeat(20_000);
@@ -360,35 +386,5 @@ proptest! {
         let seen = counts.iter().filter(|one| one.samples > 0).map(|one| one.millihertz).min();
         let slowest = seen.or(counts.iter().map(|one| one.millihertz).max());
         prop_assert_eq!(Some(one.counts.millihertz), slowest);
-    }
-
-    #[test]
-    fn what_is_too_much_is_folded_and_no_weight_is_lost(
-        weights in prop::collection::vec((0..40_u32, 1..1000_u64), 1..60),
-        frames in 0..80_usize,
-    ) {
-        let calls: Vec<(String, u64)> = weights.into_iter().map(|(call, weight)| (format!("f{call}"), weight)).collect();
-        let calls: Vec<(&str, u64)> = calls.iter().map(|(call, weight)| (&**call, *weight)).collect();
-        let whole = stacks(&calls);
-        let mut light = whole.clone();
-        lighten(&mut light, frames);
-        for place in 0..2 {
-            prop_assert_eq!(light.stacks.total(place), whole.stacks.total(place));
-        }
-        prop_assert_eq!(split(&light.stacks, 0), split(&whole.stacks, 0));
-        let is_pruned = |stack: &Stack| stack.frames[0].name == PRUNED;
-        let kept = light.stacks.filter(|stack| !is_pruned(stack));
-        let depth: usize = kept.iter().map(|stack| stack.frames.len()).sum();
-        prop_assert!(depth <= frames || kept.len() == whole.stacks.len());
-        let heaviest_folded = whole.stacks.iter()
-            .filter(|stack| kept.iter().all(|one| one != *stack))
-            .map(|stack| stack.weights[1])
-            .max();
-        let lightest_kept = kept.iter().map(|stack| stack.weights[1]).min();
-        prop_assert!(heaviest_folded.is_none_or(|folded| lightest_kept.is_none_or(|kept| folded <= kept)));
-        prop_assert_eq!(pruned(&light.stacks), whole.stacks.total(1) - kept.total(1));
-        let order = light.stacks.clone();
-        lighten(&mut light, frames);
-        prop_assert_eq!(light.stacks, order);
     }
 }

@@ -328,6 +328,51 @@ fn the_oldest_go_where_there_are_more_than_are_kept() {
     );
 }
 
+#[test]
+fn slow_calls_are_published_without_those_who_had_none_and_five_windows_of_them_are_kept() {
+    let probes = json!([{ "name": "storage", "rocksdb": { "stacks": true } }]);
+    let probe = probe("a", "p", json!({ "probes": probes }));
+    let (mut world, _, pods) = two();
+    world.apply(has(&probe), at(0));
+    for (node, pod) in ["n", "m"].iter().zip(&pods) {
+        world.apply(ordered(node, &probe, std::slice::from_ref(pod)), at(0));
+    }
+    let mut part = row("n.0", &probe, &pods[0], 7);
+    if let Some(about) = &mut part.about {
+        (about.probe, about.mode) = ("storage".into(), ProfileMode::SlowCalls);
+    }
+    world.apply(comes(part), at(0));
+    let mut desk = Desk::default();
+    assert_eq!(desk.plan(&world, at(29)).next, Some(at(30)));
+    let plan = desk.plan(&world, at(30));
+    let [job] = &publishes(&plan)[..] else {
+        panic!("{plan:?}");
+    };
+    assert_eq!(
+        (job.object(), names(job)),
+        ("p.storage.slowcalls.7".into(), vec!["n.0"])
+    );
+    desk.published(job);
+    assert_eq!(drops(&desk.plan(&world, at(31))), [("n.0", Why::Merged)]);
+
+    for window in 1..=7 {
+        let row = ProfileRow {
+            probe: "storage".into(),
+            mode: Some(ProfileMode::SlowCalls),
+            ..profile(&probe, window, window as i64)
+        };
+        world.apply(is_published(row), at(32));
+    }
+    let plan = Desk::default().plan(&world, at(33));
+    let removed = plan.jobs.iter().filter_map(|job| match job {
+        Job::Remove { uid, .. } => Some(&**uid),
+        Job::Publish(_) | Job::Drop { .. } => None,
+    });
+    let removed: BTreeSet<&str> = removed.collect();
+    let oldest = ["uid-p.flames.cpu.1", "uid-p.flames.cpu.2"];
+    assert_eq!(removed, BTreeSet::from(oldest));
+}
+
 /// Something that happens.
 #[derive(Clone, Debug)]
 enum Step {

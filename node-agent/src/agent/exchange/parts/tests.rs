@@ -135,13 +135,31 @@ async fn written(answers: fn(usize) -> u16, windows: u64) -> (Parts, Vec<(String
         queue.put(delivery(number, 1));
     }
     let writing = tokio::spawn(write_parts(api, "node0".to_string(), Arc::clone(&queue)));
-    let ended = |parts: Parts| parts.written + parts.refused + parts.dropped == windows;
-    while !ended(queue.count()) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    queue.rest().await;
+    let parts = queue.count();
+    assert_eq!(parts.written + parts.refused + parts.dropped, windows);
     writing.abort();
     let sent = sent.lock().unwrap().clone();
     (queue.count(), sent)
+}
+
+#[tokio::test]
+async fn there_is_no_rest_while_one_waits_or_is_written() {
+    let (parts, sent) = written(|_| 200, 0).await;
+    assert_eq!((parts.written, sent.len()), (0, 0));
+    let queue = Queue::default();
+    let rests = async |queue: &Queue| {
+        let soon = Duration::from_millis(10);
+        tokio::time::timeout(soon, queue.rest()).await.is_ok()
+    };
+    assert!(rests(&queue).await);
+    queue.put(delivery(1, 1));
+    assert!(!rests(&queue).await, "it waits");
+    queue.next().await;
+    assert!(!rests(&queue).await, "it is written");
+    let next = tokio::time::timeout(Duration::from_millis(10), queue.next());
+    assert!(next.await.is_err());
+    assert!(rests(&queue).await);
 }
 
 #[test]
