@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # build-chain.sh [--scripts] [BLOCKS]: makes a CKB chain of so many blocks beside the genesis block, for the benchmark to import,
-# in the cache, and prints its folder. Half a minute the first time; builds CKB first where there is none (half an hour).
+# in the cache, and prints its folder. A minute the first time; builds CKB first where there is none (half an hour).
 #
 # The blocks are empty, 40,000 of them. With --scripts they hold transactions that are nothing but work for CKB-VM, and 500 are
-# enough: each runs for some hundredths of a second.
+# enough: each runs for a hundredth of a second.
 #
 #   config/        ckb.toml, specs, …: what `ckb import -C` needs. The specs too: each dev chain has a genesis of its own
 #   blocks.jsonl   what `ckb export` wrote
@@ -41,6 +41,8 @@ TRANSACTIONS=4
 FEE=10000
 # Blocks until there are cells to spend.
 SPLIT=3
+
+[[ $KIND != scripts || $BLOCKS -gt $SPLIT ]] || die "a chain with scripts has more than $SPLIT blocks"
 
 has_chain() { [[ -e $CHAIN_DIR/tip ]]; }
 
