@@ -24,9 +24,10 @@ PATH=$PATH:/usr/sbin:/sbin
 scripts/setup.sh build bench
 scripts/build-ckb.sh
 chain=$(scripts/build-chain.sh "${BLOCKS:-60000}")
+scripts=$(scripts/build-chain.sh --scripts)
 
 step "building ckb-probe and the benchmark"
 cargo build --locked --quiet --release --package ckb-probe-agent
 cargo build --locked --quiet --package ckb-probe-tests --bin bench
 step "measuring: leave the machine alone"
-exec target/debug/bench --ckb "$CACHE/ckb-$CKB/bin/ckb" --chain "$chain" "$@"
+exec target/debug/bench --ckb "$CACHE/ckb-$CKB/bin/ckb" --chain "$chain" --scripts "$scripts" "$@"

@@ -74,6 +74,8 @@ pub struct Settings {
     pub ckb: PathBuf,
     /// A folder that scripts/build-chain.sh made.
     pub chain: PathBuf,
+    /// Another one, with `--scripts`.
+    pub scripts: PathBuf,
     /// Where to write to.
     pub folder: PathBuf,
 }
@@ -202,7 +204,7 @@ pub const ALL: &[Family] = &[
     family!(
         "profile-vm",
         profile_vm,
-        "stacks through CKB-VM's interpreter in assembly"
+        "stacks through CKB-VM's interpreter in assembly, in a program and in a node"
     ),
     family!(
         "profile-off-cpu",

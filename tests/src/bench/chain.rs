@@ -1,4 +1,4 @@
-//! Imports of a CKB chain: the peak load.
+//! Imports of CKB chains: the peak load.
 
 use std::{
     fs::{self, File},
@@ -34,6 +34,7 @@ pub struct Took {
 /// A running import.
 pub struct Import<'a> {
     settings: &'a Settings,
+    chain: &'a Path,
     container: &'a Container,
     child: Child,
     started: Instant,
@@ -43,21 +44,32 @@ pub struct Import<'a> {
 }
 
 impl<'a> Import<'a> {
-    /// Starts one into a fresh folder on disk.
+    /// Starts one of the empty blocks into a fresh folder on disk.
     pub fn start(settings: &'a Settings, container: &'a Container) -> Result<Self> {
+        Self::of(settings, &settings.chain, container, &[])
+    }
+
+    /// The same of a chain that scripts/build-chain.sh made, with options of `ckb import`.
+    pub fn of(
+        settings: &'a Settings,
+        chain: &'a Path,
+        container: &'a Container,
+        options: &[&str],
+    ) -> Result<Self> {
         let data = in_folder(settings, "import")?;
         let system = |path: &Path| Failure::system(path.display().to_string());
         if data.exists() {
             fs::remove_dir_all(&data).map_err(system(&data))?;
         }
-        copy(&settings.chain.join("config"), &data)?;
+        copy(&chain.join("config"), &data)?;
         // What was written before must not be written now.
         rustix::fs::sync();
         let output = in_folder(settings, "import.log")?;
         let log = File::create(&output).map_err(system(&output))?;
         let errors = log.try_clone().map_err(system(&output))?;
-        let blocks = settings.chain.join("blocks.jsonl");
+        let blocks = chain.join("blocks.jsonl");
         let arguments = [Path::new("import"), Path::new("-C"), &data, &blocks];
+        let arguments = arguments.into_iter().chain(options.iter().map(Path::new));
         let cpu_before = container.cpu_time()?;
         let started = Instant::now();
         let child = container
@@ -69,6 +81,7 @@ impl<'a> Import<'a> {
             .map_err(Failure::system("ckb import"))?;
         Ok(Self {
             settings,
+            chain,
             container,
             child,
             started,
@@ -104,7 +117,7 @@ impl<'a> Import<'a> {
         let text = |path: &Path| {
             fs::read_to_string(path).map_err(Failure::system(path.display().to_string()))
         };
-        let (printed, tip) = (text(&self.output)?, text(&self.settings.chain.join("tip"))?);
+        let (printed, tip) = (text(&self.output)?, text(&self.chain.join("tip"))?);
         let last = printed.lines().rfind(|line| line.contains("urrent tip is"));
         expect(
             matches!(ended, Ok(Ok(status)) if status.success())

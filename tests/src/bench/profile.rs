@@ -6,6 +6,7 @@ pub mod cost;
 mod names;
 pub mod off_cpu;
 pub mod peer;
+mod scripts;
 pub mod threads;
 pub mod vm;
 mod waits;

@@ -44,6 +44,9 @@ struct Arguments {
     /// A folder that scripts/build-chain.sh made.
     #[arg(long, default_value = ".")]
     chain: PathBuf,
+    /// Another one, with blocks that run scripts.
+    #[arg(long, default_value = ".")]
+    scripts: PathBuf,
 }
 
 #[tokio::main(flavor = "current_thread")]
@@ -70,6 +73,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
             programs: arguments.programs.unwrap_or(programs),
             ckb: arguments.ckb,
             chain: arguments.chain,
+            scripts: arguments.scripts,
             folder: folder.clone(),
         },
         report: Report::default(),

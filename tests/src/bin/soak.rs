@@ -59,6 +59,7 @@ async fn many(restarts: usize, kills: usize, folder: PathBuf, report: Report) ->
         programs: repository().join("target/release"),
         ckb: PathBuf::new(),
         chain: PathBuf::new(),
+        scripts: PathBuf::new(),
         folder,
     };
     let mut bench = Bench { settings, report };

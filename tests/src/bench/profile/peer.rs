@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Asked of both: it keeps no step with anything, and no more than the kernel ticks.
-const FREQUENCY: &str = "199";
+pub const FREQUENCY: &str = "199";
 
 /// So many functions are compared.
 const TOP: usize = 20;
@@ -152,7 +152,7 @@ impl Perf {
 
 /// What perf saw of a process, unwound by perf. Functions of libraries that have no name without debug information are called by
 /// their file, as we do.
-async fn perf_stacks(file: &Path, process: Process) -> Result<Stacks> {
+pub async fn perf_stacks(file: &Path, process: Process) -> Result<Stacks> {
     let (path, pid) = (file.display().to_string(), process.pid.to_string());
     let fields = ["-F", "comm,tid,ip,sym,dso", "--max-stack", "1024"];
     let arguments = ["script", "-i", &path, "--no-inline", "--pid", &pid];

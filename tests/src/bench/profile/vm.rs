@@ -1,12 +1,14 @@
 //! Stacks through CKB-VM's interpreter in assembly, which says nothing of how to unwind it.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{fs, path::Path, process::Stdio, time::Duration};
 
 use tokio::{process::Command, time::sleep};
 
 use super::{
-    super::{Bench, agent::of, in_folder, statistics::summary},
-    Profiling, Stacks, printed,
+    super::{Bench, Settings, agent::of, in_folder, statistics::summary},
+    Profile, Profiling, Stacks,
+    peer::FREQUENCY,
+    printed, scripts,
 };
 use crate::{
     failure::{Failure, Result},
@@ -17,7 +19,48 @@ use crate::{
 /// The interpreter.
 const INTERPRETER: &str = "ckb_vm_x64_execute";
 
+/// The part of CKB that runs scripts.
+pub const HEADING: &str = "scripts";
+
 pub async fn run(bench: &mut Bench) -> Result<()> {
+    program(bench).await?;
+    scripts::run(bench).await
+}
+
+/// What was seen of each round.
+#[derive(Default)]
+pub struct Seen {
+    complete: Vec<f64>,
+    scripts: Vec<f64>,
+    within: Vec<f64>,
+}
+
+impl Seen {
+    /// Adds a round.
+    pub fn add(&mut self, stacks: &Stacks) {
+        let within = |stack: &super::Stack| stack.calls.iter().any(|call| call == INTERPRETER);
+        self.complete.push(stacks.complete());
+        self.scripts
+            .push(stacks.share(|stack| stack.thread == HEADING));
+        self.within.push(stacks.share(within));
+    }
+
+    /// Writes down all rounds.
+    pub fn tell(self, bench: &mut Bench, of: &str, scripts: Option<Bound>) {
+        let complete = Some(Bound::AtLeast(99.0));
+        for (what, shares, bound) in [
+            ("complete stacks", self.complete, complete),
+            ("under scripts", self.scripts, scripts),
+            ("through the interpreter in assembly", self.within, None),
+        ] {
+            let name = format!("profile-vm: {of}{what}");
+            bench.figure(&name, summary(shares), "%", bound);
+        }
+    }
+}
+
+/// Of a program that does nothing else.
+async fn program(bench: &mut Bench) -> Result<()> {
     let folder = repository().join("target/script");
     let manifest = repository()
         .join("tests/script/Cargo.toml")
@@ -41,43 +84,23 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         .spawn()
         .map_err(Failure::system("runs-scripts"))?;
     let process = of(&target)?;
-    let (mut complete, mut scripts, mut within) = (Vec::new(), Vec::new(), Vec::new());
-    let drawn = in_folder(&bench.settings, "vm.folded")?
-        .display()
-        .to_string();
-    let program = bench.settings.programs.join("ckb-probe");
+    let mut seen = Seen::default();
+    let options = ["--frequency", FREQUENCY];
     for _ in 0..bench.settings.rounds {
-        let profiling = Profiling::start(
-            &bench.settings,
-            1,
-            process,
-            "vm.pb.gz",
-            &["--frequency", "199"],
-        )
-        .await?;
-        sleep(Duration::from_secs(bench.settings.seconds)).await;
-        let profile = profiling.stop().await?;
-        let file = profile.file.display().to_string();
-        printed(
-            &program,
-            &["render", &file, "--by", "heading", "-o", &drawn],
-        )
-        .await?;
-        let text = std::fs::read_to_string(&drawn).map_err(Failure::system(drawn.clone()))?;
-        // In place of the thread stands the heading.
-        let stacks = Stacks::folded(&text)?;
-        complete.push(stacks.complete());
-        scripts.push(stacks.share(|stack| stack.thread == "scripts"));
-        within.push(stacks.share(|stack| stack.calls.iter().any(|call| call == INTERPRETER)));
+        let settings = &bench.settings;
+        let profiling = Profiling::start(settings, 1, process, "vm.pb.gz", &options).await?;
+        sleep(Duration::from_secs(settings.seconds)).await;
+        seen.add(&by_heading(settings, &profiling.stop().await?).await?);
     }
-    let bound = Some(Bound::AtLeast(99.0));
-    bench.figure("profile-vm: complete stacks", summary(complete), "%", bound);
-    bench.figure("profile-vm: under scripts", summary(scripts), "%", bound);
-    bench.figure(
-        "profile-vm: through the interpreter in assembly",
-        summary(within),
-        "%",
-        None,
-    );
+    seen.tell(bench, "", Some(Bound::AtLeast(99.0)));
     Ok(())
+}
+
+/// Stacks in which the part of CKB that they belong to stands in place of the thread.
+pub async fn by_heading(settings: &Settings, profile: &Profile) -> Result<Stacks> {
+    let drawn = in_folder(settings, "vm.folded")?.display().to_string();
+    let file = profile.file.display().to_string();
+    let render = ["render", &file, "--by", "heading", "-o", &drawn];
+    printed(&settings.programs.join("ckb-probe"), &render).await?;
+    Stacks::folded(&fs::read_to_string(&drawn).map_err(Failure::system(drawn))?)
 }
