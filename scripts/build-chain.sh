@@ -20,11 +20,13 @@ if [[ ${1:-} == --scripts ]]; then
   KIND=scripts
   FILL=fill_with_scripts
   BLOCKS=500
+  # Another script is another chain.
+  SCRIPT=-$(cat "$ROOT"/tests/script/src/*.rs "$ROOT/scripts/build-chain.jq" | sha256sum | head -c 8)
   shift
 fi
 BLOCKS=${1:-$BLOCKS}
 [[ $BLOCKS =~ ^[1-9][0-9]*$ ]] || die "usage: build-chain.sh [--scripts] [BLOCKS]"
-CHAIN_DIR=$CACHE/ckb-$CKB-$KIND-$BLOCKS
+CHAIN_DIR=$CACHE/ckb-$CKB-$KIND${SCRIPT:-}-$BLOCKS
 LOG=$CACHE/log/$KIND.log
 BIN=$CACHE/ckb-$CKB/bin/ckb
 # Of the key that every dev chain's specification publishes.
