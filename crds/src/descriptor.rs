@@ -230,8 +230,8 @@ impl Descriptor {
         words.join(" ")
     }
 
-    /// How rows divide, each given with its parts: `Cpu: scripts 41 %, rocksdb read 22 %`. Of a row the greatest parts are told;
-    /// empty where none has parts to tell.
+    /// How rows divide, each given with its parts: `Cpu: scripts 41 %, rocksdb read 22 %`. Of a row the greatest parts are told, or that
+    /// there is `nothing` to divide; empty where none has parts to tell.
     pub fn split<'a>(
         &self,
         rows: impl Iterator<Item = (&'a str, &'a Summary, Vec<(&'a str, &'a Summary)>)>,
@@ -251,7 +251,10 @@ impl Descriptor {
             let told: Vec<String> = told
                 .map(|(percent, part)| format!("{part} {percent:.0} %"))
                 .collect();
-            (!told.is_empty()).then(|| format!("{row}: {}", told.join(", ")))
+            match told.is_empty() {
+                false => Some(format!("{row}: {}", told.join(", "))),
+                true => (all == 0.0).then(|| format!("{row}: nothing")),
+            }
         });
         rows.collect::<Vec<_>>().join("; ")
     }

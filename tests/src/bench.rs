@@ -45,14 +45,16 @@ pub mod report;
 mod restarts;
 mod sites;
 mod slow;
+mod slow_stacks;
 pub(crate) mod statistics;
 mod syscalls;
 mod tcp;
 mod ticker;
 
 use profile::{
-    agent as profile_agent, complete as profile_complete, cost as profile_cost,
-    off_cpu as profile_off_cpu, peer as profile_peer, threads as profile_threads, vm as profile_vm,
+    agent as profile_agent, bystander as profile_bystander, complete as profile_complete,
+    cost as profile_cost, off_cpu as profile_off_cpu, peer as profile_peer,
+    threads as profile_threads, vm as profile_vm,
 };
 use report::Report;
 use statistics::Summary;
@@ -149,6 +151,11 @@ pub const ALL: &[Family] = &[
         "more slow calls than the ring buffer can take"
     ),
     family!(
+        "slow-stacks",
+        slow_stacks,
+        "what a copy of its stack adds to a slow call"
+    ),
+    family!(
         "functions",
         functions,
         "a call under our functions, against bpftrace's histogram pair"
@@ -222,6 +229,11 @@ pub const ALL: &[Family] = &[
         "a CKB import, profiled in several ways"
     ),
     family!("profile-agent", profile_agent, "what profiling itself uses"),
+    family!(
+        "profile-bystander",
+        profile_bystander,
+        "what sampling costs a process that is not sampled"
+    ),
 ];
 
 impl Bench {

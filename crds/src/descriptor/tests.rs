@@ -335,7 +335,7 @@ fn a_row_is_split_by_the_first_measure_it_has_the_greatest_part_first() {
     ];
     assert_eq!(
         descriptor.split(rows.into_iter()),
-        "Cpu: scripts 40 %, reads 33 %, a 10 %, b 10 %; Memory: scripts 67 %, reads 33 %"
+        "Cpu: scripts 40 %, reads 33 %, a 10 %, b 10 %; Idle: nothing; Memory: scripts 67 %, reads 33 %"
     );
 }
 

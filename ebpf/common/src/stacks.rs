@@ -3,8 +3,8 @@
 /// A page: copies begin at one, and a page that is not there ends them.
 pub const PAGE: usize = 4096;
 
-/// Pages that are copied of a stack. A twentieth of RocksDB's stacks needs more than half of them.
-pub const STACK_PAGES: usize = 8;
+/// Pages that are copied of a stack at most. The deepest of CKB's that was seen needs nine.
+pub const STACK_PAGES: usize = 12;
 
 /// Frames that are taken of the kernel's stack.
 pub const KERNEL_FRAMES: usize = 64;
@@ -41,6 +41,8 @@ pub const MOVED: u32 = 2;
 pub const UNCHANGED: u32 = 4;
 /// It belongs to the kernel, and has no stack of the process's.
 pub const NO_USER: u32 = 8;
+/// The page that its stack begins in was not there: of that one nothing was copied.
+pub const BEGINS_LATER: u32 = 16;
 
 /// No timer's function is known yet: those that expire are noted.
 pub const LEARN: u64 = 0;
@@ -116,7 +118,7 @@ pub struct Head {
     pub reader_arrived_ns: u64,
     /// The kernel's word for its state.
     pub task_state: u32,
-    /// Pages that were copied.
+    /// Pages that were copied, with the first one where that is missing.
     pub pages: u32,
     /// Frames of the kernel's stack.
     pub kernel_frames: u32,
@@ -139,6 +141,23 @@ pub struct Slot {
     pub padding: [u8; PAGE - size_of::<Head>()],
     /// The copy.
     pub stack: [[u8; PAGE]; STACK_PAGES],
+}
+
+/// How many pages are to be copied of a stack, by the stack pointer and the address of its thread's control block.
+///
+/// libc has the control block at the top of what it maps for a thread's stack. Where it lies elsewhere, no stack reaches over it
+/// either; and where it is below the stack pointer, or not known (0), it tells nothing.
+pub const fn pages_between(sp: u64, control_block: u64) -> u32 {
+    let all = STACK_PAGES as u32;
+    if control_block < sp {
+        return all;
+    }
+    let pages = (control_block - (sp & !(PAGE as u64 - 1))).div_ceil(PAGE as u64);
+    if pages < all as u64 {
+        pages as u32
+    } else {
+        all
+    }
 }
 
 const _: () = {

@@ -14,7 +14,7 @@ use std::{
 use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
 use ckb_probe_common::{
     Field,
-    stacks::{ANY, FILLED, FREE, LEARN, NAMES, Order, PAGE, Pace, STACK_PAGES, Slot},
+    stacks::{ANY, BEGINS_LATER, FILLED, FREE, LEARN, NAMES, Order, PAGE, Pace, STACK_PAGES, Slot},
 };
 
 use super::{
@@ -76,6 +76,9 @@ const RETURNS: [(&str, &str); 5] = [
     ("return_instance", "chained"),
     ("return_instance", "next"),
 ];
+
+/// Where a thread's control block is, which ends its stack; not all kernels say it.
+const CONTROL_BLOCK: (&str, &str) = ("task_struct", "thread.fsbase");
 
 pod! {
     OrderValue(Order);
@@ -355,17 +358,24 @@ fn take(slots: &Mapped, index: usize, then: Option<u32>, each: &mut impl FnMut(&
         }
         let mut head = (*slot).head;
         let pages = (head.pages as usize).min(STACK_PAGES);
-        let stack = std::slice::from_raw_parts((&raw const (*slot).stack).cast(), pages * PAGE);
+        let stack: &[u8] =
+            std::slice::from_raw_parts((&raw const (*slot).stack).cast(), pages * PAGE);
         head.state = FREE;
+        // What is not there is no zeros: they would be the end of a stack.
+        let missing = match head.flags & BEGINS_LATER {
+            0 => 0,
+            _ => PAGE.min(stack.len()),
+        };
         each(
             &head,
             Copied {
-                begin: head.sp & !(PAGE as u64 - 1),
-                bytes: stack,
+                begin: (head.sp & !(PAGE as u64 - 1)).saturating_add(missing as u64),
+                bytes: &stack[missing..],
             },
         );
-        // All of it: a copy that failed may have left a part of a page.
-        std::ptr::write_bytes((&raw mut (*slot).stack).cast::<u8>(), 0, PAGE * STACK_PAGES);
+        // And what follows: two copies may have failed, and have left a part of a page each.
+        let touched = (pages + 2).min(STACK_PAGES);
+        std::ptr::write_bytes((&raw mut (*slot).stack).cast::<u8>(), 0, PAGE * touched);
         compiler_fence(Ordering::SeqCst);
         if let Some(then) = then {
             state.store(then, Ordering::Release);
@@ -386,6 +396,9 @@ fn fields(types: &Types) -> Result<Vec<Field>, AttachError> {
     fields.extend(optional.map(Option::unwrap_or_default));
     let faults_off = types.field("task_struct", "pagefault_disabled");
     fields.push(faults_off.unwrap_or_default());
+    let (structure, control_block) = CONTROL_BLOCK;
+    let control_block = types.field(structure, control_block);
+    fields.push(control_block.unwrap_or_default());
     Ok(fields)
 }
 

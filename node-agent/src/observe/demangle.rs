@@ -23,6 +23,15 @@ pub fn demangle(symbol: &str) -> Option<String> {
     }
 }
 
+/// What a function is called on a stack: also one that a compiler has added to another (`A::f{thunk}`), which nobody asks for by name;
+/// and one of no language known here by its symbol.
+pub fn called(symbol: &str) -> String {
+    let added = || Some(symbol).filter(|symbol| symbol.len() <= SYMBOL_LIMIT);
+    demangle(symbol)
+        .or_else(|| added().and_then(cpp::added))
+        .unwrap_or_else(|| plain(symbol).to_string())
+}
+
 /// Rust's symbols before 2025 look like those of C++, but end in a hash.
 fn legacy_rust(symbol: &str) -> Option<String> {
     let hash = symbol.rfind("17h").map(|at| &symbol.as_bytes()[at + 3..])?;

@@ -16,7 +16,7 @@ use std::{
 
 use super::{
     ProcessId,
-    demangle::{demangle, plain},
+    demangle::called,
     elf::{Budget, CodeFile, ReadAt, UnwindSections},
     symbols::{Binary, SymbolsError, open_executable, open_library},
 };
@@ -206,10 +206,7 @@ impl Space {
         }
         let symbol = known.file.as_ref();
         let symbol = symbol.and_then(|(source, image, _)| image.symbol(source, offset));
-        let function = symbol.map(|symbol| {
-            let name = demangle(&symbol).unwrap_or_else(|| plain(&symbol).to_string());
-            Arc::from(text::shown(&name))
-        });
+        let function = symbol.map(|symbol| Arc::from(text::shown(&called(&symbol))));
         if let Some(name) = &function {
             self.names.insert((index, offset), Arc::clone(name));
         }

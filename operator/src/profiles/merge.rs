@@ -104,9 +104,10 @@ impl Merger {
         &self.merged
     }
 
-    /// Whether there are stacks to be published.
+    /// Whether there are stacks to be published: a picture of nothing would take the place of one that shows something.
     pub fn has_stacks(&self) -> bool {
-        self.profile.is_some()
+        let stacks = self.profile.as_ref().map(|profile| &profile.stacks);
+        stacks.is_some_and(|stacks| !stacks.is_empty())
     }
 
     /// Adds a part with this uid, which the agent of this node has written about this pod.

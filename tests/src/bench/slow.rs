@@ -162,7 +162,7 @@ async fn by_command_line(bench: &Bench, target: &mut GroundTruth) -> Result<(Tru
 }
 
 /// How many slow calls are listed, a line of JSON each.
-fn listed(output: &str) -> u64 {
+pub(super) fn listed(output: &str) -> u64 {
     let lines = output.lines();
     lines
         .filter(|line| line.contains("\"durationNanoseconds\""))

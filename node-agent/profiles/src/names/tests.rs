@@ -9,6 +9,7 @@ const NAMES: &[(&str, &str)] = &[
     ("rocksdb_transaction_put_cf", "rocksdb_transaction_put_cf"),
     ("ckb_vm_x64_execute", "ckb_vm_x64_execute"),
     ("[libc.so.6+0x1234]", "[libc.so.6+0x1234]"),
+    ("A<std::allocator<int> >::f{thunk}", "A::f{thunk}"),
     // Rust.
     (
         "ckb_chain::verify::ConsumeUnverifiedBlocks::start",

@@ -14,7 +14,7 @@ use super::{
         kernel::Mapped,
         object::Object,
     },
-    Copied, Head, RETURNS, take,
+    CONTROL_BLOCK, Copied, Head, RETURNS, take,
 };
 
 /// Where on the stack it is what the kernel has replaced.
@@ -25,15 +25,16 @@ const STACK: (&str, &str) = ("return_instance", "stack");
 pub(in crate::kernel) fn constants() -> [(&'static str, Vec<u8>); 2] {
     let types = Types::read().ok();
     let [probed, instances, original, chained, next] = RETURNS;
-    let fields = [probed, instances, original, chained, STACK, next];
-    let fields = fields.map(|(structure, field)| {
+    let field = |(structure, field): (&str, &str)| {
         let types = types.as_ref();
         types.and_then(|types| types.field(structure, field))
-    });
-    let known: Vec<Field> = match fields.iter().all(Option::is_some) {
+    };
+    let fields = [probed, instances, original, chained, STACK, next].map(field);
+    let mut known: Vec<Field> = match fields.iter().all(Option::is_some) {
         true => fields.into_iter().flatten().collect(),
         false => vec![Field::default(); fields.len()],
     };
+    known.push(field(CONTROL_BLOCK).unwrap_or_default());
     [
         ("COPIES_STACKS", vec![1]),
         ("FIELDS", btf::as_bytes(&known)),

@@ -7,6 +7,8 @@ use std::{
     thread,
 };
 
+use ckb_probe_common::stacks::pages_between;
+
 use super::*;
 
 /// On the stack of each thread that waits here.
@@ -125,4 +127,123 @@ fn the_tick_meets_who_runs_at_the_pace_that_was_asked_for() {
     assert!(taken.met >= met, "{taken:?}");
     let pace = taken.ticking.as_secs_f64() / taken.looks as f64;
     assert!((0.009..0.013).contains(&pace), "{pace} s, {taken:?}");
+}
+
+/// Calls `then` from so many KiB below an address of the stack, or a little more.
+fn deeper(from: usize, kilobytes: usize, then: &mut dyn FnMut()) {
+    let frame = std::hint::black_box([0u8; 256]);
+    if from - (&raw const frame).addr() < kilobytes * 1024 {
+        deeper(from, kilobytes, then);
+    } else {
+        then();
+    }
+    std::hint::black_box(frame);
+}
+
+#[test]
+fn a_stack_is_copied_up_to_its_thread_s_control_block_and_no_further() {
+    const DEEP: usize = 36;
+    let barrier = Arc::new(Barrier::new(3));
+    let over = Arc::new(AtomicBool::new(false));
+    let control_blocks = Arc::new(std::sync::Mutex::new(BTreeMap::new()));
+    let start = |name: &str, kilobytes: usize, busy: bool| {
+        let (barrier, over) = (Arc::clone(&barrier), Arc::clone(&over));
+        let control_blocks = Arc::clone(&control_blocks);
+        let runs = move || {
+            // SAFETY: tell the thread's own number, and where glibc has its control block.
+            let (thread, control_block) = unsafe { (libc::gettid(), libc::pthread_self()) };
+            let mut all = control_blocks.lock().unwrap();
+            all.insert(thread as u32, control_block);
+            drop(all);
+            let secret = std::hint::black_box([PATTERN; 4]);
+            deeper((&raw const secret).addr(), kilobytes, &mut || {
+                barrier.wait();
+                while busy && !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                barrier.wait();
+            });
+            std::hint::black_box(secret);
+        };
+        let thread = thread::Builder::new().name(name.to_string());
+        thread.spawn(runs).unwrap()
+    };
+    let threads = [start("deep", DEEP, true), start("shallow", 0, false)];
+    barrier.wait();
+    thread::sleep(Duration::from_millis(50));
+    let control_blocks = control_blocks.lock().unwrap();
+    let mut seen = BTreeMap::new();
+    let mut look = |head: &Head, stack: Copied<'_>| {
+        if let Some(control_block) = control_blocks.get(&head.thread) {
+            assert!(has_pattern(stack.bytes), "{head:?}");
+            let end = stack.begin + stack.bytes.len() as u64;
+            assert_eq!(end, control_block.next_multiple_of(PAGE as u64), "{head:?}");
+            seen.insert(head.thread, stack.bytes.len() / 1024);
+        }
+    };
+    let period = Duration::from_millis(5);
+    let mut running = Stacks::begin(own(), Sampled::Running { period }).unwrap();
+    thread::sleep(Duration::from_millis(500));
+    running.samples(&mut look);
+    drop(running);
+    over.store(true, Ordering::Relaxed);
+    thread::sleep(Duration::from_millis(50));
+    let skip_unchanged = false;
+    let mut waiting = Stacks::begin(own(), Sampled::All { skip_unchanged }).unwrap();
+    waiting.pass(&mut look).unwrap();
+    barrier.wait();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let mut sizes: Vec<usize> = seen.into_values().collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes.len(), 2);
+    assert!((4..=16).contains(&sizes[0]), "{sizes:?}");
+    assert!((DEEP + 4..=48).contains(&sizes[1]), "{sizes:?}");
+}
+
+#[test]
+fn who_touches_the_next_page_of_its_stack_is_seen_with_what_is_above() {
+    let mut faults = Stacks::begin(own(), Sampled::Faults { one_in: 1 }).unwrap();
+    let mut grown = 0;
+    // Other tests touch pages as well, and what they take of the slots is not there for this one.
+    for _ in 0..20 {
+        let grows = thread::Builder::new().name("grows".to_string());
+        let grows = grows.spawn(|| {
+            let secret = std::hint::black_box([PATTERN; 4]);
+            deeper((&raw const secret).addr(), 32, &mut || {});
+            std::hint::black_box(secret);
+        });
+        grows.unwrap().join().unwrap();
+        faults.samples(|head, stack| {
+            if head.name.starts_with(b"grows\0") && head.flags & BEGINS_LATER != 0 {
+                assert_eq!(stack.begin, (head.sp & !(PAGE as u64 - 1)) + PAGE as u64);
+                grown += u32::from(has_pattern(stack.bytes));
+            }
+        });
+    }
+    assert!(grown > 4, "{grown}");
+    drop(faults.links.take());
+    faults.samples(|_, _| ());
+    for index in 0..MAX_SLOTS as usize {
+        let slot = faults
+            .slots
+            .element::<[u8; size_of::<Slot>()]>(index)
+            .unwrap();
+        // SAFETY: nobody fills it now but with what this test touches, which has no pattern.
+        assert!(!has_pattern(unsafe { slot.as_ref() }));
+    }
+}
+
+#[test]
+fn a_stack_ends_below_the_control_block_and_where_nothing_is_told_it_is_copied_as_far_as_may_be() {
+    let all = STACK_PAGES as u32;
+    assert_eq!(pages_between(0x7000, 0x7001), 1);
+    assert_eq!(pages_between(0x7ff8, 0x8000), 1);
+    assert_eq!(pages_between(0x7ff8, 0x8008), 2);
+    assert_eq!(pages_between(0x7010, 0x7000 + 11 * 4096), 11);
+    assert_eq!(pages_between(0x7010, 0x7001 + 11 * 4096), all);
+    for elsewhere in [0, 0x700f, u64::MAX] {
+        assert_eq!(pages_between(0x7010, elsewhere), all);
+    }
 }

@@ -34,8 +34,9 @@ const REMEMBERED: usize = 4096;
 /// In the long run no more stacks are copied in a second than slow calls are written into the agent's log.
 const PER_SECOND: f64 = 100.0;
 
-/// What a copy costs the process.
-const COST: Duration = Duration::from_micros(20);
+/// What a copy costs the process: 3 µs by `make bench ROWS=slow-stacks`, where the machine is not slower than that one. What it does
+/// cost is measured, and counts in the budget.
+const COST: Duration = Duration::from_micros(5);
 
 /// What unwinding takes of the agent's memory besides maps.
 pub(super) const BYTES: u64 = 4 << 20;
@@ -248,10 +249,10 @@ mod tests {
 
     #[test]
     fn no_more_stacks_are_copied_than_slow_calls_are_written_and_half_of_the_budget_pays() {
-        // 1 %, of which half pays 250 of 20 µs.
+        // 1 %, of which half pays 1,000 of 5 µs.
         assert!(in_a_minute(Some(0.01)).abs_diff(6_000) <= 1);
-        // 0.1 %: 25 a second.
-        assert!(in_a_minute(Some(0.001)).abs_diff(1_500) <= 1);
+        // 0.02 %: 20 a second.
+        assert!(in_a_minute(Some(0.0002)).abs_diff(1_200) <= 1);
         // Where it may cost whatever it costs, as many as there is room for.
         assert_eq!(in_a_minute(None), 60 * 20 * SlowStacks::room());
     }

@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(60);
 /// How often it is looked what sampling costs.
 const SPEND: Duration = Duration::from_millis(500);
 
-/// What a sample costs the process before any was taken: 32 KiB are copied.
+/// What a sample costs the process before any was taken: some pages of its stack are copied.
 const COST: Duration = Duration::from_micros(20);
 
 /// So many samples tell what one costs.

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::{ProfileMode, Reason};
+use ckb_probe_crds::{ProfileMode, Reason, report::OTHER};
 
 use super::{Ask, Finished, Weighed, sampling};
 use crate::{mechanism::Refusal, observe::ProcessId};
@@ -78,6 +78,14 @@ impl Totals {
         self.lost = self.lost.saturating_add(lost);
         for ((_, _), sums) in self.rows.iter_mut().filter(|((of, _), _)| *of == mode) {
             sums.last = nothing(mode);
+        }
+        if headings.is_empty() && !self.rows.keys().any(|(of, _)| *of == mode) {
+            // It was looked, and that nothing was seen is told as well.
+            let none = Sums {
+                all: nothing(mode),
+                last: nothing(mode),
+            };
+            self.rows.insert((mode, OTHER), none);
         }
         for (heading, seen) in headings {
             let none = Sums {

@@ -4,7 +4,10 @@
 //! before the function's return type and parameters, which are not read. Of the expressions that template arguments may be, only
 //! literals and addresses of functions are known: a name with another one is not read at all.
 
+mod added;
 mod types;
+
+pub use added::name as added;
 
 use super::SYMBOL_LIMIT;
 
@@ -19,14 +22,7 @@ const WORK_LIMIT: usize = 128 << 10;
 
 /// What a function is called.
 pub fn name(symbol: &str) -> Option<String> {
-    let mut parser = Parser {
-        rest: symbol.strip_prefix("_Z")?.as_bytes(),
-        depth: 0,
-        work: 0,
-        substitutions: Vec::new(),
-        arguments: Vec::new(),
-        is_in_lambda: false,
-    };
+    let mut parser = Parser::of(symbol.strip_prefix("_Z")?);
     let name = parser.name()?.text.before;
     (name.len() <= SYMBOL_LIMIT).then_some(name)
 }
@@ -83,6 +79,19 @@ impl Text {
 
     fn whole(&self) -> String {
         format!("{}{}", self.before, self.after)
+    }
+}
+
+impl<'a> Parser<'a> {
+    fn of(rest: &'a str) -> Self {
+        Self {
+            rest: rest.as_bytes(),
+            depth: 0,
+            work: 0,
+            substitutions: Vec::new(),
+            arguments: Vec::new(),
+            is_in_lambda: false,
+        }
     }
 }
 

@@ -111,6 +111,65 @@ fn a_method_of_a_type_is_called_by_the_type_s_path_and_a_trait_s_is_not() {
 }
 
 #[test]
+fn what_a_compiler_added_is_called_by_what_it_was_added_to() {
+    for (symbol, name) in [
+        // Of CKB 0.210.
+        (
+            "_ZThn32_NK7rocksdb12_GLOBAL__N_129ReverseBytewiseComparatorImpl7CompareERKNS_5SliceES4_",
+            "rocksdb::(anonymous namespace)::ReverseBytewiseComparatorImpl::Compare{thunk}",
+        ),
+        (
+            "_ZThn32_N7rocksdb12_GLOBAL__N_122BytewiseComparatorImplD0Ev",
+            "rocksdb::(anonymous namespace)::BytewiseComparatorImpl::~BytewiseComparatorImpl{thunk}",
+        ),
+        ("_ZThn16_N1AIiED1Ev", "A<int>::~A{thunk}"),
+        ("_ZTh4000000_N1A1fEv.llvm.12", "A::f{thunk}"),
+        (
+            "_ZTv0_n24_NSt9strstreamD0Ev",
+            "std::strstream::~strstream{thunk}",
+        ),
+        ("_ZTcvn16_n24_h8_N1A1fEv", "A::f{thunk}"),
+        ("_ZTW12perf_context", "perf_context{thread-local}"),
+        (
+            "_ZTHN7rocksdb12perf_contextE",
+            "rocksdb::perf_context{thread-local init}",
+        ),
+        // What was added to nothing that has a name, and what is no function.
+        ("_ZThn16_", "_ZThn16_"),
+        ("_ZThn_N1A1fEv", "_ZThn_N1A1fEv"),
+        ("_ZTv8_N1A1fEv", "_ZTv8_N1A1fEv"),
+        ("_ZTch8_N1A1fEv", "_ZTch8_N1A1fEv"),
+        ("_ZTV3Foo", "_ZTV3Foo"),
+        // All others as ever.
+        ("_ZN1A1fEv", "A::f"),
+        ("foo.llvm.1234", "foo"),
+    ] {
+        assert_eq!(called(symbol), name, "{symbol}");
+    }
+    let long = format!("_ZThn8_{}{}v", 2000, "x".repeat(2000));
+    assert_eq!(called(&long), long);
+}
+
+/// `c++filt` says `non-virtual thunk to`, and `virtual thunk to`, before the name.
+#[test]
+fn thunks_are_to_what_cppfilt_says() {
+    let symbols = libstdcpp();
+    let is_thunk = |symbol: &&String| symbol.starts_with("_ZTh") || symbol.starts_with("_ZTv");
+    let symbols: Vec<&String> = symbols.iter().filter(is_thunk).collect();
+    assert!(symbols.len() > 20, "{}", symbols.len());
+    for (symbol, expected) in symbols.iter().zip(filtered(&symbols)) {
+        let (_, name) = expected.split_once("thunk to ").unwrap();
+        // With parameters, whatever it is asked for.
+        let called = called(symbol);
+        let function = called.strip_suffix("{thunk}").unwrap();
+        assert!(
+            name.strip_prefix(function).unwrap().starts_with('('),
+            "{symbol}"
+        );
+    }
+}
+
+#[test]
 fn what_is_neither_or_no_function_has_no_other_name() {
     for symbol in [
         "rocksdb_write",
@@ -313,13 +372,14 @@ proptest! {
     /// What the grammar is made of, in any order.
     #[test]
     fn any_symbol_has_a_name_or_none(
-        start in "_ZN?|_R|_ZZ",
+        start in "_ZN?|_R|_ZZ|_ZT[hvcWH][0-9n_]{0,4}",
         parts in "([NISTZEFPKRALXJMDUCv_0-9a-z]|1a|S_|St|Sa|T_|_Z|Ul|XadL_Z|Li0E|17h0123456789abcdefE){0,60}",
     ) {
         let symbol = format!("{start}{parts}");
         let start = Instant::now();
         let name = demangle(&symbol);
         prop_assert!(name.is_none_or(|name| name.len() <= SYMBOL_LIMIT));
+        prop_assert!(called(&symbol).len() <= SYMBOL_LIMIT);
         prop_assert!(start.elapsed() < Duration::from_secs(1), "{symbol}");
     }
 }

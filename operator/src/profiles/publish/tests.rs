@@ -332,6 +332,22 @@ fn where_nobody_has_stacks_there_is_no_profile_and_an_event_says_why() {
 }
 
 #[test]
+fn where_nothing_was_seen_there_is_no_profile_and_whoever_is_seen_later_has_one() {
+    let rig = rig();
+    let mut idle = spec("ckb-0", 40);
+    idle.pprof = Some(ByteString(Profile::of(Mode::Cpu).to_pprof()));
+    idle.counts = ProfileCounts::default();
+    rig.sends("n.0", &idle);
+    rig.publish(&[("n.0", "ckb-0")]).unwrap();
+    assert_eq!(rig.api.profile(), None);
+    // That is as it may be.
+    assert!(rig.api.events().is_empty());
+    rig.sends("n.1", &spec("ckb-1", 60));
+    rig.publish(&[("n.0", "ckb-0"), ("n.1", "ckb-1")]).unwrap();
+    assert!(rig.api.profile().is_some());
+}
+
+#[test]
 fn what_cannot_be_written_is_an_error_and_another_version_of_a_part_is_left_for_later() {
     let rig = rig();
     rig.sends("n.0", &spec("ckb-0", 60));

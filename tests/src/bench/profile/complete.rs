@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{failure::Result, process::Process, report::Bound};
 
-/// What is sampled.
-const MODES: [&str; 2] = ["cpu", "off-cpu"];
+/// What is sampled, and how often while it mines.
+const MODES: [(&str, &str); 3] = [("cpu", "999"), ("off-cpu", "19"), ("memory", "99")];
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
     importing(bench).await?;
@@ -28,12 +28,12 @@ fn told(bench: &mut Bench, what: &str, all: &Stacks) {
     let name = format!("profile-complete: {what}: complete stacks");
     let bound = Some(Bound::AtLeast(99.0));
     bench.value(&name, all.complete(), "%", bound);
-    let name = format!("profile-complete: {what}: samples, or microseconds");
+    let name = format!("profile-complete: {what}: samples, microseconds or bytes");
     bench.value(&name, all.total(), "", None);
 }
 
 async fn importing(bench: &mut Bench) -> Result<()> {
-    for mode in MODES {
+    for (mode, _) in MODES {
         let mut all = Stacks::default();
         for _ in 0..bench.settings.rounds {
             let container = Container::new(1)?;
@@ -55,7 +55,7 @@ async fn mining(bench: &mut Bench) -> Result<()> {
     let _node = Node::start(&bench.settings, &container, Pace::Fast).await?;
     let process = Process::in_cgroup(&container.id, "ckb")?;
     let window = Duration::from_secs(bench.settings.seconds);
-    for (mode, frequency) in MODES.into_iter().zip(["999", "19"]) {
+    for (mode, frequency) in MODES {
         let mut all = Stacks::default();
         for _ in 0..bench.settings.rounds {
             let options = ["--mode", mode, "--frequency", frequency];

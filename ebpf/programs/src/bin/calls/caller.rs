@@ -16,7 +16,9 @@ use aya_ebpf::{
 };
 use ckb_probe_common::{
     Control,
-    stacks::{FILLED, FILLING, FREE, Head, ON_CPU, PAGE, REPLACED, SLOT_PAGES, SLOW_SLOTS},
+    stacks::{
+        FILLED, FILLING, FREE, Head, ON_CPU, PAGE, REPLACED, SLOT_PAGES, SLOW_SLOTS, pages_between,
+    },
 };
 use ckb_probe_programs::{constants::Constants, counters, fields::Fields, stack_pages};
 
@@ -32,13 +34,15 @@ static COPIES_STACKS: Constants<1> = Constants::unset();
 // What a probe at a function's return leaves, on kernels that have those: `task_struct.utask`, of that `return_instances`, and of
 // each what it has replaced, whether another one had replaced it already, where on the stack it is, and the next one.
 #[unsafe(no_mangle)]
-static FIELDS: Fields<6> = Fields::unset();
+static FIELDS: Fields<7> = Fields::unset();
 const PROBED: usize = 0;
 const INSTANCES: usize = 1;
 const ORIGINAL: usize = 2;
 const CHAINED: usize = 3;
 const STACK: usize = 4;
 const NEXT_INSTANCE: usize = 5;
+/// Where the control block of the thread is: `task_struct.thread.fsbase`.
+const CONTROL_BLOCK: usize = 6;
 
 /// The pages of the slots: a head, and what is copied. One page where nothing is: the loader says how many.
 #[map]
@@ -116,7 +120,9 @@ fn copied(registers: *const pt_regs) -> Option<u32> {
         describe(&mut *head, registers);
         (*head).stands_for = number;
         let begin = (*head).sp & !(PAGE as u64 - 1);
-        (*head).pages = stack_pages::copy(
+        let limit = pages_between((*head).sp, control_block());
+        let (pages, flags) = stack_pages::copy(
+            limit,
             |page| {
                 SLOTS
                     .get_ptr_mut(place * SLOT_PAGES + 1 + page)
@@ -126,6 +132,8 @@ fn copied(registers: *const pt_regs) -> Option<u32> {
                 bpf_probe_read_user(to.cast(), PAGE as u32, (begin + at) as *const c_void) == 0
             },
         );
+        (*head).pages = pages;
+        (*head).flags |= flags;
         // Last, and the kernel puts nothing behind it.
         let filled = counters::exchange(&raw mut (*head).state, FILLING, FILLED);
         filled.is_ok().then_some(number)
@@ -173,6 +181,13 @@ fn replaced(head: &mut Head) {
             instance = FIELDS.pointer::<NEXT_INSTANCE>(it);
         }
     }
+}
+
+#[inline(always)]
+fn control_block() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    let task = unsafe { bpf_get_current_task() } as *const c_void;
+    FIELDS.number::<CONTROL_BLOCK>(task).unwrap_or(0)
 }
 
 #[inline(always)]

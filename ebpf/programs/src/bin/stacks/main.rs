@@ -188,7 +188,8 @@ fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32) -> boo
         head.kernel_frames = frames(kernel);
         let begin = head.sp & !(PAGE as u64 - 1);
         if head.flags & NO_USER == 0 {
-            (*slot).head.pages = copy(slot, |to, at| {
+            let limit = thread::pages(Thread::current().as_ptr(), head.sp);
+            copy(slot, limit, |to, at| {
                 bpf_probe_read_user(to.cast(), PAGE as u32, (begin + at) as *const c_void) == 0
             });
         }
@@ -238,12 +239,11 @@ pub fn threads(context: *mut c_void) -> i32 {
             head.flags |= UNCHANGED;
         } else {
             let begin = head.sp & !(PAGE as u64 - 1);
-            let pages = copy(slot, |to, at| {
+            copy(slot, thread::pages(task, head.sp), |to, at| {
                 let from = (begin + at) as *const c_void;
                 bpf_copy_from_user_task(to.cast(), PAGE as u32, from, task.cast(), 0) == 0
             });
             let head = &mut (*slot).head;
-            head.pages = pages;
             if thread::switches(task) != head.switches {
                 head.flags |= MOVED;
             } else if let Some(copied) = copied {
@@ -287,9 +287,12 @@ fn frames(bytes: i64) -> u32 {
     if bytes > 0 { bytes as u32 / 8 } else { 0 }
 }
 
-/// Copies page after page, to the first that is not there.
+/// Copies so many pages at most, to the first that is not there.
+///
+/// # Safety
+/// The slot is a map's value, and this program's.
 #[inline(always)]
-fn copy(slot: *mut Slot, read: impl Fn(*mut u8, u64) -> bool) -> u32 {
+unsafe fn copy(slot: *mut Slot, limit: u32, read: impl Fn(*mut u8, u64) -> bool) {
     // SAFETY: a map's value, which has so many pages.
     let place = |page: u32| {
         Some(unsafe {
@@ -299,7 +302,12 @@ fn copy(slot: *mut Slot, read: impl Fn(*mut u8, u64) -> bool) -> u32 {
                 .cast()
         })
     };
-    stack_pages::copy(place, read)
+    let (pages, flags) = stack_pages::copy(limit, place, read);
+    // SAFETY: by the caller's word.
+    unsafe {
+        (*slot).head.pages = pages;
+        (*slot).head.flags |= flags;
+    }
 }
 
 #[panic_handler]

@@ -6,11 +6,11 @@ use aya_ebpf::{
     bindings::pt_regs,
     helpers::generated::{bpf_probe_read_kernel, bpf_task_pt_regs},
 };
-use ckb_probe_common::stacks::{Head, NO_USER, ON_CPU, REPLACED};
+use ckb_probe_common::stacks::{Head, NO_USER, ON_CPU, REPLACED, pages_between};
 use ckb_probe_programs::fields::Fields;
 
 #[unsafe(no_mangle)]
-pub static FIELDS: Fields<16> = Fields::unset();
+pub static FIELDS: Fields<17> = Fields::unset();
 // Of `task_struct`.
 pub const THREAD: usize = 0;
 pub const PROCESS: usize = 1;
@@ -36,6 +36,9 @@ const NEXT: usize = 14;
 /// Of `task_struct`: that pages are not brought in for it now; not all kernels have it.
 const TOUCHES_NOTHING: usize = 15;
 
+/// Of its `thread_struct`: where its control block is.
+const CONTROL_BLOCK: usize = 16;
+
 /// PF_KTHREAD, PF_IO_WORKER, PF_USER_WORKER: what the kernel runs in the process's name.
 const OF_THE_KERNEL: u64 = 0x0020_0000 | 0x0000_0010 | 0x0000_4000;
 
@@ -44,6 +47,12 @@ const OF_THE_KERNEL: u64 = 0x0020_0000 | 0x0000_0010 | 0x0000_4000;
 pub fn touches_nothing(task: *const c_void) -> bool {
     // To read that counts as one more: the helper does the same for as long as it reads.
     number::<TOUCHES_NOTHING>(task) > 1
+}
+
+/// How many pages of its stack are copied at most.
+#[inline(always)]
+pub fn pages(task: *const c_void, sp: u64) -> u32 {
+    pages_between(sp, number::<CONTROL_BLOCK>(task))
 }
 
 /// All but the stacks.

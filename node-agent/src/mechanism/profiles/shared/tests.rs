@@ -61,8 +61,24 @@ fn totals_add_up_and_the_last_window_is_how_things_stand() {
     assert_eq!(totals.rows, rows.into());
     assert_eq!(totals.lost, 2);
     // What another mode does leaves this one as it is.
-    totals.add(ProfileMode::Threads, &BTreeMap::new(), 0);
-    assert_eq!(totals.rows, rows.into());
+    let mut rows = BTreeMap::from(rows);
+    let mut memory = seen(ProfileMode::Memory, 50);
+    totals.add(ProfileMode::Memory, &[("rpc", memory)].into(), 0);
+    let sums = Sums {
+        all: memory,
+        last: memory,
+    };
+    rows.insert((ProfileMode::Memory, "rpc"), sums);
+    assert_eq!(totals.rows, rows);
+    // A mode that has never seen anything is told all the same.
+    totals.add(ProfileMode::OffCpu, &BTreeMap::new(), 0);
+    memory = seen(ProfileMode::OffCpu, 0);
+    let sums = Sums {
+        all: memory,
+        last: memory,
+    };
+    rows.insert((ProfileMode::OffCpu, OTHER), sums);
+    assert_eq!(totals.rows, rows);
 }
 
 #[test]
