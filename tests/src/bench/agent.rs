@@ -246,17 +246,26 @@ impl Agent {
 
     /// Its resident memory in MB, counted page by page and not by the kernel's batched counters.
     pub fn rss_mb(&self) -> Result<f64> {
+        self.memory_mb("Rss")
+    }
+
+    /// The same without what is read from files, its own code above all: what it has allocated, in MB.
+    pub fn own_mb(&self) -> Result<f64> {
+        self.memory_mb("Anonymous")
+    }
+
+    fn memory_mb(&self, field: &str) -> Result<f64> {
         let what = format!("/proc/{}/smaps_rollup", self.process.pid);
         let rollup = proc::Process::new(self.process.pid)
             .and_then(|process| process.smaps_rollup())
             .map_err(Failure::format(what.clone()))?;
-        let resident = rollup
+        let bytes = rollup
             .memory_map_rollup
             .iter()
-            .find_map(|map| map.extension.map.get("Rss").copied());
-        resident
+            .find_map(|map| map.extension.map.get(field).copied());
+        bytes
             .map(|bytes| bytes as f64 / 1e6)
-            .ok_or_else(|| Failure::format(what)("it has no Rss"))
+            .ok_or_else(|| Failure::format(what)(format!("it has no {field}")))
     }
 
     /// Ends it, and returns what it has printed when it has detached everything.

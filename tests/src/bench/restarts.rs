@@ -97,6 +97,13 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
             "MB",
             Some(Bound::AtMost(RSS_MB)),
         ),
+        // The rest is code that something rare had run.
+        (
+            "memory that it has allocated",
+            after.own_mb - before.own_mb,
+            "MB",
+            Some(Bound::AtMost(RSS_MB)),
+        ),
     ] {
         let name = format!("restarts: {what} more in the agent after {restarts} of them");
         bench.value(&name, more, unit, bound);
@@ -197,6 +204,7 @@ struct Holdings {
     links: f64,
     maps: f64,
     rss_mb: f64,
+    own_mb: f64,
 }
 
 impl Holdings {
@@ -210,6 +218,7 @@ impl Holdings {
             links: 0.0,
             maps: 0.0,
             rss_mb: agent.rss_mb()?,
+            own_mb: agent.own_mb()?,
         };
         let mut maps = BTreeSet::new();
         for descriptor in descriptors.flatten() {
