@@ -22,7 +22,7 @@ test: test-unit e2e ## unit, property, kernel and end-to-end tests
 test-unit: ## unit and property tests, kernel tests against a program whose calls are known, and crafted ELF files
 	scripts/setup.sh build cluster fuzz && scripts/test-unit.sh && scripts/fuzz.sh
 
-test-browser: ## flame graphs in headless Chromium: search, zoom, and screenshots in target/tmp/flames/browser
+test-browser: ## flame graphs in headless Chromium, also by speedscope: search, zoom, and screenshots in target/tmp/flames/browser
 	scripts/setup.sh build browser && cargo test --locked --package ckb-probe-agent --test flames -- --ignored
 
 e2e: ## end-to-end tests on a local cluster, with the embedded workload

@@ -13,6 +13,7 @@ CACHE=${CKB_PROBE_CACHE:-${HOME:?}/.cache/ckb-probe}
   CKB=0.210.0
   CARGO_DENY=0.20.2
   CARGO_FUZZ=0.13.2
+  SPEEDSCOPE=1.25.0
 }
 
 # step TEXT: a progress line, with the time of day and the seconds since the script began.

@@ -6,7 +6,7 @@
 #   cluster  Kubernetes, helm, containerd, etcd, …   the first time 10 minutes
 #   fuzz     cargo-fuzz and a C++ compiler           the first time 1 minute
 #   lint     shellcheck and cargo-deny               the first time 4 minutes
-#   browser  Chromium                                the first time 1 minute
+#   browser  Chromium and speedscope                 the first time 1 minute
 #   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
@@ -19,6 +19,7 @@ HELM_DIR=$CACHE/helm-$HELM
 BPF_LINKER_DIR=$CACHE/bpf-linker-$BPF_LINKER
 CARGO_FUZZ_DIR=$CACHE/cargo-fuzz-$CARGO_FUZZ
 CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
+SPEEDSCOPE_DIR=$CACHE/speedscope-$SPEEDSCOPE
 
 main() {
   local group groups=("$@") packages
@@ -129,8 +130,16 @@ lint_tools() {
 
 has_cargo_deny() { has_programs "$CARGO_DENY_DIR" cargo-deny; }
 
-browser_packages() { missing_packages chromium=chromium; }
+browser_packages() { missing_packages chromium=chromium npm=npm; }
 
-browser_tools() { :; }
+browser_tools() { provide "speedscope $SPEEDSCOPE" has_speedscope "$SPEEDSCOPE_DIR" fetch_speedscope; }
+
+has_speedscope() { [[ -s $SPEEDSCOPE_DIR/package/dist/release/index.html ]]; }
+
+# fetch_speedscope TMP: its page, which needs nothing else.
+fetch_speedscope() {
+  run_logged "$CACHE/log/speedscope.log" npm pack --silent --pack-destination "$1" "speedscope@$SPEEDSCOPE"
+  tar --extract --gzip --file "$1/speedscope-$SPEEDSCOPE.tgz" --directory "$1"
+}
 
 main "$@"

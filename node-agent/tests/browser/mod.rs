@@ -2,7 +2,11 @@
 
 #![allow(clippy::panic, reason = "where it panics, a test fails")]
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use serde_json::Value;
 
@@ -32,7 +36,12 @@ fn visit(file: &Path, function: &str, elsewhere: &str) -> Value {
         file.file_name().unwrap().to_str().unwrap()
     ));
     fs::write(&visited, format!("{before}{script}{end}{after}")).unwrap();
-    let output = chromium(&visited, &["--virtual-time-budget=10000", "--dump-dom"]);
+    let address = format!("file://{}", visited.display());
+    let output = chromium(
+        &profile_of(file),
+        &address,
+        &["--virtual-time-budget=10000", "--dump-dom"],
+    );
     let report = output
         .split_once("REPORT")
         .and_then(|(_, rest)| rest.split_once("END"));
@@ -47,8 +56,12 @@ fn visit(file: &Path, function: &str, elsewhere: &str) -> Value {
     .unwrap()
 }
 
-fn chromium(file: &Path, arguments: &[&str]) -> String {
-    let profile = file.parent().unwrap().join("chromium");
+/// Where Chromium keeps what it knows of itself.
+fn profile_of(file: &Path) -> PathBuf {
+    file.parent().unwrap().join("chromium")
+}
+
+fn chromium(profile: &Path, address: &str, arguments: &[&str]) -> String {
     let mut command = Command::new("chromium");
     command
         .args([
@@ -60,7 +73,7 @@ fn chromium(file: &Path, arguments: &[&str]) -> String {
         ])
         .arg(format!("--user-data-dir={}", profile.display()))
         .args(arguments)
-        .arg(format!("file://{}", file.display()));
+        .arg(address);
     let output = command
         .output()
         .expect("Chromium is needed: scripts/setup.sh browser");
@@ -78,7 +91,9 @@ fn screenshot(file: &Path) {
         "{}.png",
         file.extension().unwrap().to_str().unwrap()
     ));
-    chromium(file, &[&format!("--screenshot={}", picture.display())]);
+    let address = format!("file://{}", file.display());
+    let screenshot = format!("--screenshot={}", picture.display());
+    chromium(&profile_of(file), &address, &[&screenshot]);
     assert!(
         fs::metadata(&picture).unwrap().len() > 20_000,
         "{}",
@@ -157,4 +172,71 @@ fn a_browser_searches_and_zooms_pictures_and_pages() {
         assert_works(&seen, "10.8");
         screenshot(&file);
     }
+}
+
+/// speedscope's page, which `scripts/setup.sh browser` puts into the cache.
+fn speedscope() -> PathBuf {
+    let cache = env::var_os("CKB_PROBE_CACHE").map(PathBuf::from);
+    let cache = cache.unwrap_or_else(|| env::home_dir().unwrap().join(".cache/ckb-probe"));
+    let pages = fs::read_dir(&cache).unwrap().flatten().map(|entry| {
+        let folder = entry.path();
+        (
+            folder.clone(),
+            folder.join("package/dist/release/index.html"),
+        )
+    });
+    let mut pages = pages.filter(|(folder, page)| {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        name.starts_with("speedscope-") && page.exists()
+    });
+    pages
+        .next()
+        .expect("speedscope is needed: scripts/setup.sh browser")
+        .1
+}
+
+#[test]
+#[ignore = "needs Chromium: make test-browser"]
+fn speedscope_tells_the_same_of_a_profile() {
+    let folder = profiles("speedscope");
+    // Where it takes a profile from that its own command line opens.
+    let profile = folder.join("before.pb.gz");
+    let base64 = Command::new("base64").arg("-w0").arg(&profile).output();
+    let content = String::from_utf8(base64.unwrap().stdout).unwrap();
+    let loads = folder.join("loads.js");
+    let script = format!("speedscope.loadFileFromBase64('before.pb.gz', '{content}')");
+    fs::write(&loads, script).unwrap();
+    let (page, loads) = (speedscope(), loads.display().to_string());
+    let address = format!(
+        "file://{}#localProfilePath={loads}&view=sandwich",
+        page.display()
+    );
+    let seen = chromium(
+        &profile_of(&profile),
+        &address,
+        &[
+            "--enable-unsafe-swiftshader",
+            "--allow-file-access-from-files",
+            "--virtual-time-budget=15000",
+            "--dump-dom",
+        ],
+    );
+    // Its table of functions: with what they call, by themselves, and what they are called.
+    let words = text_of(&seen);
+    for row in [
+        "410.00ms (41%) 410.00ms (41%) ckb_vm_x64_execute",
+        "220.00ms (22%) 0.00ns (<0.01%) rocksdb_get_pinned_cf",
+        "1.00s (100%) 0.00ns (<0.01%) start_thread",
+    ] {
+        assert!(words.contains(row), "{row}: {words}");
+    }
+}
+
+/// A page without its tags.
+fn text_of(page: &str) -> String {
+    let texts = page
+        .split('<')
+        .filter_map(|tag| Some(tag.split_once('>')?.1));
+    let words: Vec<&str> = texts.flat_map(str::split_whitespace).collect();
+    words.join(" ").replace("&lt;", "<").replace("&gt;", ">")
 }
