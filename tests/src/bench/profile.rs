@@ -11,6 +11,7 @@ mod scripts;
 pub mod threads;
 pub mod vm;
 mod waits;
+mod window;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

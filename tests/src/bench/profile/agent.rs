@@ -1,4 +1,4 @@
-//! What the command line itself uses while it profiles.
+//! What the command line itself uses while it profiles, and what a node-agent takes of memory for a window.
 
 use std::time::{Duration, Instant};
 
@@ -8,6 +8,7 @@ use super::{
     super::{Bench, chain::Import, container::Container, in_folder, statistics::summary},
     Profiling,
     waits::Waits,
+    window,
 };
 use crate::{failure::Result, process::Process, report::Bound};
 
@@ -50,7 +51,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     told(bench, &format!("{hundred}, cpu"), running);
     told(bench, "a CKB import, cpu", importing);
     told(bench, "a CKB import, off-cpu", off_importing);
-    Ok(())
+    window::run(bench).await
 }
 
 fn told(bench: &mut Bench, what: &str, used: Used) {

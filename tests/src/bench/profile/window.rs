@@ -1,0 +1,98 @@
+//! What a window of stacks takes of a node-agent's memory, and what of that it gives back.
+
+use std::time::{Duration, Instant};
+
+use ckb_probe_crds::{Breach, Overhead, ProfileMode, kinds::profile::ProfileProbe};
+use tokio::time::sleep;
+
+use super::super::{
+    Bench,
+    agent::{Agent, order},
+    chain::Import,
+    container::Container,
+    statistics::summary,
+};
+use crate::{
+    failure::{Result, expect},
+    report::Bound,
+};
+
+/// Less than an import takes.
+const WINDOW: Duration = Duration::from_secs(6);
+
+/// Until it is found, looked at, and told of.
+const ALL: Duration = Duration::from_secs(11);
+
+/// Until what was taken is given back.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// How often its memory is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+const MODES: [ProfileMode; 4] = [
+    ProfileMode::Cpu,
+    ProfileMode::OffCpu,
+    ProfileMode::Memory,
+    ProfileMode::Threads,
+];
+
+pub async fn run(bench: &mut Bench) -> Result<()> {
+    let (mut taken, mut kept) = (Vec::new(), Vec::new());
+    for _ in 0..bench.settings.rounds {
+        let agent = Agent::start(&bench.settings).await?;
+        // The first one reads the kernel's types and its own code, which stay.
+        window(bench, &agent).await?;
+        let before = agent.rss_mb()?;
+        taken.push(window(bench, &agent).await? - before);
+        kept.push(agent.rss_mb()? - before);
+        agent.stop().await?;
+    }
+    let name = "profile-agent: a node-agent, a CKB import, all modes: RSS at its highest, more than before";
+    bench.figure(name, summary(taken), "MB", Some(Bound::AtMost(30.0)));
+    let name =
+        "profile-agent: a node-agent, a CKB import, all modes: RSS afterwards, more than before";
+    bench.figure(name, summary(kept), "MB", Some(Bound::AtMost(4.0)));
+    Ok(())
+}
+
+/// An import with a window of all modes. Returns what the agent had in memory at most, in MB.
+async fn window(bench: &Bench, agent: &Agent) -> Result<f64> {
+    let container = Container::new(1)?;
+    let import = Import::start(&bench.settings, &container)?;
+    import.process().await?;
+    let asked = ProfileProbe {
+        modes: MODES.to_vec(),
+        window: WINDOW.into(),
+        ..ProfileProbe::default()
+    };
+    let overhead = Overhead {
+        max_percent: 20.0,
+        on_breach: Breach::Sample,
+    };
+    let name = bench.settings.ckb.file_name().unwrap_or_default();
+    let interval = Duration::from_secs(1);
+    let order = order(
+        &container,
+        &name.to_string_lossy(),
+        overhead,
+        asked,
+        interval,
+    );
+    agent.order(vec![order]).await?;
+    let (begun, mut most) = (Instant::now(), 0.0_f64);
+    while begun.elapsed() < ALL {
+        most = most.max(agent.rss_mb()?);
+        sleep(LOOK).await;
+    }
+    let seen = agent.instances();
+    let seen = seen.iter().flat_map(|instance| &instance.probes);
+    expect(
+        seen.clone().any(|probe| !probe.rows.is_empty()),
+        "a window of stacks",
+        || format!("{:?}", seen.map(|probe| &probe.message).collect::<Vec<_>>()),
+    )?;
+    agent.order(Vec::new()).await?;
+    import.finish().await?;
+    sleep(SETTLE).await;
+    Ok(most)
+}
