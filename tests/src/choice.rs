@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
-use crate::failure::Result;
+use tokio::signal::ctrl_c;
+
+use crate::failure::{Failure, Result};
 
 /// Looks at what was chosen by name out of `known`, which are names and what they are. Tells how the program ends where there is
 /// nothing to be done: they were to be listed, or one of them is none.
@@ -22,6 +24,14 @@ pub fn refused<'a>(
     let name = chosen.iter().find(unknown)?;
     eprintln!("error: there is no {what} {name}; see --list");
     Some(ExitCode::from(2))
+}
+
+/// What comes of this, unless somebody interrupts it first: what it has started ends with it.
+pub async fn unless_interrupted(run: impl Future<Output = Result<bool>>) -> Result<bool> {
+    tokio::select! {
+        outcome = run => outcome,
+        _ = ctrl_c() => Err(Failure::Interrupted),
+    }
 }
 
 /// How a program ends of which this came: true when everything is as it must be.

@@ -5,6 +5,9 @@ use std::{io, time::Duration};
 /// Why a step of a scenario failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
+    /// Somebody pressed Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
     /// The API server refused, or did not answer.
     #[error("the API server: {0}")]
     Api(#[from] kube::Error),

@@ -56,7 +56,7 @@ async fn main() -> ExitCode {
     if let Some(code) = choice::refused("family", known, arguments.list, &arguments.families) {
         return code;
     }
-    choice::exit_code(run(arguments).await)
+    choice::exit_code(choice::unless_interrupted(run(arguments)).await)
 }
 
 /// True when everything was measured, and with --strict, when everything is as it must be.

@@ -38,7 +38,7 @@ struct Arguments {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    choice::exit_code(run(Arguments::parse()).await)
+    choice::exit_code(choice::unless_interrupted(run(Arguments::parse())).await)
 }
 
 /// True when everything was measured, and with --strict, when everything is as it must be.

@@ -45,7 +45,7 @@ async fn main() -> ExitCode {
     if let Some(code) = choice::refused("fault", known, arguments.list, &arguments.only) {
         return code;
     }
-    let outcome = run(arguments).await;
+    let outcome = choice::unless_interrupted(run(arguments)).await;
     choice::exit_code(outcome.inspect_err(|_| println!("0 passed, 1 failed")))
 }
 
