@@ -37,26 +37,46 @@ const MODES: [ProfileMode; 4] = [
 ];
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let (mut taken, mut kept) = (Vec::new(), Vec::new());
+    let (mut taken, mut own, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..bench.settings.rounds {
         let agent = Agent::start(&bench.settings).await?;
         // The first one reads the kernel's types and its own code, which stay.
         window(bench, &agent).await?;
-        let before = agent.rss_mb()?;
-        taken.push(window(bench, &agent).await? - before);
-        kept.push(agent.rss_mb()? - before);
+        let before = Memory::of(&agent)?;
+        let most = window(bench, &agent).await?;
+        taken.push(most.rss - before.rss);
+        own.push(most.own - before.own);
+        kept.push(agent.rss_mb()? - before.rss);
         agent.stop().await?;
     }
     let name = "profile-agent: a node-agent, a CKB import, all modes: RSS at its highest, more than before";
     bench.figure(name, summary(taken), "MB", Some(Bound::AtMost(30.0)));
+    let name = "profile-agent: a node-agent, a CKB import, all modes: of that, allocated";
+    bench.figure(name, summary(own), "MB", None);
     let name =
         "profile-agent: a node-agent, a CKB import, all modes: RSS afterwards, more than before";
     bench.figure(name, summary(kept), "MB", Some(Bound::AtMost(4.0)));
     Ok(())
 }
 
-/// An import with a window of all modes. Returns what the agent had in memory at most, in MB.
-async fn window(bench: &Bench, agent: &Agent) -> Result<f64> {
+/// In MB: all that is there, and without what is mapped of files and of the kernel's memory for copies of stacks.
+#[derive(Clone, Copy, Default)]
+struct Memory {
+    rss: f64,
+    own: f64,
+}
+
+impl Memory {
+    fn of(agent: &Agent) -> Result<Self> {
+        Ok(Self {
+            rss: agent.rss_mb()?,
+            own: agent.own_mb()?,
+        })
+    }
+}
+
+/// An import with a window of all modes. Returns what the agent had in memory at most.
+async fn window(bench: &Bench, agent: &Agent) -> Result<Memory> {
     let container = Container::new(1)?;
     let import = Import::start(&bench.settings, &container)?;
     import.process().await?;
@@ -79,9 +99,10 @@ async fn window(bench: &Bench, agent: &Agent) -> Result<f64> {
         interval,
     );
     agent.order(vec![order]).await?;
-    let (begun, mut most) = (Instant::now(), 0.0_f64);
+    let (begun, mut most) = (Instant::now(), Memory::default());
     while begun.elapsed() < ALL {
-        most = most.max(agent.rss_mb()?);
+        let now = Memory::of(agent)?;
+        most = if now.rss > most.rss { now } else { most };
         sleep(LOOK).await;
     }
     let seen = agent.instances();
