@@ -261,13 +261,12 @@ impl World {
         let mut touched = Touched::default();
         for (key, before, after) in pods {
             let versions = || [before, after].into_iter().flatten();
-            let concerned = self.probes_in(&key.namespace).filter(|probe| {
-                let selects = |pod: &TargetPod| match &probe.spec {
-                    Ok(spec) => spec.matches(&pod.labels),
-                    Err(_) => false,
-                };
-                versions().any(selects)
-            });
+            let labels: Vec<_> = versions().map(|pod| pod.labels.map()).collect();
+            let selects = |probe: &&ProbeRow| {
+                let spec = probe.spec.as_ref();
+                spec.is_ok_and(|spec| labels.iter().any(|labels| spec.matches(labels)))
+            };
+            let concerned = self.probes_in(&key.namespace).filter(selects);
             let concerned: Vec<_> = concerned.map(Row::key).collect();
             if !concerned.is_empty() {
                 touched
@@ -295,10 +294,10 @@ impl World {
     fn concerned(&self, row: &NodeProbeRow) -> BTreeSet<ObjectKey> {
         let (probes, pods) = row.named();
         let looking = pods.into_iter().flat_map(|key| {
-            let pod = self.pods.get(&key);
+            let labels = self.pods.get(&key).map(|pod| pod.labels.map());
             let looks = |probe: &&ProbeRow| {
-                let spec = probe.spec.as_ref().ok().zip(pod);
-                spec.is_some_and(|(spec, pod)| spec.matches(&pod.labels))
+                let spec = probe.spec.as_ref().ok().zip(labels.as_ref());
+                spec.is_some_and(|(spec, labels)| spec.matches(labels))
             };
             let probes = self.probes_in(&key.namespace).filter(looks);
             probes.map(ProbeRow::key).collect::<Vec<_>>()
@@ -331,7 +330,7 @@ impl World {
         self.pods
             .range(first..)
             .take_while(move |pod| pod.reference.namespace == namespace)
-            .filter(|pod| pod.phase != Phase::Finished && spec.matches(&pod.labels))
+            .filter(|pod| pod.phase != Phase::Finished && spec.matches(&pod.labels.map()))
     }
 
     /// The CkbProbes of a namespace, in the order of their names.

@@ -178,21 +178,14 @@ fn a_browser_searches_and_zooms_pictures_and_pages() {
 fn speedscope() -> PathBuf {
     let cache = env::var_os("CKB_PROBE_CACHE").map(PathBuf::from);
     let cache = cache.unwrap_or_else(|| env::home_dir().unwrap().join(".cache/ckb-probe"));
-    let pages = fs::read_dir(&cache).unwrap().flatten().map(|entry| {
-        let folder = entry.path();
-        (
-            folder.clone(),
-            folder.join("package/dist/release/index.html"),
-        )
-    });
-    let mut pages = pages.filter(|(folder, page)| {
-        let name = folder.file_name().unwrap().to_str().unwrap();
-        name.starts_with("speedscope-") && page.exists()
-    });
-    pages
-        .next()
+    let folders = fs::read_dir(&cache).unwrap().flatten();
+    let folders = folders.map(|entry| entry.path());
+    let is_one = |folder: &PathBuf| folder.display().to_string().contains("/speedscope-");
+    folders
+        .filter(is_one)
+        .map(|folder| folder.join("package/dist/release/index.html"))
+        .find(|page| page.exists())
         .expect("speedscope is needed: scripts/setup.sh browser")
-        .1
 }
 
 #[test]

@@ -15,11 +15,11 @@ pub fn asked(node: &str, view: View<'_>) -> BTreeMap<String, usize> {
         return asked;
     }
     for pod in view.world.pods_on(node) {
-        let namespace = &pod.reference.namespace;
+        let (namespace, labels) = (&pod.reference.namespace, pod.labels.map());
         let probes = view.world.probes_in(namespace);
         let count = probes
             .filter_map(|probe| active(probe, view.now))
-            .filter(|spec| spec.matches(&pod.labels) && counts(spec, pod))
+            .filter(|spec| spec.matches(&labels) && counts(spec, pod))
             .count();
         if count > 0 {
             *asked.entry(namespace.clone()).or_default() += count;
@@ -45,15 +45,15 @@ pub fn beyond(namespace: &str, asked: usize, view: View<'_>) -> Beyond {
     let mut beyond = Beyond::new();
     let mut admitted = 0;
     for (place, (probe, spec)) in probes.into_iter().enumerate() {
+        if place >= ckb_probes {
+            let limit = Limit::CkbProbesPerNamespace(ckb_probes);
+            beyond.insert(key(probe), LeftOut::All(limit));
+            continue;
+        }
         let mut pods = measurable(namespace, spec, view);
-        let over = if place >= ckb_probes {
-            Some(Limit::CkbProbesPerNamespace(ckb_probes))
-        } else {
-            // Who asks for nothing is left out of nothing.
-            let full = admitted >= targets && !pods.is_empty();
-            full.then_some(Limit::TargetsPerNamespace(targets))
-        };
-        if let Some(limit) = over {
+        // Who asks for nothing is left out of nothing.
+        if admitted >= targets && !pods.is_empty() {
+            let limit = Limit::TargetsPerNamespace(targets);
             beyond.insert(key(probe), LeftOut::All(limit));
             continue;
         }

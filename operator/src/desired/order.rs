@@ -74,9 +74,11 @@ fn asked<'a>(
     beyond: Option<&Beyond>,
     cut: &mut Vec<(ObjectKey, String, Limit)>,
 ) -> Vec<Asked<'a>> {
+    let labelled = pods.iter().map(|pod| (*pod, pod.labels.map()));
+    let labelled: Vec<(&TargetPod, _)> = labelled.collect();
     let matching = |probe: &'a ProbeRow| {
         let spec = active(probe, view.now)?;
-        let any = pods.iter().any(|pod| spec.matches(&pod.labels));
+        let any = labelled.iter().any(|(_, labels)| spec.matches(labels));
         any.then_some((probe, spec))
     };
     let mut probes: Vec<_> = view
@@ -94,7 +96,8 @@ fn asked<'a>(
         if let Some(super::LeftOut::All(_)) = left_out {
             continue;
         }
-        for pod in pods.iter().filter(|pod| spec.matches(&pod.labels)) {
+        let selected = labelled.iter().filter(|(_, labels)| spec.matches(labels));
+        for (pod, _) in selected {
             let mut leave_out = |limit| cut.push((key(probe), pod.reference.name.clone(), limit));
             let containers = containers(spec, pod);
             if containers.len() > MAX_CONTAINERS {

@@ -319,9 +319,10 @@ fn readers(
     };
     let mut running = world.pods_on(node);
     if let Some(pod) = running.find(|pod| pod.reference.uid == about.pod) {
+        let labels = pod.labels.map();
         let selects = |probe: &&ProbeRow| {
             let spec = probe.spec.as_ref();
-            spec.is_ok_and(|spec| spec.matches(&pod.labels))
+            spec.is_ok_and(|spec| spec.matches(&labels))
         };
         let probes = world.probes_in(&pod.reference.namespace);
         let probes = probes.filter(asks).filter(selects);

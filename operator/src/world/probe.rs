@@ -1,11 +1,13 @@
 //! A CkbProbe, parsed.
 
+use std::collections::BTreeMap;
+
 use ckb_probe_crds::{CkbProbeSpec, CkbProbeStatus, ProbeReference, Target};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::{Selector, SelectorExt};
 use serde_json::json;
 
-use super::{Labels, ObjectKey, Raw, Row};
+use super::{ObjectKey, Raw, Row};
 use crate::{
     hash::fnv1a,
     selector::{self, SelectorError},
@@ -77,8 +79,8 @@ impl ValidSpec {
     }
 
     /// Whether a pod with these labels is selected.
-    pub fn matches(&self, labels: &Labels) -> bool {
-        self.selector.matches(&labels.map())
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.selector.matches(labels)
     }
 }
 

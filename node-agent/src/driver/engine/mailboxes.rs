@@ -147,9 +147,9 @@ fn gathered(view: &mut View, take: impl Fn(&mut SlowCalls) -> Vec<Finished>) -> 
     let books = view.instance.probes.iter_mut();
     let deliveries = books.flat_map(|book| {
         let finished = take(&mut book.slow_calls).into_iter();
-        let to = addressee(asks, key, book);
+        let book = &*book;
         finished.map(move |finished| Delivery {
-            to: to.clone(),
+            to: addressee(asks, key, book),
             finished,
         })
     });

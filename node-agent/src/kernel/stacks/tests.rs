@@ -1,4 +1,5 @@
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     sync::{
         Arc, Barrier,
@@ -172,30 +173,39 @@ fn a_stack_is_copied_up_to_its_thread_s_control_block_and_no_further() {
     barrier.wait();
     thread::sleep(Duration::from_millis(50));
     let control_blocks = control_blocks.lock().unwrap();
-    let mut seen = BTreeMap::new();
+    let seen = RefCell::new(BTreeMap::new());
     let mut look = |head: &Head, stack: Copied<'_>| {
         if let Some(control_block) = control_blocks.get(&head.thread) {
             assert!(has_pattern(stack.bytes), "{head:?}");
             let end = stack.begin + stack.bytes.len() as u64;
             assert_eq!(end, control_block.next_multiple_of(PAGE as u64), "{head:?}");
-            seen.insert(head.thread, stack.bytes.len() / 1024);
+            seen.borrow_mut()
+                .insert(head.thread, stack.bytes.len() / 1024);
         }
     };
     let period = Duration::from_millis(5);
     let mut running = Stacks::begin(own(), Sampled::Running { period }).unwrap();
-    thread::sleep(Duration::from_millis(500));
-    running.samples(&mut look);
+    // However busy the machine is: it runs at last.
+    let end = Instant::now() + Duration::from_secs(60);
+    let is_deep = || seen.borrow().values().any(|kilobytes| *kilobytes > DEEP);
+    while !is_deep() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(50));
+        running.samples(&mut look);
+    }
     drop(running);
+    assert!(is_deep(), "{seen:?}");
     over.store(true, Ordering::Relaxed);
-    thread::sleep(Duration::from_millis(50));
     let skip_unchanged = false;
     let mut waiting = Stacks::begin(own(), Sampled::All { skip_unchanged }).unwrap();
-    waiting.pass(&mut look).unwrap();
+    while seen.borrow().len() < threads.len() && Instant::now() < end {
+        thread::sleep(Duration::from_millis(50));
+        waiting.pass(&mut look).unwrap();
+    }
     barrier.wait();
     for thread in threads {
         thread.join().unwrap();
     }
-    let mut sizes: Vec<usize> = seen.into_values().collect();
+    let mut sizes: Vec<usize> = seen.into_inner().into_values().collect();
     sizes.sort_unstable();
     assert_eq!(sizes.len(), 2);
     assert!((4..=16).contains(&sizes[0]), "{sizes:?}");
