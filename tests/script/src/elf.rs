@@ -7,5 +7,5 @@ mod program;
 use std::io::{self, Write as _};
 
 fn main() -> io::Result<()> {
-    io::stdout().write_all(&program::elf())
+    io::stdout().write_all(&program::elf(1))
 }

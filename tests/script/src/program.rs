@@ -16,6 +16,7 @@ const T1: u32 = 6;
 const T2: u32 = 7;
 const S0: u32 = 8;
 const S1: u32 = 9;
+const S2: u32 = 18;
 const A0: u32 = 10;
 const A7: u32 = 17;
 
@@ -57,7 +58,7 @@ fn jump_unless_zero(register: u32, bytes: i32) -> u32 {
         | 0x63
 }
 
-fn instructions() -> Vec<u32> {
+fn instructions(times: i32) -> Vec<u32> {
     let (add, multiply, divide, xor) = ((0, 0), (1, 0), (1, 5), (0, 4));
     let calculate = |(group, kind), to, one, other| calculate(group, kind, to, one, other);
     let body = [
@@ -70,10 +71,13 @@ fn instructions() -> Vec<u32> {
         addi(S1, S1, -1),
     ];
     let back = -4 * i32::try_from(body.len()).unwrap_or(0);
-    let mut all = vec![lui(S0, MEMORY), lui(S1, ROUNDS)];
+    let mut all = vec![addi(S2, ZERO, times), lui(S0, MEMORY), lui(S1, ROUNDS)];
     all.extend(body);
     all.extend([
         jump_unless_zero(S1, back),
+        addi(S2, S2, -1),
+        // To where S1 is set.
+        jump_unless_zero(S2, back - 4 * 3),
         addi(A7, ZERO, EXIT),
         addi(A0, ZERO, 0),
         0x73,
@@ -81,9 +85,9 @@ fn instructions() -> Vec<u32> {
     all
 }
 
-/// It, as CKB-VM loads it.
-pub fn elf() -> Vec<u8> {
-    let code: Vec<u8> = instructions()
+/// It, as CKB-VM loads it, going through its loop so many times, at most 2,047.
+pub fn elf(times: i32) -> Vec<u8> {
+    let code: Vec<u8> = instructions(times)
         .iter()
         .flat_map(|one| one.to_le_bytes())
         .collect();
