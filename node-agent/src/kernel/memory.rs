@@ -260,6 +260,20 @@ impl Account {
         }
     }
 
+    /// Takes what is left, and no more than so many bytes: for what is known only when it is there ([`Room::keep`]).
+    pub fn take_up_to(&'static self, most: u64) -> Room {
+        loop {
+            let bytes = self.left().min(most);
+            if self.reserve(bytes, 0) {
+                return Room {
+                    account: self,
+                    bytes,
+                    leaves: false,
+                };
+            }
+        }
+    }
+
     /// Says that what is needed is more than what there is.
     pub fn refusal(&self, needed: u64, available: u64, cpus: u32) -> NoMemory {
         NoMemory {
@@ -278,6 +292,25 @@ impl Default for Account {
 }
 
 impl Room {
+    /// How many bytes it has.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Has what another one has, as well.
+    pub fn absorb(&mut self, mut other: Self) {
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+
+    /// Has so many bytes at most: gives the others back.
+    pub fn keep(&mut self, bytes: u64) {
+        let kept = self.bytes.min(bytes);
+        self.account
+            .maps
+            .fetch_sub(self.bytes - kept, Ordering::Relaxed);
+        self.bytes = kept;
+    }
+
     /// Its maps are about to be gone: what takes their place may count on it, and waits for it where it must.
     pub fn leave(&mut self) {
         if !std::mem::replace(&mut self.leaves, true) {

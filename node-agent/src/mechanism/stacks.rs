@@ -5,6 +5,7 @@
 
 mod gathered;
 mod idle;
+mod reader;
 mod wait;
 
 use std::{
@@ -15,26 +16,18 @@ use std::{
 };
 
 pub use gathered::{Call, Place, Profile, Sample, State, TRUNCATED, folded};
-use gathered::{Each, Gathered, Key};
-use wait::waits_for;
+use gathered::{Each, Gathered};
+pub use reader::Callers;
+pub(super) use reader::Reader;
 
 use crate::{
     kernel::{
         AttachError, ReadError,
-        stacks::{Copied, Head, MOVED, NO_USER, ON_CPU, Sampled, Stacks, UNCHANGED},
+        memory::NoMemory,
+        stacks::{MOVED, ON_CPU, Sampled, Stacks},
     },
-    observe::{FunctionName, ProcessId, Space},
-    unwind::{Chain, Registers, Replaced, Stack, Unwinder},
+    observe::ProcessId,
 };
-
-/// What a process has mapped is not read again more often.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
-
-/// Different addresses of code that are remembered. Whoever makes code as it runs has more, and waits longer.
-const ADDRESS_LIMIT: usize = 1 << 18;
-
-/// Threads whose stacks are remembered while they do not run.
-const THREAD_LIMIT: usize = 1 << 14;
 
 /// At first, of how many page faults one is a sample.
 pub const ONE_IN: u32 = 16;
@@ -65,6 +58,9 @@ pub enum StacksError {
     /// What was sampled cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// There is not as much memory as its tables take.
+    #[error("there is no room for what its stacks are unwound by: {0}")]
+    Memory(#[from] NoMemory),
     /// The process is gone, or not ours to look at.
     #[error("cannot read what process {pid} has mapped: {source}")]
     Space {
@@ -204,7 +200,7 @@ impl Sampler {
         Ok(Profile {
             samples: self
                 .gathered
-                .samples(&self.reader.names, &names, is_running, each),
+                .samples(&self.reader.names(), &names, is_running, each),
             frequency: rate,
             took,
             taken: self.gathered.taken,
@@ -259,168 +255,11 @@ pub fn threads(process: ProcessId) -> Result<Vec<State>, StacksError> {
         .into_iter()
         .zip(names.into_iter().map(Arc::from))
         .collect();
+    let functions = reader.names();
     let mut states: Vec<State> = found
         .into_iter()
-        .map(|(thread, seen)| seen.state(thread, &reader.names, &names))
+        .map(|(thread, seen)| seen.state(thread, &functions, &names))
         .collect();
     states.sort_by_key(|state| state.thread);
     Ok(states)
-}
-
-/// Who called a function, and who called that, from the innermost on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Callers {
-    /// They.
-    pub calls: Vec<Call>,
-    /// Whether the last one is where the thread began.
-    pub complete: bool,
-}
-
-/// Makes of a thread's registers and stack what is counted.
-pub(super) struct Reader {
-    process: ProcessId,
-    space: Space,
-    unwinder: Unwinder,
-    looked: Instant,
-    /// Code was met that was not there when it was looked what is mapped.
-    met_unknown: bool,
-    /// The numbers of functions, by addresses in them.
-    addresses: HashMap<u64, u32>,
-    numbers: HashMap<FunctionName, u32>,
-    names: Vec<FunctionName>,
-    /// Of threads that have not run since.
-    last: HashMap<u32, (Arc<[u32]>, bool)>,
-    waits: HashMap<String, Arc<str>>,
-}
-
-impl Reader {
-    pub(super) fn of(process: ProcessId) -> Result<Self, StacksError> {
-        let space = Space::read(process).map_err(|source| StacksError::Space {
-            pid: process.pid,
-            source,
-        })?;
-        Ok(Self {
-            process,
-            unwinder: Unwinder::new(space.modules()),
-            space,
-            looked: Instant::now(),
-            met_unknown: false,
-            addresses: HashMap::new(),
-            numbers: HashMap::new(),
-            names: Vec::new(),
-            last: HashMap::new(),
-            waits: HashMap::new(),
-        })
-    }
-
-    /// Looks again what is mapped, if there is more than there was.
-    pub(super) fn look_again(&mut self) {
-        if !self.met_unknown || self.looked.elapsed() < LOOK_AGAIN {
-            return;
-        }
-        self.read_again();
-    }
-
-    fn read_again(&mut self) {
-        self.looked = Instant::now();
-        self.met_unknown = false;
-        if self.space.read_again(self.process) {
-            self.unwinder = Unwinder::new(self.space.modules());
-            self.addresses.clear();
-        }
-    }
-
-    /// The functions of the process that are on the stack.
-    pub(super) fn callers(&mut self, head: &Head, stack: Copied<'_>) -> Callers {
-        // The kernel maps where it has functions return to when the first of them is called that it is to see return.
-        let is_replaced = head.replaced.iter().any(|address| *address > 0);
-        if is_replaced && self.space.trampoline().is_none() {
-            self.read_again();
-        }
-        let (user, complete) = self.user(head, stack);
-        let names = user.iter();
-        let names = names.filter_map(|number| self.names.get(*number as usize));
-        Callers {
-            calls: names.map(Call::user).collect(),
-            complete,
-        }
-    }
-
-    fn wait(&mut self, head: &Head) -> Arc<str> {
-        let wait = waits_for(self.process.pid, head);
-        Arc::clone(
-            self.waits
-                .entry(wait)
-                .or_insert_with_key(|wait| Arc::from(wait.as_str())),
-        )
-    }
-
-    fn key(&mut self, head: &Head, stack: Copied<'_>, wait: Option<Arc<str>>) -> Key {
-        let kernel = (head.kernel_frames as usize).min(head.kernel.len());
-        let (user, complete) = self.user(head, stack);
-        Key {
-            thread: head.name,
-            user,
-            complete,
-            kernel: head.kernel[..kernel].into(),
-            wait,
-        }
-    }
-
-    fn user(&mut self, head: &Head, stack: Copied<'_>) -> (Arc<[u32]>, bool) {
-        if head.flags & NO_USER != 0 {
-            return (Arc::from([]), true);
-        }
-        if head.flags & UNCHANGED != 0
-            && let Some((frames, complete)) = self.last.get(&head.thread)
-        {
-            return (Arc::clone(frames), *complete);
-        }
-        let registers = Registers {
-            ip: head.ip,
-            sp: head.sp,
-            bp: head.bp,
-        };
-        let stack = Stack {
-            begin: stack.begin,
-            bytes: stack.bytes,
-        };
-        let Chain { frames, complete } = match head.flags & MOVED != 0 {
-            true => Chain::default(),
-            false => {
-                let replaced = Replaced {
-                    trampoline: self.space.trampoline(),
-                    addresses: &head.replaced,
-                };
-                self.unwinder
-                    .chain(registers, stack, &replaced, &self.space)
-            }
-        };
-        let user: Arc<[u32]> = frames.iter().map(|address| self.number(*address)).collect();
-        if head.flags & ON_CPU == 0 {
-            if self.last.len() >= THREAD_LIMIT {
-                self.last.clear();
-            }
-            self.last.insert(head.thread, (Arc::clone(&user), complete));
-        }
-        (user, complete)
-    }
-
-    fn number(&mut self, address: u64) -> u32 {
-        if let Some(number) = self.addresses.get(&address) {
-            return *number;
-        }
-        self.met_unknown |= !self.unwinder.knows(address);
-        let name = self.space.name(address);
-        let next = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        let number = *self.numbers.entry(name).or_insert_with_key(|name| {
-            self.names.push(name.clone());
-            next
-        });
-        if self.addresses.len() >= ADDRESS_LIMIT {
-            self.addresses.clear();
-        }
-        self.addresses.insert(address, number);
-        number
-    }
 }

@@ -17,7 +17,7 @@ use std::{
 use super::{
     ProcessId,
     demangle::called,
-    elf::{Budget, CodeFile, ReadAt, UnwindSections},
+    elf::{Budget, CodeFile, Keep, ReadAt, SearchError, UnwindSections},
     symbols::{Binary, SymbolsError, open_executable, open_library},
 };
 use crate::{
@@ -38,12 +38,16 @@ const VDSO: &[u8] = b"[vdso]";
 const TRAMPOLINE: &[u8] = b"[uprobes]";
 
 /// What code a process has mapped.
+#[derive(Default)]
 pub struct Space {
     /// In order of address.
     mappings: Vec<Mapping>,
     files: Vec<Known>,
-    names: HashMap<(usize, u64), Arc<str>>,
     trampoline: Option<Range<u64>>,
+    /// How much memory there was for files when it was read.
+    limit: u64,
+    /// What was lacking: of the first file there was no room for.
+    lacking: Option<u64>,
 }
 
 struct Mapping {
@@ -55,11 +59,13 @@ struct Mapping {
 /// What tells files apart: the number of the inode, and the path.
 type Identity = (u64, Vec<u8>);
 
-/// A file, or why nothing is known of it.
+/// A file, as far as it is known.
 struct Known {
     identity: Identity,
     name: Arc<str>,
     file: Option<(Source, CodeFile, Option<Arc<Tables>>)>,
+    /// There was no room for it.
+    left_out: bool,
 }
 
 /// Where bytes are.
@@ -85,7 +91,7 @@ impl ReadAt for Source {
 }
 
 /// What a function is called, and what file it is in.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionName {
     /// Its name, without parameters; None where the file has none.
     pub function: Option<Arc<str>>,
@@ -94,40 +100,46 @@ pub struct FunctionName {
 }
 
 impl Space {
-    /// Reads what a process has mapped, and the files of that.
-    pub fn read(process: ProcessId) -> io::Result<Self> {
-        Ok(Self::of(process, &lines_of_code(process)?, Vec::new()))
-    }
-
-    /// The same again, if there is other code by now. Files that are known are not read again, and of a process that has ended
-    /// what was known remains. Whether there was.
-    pub fn read_again(&mut self, process: ProcessId) -> bool {
-        let Ok(lines) = lines_of_code(process) else {
-            return false;
-        };
+    /// Reads what a process has mapped, and the files of that, if there is other code by now; whether there is. What it keeps of
+    /// files takes no more than `limit` bytes of memory, and those that are known are not read again. Of a process that has ended
+    /// what was known remains.
+    pub fn read_again(&mut self, process: ProcessId, limit: u64) -> io::Result<bool> {
+        let lines = lines_of_code(process)?;
         let ranges = lines.iter().filter_map(|line| Line::of_code(line));
         let is_known = self
             .mappings
             .iter()
             .map(|mapping| mapping.range.clone())
             .eq(ranges.map(|line| line.range));
-        if is_known {
-            return false;
+        let has_room = self.lacking.is_some() && limit > self.limit;
+        if is_known && !has_room {
+            return Ok(false);
         }
-        let known = std::mem::take(&mut self.files);
-        *self = Self::of(process, &lines, known);
-        true
+        let mut known = std::mem::take(&mut self.files);
+        known.retain(|known| !known.left_out);
+        *self = Self::of(process, &lines, known, limit);
+        Ok(true)
     }
 
-    fn of(process: ProcessId, lines: &[Vec<u8>], mut earlier: Vec<Known>) -> Self {
+    /// What is kept of files, in bytes of memory.
+    pub fn kept(&self) -> u64 {
+        self.files.iter().map(Known::bytes).sum()
+    }
+
+    /// What the first file takes there was no room for, in bytes.
+    pub fn lacking(&self) -> Option<u64> {
+        self.lacking
+    }
+
+    fn of(process: ProcessId, lines: &[Vec<u8>], mut earlier: Vec<Known>, limit: u64) -> Self {
         let mut space = Self {
-            mappings: Vec::new(),
-            files: Vec::new(),
-            names: HashMap::new(),
-            trampoline: None,
+            limit,
+            ..Self::default()
         };
         let mut known: HashMap<Identity, usize> = HashMap::new();
         let mut budget = Budget::default();
+        let kept = earlier.iter().map(Known::bytes).sum();
+        let mut keep = Keep(limit.saturating_sub(kept));
         for line in lines.iter().filter_map(|line| Line::of_code(line)) {
             if line.path == TRAMPOLINE {
                 space.trampoline = Some(line.range.clone());
@@ -139,7 +151,14 @@ impl Space {
                     let known = match all.position(|known| known.identity == *identity) {
                         Some(at) => earlier.swap_remove(at),
                         None if space.files.len() < FILE_LIMIT => {
-                            Known::open(process, &line, &mut budget)
+                            let opened = Known::open(process, &line, &mut budget, &mut keep);
+                            opened.unwrap_or_else(|lacking| {
+                                space.lacking.get_or_insert(lacking);
+                                Known {
+                                    left_out: true,
+                                    ..Known::unread(&line)
+                                }
+                            })
                         }
                         None => Known::unread(&line),
                     };
@@ -185,32 +204,20 @@ impl Space {
     }
 
     /// What function an address is in.
-    pub fn name(&mut self, address: u64) -> FunctionName {
-        let nobody = FunctionName {
-            function: None,
-            file: Arc::from(""),
-        };
+    pub fn name(&self, address: u64) -> FunctionName {
         let Some(mapping) = self.mapping(address) else {
-            return nobody;
+            return FunctionName::default();
         };
-        let (index, offset) = (mapping.file, address - mapping.range.start + mapping.offset);
-        let Some(known) = self.files.get(index) else {
-            return nobody;
+        let Some(known) = self.files.get(mapping.file) else {
+            return FunctionName::default();
         };
-        let file = Arc::clone(&known.name);
-        if let Some(name) = self.names.get(&(index, offset)) {
-            return FunctionName {
-                function: Some(Arc::clone(name)),
-                file,
-            };
-        }
+        let offset = address - mapping.range.start + mapping.offset;
         let symbol = known.file.as_ref();
         let symbol = symbol.and_then(|(source, image, _)| image.symbol(source, offset));
-        let function = symbol.map(|symbol| Arc::from(text::shown(&called(&symbol))));
-        if let Some(name) = &function {
-            self.names.insert((index, offset), Arc::clone(name));
+        FunctionName {
+            function: symbol.map(|symbol| Arc::from(text::shown(&called(&symbol)))),
+            file: Arc::clone(&known.name),
         }
-        FunctionName { function, file }
     }
 }
 
@@ -235,23 +242,45 @@ impl Known {
             identity: (line.inode, line.path.to_vec()),
             name: Arc::from(text::of(name.as_bytes())),
             file: None,
+            left_out: false,
         }
     }
 
-    fn open(process: ProcessId, line: &Line<'_>, budget: &mut Budget) -> Self {
-        let unread = Self::unread(line);
-        let read = source(process, line).and_then(|source| {
-            let (image, sections) = CodeFile::read(&source, budget).map_err(io::Error::other)?;
+    /// An error where there is no room: how much it takes.
+    fn open(
+        process: ProcessId,
+        line: &Line<'_>,
+        budget: &mut Budget,
+        keep: &mut Keep,
+    ) -> Result<Self, u64> {
+        let before = keep.0;
+        let read = source(process, line).map_err(SearchError::from);
+        let read = read.and_then(|source| {
+            let (image, sections) = CodeFile::read(&source, budget, keep)?;
             let tables = sections.and_then(|sections| Tables::checked(known(sections)));
             Ok((source, image, tables.map(Arc::new)))
         });
+        let known = Self::unread(line);
         if let Err(error) = &read {
-            tracing::debug!(file = %unread.name, %error, "a mapped file is not looked at");
+            tracing::debug!(file = %known.name, %error, "a mapped file is not looked at");
         }
-        Self {
+        let lacking = match &read {
+            Err(SearchError::NoRoom { bytes, .. }) => Some(*bytes),
+            _ => None,
+        };
+        let known = Self {
             file: read.ok(),
-            ..unread
-        }
+            ..known
+        };
+        keep.0 = before.saturating_sub(known.bytes());
+        lacking.map_or(Ok(known), Err)
+    }
+
+    /// What is kept of it, in bytes of memory.
+    fn bytes(&self) -> u64 {
+        self.file.as_ref().map_or(0, |(_, image, tables)| {
+            image.bytes() + tables.as_ref().map_or(0, |tables| tables.bytes())
+        })
     }
 }
 
@@ -259,7 +288,7 @@ fn known(sections: UnwindSections) -> Sections {
     Sections {
         eh_frame: Section {
             address: sections.eh_frame_address,
-            bytes: sections.eh_frame.into(),
+            bytes: sections.eh_frame,
         },
         text: sections.text,
         got: sections.got,

@@ -16,6 +16,9 @@ const PROGRAM_LIMIT: usize = 1 << 16;
 /// No file has more functions.
 const FUNCTION_LIMIT: usize = 1 << 20;
 
+/// No tables tell of a function in fewer bytes. What is kept of one takes as many.
+const FUNCTION_BYTES: usize = 20;
+
 /// Bytes of a file, and where they are in its own terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
@@ -79,6 +82,7 @@ impl Tables {
         }
         let mut frames = EhFrame::new(&sections.eh_frame.bytes, LittleEndian);
         frames.set_address_size(8);
+        let most = FUNCTION_LIMIT.min(sections.eh_frame.bytes.len() / FUNCTION_BYTES);
         let mut functions = Vec::new();
         let (mut common, mut in_common) = (None, false);
         let mut entries = frames.entries(&bases);
@@ -108,11 +112,12 @@ impl Tables {
                     },
                 });
             }
-            if functions.len() > FUNCTION_LIMIT || function.entry_len() > PROGRAM_LIMIT {
+            if functions.len() > most || function.entry_len() > PROGRAM_LIMIT {
                 return None;
             }
         }
         functions.sort_unstable();
+        functions.shrink_to_fit();
         Some(Self {
             sections,
             bases,
@@ -136,6 +141,12 @@ impl Tables {
             },
             _ => Told::No,
         }
+    }
+
+    /// What it takes of memory, in bytes, with the index that an unwinder makes of it: eight for each function.
+    pub fn bytes(&self) -> u64 {
+        let indexed = self.functions.capacity() * (size_of::<Function>() + 8);
+        (self.sections.eh_frame.bytes.len() + indexed) as u64
     }
 
     pub(super) fn bases(&self) -> &BaseAddresses {

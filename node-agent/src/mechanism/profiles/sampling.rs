@@ -12,7 +12,7 @@ use ckb_probe_crds::{ProfileCounts, ProfileMode, ProfileWindow};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 
 use super::{
-    super::stacks::{self, Mode, Sampler, StacksError},
+    super::stacks::{self, Mode, Reader, Sampler, StacksError},
     Ask, Finished, lacking,
     schedule::{Upcoming, upcoming},
     shared::Sampled,
@@ -94,6 +94,8 @@ impl Thread<'_> {
             milliseconds,
         };
         let start = Instant::now();
+        // What is read of the process's files is for all of its modes.
+        let _read = Reader::of(self.process);
         let mut all = self.begin();
         // As sampling begins, which takes its time.
         let before = observe::resident(self.process);

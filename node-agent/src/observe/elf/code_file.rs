@@ -2,14 +2,18 @@
 //!
 //! Of symbols only numbers are kept: names are read when they are asked for.
 
-use std::ops::Range;
+use std::{ops::Range, sync::Arc};
 
 use object::{
-    elf,
+    Endianness,
+    elf::{self, Sym64},
     read::elf::{ProgramHeader as _, SectionHeader as _, Sym as _},
 };
 
-use super::{Header, Part, ReadAt, Reader, SearchError, at_most, for_each_symbol, reader::Budget};
+use super::{
+    Header, Part, ReadAt, Reader, SearchError, at_most, for_each_symbol,
+    reader::{Budget, Keep},
+};
 use crate::observe::demangle::SYMBOL_LIMIT;
 
 /// No file has more functions, each in each symbol table that has it: CKB has 84,000. They take 12 MB.
@@ -17,6 +21,9 @@ const FUNCTION_LIMIT: u64 = 1 << 19;
 
 /// So many labels, which have no size and may be functions of assembly, are asked for their names.
 const LABEL_LIMIT: usize = 1 << 14;
+
+/// What unwind tables take, with what is made of them to find a function's, is no more than so many times their length.
+const INDEXED: u64 = 2;
 
 /// ckb-vm's interpreter in assembly.
 const CKB_VM: &[u8] = b"ckb_vm_x64_execute\0";
@@ -38,7 +45,7 @@ pub struct CodeFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UnwindSections {
     /// The tables.
-    pub eh_frame: Vec<u8>,
+    pub eh_frame: Arc<[u8]>,
     /// Where they are, in the file's own terms.
     pub eh_frame_address: u64,
     /// What they may refer to.
@@ -66,10 +73,11 @@ struct Function {
 }
 
 impl CodeFile {
-    /// Reads what there is; with it the tables, as they stand in the file.
+    /// Reads what there is; with it the tables, as they stand in the file. `keep`: what may be taken of memory.
     pub fn read(
         file: &(impl ReadAt + ?Sized),
         budget: &mut Budget,
+        keep: &mut Keep,
     ) -> Result<(Self, Option<UnwindSections>), SearchError> {
         let mut reader = Reader::new(file, budget)?;
         let header = Header::read(&mut reader)?;
@@ -82,9 +90,10 @@ impl CodeFile {
             segments: segments.collect(),
             ..Self::default()
         };
-        let sections = image.read_sections(&mut reader, &header)?;
+        let sections = image.read_sections(&mut reader, &header, keep)?;
         image.functions.sort_unstable();
         image.functions.dedup_by_key(|function| function.offset);
+        image.functions.shrink_to_fit();
         image.ckb_vm = image.find_ckb_vm(&reader);
         Ok((image, sections))
     }
@@ -93,6 +102,7 @@ impl CodeFile {
         &mut self,
         reader: &mut Reader<impl ReadAt + ?Sized>,
         header: &Header,
+        keep: &mut Keep,
     ) -> Result<Option<UnwindSections>, SearchError> {
         let names = match header.section_names < header.sections {
             true => header.section(reader, header.section_names)?,
@@ -103,6 +113,9 @@ impl CodeFile {
         for index in 0..header.sections {
             let section = header.section(reader, index)?;
             if let Some((symbols, strings)) = header.symbol_table(reader, &section)? {
+                let count = symbols.bytes as usize / size_of::<Sym64<Endianness>>();
+                let bytes = count.saturating_mul(size_of::<Function>());
+                keep.claim(symbols.what, bytes as u64)?;
                 self.take_symbols(reader, header, symbols, strings)?;
                 continue;
             }
@@ -115,16 +128,12 @@ impl CodeFile {
             let begin = section.sh_addr(header.endian);
             let range = begin..begin.saturating_add(section.sh_size(header.endian));
             if name.starts_with(b".eh_frame\0") {
-                let bytes = &mut sections.eh_frame;
-                bytes.clear();
                 let part = Part {
                     what: "unwind tables",
                     ..header.part(&section)
                 };
-                reader.pieces(part, 0, |_, piece| {
-                    bytes.extend_from_slice(piece);
-                    Ok(piece.len())
-                })?;
+                keep.claim(part.what, part.bytes.saturating_mul(INDEXED))?;
+                sections.eh_frame = reader.whole(part)?;
                 sections.eh_frame_address = begin;
             } else if name.starts_with(b".text\0") {
                 sections.text = Some(range);
@@ -222,6 +231,11 @@ impl CodeFile {
                 .wrapping_add(segment.offset)
                 .wrapping_sub(segment.address),
         )
+    }
+
+    /// What it takes of memory, in bytes.
+    pub fn bytes(&self) -> u64 {
+        (self.functions.capacity() * size_of::<Function>()) as u64
     }
 
     /// Where ckb-vm's interpreter in assembly is in the file.

@@ -1,6 +1,6 @@
 //! Reads of a file that may claim anything of itself: within its length, within a budget, and in pieces.
 
-use std::{fs::File, io, os::unix::fs::FileExt};
+use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
 use object::{Pod, pod};
 
@@ -50,6 +50,19 @@ impl Default for Budget {
     /// Eight times what CKB and its libraries take. A second or two of work, however a file is made to spend it.
     fn default() -> Self {
         Self(128 << 20)
+    }
+}
+
+/// How many bytes of memory may still be taken by what is kept of files.
+#[derive(Clone, Copy, Debug)]
+pub struct Keep(pub u64);
+
+impl Keep {
+    /// Takes so many, before they are read: a file may claim anything of its length.
+    pub fn claim(&mut self, what: &'static str, bytes: u64) -> Result<(), SearchError> {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.ok_or(SearchError::NoRoom { what, bytes })?;
+        Ok(())
     }
 }
 
@@ -127,6 +140,17 @@ impl<'a, F: ReadAt + ?Sized> Reader<'a, F> {
             read += fresh;
         }
         Ok(())
+    }
+
+    /// The whole of a part.
+    pub fn whole(&mut self, part: Part) -> Result<Arc<[u8]>, SearchError> {
+        self.claim(part)?;
+        let mut whole: Arc<[u8]> = std::iter::repeat_n(0, part.bytes as usize).collect();
+        // Nobody else has it yet.
+        if let Some(bytes) = Arc::get_mut(&mut whole) {
+            self.file.read_exact_at(bytes, part.offset)?;
+        }
+        Ok(whole)
     }
 
     /// The bytes at an offset, or fewer at the end of the file. `None` when they cannot be read.

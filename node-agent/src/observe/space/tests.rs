@@ -32,8 +32,12 @@ fn a_line_is_taken_apart() {
 
 #[test]
 fn own_functions_have_names_and_tables() {
-    let mut space = Space::read(own()).unwrap();
-    assert!(!space.read_again(own()), "nothing has changed");
+    let mut space = Space::default();
+    assert!(space.read_again(own(), u64::MAX).unwrap());
+    assert!(
+        !space.read_again(own(), u64::MAX).unwrap(),
+        "nothing has changed"
+    );
     let name = space.name(known_function());
     let function = name.function.unwrap();
     assert!(
@@ -56,4 +60,29 @@ fn own_functions_have_names_and_tables() {
             .iter()
             .any(|file| &*file.name == "[vdso]" && file.file.is_some())
     );
+}
+
+#[test]
+fn no_more_is_kept_of_files_than_there_is_room_for() {
+    let mut space = Space::default();
+    assert!(space.read_again(own(), u64::MAX).unwrap());
+    assert_eq!(space.lacking(), None);
+    let whole = space.kept();
+    assert!(whole > 1 << 20, "this program and its libraries: {whole}");
+
+    // The libraries fit in that, the program does not.
+    let mut space = Space::default();
+    let little = whole / 4;
+    assert!(space.read_again(own(), little).unwrap());
+    assert!((1..=little).contains(&space.kept()), "{}", space.kept());
+    assert!(space.lacking().unwrap() > 0);
+    let unnamed = space.name(known_function());
+    assert_eq!(unnamed.function, None);
+    assert!(!unnamed.file.is_empty(), "of what file it is is known");
+    assert!(!space.read_again(own(), little).unwrap(), "no more room");
+
+    // There is, by and by.
+    assert!(space.read_again(own(), 4 * whole).unwrap());
+    assert_eq!((space.lacking(), space.kept()), (None, whole));
+    assert!(space.name(known_function()).function.is_some());
 }

@@ -1,13 +1,14 @@
-//! What a window of stacks takes of a node-agent's memory, and what of that it gives back.
+//! What a window of stacks takes of a node-agent's memory, what of that it gives back, and what it costs its target.
 
 use std::time::{Duration, Instant};
 
-use ckb_probe_crds::{Breach, Overhead, ProfileMode, kinds::profile::ProfileProbe};
+use ckb_probe_crds::{Assignment, Breach, Overhead, ProfileMode, kinds::profile::ProfileProbe};
 use tokio::time::sleep;
 
 use super::super::{
     Bench,
-    agent::{Agent, order},
+    account::{self, Account},
+    agent::{Agent, budget, order},
     chain::Import,
     container::Container,
     statistics::summary,
@@ -15,6 +16,7 @@ use super::super::{
 use crate::{
     failure::{Result, expect},
     report::Bound,
+    wait,
 };
 
 /// Less than an import takes.
@@ -25,6 +27,15 @@ const ALL: Duration = Duration::from_secs(11);
 
 /// Until what was taken is given back.
 const SETTLE: Duration = Duration::from_secs(3);
+
+/// Until all modes are sampled.
+const BEGIN: Duration = Duration::from_secs(5);
+
+/// A program of each mode that runs at its target's expense; the kernel keeps 15 letters of their names.
+const PROGRAMS: [&str; 3] = ["timer_expires", "page_touched", "page_touched_by"];
+
+/// For how long it is looked what they take; there is as much of a window from there on.
+const COSTS: Duration = Duration::from_secs(4);
 
 /// How often its memory is looked at.
 const LOOK: Duration = Duration::from_millis(200);
@@ -38,6 +49,7 @@ const MODES: [ProfileMode; 4] = [
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
     let (mut taken, mut own, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+    let mut costs = Vec::new();
     for _ in 0..bench.settings.rounds {
         let agent = Agent::start(&bench.settings).await?;
         // The first one reads the kernel's types and its own code, which stay.
@@ -47,6 +59,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         taken.push(most.rss - before.rss);
         own.push(most.own - before.own);
         kept.push(agent.rss_mb()? - before.rss);
+        costs.push(cost(bench, &agent).await?);
         agent.stop().await?;
     }
     let name = "profile-agent: a node-agent, a CKB import, all modes: RSS at its highest, more than before";
@@ -56,6 +69,8 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     let name =
         "profile-agent: a node-agent, a CKB import, all modes: RSS afterwards, more than before";
     bench.figure(name, summary(kept), "MB", Some(Bound::AtMost(4.0)));
+    let name = "profile-agent: a node-agent, a CKB import, all modes, the default budget: programs, of the import's CPU time";
+    bench.figure(name, summary(costs), "%", Some(Bound::AtMost(1.0)));
     Ok(())
 }
 
@@ -80,25 +95,14 @@ async fn window(bench: &Bench, agent: &Agent) -> Result<Memory> {
     let container = Container::new(1)?;
     let import = Import::start(&bench.settings, &container)?;
     import.process().await?;
-    let asked = ProfileProbe {
-        modes: MODES.to_vec(),
-        window: WINDOW.into(),
-        ..ProfileProbe::default()
-    };
+    // So much that it is sampled as often as is asked.
     let overhead = Overhead {
         max_percent: 20.0,
         on_breach: Breach::Sample,
     };
-    let name = bench.settings.ckb.file_name().unwrap_or_default();
-    let interval = Duration::from_secs(1);
-    let order = order(
-        &container,
-        &name.to_string_lossy(),
-        overhead,
-        asked,
-        interval,
-    );
-    agent.order(vec![order]).await?;
+    agent
+        .order(vec![all_modes(bench, &container, overhead)])
+        .await?;
     let (begun, mut most) = (Instant::now(), Memory::default());
     while begun.elapsed() < ALL {
         let now = Memory::of(agent)?;
@@ -116,4 +120,50 @@ async fn window(bench: &Bench, agent: &Agent) -> Result<Memory> {
     import.finish().await?;
     sleep(SETTLE).await;
     Ok(most)
+}
+
+fn all_modes(bench: &Bench, container: &Container, overhead: Overhead) -> Assignment {
+    let asked = ProfileProbe {
+        modes: MODES.to_vec(),
+        window: WINDOW.into(),
+        ..ProfileProbe::default()
+    };
+    let name = bench.settings.ckb.file_name().unwrap_or_default();
+    let interval = Duration::from_secs(1);
+    order(
+        container,
+        &name.to_string_lossy(),
+        overhead,
+        asked,
+        interval,
+    )
+}
+
+/// What programs take of an import's CPU time in a window of all modes, in percent.
+async fn cost(bench: &Bench, agent: &Agent) -> Result<f64> {
+    let container = Container::new(1)?;
+    let import = Import::start(&bench.settings, &container)?;
+    import.process().await?;
+    let account = Account::open()?;
+    agent
+        .order(vec![all_modes(bench, &container, budget())])
+        .await?;
+    let before = wait::closely("all modes to be sampled", BEGIN, async || {
+        let runs = account::runs(agent.process).await?;
+        let are_there = PROGRAMS.iter().all(|name| runs.contains_key(*name));
+        expect(are_there, "programs of all modes", || {
+            format!("{:?}", runs.keys())
+        })?;
+        Ok(runs)
+    })
+    .await?;
+    let used = container.cpu_time()?;
+    sleep(COSTS).await;
+    let after = account::runs(agent.process).await?;
+    let used = container.cpu_time()?.saturating_sub(used);
+    drop(account);
+    agent.order(Vec::new()).await?;
+    import.finish().await?;
+    let taken = account::all(&before, &after).nanoseconds;
+    Ok(100.0 * taken as f64 / used.as_nanos() as f64)
 }
