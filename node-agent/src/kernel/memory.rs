@@ -260,17 +260,12 @@ impl Account {
         }
     }
 
-    /// Takes what is left, and no more than so many bytes: for what is known only when it is there ([`Room::keep`]).
-    pub fn take_up_to(&'static self, most: u64) -> Room {
-        loop {
-            let bytes = self.left().min(most);
-            if self.reserve(bytes, 0) {
-                return Room {
-                    account: self,
-                    bytes,
-                    leaves: false,
-                };
-            }
+    /// Room for nothing yet, which can grow.
+    pub fn empty(&'static self) -> Room {
+        Room {
+            account: self,
+            bytes: 0,
+            leaves: false,
         }
     }
 
@@ -297,9 +292,18 @@ impl Room {
         self.bytes
     }
 
-    /// Has what another one has, as well.
-    pub fn absorb(&mut self, mut other: Self) {
-        self.bytes += std::mem::take(&mut other.bytes);
+    /// Has so many bytes more, if they are left.
+    pub fn grow(&mut self, bytes: u64) -> bool {
+        let grows = self.account.reserve(bytes, 0);
+        if grows {
+            self.bytes += bytes;
+        }
+        grows
+    }
+
+    /// Says that what it is to have more is more than what is left.
+    pub fn refusal(&self, needed: u64, cpus: u32) -> NoMemory {
+        self.account.refusal(needed, self.account.left(), cpus)
     }
 
     /// Has so many bytes at most: gives the others back.

@@ -21,7 +21,7 @@ use object::{
     pod,
     read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _},
 };
-pub use reader::{Budget, Keep, ReadAt};
+pub use reader::{Budget, ReadAt};
 use reader::{Part, Reader};
 
 use super::{
@@ -83,13 +83,8 @@ pub enum SearchError {
         bytes: u64,
     },
     /// There is no room for so much.
-    #[error("its {what} take {bytes} bytes of memory, more than there are for it")]
-    NoRoom {
-        /// What is too long.
-        what: &'static str,
-        /// How long.
-        bytes: u64,
-    },
+    #[error("its symbols and unwind tables take {0} bytes of memory, more than there are for them")]
+    NoRoom(u64),
     /// There is more of something than is ever taken.
     #[error("it has more than {limit} {what}")]
     TooMany {
@@ -106,7 +101,7 @@ pub enum SearchError {
 impl SearchError {
     /// Whether another search of the file as it is would come to the same.
     pub fn is_lasting(&self) -> bool {
-        !matches!(self, Self::Read(_) | Self::Changed | Self::NoRoom { .. })
+        !matches!(self, Self::Read(_) | Self::Changed | Self::NoRoom(_))
     }
 }
 

@@ -17,7 +17,7 @@ use std::{
 use super::{
     ProcessId,
     demangle::called,
-    elf::{Budget, CodeFile, Keep, ReadAt, SearchError, UnwindSections},
+    elf::{Budget, CodeFile, ReadAt, SearchError, UnwindSections},
     symbols::{Binary, SymbolsError, open_executable, open_library},
 };
 use crate::{
@@ -44,10 +44,6 @@ pub struct Space {
     mappings: Vec<Mapping>,
     files: Vec<Known>,
     trampoline: Option<Range<u64>>,
-    /// How much memory there was for files when it was read.
-    limit: u64,
-    /// What was lacking: of the first file there was no room for.
-    lacking: Option<u64>,
 }
 
 struct Mapping {
@@ -100,10 +96,15 @@ pub struct FunctionName {
 }
 
 impl Space {
-    /// Reads what a process has mapped, and the files of that, if there is other code by now; whether there is. What it keeps of
-    /// files takes no more than `limit` bytes of memory, and those that are known are not read again. Of a process that has ended
-    /// what was known remains.
-    pub fn read_again(&mut self, process: ProcessId, limit: u64) -> io::Result<bool> {
+    /// Reads what a process has mapped, and the files of that, if there is other code by now, or what there was no room for is
+    /// `wanted`; whether it did. `takes` is asked before a file is read whether there are so many bytes of memory, which is what is kept
+    /// of it or more. Files that are known are not read again. Of a process that has ended what was known remains.
+    pub fn read_again(
+        &mut self,
+        process: ProcessId,
+        wanted: bool,
+        takes: &mut dyn FnMut(u64) -> bool,
+    ) -> io::Result<bool> {
         let lines = lines_of_code(process)?;
         let ranges = lines.iter().filter_map(|line| Line::of_code(line));
         let is_known = self
@@ -111,13 +112,13 @@ impl Space {
             .iter()
             .map(|mapping| mapping.range.clone())
             .eq(ranges.map(|line| line.range));
-        let has_room = self.lacking.is_some() && limit > self.limit;
-        if is_known && !has_room {
+        let is_wanted = wanted && self.files.iter().any(|known| known.left_out);
+        if is_known && !is_wanted {
             return Ok(false);
         }
         let mut known = std::mem::take(&mut self.files);
         known.retain(|known| !known.left_out);
-        *self = Self::of(process, &lines, known, limit);
+        *self = Self::of(process, &lines, known, takes);
         Ok(true)
     }
 
@@ -126,20 +127,15 @@ impl Space {
         self.files.iter().map(Known::bytes).sum()
     }
 
-    /// What the first file takes there was no room for, in bytes.
-    pub fn lacking(&self) -> Option<u64> {
-        self.lacking
-    }
-
-    fn of(process: ProcessId, lines: &[Vec<u8>], mut earlier: Vec<Known>, limit: u64) -> Self {
-        let mut space = Self {
-            limit,
-            ..Self::default()
-        };
+    fn of(
+        process: ProcessId,
+        lines: &[Vec<u8>],
+        mut earlier: Vec<Known>,
+        takes: &mut dyn FnMut(u64) -> bool,
+    ) -> Self {
+        let mut space = Self::default();
         let mut known: HashMap<Identity, usize> = HashMap::new();
         let mut budget = Budget::default();
-        let kept = earlier.iter().map(Known::bytes).sum();
-        let mut keep = Keep(limit.saturating_sub(kept));
         for line in lines.iter().filter_map(|line| Line::of_code(line)) {
             if line.path == TRAMPOLINE {
                 space.trampoline = Some(line.range.clone());
@@ -151,14 +147,7 @@ impl Space {
                     let known = match all.position(|known| known.identity == *identity) {
                         Some(at) => earlier.swap_remove(at),
                         None if space.files.len() < FILE_LIMIT => {
-                            let opened = Known::open(process, &line, &mut budget, &mut keep);
-                            opened.unwrap_or_else(|lacking| {
-                                space.lacking.get_or_insert(lacking);
-                                Known {
-                                    left_out: true,
-                                    ..Known::unread(&line)
-                                }
-                            })
+                            Known::open(process, &line, &mut budget, takes)
                         }
                         None => Known::unread(&line),
                     };
@@ -246,34 +235,27 @@ impl Known {
         }
     }
 
-    /// An error where there is no room: how much it takes.
     fn open(
         process: ProcessId,
         line: &Line<'_>,
         budget: &mut Budget,
-        keep: &mut Keep,
-    ) -> Result<Self, u64> {
-        let before = keep.0;
+        takes: &mut dyn FnMut(u64) -> bool,
+    ) -> Self {
+        let unread = Self::unread(line);
         let read = source(process, line).map_err(SearchError::from);
         let read = read.and_then(|source| {
-            let (image, sections) = CodeFile::read(&source, budget, keep)?;
+            let (image, sections) = CodeFile::read(&source, budget, takes)?;
             let tables = sections.and_then(|sections| Tables::checked(known(sections)));
             Ok((source, image, tables.map(Arc::new)))
         });
-        let known = Self::unread(line);
         if let Err(error) = &read {
-            tracing::debug!(file = %known.name, %error, "a mapped file is not looked at");
+            tracing::debug!(file = %unread.name, %error, "a mapped file is not looked at");
         }
-        let lacking = match &read {
-            Err(SearchError::NoRoom { bytes, .. }) => Some(*bytes),
-            _ => None,
-        };
-        let known = Self {
+        Self {
+            left_out: matches!(read, Err(SearchError::NoRoom(_))),
             file: read.ok(),
-            ..known
-        };
-        keep.0 = before.saturating_sub(known.bytes());
-        lacking.map_or(Ok(known), Err)
+            ..unread
+        }
     }
 
     /// What is kept of it, in bytes of memory.

@@ -223,20 +223,19 @@ fn an_object_that_does_not_fit_is_not_made() {
 }
 
 #[test]
-fn what_is_left_is_taken_and_what_is_not_needed_of_it_given_back() {
+fn what_grows_takes_what_is_left_and_gives_back_what_it_does_not_need() {
     static ACCOUNT: Account = Account::new();
     ACCOUNT.limit(OWN + 100);
-    let mut room = ACCOUNT.take_up_to(60);
+    let mut room = ACCOUNT.empty();
+    assert!(room.grow(60));
+    assert!(!room.grow(41));
     assert_eq!((room.bytes(), ACCOUNT.left()), (60, 40));
-    let other = ACCOUNT.take_up_to(60);
-    assert_eq!((other.bytes(), ACCOUNT.left()), (40, 0));
-    assert_eq!(ACCOUNT.take_up_to(60).bytes(), 0);
     room.keep(25);
-    assert_eq!((room.bytes(), ACCOUNT.left()), (25, 35));
+    assert_eq!((room.bytes(), ACCOUNT.left()), (25, 75));
     room.keep(30);
     assert_eq!(room.bytes(), 25, "nothing is added");
-    room.absorb(other);
-    assert_eq!((room.bytes(), ACCOUNT.left()), (65, 35));
+    assert!(room.grow(75));
+    assert_eq!((room.bytes(), ACCOUNT.left()), (100, 0));
     drop(room);
     assert_eq!((ACCOUNT.maps(), ACCOUNT.left()), (0, 100));
 }

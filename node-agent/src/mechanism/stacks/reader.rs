@@ -75,6 +75,8 @@ struct Code {
     names: Vec<FunctionName>,
     /// What is kept of the process's files.
     room: Room,
+    /// What a file takes that the agent had no room for, in bytes.
+    refused: Option<u64>,
 }
 
 impl Reader {
@@ -173,7 +175,13 @@ impl Code {
         if let Some(code) = known.find_map(|(_, code)| code.upgrade()) {
             return code;
         }
-        let code = Arc::new(Mutex::new(Self {
+        let code = Arc::new(Mutex::new(Self::unread(process, memory::account().empty())));
+        all.push((process, Arc::downgrade(&code)));
+        code
+    }
+
+    fn unread(process: ProcessId, room: Room) -> Self {
+        Self {
             process,
             space: Space::default(),
             unwinder: Unwinder::new(Vec::new()),
@@ -182,37 +190,42 @@ impl Code {
             addresses: HashMap::new(),
             numbers: HashMap::new(),
             names: vec![FunctionName::default()],
-            room: memory::account().take_up_to(0),
-        }));
-        all.push((process, Arc::downgrade(&code)));
-        code
+            room,
+            refused: None,
+        }
     }
 
     fn read_again(&mut self) -> Result<(), StacksError> {
         self.looked = Instant::now();
         self.met_unknown = false;
-        let known = self.space.kept();
-        let account = memory::account();
-        let most = KEPT_LIMIT.saturating_sub(known);
-        let mut room = account.take_up_to(most.min(account.left_for_a_target()));
-        let (more, limit) = (room.bytes(), known + room.bytes());
-        let other = self.space.read_again(self.process, limit);
-        let is_other = other.map_err(|source| StacksError::Space {
+        let Self {
+            space,
+            room,
+            refused,
+            ..
+        } = self;
+        let wanted = std::mem::take(refused).is_some();
+        let mut takes = |bytes| {
+            let fits = room.bytes().saturating_add(bytes) <= KEPT_LIMIT;
+            let takes = fits && room.grow(bytes);
+            if fits && !takes {
+                refused.get_or_insert(bytes);
+            }
+            takes
+        };
+        let read = space.read_again(self.process, wanted, &mut takes);
+        room.keep(space.kept());
+        let is_other = read.map_err(|source| StacksError::Space {
             pid: self.process.pid,
             source,
         })?;
         if is_other {
             self.unwinder = Unwinder::new(self.space.modules());
             self.addresses.clear();
-            room.keep(self.space.kept().saturating_sub(known));
-            self.room.absorb(room);
-            self.room.keep(self.space.kept());
         }
-        match self.space.lacking() {
-            Some(needed) if limit < KEPT_LIMIT => {
-                Err(account.refusal(needed, more, memory::possible_cpus()))?
-            }
-            _ => Ok(()),
+        match self.refused {
+            Some(needed) => Err(self.room.refusal(needed, memory::possible_cpus()))?,
+            None => Ok(()),
         }
     }
 

@@ -10,10 +10,7 @@ use object::{
     read::elf::{ProgramHeader as _, SectionHeader as _, Sym as _},
 };
 
-use super::{
-    Header, Part, ReadAt, Reader, SearchError, at_most, for_each_symbol,
-    reader::{Budget, Keep},
-};
+use super::{Header, Part, ReadAt, Reader, SearchError, at_most, for_each_symbol, reader::Budget};
 use crate::observe::demangle::SYMBOL_LIMIT;
 
 /// No file has more functions, each in each symbol table that has it: CKB has 84,000. They take 12 MB.
@@ -21,6 +18,9 @@ const FUNCTION_LIMIT: u64 = 1 << 19;
 
 /// So many labels, which have no size and may be functions of assembly, are asked for their names.
 const LABEL_LIMIT: usize = 1 << 14;
+
+/// So many tables of symbols are read. Files have two.
+const TABLE_LIMIT: usize = 16;
 
 /// What unwind tables take, with what is made of them to find a function's, is no more than so many times their length.
 const INDEXED: u64 = 2;
@@ -61,6 +61,17 @@ struct Segment {
     bytes: u64,
 }
 
+/// What is to be read of a file.
+#[derive(Default)]
+struct Parts {
+    /// Tables of symbols, each with that of its strings.
+    symbols: Vec<(Part, Part)>,
+    /// The unwind tables, and where they are in the file's own terms.
+    eh_frame: Option<(Part, u64)>,
+    text: Option<Range<u64>>,
+    got: Option<Range<u64>>,
+}
+
 /// A function: by numbers, of which a file may have half a million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Function {
@@ -72,51 +83,20 @@ struct Function {
     name: u32,
 }
 
-impl CodeFile {
-    /// Reads what there is; with it the tables, as they stand in the file. `keep`: what may be taken of memory.
-    pub fn read(
-        file: &(impl ReadAt + ?Sized),
-        budget: &mut Budget,
-        keep: &mut Keep,
-    ) -> Result<(Self, Option<UnwindSections>), SearchError> {
-        let mut reader = Reader::new(file, budget)?;
-        let header = Header::read(&mut reader)?;
-        let segments = header.segments.iter().map(|segment| Segment {
-            offset: segment.p_offset(header.endian),
-            address: segment.p_vaddr(header.endian),
-            bytes: segment.p_filesz(header.endian),
-        });
-        let mut image = Self {
-            segments: segments.collect(),
-            ..Self::default()
-        };
-        let sections = image.read_sections(&mut reader, &header, keep)?;
-        image.functions.sort_unstable();
-        image.functions.dedup_by_key(|function| function.offset);
-        image.functions.shrink_to_fit();
-        image.ckb_vm = image.find_ckb_vm(&reader);
-        Ok((image, sections))
-    }
-
-    fn read_sections(
-        &mut self,
-        reader: &mut Reader<impl ReadAt + ?Sized>,
-        header: &Header,
-        keep: &mut Keep,
-    ) -> Result<Option<UnwindSections>, SearchError> {
-        let names = match header.section_names < header.sections {
-            true => header.section(reader, header.section_names)?,
-            false => return Ok(None),
-        };
+impl Parts {
+    fn of(reader: &mut Reader<impl ReadAt + ?Sized>, header: &Header) -> Result<Self, SearchError> {
+        let mut parts = Self::default();
+        if header.section_names >= header.sections {
+            return Ok(parts);
+        }
+        let names = header.section(reader, header.section_names)?;
         let names = header.part(&names);
-        let mut sections = UnwindSections::default();
         for index in 0..header.sections {
             let section = header.section(reader, index)?;
-            if let Some((symbols, strings)) = header.symbol_table(reader, &section)? {
-                let count = symbols.bytes as usize / size_of::<Sym64<Endianness>>();
-                let bytes = count.saturating_mul(size_of::<Function>());
-                keep.claim(symbols.what, bytes as u64)?;
-                self.take_symbols(reader, header, symbols, strings)?;
+            if let Some(tables) = header.symbol_table(reader, &section)? {
+                if parts.symbols.len() < TABLE_LIMIT {
+                    parts.symbols.push(tables);
+                }
                 continue;
             }
             let name = names
@@ -132,16 +112,66 @@ impl CodeFile {
                     what: "unwind tables",
                     ..header.part(&section)
                 };
-                keep.claim(part.what, part.bytes.saturating_mul(INDEXED))?;
-                sections.eh_frame = reader.whole(part)?;
-                sections.eh_frame_address = begin;
+                parts.eh_frame = Some((part, begin));
             } else if name.starts_with(b".text\0") {
-                sections.text = Some(range);
+                parts.text = Some(range);
             } else if name.starts_with(b".got\0") {
-                sections.got = Some(range);
+                parts.got = Some(range);
             }
         }
-        Ok((!sections.eh_frame.is_empty()).then_some(sections))
+        Ok(parts)
+    }
+
+    /// What is kept of them takes no more memory.
+    fn most(&self) -> u64 {
+        // Of a symbol as much is kept as stands in the file.
+        const { assert!(size_of::<Function>() <= size_of::<Sym64<Endianness>>()) };
+        let symbols = self.symbols.iter().map(|(symbols, _)| symbols.bytes);
+        let tables = self.eh_frame.map_or(0, |(part, _)| part.bytes);
+        symbols.fold(tables.saturating_mul(INDEXED), u64::saturating_add)
+    }
+}
+
+impl CodeFile {
+    /// Reads what there is; with it the tables, as they stand in the file. `takes` is asked before whether there are so many bytes of
+    /// memory, which is what it takes or more.
+    pub fn read(
+        file: &(impl ReadAt + ?Sized),
+        budget: &mut Budget,
+        takes: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<(Self, Option<UnwindSections>), SearchError> {
+        let mut reader = Reader::new(file, budget)?;
+        let header = Header::read(&mut reader)?;
+        let segments = header.segments.iter().map(|segment| Segment {
+            offset: segment.p_offset(header.endian),
+            address: segment.p_vaddr(header.endian),
+            bytes: segment.p_filesz(header.endian),
+        });
+        let mut image = Self {
+            segments: segments.collect(),
+            ..Self::default()
+        };
+        let parts = Parts::of(&mut reader, &header)?;
+        if !takes(parts.most()) {
+            return Err(SearchError::NoRoom(parts.most()));
+        }
+        for (symbols, strings) in &parts.symbols {
+            image.take_symbols(&mut reader, &header, *symbols, *strings)?;
+        }
+        let sections = match parts.eh_frame {
+            Some((part, address)) if part.bytes > 0 => Some(UnwindSections {
+                eh_frame: reader.whole(part)?,
+                eh_frame_address: address,
+                text: parts.text,
+                got: parts.got,
+            }),
+            _ => None,
+        };
+        image.functions.sort_unstable();
+        image.functions.dedup_by_key(|function| function.offset);
+        image.functions.shrink_to_fit();
+        image.ckb_vm = image.find_ckb_vm(&reader);
+        Ok((image, sections))
     }
 
     fn take_symbols(
@@ -151,9 +181,7 @@ impl CodeFile {
         symbols: Part,
         strings: Part,
     ) -> Result<(), SearchError> {
-        let Ok(table) = u8::try_from(self.strings.len()) else {
-            return Ok(());
-        };
+        let table = u8::try_from(self.strings.len()).unwrap_or(u8::MAX);
         self.strings.push(strings);
         for_each_symbol(reader, symbols, |symbol| {
             let kind = symbol.st_type();

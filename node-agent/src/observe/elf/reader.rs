@@ -53,19 +53,6 @@ impl Default for Budget {
     }
 }
 
-/// How many bytes of memory may still be taken by what is kept of files.
-#[derive(Clone, Copy, Debug)]
-pub struct Keep(pub u64);
-
-impl Keep {
-    /// Takes so many, before they are read: a file may claim anything of its length.
-    pub fn claim(&mut self, what: &'static str, bytes: u64) -> Result<(), SearchError> {
-        let left = self.0.checked_sub(bytes);
-        self.0 = left.ok_or(SearchError::NoRoom { what, bytes })?;
-        Ok(())
-    }
-}
-
 /// A part of a file, as the file itself says.
 #[derive(Clone, Copy, Debug)]
 pub struct Part {

@@ -33,9 +33,9 @@ fn a_line_is_taken_apart() {
 #[test]
 fn own_functions_have_names_and_tables() {
     let mut space = Space::default();
-    assert!(space.read_again(own(), u64::MAX).unwrap());
+    assert!(space.read_again(own(), true, &mut |_| true).unwrap());
     assert!(
-        !space.read_again(own(), u64::MAX).unwrap(),
+        !space.read_again(own(), true, &mut |_| true).unwrap(),
         "nothing has changed"
     );
     let name = space.name(known_function());
@@ -65,24 +65,41 @@ fn own_functions_have_names_and_tables() {
 #[test]
 fn no_more_is_kept_of_files_than_there_is_room_for() {
     let mut space = Space::default();
-    assert!(space.read_again(own(), u64::MAX).unwrap());
-    assert_eq!(space.lacking(), None);
+    assert!(space.read_again(own(), true, &mut |_| true).unwrap());
     let whole = space.kept();
     assert!(whole > 1 << 20, "this program and its libraries: {whole}");
 
     // The libraries fit in that, the program does not.
-    let mut space = Space::default();
-    let little = whole / 4;
-    assert!(space.read_again(own(), little).unwrap());
-    assert!((1..=little).contains(&space.kept()), "{}", space.kept());
-    assert!(space.lacking().unwrap() > 0);
+    let (mut space, mut left, mut lacking) = (Space::default(), whole / 4, 0);
+    let mut takes = |bytes| match u64::checked_sub(left, bytes) {
+        Some(rest) => {
+            left = rest;
+            true
+        }
+        None => {
+            lacking += 1;
+            false
+        }
+    };
+    assert!(space.read_again(own(), true, &mut takes).unwrap());
+    assert!((1..=whole / 4).contains(&space.kept()), "{}", space.kept());
     let unnamed = space.name(known_function());
     assert_eq!(unnamed.function, None);
     assert!(!unnamed.file.is_empty(), "of what file it is is known");
-    assert!(!space.read_again(own(), little).unwrap(), "no more room");
+    assert!(
+        !space.read_again(own(), false, &mut takes).unwrap(),
+        "there is nothing else"
+    );
+    assert_eq!(lacking, 1);
 
-    // There is, by and by.
-    assert!(space.read_again(own(), 4 * whole).unwrap());
-    assert_eq!((space.lacking(), space.kept()), (None, whole));
+    // There is room, by and by: what is known is not read again, and takes none.
+    let (before, mut more) = (space.kept(), 0);
+    let mut takes = |bytes| {
+        more += bytes;
+        true
+    };
+    assert!(space.read_again(own(), true, &mut takes).unwrap());
+    assert_eq!(space.kept(), whole);
+    assert!((whole - before..2 * whole).contains(&more), "{more}");
     assert!(space.name(known_function()).function.is_some());
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::kernel::memory::Account;
 
 fn own() -> ProcessId {
     ProcessId {
@@ -72,4 +73,28 @@ fn functions_are_told_apart_up_to_a_limit() {
     );
     assert_eq!(code.names.len(), NAME_LIMIT);
     assert_eq!(code.names[0], FunctionName::default());
+}
+
+#[test]
+fn where_there_is_no_room_for_its_files_it_is_said_how_much_is_lacking_until_there_is() {
+    static ACCOUNT: Account = Account::new();
+    ACCOUNT.limit((48 << 20) + (1 << 20));
+    let mut code = Code::unread(of(5), ACCOUNT.empty());
+    for _ in 0..2 {
+        let refused = code.read_again().unwrap_err().to_string();
+        assert!(
+            refused.starts_with("there is no room for what its stacks are unwound by: it takes ")
+                && refused.contains("raise agent.resources.limits.memory"),
+            "{refused}"
+        );
+        assert_eq!(ACCOUNT.maps(), code.space.kept(), "what is kept is taken");
+    }
+    assert!(code.space.name(known_function()).function.is_none());
+
+    ACCOUNT.limit(u64::MAX);
+    code.read_again().unwrap();
+    assert!(code.space.name(known_function()).function.is_some());
+    assert_eq!(ACCOUNT.maps(), code.space.kept());
+    drop(code);
+    assert_eq!(ACCOUNT.maps(), 0);
 }
