@@ -44,7 +44,7 @@ mod turns;
 
 pub use cycle::{Cycle, Switch};
 pub use estimator::{Estimator, Sight};
-pub use frequency::{frequency, one_in};
+pub use frequency::{ONE_IN, Thinned, frequency};
 pub use slices::Slices;
 pub use turns::Turn;
 

@@ -20,6 +20,7 @@ use gathered::{Each, Gathered};
 pub use reader::Callers;
 pub(super) use reader::Reader;
 
+pub use crate::governor::ONE_IN;
 use crate::{
     kernel::{
         AttachError, ReadError,
@@ -29,8 +30,8 @@ use crate::{
     observe::ProcessId,
 };
 
-/// At first, of how many page faults one is a sample.
-pub const ONE_IN: u32 = 16;
+/// What a page fault costs that is no sample: `make bench ROWS=profile-bystander`.
+const PASSED_OVER: Duration = Duration::from_nanos(100);
 
 /// What a page fault brings in; a huge page is more, and counts as one.
 pub const PAGE: u64 = 4096;
@@ -161,7 +162,15 @@ impl Sampler {
     /// How often the process was met by now, and what that has cost it; nothing runs at its expense where it waits.
     pub fn spent(&self) -> Result<(u64, Duration), ReadError> {
         let taken = self.stacks.taken()?;
-        Ok((taken.met, taken.spent))
+        let passed_over = match self.mode {
+            Mode::Memory => taken.met.saturating_sub(taken.looks),
+            Mode::Cpu | Mode::OffCpu => 0,
+        };
+        let passed_over = PASSED_OVER.as_secs_f64() * passed_over as f64;
+        Ok((
+            taken.met,
+            taken.spent + Duration::from_secs_f64(passed_over),
+        ))
     }
 
     /// Ends, and says what was found.

@@ -19,7 +19,7 @@ use super::{
     told::{Told, nanos},
 };
 use crate::{
-    governor,
+    governor::{self, Thinned},
     observe::{self, Life, ProcessId},
 };
 
@@ -197,7 +197,7 @@ impl Thread<'_> {
                     faults.look(self, one);
                 }
                 for one in all.iter_mut().filter(|one| one.mode == ProfileMode::Memory) {
-                    one.set_one_in(faults.one_in);
+                    one.set_one_in(faults.thinned.one_in);
                 }
                 spend = now + SPEND;
             }
@@ -276,7 +276,7 @@ impl Thread<'_> {
 
 /// How many page faults there are to be sampled of.
 struct Faults {
-    one_in: u32,
+    thinned: Thinned,
     spent: Duration,
     used: Duration,
 }
@@ -284,7 +284,7 @@ struct Faults {
 impl Faults {
     fn of(process: ProcessId) -> Self {
         Self {
-            one_in: stacks::ONE_IN,
+            thinned: Thinned::default(),
             spent: Duration::ZERO,
             used: observe::cpu_time(process).unwrap_or_default(),
         }
@@ -297,8 +297,7 @@ impl Faults {
             return;
         };
         let used = observe::cpu_time(thread.process).unwrap_or(self.used);
-        self.one_in = governor::one_in(
-            self.one_in,
+        self.thinned = self.thinned.next(
             spent.saturating_sub(self.spent),
             used.saturating_sub(self.used),
             thread.shared.ratio(),
