@@ -292,18 +292,25 @@ impl Room {
         self.bytes
     }
 
-    /// Has so many bytes more, if they are left.
-    pub fn grow(&mut self, bytes: u64) -> bool {
-        let grows = self.account.reserve(bytes, 0);
-        if grows {
-            self.bytes += bytes;
+    /// Has so many bytes in all, if those that it has not yet are left, and one target may have as many.
+    pub fn set(&mut self, bytes: u64) -> bool {
+        let Some(more) = bytes.checked_sub(self.bytes) else {
+            self.keep(bytes);
+            return true;
+        };
+        let leaving = self.account.leaving.load(Ordering::Relaxed);
+        let fits = bytes <= self.account.all() / TARGETS && self.account.reserve(more, leaving);
+        if fits {
+            self.bytes = bytes;
         }
-        grows
+        fits
     }
 
-    /// Says that what it is to have more is more than what is left.
-    pub fn refusal(&self, needed: u64, cpus: u32) -> NoMemory {
-        self.account.refusal(needed, self.account.left(), cpus)
+    /// Says that what it is to have in all is more than what it may have.
+    pub fn refusal(&self, bytes: u64, cpus: u32) -> NoMemory {
+        let left = self.bytes.saturating_add(self.account.left());
+        let available = left.min(self.account.all() / TARGETS);
+        self.account.refusal(bytes, available, cpus)
     }
 
     /// Has so many bytes at most: gives the others back.

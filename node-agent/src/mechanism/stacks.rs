@@ -89,7 +89,7 @@ impl Sampler {
     /// Begins to sample, so many times a second: of [`Mode::Cpu`] each CPU, no more often than the kernel ticks; of
     /// [`Mode::OffCpu`] all threads, whenever [`Self::step`] is called.
     pub fn begin(process: ProcessId, mode: Mode, frequency: u32) -> Result<Self, StacksError> {
-        let reader = Reader::of(process)?;
+        let reader = Reader::of(process)?.complete()?;
         let period = Duration::from_secs(1) / frequency.max(1);
         let sampled = match mode {
             Mode::Cpu => Sampled::Running { period },
@@ -209,7 +209,7 @@ impl Sampler {
         Ok(Profile {
             samples: self
                 .gathered
-                .samples(&self.reader.names(), &names, is_running, each),
+                .samples(self.reader.names(), &names, is_running, each),
             frequency: rate,
             took,
             taken: self.gathered.taken,
@@ -221,7 +221,7 @@ impl Sampler {
 
 /// What each thread of a process does now. None of them is stopped; those that run at the moment have no stack.
 pub fn threads(process: ProcessId) -> Result<Vec<State>, StacksError> {
-    let mut reader = Reader::of(process)?;
+    let mut reader = Reader::of(process)?.complete()?;
     let mut stacks = Stacks::begin(
         process.pid,
         Sampled::All {
@@ -264,10 +264,9 @@ pub fn threads(process: ProcessId) -> Result<Vec<State>, StacksError> {
         .into_iter()
         .zip(names.into_iter().map(Arc::from))
         .collect();
-    let functions = reader.names();
     let mut states: Vec<State> = found
         .into_iter()
-        .map(|(thread, seen)| seen.state(thread, &functions, &names))
+        .map(|(thread, seen)| seen.state(thread, reader.names(), &names))
         .collect();
     states.sort_by_key(|state| state.thread);
     Ok(states)

@@ -31,6 +31,10 @@ const MAPS_LIMIT: u64 = 4 << 20;
 /// No more files are looked at. CKB has six.
 const FILE_LIMIT: usize = 256;
 
+/// An unwinder has an index for each place where a file is mapped executable. Files have one; who has one mapped more often has it
+/// without tables there.
+const PLACES_LIMIT: usize = 2;
+
 /// How the list calls what the kernel puts into each process.
 const VDSO: &[u8] = b"[vdso]";
 
@@ -97,29 +101,40 @@ pub struct FunctionName {
 
 impl Space {
     /// Reads what a process has mapped, and the files of that, if there is other code by now, or what there was no room for is
-    /// `wanted`; whether it did. `takes` is asked before a file is read whether there are so many bytes of memory, which is what is kept
-    /// of it or more. Files that are known are not read again. Of a process that has ended what was known remains.
+    /// `wanted`; whether more is known now. `has_room` is asked before each file is read whether there are so many bytes of memory
+    /// for all of them. Files that are known are not read again. Of a process that has ended what was known remains.
     pub fn read_again(
         &mut self,
         process: ProcessId,
         wanted: bool,
-        takes: &mut dyn FnMut(u64) -> bool,
+        has_room: &mut dyn FnMut(u64) -> bool,
     ) -> io::Result<bool> {
         let lines = lines_of_code(process)?;
-        let ranges = lines.iter().filter_map(|line| Line::of_code(line));
-        let is_known = self
-            .mappings
-            .iter()
-            .map(|mapping| mapping.range.clone())
-            .eq(ranges.map(|line| line.range));
+        let mapped = lines.iter().filter_map(|line| Line::of_code(line));
+        let is_known = mapped.eq(self.lines());
         let is_wanted = wanted && self.files.iter().any(|known| known.left_out);
         if is_known && !is_wanted {
             return Ok(false);
         }
+        let before = self.kept();
         let mut known = std::mem::take(&mut self.files);
         known.retain(|known| !known.left_out);
-        *self = Self::of(process, &lines, known, takes);
-        Ok(true)
+        *self = Self::of(process, &lines, known, has_room);
+        Ok(!is_known || self.kept() != before)
+    }
+
+    /// The lines that it was made of.
+    fn lines(&self) -> impl Iterator<Item = Line<'_>> {
+        self.mappings.iter().filter_map(|mapping| {
+            let (inode, path) = &self.files.get(mapping.file)?.identity;
+            Some(Line {
+                range: mapping.range.clone(),
+                is_executable: true,
+                offset: mapping.offset,
+                inode: *inode,
+                path,
+            })
+        })
     }
 
     /// What is kept of files, in bytes of memory.
@@ -131,7 +146,7 @@ impl Space {
         process: ProcessId,
         lines: &[Vec<u8>],
         mut earlier: Vec<Known>,
-        takes: &mut dyn FnMut(u64) -> bool,
+        has_room: &mut dyn FnMut(u64) -> bool,
     ) -> Self {
         let mut space = Self::default();
         let mut known: HashMap<Identity, usize> = HashMap::new();
@@ -147,7 +162,11 @@ impl Space {
                     let known = match all.position(|known| known.identity == *identity) {
                         Some(at) => earlier.swap_remove(at),
                         None if space.files.len() < FILE_LIMIT => {
-                            Known::open(process, &line, &mut budget, takes)
+                            let others = space.files.iter().chain(&earlier);
+                            let others: u64 = others.map(Known::bytes).sum();
+                            Known::open(process, &line, &mut budget, |most| {
+                                has_room(others.saturating_add(most))
+                            })
                         }
                         None => Known::unread(&line),
                     };
@@ -165,14 +184,18 @@ impl Space {
 
     /// All of it, to unwind in.
     pub fn modules(&self) -> Vec<Module> {
+        let mut places = vec![0; self.files.len()];
         let module = |mapping: &Mapping| {
             let (_, image, tables) = self.files.get(mapping.file)?.file.as_ref()?;
             let start = mapping.range.start;
             let at = |offset: u64| start.wrapping_add(offset.wrapping_sub(mapping.offset));
+            let place = places.get_mut(mapping.file)?;
+            *place += 1;
+            let has_tables = *place <= PLACES_LIMIT;
             Some(Module {
                 range: mapping.range.clone(),
                 bias: image.bias(mapping.offset, start)?,
-                tables: tables.clone(),
+                tables: tables.clone().filter(|_| has_tables),
                 ckb_vm: image.ckb_vm().map(|(begin, end)| at(begin)..at(end)),
             })
         };
@@ -239,12 +262,12 @@ impl Known {
         process: ProcessId,
         line: &Line<'_>,
         budget: &mut Budget,
-        takes: &mut dyn FnMut(u64) -> bool,
+        has_room: impl FnOnce(u64) -> bool,
     ) -> Self {
         let unread = Self::unread(line);
         let read = source(process, line).map_err(SearchError::from);
         let read = read.and_then(|source| {
-            let (image, sections) = CodeFile::read(&source, budget, takes)?;
+            let (image, sections) = CodeFile::read(&source, budget, has_room)?;
             let tables = sections.and_then(|sections| Tables::checked(known(sections)));
             Ok((source, image, tables.map(Arc::new)))
         });
@@ -261,7 +284,10 @@ impl Known {
     /// What is kept of it, in bytes of memory.
     fn bytes(&self) -> u64 {
         self.file.as_ref().map_or(0, |(_, image, tables)| {
-            image.bytes() + tables.as_ref().map_or(0, |tables| tables.bytes())
+            let tables = tables.as_ref().map_or(0, |tables| {
+                tables.bytes() + PLACES_LIMIT as u64 * tables.index_bytes()
+            });
+            image.bytes() + tables
         })
     }
 }
@@ -333,6 +359,7 @@ fn own_vdso() -> io::Result<Vec<u8>> {
 }
 
 /// A line of `maps`: `begin-end permissions offset device inode path`.
+#[derive(PartialEq)]
 struct Line<'a> {
     range: Range<u64>,
     is_executable: bool,

@@ -16,8 +16,11 @@ const PROGRAM_LIMIT: usize = 1 << 16;
 /// No file has more functions.
 const FUNCTION_LIMIT: usize = 1 << 20;
 
-/// No tables tell of a function in fewer bytes. What is kept of one takes as many.
+/// No tables tell of a function in fewer bytes.
 const FUNCTION_BYTES: usize = 20;
+
+/// What an unwinder's index takes for a function, in bytes.
+const INDEX_BYTES: u64 = 8;
 
 /// Bytes of a file, and where they are in its own terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +49,8 @@ pub struct Tables {
     bases: BaseAddresses,
     /// The functions that they tell of, in order.
     functions: Vec<Function>,
+    /// How often they tell of one, also of such as have no code.
+    entry_count: usize,
 }
 
 /// A function that tables tell of.
@@ -84,6 +89,7 @@ impl Tables {
         frames.set_address_size(8);
         let most = FUNCTION_LIMIT.min(sections.eh_frame.bytes.len() / FUNCTION_BYTES);
         let mut functions = Vec::new();
+        let mut entry_count = 0;
         let (mut common, mut in_common) = (None, false);
         let mut entries = frames.entries(&bases);
         while let Some(entry) = entries.next().ok()? {
@@ -112,7 +118,8 @@ impl Tables {
                     },
                 });
             }
-            if functions.len() > most || function.entry_len() > PROGRAM_LIMIT {
+            entry_count += 1;
+            if entry_count > most || function.entry_len() > PROGRAM_LIMIT {
                 return None;
             }
         }
@@ -122,6 +129,7 @@ impl Tables {
             sections,
             bases,
             functions,
+            entry_count,
         })
     }
 
@@ -143,10 +151,15 @@ impl Tables {
         }
     }
 
-    /// What it takes of memory, in bytes, with the index that an unwinder makes of it: eight for each function.
+    /// What it takes of memory, in bytes.
     pub fn bytes(&self) -> u64 {
-        let indexed = self.functions.capacity() * (size_of::<Function>() + 8);
-        (self.sections.eh_frame.bytes.len() + indexed) as u64
+        let functions = self.functions.capacity() * size_of::<Function>();
+        (self.sections.eh_frame.bytes.len() + functions) as u64
+    }
+
+    /// What an unwinder takes besides for each module that has them.
+    pub fn index_bytes(&self) -> u64 {
+        self.entry_count as u64 * INDEX_BYTES
     }
 
     pub(super) fn bases(&self) -> &BaseAddresses {

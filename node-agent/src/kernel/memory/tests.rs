@@ -227,15 +227,24 @@ fn what_grows_takes_what_is_left_and_gives_back_what_it_does_not_need() {
     static ACCOUNT: Account = Account::new();
     ACCOUNT.limit(OWN + 100);
     let mut room = ACCOUNT.empty();
-    assert!(room.grow(60));
-    assert!(!room.grow(41));
-    assert_eq!((room.bytes(), ACCOUNT.left()), (60, 40));
+    assert!(room.set(40));
+    assert!(!room.set(51), "more than one target may have");
+    assert_eq!((room.bytes(), ACCOUNT.left()), (40, 60));
     room.keep(25);
     assert_eq!((room.bytes(), ACCOUNT.left()), (25, 75));
     room.keep(30);
     assert_eq!(room.bytes(), 25, "nothing is added");
-    assert!(room.grow(75));
-    assert_eq!((room.bytes(), ACCOUNT.left()), (100, 0));
+    let mut other = ACCOUNT.take(60, 8).unwrap();
+    assert!(!room.set(41));
+    let refused = room.refusal(41, 8);
+    assert_eq!((refused.needed, refused.available), (41, 40));
+    // What leaves is still there.
+    other.leave();
+    assert!(!room.set(41));
+    drop(other);
+    assert!(room.set(50));
+    assert!(room.set(10));
+    assert_eq!((room.bytes(), ACCOUNT.left()), (10, 90));
     drop(room);
     assert_eq!((ACCOUNT.maps(), ACCOUNT.left()), (0, 100));
 }

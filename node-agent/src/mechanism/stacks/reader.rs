@@ -2,10 +2,11 @@
 //!
 //! What that takes (what the process has mapped, the symbols and the unwind tables of its files: some megabytes for CKB) is read
 //! once for all who look at the process at a time, and given back when the last of them is done. How much it is the target says:
-//! there is an end to it, and what is taken of the agent's memory is accounted for.
+//! there is an end to it, and what its files take of the agent's memory is accounted for.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
+    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     kernel::{
-        memory::{self, Room},
+        memory::{self, NoMemory, Room},
         stacks::{Copied, Head, MOVED, NO_USER, ON_CPU, UNCHANGED},
     },
     observe::{FunctionName, ProcessId, Space},
@@ -33,8 +34,8 @@ const KEPT_LIMIT: u64 = 32 << 20;
 /// Different addresses of code that are remembered. Whoever makes code as it runs has more, and waits longer.
 const ADDRESS_LIMIT: usize = 1 << 18;
 
-/// Different functions that are told apart. CKB has 84,000, of which some thousands are ever met.
-const NAME_LIMIT: usize = 1 << 15;
+/// Names that are remembered, in bytes: the target says how long each is.
+const NAMES_LIMIT: usize = 2 << 20;
 
 /// Threads whose stacks are remembered while they do not run.
 const THREAD_LIMIT: usize = 1 << 14;
@@ -55,6 +56,11 @@ pub struct Callers {
 pub(in crate::mechanism) struct Reader {
     process: ProcessId,
     code: Arc<Mutex<Code>>,
+    /// The numbers of functions, and what they stand for.
+    numbers: HashMap<FunctionName, u32>,
+    names: Vec<FunctionName>,
+    /// How long all of these are.
+    bytes: usize,
     /// Of threads that have not run since.
     last: HashMap<u32, (Arc<[u32]>, bool)>,
     waits: HashMap<String, Arc<str>>,
@@ -68,28 +74,46 @@ struct Code {
     looked: Instant,
     /// Code was met that was not there when it was looked what is mapped.
     met_unknown: bool,
-    /// The numbers of functions, by addresses in them.
-    addresses: HashMap<u64, u32>,
-    numbers: HashMap<FunctionName, u32>,
-    /// The first one is none: it stands for those that are not told apart any more.
-    names: Vec<FunctionName>,
+    /// The functions that addresses are in.
+    functions: HashMap<u64, FunctionName>,
+    /// Their names, each once.
+    names: HashSet<Arc<str>>,
+    /// How long all of these are.
+    bytes: usize,
     /// What is kept of the process's files.
     room: Room,
-    /// What a file takes that the agent had no room for, in bytes.
-    refused: Option<u64>,
+    /// What there was no room for.
+    lacking: Option<NoMemory>,
 }
 
 impl Reader {
-    /// Of a process, as it is now.
+    /// Of a process, as it is now; also where there is no room for all of its files.
     pub(in crate::mechanism) fn of(process: ProcessId) -> Result<Self, StacksError> {
         let code = Code::shared(process);
-        held(&code).read_again()?;
+        held(&code)
+            .read_again()
+            .map_err(|source| StacksError::Space {
+                pid: process.pid,
+                source,
+            })?;
         Ok(Self {
             process,
             code,
+            numbers: HashMap::new(),
+            names: Vec::new(),
+            bytes: 0,
             last: HashMap::new(),
             waits: HashMap::new(),
         })
+    }
+
+    /// Makes sure that there was room for all of its files.
+    pub(super) fn complete(self) -> Result<Self, StacksError> {
+        let lacking = held(&self.code).lacking;
+        match lacking {
+            Some(lacking) => Err(lacking.into()),
+            None => Ok(self),
+        }
     }
 
     /// Looks again what is mapped, if there is more than there was.
@@ -103,26 +127,29 @@ impl Reader {
 
     /// The functions of the process that are on the stack.
     pub(in crate::mechanism) fn callers(&mut self, head: &Head, stack: Copied<'_>) -> Callers {
-        // The kernel maps where it has functions return to when the first of them is called that it is to see return.
-        if head.replaced.iter().any(|address| *address > 0) {
-            let mut code = held(&self.code);
-            if code.space.trampoline().is_none() {
-                let _ = code.read_again();
-            }
+        if head.flags & NO_USER != 0 {
+            return Callers {
+                calls: Vec::new(),
+                complete: true,
+            };
         }
-        let (user, complete) = self.user(head, stack);
-        let code = held(&self.code);
-        let names = user.iter();
-        let names = names.filter_map(|number| code.names.get(*number as usize));
+        let mut code = held(&self.code);
+        // The kernel maps where it has functions return to when the first of them is called that it is to see return.
+        let is_replaced = head.replaced.iter().any(|address| *address > 0);
+        if is_replaced && code.space.trampoline().is_none() {
+            let _ = code.read_again();
+        }
+        let Chain { frames, complete } = code.chain(head, stack);
+        let functions = frames.iter().map(|address| code.function(*address));
         Callers {
-            calls: names.map(Call::user).collect(),
+            calls: functions.map(|function| Call::user(&function)).collect(),
             complete,
         }
     }
 
     /// The functions that numbers stand for.
-    pub(super) fn names(&self) -> Vec<FunctionName> {
-        held(&self.code).names.clone()
+    pub(super) fn names(&self) -> &[FunctionName] {
+        &self.names
     }
 
     pub(super) fn wait(&mut self, head: &Head) -> Arc<str> {
@@ -155,7 +182,15 @@ impl Reader {
         {
             return (Arc::clone(frames), *complete);
         }
-        let (user, complete) = held(&self.code).functions(head, stack);
+        let mut code = held(&self.code);
+        let Chain { frames, complete } = code.chain(head, stack);
+        let functions: Vec<FunctionName> = frames
+            .iter()
+            .map(|address| code.function(*address))
+            .collect();
+        drop(code);
+        let functions = functions.into_iter();
+        let user: Arc<[u32]> = functions.map(|function| self.number(function)).collect();
         if head.flags & ON_CPU == 0 {
             if self.last.len() >= THREAD_LIMIT {
                 self.last.clear();
@@ -163,6 +198,23 @@ impl Reader {
             self.last.insert(head.thread, (Arc::clone(&user), complete));
         }
         (user, complete)
+    }
+
+    /// A function's number. Beyond the limit it has that of its file.
+    fn number(&mut self, mut name: FunctionName) -> u32 {
+        if let Some(number) = self.numbers.get(&name) {
+            return *number;
+        }
+        let length = name.function.as_ref().map_or(0, |function| function.len());
+        if self.bytes + length > NAMES_LIMIT && length > 0 {
+            name.function = None;
+            return self.number(name);
+        }
+        self.bytes += length;
+        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.push(name.clone());
+        self.numbers.insert(name, number);
+        number
     }
 }
 
@@ -186,51 +238,53 @@ impl Code {
             space: Space::default(),
             unwinder: Unwinder::new(Vec::new()),
             looked: Instant::now(),
-            met_unknown: false,
-            addresses: HashMap::new(),
-            numbers: HashMap::new(),
-            names: vec![FunctionName::default()],
+            met_unknown: true,
+            functions: HashMap::new(),
+            names: HashSet::new(),
+            bytes: 0,
             room,
-            refused: None,
+            lacking: None,
         }
     }
 
-    fn read_again(&mut self) -> Result<(), StacksError> {
+    fn read_again(&mut self) -> io::Result<()> {
         self.looked = Instant::now();
         self.met_unknown = false;
-        let Self {
-            space,
-            room,
-            refused,
-            ..
-        } = self;
-        let wanted = std::mem::take(refused).is_some();
-        let mut takes = |bytes| {
-            let fits = room.bytes().saturating_add(bytes) <= KEPT_LIMIT;
-            let takes = fits && room.grow(bytes);
-            if fits && !takes {
-                refused.get_or_insert(bytes);
+        let (room, mut lacking) = (&mut self.room, None);
+        let mut has_room = |bytes| {
+            if bytes > KEPT_LIMIT {
+                return false;
             }
-            takes
+            let fits = room.set(bytes);
+            if !fits {
+                lacking.get_or_insert(room.refusal(bytes, memory::possible_cpus()));
+            }
+            fits
         };
-        let read = space.read_again(self.process, wanted, &mut takes);
-        room.keep(space.kept());
-        let is_other = read.map_err(|source| StacksError::Space {
-            pid: self.process.pid,
-            source,
-        })?;
+        let wanted = self.lacking.is_some();
+        let is_other = self.space.read_again(self.process, wanted, &mut has_room);
+        self.room.keep(self.space.kept());
+        let is_other = is_other?;
+        self.lacking = lacking;
         if is_other {
+            // Not both at a time.
+            self.unwinder = Unwinder::new(Vec::new());
             self.unwinder = Unwinder::new(self.space.modules());
-            self.addresses.clear();
+            self.forget();
         }
-        match self.refused {
-            Some(needed) => Err(self.room.refusal(needed, memory::possible_cpus()))?,
-            None => Ok(()),
-        }
+        Ok(())
     }
 
-    /// The numbers of the functions that are on the stack, and whether these are all.
-    fn functions(&mut self, head: &Head, stack: Copied<'_>) -> (Arc<[u32]>, bool) {
+    fn forget(&mut self) {
+        self.functions.clear();
+        self.names.clear();
+        self.bytes = 0;
+    }
+
+    fn chain(&mut self, head: &Head, stack: Copied<'_>) -> Chain {
+        if head.flags & MOVED != 0 {
+            return Chain::default();
+        }
         let registers = Registers {
             ip: head.ip,
             sp: head.sp,
@@ -240,51 +294,47 @@ impl Code {
             begin: stack.begin,
             bytes: stack.bytes,
         };
-        let Chain { frames, complete } = match head.flags & MOVED != 0 {
-            true => Chain::default(),
-            false => {
-                let replaced = Replaced {
-                    trampoline: self.space.trampoline(),
-                    addresses: &head.replaced,
-                };
-                self.unwinder
-                    .chain(registers, stack, &replaced, &self.space)
-            }
+        let replaced = Replaced {
+            trampoline: self.space.trampoline(),
+            addresses: &head.replaced,
         };
-        let user = frames.iter().map(|address| self.number(*address)).collect();
-        (user, complete)
+        self.unwinder
+            .chain(registers, stack, &replaced, &self.space)
     }
 
-    fn number(&mut self, address: u64) -> u32 {
-        if let Some(number) = self.addresses.get(&address) {
-            return *number;
+    /// The function that an address is in.
+    fn function(&mut self, address: u64) -> FunctionName {
+        if let Some(function) = self.functions.get(&address) {
+            return function.clone();
         }
         self.met_unknown |= !self.unwinder.knows(address);
-        let number = self.number_of(self.space.name(address));
-        if self.addresses.len() >= ADDRESS_LIMIT {
-            self.addresses.clear();
+        if self.functions.len() >= ADDRESS_LIMIT || self.bytes >= NAMES_LIMIT {
+            self.forget();
         }
-        self.addresses.insert(address, number);
-        number
+        let mut function = self.space.name(address);
+        function.function = function.function.map(|name| self.name(name));
+        self.functions.insert(address, function.clone());
+        function
     }
 
-    fn number_of(&mut self, name: FunctionName) -> u32 {
-        if let Some(number) = self.numbers.get(&name) {
-            return *number;
+    fn name(&mut self, name: Arc<str>) -> Arc<str> {
+        if let Some(known) = self.names.get(&name) {
+            return Arc::clone(known);
         }
-        if self.names.len() >= NAME_LIMIT {
-            return 0;
-        }
-        let number = u32::try_from(self.names.len()).unwrap_or_default();
-        self.names.push(name.clone());
-        self.numbers.insert(name, number);
-        number
+        self.bytes += name.len();
+        self.names.insert(Arc::clone(&name));
+        name
     }
 }
 
 fn held(code: &Mutex<Code>) -> MutexGuard<'_, Code> {
-    // What it holds is right at any time.
-    code.lock().unwrap_or_else(PoisonError::into_inner)
+    code.lock().unwrap_or_else(|poisoned| {
+        // Whoever panicked may have left it half read.
+        let mut half = poisoned.into_inner();
+        *half = Code::unread(half.process, memory::account().empty());
+        code.clear_poison();
+        half
+    })
 }
 
 #[cfg(test)]

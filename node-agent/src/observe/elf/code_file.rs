@@ -23,7 +23,7 @@ const LABEL_LIMIT: usize = 1 << 14;
 const TABLE_LIMIT: usize = 16;
 
 /// What unwind tables take, with what is made of them to find a function's, is no more than so many times their length.
-const INDEXED: u64 = 2;
+const INDEXED: u64 = 3;
 
 /// ckb-vm's interpreter in assembly.
 const CKB_VM: &[u8] = b"ckb_vm_x64_execute\0";
@@ -122,6 +122,15 @@ impl Parts {
         Ok(parts)
     }
 
+    /// Makes sure that they are in the file, and may be read: what it says of them may be anything.
+    fn check(&self, reader: &Reader<impl ReadAt + ?Sized>) -> Result<(), SearchError> {
+        let symbols = self.symbols.iter().map(|(symbols, _)| *symbols);
+        let tables = self.eh_frame.map(|(part, _)| part);
+        symbols
+            .chain(tables)
+            .try_for_each(|part| reader.check(part))
+    }
+
     /// What is kept of them takes no more memory.
     fn most(&self) -> u64 {
         // Of a symbol as much is kept as stands in the file.
@@ -133,12 +142,12 @@ impl Parts {
 }
 
 impl CodeFile {
-    /// Reads what there is; with it the tables, as they stand in the file. `takes` is asked before whether there are so many bytes of
-    /// memory, which is what it takes or more.
+    /// Reads what there is; with it the tables, as they stand in the file. `has_room` is asked before whether there are so many bytes
+    /// of memory, which is what is kept of it, or more.
     pub fn read(
         file: &(impl ReadAt + ?Sized),
         budget: &mut Budget,
-        takes: &mut dyn FnMut(u64) -> bool,
+        has_room: impl FnOnce(u64) -> bool,
     ) -> Result<(Self, Option<UnwindSections>), SearchError> {
         let mut reader = Reader::new(file, budget)?;
         let header = Header::read(&mut reader)?;
@@ -152,7 +161,8 @@ impl CodeFile {
             ..Self::default()
         };
         let parts = Parts::of(&mut reader, &header)?;
-        if !takes(parts.most()) {
+        parts.check(&reader)?;
+        if !has_room(parts.most()) {
             return Err(SearchError::NoRoom(parts.most()));
         }
         for (symbols, strings) in &parts.symbols {

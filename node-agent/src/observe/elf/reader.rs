@@ -150,8 +150,8 @@ impl<'a, F: ReadAt + ?Sized> Reader<'a, F> {
             .map(|()| (bytes, count))
     }
 
-    /// Makes sure that a part is in the file, and takes its length off the budget.
-    fn claim(&mut self, part: Part) -> Result<(), SearchError> {
+    /// Makes sure that a part is in the file, and that the budget allows it to be read.
+    pub fn check(&self, part: Part) -> Result<(), SearchError> {
         let Part {
             what,
             offset,
@@ -160,8 +160,16 @@ impl<'a, F: ReadAt + ?Sized> Reader<'a, F> {
         if offset.checked_add(bytes).is_none_or(|end| end > self.size) {
             return Err(SearchError::Truncated(what));
         }
-        let left = self.budget.0.checked_sub(bytes);
-        self.budget.0 = left.ok_or(SearchError::TooLarge { what, bytes })?;
+        match bytes <= self.budget.0 {
+            true => Ok(()),
+            false => Err(SearchError::TooLarge { what, bytes }),
+        }
+    }
+
+    /// The same, and takes its length off the budget.
+    fn claim(&mut self, part: Part) -> Result<(), SearchError> {
+        self.check(part)?;
+        self.budget.0 -= part.bytes;
         Ok(())
     }
 }

@@ -70,36 +70,71 @@ fn no_more_is_kept_of_files_than_there_is_room_for() {
     assert!(whole > 1 << 20, "this program and its libraries: {whole}");
 
     // The libraries fit in that, the program does not.
-    let (mut space, mut left, mut lacking) = (Space::default(), whole / 4, 0);
-    let mut takes = |bytes| match u64::checked_sub(left, bytes) {
-        Some(rest) => {
-            left = rest;
-            true
-        }
-        None => {
-            lacking += 1;
-            false
-        }
+    let (mut space, mut refused) = (Space::default(), 0);
+    let mut has_room = |all| {
+        refused += u32::from(all > whole / 4);
+        all <= whole / 4
     };
-    assert!(space.read_again(own(), true, &mut takes).unwrap());
+    assert!(space.read_again(own(), true, &mut has_room).unwrap());
     assert!((1..=whole / 4).contains(&space.kept()), "{}", space.kept());
     let unnamed = space.name(known_function());
     assert_eq!(unnamed.function, None);
     assert!(!unnamed.file.is_empty(), "of what file it is is known");
-    assert!(
-        !space.read_again(own(), false, &mut takes).unwrap(),
-        "there is nothing else"
-    );
-    assert_eq!(lacking, 1);
+    for wanted in [false, true] {
+        assert!(
+            !space.read_again(own(), wanted, &mut has_room).unwrap(),
+            "no more is known"
+        );
+    }
+    assert_eq!(refused, 2, "where it is wanted it is looked again");
 
-    // There is room, by and by: what is known is not read again, and takes none.
-    let (before, mut more) = (space.kept(), 0);
-    let mut takes = |bytes| {
-        more += bytes;
+    // There is room, by and by: what is known is not read again.
+    let mut asked = Vec::new();
+    let mut has_room = |all| {
+        asked.push(all);
         true
     };
-    assert!(space.read_again(own(), true, &mut takes).unwrap());
+    assert!(space.read_again(own(), true, &mut has_room).unwrap());
     assert_eq!(space.kept(), whole);
-    assert!((whole - before..2 * whole).contains(&more), "{more}");
+    assert_eq!(asked.len(), 1);
+    assert!(asked[0] >= whole, "{asked:?}");
     assert!(space.name(known_function()).function.is_some());
+}
+
+#[test]
+fn a_file_that_is_mapped_time_and_again_has_tables_in_two_places() {
+    let library = |start: u64| Line {
+        range: start..start + 0x1000,
+        is_executable: true,
+        offset: 0,
+        inode: 1,
+        path: VDSO,
+    };
+    let lines: Vec<Vec<u8>> = (1..=1_000)
+        .map(|at| {
+            let Line { range, inode, .. } = library(at << 20);
+            let line = format!(
+                "{:x}-{:x} r-xp 0 00:00 {inode} [vdso]",
+                range.start, range.end
+            );
+            line.into_bytes()
+        })
+        .collect();
+    let space = Space::of(own(), &lines, Vec::new(), &mut |_| true);
+    assert_eq!((space.files.len(), space.mappings.len()), (1, 1_000));
+    assert!(space.lines().eq((1..=1_000).map(|at| library(at << 20))));
+    let modules = space.modules();
+    let tables = modules.iter().filter(|module| module.tables.is_some());
+    assert_eq!((modules.len(), tables.count()), (1_000, 2));
+}
+
+#[test]
+fn what_another_file_is_mapped_to_is_other_code() {
+    let line = |path: &str| format!("1000-2000 r-xp 00000000 00:00 1 {path}").into_bytes();
+    let space = Space::of(own(), &[line("/a")], Vec::new(), &mut |_| true);
+    for (path, is_known) in [("/a", true), ("/b", false)] {
+        let other = line(path);
+        let other = std::iter::once(Line::of_code(&other).unwrap());
+        assert_eq!(space.lines().eq(other), is_known, "{path}");
+    }
 }
