@@ -37,7 +37,7 @@ pub const HELD: u32 = 3;
 pub const ON_CPU: u32 = 1;
 /// It ran while its stack was copied: the copy is of no moment.
 pub const MOVED: u32 = 2;
-/// It has not run since its stack was copied the last time, and it was not copied again.
+/// It has not run since it was looked at the last time: only who it is and its state are told, the rest is as it was.
 pub const UNCHANGED: u32 = 4;
 /// It belongs to the kernel, and has no stack of the process's.
 pub const NO_USER: u32 = 8;
@@ -64,7 +64,7 @@ pub struct Order {
     pub period_ns: u64,
     /// The function of the timer that is the tick, [`LEARN`] or [`ANY`].
     pub tick: u64,
-    /// Not 0: the stack of a thread that has not run since is not copied again.
+    /// Not 0: a thread that has not run since is not looked at again.
     pub skip_unchanged: u64,
 }
 

@@ -140,7 +140,7 @@ pub enum Sampled {
     },
     /// All threads, whenever [`Stacks::pass`] is called.
     All {
-        /// Whether a thread that has not run since it was seen last comes without its stack.
+        /// Whether a thread that has not run since it was seen last comes as [`UNCHANGED`], and without its stacks.
         skip_unchanged: bool,
     },
 }
@@ -373,8 +373,11 @@ fn take(slots: &Mapped, index: usize, then: Option<u32>, each: &mut impl FnMut(&
                 bytes: &stack[missing..],
             },
         );
-        // And what follows: two copies may have failed, and have left a part of a page each.
-        let touched = (pages + 2).min(STACK_PAGES);
+        // And what follows: two copies may have failed, and have left a part of a page each. Where none was tried, it is wiped already.
+        let touched = match head.flags & UNCHANGED {
+            0 => (pages + 2).min(STACK_PAGES),
+            _ => 0,
+        };
         std::ptr::write_bytes((&raw mut (*slot).stack).cast::<u8>(), 0, PAGE * touched);
         compiler_fence(Ordering::SeqCst);
         if let Some(then) = then {

@@ -148,10 +148,10 @@ impl Sampler {
                 let waited = u64::try_from(waited).unwrap_or(u64::MAX);
                 self.passed = now;
                 self.passes += 1;
+                reader.begin_pass();
                 stacks.pass(|head, stack| {
                     if head.flags & ON_CPU == 0 {
-                        let wait = reader.wait(head);
-                        gathered.add(reader.key(head, stack, Some(wait)), waited);
+                        gathered.add(reader.waiting(head, stack), waited);
                     }
                 })?;
             }
@@ -238,9 +238,11 @@ pub fn threads(process: ProcessId) -> Result<Vec<State>, StacksError> {
             }
             moved |= head.flags & MOVED != 0;
             let is_running = head.flags & ON_CPU != 0;
-            let wait = (!is_running).then(|| reader.wait(head));
             let seen = gathered::Seen {
-                key: reader.key(head, stack, wait),
+                key: match is_running {
+                    true => reader.key(head, stack, None),
+                    false => reader.waiting(head, stack),
+                },
                 moved: head.flags & MOVED != 0,
                 is_running,
                 task_state: head.task_state,

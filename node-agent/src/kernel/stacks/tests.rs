@@ -70,6 +70,9 @@ fn a_pass_sees_each_thread_once_with_what_is_on_its_stack_and_leaves_nothing_of_
         .pass(|head, stack| {
             if head.name.starts_with(b"waits-") {
                 assert_eq!((head.flags, stack.bytes.len()), (UNCHANGED, 0));
+                assert_eq!(head.kernel_frames, 0);
+                // What may change meanwhile is told: somebody may wake it.
+                assert_ne!(head.task_state, 0);
                 unchanged += 1;
             }
         })

@@ -9,8 +9,15 @@ use std::{
 
 use crate::{observe::FunctionName, text};
 
-/// So many different stacks are told apart: what comes on top of them is counted by thread.
+/// So many different stacks are told apart, with so many frames in all: what comes on top of them is counted by thread.
 const STACK_LIMIT: usize = 1 << 16;
+const FRAMES_LIMIT: usize = 1 << 20;
+
+/// And so many names of threads then: a thread may change its own as often as it likes.
+const THREAD_LIMIT: usize = 1 << 10;
+
+/// Threads whose names came on top of these.
+const OTHERS: [u8; 16] = *b"[others]\0\0\0\0\0\0\0\0";
 
 /// How the kernel begins to handle the tick, or a page fault. What ran before is below.
 const INTERRUPTS: [&str; 4] = [
@@ -30,7 +37,7 @@ pub(super) struct Key {
     /// The numbers of functions, from the innermost on.
     pub(super) user: Arc<[u32]>,
     pub(super) complete: bool,
-    pub(super) kernel: Box<[u64]>,
+    pub(super) kernel: Arc<[u64]>,
     pub(super) wait: Option<Arc<str>>,
 }
 
@@ -199,6 +206,8 @@ pub(super) enum Each {
 pub(super) struct Gathered {
     /// How often, and how much of whatever is counted.
     seen: HashMap<Key, (u64, u64)>,
+    /// Of all stacks together.
+    frames: usize,
     pub(super) taken: u64,
     pub(super) complete: u64,
 }
@@ -207,14 +216,32 @@ impl Gathered {
     pub(super) fn add(&mut self, mut key: Key, weight: u64) {
         self.taken += 1;
         self.complete += u64::from(key.complete);
-        if self.seen.len() >= STACK_LIMIT && !self.seen.contains_key(&key) {
-            key.user = Arc::from([]);
-            key.kernel = Box::from([]);
-            key.complete = false;
+        if !self.seen.contains_key(&key) {
+            let frames = key.user.len() + key.kernel.len();
+            if self.seen.len() >= STACK_LIMIT || self.frames + frames > FRAMES_LIMIT {
+                key = self.by_thread(key.thread);
+            } else {
+                self.frames += frames;
+            }
         }
         let (count, sum) = self.seen.entry(key).or_default();
         *count += 1;
         *sum += weight;
+    }
+
+    /// What stands for stacks that there is no room for.
+    fn by_thread(&self, thread: [u8; 16]) -> Key {
+        let mut key = Key {
+            thread,
+            user: Arc::from([]),
+            complete: false,
+            kernel: Arc::from([]),
+            wait: None,
+        };
+        if self.seen.len() >= STACK_LIMIT + THREAD_LIMIT && !self.seen.contains_key(&key) {
+            key.thread = OTHERS;
+        }
+        key
     }
 
     /// All that was counted.

@@ -14,12 +14,12 @@ use std::{
 use super::{
     StacksError,
     gathered::{Call, Key},
-    wait::waits_for,
+    wait::{FOR_A_CPU, waits_for},
 };
 use crate::{
     kernel::{
         memory::{self, NoMemory, Room},
-        stacks::{Copied, Head, MOVED, NO_USER, ON_CPU, UNCHANGED},
+        stacks::{Copied, Head, MOVED, NO_USER, UNCHANGED},
     },
     observe::{FunctionName, ProcessId, Space},
     unwind::{Chain, Registers, Replaced, Stack, Unwinder},
@@ -34,7 +34,7 @@ const KEPT_LIMIT: u64 = 32 << 20;
 /// Different addresses of code that are remembered. Whoever makes code as it runs has more, and waits longer.
 const ADDRESS_LIMIT: usize = 1 << 18;
 
-/// Names that are remembered, in bytes: the target says how long each is.
+/// Names that are remembered, of functions and files, in bytes: the target says how long each is.
 const NAMES_LIMIT: usize = 2 << 20;
 
 /// Threads whose stacks are remembered while they do not run.
@@ -61,9 +61,19 @@ pub(in crate::mechanism) struct Reader {
     names: Vec<FunctionName>,
     /// How long all of these are.
     bytes: usize,
-    /// Of threads that have not run since.
-    last: HashMap<u32, (Arc<[u32]>, bool)>,
-    waits: HashMap<String, Arc<str>>,
+    /// Threads that did not run when they were met, as they were then.
+    waiting: HashMap<u32, Waiting>,
+    /// How often all threads were gone through.
+    passes: u64,
+    /// What threads wait for, each once.
+    words: HashSet<Arc<str>>,
+}
+
+/// A thread that does not run.
+struct Waiting {
+    key: Key,
+    /// In which pass it was met the last time.
+    pass: u64,
 }
 
 /// What is known of the code of a process. Where its files do not answer, only those wait who look at the same process.
@@ -102,8 +112,9 @@ impl Reader {
             numbers: HashMap::new(),
             names: Vec::new(),
             bytes: 0,
-            last: HashMap::new(),
-            waits: HashMap::new(),
+            waiting: HashMap::new(),
+            passes: 0,
+            words: HashSet::new(),
         })
     }
 
@@ -152,15 +163,70 @@ impl Reader {
         &self.names
     }
 
-    pub(super) fn wait(&mut self, head: &Head) -> Arc<str> {
-        let wait = waits_for(self.process.pid, head);
-        Arc::clone(
-            self.waits
-                .entry(wait)
-                .or_insert_with_key(|wait| Arc::from(wait.as_str())),
-        )
+    /// All threads are gone through once more from here on.
+    pub(super) fn begin_pass(&mut self) {
+        let last = self.passes;
+        // Those that were met in no pass of late have ended.
+        if self.waiting.len() >= THREAD_LIMIT {
+            self.waiting.retain(|_, waiting| waiting.pass == last);
+        }
+        self.passes += 1;
     }
 
+    /// What a thread that does not run waits for, and where.
+    pub(super) fn waiting(&mut self, head: &Head, stack: Copied<'_>) -> Key {
+        if head.flags & UNCHANGED != 0 {
+            return self.unchanged(head);
+        }
+        let wait = waits_for(self.process.pid, head);
+        let wait = self.word(&wait);
+        let key = self.key(head, stack, Some(wait));
+        let is_known = self.waiting.contains_key(&head.thread);
+        if is_known || self.waiting.len() < THREAD_LIMIT {
+            let (key, pass) = (key.clone(), self.passes);
+            self.waiting.insert(head.thread, Waiting { key, pass });
+        }
+        key
+    }
+
+    /// One that has not run since it was met.
+    fn unchanged(&mut self, head: &Head) -> Key {
+        let known = self.waiting.get_mut(&head.thread).map(|waiting| {
+            waiting.pass = self.passes;
+            waiting.key.clone()
+        });
+        let mut key = known.unwrap_or_else(|| Key {
+            thread: head.name,
+            user: Arc::from([]),
+            complete: false,
+            kernel: Arc::from([]),
+            wait: None,
+        });
+        // Others may give it a name, and may have woken it.
+        key.thread = head.name;
+        if head.task_state == 0 {
+            key.wait = Some(self.word(FOR_A_CPU));
+        }
+        key
+    }
+
+    /// What threads wait for, each once. Beyond the limit files are not told apart.
+    fn word(&mut self, word: &str) -> Arc<str> {
+        if let Some(known) = self.words.get(word) {
+            return Arc::clone(known);
+        }
+        if let Some((kind, _)) = word.split_once(' ')
+            && self.bytes + word.len() > NAMES_LIMIT
+        {
+            return self.word(&format!("{kind}]"));
+        }
+        self.bytes += word.len();
+        let known: Arc<str> = Arc::from(word);
+        self.words.insert(Arc::clone(&known));
+        known
+    }
+
+    /// What a thread does, and where.
     pub(super) fn key(&mut self, head: &Head, stack: Copied<'_>, wait: Option<Arc<str>>) -> Key {
         let kernel = (head.kernel_frames as usize).min(head.kernel.len());
         let (user, complete) = self.user(head, stack);
@@ -177,11 +243,6 @@ impl Reader {
         if head.flags & NO_USER != 0 {
             return (Arc::from([]), true);
         }
-        if head.flags & UNCHANGED != 0
-            && let Some((frames, complete)) = self.last.get(&head.thread)
-        {
-            return (Arc::clone(frames), *complete);
-        }
         let mut code = held(&self.code);
         let Chain { frames, complete } = code.chain(head, stack);
         let functions: Vec<FunctionName> = frames
@@ -190,14 +251,10 @@ impl Reader {
             .collect();
         drop(code);
         let functions = functions.into_iter();
-        let user: Arc<[u32]> = functions.map(|function| self.number(function)).collect();
-        if head.flags & ON_CPU == 0 {
-            if self.last.len() >= THREAD_LIMIT {
-                self.last.clear();
-            }
-            self.last.insert(head.thread, (Arc::clone(&user), complete));
-        }
-        (user, complete)
+        (
+            functions.map(|function| self.number(function)).collect(),
+            complete,
+        )
     }
 
     /// A function's number. Beyond the limit it has that of its file.

@@ -4,10 +4,13 @@ use std::{fs, path::PathBuf};
 
 use crate::{kernel::stacks::Head, observe::syscall_name, text};
 
+/// What a thread waits for that could run.
+pub(super) const FOR_A_CPU: &str = "[a CPU]";
+
 /// What a thread that does not run waits for, in brackets: the kind of thing, and where that is a file, which.
 pub(super) fn waits_for(pid: u32, head: &Head) -> String {
     if head.task_state == 0 {
-        return "[a CPU]".to_string();
+        return FOR_A_CPU.to_string();
     }
     let number = u32::try_from(head.call).ok();
     let Some(call) = number.and_then(syscall_name) else {

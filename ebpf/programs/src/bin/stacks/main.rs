@@ -59,7 +59,7 @@ static FUNCTIONS: HashMap<u64, u64> = HashMap::with_max_entries(TIMERS, 0);
 #[map]
 static ADDRESSES: Array<u64> = Array::with_max_entries(NAMES as u32, 0);
 
-/// How often a thread had stopped running when its stack was copied, and one more; 0: it was not.
+/// How often a thread had stopped running when it was looked at, and one more; 0: it was not.
 #[map]
 static COPIED: TaskStorage<u64> = TaskStorage::new();
 
@@ -176,6 +176,7 @@ fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32) -> boo
             return false;
         }
         let head = &mut (*slot).head;
+        thread::recognize(head, Thread::current().as_ptr());
         thread::describe(head, Thread::current().as_ptr());
         head.flags |= ON_CPU;
         head.stands_for = stands_for;
@@ -221,6 +222,29 @@ pub fn threads(context: *mut c_void) -> i32 {
     };
     // SAFETY: a map's value, which the reader does not look at yet; and the kernel's task.
     unsafe {
+        let copied = COPIED.get_or_create(Thread::of(task));
+        thread::recognize(&mut (*slot).head, task);
+        let head = &mut (*slot).head;
+        let is_known = copied.is_some_and(|copied| *copied == head.switches + 1);
+        // Most threads wait for long, and nothing that is to be said of them changes meanwhile.
+        if is_known && order.skip_unchanged != 0 && head.flags & ON_CPU == 0 {
+            head.flags |= UNCHANGED;
+        } else {
+            look(slot, task, copied);
+        }
+        (*slot).head.state = FILLED;
+    }
+    i32::from(!context.write(&u64::from(index)))
+}
+
+/// Takes a thread as it is, and remembers that if it stood still.
+///
+/// # Safety
+/// The slot is a map's value, and this program's; the kernel handed the task out.
+#[inline(always)]
+unsafe fn look(slot: *mut Slot, task: *mut c_void, copied: Option<*mut u64>) {
+    // SAFETY: by the caller's word.
+    unsafe {
         let head = &mut (*slot).head;
         thread::describe(head, task);
         head.reader_arrived_ns = thread::arrived(Thread::current().as_ptr());
@@ -231,28 +255,24 @@ pub fn threads(context: *mut c_void) -> i32 {
             0,
         );
         head.kernel_frames = frames(kernel);
-        let copied = COPIED.get_or_create(Thread::of(task));
-        let is_known = copied.is_some_and(|copied| *copied == head.switches + 1);
-        if head.flags & (ON_CPU | NO_USER) != 0 {
-            // One that runs has no stack that stands still.
-        } else if is_known && order.skip_unchanged != 0 {
-            head.flags |= UNCHANGED;
-        } else {
+        // One that runs has no stack that stands still.
+        if head.flags & ON_CPU != 0 {
+            return;
+        }
+        if head.flags & NO_USER == 0 {
             let begin = head.sp & !(PAGE as u64 - 1);
             copy(slot, thread::pages(task, head.sp), |to, at| {
                 let from = (begin + at) as *const c_void;
                 bpf_copy_from_user_task(to.cast(), PAGE as u32, from, task.cast(), 0) == 0
             });
-            let head = &mut (*slot).head;
-            if thread::switches(task) != head.switches {
-                head.flags |= MOVED;
-            } else if let Some(copied) = copied {
-                *copied = head.switches + 1;
-            }
         }
-        (*slot).head.state = FILLED;
+        let head = &mut (*slot).head;
+        if thread::switches(task) != head.switches {
+            head.flags |= MOVED;
+        } else if let Some(copied) = copied {
+            *copied = head.switches + 1;
+        }
     }
-    i32::from(!context.write(&u64::from(index)))
 }
 
 /// The names of the addresses, once.

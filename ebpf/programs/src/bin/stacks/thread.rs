@@ -55,17 +55,16 @@ pub fn pages(task: *const c_void, sp: u64) -> u32 {
     pages_between(sp, number::<CONTROL_BLOCK>(task))
 }
 
-/// All but the stacks.
+/// Which thread it is, and whether it has run since; of the rest, that there is nothing.
 ///
 /// # Safety
 /// The kernel handed the task out.
 #[inline(always)]
-pub unsafe fn describe(head: &mut Head, task: *const c_void) {
+pub unsafe fn recognize(head: &mut Head, task: *const c_void) {
     head.thread = number::<THREAD>(task) as u32;
     head.process = number::<PROCESS>(task) as u32;
     head.task_state = number::<STATE>(task) as u32;
     head.switches = switches(task);
-    head.arrived_ns = arrived(task);
     head.reader_arrived_ns = 0;
     head.kernel_frames = 0;
     head.pages = 0;
@@ -73,17 +72,28 @@ pub unsafe fn describe(head: &mut Head, task: *const c_void) {
     if number::<RUNS>(task) != 0 {
         head.flags |= ON_CPU;
     }
-    if number::<FLAGS>(task) & OF_THE_KERNEL != 0 {
-        head.flags |= NO_USER;
-    }
-    // SAFETY: the name has room for as many bytes as are read; the registers are those of the task. Both helpers cope with any
-    // address.
+    // SAFETY: the name has room for as many bytes as are read; the helper copes with any address.
     unsafe {
         bpf_probe_read_kernel(
             head.name.as_mut_ptr().cast(),
             size_of_val(&head.name) as u32,
             FIELDS.place::<NAME>(task),
         );
+    }
+}
+
+/// All but the stacks, of a thread that was recognized.
+///
+/// # Safety
+/// The kernel handed the task out.
+#[inline(always)]
+pub unsafe fn describe(head: &mut Head, task: *const c_void) {
+    head.arrived_ns = arrived(task);
+    if number::<FLAGS>(task) & OF_THE_KERNEL != 0 {
+        head.flags |= NO_USER;
+    }
+    // SAFETY: the registers are those of the task. The helper copes with any address.
+    unsafe {
         let registers = bpf_task_pt_regs(task.cast_mut().cast()) as *const pt_regs;
         head.ip = register(&raw const (*registers).rip);
         head.sp = register(&raw const (*registers).rsp);

@@ -114,3 +114,39 @@ fn stacks_beyond_the_limit_are_counted_by_thread() {
     let rest = gathered.seen.get(&key(&[], &[], false, None));
     assert_eq!(rest, Some(&(10, 10)));
 }
+
+#[test]
+fn deep_stacks_have_no_more_frames_in_all_than_there_is_room_for() {
+    let mut gathered = Gathered::default();
+    let mut user: Vec<u32> = (0..1_000).collect();
+    let fit = FRAMES_LIMIT as u64 / 1_024;
+    for number in 0..fit + 3 {
+        user[0] = number as u32;
+        gathered.add(key(&user, &[4; 24], true, Some("[futex]")), 1);
+    }
+    assert_eq!(gathered.seen.len() as u64, fit + 1);
+    let rest = gathered.seen.get(&key(&[], &[], false, None));
+    assert_eq!(rest, Some(&(3, 3)));
+    // What is known is counted where it was.
+    user[0] = 0;
+    let known = key(&user, &[4; 24], true, Some("[futex]"));
+    gathered.add(known.clone(), 1);
+    assert_eq!(gathered.seen.get(&known), Some(&(2, 2)));
+    assert_eq!((gathered.taken, gathered.complete), (fit + 4, fit + 4));
+}
+
+#[test]
+fn a_thread_that_changes_its_name_without_end_is_one_of_others_in_the_end() {
+    let mut gathered = Gathered::default();
+    let most = STACK_LIMIT + THREAD_LIMIT;
+    for number in 0..most as u128 + 10 {
+        let mut key = key(&[1], &[], true, Some("[futex]"));
+        key.thread = number.to_le_bytes();
+        gathered.add(key, 1);
+    }
+    assert_eq!(gathered.seen.len(), most + 1);
+    let mut others = key(&[], &[], false, None);
+    others.thread = OTHERS;
+    assert_eq!(gathered.seen.get(&others), Some(&(10, 10)));
+    assert_eq!(gathered.taken, most as u64 + 10);
+}

@@ -91,6 +91,119 @@ fn names_are_told_apart_up_to_a_limit_and_then_by_their_files() {
     }
 }
 
+/// A thread that was met with a futex, in two functions of the kernel's.
+fn met(thread: u32, flags: u32) -> Head {
+    let mut kernel = [0; 64];
+    kernel[..2].copy_from_slice(&[41, 42]);
+    Head {
+        state: 0,
+        process: std::process::id(),
+        thread,
+        flags,
+        ip: 0,
+        sp: 0,
+        bp: 0,
+        call: libc::SYS_futex,
+        argument: 0,
+        switches: 0,
+        arrived_ns: 0,
+        reader_arrived_ns: 0,
+        task_state: 1,
+        pages: 0,
+        kernel_frames: 2,
+        stands_for: 0,
+        name: *b"first\0\0\0\0\0\0\0\0\0\0\0",
+        kernel,
+        replaced: [0; 16],
+    }
+}
+
+const NOTHING: Copied<'static> = Copied {
+    begin: 0,
+    bytes: &[],
+};
+
+#[test]
+fn a_thread_that_has_not_run_is_where_it_was_and_waits_for_what_it_did() {
+    let mut reader = Reader::of(of(7)).unwrap();
+    reader.begin_pass();
+    let first = reader.waiting(&met(1, 0), NOTHING);
+    assert_eq!(*first.kernel, [41, 42]);
+    assert_eq!(first.wait.as_deref(), Some("[futex]"));
+    assert!(!first.user.is_empty() || !first.complete, "{first:?}");
+
+    // Of one that is as it was nothing else is looked at.
+    let unchanged = Head {
+        kernel_frames: 0,
+        call: libc::SYS_read,
+        ip: 4711,
+        ..met(1, UNCHANGED)
+    };
+    reader.begin_pass();
+    assert_eq!(reader.waiting(&unchanged, NOTHING), first);
+
+    // But that somebody has woken it, and has given it a name.
+    let woken = Head {
+        task_state: 0,
+        name: *b"second\0\0\0\0\0\0\0\0\0\0",
+        ..unchanged
+    };
+    let woken = reader.waiting(&woken, NOTHING);
+    let expected = Key {
+        thread: *b"second\0\0\0\0\0\0\0\0\0\0",
+        wait: Some(Arc::from("[a CPU]")),
+        ..first.clone()
+    };
+    assert_eq!(woken, expected);
+    assert_eq!(reader.waiting(&unchanged, NOTHING), first);
+
+    // One that was forgotten is not said to be anywhere.
+    let unknown = Head {
+        thread: 2,
+        ..unchanged
+    };
+    let unknown = reader.waiting(&unknown, NOTHING);
+    assert_eq!((unknown.user.len(), unknown.kernel.len()), (0, 0));
+    assert_eq!((unknown.complete, unknown.wait), (false, None));
+}
+
+#[test]
+fn threads_that_have_ended_make_room_for_others() {
+    let mut reader = Reader::of(of(8)).unwrap();
+    let kernels = |thread| met(thread, NO_USER);
+    reader.begin_pass();
+    for thread in 0..THREAD_LIMIT as u32 + 1 {
+        reader.waiting(&kernels(thread), NOTHING);
+    }
+    assert_eq!(reader.waiting.len(), THREAD_LIMIT);
+    reader.begin_pass();
+    reader.waiting(&met(7, UNCHANGED), NOTHING);
+    reader.waiting(&kernels(9), NOTHING);
+    assert_eq!(reader.waiting.len(), THREAD_LIMIT);
+    reader.begin_pass();
+    let mut left: Vec<u32> = reader.waiting.keys().copied().collect();
+    left.sort_unstable();
+    assert_eq!(left, [7, 9]);
+    reader.waiting(&kernels(70_000), NOTHING);
+    assert_eq!(reader.waiting.len(), 3);
+}
+
+#[test]
+fn files_that_are_waited_for_are_told_apart_up_to_a_limit() {
+    let mut reader = Reader::of(of(9)).unwrap();
+    let long = "x".repeat(4_000);
+    let most = NAMES_LIMIT / (long.len() + 14);
+    for number in 0..most {
+        let word = format!("[read /{long}/{number:05}]");
+        assert_eq!(*reader.word(&word), *word);
+    }
+    assert_eq!(*reader.word(&format!("[read /{long}/beyond]")), *"[read]");
+    let known = format!("[read /{long}/00000]");
+    assert_eq!(*reader.word(&known), *known);
+    assert_eq!(*reader.word("[a CPU]"), *"[a CPU]");
+    assert_eq!(*reader.word("[futex]"), *"[futex]");
+}
+
 #[test]
 fn who_panics_while_it_is_read_leaves_nothing_half_read() {
     let reader = Reader::of(of(6)).unwrap();
