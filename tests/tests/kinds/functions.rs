@@ -72,3 +72,31 @@ fn functions_of_cpp_go_by_their_qualified_names_and_slow_calls_are_told() {
         }
     });
 }
+
+#[test]
+fn slow_calls_say_where_they_came_from() {
+    let question = FunctionsProbe {
+        stacks: true,
+        ..matching("rocksdb::FlushJob::*", Some(Duration::from_millis(20)))
+    };
+    in_every_way(question, |way| {
+        let plan = ["rocksdb::FlushJob::Run 5 constant:30000000"];
+        let mut fixture = GroundTruth::start("ground-truth", &[], &plan).unwrap();
+        let mut session = way.attach(fixture.pid());
+        fixture.go().unwrap();
+        let events = session.events();
+        session.read().unwrap();
+        assert_eq!(events.len(), 5);
+        let stacks = events.iter().filter_map(|event| event["stack"].as_array());
+        let stacks: Vec<Vec<&str>> = stacks
+            .map(|stack| stack.iter().filter_map(|name| name.as_str()).collect())
+            .collect();
+        for stack in &stacks {
+            assert_eq!(stack[0], "make_cpp_call", "{stack:?}");
+            assert!(stack.contains(&"run_worker"), "{stack:?}");
+        }
+        // What is not told, where the machine is slow, is said to be missing; what is told reaches to where the thread began.
+        assert!(!stacks.is_empty());
+        assert_eq!(stacks.len() as u64 + lost(&session), 5);
+    });
+}
