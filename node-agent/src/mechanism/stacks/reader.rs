@@ -322,6 +322,10 @@ impl Code {
         let is_other = self.space.read_again(self.process, wanted, &mut has_room);
         self.room.keep(self.space.kept());
         let is_other = is_other?;
+        if let Some(lacking) = lacking.filter(|_| !wanted) {
+            let pid = self.process.pid;
+            tracing::warn!(pid, %lacking, "some stacks of this process will be cut short: there is no room for all of its files");
+        }
         self.lacking = lacking;
         if is_other {
             // Not both at a time.
