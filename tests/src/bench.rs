@@ -53,8 +53,8 @@ mod ticker;
 
 use profile::{
     agent as profile_agent, bystander as profile_bystander, complete as profile_complete,
-    cost as profile_cost, off_cpu as profile_off_cpu, peer as profile_peer,
-    threads as profile_threads, vm as profile_vm,
+    cost as profile_cost, memory as profile_memory, off_cpu as profile_off_cpu,
+    peer as profile_peer, threads as profile_threads, vm as profile_vm,
 };
 use report::Report;
 use statistics::Summary;
@@ -217,6 +217,11 @@ pub const ALL: &[Family] = &[
         "profile-off-cpu",
         profile_off_cpu,
         "what is waited for, against a program that knows it"
+    ),
+    family!(
+        "profile-memory",
+        profile_memory,
+        "who touches memory first, against a program that knows where it grows"
     ),
     family!(
         "profile-threads",

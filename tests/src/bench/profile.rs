@@ -1,9 +1,11 @@
 //! What `ckb-probe profile` and `ckb-probe threads` find, and what that costs: each as a process of its own.
 
 pub mod agent;
+mod answers;
 pub mod bystander;
 pub mod complete;
 pub mod cost;
+pub mod memory;
 mod names;
 pub mod off_cpu;
 pub mod peer;

@@ -1,18 +1,9 @@
 //! The program `waits`, which waits in known functions and says for how long.
 
-use std::{path::Path, process::Stdio};
+use std::path::Path;
 
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout, Command},
-};
-
-use super::super::agent::of;
-use crate::{
-    failure::{Failure, Result, expect},
-    fixture::fixtures,
-    process::Process,
-};
+use super::answers::{Answers, Program};
+use crate::{failure::Result, process::Process};
 
 /// The base name of its executable.
 pub const EXECUTABLE: &str = "waits";
@@ -24,9 +15,7 @@ pub const WAITS: [&str; 5] = ["futex", "fsync", "sleep", "epoll", "pipe"];
 pub struct Waits {
     /// Its process.
     pub process: Process,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-    _child: Child,
+    program: Program,
 }
 
 /// What it says.
@@ -51,55 +40,27 @@ impl Waits {
     }
 
     async fn start(arguments: &[&str]) -> Result<Self> {
-        let mut child = Command::new(fixtures().join(EXECUTABLE))
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(Failure::system(EXECUTABLE))?;
-        let missing = || Failure::format(EXECUTABLE)("it has no pipe");
-        let input = child.stdin.take().ok_or_else(missing)?;
-        let output = BufReader::new(child.stdout.take().ok_or_else(missing)?);
-        let mut waits = Self {
-            process: of(&child)?,
-            input,
-            output: output.lines(),
-            _child: child,
-        };
-        let line = waits.line().await?;
-        expect(line == "ready", "waits to be ready", || line.clone())?;
-        Ok(waits)
+        let program = Program::start(EXECUTABLE, arguments).await?;
+        Ok(Self {
+            process: program.process,
+            program,
+        })
     }
 
     /// What it has spent so far.
     pub async fn told(&mut self) -> Result<Told> {
-        let asked = self.input.write_all(b"\n").await;
-        asked.map_err(Failure::system(EXECUTABLE))?;
-        told(&self.line().await?)
-    }
-
-    async fn line(&mut self) -> Result<String> {
-        let line = self.output.next_line().await;
-        let line = line.map_err(Failure::system(EXECUTABLE))?;
-        line.ok_or_else(|| Failure::format(EXECUTABLE)("it has ended"))
+        told(&self.program.ask().await?)
     }
 }
 
-fn told(line: &str) -> Result<Told> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let number = |name: &str| {
-        let at = words.iter().position(|word| *word == name)?;
-        words.get(at + 1)?.parse::<u64>().ok()
-    };
-    let wrong = || Failure::format(EXECUTABLE)(format!("the line {line:?}"));
+fn told(answers: &Answers) -> Result<Told> {
     let mut spent = [0.0; 5];
     for (place, name) in spent.iter_mut().zip(WAITS) {
-        *place = number(name).ok_or_else(wrong)? as f64;
+        *place = answers.number(name)? as f64;
     }
     Ok(Told {
         spent,
-        interrupted: number("interrupted").ok_or_else(wrong)?,
+        interrupted: answers.number("interrupted")?,
     })
 }
 
@@ -109,11 +70,12 @@ mod tests {
 
     #[test]
     fn what_it_says_is_read() {
-        let said = told("futex 1 fsync 2 sleep 3 epoll 4 pipe 5 interrupted 6").unwrap();
+        let line = "futex 1 fsync 2 sleep 3 epoll 4 pipe 5 interrupted 6";
+        let said = told(&Answers::of(EXECUTABLE, line)).unwrap();
         assert_eq!(
             (said.spent, said.interrupted),
             ([1.0, 2.0, 3.0, 4.0, 5.0], 6)
         );
-        told("futex 1").unwrap_err();
+        told(&Answers::of(EXECUTABLE, "futex 1")).unwrap_err();
     }
 }
