@@ -5,6 +5,7 @@
 //! there is an end to it, and what its files take of the agent's memory is accounted for.
 
 use std::{
+    cell::OnceCell,
     collections::{HashMap, HashSet},
     io,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -14,7 +15,7 @@ use std::{
 use super::{
     StacksError,
     gathered::{Call, Key},
-    wait::{FOR_A_CPU, waits_for},
+    wait::{FOR_A_CPU, OpenFiles, waits_for},
 };
 use crate::{
     kernel::{
@@ -56,6 +57,8 @@ pub struct Callers {
 pub(in crate::mechanism) struct Reader {
     process: ProcessId,
     code: Arc<Mutex<Code>>,
+    /// None where we may not look at them.
+    files: OnceCell<Option<OpenFiles>>,
     /// The numbers of functions, and what they stand for.
     numbers: HashMap<FunctionName, u32>,
     names: Vec<FunctionName>,
@@ -109,6 +112,7 @@ impl Reader {
         Ok(Self {
             process,
             code,
+            files: OnceCell::new(),
             numbers: HashMap::new(),
             names: Vec::new(),
             bytes: 0,
@@ -178,7 +182,8 @@ impl Reader {
         if head.flags & UNCHANGED != 0 {
             return self.unchanged(head);
         }
-        let wait = waits_for(self.process.pid, head);
+        let files = self.files.get_or_init(|| OpenFiles::of(self.process).ok());
+        let wait = waits_for(files.as_ref(), head);
         let wait = self.word(&wait);
         let key = self.key(head, stack, Some(wait));
         let is_known = self.waiting.contains_key(&head.thread);

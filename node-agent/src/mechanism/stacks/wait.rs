@@ -1,14 +1,37 @@
 //! What a thread waits for, by the system call that it is in.
 
-use std::{fs, path::PathBuf};
+use std::{ffi::OsString, fs::File, io, os::unix::ffi::OsStringExt as _, path::PathBuf};
 
-use crate::{kernel::stacks::Head, observe::syscall_name, text};
+use rustix::fs::readlinkat;
+
+use crate::{
+    kernel::stacks::Head,
+    observe::{ProcessId, syscall_name},
+    text,
+};
+
+/// The files that a process has open.
+pub(super) struct OpenFiles(File);
+
+impl OpenFiles {
+    /// Opened once: to find the folder anew takes as long as to read a link in it.
+    pub(super) fn of(process: ProcessId) -> io::Result<Self> {
+        File::open(format!("/proc/{}/fd", process.pid)).map(Self)
+    }
+
+    /// What a descriptor is of.
+    fn path(&self, descriptor: u64) -> Option<PathBuf> {
+        let descriptor = u32::try_from(descriptor).ok()?;
+        let path = readlinkat(&self.0, descriptor.to_string(), Vec::new()).ok()?;
+        Some(PathBuf::from(OsString::from_vec(path.into_bytes())))
+    }
+}
 
 /// What a thread waits for that could run.
 pub(super) const FOR_A_CPU: &str = "[a CPU]";
 
 /// What a thread that does not run waits for, in brackets: the kind of thing, and where that is a file, which.
-pub(super) fn waits_for(pid: u32, head: &Head) -> String {
+pub(super) fn waits_for(files: Option<&OpenFiles>, head: &Head) -> String {
     if head.task_state == 0 {
         return FOR_A_CPU.to_string();
     }
@@ -16,10 +39,7 @@ pub(super) fn waits_for(pid: u32, head: &Head) -> String {
     let Some(call) = number.and_then(syscall_name) else {
         return "[a page]".to_string();
     };
-    of_call(call, || {
-        let descriptor = u32::try_from(head.argument).ok()?;
-        fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()
-    })
+    of_call(call, || files?.path(head.argument))
 }
 
 /// By the call's name; `file` tells what its first argument is a descriptor of.
@@ -61,7 +81,25 @@ fn with_file(what: &str, file: Option<PathBuf>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd as _;
+
     use super::*;
+
+    #[test]
+    fn open_files_are_what_they_are_now() {
+        let own = ProcessId {
+            pid: std::process::id(),
+            start_ticks: 0,
+        };
+        let files = OpenFiles::of(own).unwrap();
+        // Opened after that.
+        for path in [PathBuf::from("/dev/null"), std::env::current_exe().unwrap()] {
+            let file = File::open(&path).unwrap();
+            let descriptor = u64::try_from(file.as_raw_fd()).unwrap();
+            assert_eq!(files.path(descriptor), Some(path));
+        }
+        assert_eq!(files.path(u64::MAX), None);
+    }
 
     #[test]
     fn a_wait_is_told_by_its_call_and_its_file() {

@@ -261,10 +261,18 @@ unsafe fn look(slot: *mut Slot, task: *mut c_void, copied: Option<*mut u64>) {
         }
         if head.flags & NO_USER == 0 {
             let begin = head.sp & !(PAGE as u64 - 1);
-            copy(slot, thread::pages(task, head.sp), |to, at| {
+            let from_task = |to: *mut u8, bytes: usize, at: u64| {
                 let from = (begin + at) as *const c_void;
-                bpf_copy_from_user_task(to.cast(), PAGE as u32, from, task.cast(), 0) == 0
-            });
+                bpf_copy_from_user_task(to.cast(), bytes as u32, from, task.cast(), 0) == 0
+            };
+            let limit = thread::pages(task, head.sp);
+            // Most stacks reach into a second page, and to find the process's memory takes as long as to copy a page of it.
+            let stack = (&raw mut (*slot).stack).cast();
+            let at_once = match limit > 1 && from_task(stack, 2 * PAGE, 0) {
+                true => 2 * PAGE as u64,
+                false => 0,
+            };
+            copy(slot, limit, |to, at| at < at_once || from_task(to, PAGE, at));
         }
         let head = &mut (*slot).head;
         if thread::switches(task) != head.switches {
