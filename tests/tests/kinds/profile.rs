@@ -55,8 +55,9 @@ fn busy() {
     });
     let mut held = Vec::new();
     loop {
-        if held.len() < 1_000 {
-            let mut pages = vec![0_u8; 64 * PAGE];
+        // For longer than anybody waits for a window of it, and no more than an emulated machine has.
+        if held.len() < 8_000 {
+            let mut pages = vec![0_u8; 8 * PAGE];
             pages.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
             held.push(black_box(pages));
         }
