@@ -54,6 +54,14 @@ pub fn monotonic() -> Duration {
         .unwrap_or_default()
 }
 
+/// CPU time that this thread has had: on a busy node, time that others had does not count.
+pub fn thread_time() -> Duration {
+    ClockId::CLOCK_THREAD_CPUTIME_ID
+        .now()
+        .map(Duration::from)
+        .unwrap_or_default()
+}
+
 /// The wall clock's time at which the monotonic clock, which the BPF programs read, was zero.
 pub fn boot_time() -> Timestamp {
     let monotonic = monotonic();

@@ -8,13 +8,12 @@ use std::{
 };
 
 use ckb_probe_crds::Histogram;
-use nix::time::ClockId;
 
 use super::{
     AttachError, DEFAULT_RING_BYTES, FamilyArgument, Payload, Plan, Probes, Site, Slots, Tier,
     confined::{self, ConfinedReturn},
 };
-use crate::observe::{Binary, ObserveError, own_file_offset};
+use crate::observe::{Binary, ObserveError, own_file_offset, thread_time};
 
 // The first instruction is emulated by the kernel, as the `push` at the head of CKB's hot functions is, but that of the
 // last must be single-stepped.
@@ -349,14 +348,6 @@ fn one_round_at_work(dummy: Dummy) -> u64 {
     calls
         .get(calls.len() / 2)
         .map_or(0, |median| median.as_nanos() as u64)
-}
-
-/// The CPU time of this thread: on a busy node, time that others had does not count.
-fn thread_time() -> Duration {
-    ClockId::CLOCK_THREAD_CPUTIME_ID
-        .now()
-        .map(Duration::from)
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -16,14 +16,17 @@ use std::{
 use ckb_probe_crds::{Name, Reason};
 use ledger::Ledger;
 pub use ledger::blank;
-use nix::time::{ClockId, clock_getres, clock_gettime};
+use nix::time::{ClockId, clock_getres};
 use watch::Watch;
 
 use super::{
     Begin, Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Reading, Refusal, Scene,
     Strand, reason_of,
 };
-use crate::kernel::{AttachError, Links, Passes, ReadError};
+use crate::{
+    kernel::{AttachError, Links, Passes, ReadError},
+    observe::{monotonic, thread_time},
+};
 
 /// What a change of a socket's state costs whoever changes it. Measured on Linux 6.18: see docs/tcp.md.
 const COST: Duration = Duration::from_nanos(300);
@@ -196,12 +199,7 @@ fn tick() -> Duration {
 }
 
 fn monotonic_ns() -> u64 {
-    time_of(ClockId::CLOCK_MONOTONIC).as_nanos() as u64
-}
-
-fn time_of(clock: ClockId) -> Duration {
-    // These clocks are always there.
-    clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
+    monotonic().as_nanos() as u64
 }
 
 impl Sockets {
@@ -230,10 +228,10 @@ impl Sockets {
     }
 
     fn pass(&mut self) -> Result<(), ReadError> {
-        let begun = time_of(ClockId::CLOCK_THREAD_CPUTIME_ID);
+        let begun = thread_time();
         let sockets = self.passes.pass()?;
         self.ledger.pass(&sockets);
-        let took = time_of(ClockId::CLOCK_THREAD_CPUTIME_ID).saturating_sub(begun);
+        let took = thread_time().saturating_sub(begun);
         self.next_pass = Some(Instant::now() + PASS.max(took * PART));
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 mod gathered;
 mod idle;
+mod pace;
 mod reader;
 mod wait;
 
@@ -17,6 +18,7 @@ use std::{
 
 pub use gathered::{Call, Place, Profile, Sample, State, TRUNCATED, folded};
 use gathered::{Each, Gathered};
+use pace::Pace;
 pub use reader::Callers;
 pub(super) use reader::Reader;
 
@@ -27,7 +29,7 @@ use crate::{
         memory::NoMemory,
         stacks::{MOVED, ON_CPU, Sampled, Stacks},
     },
-    observe::ProcessId,
+    observe::{ProcessId, thread_time},
 };
 
 /// What a page fault costs that is no sample: `make bench ROWS=profile-bystander`.
@@ -79,6 +81,7 @@ pub struct Sampler {
     reader: Reader,
     gathered: Gathered,
     frequency: u32,
+    pace: Pace,
     began: Instant,
     passed: Instant,
     /// How often all threads were gone through.
@@ -87,7 +90,7 @@ pub struct Sampler {
 
 impl Sampler {
     /// Begins to sample, so many times a second: of [`Mode::Cpu`] each CPU, no more often than the kernel ticks; of
-    /// [`Mode::OffCpu`] all threads, whenever [`Self::step`] is called.
+    /// [`Mode::OffCpu`] all threads, whenever [`Self::step`] is called, which is to be no more often than [`Self::pace`] says by then.
     pub fn begin(process: ProcessId, mode: Mode, frequency: u32) -> Result<Self, StacksError> {
         let reader = Reader::of(process)?.complete()?;
         let period = Duration::from_secs(1) / frequency.max(1);
@@ -106,6 +109,7 @@ impl Sampler {
             reader,
             gathered: Gathered::default(),
             frequency,
+            pace: Pace::of(frequency),
             began: now,
             passed: now,
             passes: 0,
@@ -118,7 +122,7 @@ impl Sampler {
             // There is room for eight samples of each CPU.
             Mode::Cpu => (Duration::from_secs(2) / self.frequency.max(1))
                 .clamp(Duration::from_millis(2), Duration::from_millis(20)),
-            Mode::OffCpu => Duration::from_secs(1) / self.frequency.max(1),
+            Mode::OffCpu => self.pace.period(),
             Mode::Memory => Duration::from_millis(10),
         }
     }
@@ -143,6 +147,7 @@ impl Sampler {
                 gathered.add(reader.key(head, stack, None), stands_for);
             }),
             Mode::OffCpu => {
+                let before = thread_time();
                 let now = Instant::now();
                 let waited = now.duration_since(self.passed).as_nanos();
                 let waited = u64::try_from(waited).unwrap_or(u64::MAX);
@@ -154,6 +159,7 @@ impl Sampler {
                         gathered.add(reader.waiting(head, stack), waited);
                     }
                 })?;
+                self.pace.took(thread_time().saturating_sub(before));
             }
         }
         Ok(())

@@ -7,8 +7,6 @@ use std::{
     time::Duration,
 };
 
-use nix::time::ClockId;
-
 use super::{
     ProcessId,
     cache::FunctionCache,
@@ -16,6 +14,7 @@ use super::{
     glob::{Glob, GlobError},
     process::executable_of,
     symbols::{Binary, Location, SymbolsError, cached, libraries, open_executable, open_library},
+    thread_time,
 };
 use crate::text;
 
@@ -180,8 +179,8 @@ pub fn find_functions(
             (base_name(path), open_library(process, path)?)
         }
     };
-    let started = cpu_time();
-    let has_time = || cpu_time().saturating_sub(started) < TIME_LIMIT;
+    let started = thread_time();
+    let has_time = || thread_time().saturating_sub(started) < TIME_LIMIT;
     let (_, functions) = cached(&binary, &question, cache, |file| {
         search_functions(file, &glob, limit, &mut budget, has_time)
     })?;
@@ -226,12 +225,6 @@ fn nothing(file: String, pattern: &Pattern, functions: Functions) -> FunctionsEr
     } else {
         FunctionsError::Stripped { file, glob, near }
     }
-}
-
-/// CPU time of this thread. Where the agent is held back to a part of a CPU, that is not the file's doing.
-fn cpu_time() -> Duration {
-    let time = ClockId::CLOCK_THREAD_CPUTIME_ID.now();
-    time.map(Duration::from).unwrap_or_default()
 }
 
 /// The mapped file that has the name, or else the first whose name begins with it, up to a dot or a dash: `libc` is not

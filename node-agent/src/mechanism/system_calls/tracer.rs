@@ -6,15 +6,17 @@ use std::{
     time::Duration,
 };
 
-use nix::time::ClockId;
 use tracing::warn;
 
-use crate::kernel::{
-    AttachError, Links, ReadError,
-    syscalls::{
-        SlowSyscall, SyscallLosses, SyscallOptions, SyscallSizes, SyscallTracer, TargetId,
-        TargetReading,
+use crate::{
+    kernel::{
+        AttachError, Links, ReadError,
+        syscalls::{
+            SlowSyscall, SyscallLosses, SyscallOptions, SyscallSizes, SyscallTracer, TargetId,
+            TargetReading,
+        },
     },
+    observe::thread_time,
 };
 
 /// What is told apart for all targets of a node: 5 KiB for each system call on each CPU.
@@ -204,9 +206,4 @@ pub(in crate::mechanism) fn time_of_a_call() -> Duration {
         thread_time().saturating_sub(start) / (CALLS / 5)
     };
     (0..5).map(round).min().unwrap_or_default()
-}
-
-fn thread_time() -> Duration {
-    let time = ClockId::CLOCK_THREAD_CPUTIME_ID.now();
-    time.map(Duration::from).unwrap_or_default()
 }

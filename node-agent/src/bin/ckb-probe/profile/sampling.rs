@@ -27,8 +27,8 @@ enum Order {
 }
 
 enum Answer {
-    Begun(Duration),
-    Stepped,
+    /// With how long to wait until the next step.
+    Stepped(Duration),
     Finished(Profile),
 }
 
@@ -53,22 +53,29 @@ impl Sampling {
             orders,
             answers,
         };
-        if let Answer::Begun(pace) = sampling.answer().await? {
-            sampling.pace = pace;
-        }
+        let answer = sampling.answer().await?;
+        sampling.stepped(&answer);
         Ok(sampling)
     }
 
     /// Takes what has come, or goes through all threads.
     pub async fn step(&mut self) -> Result<(), CliError> {
-        self.ask(Order::Step).await.map(drop)
+        let answer = self.ask(Order::Step).await?;
+        self.stepped(&answer);
+        Ok(())
+    }
+
+    fn stepped(&mut self, answer: &Answer) {
+        if let Answer::Stepped(pace) = answer {
+            self.pace = *pace;
+        }
     }
 
     /// Ends, and says what was found.
     pub async fn finish(mut self) -> Result<Profile, CliError> {
         match self.ask(Order::Finish).await? {
             Answer::Finished(profile) => Ok(profile),
-            Answer::Begun(_) | Answer::Stepped => Err(silent(self.pid)),
+            Answer::Stepped(_) => Err(silent(self.pid)),
         }
     }
 
@@ -98,10 +105,14 @@ fn serve(
         // Where nobody listens any more, nobody needs to know.
         Err(error) => return drop(answers.send(Err(error))),
     };
-    drop(answers.send(Ok(Answer::Begun(sampler.pace()))));
+    drop(answers.send(Ok(Answer::Stepped(sampler.pace()))));
     loop {
         match orders.recv() {
-            Ok(Order::Step) => drop(answers.send(sampler.step().map(|()| Answer::Stepped))),
+            Ok(Order::Step) => {
+                let stepped = sampler.step();
+                let stepped = stepped.map(|()| Answer::Stepped(sampler.pace()));
+                drop(answers.send(stepped));
+            }
             Ok(Order::Finish) => {
                 return drop(answers.send(sampler.finish().map(Answer::Finished)));
             }
