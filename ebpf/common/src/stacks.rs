@@ -35,7 +35,7 @@ pub const HELD: u32 = 3;
 
 /// The thread was on a CPU.
 pub const ON_CPU: u32 = 1;
-/// It ran while its stack was copied: the copy is of no moment.
+/// It ran while its stack was copied, and not in the kernel alone: the copy is of no moment.
 pub const MOVED: u32 = 2;
 /// It has not run since it was looked at the last time: only who it is and its state are told, the rest is as it was.
 pub const UNCHANGED: u32 = 4;

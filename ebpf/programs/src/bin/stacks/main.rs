@@ -272,13 +272,20 @@ unsafe fn look(slot: *mut Slot, task: *mut c_void, copied: Option<*mut u64>) {
                 true => 2 * PAGE as u64,
                 false => 0,
             };
-            copy(slot, limit, |to, at| at < at_once || from_task(to, PAGE, at));
+            copy(slot, limit, |to, at| {
+                at < at_once || from_task(to, PAGE, at)
+            });
         }
         let head = &mut (*slot).head;
-        if thread::switches(task) != head.switches {
+        if thread::switches(task) == head.switches {
+            if let Some(copied) = copied {
+                *copied = head.switches + 1;
+            }
+        } else if thread::is_where_it_was(head, task) {
+            // It ran in the kernel, and what was seen there is of no moment.
+            head.kernel_frames = 0;
+        } else {
             head.flags |= MOVED;
-        } else if let Some(copied) = copied {
-            *copied = head.switches + 1;
         }
     }
 }

@@ -114,6 +114,25 @@ pub unsafe fn describe(head: &mut Head, task: *const c_void) {
     }
 }
 
+/// Whether it is in the same call of the kernel's as it was when it was described, as far as its registers in user space tell: if so
+/// its stack there is the same.
+///
+/// # Safety
+/// The kernel handed the task out.
+#[inline(always)]
+pub unsafe fn is_where_it_was(head: &Head, task: *const c_void) -> bool {
+    // SAFETY: the registers are those of the task. The helper copes with any address.
+    unsafe {
+        let registers = bpf_task_pt_regs(task.cast_mut().cast()) as *const pt_regs;
+        head.call >= 0
+            && head.call == register(&raw const (*registers).orig_rax) as i64
+            && head.argument == register(&raw const (*registers).rdi)
+            && head.ip == register(&raw const (*registers).rip)
+            && head.sp == register(&raw const (*registers).rsp)
+            && head.bp == register(&raw const (*registers).rbp)
+    }
+}
+
 /// How often a thread has stopped running.
 #[inline(always)]
 pub fn switches(task: *const c_void) -> u64 {
