@@ -41,6 +41,19 @@ pub(super) struct Key {
     pub(super) wait: Option<Arc<str>>,
 }
 
+impl Key {
+    /// A thread of which nothing else is known.
+    pub(super) fn of_thread(thread: [u8; 16]) -> Self {
+        Self {
+            thread,
+            user: Arc::from([]),
+            complete: false,
+            kernel: Arc::from([]),
+            wait: None,
+        }
+    }
+}
+
 /// Whose code a function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
@@ -231,15 +244,9 @@ impl Gathered {
 
     /// What stands for stacks that there is no room for.
     fn by_thread(&self, thread: [u8; 16]) -> Key {
-        let mut key = Key {
-            thread,
-            user: Arc::from([]),
-            complete: false,
-            kernel: Arc::from([]),
-            wait: None,
-        };
+        let key = Key::of_thread(thread);
         if self.seen.len() >= STACK_LIMIT + THREAD_LIMIT && !self.seen.contains_key(&key) {
-            key.thread = OTHERS;
+            return Key::of_thread(OTHERS);
         }
         key
     }

@@ -4,10 +4,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ckb_probe_profiles::idle::idle;
 
-use super::{Call, Place, Profile, Sample, TRUNCATED};
+use super::{
+    Call, Place, Profile, Sample, TRUNCATED,
+    wait::{FOR_A_CPU, FOR_A_PAGE},
+};
 
 /// What a thread waits for that waits for nobody.
-const NO_WAITS: [&str; 2] = ["[a CPU]", "[a page]"];
+const NO_WAITS: [&str; 2] = [FOR_A_CPU, FOR_A_PAGE];
 
 impl Profile {
     /// The same with the calls of threads in idle pools folded into one that says which pool. For what is waited for: on a CPU

@@ -200,13 +200,7 @@ impl Reader {
             waiting.pass = self.passes;
             waiting.key.clone()
         });
-        let mut key = known.unwrap_or_else(|| Key {
-            thread: head.name,
-            user: Arc::from([]),
-            complete: false,
-            kernel: Arc::from([]),
-            wait: None,
-        });
+        let mut key = known.unwrap_or_else(|| Key::of_thread(head.name));
         // Others may give it a name, and may have woken it.
         key.thread = head.name;
         if head.task_state == 0 {

@@ -30,6 +30,9 @@ impl OpenFiles {
 /// What a thread waits for that could run.
 pub(super) const FOR_A_CPU: &str = "[a CPU]";
 
+/// What one waits for that is in no call of the kernel's.
+pub(super) const FOR_A_PAGE: &str = "[a page]";
+
 /// What a thread that does not run waits for, in brackets: the kind of thing, and where that is a file, which.
 pub(super) fn waits_for(files: Option<&OpenFiles>, head: &Head) -> String {
     if head.task_state == 0 {
@@ -37,7 +40,7 @@ pub(super) fn waits_for(files: Option<&OpenFiles>, head: &Head) -> String {
     }
     let number = u32::try_from(head.call).ok();
     let Some(call) = number.and_then(syscall_name) else {
-        return "[a page]".to_string();
+        return FOR_A_PAGE.to_string();
     };
     of_call(call, || files?.path(head.argument))
 }

@@ -61,7 +61,7 @@ static ADDRESSES: Array<u64> = Array::with_max_entries(NAMES as u32, 0);
 
 /// How often a thread had stopped running when it was looked at, and one more; 0: it was not.
 #[map]
-static COPIED: TaskStorage<u64> = TaskStorage::new();
+static LOOKED_AT: TaskStorage<u64> = TaskStorage::new();
 
 /// Who runs?
 #[btf_tracepoint(function = "hrtimer_expire_entry")]
@@ -222,15 +222,15 @@ pub fn threads(context: *mut c_void) -> i32 {
     };
     // SAFETY: a map's value, which the reader does not look at yet; and the kernel's task.
     unsafe {
-        let copied = COPIED.get_or_create(Thread::of(task));
+        let looked_at = LOOKED_AT.get_or_create(Thread::of(task));
         thread::recognize(&mut (*slot).head, task);
         let head = &mut (*slot).head;
-        let is_known = copied.is_some_and(|copied| *copied == head.switches + 1);
+        let is_known = looked_at.is_some_and(|looked_at| *looked_at == head.switches + 1);
         // Most threads wait for long, and nothing that is to be said of them changes meanwhile.
         if is_known && order.skip_unchanged != 0 && head.flags & ON_CPU == 0 {
             head.flags |= UNCHANGED;
         } else {
-            look(slot, task, copied);
+            look(slot, task, looked_at);
         }
         (*slot).head.state = FILLED;
     }
@@ -242,7 +242,7 @@ pub fn threads(context: *mut c_void) -> i32 {
 /// # Safety
 /// The slot is a map's value, and this program's; the kernel handed the task out.
 #[inline(always)]
-unsafe fn look(slot: *mut Slot, task: *mut c_void, copied: Option<*mut u64>) {
+unsafe fn look(slot: *mut Slot, task: *mut c_void, looked_at: Option<*mut u64>) {
     // SAFETY: by the caller's word.
     unsafe {
         let head = &mut (*slot).head;
@@ -278,8 +278,8 @@ unsafe fn look(slot: *mut Slot, task: *mut c_void, copied: Option<*mut u64>) {
         }
         let head = &mut (*slot).head;
         if thread::switches(task) == head.switches {
-            if let Some(copied) = copied {
-                *copied = head.switches + 1;
+            if let Some(looked_at) = looked_at {
+                *looked_at = head.switches + 1;
             }
         } else if thread::is_where_it_was(head, task) {
             // It ran in the kernel, and what was seen there is of no moment.
