@@ -3,7 +3,7 @@
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
-use crate::{Name, Summary, display_nanos, numbers};
+use crate::{Name, Summary, Value, display_nanos, numbers};
 
 /// What a kind gives.
 #[derive(Debug)]
@@ -61,27 +61,6 @@ pub enum Merge {
     Level,
     /// Histograms.
     Distribution,
-}
-
-/// Something that can be made of a row's figures. Each names a measure.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Value {
-    /// How many per second, in the last report interval.
-    Rate(&'static str),
-    /// How many since the agent attached.
-    Total(&'static str),
-    /// How many in the last report interval.
-    Recent(&'static str),
-    /// The largest of the last report interval.
-    Maximum(&'static str),
-    /// How it stands.
-    Level(&'static str),
-    /// A quantile (0 to 1) of the last report interval.
-    Quantile(&'static str, f64),
-    /// The first in percent of the second, both of the last report interval.
-    Percent(&'static str, &'static str),
-    /// The first in percent of the second, both levels.
-    Portion(&'static str, &'static str),
 }
 
 /// One figure of a row, as statuses and tables show it.
@@ -158,22 +137,6 @@ const PARTS_TOLD: usize = 4;
 /// No row is apart.
 pub fn none_apart(_: &str) -> bool {
     false
-}
-
-impl Value {
-    /// The measure that it is made of.
-    pub fn measure(self) -> &'static str {
-        match self {
-            Self::Rate(measure)
-            | Self::Total(measure)
-            | Self::Recent(measure)
-            | Self::Maximum(measure)
-            | Self::Level(measure)
-            | Self::Quantile(measure, _)
-            | Self::Percent(measure, _)
-            | Self::Portion(measure, _) => measure,
-        }
-    }
 }
 
 impl Descriptor {

@@ -78,26 +78,5 @@ impl JsonSchema for Duration {
     }
 }
 
-/// Nanoseconds in three significant figures with the unit a reader expects: `870ns`, `12.3us`, `1.05ms`, `2.5s`.
-pub fn display_nanos(nanos: u64) -> String {
-    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-    let Some((scale, unit)) = UNITS.iter().find(|(scale, _)| nanos >= *scale) else {
-        return format!("{nanos}ns");
-    };
-    let value = nanos as f64 / *scale as f64;
-    let decimals = match value {
-        v if v < 9.995 => 2,
-        v if v < 99.95 => 1,
-        _ => 0,
-    };
-    let text = format!("{value:.decimals$}");
-    let text = if text.contains('.') {
-        text.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        &text
-    };
-    format!("{text}{unit}")
-}
-
 #[cfg(test)]
 mod tests;

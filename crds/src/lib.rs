@@ -10,25 +10,23 @@ mod conditions;
 pub mod definitions;
 pub mod descriptor;
 mod duration;
-pub mod figures;
-pub mod histogram;
 pub mod kinds;
 mod nodeprobe;
-pub mod numbers;
 mod profile;
 pub mod report;
-mod share;
-mod summary;
 
+// The numbers that statuses and reports carry are an algebra of their own; whoever reads a status needs both.
+pub use ckb_probe_figures::{
+    Distribution, Figures, Histogram, Name, Share, Summary, Value, Window, display_nanos, figures,
+    histogram, numbers,
+};
 pub use ckbprobe::{
     Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus, Overhead,
     OverheadStatus, PartStatus, ProbeStatus, RowStatus, Target, TargetCounts,
 };
 pub use conditions::{Reason, condition};
-pub use descriptor::{Descriptor, Value};
-pub use duration::{Duration, display_nanos};
-pub use figures::{Distribution, Figures, Name};
-pub use histogram::Histogram;
+pub use descriptor::Descriptor;
+pub use duration::Duration;
 pub use kinds::{Kind, Probe, Question};
 pub use nodeprobe::{
     AgentStatus, Assignment, Check, Container, InstanceReport, InstanceState, NodeProbe,
@@ -39,9 +37,7 @@ pub use profile::{
     ProfilePart, ProfilePartSpec, ProfileShare, ProfileTarget, ProfileWindow, label, part_name,
     part_place,
 };
-pub use report::{EventReport, Lack, PartReport, ProbeReport, RowReport, Window};
-pub use share::Share;
-pub use summary::Summary;
+pub use report::{EventReport, Lack, PartReport, ProbeReport, RowReport};
 
 /// The API group of all resources.
 pub const GROUP: &str = "ckbprobe.dev";

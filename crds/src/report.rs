@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Figures, InstanceState, Reason};
+use crate::{Figures, InstanceState, Reason, Window};
 
 mod rows;
 
@@ -138,24 +138,6 @@ pub struct PartReport {
     /// As for the row.
     #[serde(default)]
     pub window: Window,
-}
-
-/// A row during one report interval.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Window {
-    /// Its length in milliseconds, as measured.
-    #[serde(default)]
-    pub milliseconds: u64,
-    /// In how many of them was recorded what happened: fewer where it is sampled. 0: nothing is known of this interval.
-    #[serde(default)]
-    pub recorded_milliseconds: u64,
-    /// How much was seen; the figures are scaled up from it.
-    #[serde(default)]
-    pub samples: u64,
-    /// What happened in it.
-    #[serde(default)]
-    pub figures: Figures,
 }
 
 /// One thing that happened and is worth telling by itself: a slow call, the end of a process.

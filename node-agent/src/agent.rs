@@ -1,7 +1,6 @@
 //! The agent: takes its orders from the NodeProbe of its node, and writes its report there.
 
 mod exchange;
-mod fit;
 mod pace;
 
 use std::{future::pending, io::Write as _, pin::pin, sync::Arc, time::Duration};

@@ -12,14 +12,13 @@ pub mod agent;
 pub mod books;
 pub mod driver;
 pub mod export;
-pub mod governor;
 pub mod host;
-pub mod kernel;
 pub mod kinds;
 pub mod mechanism;
 pub mod observe;
 pub mod preflight;
 pub mod server;
-pub mod target;
-pub mod text;
-pub mod unwind;
+
+pub use ckb_probe_bpf as kernel;
+pub use ckb_probe_core::{governor, target};
+pub use ckb_probe_symbols::{text, unwind};

@@ -1,43 +1,37 @@
 //! What /proc and /sys say: the one module that reads them.
 
 mod cache;
-mod demangle;
-mod elf;
+mod files;
 mod functions;
-mod glob;
-mod instruction;
 mod kernel_functions;
 mod memory_limit;
-mod name;
 mod namespaces;
 mod node;
 mod process;
 mod space;
 mod symbols;
-mod system_calls;
 
 use std::time::Duration;
 
 pub use cache::{FunctionCache, SymbolCache};
-pub use demangle::demangle;
-pub use elf::SearchError;
+pub use ckb_probe_symbols::{
+    FirstInstruction, GLOB_LIMIT, Glob, GlobError, SearchError, SymbolName, demangle, syscall_name,
+    syscall_number,
+};
+pub use files::OpenFiles;
 pub use functions::{Function, FunctionsError, LISTED_LIMIT, Matches, Pattern, find_functions};
-pub use glob::{GLOB_LIMIT, Glob, GlobError};
-pub use instruction::FirstInstruction;
 use k8s_openapi::jiff::Timestamp;
 pub use kernel_functions::{KernelFunctions, find_kernel_functions};
 pub use memory_limit::memory_limit;
-pub use name::SymbolName;
 pub use namespaces::Namespaces;
 use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{
     CpuTime, Exit, Found, Life, ObserveError, Place, Process, ProcessId, cpu_time, is_confined,
-    open_file, own_file_offset, process, process_at, processes, resident,
+    open_file, process, process_at, processes, resident,
 };
 pub use space::{FunctionName, Space};
-pub use symbols::{Binary, Location, Symbols, SymbolsError, find_symbols};
-pub use system_calls::{syscall_name, syscall_number};
+pub use symbols::{Location, Symbols, SymbolsError, find_symbols};
 
 /// The kernel's release, such as `6.18.44`; `unknown` when /proc does not say.
 pub fn kernel_release() -> String {

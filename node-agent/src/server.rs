@@ -6,7 +6,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use ckb_probe_doors::{
+use ckb_probe_k8s::{
     listener::{self, Answer, ListenError, Page},
     secure::{CertificateError, Protection, Secure},
 };

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use ckb_probe_doors::listener::{Answer, Page};
+use ckb_probe_k8s::listener::{Answer, Page};
 
 use crate::metrics::Metrics;
 

@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use ckb_probe_doors::{
+use ckb_probe_k8s::{
     listener::{ListenError, bind, serve},
     secure::{CertificateError, Protection, Secure},
 };

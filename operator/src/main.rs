@@ -2,7 +2,7 @@
 
 use std::{fs, io, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
 
-use ckb_probe_doors::{
+use ckb_probe_k8s::{
     client::{ClientError, client},
     secure::Protection,
 };

@@ -1,33 +1,16 @@
 //! Crafted ELF files: the search of a target's files, on any bytes.
 #![no_main]
 
-// The modules themselves, not the agent, whose other dependencies the fuzzer has no business with.
-#[path = "../../src/observe"]
-#[allow(dead_code, unused_imports, reason = "the rest of the agent uses it")]
-mod observe {
-    pub mod demangle;
-    pub mod elf;
-    pub mod glob;
-    pub mod instruction;
-    pub mod name;
-}
-#[path = "../../src"]
-#[allow(dead_code, reason = "the rest of the agent uses it")]
-mod agent {
-    pub mod text;
-}
-
 use std::{cell::Cell, collections::BTreeSet, io};
 
-use agent::text;
-use libfuzzer_sys::fuzz_target;
-use observe::{
+use ckb_probe_symbols::{
     demangle::{SYMBOL_LIMIT, demangle},
     elf::{Budget, ReadAt, linkage, search, search_functions},
     glob::Glob,
     instruction::FirstInstruction,
     name::SymbolName::{Demangled, Exact},
 };
+use libfuzzer_sys::fuzz_target;
 
 /// All that a search may read: enough for any file the fuzzer makes, but for one that refers to its tables again and again.
 const BUDGET: u64 = 1 << 20;

@@ -1,20 +1,13 @@
 //! Crafted tables, stacks and registers: the unwinder, on whatever a target says of itself.
 #![no_main]
 
-// The module itself, not the agent, whose other dependencies the fuzzer has no business with.
-#[path = "../../src"]
-#[allow(dead_code, unused_imports, reason = "the rest of the agent uses it")]
-mod agent {
-    pub mod unwind;
-}
-
 use std::{
     ops::Range,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use agent::unwind::{
+use ckb_probe_symbols::unwind::{
     Code, FRAMES_LIMIT, Module, Registers, Replaced, Section, Sections, Stack, Tables, Unwinder,
 };
 use libfuzzer_sys::fuzz_target;

@@ -12,6 +12,7 @@ use std::{
 };
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
+use ckb_probe_core::fit::{self, fit};
 use ckb_probe_crds::{AgentStatus, NodeProbe, NodeProbeStatus};
 use futures::{Stream, StreamExt};
 use kube::{
@@ -29,10 +30,7 @@ use tokio::{
 };
 use tracing::{error, warn};
 
-use super::{
-    fit::{self, fit},
-    pace::strain::Strain,
-};
+use super::pace::strain::Strain;
 use crate::{export::reports::Reports, text};
 
 const FIELD_MANAGER: &str = "ckb-probe-agent";

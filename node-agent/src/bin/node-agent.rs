@@ -7,7 +7,7 @@ use ckb_probe_agent::{
     kernel::{Tier, run_child_if_asked, share_memory},
     server,
 };
-use ckb_probe_doors::{client::client, secure::Protection};
+use ckb_probe_k8s::{client::client, secure::Protection};
 use clap::Parser;
 use tracing::error;
 use tracing_subscriber::EnvFilter;

@@ -8,9 +8,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{
+use ckb_probe_symbols::{
+    SymbolName,
     elf::{Functions, SearchError, Table},
-    name::SymbolName,
 };
 
 /// A container restarts its executable with the same libraries: two processes with all the libraries that are ever searched.

@@ -7,13 +7,19 @@ use std::{
     time::Duration,
 };
 
+use ckb_probe_bpf::Binary;
+use ckb_probe_symbols::{
+    Glob, GlobError,
+    elf::{Budget, Found, Functions, linkage, search_functions},
+};
+
 use super::{
     ProcessId,
     cache::FunctionCache,
-    elf::{Budget, Found, Functions, linkage, search_functions},
-    glob::{Glob, GlobError},
     process::executable_of,
-    symbols::{Binary, Location, SymbolsError, cached, libraries, open_executable, open_library},
+    symbols::{
+        Location, SymbolsError, cached, libraries, open_executable, open_library, reader_of,
+    },
     thread_time,
 };
 use crate::text;
@@ -163,7 +169,7 @@ pub fn find_functions(
     let question = (pattern.glob.clone(), limit);
     let mut budget = Budget::default();
     let executable = open_executable(process)?;
-    let linked = linkage(&executable.reader()?, &mut budget)
+    let linked = linkage(&reader_of(&executable)?, &mut budget)
         .map_err(|error| SymbolsError::new(executable.path(), error))?;
     let name = executable_of(process.pid).unwrap_or_default();
     let (file, binary) = match &pattern.library {

@@ -6,7 +6,9 @@ use std::{
     io::{self, BufRead, BufReader},
 };
 
-use super::{Glob, functions::LISTED_LIMIT};
+use ckb_probe_symbols::Glob;
+
+use super::functions::LISTED_LIMIT;
 
 const PATH: &str = "/proc/kallsyms";
 

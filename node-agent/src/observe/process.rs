@@ -19,45 +19,14 @@ use nix::{
     time::{ClockId, clock_getcpuclockid},
     unistd::Pid,
 };
-use procfs::{
-    ProcError,
-    process::{self as proc, MMapPath},
-};
+use procfs::{ProcError, process as proc};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{Interest, unix::AsyncFd};
 
+use ckb_probe_core::process::pod_and_container;
+pub use ckb_probe_core::process::{Place, Process, ProcessId};
+
 use crate::text;
-
-/// A process, told apart from a later one of the same number by when it started.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProcessId {
-    /// Its number in the host's pid namespace.
-    pub pid: u32,
-    /// When it started, in clock ticks since boot (field 22 of /proc/PID/stat).
-    pub start_ticks: u64,
-}
-
-/// A process that runs an executable somebody looks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Process {
-    /// Which one.
-    pub id: ProcessId,
-    /// The base name of its executable.
-    pub executable: String,
-    /// Where its runtime put it.
-    pub place: Place,
-    /// The name of its container, where the kubelet's mounts say.
-    pub name: Option<String>,
-}
-
-/// Where the cgroups of a process say that it runs.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
-    /// The uid of its pod, as the kubelet has it: a static pod has another in the API.
-    pub pod: Option<String>,
-    /// The id of its container.
-    pub container: Option<String>,
-}
 
 /// CPU time a process has used, user and system.
 pub type CpuTime = Duration;
@@ -102,9 +71,6 @@ pub enum ObserveError {
         /// The system's word.
         source: io::Error,
     },
-    /// An address that no file backs.
-    #[error("no file is mapped at {0:#x}")]
-    NotMapped(u64),
 }
 
 /// What was found in /proc.
@@ -239,82 +205,6 @@ fn inspect(
     })
 }
 
-impl Place {
-    /// By the paths of its cgroups, of each hierarchy: one may say less than another. Where two say different things, none is
-    /// believed.
-    fn of(cgroups: impl Iterator<Item = String>) -> Self {
-        let mut known = Self::default();
-        for place in cgroups.map(|path| Self::in_path(&path)) {
-            let (true, true) = (
-                agree(&mut known.pod, place.pod),
-                agree(&mut known.container, place.container),
-            ) else {
-                return Self::default();
-            };
-        }
-        known
-    }
-
-    /// What is nearest to the root counts: below its own cgroup, a container may make others with names of its choice.
-    fn in_path(path: &str) -> Self {
-        let mut parts = path.split('/');
-        let pod = parts.by_ref().find_map(pod_uid);
-        let container = match &pod {
-            Some(_) => parts.next().and_then(container_id),
-            None => path.split('/').find_map(container_id),
-        };
-        Self {
-            container: container.map(str::to_string),
-            pod,
-        }
-    }
-}
-
-/// Learns what is said, if anything is; false where something else is known.
-fn agree(known: &mut Option<String>, said: Option<String>) -> bool {
-    let Some(said) = said else {
-        return true;
-    };
-    *known.get_or_insert_with(|| said.clone()) == said
-}
-
-/// The pod's uid in the name of its cgroup: `pod<uid>`, or with systemd `kubepods-burstable-pod<uid>.slice`, where `_` stands for
-/// `-`. A static pod's is 32 hexadecimal digits.
-fn pod_uid(cgroup: &str) -> Option<String> {
-    let name = cgroup.strip_suffix(".slice").unwrap_or(cgroup);
-    let uid = match name.rsplit_once("-pod") {
-        Some((_, uid)) => uid,
-        None => name.strip_prefix("pod")?,
-    };
-    let uid = uid.replace('_', "-");
-    let digits = uid.bytes().filter(u8::is_ascii_hexdigit).count();
-    let is_uid = matches!((digits, uid.len()), (32, 32 | 36));
-    is_uid.then_some(uid)
-}
-
-/// The container id in the name of its cgroup: 64 hexadecimal digits, with or without a runtime's prefix and suffix
-/// (`<id>`, `cri-containerd-<id>.scope`, `crio-<id>.scope`, `docker-<id>.scope`).
-fn container_id(cgroup: &str) -> Option<&str> {
-    cgroup
-        .split(|c: char| !c.is_ascii_hexdigit())
-        .find(|part| part.len() == 64)
-}
-
-/// Pod uid and container name in the root of a mount that the kubelet made for the container itself:
-/// `…/pods/<uid>/containers/<name>/<n>`.
-fn pod_and_container(mount_root: &str) -> Option<(String, String)> {
-    let mut parts = mount_root
-        .split('/')
-        .skip_while(|part| *part != "pods")
-        .skip(1);
-    match (parts.next(), parts.next(), parts.next(), parts.next()) {
-        (Some(uid), Some("containers"), Some(name), Some(_)) => {
-            Some((uid.to_string(), name.to_string()))
-        }
-        _ => None,
-    }
-}
-
 /// The CPU time that the process has used so far, to the nanosecond: /proc tells it in ticks of 10 ms.
 pub fn cpu_time(process: ProcessId) -> Result<CpuTime, ObserveError> {
     let time = clock_getcpuclockid(Pid::from_raw(process.pid as i32)).and_then(ClockId::now);
@@ -416,21 +306,6 @@ fn pidfd_open(pid: u32) -> io::Result<OwnedFd> {
         rustix::process::PidfdFlags::NONBLOCK,
     )
     .map_err(io::Error::from)
-}
-
-/// The file mapped at `address` of this very process, and the address's offset in it.
-pub fn own_file_offset(address: u64) -> Result<(PathBuf, u64), ObserveError> {
-    let error = |source| ObserveError::Process { pid: 0, source };
-    let maps = proc::Process::myself()
-        .and_then(|process| process.maps())
-        .map_err(error)?;
-    maps.into_iter()
-        .find(|map| (map.address.0..map.address.1).contains(&address))
-        .and_then(|map| match map.pathname {
-            MMapPath::Path(path) => Some((path, address - map.address.0 + map.offset)),
-            _ => None,
-        })
-        .ok_or(ObserveError::NotMapped(address))
 }
 
 #[cfg(test)]

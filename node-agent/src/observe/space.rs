@@ -14,11 +14,15 @@ use std::{
     sync::Arc,
 };
 
-use super::{
-    ProcessId,
+use ckb_probe_bpf::Binary;
+use ckb_probe_symbols::{
     demangle::called,
     elf::{Budget, CodeFile, ReadAt, SearchError, UnwindSections},
-    symbols::{Binary, SymbolsError, open_executable, open_library},
+};
+
+use super::{
+    ProcessId,
+    symbols::{SymbolsError, open_executable, open_library, reader_of},
 };
 use crate::{
     text,
@@ -326,7 +330,8 @@ fn source(process: ProcessId, line: &Line<'_>) -> io::Result<Source> {
     }
     let is_it = |file: &File| file.metadata().is_ok_and(|found| found.ino() == line.inode);
     let path = PathBuf::from(OsStr::from_bytes(line.path));
-    let opened = |binary: Result<Binary, SymbolsError>| binary.and_then(|binary| binary.reader());
+    let opened =
+        |binary: Result<Binary, SymbolsError>| binary.and_then(|binary| reader_of(&binary));
     let by_path = opened(open_library(process, &path));
     let mut found = [by_path.ok(), opened(open_executable(process)).ok()];
     if let Some(file) = found

@@ -3,25 +3,23 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsStr,
-    fs::{File, Metadata},
-    io::{self, BufRead, BufReader, Read},
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::ffi::OsStrExt,
-    },
+    fs::File,
+    io::{BufRead, BufReader, Read},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
 };
 
-use rustix::fs::{Mode, OFlags, ResolveFlags, fstatfs, open, openat2};
+use ckb_probe_bpf::Binary;
+use ckb_probe_symbols::{
+    FirstInstruction, SymbolName,
+    elf::{self, Budget, SearchError, Table},
+};
 
 use super::{
     ProcessId,
     cache::{Cache, FileState, Known, SymbolCache},
-    elf::{self, Budget, SearchError, Table},
-    instruction::FirstInstruction,
-    name::SymbolName,
 };
 use crate::text;
 
@@ -30,79 +28,6 @@ const LIBRARY_LIMIT: usize = 64;
 
 /// No more is read of the list of what a process has mapped, which may be hundreds of megabytes.
 const MAPS_LIMIT: u64 = 4 << 20;
-
-/// A file that a process has mapped, held: whatever its container does to its paths meanwhile, what was searched is what is
-/// attached to.
-///
-/// It is held by its place only and opened while it is searched: a file system that does not answer any more keeps whoever closes
-/// an open file waiting.
-#[derive(Debug)]
-pub struct Binary {
-    place: OwnedFd,
-    path: PathBuf,
-}
-
-/// What finds a file, and neither opens nor asks anything of it.
-const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-
-impl Binary {
-    /// A file by its path in this program's own root.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self {
-            place: open(path, PLACE, Mode::empty())?,
-            path: path.to_path_buf(),
-        })
-    }
-
-    /// Opens a path as the target sees it: links lead nowhere but into its own root, and a pipe or a device does
-    /// not keep anyone waiting.
-    fn open_in_root(root: &File, path: &Path) -> io::Result<Self> {
-        let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_MAGICLINKS;
-        let binary = Self {
-            place: openat2(root, path, PLACE, Mode::empty(), resolve)?,
-            path: path.to_path_buf(),
-        };
-        if !binary.metadata()?.is_file() {
-            return Err(io::Error::from(io::ErrorKind::InvalidInput));
-        }
-        Ok(binary)
-    }
-
-    /// Its path as the target sees it, for people.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// The file, to be read and closed again.
-    pub(super) fn reader(&self) -> Result<File, SymbolsError> {
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = open(self.attach_path(), flags, Mode::empty()).map(File::from);
-        file.map_err(|error| SymbolsError::new(&self.path, io::Error::from(error)))
-    }
-
-    fn metadata(&self) -> io::Result<Metadata> {
-        // Of the place, whatever flags it is held with.
-        File::from(self.place.try_clone()?).metadata()
-    }
-
-    /// Asks the file system that it is on for a sign of life: the kernel waits for one that has none while it holds what others
-    /// need.
-    pub fn ask(&self) -> io::Result<()> {
-        Ok(fstatfs(&self.place).map(drop)?)
-    }
-
-    fn state(&self) -> Result<FileState, SymbolsError> {
-        let metadata = self.metadata();
-        metadata
-            .map(|metadata| FileState::of(&metadata))
-            .map_err(|error| SymbolsError::new(&self.path, error))
-    }
-
-    /// A path by which the kernel finds this very file, while it is held open.
-    pub fn attach_path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.place.as_raw_fd()))
-    }
-}
 
 /// Where a function is.
 #[derive(Clone, Debug)]
@@ -171,7 +96,7 @@ pub fn find_symbols(
             break;
         }
         let found = open_library(process, &path).and_then(|library| {
-            if searched.contains(&library.state()?) {
+            if searched.contains(&state_of(&library)?) {
                 return Ok(None);
             }
             let (state, table) = search(&library, &symbols.missing, cache, &mut budget)?;
@@ -254,6 +179,20 @@ fn search(
     })
 }
 
+/// The file, to be read and closed again.
+pub(super) fn reader_of(binary: &Binary) -> Result<File, SymbolsError> {
+    let opened = binary.reader();
+    opened.map_err(|error| SymbolsError::new(binary.path(), error))
+}
+
+/// By what it is told whether a file has changed since.
+fn state_of(binary: &Binary) -> Result<FileState, SymbolsError> {
+    let metadata = binary.metadata();
+    metadata
+        .map(|metadata| FileState::of(&metadata))
+        .map_err(|error| SymbolsError::new(binary.path(), error))
+}
+
 /// What a search of a file finds, or found at an earlier time when the file was as it is now: also that there is nothing to be
 /// found in such a file.
 pub(super) fn cached<Question: Clone + PartialEq, Answer: Clone, const LIMIT: usize>(
@@ -262,21 +201,21 @@ pub(super) fn cached<Question: Clone + PartialEq, Answer: Clone, const LIMIT: us
     cache: &Cache<Question, Answer, LIMIT>,
     search: impl FnOnce(&File) -> Result<Answer, SearchError>,
 ) -> Result<(FileState, Answer), SymbolsError> {
-    let state = binary.state()?;
+    let state = state_of(binary)?;
     let told = |answer: Known<Answer>| match answer {
         Ok(answer) => Ok((state, answer)),
         Err(source) => Err(SymbolsError {
-            path: binary.path.clone(),
+            path: binary.path().to_path_buf(),
             source,
         }),
     };
     if let Some(known) = cache.get(state, question) {
         return told(known);
     }
-    let answer = search(&binary.reader()?).map_err(Arc::new);
+    let answer = search(&reader_of(binary)?).map_err(Arc::new);
     // What was half written may have looked like anything.
-    if binary.state()? != state {
-        return Err(SymbolsError::new(&binary.path, SearchError::Changed));
+    if state_of(binary)? != state {
+        return Err(SymbolsError::new(binary.path(), SearchError::Changed));
     }
     let lasts = answer.as_ref().err().is_none_or(|error| error.is_lasting());
     if lasts && state.is_settled(SystemTime::now()) {

@@ -1,8 +1,6 @@
 //! What `blockIo` gives: each disk's requests, by direction and by what they took.
 
-use crate::descriptor::{
-    Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, Value, none_apart,
-};
+use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
 
 /// How long the device had requests. Those of which it is not known are counted in it too.
 pub const DEVICE: Measure = Measure::new("device", Unit::Nanoseconds, Merge::Distribution);

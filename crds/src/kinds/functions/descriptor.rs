@@ -1,8 +1,6 @@
 //! What `functions` gives: each function's calls, by duration.
 
-use crate::descriptor::{
-    Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, Value, none_apart,
-};
+use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
 
 /// How long calls took. Those that were counted and not timed are in it too.
 pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Distribution);

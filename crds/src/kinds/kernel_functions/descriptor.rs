@@ -1,8 +1,6 @@
 //! What `kernelFunctions` gives: each function's calls, by duration.
 
-use crate::descriptor::{
-    Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, Value, none_apart,
-};
+use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
 
 /// How long calls took.
 pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Distribution);

@@ -1,8 +1,6 @@
 //! What `processes` gives: execs and ends by the process's name.
 
-use crate::descriptor::{
-    Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, Value, none_apart,
-};
+use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
 
 /// Successful execs.
 pub const EXECS: Measure = Measure::new("execs", Unit::Count, Merge::Sum);

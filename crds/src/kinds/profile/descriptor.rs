@@ -1,8 +1,6 @@
 //! What `profile` gives besides the stacks: how they divide by part of CKB.
 
-use crate::descriptor::{
-    Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, Value, none_apart,
-};
+use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
 
 /// Time on a CPU, or waited.
 pub const TIME: Measure = Measure::new("time", Unit::Nanoseconds, Merge::Sum);

@@ -1,9 +1,7 @@
 //! What `rocksdb` gives: each operation's calls, by duration.
 
 use super::Operation;
-use crate::descriptor::{
-    Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, Value,
-};
+use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit}};
 
 /// How long calls took. Those that were counted and not timed are in it too.
 pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Distribution);

@@ -1,6 +1,6 @@
 //! What `syscalls` gives: each system call, by duration and by error.
 
-use crate::descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, Value};
+use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit}};
 
 /// How long calls took.
 pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Distribution);

@@ -1,8 +1,6 @@
 //! What `tcp` gives: the connections of each peer, network or port.
 
-use crate::descriptor::{
-    Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, Value, none_apart,
-};
+use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
 
 /// Connections that the process has, in whatever state.
 pub const CONNECTIONS: Measure = Measure::new("connections", Unit::Count, Merge::Level);

@@ -1,7 +1,7 @@
 //! Profiles that are in a cluster.
 
 use ckb_probe_crds::CkbProfile;
-use ckb_probe_doors::client::{ClientError, client};
+use ckb_probe_k8s::client::{ClientError, client};
 use kube::{Api, Config, ResourceExt, api::ListParams};
 
 /// So many names are told of what there is instead.

@@ -15,14 +15,14 @@ use std::{
 use super::{
     StacksError,
     gathered::{Call, Key},
-    wait::{FOR_A_CPU, OpenFiles, waits_for},
+    wait::{FOR_A_CPU, waits_for},
 };
 use crate::{
     kernel::{
         memory::{self, NoMemory, Room},
         stacks::{Copied, Head, MOVED, NO_USER, UNCHANGED},
     },
-    observe::{FunctionName, ProcessId, Space},
+    observe::{FunctionName, OpenFiles, ProcessId, Space},
     unwind::{Chain, Registers, Replaced, Stack, Unwinder},
 };
 

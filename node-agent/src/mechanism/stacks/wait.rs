@@ -1,31 +1,12 @@
 //! What a thread waits for, by the system call that it is in.
 
-use std::{ffi::OsString, fs::File, io, os::unix::ffi::OsStringExt as _, path::PathBuf};
-
-use rustix::fs::readlinkat;
+use std::path::PathBuf;
 
 use crate::{
     kernel::stacks::Head,
-    observe::{ProcessId, syscall_name},
+    observe::{OpenFiles, syscall_name},
     text,
 };
-
-/// The files that a process has open.
-pub(super) struct OpenFiles(File);
-
-impl OpenFiles {
-    /// Opened once: to find the folder anew takes as long as to read a link in it.
-    pub(super) fn of(process: ProcessId) -> io::Result<Self> {
-        File::open(format!("/proc/{}/fd", process.pid)).map(Self)
-    }
-
-    /// What a descriptor is of.
-    fn path(&self, descriptor: u64) -> Option<PathBuf> {
-        let descriptor = u32::try_from(descriptor).ok()?;
-        let path = readlinkat(&self.0, descriptor.to_string(), Vec::new()).ok()?;
-        Some(PathBuf::from(OsString::from_vec(path.into_bytes())))
-    }
-}
 
 /// What a thread waits for that could run.
 pub(super) const FOR_A_CPU: &str = "[a CPU]";
@@ -86,7 +67,10 @@ fn with_file(what: &str, file: Option<PathBuf>) -> String {
 mod tests {
     use std::os::fd::AsRawFd as _;
 
+    use std::fs::File;
+
     use super::*;
+    use crate::observe::ProcessId;
 
     #[test]
     fn open_files_are_what_they_are_now() {

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::observe::{FirstInstruction::Emulated, elf::Place};
+use ckb_probe_symbols::{FirstInstruction::Emulated, elf::Place};
 
 const NAME: SymbolName = SymbolName::Exact("rocksdb_write");
 

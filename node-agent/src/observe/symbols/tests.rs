@@ -1,7 +1,7 @@
 use std::{process::Command, sync::mpsc::RecvTimeoutError, thread, time::Duration};
 
 use super::*;
-use crate::observe::name::SymbolName::{Demangled, Exact};
+use ckb_probe_symbols::SymbolName::{Demangled, Exact};
 
 fn open(path: &Path) -> Binary {
     Binary::open(path).unwrap()

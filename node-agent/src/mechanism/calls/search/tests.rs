@@ -7,8 +7,8 @@ use ckb_probe_crds::{
 
 use super::*;
 use crate::{
+    kernel::Binary,
     kinds::{self, Instrument},
-    observe::Binary,
 };
 
 const CALIBRATION: Calibration = Calibration {

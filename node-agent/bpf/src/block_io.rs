@@ -1,0 +1,364 @@
+//! Requests to the node's disks. One object for the node: see `ebpf/programs/src/bin/block_io`.
+
+mod witness;
+
+use std::thread;
+
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
+pub use ckb_probe_common::block_io::SlowRequest;
+use ckb_probe_common::{
+    block_io::{Control, MAX_SLOTS, MAX_THRESHOLDS, Met, NO_SLOT, Slot, Times, Totals},
+    maximum_of,
+};
+use ckb_probe_figures::{Distribution, Histogram};
+
+use super::{
+    AttachError, Links, ReadError,
+    btf::{self, Types},
+    maps::{GRACE, error},
+    memory::Room,
+    object::Object,
+    pod::pod,
+    programs,
+    tracing::Tracepoints,
+};
+use ckb_probe_symbols::text;
+use witness::{Ended, Witness};
+
+/// In the order in which `request.rs` of the programs has them, and how many bytes it takes them to have.
+const FIELDS: [(&str, &str, u32); 9] = [
+    ("request", "q", 8),
+    ("request", "cmd_flags", 4),
+    ("request", "rq_flags", 4),
+    ("request", "__data_len", 4),
+    ("request", "start_time_ns", 8),
+    ("request_queue", "disk", 8),
+    ("gendisk", "major", 4),
+    ("gendisk", "first_minor", 4),
+    ("gendisk", "disk_name", 32),
+];
+
+/// The bits of two flags of a request before they were enumerators that the kernel tells of: Linux 5.15 to 6.11.
+const RQF_FLUSH_SEQ: u32 = 4;
+const RQF_IO_STAT: u32 = 13;
+
+pod! {
+    ControlValue(Control);
+    SlotValue(Slot);
+    TotalsValue(Totals);
+    TimesValue(Times);
+    MetValue(Met);
+    SlowValue(SlowRequest);
+}
+
+/// What is counted of all disks, once for the node.
+pub struct Disks {
+    // Declared first: links go before the maps that their programs write to.
+    links: Option<Links>,
+    tracepoints: Tracepoints,
+    witness: Witness,
+    tells_beginnings: bool,
+    control: Control,
+    control_map: Array<MapData, ControlValue>,
+    owners: HashMap<MapData, u32, u32>,
+    slots: Array<MapData, SlotValue>,
+    slots_taken: Array<MapData, u32>,
+    totals: Array<MapData, TotalsValue>,
+    times: Array<MapData, TimesValue>,
+    met: PerCpuArray<MapData, MetValue>,
+    slow_requests: RingBuf<MapData>,
+    _room: Option<Room>,
+}
+
+/// What one disk did of one sort for one owner, since the load; maxima since the reading before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiskSlot {
+    /// Its number: what was counted in a slot stays there.
+    pub slot: u32,
+    /// The disk's number.
+    pub device: u32,
+    /// The disk's name, as in /proc/diskstats; empty for those that had no room.
+    pub disk: String,
+    /// As in [`ckb_probe_common::block_io::Direction`].
+    pub direction: u16,
+    /// Whose requests: see [`Disks::own`]; 0 for others'.
+    pub owner: u16,
+    /// Bytes.
+    pub bytes: u64,
+    /// By threshold: how many took as long.
+    pub slow: [u64; MAX_THRESHOLDS],
+    /// Nanoseconds before the device had them.
+    pub queue: Distribution,
+    /// Nanoseconds that it had them.
+    pub in_device: Distribution,
+    /// The longest of the one and the other.
+    pub longest: (u64, u64),
+}
+
+/// What could not be recorded since the load.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DisksLost {
+    /// Requests that ended and were not seen: in no figure. The kernel runs a program not twice at a time on a CPU, and sometimes not
+    /// at all; so this is known from /proc/diskstats as well: at least, and exactly once a disk is at rest.
+    pub requests: u64,
+    /// Requests that were counted without their times.
+    pub times: u64,
+    /// Slow requests that were counted and not told.
+    pub events: u64,
+}
+
+impl Disks {
+    /// Loads the programs, and attaches nothing yet.
+    pub fn load() -> Result<Self, AttachError> {
+        Self::load_as(&Types::read()?, None)
+    }
+
+    /// The same, as if the kernel told of the beginnings and ends of requests, or not.
+    pub(super) fn load_as(types: &Types, tells: Option<bool>) -> Result<Self, AttachError> {
+        let told = |name| types.typedef(name).is_some();
+        let tells_beginnings = tells
+            .unwrap_or_else(|| told("btf_trace_block_io_start") && told("btf_trace_block_io_done"));
+        let bit = |name, before| 1 << types.enumerator(name).unwrap_or(before);
+        let control = Control {
+            generation: 0,
+            epoch: 0,
+            accounted: bit("__RQF_IO_STAT", RQF_IO_STAT),
+            sequenced: bit("__RQF_FLUSH_SEQ", RQF_FLUSH_SEQ),
+            least_threshold_ns: u64::MAX,
+            thresholds_ns: [u64::MAX; MAX_THRESHOLDS],
+        };
+        let fields = types.fields(&FIELDS.map(|(structure, field, _)| (structure, field)))?;
+        for (found, (structure, field, size)) in fields.iter().zip(FIELDS) {
+            if found.size != size {
+                return Err(AttachError::NoField { structure, field });
+            }
+        }
+        let fields = btf::as_bytes(&fields);
+        let mut object =
+            Object::load_with(programs::named("block_io")?, &[], &[("FIELDS", &fields)])?;
+        let programs: &[(&'static str, &'static str)] = if tells_beginnings {
+            &[
+                ("done", "block_io_done"),
+                ("complete", "block_rq_complete"),
+                ("merge", "block_rq_merge"),
+                ("issue", "block_rq_issue"),
+                ("begin", "block_io_start"),
+            ]
+        } else {
+            &[
+                ("complete_last", "block_rq_complete"),
+                ("merge", "block_rq_merge"),
+                ("issue_first", "block_rq_issue"),
+                ("insert", "block_rq_insert"),
+            ]
+        };
+        Ok(Self {
+            links: None,
+            tracepoints: Tracepoints::load(&object, types, programs)?,
+            witness: Witness::default(),
+            tells_beginnings,
+            control,
+            control_map: object.take_map("CONTROL")?,
+            owners: object.take_map("OWNERS")?,
+            slots: object.take_map("SLOTS")?,
+            slots_taken: object.take_map("SLOTS_TAKEN")?,
+            totals: object.take_map("TOTALS")?,
+            times: object.take_map("TIMES")?,
+            met: object.take_map("MET")?,
+            slow_requests: object.take_map("SLOW_REQUESTS")?,
+            _room: object.take_room(),
+        })
+    }
+
+    /// Whether the kernel says on whose behalf every request begins. Where it does not (before Linux 6.5), a request is taken
+    /// to be of the process that puts it into a queue or gives it to the device.
+    pub fn tells_beginnings(&self) -> bool {
+        self.tells_beginnings
+    }
+
+    /// Begins to count; what it counted before stays.
+    pub fn attach(&mut self) -> Result<(), AttachError> {
+        self.order(|control| control.generation = control.generation.wrapping_add(1))?;
+        self.links = Some(self.tracepoints.attach()?);
+        let counted = self.ended()?;
+        self.witness.begin(counted, witness::ended());
+        Ok(())
+    }
+
+    /// Counts no more once what it hands back is dropped.
+    pub fn detach(&mut self) -> Option<Links> {
+        // What can't be read is not claimed.
+        let _ = self.look();
+        self.witness.end();
+        self.links.take()
+    }
+
+    /// From now on, counts the requests of a process apart, as this owner's.
+    pub fn own(&mut self, process: u32, owner: u16) -> Result<(), ReadError> {
+        let result = self.owners.insert(process, u32::from(owner), 0);
+        result.map_err(error("OWNERS"))
+    }
+
+    /// Counts them as everybody's again.
+    pub fn disown(&mut self, process: u32) {
+        // It need not be there.
+        let _ = self.owners.remove(&process);
+    }
+
+    /// Sets from when on requests are slow; `u64::MAX` where there is no such threshold.
+    pub fn set_thresholds(&mut self, nanos: [u64; MAX_THRESHOLDS]) -> Result<(), ReadError> {
+        self.order(|control| {
+            control.thresholds_ns = nanos;
+            control.least_threshold_ns = nanos.into_iter().min().unwrap_or(u64::MAX);
+        })
+    }
+
+    /// How many requests have ended.
+    pub fn requests(&self) -> Result<u64, ReadError> {
+        Ok(self.met()?.requests)
+    }
+
+    /// What could not be recorded, of these disks where it is known of which.
+    pub fn lost(&mut self, wanted: impl Fn(&str) -> bool) -> Result<DisksLost, ReadError> {
+        self.look()?;
+        let met = self.met()?;
+        let ends = ["block_io_done", "block_rq_complete"];
+        let missed: u64 = ends.map(|end| self.tracepoints.missed(end)).iter().sum();
+        Ok(DisksLost {
+            requests: missed.max(self.witness.unseen(wanted)),
+            times: met.untimed,
+            events: met.events,
+        })
+    }
+
+    /// What was counted.
+    pub fn read(&mut self) -> Result<Vec<DiskSlot>, ReadError> {
+        let retired = self.control.epoch;
+        self.order(|control| control.epoch = retired.wrapping_add(1))?;
+        thread::sleep(GRACE);
+        self.counts(Some(retired))
+    }
+
+    /// What was counted, but for maxima.
+    pub fn counted(&self) -> Result<Vec<DiskSlot>, ReadError> {
+        self.counts(None)
+    }
+
+    /// Takes the slow requests that wait.
+    pub fn slow_requests(&mut self) -> Vec<SlowRequest> {
+        let mut requests = Vec::new();
+        while let Some(item) = self.slow_requests.next() {
+            if item.len() >= size_of::<SlowRequest>() {
+                // SAFETY: long enough, and a SlowRequest is integers only; read_unaligned relies on no alignment.
+                let SlowValue(request) =
+                    unsafe { item.as_ptr().cast::<SlowValue>().read_unaligned() };
+                requests.push(request);
+            }
+        }
+        requests
+    }
+
+    /// What a slot is of, without its counts; None for one without a disk.
+    pub fn slot(&self, slot: u32) -> Option<DiskSlot> {
+        let SlotValue(known) = self.slots.get(&slot, 0).ok()?;
+        let of = DiskSlot::of(slot, &known);
+        (!of.disk.is_empty()).then_some(of)
+    }
+
+    /// Holds what was counted against /proc/diskstats.
+    fn look(&mut self) -> Result<(), ReadError> {
+        if let Some(ended) = witness::ended() {
+            self.witness.look(&ended, &self.ended()?);
+        }
+        Ok(())
+    }
+
+    /// The requests that were seen to end, by disk.
+    fn ended(&self) -> Result<Ended, ReadError> {
+        let mut ended = Ended::new();
+        for slot in self
+            .counted()?
+            .into_iter()
+            .filter(|slot| !slot.disk.is_empty())
+        {
+            *ended.entry(slot.disk).or_default() += slot.queue.count();
+        }
+        Ok(ended)
+    }
+
+    fn met(&self) -> Result<Met, ReadError> {
+        let mut all = Met::default();
+        for MetValue(cpu) in self.met.get(&0, 0).map_err(error("MET"))?.iter() {
+            all.requests += cpu.requests;
+            all.untimed += cpu.untimed;
+            all.events += cpu.events;
+        }
+        Ok(all)
+    }
+
+    fn order(&mut self, change: impl FnOnce(&mut Control)) -> Result<(), ReadError> {
+        change(&mut self.control);
+        self.control_map
+            .set(0, ControlValue(self.control), 0)
+            .map_err(error("CONTROL"))
+    }
+
+    fn counts(&self, retired: Option<u32>) -> Result<Vec<DiskSlot>, ReadError> {
+        let taken = self.slots_taken.get(&0, 0).map_err(error("SLOTS_TAKEN"))?;
+        let slots = (NO_SLOT + 1..=taken.min(MAX_SLOTS - 1)).chain([NO_SLOT]);
+        let mut counted = Vec::new();
+        for slot in slots {
+            let SlotValue(known) = self.slots.get(&slot, 0).map_err(error("SLOTS"))?;
+            let mut of = DiskSlot::of(slot, &known);
+            // Its name is on its way: it is read the next time.
+            if of.disk.is_empty() && slot != NO_SLOT {
+                continue;
+            }
+            self.count(&mut of, retired)?;
+            counted.push(of);
+        }
+        Ok(counted)
+    }
+
+    fn count(&self, of: &mut DiskSlot, retired: Option<u32>) -> Result<(), ReadError> {
+        let TotalsValue(totals) = self.totals.get(&of.slot, 0).map_err(error("TOTALS"))?;
+        let TimesValue(times) = self.times.get(&of.slot, 0).map_err(error("TIMES"))?;
+        let distribution = |buckets: &[u64], sum| {
+            let mut histogram = Histogram::default();
+            for (bucket, count) in (0..).zip(buckets) {
+                histogram.add(bucket, *count);
+            }
+            Distribution {
+                histogram,
+                sum,
+                unmeasured: totals.unmeasured,
+            }
+        };
+        of.bytes = totals.bytes;
+        of.slow = totals.slow;
+        of.queue = distribution(&times.queue, totals.queue_ns);
+        of.in_device = distribution(&times.device, totals.device_ns);
+        let longest = |maxima: [u64; 2]| {
+            let longest = retired.and_then(|epoch| maximum_of(epoch, maxima[epoch as usize & 1]));
+            longest.unwrap_or_default()
+        };
+        of.longest = (longest(totals.queue_maxima), longest(totals.device_maxima));
+        Ok(())
+    }
+}
+
+impl DiskSlot {
+    fn of(slot: u32, known: &Slot) -> Self {
+        Self {
+            slot,
+            device: known.key.device,
+            disk: text::of_padded(&known.disk),
+            direction: known.key.direction,
+            owner: known.key.owner,
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

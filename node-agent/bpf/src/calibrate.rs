@@ -1,0 +1,412 @@
+//! What one probed call costs on this node: measured at start on a function of the agent's own.
+
+use std::{
+    arch::global_asm,
+    hint::black_box,
+    io,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use ckb_probe_figures::Histogram;
+
+use super::{
+    AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, Payload, Plan, Probes, Site, Slots,
+    Tier,
+    confined::{self, ConfinedReturn},
+    own,
+};
+
+// The first instruction is emulated by the kernel, as the `push` at the head of CKB's hot functions is, but that of the
+// last must be single-stepped.
+global_asm!(
+    ".pushsection .text.ckb_probe_calibration_call,\"ax\",@progbits",
+    ".global ckb_probe_calibration_call; .type ckb_probe_calibration_call,@function",
+    "ckb_probe_calibration_call:",
+    "nop; ret",
+    ".size ckb_probe_calibration_call, . - ckb_probe_calibration_call",
+    ".global ckb_probe_calibration_work; .type ckb_probe_calibration_work,@function",
+    "ckb_probe_calibration_work:",
+    "nop; ret",
+    ".size ckb_probe_calibration_work, . - ckb_probe_calibration_work",
+    ".global ckb_probe_calibration_twice; .type ckb_probe_calibration_twice,@function",
+    "ckb_probe_calibration_twice:",
+    "nop; ret",
+    ".size ckb_probe_calibration_twice, . - ckb_probe_calibration_twice",
+    ".global ckb_probe_calibration_stepped; .type ckb_probe_calibration_stepped,@function",
+    "ckb_probe_calibration_stepped:",
+    "mov eax, edi; ret",
+    ".size ckb_probe_calibration_stepped, . - ckb_probe_calibration_stepped",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    fn ckb_probe_calibration_call();
+    fn ckb_probe_calibration_work();
+    fn ckb_probe_calibration_twice();
+    fn ckb_probe_calibration_stepped();
+}
+
+/// A function of the agent's own, and how often a round calls it.
+#[derive(Clone, Copy)]
+pub(super) struct Dummy {
+    function: unsafe extern "C" fn(),
+    calls: u64,
+    /// How many bytes its caller goes through before each call.
+    works_on: usize,
+}
+
+const CACHE_LINE: usize = 64;
+
+pub(super) const EMULATED: Dummy = Dummy {
+    function: ckb_probe_calibration_call,
+    calls: 10_000,
+    works_on: 0,
+};
+
+/// Called by a program that between two calls goes through more data of its own than a core's first-level cache holds, and
+/// than most hold of translations. In a loop of nothing but calls a probe finds all that it needs there, which no node
+/// leaves it: an import of blocks pays about what is measured here. A target that calls now and then may leave
+/// nothing in any cache, and pay many times as much: for a call of which there are few.
+const AT_WORK: Dummy = Dummy {
+    function: ckb_probe_calibration_work,
+    calls: 300,
+    works_on: 256 << 10,
+};
+
+/// The same under two pairs of programs: the kernel traps once for both.
+const TWICE: Dummy = Dummy {
+    function: ckb_probe_calibration_twice,
+    ..AT_WORK
+};
+
+const STEPPED: Dummy = Dummy {
+    function: ckb_probe_calibration_stepped,
+    calls: 500,
+    works_on: 0,
+};
+
+impl Dummy {
+    /// Calls the function.
+    pub(super) fn call(self, times: u64) {
+        for _ in 0..times {
+            // SAFETY: the functions take nothing, return nothing that matters and touch nothing.
+            unsafe { (self.function)() };
+        }
+    }
+}
+
+/// What to load for a process that runs this very program, to see it call the functions: a slot for each.
+pub(super) fn plan(dummies: &[Dummy], pid: u32, entry_only: bool) -> io::Result<Plan> {
+    let site = |(slot, dummy): (u8, &Dummy)| {
+        let (path, offset) = own::file_offset(dummy.function as *const () as u64)?;
+        let binary = Binary::open(&path)?;
+        Ok(Site {
+            symbol: "a function of the agent's own".to_string(),
+            binary: Arc::new(binary),
+            offset,
+            slot,
+            payload: Payload::Unknown,
+            family: FamilyArgument::None,
+            cause: 0,
+            slow_threshold_ns: u64::MAX,
+            arguments: None,
+            stacks: false,
+        })
+    };
+    let sites: Vec<Site> = (0..).zip(dummies).map(site).collect::<io::Result<_>>()?;
+    Ok(Plan {
+        pid,
+        slots: sites.len() as u32,
+        sites,
+        families: 0,
+        entry_only,
+        ring_bytes: DEFAULT_RING_BYTES,
+        trap_ns: 0,
+    })
+}
+
+const ROUNDS: usize = 5;
+
+/// The cost of a probed call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calibration {
+    /// Nanoseconds that entry and return add to a call of a program that works on data of its own between two calls: the
+    /// median of five rounds.
+    pub cost_per_call_ns: u64,
+    /// The same where the kernel must single-step the function's first instruction.
+    pub single_step_cost_ns: u64,
+    /// What a further pair of programs adds to a call that is probed already: less, since the kernel traps once for all.
+    pub further_cost_ns: u64,
+    /// What of the cost of a call falls between the two clock readings, and so would be taken for the call's own time: the
+    /// median duration that the programs see of a function that does nothing.
+    pub trap_ns: u64,
+    /// Calls made while attached.
+    pub calls: u64,
+    /// Calls that the kernel counted: the attach works when the two are equal.
+    pub counted: u64,
+}
+
+/// No calibration, hence no measuring: what cannot be attached to the agent cannot be attached to a target.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrationError {
+    /// The function's place is unknown.
+    #[error("cannot find a function of this program's own: {0}")]
+    Own(#[from] io::Error),
+    /// The kernel refused.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+    /// The counts cannot be read.
+    #[error(transparent)]
+    Read(#[from] super::ReadError),
+    /// The kernel took the probes and counted something else than what happened.
+    #[error("the kernel counted {counted} of {calls} calibration calls")]
+    Miscounted {
+        /// Calls made.
+        calls: u64,
+        /// Calls counted.
+        counted: u64,
+    },
+}
+
+/// How this node is measured: the tier, and what a call costs by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Means {
+    /// The tier.
+    pub tier: Tier,
+    /// What a probed call costs by it.
+    pub calibration: Calibration,
+    /// Whether a probe at a function's return kills a process that is confined by seccomp, on this kernel.
+    pub returns_kill_confined: bool,
+}
+
+/// What became of a tier.
+#[derive(Debug)]
+pub enum Attempt {
+    /// It counts every call.
+    Works {
+        /// What a call costs.
+        calibration: Calibration,
+        /// What it does to confined processes.
+        confined_return: ConfinedReturn,
+    },
+    /// It does not work here.
+    Refused(CalibrationError),
+    /// It was not tried: a better one works, or another one was asked for.
+    NotTried,
+}
+
+/// Tries one tier after the other, or only the one that is asked for, until one works.
+///
+/// `confined` says whether this program is itself restricted by seccomp.
+pub fn try_tiers(forced: Option<Tier>, confined: bool) -> Vec<(Tier, Attempt)> {
+    let mut works = false;
+    let attempts = Tier::ALL.map(|tier| {
+        if works || forced.is_some_and(|forced| forced != tier) {
+            return (tier, Attempt::NotTried);
+        }
+        let attempt = try_tier(tier, confined).unwrap_or_else(Attempt::Refused);
+        works = matches!(attempt, Attempt::Works { .. });
+        (tier, attempt)
+    });
+    attempts.into()
+}
+
+/// The child goes first: where this program is confined itself, it would die in its place.
+fn try_tier(tier: Tier, confined: bool) -> Result<Attempt, CalibrationError> {
+    let confined_return = confined::try_returns(tier)?;
+    let entry_only = confined && confined_return.may_kill();
+    Ok(Attempt::Works {
+        calibration: measure(tier, entry_only)?.calibration(),
+        confined_return,
+    })
+}
+
+/// Attaches to functions of this process, calls them, and compares the time with that of unprobed calls.
+pub fn calibrate(tier: Tier) -> Result<Calibration, CalibrationError> {
+    Ok(measure(tier, false)?.calibration())
+}
+
+/// The functions while they were probed.
+struct Measured {
+    emulated: Figures,
+    at_work: Figures,
+    twice: Figures,
+    stepped: Figures,
+    entry_only: bool,
+}
+
+/// A function while it was probed.
+struct Figures {
+    /// What probing adds to a call, in nanoseconds.
+    cost_ns: u64,
+    /// What the programs see of its calls.
+    durations: Histogram,
+    untimed: u64,
+}
+
+impl Figures {
+    fn counted(&self) -> u64 {
+        self.durations.count() + self.untimed
+    }
+}
+
+impl Measured {
+    /// Where no return was touched, one is put at as much as an entry, which is more than the truth, and nothing is known
+    /// of what the traps add to a duration.
+    fn calibration(&self) -> Calibration {
+        let probes = if self.entry_only { 2 } else { 1 };
+        let cost_per_call_ns = probes * self.at_work.cost_ns;
+        let further_ns = self.twice.cost_ns.saturating_sub(self.at_work.cost_ns);
+        // What is measured scatters, and no pair of programs is for nothing.
+        let further_ns = further_ns.clamp(self.at_work.cost_ns / 4, self.at_work.cost_ns);
+        let step_ns = self.stepped.cost_ns.saturating_sub(self.emulated.cost_ns);
+        Calibration {
+            cost_per_call_ns,
+            single_step_cost_ns: cost_per_call_ns + step_ns,
+            further_cost_ns: probes * further_ns,
+            trap_ns: self.emulated.durations.quantile(0.5).unwrap_or_default(),
+            calls: EMULATED.calls * ROUNDS as u64,
+            counted: self.emulated.counted(),
+        }
+    }
+}
+
+/// Probes all the functions at once, since the kernel takes its time to attach and to detach.
+fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
+    /// Two at a time would count each other's calls.
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock();
+    const DUMMIES: [Dummy; 4] = [EMULATED, AT_WORK, STEPPED, TWICE];
+    const SLOTS: [Dummy; 5] = [EMULATED, AT_WORK, STEPPED, TWICE, TWICE];
+    let unprobed = DUMMIES.map(nanos_per_call);
+    let mut probes = Probes::load(tier, &plan(&SLOTS, std::process::id(), entry_only)?)?;
+    probes.attach(&Slots::from([0, 1, 2, 3, 4]))?;
+    let probed = DUMMIES.map(nanos_per_call);
+    let reading = probes.read()?;
+    let figures = [0, 1, 2, 3, 4].map(|slot: usize| {
+        let run = slot.min(DUMMIES.len() - 1);
+        let seen = reading.slots.get(slot).cloned().unwrap_or_default();
+        Figures {
+            cost_ns: probed[run].saturating_sub(unprobed[run]),
+            durations: seen.histogram,
+            untimed: seen.untimed,
+        }
+    });
+    for (dummy, figures) in SLOTS.iter().zip(&figures) {
+        let (calls, counted) = (dummy.calls * ROUNDS as u64, figures.counted());
+        if counted != calls {
+            return Err(CalibrationError::Miscounted { calls, counted });
+        }
+    }
+    let [emulated, at_work, stepped, twice, _] = figures;
+    Ok(Measured {
+        emulated,
+        at_work,
+        twice,
+        stepped,
+        entry_only,
+    })
+}
+
+/// The median of several rounds. In a thread of its own: the uprobe_multi of kernels before 6.10 takes the
+/// filter by process for one by thread, and sees nothing of the others; here that shows as a miscount.
+fn nanos_per_call(dummy: Dummy) -> u64 {
+    let rounds = std::thread::spawn(move || {
+        let mut rounds: [u64; ROUNDS] = std::array::from_fn(|_| one_round(dummy));
+        rounds.sort_unstable();
+        rounds[ROUNDS / 2]
+    });
+    // Nothing in it panics; a zero would show in the figures.
+    rounds.join().unwrap_or_default()
+}
+
+fn one_round(dummy: Dummy) -> u64 {
+    if dummy.works_on > 0 {
+        return one_round_at_work(dummy);
+    }
+    let start = thread_time();
+    dummy.call(dummy.calls);
+    (thread_time().saturating_sub(start).as_nanos() / u128::from(dummy.calls)) as u64
+}
+
+/// The work is not timed, and takes longer than the call: hence the clock on the wall, and the median.
+fn one_round_at_work(dummy: Dummy) -> u64 {
+    let data = vec![1_u8; dummy.works_on];
+    let mut calls: Vec<Duration> = (0..dummy.calls)
+        .map(|_| {
+            for line in data.chunks(CACHE_LINE) {
+                black_box(line.first().copied());
+            }
+            let start = Instant::now();
+            dummy.call(1);
+            start.elapsed()
+        })
+        .collect();
+    calls.sort_unstable();
+    calls
+        .get(calls.len() / 2)
+        .map_or(0, |median| median.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pairs of kernels without sessions once took two operations' ends of one call for those of one: none of these kernels
+    /// could be measured then.
+    #[test]
+    fn every_tier_that_the_kernel_has_counts_every_call_of_each_of_two_operations_at_one_place() {
+        let mut tiers = 0;
+        for tier in Tier::ALL {
+            match calibrate(tier) {
+                Ok(_) => tiers += 1,
+                Err(CalibrationError::Attach(_)) => {}
+                Err(error) => panic!("{tier:?}: {error}"),
+            }
+        }
+        assert!(tiers > 0, "as root, on Linux 5.15 or later");
+    }
+
+    #[test]
+    fn an_agent_whose_returns_must_not_be_touched_measures_entries_alone() {
+        let root = "as root, on Linux 5.15 or later";
+        let works = |tier: &Tier| calibrate(*tier).is_ok();
+        let tier = Tier::ALL.into_iter().find(works).expect(root);
+        let Measured { emulated, .. } = measure(tier, true).expect(root);
+        assert_eq!(emulated.untimed, EMULATED.calls * ROUNDS as u64);
+        assert_eq!(emulated.durations.count(), 0, "nothing is timed");
+    }
+
+    #[test]
+    fn a_return_that_was_not_touched_is_put_at_as_much_as_an_entry() {
+        let figures = |cost_ns| Figures {
+            cost_ns,
+            durations: Histogram::default(),
+            untimed: 0,
+        };
+        let calibration = |entry_only| {
+            let measured = Measured {
+                emulated: figures(500),
+                at_work: figures(700),
+                twice: figures(1_000),
+                stepped: figures(9_500),
+                entry_only,
+            };
+            let calibration = measured.calibration();
+            (
+                calibration.cost_per_call_ns,
+                calibration.single_step_cost_ns,
+                calibration.further_cost_ns,
+            )
+        };
+        assert_eq!(calibration(false), (700, 9_700, 300));
+        assert_eq!(calibration(true), (1_400, 10_400, 600));
+    }
+}
+
+/// CPU time that this thread has had: on a busy node, time that others had does not count.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}

@@ -1,0 +1,269 @@
+//! Functions of the kernel, called on behalf of one process: the programs are run for all, and record what one calls.
+//!
+//! They are named, not placed: nobody without more rights learns the kernel's addresses, and the kernel finds them itself.
+
+use std::{collections::BTreeSet, ffi::CString, io, os::fd::OwnedFd, sync::OnceLock};
+
+use ckb_probe_common::{Control, Cookie, FamilyArgument, Group, MAX_OPERATIONS, Payload};
+use nix::errno::Errno;
+
+use super::{
+    AttachError, CALLS, Links, Places, Probes, Slots,
+    btf::Types,
+    maps::Maps,
+    object::Object,
+    plan, programs,
+    sys::{self, AttachType, ProbePmu, ProgramType},
+};
+use ckb_probe_symbols::text;
+
+/// How the kernel is asked to attach to functions of its own. The best is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum KernelTier {
+    /// One link and one program for both ends of a call: kernel 6.14 and later. Since 6.10 they are there, but up to 6.13 the
+    /// kernel has room for no more than two calls in flight for each function and CPU, and says nothing of those that
+    /// found none.
+    Session,
+    /// One link for all entries and one for all returns: kernel 5.18 and later. A call that finds no such room is counted and
+    /// not timed.
+    Multi,
+    /// A pair of perf events for each function: kernel 5.15 and later, needs CAP_SYS_ADMIN where the kernel is strict with perf
+    /// events. There is room for at least ten calls in flight for each function. Detaching is slow.
+    PerfEvent,
+}
+
+impl KernelTier {
+    /// Every tier, the best first.
+    pub const ALL: [Self; 3] = [Self::Session, Self::Multi, Self::PerfEvent];
+
+    /// Whether the kernel waits after each function that it detaches.
+    pub fn detaches_one_by_one(self) -> bool {
+        self == Self::PerfEvent
+    }
+
+    /// The word in messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "kprobe-session",
+            Self::Multi => "kprobe-multi",
+            Self::PerfEvent => "kprobe-perf-event",
+        }
+    }
+
+    /// Its programs: by name, and whether they are for returns. Returns first: a call that enters in between is ignored at
+    /// its return.
+    fn programs(self) -> (AttachType, &'static [(&'static str, bool)]) {
+        const PAIR: &[(&str, bool)] = &[("kernel_return", true), ("kernel_enter", false)];
+        match self {
+            Self::Session => (AttachType::KprobeSession, &[("kernel_session", false)]),
+            Self::Multi => (AttachType::KprobeMulti, PAIR),
+            Self::PerfEvent => (AttachType::None, PAIR),
+        }
+    }
+}
+
+/// A function of the kernel, whose calls count in a slot of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelSite {
+    /// Its name.
+    pub function: String,
+    /// Calls that take at least this long are slow.
+    pub slow_threshold_ns: u64,
+}
+
+/// What to load for one process.
+#[derive(Clone, Debug)]
+pub struct KernelPlan {
+    /// The process, in the host's pid namespace.
+    pub process: u32,
+    /// The functions, by slot: at most 256.
+    pub sites: Vec<KernelSite>,
+    /// Size of the ring buffer for slow calls: a power of two, and a multiple of the page size.
+    pub ring_bytes: u32,
+    /// Nanoseconds that the probes add to every call as the programs see it.
+    pub trap_ns: u64,
+}
+
+impl Probes {
+    /// Loads an object for a process and functions of the kernel, and attaches nothing yet.
+    pub fn load_kernel(tier: KernelTier, plan: &KernelPlan) -> Result<Self, AttachError> {
+        let slots = plan.sites.len().clamp(1, MAX_OPERATIONS) as u32;
+        let mut control = Control {
+            epoch: 0,
+            entering: 0,
+            counting: Group::First.bit() | Group::Second.bit(),
+            slice: 0,
+            trap_ns: plan.trap_ns,
+            first_family: slots,
+            process: plan.process,
+            slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
+            texts: [0; MAX_OPERATIONS],
+            stacks: [0; MAX_OPERATIONS],
+        };
+        for (threshold, site) in control.slow_thresholds_ns.iter_mut().zip(&plan.sites) {
+            *threshold = site.slow_threshold_ns;
+        }
+        let mut object = Object::load(
+            programs::named(CALLS)?,
+            &[
+                ("TOTALS", slots),
+                ("HISTOGRAMS", slots),
+                ("MORE_CALLS", plan::MORE_CALLS),
+                ("SLOW_CALLS", plan.ring_bytes),
+            ],
+        )?;
+        let functions = Functions {
+            programs: Programs::load(&object, tier)?,
+            names: names(plan.sites.iter().map(|site| &*site.function))?,
+        };
+        let maps = Maps::take(&mut object, slots, control)?;
+        Ok(Self::new(Box::new(functions), maps))
+    }
+}
+
+/// Those of these functions that the kernel does not let be probed. It says of all together that it takes them or not, so they
+/// are halved until it is known which.
+pub fn refused_functions(
+    tier: KernelTier,
+    functions: &[&str],
+) -> Result<BTreeSet<String>, AttachError> {
+    let object = Object::load(
+        programs::named(CALLS)?,
+        &[("SLOW_CALLS", super::DEFAULT_RING_BYTES)],
+    )?;
+    let programs = Programs::load(&object, tier)?;
+    let names = names(functions.iter().copied())?;
+    let mut refused = BTreeSet::new();
+    let mut untried = Vec::from([std::ops::Range {
+        start: 0,
+        end: names.len(),
+    }]);
+    while let Some(range) = untried.pop() {
+        let some: Vec<(u8, &CString)> = names[range.clone()].iter().map(|name| (0, name)).collect();
+        match programs.link(&some, Group::First) {
+            Ok(links) => drop_elsewhere(links),
+            Err(source) if !is_about_functions(&source) => return Err(error(&some, source)),
+            Err(_) if range.len() > 1 => {
+                let middle = range.start + range.len() / 2;
+                untried.extend([middle..range.end, range.start..middle]);
+            }
+            Err(_) => refused.extend(functions.get(range.start).map(ToString::to_string)),
+        }
+    }
+    Ok(refused)
+}
+
+/// Whether this is what the kernel says of a function that it does not know or that cannot be probed.
+fn is_about_functions(error: &io::Error) -> bool {
+    let number = error.raw_os_error().map(Errno::from_raw);
+    matches!(
+        number,
+        Some(Errno::ESRCH | Errno::ENOENT | Errno::EINVAL | Errno::EADDRNOTAVAIL)
+    )
+}
+
+/// Whether this kernel keeps calls in flight in a pool of a fixed size, and not with their threads.
+fn has_little_room() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let types = Types::read();
+        types.is_ok_and(|types| types.field("fprobe", "rethook").is_some())
+    })
+}
+
+/// Detaches without waiting for the kernel, which takes its time.
+fn drop_elsewhere(links: Links) {
+    std::thread::spawn(move || drop(links));
+}
+
+/// What sees calls by a tier.
+struct Programs {
+    attach_type: AttachType,
+    parts: Vec<(OwnedFd, bool)>,
+    /// None: by one link for all functions.
+    pmu: Option<ProbePmu>,
+}
+
+impl Programs {
+    fn load(object: &Object, tier: KernelTier) -> Result<Self, AttachError> {
+        if tier == KernelTier::Session && has_little_room() {
+            return Err(AttachError::NoRoomForSessions);
+        }
+        let (attach_type, parts) = tier.programs();
+        let parts = parts.iter().map(|&(name, returns)| {
+            let program = object.program(name, ProgramType::Kprobe, attach_type)?;
+            Ok((program, returns))
+        });
+        Ok(Self {
+            attach_type,
+            parts: parts.collect::<Result<_, AttachError>>()?,
+            pmu: match tier {
+                KernelTier::PerfEvent => {
+                    Some(ProbePmu::of_kprobes().map_err(AttachError::NoKprobePmu)?)
+                }
+                KernelTier::Session | KernelTier::Multi => None,
+            },
+        })
+    }
+
+    /// Attaches to all of these functions, each with its slot, or to none.
+    fn link(&self, functions: &[(u8, &CString)], group: Group) -> io::Result<Links> {
+        let cookie = |slot| Cookie::new(slot, Payload::Unknown, FamilyArgument::None, 0, group).0;
+        if let Some(pmu) = self.pmu {
+            let mut descriptors = Vec::new();
+            for (program, returns) in &self.parts {
+                for (slot, name) in functions {
+                    let cookie = cookie(*slot);
+                    descriptors.extend(sys::link_perf_event(
+                        program, pmu, *returns, name, 0, cookie, None,
+                    )?);
+                }
+            }
+            return Ok(Links::of(descriptors));
+        }
+        let names: Vec<&CString> = functions.iter().map(|(_, name)| *name).collect();
+        let cookies: Vec<u64> = functions.iter().map(|(slot, _)| cookie(*slot)).collect();
+        let links = self.parts.iter().map(|(program, returns)| {
+            sys::link_kernel_functions(program, self.attach_type, *returns, &names, &cookies)
+        });
+        Ok(Links::of(links.collect::<io::Result<_>>()?))
+    }
+}
+
+/// Functions of the kernel, by slot.
+struct Functions {
+    programs: Programs,
+    names: Vec<CString>,
+}
+
+impl Places for Functions {
+    fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError> {
+        let functions: Vec<(u8, &CString)> = slots
+            .iter()
+            .filter_map(|slot| Some((*slot, self.names.get(usize::from(*slot))?)))
+            .collect();
+        if functions.is_empty() {
+            return Ok(None);
+        }
+        let links = self.programs.link(&functions, group);
+        links.map(Some).map_err(|source| error(&functions, source))
+    }
+}
+
+fn names<'a>(names: impl Iterator<Item = &'a str>) -> Result<Vec<CString>, AttachError> {
+    let name = |name: &str| {
+        CString::new(name).map_err(|_| AttachError::KernelLink {
+            functions: name.to_string(),
+            source: io::ErrorKind::InvalidInput.into(),
+        })
+    };
+    names.map(name).collect()
+}
+
+fn error(functions: &[(u8, &CString)], source: io::Error) -> AttachError {
+    let names = functions.iter().map(|(_, name)| text::of(name.as_bytes()));
+    AttachError::KernelLink {
+        functions: names.collect::<Vec<_>>().join(", "),
+        source,
+    }
+}

@@ -1,0 +1,343 @@
+//! The kernel side of a target: one loaded BPF object for each process, its maps sized to what is measured
+//! and freed with it. The one crate that names aya, makes bpf(2) calls and holds `unsafe`.
+//!
+//! All links are file descriptors of this process: however it ends, the kernel removes every probe.
+//!
+//! aya 0.14 knows neither uprobe_multi nor sessions, and the aya that does needs a newer compiler than the
+//! project's. So [`object`] and [`links`] load and link by bpf(2); of aya serve its ELF parser and its maps.
+#![allow(unsafe_code)]
+
+mod binary;
+mod block_io;
+mod btf;
+mod calibrate;
+mod confined;
+pub mod counts;
+mod error;
+mod execs;
+mod floor;
+mod kernel_functions;
+mod links;
+mod maps;
+pub mod memory;
+mod object;
+mod own;
+
+mod plan;
+mod pod;
+mod programs;
+pub mod stacks;
+mod sys;
+pub mod syscalls;
+mod tcp;
+mod tracing;
+mod walk;
+
+use std::{collections::BTreeSet, time::Duration};
+
+pub use binary::Binary;
+pub use block_io::{DiskSlot, Disks, DisksLost, SlowRequest};
+pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, try_tiers};
+use ckb_probe_common::{Control, Group, MAX_OPERATIONS};
+pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES, UNREADABLE};
+pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
+pub use error::{AttachError, ReadError};
+pub use execs::Execs;
+pub use floor::Floor;
+pub use kernel_functions::{KernelPlan, KernelSite, KernelTier, refused_functions};
+pub use links::Links;
+use links::Programs;
+use maps::Maps;
+pub use maps::{FamilyReading, Reading, SeenCall, SlotReading};
+use object::Object;
+pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, Plan, Site};
+use stacks::SlowStacks;
+pub use syscalls::{
+    Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
+    TargetId, TargetReading,
+};
+pub use tcp::{Passes, Socket, SocketWatch};
+pub use tracing::Traced;
+
+/// The program.
+const CALLS: &str = "calls";
+
+/// How the kernel is asked to attach: the one thing that differs between kernels. The best is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Tier {
+    /// One link for all functions of a file, one program for both ends of a call, and what it must remember kept by
+    /// the kernel: kernel 6.13 and later.
+    Session,
+    /// One link for all functions of a file: kernel 6.6 and later. Detaches in milliseconds.
+    UprobeMulti,
+    /// A pair of perf events for each function: kernel 5.15 and later, needs CAP_SYS_ADMIN. Detaching takes the
+    /// kernel a tenth of a second or two for each event.
+    PerfEvent,
+}
+
+impl Tier {
+    /// Every tier, the best first.
+    pub const ALL: [Self; 3] = [Self::Session, Self::UprobeMulti, Self::PerfEvent];
+
+    /// Whether the kernel waits after each site that it detaches, so that the last of them cost until then. By the other
+    /// tiers they all go at first, and then it waits once.
+    pub fn detaches_one_by_one(self) -> bool {
+        self == Self::PerfEvent
+    }
+
+    /// The word in statuses and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::UprobeMulti => "uprobe-multi",
+            Self::PerfEvent => "perf-event",
+        }
+    }
+}
+
+impl std::str::FromStr for Tier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|tier| tier.as_str() == text)
+            .ok_or_else(|| {
+                let known = Self::ALL.map(Self::as_str).join(", ");
+                format!("no tier {text:?}; there are {known}")
+            })
+    }
+}
+
+/// A process's slots.
+pub type Slots = BTreeSet<u8>;
+
+/// What is loaded for one process, and the probes in place on it. Dropping it detaches them all.
+pub struct Probes {
+    // Declared first: links go before the maps that their programs write to.
+    always: Option<Links>,
+    sliced: Option<Links>,
+    places: Box<dyn Places>,
+    maps: Maps,
+    slow_stacks: Option<SlowStacks>,
+    in_charge: Group,
+}
+
+/// Where calls are to be seen: functions of a process, or of the kernel.
+trait Places: Send {
+    /// Attaches to those of these slots; None where there are none.
+    fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError>;
+
+    /// The causes that their calls are.
+    fn causes(&self, _slots: &Slots) -> BTreeSet<u8> {
+        BTreeSet::new()
+    }
+}
+
+/// Functions of a process.
+struct Own {
+    programs: Programs,
+    pid: u32,
+    sites: Vec<Site>,
+}
+
+impl Own {
+    fn of<'a>(&'a self, slots: &'a Slots) -> impl Iterator<Item = &'a Site> {
+        self.sites.iter().filter(|site| slots.contains(&site.slot))
+    }
+}
+
+impl Places for Own {
+    fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError> {
+        let sites: Vec<&Site> = self.of(slots).collect();
+        if sites.is_empty() {
+            return Ok(None);
+        }
+        self.programs.attach(self.pid, &sites, group).map(Some)
+    }
+
+    fn causes(&self, slots: &Slots) -> BTreeSet<u8> {
+        let causes = self.of(slots).map(|site| site.cause);
+        causes.filter(|cause| *cause > 0).collect()
+    }
+}
+
+impl Probes {
+    /// Loads an object for the process, and attaches nothing yet.
+    pub fn load(tier: Tier, plan: &Plan) -> Result<Self, AttachError> {
+        let sizes = plan.sizes();
+        let slots = sizes.slots;
+        let constants = match sizes.stacks {
+            true => Vec::from(stacks::constants()),
+            false => Vec::new(),
+        };
+        let constants: Vec<(&'static str, &[u8])> = constants
+            .iter()
+            .map(|(name, bytes)| (*name, &bytes[..]))
+            .collect();
+        let program = programs::named(CALLS)?;
+        let mut object = Object::load_with(program, &sizes.entries(), &constants)?;
+        let slow_stacks = match sizes.stacks {
+            true => Some(SlowStacks::of(&object)?),
+            false => None,
+        };
+        let programs = Programs::load(&object, tier, plan.entry_only)?;
+        let mut control = Control {
+            epoch: 0,
+            entering: 0,
+            counting: Group::First.bit() | Group::Second.bit(),
+            slice: 0,
+            trap_ns: plan.trap_ns,
+            first_family: slots,
+            process: plan.pid,
+            slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
+            texts: [0; MAX_OPERATIONS],
+            stacks: [0; MAX_OPERATIONS],
+        };
+        for site in &plan.sites {
+            control.stacks[usize::from(site.slot)] |= u8::from(site.stacks);
+            if let Some(arguments) = site.arguments {
+                control.texts[usize::from(site.slot)] = arguments.texts;
+            }
+            control.slow_thresholds_ns[usize::from(site.slot)] = site.slow_threshold_ns;
+        }
+        let places = Own {
+            programs,
+            pid: plan.pid,
+            sites: plan.sites.clone(),
+        };
+        let maps = Maps::take(&mut object, slots, control)?;
+        Ok(Self {
+            slow_stacks,
+            ..Self::new(Box::new(places), maps)
+        })
+    }
+
+    /// Attached to nothing yet.
+    fn new(places: Box<dyn Places>, maps: Maps) -> Self {
+        Self {
+            always: None,
+            sliced: None,
+            places,
+            maps,
+            slow_stacks: None,
+            in_charge: Group::Second,
+        }
+    }
+
+    /// Attaches to the sites of these slots for good, in place of those that were so before, whose links it hands
+    /// back: no call of a slot that is in both is missed or counted twice.
+    pub fn attach(&mut self, slots: &Slots) -> Result<Option<Links>, AttachError> {
+        let group = match self.in_charge {
+            Group::First => Group::Second,
+            Group::Second | Group::Sliced => Group::First,
+        };
+        let links = self.places.link(slots, group)?;
+        self.maps.order(|control| {
+            control.entering &= Group::Sliced.bit();
+            control.entering |= group.bit();
+        })?;
+        self.in_charge = group;
+        Ok(std::mem::replace(&mut self.always, links))
+    }
+
+    /// Begins a slice: attaches to the sites of these slots, and then counts.
+    pub fn open_slice(&mut self, slots: &Slots) -> Result<(), AttachError> {
+        let causes = self.places.causes(slots);
+        self.maps.forget_sliced(causes.into_iter())?;
+        self.maps.order(|control| {
+            control.slice = control.slice.wrapping_add(1).max(1);
+            control.entering |= Group::Sliced.bit();
+        })?;
+        self.sliced = self.places.link(slots, Group::Sliced)?;
+        self.maps
+            .order(|control| control.counting |= Group::Sliced.bit())?;
+        Ok(())
+    }
+
+    /// Ends a slice: counts no more, and hands back the links.
+    pub fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
+        self.maps.order(|control| {
+            control.counting &= !Group::Sliced.bit();
+            control.entering &= !Group::Sliced.bit();
+        })?;
+        Ok(self.sliced.take())
+    }
+
+    /// Counts no more, whatever is attached.
+    pub fn stop(&mut self) -> Result<(), ReadError> {
+        self.maps.order(|control| {
+            control.entering = 0;
+            control.counting = 0;
+        })
+    }
+
+    /// About how many calls each slot has had while it was counted.
+    pub fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        let met = self.maps.met()?;
+        Ok(met.into_iter().map(|(hits, _)| hits).collect())
+    }
+
+    /// The same, and with it how many calls other processes have had that the programs were run for.
+    pub fn met(&self) -> Result<Vec<(u64, u64)>, ReadError> {
+        self.maps.met()
+    }
+
+    /// What was counted since the load; maxima since the last reading.
+    pub fn read(&mut self) -> Result<Reading, ReadError> {
+        self.maps.read()
+    }
+
+    /// Takes the slow calls that wait in the ring buffer. Their slots are those of operations or column families; see
+    /// [`Self::family`].
+    pub fn slow_calls(&mut self) -> Vec<SeenCall> {
+        self.maps.slow_calls()
+    }
+
+    /// The stacks of slow calls, if they are copied: handed over once.
+    pub fn take_slow_stacks(&mut self) -> Option<SlowStacks> {
+        self.slow_stacks.take()
+    }
+
+    /// By slot, where the stacks of slow calls are copied: how many were not.
+    pub fn stacks_lost(&self) -> Result<Vec<u64>, ReadError> {
+        self.maps.stacks_lost()
+    }
+
+    /// What it has cost to copy them.
+    pub fn copying(&self) -> Result<Duration, ReadError> {
+        self.maps.copying()
+    }
+
+    /// Its maps are about to be gone: what takes their place may have their memory.
+    pub fn leave(&mut self) {
+        self.maps.leave();
+    }
+
+    /// The column family that a slot beyond the operations' stands for; without its reading.
+    pub fn family(&self, slot: u32) -> Option<FamilyReading> {
+        self.maps.family(slot)
+    }
+}
+
+/// Has all threads of this program share their memory: those that search files would each keep what a search took.
+pub fn share_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: mallopt has no preconditions.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
+/// Gives freed pages back, which the allocator would keep: once the kernel's type information was read, which takes megabytes, it
+/// takes as much for what is to be kept.
+pub fn release_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: malloc_trim has no preconditions.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests;

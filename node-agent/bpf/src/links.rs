@@ -1,0 +1,208 @@
+//! From loaded programs to probes in place, by each tier.
+
+use std::{collections::BTreeMap, io, os::fd::OwnedFd, path::PathBuf};
+
+use ckb_probe_common::Group;
+
+use super::{
+    AttachError, Site, Tier,
+    object::Object,
+    sys::{self, AttachType, MultiLink, ProbePmu, ProgramType},
+};
+
+/// Probes in place; the kernel removes them when it is dropped, which may take it a tenth of a second, and on the
+/// perf-event tier seconds.
+#[derive(Debug)]
+#[must_use = "dropping it detaches"]
+pub struct Links {
+    _descriptors: Vec<OwnedFd>,
+}
+
+impl Links {
+    /// Of what the kernel handed out; the first goes first.
+    pub fn of(descriptors: Vec<OwnedFd>) -> Self {
+        Self {
+            _descriptors: descriptors,
+        }
+    }
+
+    /// Those that are links by the kernel's account, by its numbers.
+    #[cfg(test)]
+    pub(super) fn ids(&self) -> Vec<u32> {
+        use std::os::fd::AsRawFd;
+        let texts = self._descriptors.iter().map(|descriptor| {
+            let path = format!("/proc/self/fdinfo/{}", descriptor.as_raw_fd());
+            std::fs::read_to_string(path).unwrap()
+        });
+        let id = |text: String| {
+            Some(
+                text.split_once("link_id:")?
+                    .1
+                    .lines()
+                    .next()?
+                    .trim()
+                    .parse()
+                    .unwrap(),
+            )
+        };
+        texts.filter_map(id).collect()
+    }
+}
+
+/// What sees calls by a tier: programs that are attached to every site.
+pub(super) struct Programs {
+    parts: Vec<Part>,
+    /// None: by uprobe_multi.
+    pmu: Option<ProbePmu>,
+}
+
+struct Part {
+    program: OwnedFd,
+    attach_type: AttachType,
+    returns: bool,
+}
+
+impl Programs {
+    /// Loads what the tier needs; `entry_only` for targets whose returns must not be touched.
+    pub(super) fn load(object: &Object, tier: Tier, entry_only: bool) -> Result<Self, AttachError> {
+        let pair = match tier {
+            Tier::PerfEvent => AttachType::None,
+            Tier::Session | Tier::UprobeMulti => AttachType::UprobeMulti,
+        };
+        let parts: &[(&'static str, AttachType, bool)] = if entry_only {
+            &[("call_count", pair, false)]
+        } else if tier == Tier::Session {
+            &[("call_session", AttachType::UprobeSession, false)]
+        } else {
+            // Returns first: a call that enters in between is ignored at its return. The other way round it would
+            // stay in the table of calls in flight.
+            &[("call_return", pair, true), ("call_enter", pair, false)]
+        };
+        let parts = parts
+            .iter()
+            .map(|&(name, attach_type, returns)| {
+                Ok(Part {
+                    program: object.program(name, ProgramType::Kprobe, attach_type)?,
+                    attach_type,
+                    returns,
+                })
+            })
+            .collect::<Result<_, AttachError>>()?;
+        let pmu = match tier {
+            Tier::PerfEvent => Some(ProbePmu::of_uprobes().map_err(AttachError::NoUprobePmu)?),
+            Tier::Session | Tier::UprobeMulti => None,
+        };
+        Ok(Self { parts, pmu })
+    }
+
+    /// Attaches to every site, or to none.
+    pub(super) fn attach(
+        &self,
+        pid: u32,
+        sites: &[&Site],
+        group: Group,
+    ) -> Result<Links, AttachError> {
+        // Asked now and not waited for within the attaching, which would hold what others need.
+        for site in one_of_each_file(sites) {
+            let answer = site.binary.ask();
+            answer.map_err(|source| error(&[site], source))?;
+        }
+        let mut descriptors = Vec::new();
+        for part in &self.parts {
+            match self.pmu {
+                Some(pmu) => part.attach_each(pmu, pid, sites, group, &mut descriptors)?,
+                None => part.attach_all(pid, sites, group, &mut descriptors)?,
+            }
+        }
+        Ok(Links::of(descriptors))
+    }
+}
+
+/// One site in each of the files that they are in.
+fn one_of_each_file<'a>(sites: &[&'a Site]) -> impl Iterator<Item = &'a Site> {
+    let files: BTreeMap<_, _> = sites
+        .iter()
+        .map(|site| (site.binary.attach_path(), *site))
+        .collect();
+    files.into_values()
+}
+
+impl Part {
+    /// One link for all sites of a file (kernel 6.6 and later).
+    fn attach_all(
+        &self,
+        pid: u32,
+        sites: &[&Site],
+        group: Group,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<(), AttachError> {
+        for (path, sites) in by_file(sites) {
+            let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
+            let cookies: Vec<u64> = sites.iter().map(|site| site.cookie(group)).collect();
+            let link = sys::c_path(&path).and_then(|path| {
+                sys::link_multi(&MultiLink {
+                    program: &self.program,
+                    attach_type: self.attach_type,
+                    returns: self.returns,
+                    path: &path,
+                    offsets: &offsets,
+                    cookies: &cookies,
+                    pid,
+                })
+            });
+            descriptors.push(link.map_err(|source| error(&sites, source))?);
+        }
+        Ok(())
+    }
+
+    /// A perf event for each site.
+    fn attach_each(
+        &self,
+        pmu: ProbePmu,
+        pid: u32,
+        sites: &[&Site],
+        group: Group,
+        descriptors: &mut Vec<OwnedFd>,
+    ) -> Result<(), AttachError> {
+        for site in sites {
+            let link = sys::c_path(&site.binary.attach_path()).and_then(|path| {
+                let cookie = site.cookie(group);
+                sys::link_perf_event(
+                    &self.program,
+                    pmu,
+                    self.returns,
+                    &path,
+                    site.offset,
+                    cookie,
+                    Some(pid),
+                )
+            });
+            descriptors.extend(link.map_err(|source| error(&[site], source))?);
+        }
+        Ok(())
+    }
+}
+
+fn by_file<'a>(sites: &[&'a Site]) -> BTreeMap<PathBuf, Vec<&'a Site>> {
+    let mut files: BTreeMap<PathBuf, Vec<&Site>> = BTreeMap::new();
+    for site in sites {
+        files
+            .entry(site.binary.attach_path())
+            .or_default()
+            .push(site);
+    }
+    files
+}
+
+fn error(sites: &[&Site], source: io::Error) -> AttachError {
+    let path = sites.first().map(|site| site.binary.path().to_path_buf());
+    AttachError::Link {
+        symbols: sites
+            .iter()
+            .map(|site| site.symbol.as_str())
+            .collect::<Vec<_>>()
+            .join(", "),
+        path: path.unwrap_or_default(),
+        source,
+    }
+}

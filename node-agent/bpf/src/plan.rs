@@ -1,0 +1,158 @@
+//! What is to be loaded for one process, and what that takes.
+
+use std::sync::{Arc, OnceLock};
+
+use ckb_probe_common::{
+    Cookie, Group,
+    stacks::{SLOT_PAGES, SLOW_SLOTS},
+};
+
+use super::{Binary, CALLS, FamilyArgument, Payload, memory, programs};
+
+/// Calls in flight beyond those that find a cell: more are lost, and counted as lost.
+pub(super) const MORE_CALLS: u32 = 8192;
+
+/// Handles of column families that are told apart, for all operations: more count with their operation's others.
+const FAMILY_HANDLES: u32 = 1024;
+
+/// A function to attach to, and what its calls count as.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// The function's name, for messages.
+    pub symbol: String,
+    /// The file.
+    pub binary: Arc<Binary>,
+    /// Offset of its first instruction in the file.
+    pub offset: u64,
+    /// The slot that its calls are counted in; several functions may share one.
+    pub slot: u8,
+    /// Where its payload size is found.
+    pub payload: Payload,
+    /// Where its column family is found, if that is asked for.
+    pub family: FamilyArgument,
+    /// The cause that its calls are; 0 for none.
+    pub cause: u8,
+    /// Calls that take at least this long are slow.
+    pub slow_threshold_ns: u64,
+    /// Which of its arguments are told of a slow call; None: none are.
+    pub arguments: Option<KeptArguments>,
+    /// Whether the stacks of its slow calls are copied.
+    pub stacks: bool,
+}
+
+/// Which arguments of a call are told when it is slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptArguments {
+    /// Those that are texts: a bit for each.
+    pub texts: u8,
+}
+
+impl Site {
+    pub(super) fn cookie(&self, group: Group) -> u64 {
+        let cookie = Cookie::new(self.slot, self.payload, self.family, self.cause, group);
+        match self.arguments {
+            Some(_) => cookie.with_arguments().0,
+            None => cookie.0,
+        }
+    }
+}
+
+/// What to load for one process.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The process, in the host's pid namespace.
+    pub pid: u32,
+    /// How many slots the sites count in.
+    pub slots: u32,
+    /// The functions.
+    pub sites: Vec<Site>,
+    /// How many column families, each of one operation, are told apart; more count with their operation's others.
+    pub families: u32,
+    /// Count calls and do not time them: their returns are not touched.
+    pub entry_only: bool,
+    /// Size of the ring buffer for slow calls: a power of two, and a multiple of the page size.
+    pub ring_bytes: u32,
+    /// Nanoseconds that the traps add to every call as the programs see it: see [`Calibration::trap_ns`](super::Calibration::trap_ns).
+    pub trap_ns: u64,
+}
+
+impl Plan {
+    /// What its maps take where there may be so many CPUs.
+    pub fn bytes(&self, cpus: u32) -> u64 {
+        self.sizes().bytes(cpus)
+    }
+
+    pub(super) fn sizes(&self) -> CallSizes {
+        CallSizes {
+            slots: self.slots.max(1),
+            families: self.families,
+            keeps: self.sites.iter().any(|site| site.arguments.is_some()),
+            stacks: self.sites.iter().any(|site| site.stacks),
+            ring_bytes: self.ring_bytes,
+        }
+    }
+}
+
+/// By what the maps of one process's calls are sized.
+#[derive(Clone, Copy, Debug)]
+pub struct CallSizes {
+    /// How many slots there are.
+    pub slots: u32,
+    /// How many column families beside them.
+    pub families: u32,
+    /// Whether arguments are kept.
+    pub keeps: bool,
+    /// Whether stacks are copied.
+    pub stacks: bool,
+    /// Size of the ring buffer for slow calls.
+    pub ring_bytes: u32,
+}
+
+impl CallSizes {
+    pub(super) fn entries(self) -> [(&'static str, u32); 9] {
+        let slots = self.slots.max(1);
+        let families = self.families;
+        [
+            ("TOTALS", slots + families),
+            ("HISTOGRAMS", slots + families),
+            ("MORE_CALLS", MORE_CALLS),
+            ("FAMILIES", families.max(1)),
+            (
+                "FAMILY_SLOTS",
+                if families > 0 { FAMILY_HANDLES } else { 1 },
+            ),
+            ("SLOW_CALLS", self.ring_bytes),
+            ("ARGUMENTS", if self.keeps { MORE_CALLS } else { 1 }),
+            (
+                "SLOTS",
+                if self.stacks {
+                    SLOW_SLOTS * SLOT_PAGES
+                } else {
+                    1
+                },
+            ),
+            ("STACKS_LOST", if self.stacks { slots } else { 1 }),
+        ]
+    }
+
+    /// What the maps take where there may be so many CPUs.
+    pub fn bytes(self, cpus: u32) -> u64 {
+        static SHAPES: OnceLock<Vec<(String, memory::Shape)>> = OnceLock::new();
+        let shapes = SHAPES.get_or_init(|| {
+            let object = programs::named(CALLS);
+            let shapes = object.and_then(|object| memory::shapes(object, &[]));
+            // An object that cannot be read is not loaded either.
+            shapes.unwrap_or_default()
+        });
+        let entries = self.entries();
+        let sized = |(name, shape): &(String, memory::Shape)| {
+            let sized = entries.iter().find(|(known, _)| known == name);
+            let shape = sized.map_or(*shape, |(_, entries)| shape.with_entries(*entries));
+            shape.bytes(cpus)
+        };
+        shapes.iter().map(sized).sum()
+    }
+}
+
+/// A ring of 64 KiB: a thousand slow calls between two readings.
+pub const DEFAULT_RING_BYTES: u32 = 64 << 10;

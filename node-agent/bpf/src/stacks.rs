@@ -1,0 +1,409 @@
+//! Stacks of the threads of one process: of those that run, by the tick, and of all of them, whenever that is asked for.
+//!
+//! Copies of stacks are secrets of the process. They are seen in the slots that the programs fill, which are memory of the
+//! kernel's and of this process only, by a closure, and wiped when it returns.
+
+mod slow;
+
+use std::{
+    io::{self, Read},
+    sync::atomic::{AtomicU32, Ordering, compiler_fence},
+    time::{Duration, Instant},
+};
+
+use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
+use ckb_probe_common::{
+    Field,
+    stacks::{ANY, BEGINS_LATER, FILLED, FREE, LEARN, NAMES, Order, PAGE, Pace, STACK_PAGES, Slot},
+};
+
+use super::{
+    AttachError, Links, ReadError,
+    btf::{self, Types},
+    maps::error,
+    memory::{self, Room},
+    object::Object,
+    pod::pod,
+    programs,
+    sys::Mapped,
+    tracing::{Iteration, Iterator, Tracepoints},
+};
+pub use ckb_probe_common::stacks::{Head, MOVED, NO_USER, ON_CPU, UNCHANGED};
+pub use slow::SlowStacks;
+pub(super) use slow::constants;
+
+/// Programs, each with its tracepoint.
+const TICK: &[(&str, &str)] = &[("timer_expires", "hrtimer_expire_entry")];
+const FAULTS: &[(&str, &str)] = &[
+    ("page_touched", "page_fault_user"),
+    ("page_touched_by_kernel", "page_fault_kernel"),
+];
+
+/// Threads that are gone through at a time.
+const THREAD_SLOTS: u32 = 16;
+
+/// Samples of a CPU that may wait to be looked at.
+const SLOTS_OF_A_CPU: u32 = 16;
+const MIN_SLOTS: u32 = 64;
+const MAX_SLOTS: u32 = 256;
+
+/// For how long the tick is looked for. It comes every 1 to 10 ms where a CPU is busy.
+const LEARNING: Duration = Duration::from_millis(60);
+
+/// How the kernel calls the function of the tick: since 6.9, and before.
+const TICKS: [&str; 2] = ["tick_nohz_handler", "tick_sched_timer"];
+
+/// What the programs read, in the order in which they number it.
+const FIELDS: [(&str, &str); 8] = [
+    ("task_struct", "pid"),
+    ("task_struct", "tgid"),
+    ("task_struct", "comm"),
+    ("task_struct", "__state"),
+    ("task_struct", "on_cpu"),
+    ("task_struct", "nvcsw"),
+    ("task_struct", "nivcsw"),
+    ("task_struct", "flags"),
+];
+
+/// The number of the function of a timer.
+const FUNCTION: usize = FIELDS.len() + 1;
+
+/// Where the kernel keeps the return addresses that it has replaced, if it has probes there.
+const RETURNS: [(&str, &str); 5] = [
+    ("task_struct", "utask"),
+    ("uprobe_task", "return_instances"),
+    ("return_instance", "orig_ret_vaddr"),
+    ("return_instance", "chained"),
+    ("return_instance", "next"),
+];
+
+/// Where a thread's control block is, which ends its stack; not all kernels say it.
+const CONTROL_BLOCK: (&str, &str) = ("task_struct", "thread.fsbase");
+
+pod! {
+    OrderValue(Order);
+    PaceValue(Pace);
+}
+
+/// The stack of a thread as it was copied.
+#[derive(Clone, Copy)]
+pub struct Copied<'a> {
+    /// Where the copy begins in the process.
+    pub begin: u64,
+    /// What was there. A secret of the process's.
+    pub bytes: &'a [u8],
+}
+
+/// How many samples were taken, and at what pace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// For how long CPUs ticked.
+    pub ticking: Duration,
+    /// How often it was looked who runs meanwhile.
+    pub looks: u64,
+    /// How often that was the process; or how many page faults it had.
+    pub met: u64,
+    /// Of these, those that were lost.
+    pub lost: u64,
+    /// What all of these took, at the process's expense.
+    pub spent: Duration,
+}
+
+/// Programs for one process. Dropping it ends them.
+pub struct Stacks {
+    // Declared first: links go before the maps that their programs write to.
+    links: Option<Links>,
+    tracepoints: Option<Tracepoints>,
+    threads: Option<Iteration>,
+    names: Iteration,
+    order: Array<MapData, OrderValue>,
+    pace: PerCpuArray<MapData, PaceValue>,
+    functions: HashMap<MapData, u64, u64>,
+    addresses: Array<MapData, u64>,
+    slots: Mapped,
+    told: Order,
+    _room: Option<Room>,
+}
+
+/// What is to be sampled of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sampled {
+    /// The threads that run, so often on each CPU. As often as the kernel ticks, at most.
+    Running {
+        /// Time between two samples of a CPU.
+        period: Duration,
+    },
+    /// The threads that touch a page that is not there.
+    Faults {
+        /// Of how many page faults one is a sample.
+        one_in: u32,
+    },
+    /// All threads, whenever [`Stacks::pass`] is called.
+    All {
+        /// Whether a thread that has not run since it was seen last comes as [`UNCHANGED`], and without its stacks.
+        skip_unchanged: bool,
+    },
+}
+
+fn slots_of_all_cpus() -> u32 {
+    let cpus = memory::possible_cpus().max(1);
+    let wanted = cpus.saturating_mul(SLOTS_OF_A_CPU);
+    wanted.next_power_of_two().clamp(MIN_SLOTS, MAX_SLOTS)
+}
+
+impl Stacks {
+    /// How many bytes its maps take at most, of one that samples page faults, or does not.
+    pub fn bytes(faults: bool) -> Result<u64, AttachError> {
+        let slots = if faults {
+            MAX_SLOTS
+        } else {
+            slots_of_all_cpus()
+        };
+        let sizes = [("SLOTS", slots)];
+        let shapes = memory::shapes(programs::named("stacks")?, &sizes)?;
+        Ok(memory::sum(&shapes, memory::possible_cpus()))
+    }
+
+    /// Loads the programs, and begins.
+    pub fn begin(process: u32, sampled: Sampled) -> Result<Self, AttachError> {
+        let types = Types::read()?;
+        let known = fields(&types)?;
+        let constants = btf::as_bytes(&known);
+        let count = match sampled {
+            Sampled::Running { .. } => slots_of_all_cpus(),
+            // They come in bursts.
+            Sampled::Faults { .. } => MAX_SLOTS,
+            Sampled::All { .. } => THREAD_SLOTS,
+        };
+        let program = programs::named("stacks")?;
+        let mut object =
+            Object::load_with(program, &[("SLOTS", count)], &[("FIELDS", &constants)])?;
+        let slots = object.map_memory("SLOTS", count as usize * size_of::<Slot>())?;
+        let names = Iterator::load(&object, &types, "names", "task")?.over(std::process::id())?;
+        let (mut tracepoints, mut threads) = (None, None);
+        let mut told = Order {
+            process,
+            mask: count - 1,
+            tick: LEARN,
+            ..Order::default()
+        };
+        match sampled {
+            Sampled::Running { period } => {
+                told.period_ns = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+                tracepoints = Some(Tracepoints::load(&object, &types, TICK)?);
+            }
+            Sampled::Faults { one_in } => {
+                told.period_ns = one_in.into();
+                tracepoints = Some(Tracepoints::load(&object, &types, FAULTS)?);
+            }
+            Sampled::All { skip_unchanged } => {
+                told.skip_unchanged = skip_unchanged.into();
+                let program = Iterator::load_sleepable(&object, &types, "threads", "task")?;
+                threads = Some(program.over(process)?);
+            }
+        }
+        let mut stacks = Self {
+            links: None,
+            threads,
+            names,
+            order: object.take_map("ORDER")?,
+            pace: object.take_map("PACE")?,
+            functions: object.take_map("FUNCTIONS")?,
+            addresses: object.take_map("ADDRESSES")?,
+            slots,
+            told,
+            tracepoints,
+            _room: object.take_room(),
+        };
+        stacks.tell()?;
+        if let Some(tracepoints) = &stacks.tracepoints {
+            stacks.links = Some(tracepoints.attach()?);
+        }
+        if let Sampled::Running { .. } = sampled {
+            // A kernel that hides a timer's function has any timer serve: all of them are looked at then.
+            let tells_function = known.get(FUNCTION).is_some_and(|field| field.offset > 0);
+            stacks.told.tick = match tells_function {
+                true => stacks.tick()?.unwrap_or(ANY),
+                false => ANY,
+            };
+            stacks.tell()?;
+        }
+        Ok(stacks)
+    }
+
+    fn tell(&mut self) -> Result<(), ReadError> {
+        let order = OrderValue(self.told);
+        self.order.set(0, order, 0).map_err(error("ORDER"))
+    }
+
+    /// Of how many page faults one is a sample from now on.
+    pub fn set_one_in(&mut self, one_in: u32) -> Result<(), ReadError> {
+        self.told.period_ns = one_in.into();
+        self.tell()
+    }
+
+    /// Looks for the function of the timer that is the tick, keeping a CPU busy so that there is one.
+    fn tick(&mut self) -> Result<Option<u64>, ReadError> {
+        let end = Instant::now() + LEARNING;
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        let met: Vec<u64> = self.functions.keys().filter_map(Result::ok).collect();
+        let names = self.names(&met)?;
+        let mut found = met.iter().zip(&names);
+        let tick = found.find(|(_, name)| TICKS.contains(&name.as_str()));
+        Ok(tick.map(|(function, _)| *function))
+    }
+
+    /// The names of functions of the kernel, of as many addresses in them. What has none is a number.
+    pub fn names(&mut self, addresses: &[u64]) -> Result<Vec<String>, ReadError> {
+        let failed = |source| error("iter/task")(MapError::IoError(source));
+        let mut names = Vec::with_capacity(addresses.len());
+        for some in addresses.chunks(NAMES) {
+            for (index, address) in (0..).zip(some) {
+                let set = self.addresses.set(index, address, 0);
+                set.map_err(error("ADDRESSES"))?;
+            }
+            let mut text = String::new();
+            let mut file = self.names.begin().map_err(failed)?;
+            file.read_to_string(&mut text).map_err(failed)?;
+            let mut lines = text.lines();
+            names.extend(some.iter().map(|_| match lines.next() {
+                Some(line) => line.to_string(),
+                None => "[unknown]".to_string(),
+            }));
+        }
+        Ok(names)
+    }
+
+    /// Hands over the samples that wait, each with its stack, which is wiped then.
+    pub fn samples(&mut self, mut each: impl FnMut(&Head, Copied<'_>)) {
+        for index in 0..=self.told.mask as usize {
+            self.take(index, true, &mut each);
+        }
+    }
+
+    /// Goes through all threads, and hands over each with its stack, which is wiped then.
+    pub fn pass(&mut self, mut each: impl FnMut(&Head, Copied<'_>)) -> Result<(), ReadError> {
+        self.go_through(&mut each)
+            .map_err(|source| error("iter.s/task")(MapError::IoError(source)))
+    }
+
+    fn go_through(&mut self, each: &mut impl FnMut(&Head, Copied<'_>)) -> io::Result<()> {
+        let Some(threads) = &self.threads else {
+            return Ok(());
+        };
+        let mut file = threads.begin()?;
+        // No more than there are slots: the kernel goes on when these are wiped.
+        let mut numbers = [0; THREAD_SLOTS as usize * size_of::<u64>()];
+        loop {
+            let bytes = match file.read(&mut numbers) {
+                Ok(0) => return Ok(()),
+                Ok(bytes) => bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            for number in numbers[..bytes].chunks_exact(size_of::<u64>()) {
+                let number = number.try_into().map_or(0, u64::from_ne_bytes);
+                self.take(number as usize, false, each);
+            }
+        }
+    }
+
+    /// Hands over what is in a slot, if it is filled, and wipes it. `shared`: programs may be about to fill it.
+    fn take(&self, index: usize, shared: bool, each: &mut impl FnMut(&Head, Copied<'_>)) {
+        take(&self.slots, index, shared.then_some(FREE), each);
+    }
+
+    /// How many samples were taken since it began.
+    pub fn taken(&self) -> Result<Taken, ReadError> {
+        let cpus = self.pace.get(&0, 0).map_err(error("PACE"))?;
+        let missed = self.tracepoints.as_ref();
+        let missed = missed.map_or(0, |tracepoints| {
+            let all = TICK.iter().chain(FAULTS);
+            all.map(|(_, name)| tracepoints.missed(name)).sum()
+        });
+        let mut taken = Taken {
+            lost: missed,
+            ..Taken::default()
+        };
+        for PaceValue(cpu) in cpus.iter() {
+            taken.ticking += Duration::from_nanos(cpu.ticking_ns);
+            taken.looks += cpu.taken;
+            taken.met += cpu.met;
+            taken.lost += cpu.lost;
+            taken.spent += Duration::from_nanos(cpu.spent_ns);
+        }
+        Ok(taken)
+    }
+
+    /// Takes no more samples: those that wait can still be handed over.
+    pub fn stop(&mut self) {
+        self.links = None;
+    }
+}
+
+/// Hands over what is in a slot, if it is filled, and wipes it. It has the state `then` from there on; None: that it had.
+fn take(slots: &Mapped, index: usize, then: Option<u32>, each: &mut impl FnMut(&Head, Copied<'_>)) {
+    let Some(slot) = slots.element::<Slot>(index) else {
+        return;
+    };
+    let slot = slot.as_ptr();
+    // SAFETY: the slot is in the mapping, aligned to pages. A program writes to it only while it is free or being filled,
+    // and the state is written last; so what is read here stands still. Heads are integers, stacks bytes.
+    unsafe {
+        let state = AtomicU32::from_ptr(&raw mut (*slot).head.state);
+        if state.load(Ordering::Acquire) != FILLED {
+            return;
+        }
+        let mut head = (*slot).head;
+        let pages = (head.pages as usize).min(STACK_PAGES);
+        let stack: &[u8] =
+            std::slice::from_raw_parts((&raw const (*slot).stack).cast(), pages * PAGE);
+        head.state = FREE;
+        // What is not there is no zeros: they would be the end of a stack.
+        let missing = match head.flags & BEGINS_LATER {
+            0 => 0,
+            _ => PAGE.min(stack.len()),
+        };
+        each(
+            &head,
+            Copied {
+                begin: (head.sp & !(PAGE as u64 - 1)).saturating_add(missing as u64),
+                bytes: &stack[missing..],
+            },
+        );
+        // And what follows: two copies may have failed, and have left a part of a page each. Where none was tried, it is wiped already.
+        let touched = match head.flags & UNCHANGED {
+            0 => (pages + 2).min(STACK_PAGES),
+            _ => 0,
+        };
+        std::ptr::write_bytes((&raw mut (*slot).stack).cast::<u8>(), 0, PAGE * touched);
+        compiler_fence(Ordering::SeqCst);
+        if let Some(then) = then {
+            state.store(then, Ordering::Release);
+        }
+    }
+}
+
+fn fields(types: &Types) -> Result<Vec<Field>, AttachError> {
+    let mut fields = types.fields(&FIELDS)?;
+    let arrived = types.field("task_struct", "sched_info.last_arrival");
+    fields.push(arrived.unwrap_or_default());
+    // Where it is not known, the first word is read, and not looked at.
+    let first = Field { offset: 0, size: 8 };
+    fields.push(types.field("hrtimer", "function").unwrap_or(first));
+    let optional = RETURNS
+        .iter()
+        .map(|(structure, field)| types.field(structure, field));
+    fields.extend(optional.map(Option::unwrap_or_default));
+    let faults_off = types.field("task_struct", "pagefault_disabled");
+    fields.push(faults_off.unwrap_or_default());
+    let (structure, control_block) = CONTROL_BLOCK;
+    let control_block = types.field(structure, control_block);
+    fields.push(control_block.unwrap_or_default());
+    Ok(fields)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+//! What the programs counted.
+
+use std::{collections::BTreeMap, thread};
+
+use ckb_probe_common::{
+    maximum_of,
+    syscalls::{MAX_TARGETS, Met, NO_ROW, SlowSyscall, SyscallLosses, of_error_key},
+};
+use ckb_probe_figures::Histogram;
+
+use super::{
+    super::{
+        ReadError,
+        maps::{GRACE, error, walk_error},
+    },
+    LossesValue, MetValue, RowValue, SyscallTracer, TableValue, Target, TargetId,
+};
+
+/// What a target did since it was added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TargetReading {
+    /// By number; those that were not told apart come last.
+    pub calls: Vec<SyscallReading>,
+}
+
+/// One system call over all CPUs, since the target was added; `max_ns` since the reading before.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SyscallReading {
+    /// Its number; none: all that were not told apart.
+    pub number: Option<u32>,
+    /// Nanoseconds spent in the calls.
+    pub sum_ns: u64,
+    /// Calls at or above the slow threshold.
+    pub slow: u64,
+    /// Longest call since the reading before.
+    pub max_ns: u64,
+    /// Calls by duration.
+    pub histogram: Histogram,
+    /// Calls that failed.
+    pub failed: u64,
+    /// How: calls by the error's number. Less than `failed` where numbers were lost.
+    pub errors: Vec<(u32, u64)>,
+}
+
+impl SyscallTracer {
+    /// What targets did, in the order in which they are asked for; nothing of one that was removed.
+    pub fn read(&mut self, ids: &[TargetId]) -> Result<Vec<TargetReading>, ReadError> {
+        for id in ids {
+            self.order(*id, |order| order.epoch = order.epoch.wrapping_add(1))?;
+        }
+        thread::sleep(GRACE);
+        let mut errors = BTreeMap::<u32, Vec<(u32, u64)>>::new();
+        for (key, count) in self.errors_seen.entries().map_err(walk_error("ERRORS"))? {
+            let (row, error) = of_error_key(key);
+            errors.entry(row).or_default().push((error, count));
+        }
+        ids.iter()
+            .map(|id| self.read_target(*id, &errors))
+            .collect()
+    }
+
+    fn read_target(
+        &self,
+        id: TargetId,
+        errors: &BTreeMap<u32, Vec<(u32, u64)>>,
+    ) -> Result<TargetReading, ReadError> {
+        let Some(Target { order, .. }) = self.targets.get(&id) else {
+            return Ok(TargetReading::default());
+        };
+        let own = self.rows_of(id)?;
+        let own = own.iter().map(|(number, row)| (Some(*number), *row));
+        let calls = own.chain([(None, order.other_row)]).map(|(number, row)| {
+            let mut reading = self.read_row(row, order.epoch.wrapping_sub(1))?;
+            reading.number = number;
+            reading.errors = errors.get(&row).cloned().unwrap_or_default();
+            reading.errors.sort_unstable();
+            Ok(reading)
+        });
+        let mut calls: Vec<SyscallReading> = calls.collect::<Result<_, ReadError>>()?;
+        calls.retain(|call| call.histogram.count() > 0);
+        Ok(TargetReading { calls })
+    }
+
+    /// The numbers that have a row of their own, with it.
+    pub(super) fn rows_of(&self, id: TargetId) -> Result<Vec<(u32, u32)>, ReadError> {
+        let Some(Target { order, .. }) = self.targets.get(&id) else {
+            return Ok(Vec::new());
+        };
+        let TableValue(table) = self.tables.get(&id.0, 0).map_err(error("TABLES"))?;
+        Ok((0..)
+            .zip(table.rows)
+            .filter(|(_, row)| *row != NO_ROW && *row != order.other_row)
+            .collect())
+    }
+
+    fn read_row(&self, row: u32, retired: u32) -> Result<SyscallReading, ReadError> {
+        let mut reading = SyscallReading::default();
+        for RowValue(cpu) in self.rows.get(&row, 0).map_err(error("ROWS"))?.iter() {
+            reading.sum_ns += cpu.sum_ns;
+            reading.failed += cpu.errors;
+            reading.slow += cpu.slow;
+            let maximum = maximum_of(retired, cpu.maxima[retired as usize & 1]);
+            reading.max_ns = reading.max_ns.max(maximum.unwrap_or_default());
+            for (bucket, count) in (0..).zip(cpu.histogram.buckets) {
+                reading.histogram.add(bucket, count);
+            }
+        }
+        Ok(reading)
+    }
+
+    /// How many calls of a target met the programs, since it was added: cheap to ask often.
+    pub fn hits(&self, id: TargetId) -> Result<Met, ReadError> {
+        self.met_at(id.0)
+    }
+
+    /// How many calls of processes that are no targets met the programs, since the load.
+    pub fn misses(&self) -> Result<u64, ReadError> {
+        Ok(self.met_at(MAX_TARGETS as u32)?.left)
+    }
+
+    fn met_at(&self, place: u32) -> Result<Met, ReadError> {
+        let cpus = self.met.get(&place, 0).map_err(error("MET"))?;
+        Ok(cpus.iter().fold(Met::default(), |sum, MetValue(cpu)| Met {
+            taken: sum.taken + cpu.taken,
+            left: sum.left + cpu.left,
+        }))
+    }
+
+    /// What could not be recorded since the load, of all targets.
+    pub fn losses(&self) -> Result<SyscallLosses, ReadError> {
+        let cpus = self.losses.get(&0, 0).map_err(error("LOSSES"))?;
+        Ok(cpus
+            .iter()
+            .fold(SyscallLosses::default(), |sum, LossesValue(cpu)| {
+                SyscallLosses {
+                    calls: sum.calls + cpu.calls,
+                    events: sum.events + cpu.events,
+                    error_numbers: sum.error_numbers + cpu.error_numbers,
+                }
+            }))
+    }
+
+    /// Takes the slow calls that wait in the ring buffer; those of targets that were removed are dropped.
+    pub fn slow_calls(&mut self) -> Vec<(TargetId, SlowSyscall)> {
+        let mut calls = Vec::new();
+        while let Some(item) = self.slow_calls.next() {
+            if item.len() < size_of::<SlowSyscall>() {
+                continue;
+            }
+            // SAFETY: long enough, and a SlowSyscall is integers only; read_unaligned relies on no alignment.
+            let call = unsafe { item.as_ptr().cast::<SlowSyscall>().read_unaligned() };
+            let id = TargetId(call.target);
+            let target = self.targets.get(&id);
+            if target.is_some_and(|target| target.process == call.process) {
+                calls.push((id, call));
+            }
+        }
+        calls
+    }
+}
