@@ -393,10 +393,17 @@ impl Instance {
         self.is_attached() && lacks.any(|lack| lack.reason == Reason::EntryOnly)
     }
 
-    /// Whether all is well with every probe: something was counted within the last three report intervals, or need not be.
+    /// Whether all is well with every probe that the kernel supports: something was counted within the last three report
+    /// intervals, or need not be.
     pub fn is_firing(&self, now: Duration) -> bool {
         let patience = self.patience();
-        self.is_attached() && self.probes.iter().all(|probe| probe.is_well(now, patience))
+        let mut supported = self.supported();
+        self.is_attached() && supported.all(|probe| probe.is_well(now, patience))
+    }
+
+    fn supported(&self) -> impl Iterator<Item = &ProbeBook> {
+        let probes = self.probes.iter();
+        probes.filter(|probe| probe.unsupported().is_none())
     }
 
     fn patience(&self) -> Duration {

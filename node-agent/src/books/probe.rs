@@ -253,6 +253,12 @@ impl ProbeBook {
         }
     }
 
+    /// Why it is not, if that is the kernel's doing: nothing need be counted, and it keeps no other from anything.
+    pub fn unsupported(&self) -> Option<&Refusal> {
+        self.refusal()
+            .filter(|refusal| refusal.reason == Reason::UnsupportedByKernel)
+    }
+
     /// What of it is not measured, or not fully.
     pub fn coverage(&self) -> Option<&Coverage> {
         match &self.answer {

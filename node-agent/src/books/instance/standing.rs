@@ -5,6 +5,7 @@ use std::time::Duration;
 use ckb_probe_crds::{InstanceReport, InstanceState, Reason};
 
 use super::{super::probe::ProbeBook, Instance, SILENT_AFTER, Stage};
+use crate::mechanism::Refusal;
 
 /// A part of a whole, in thousandths of a percent.
 fn millipercent(ratio: f64) -> u64 {
@@ -103,21 +104,31 @@ impl Instance {
         }
     }
 
-    /// The worst of its probes speaks for it.
+    /// The worst of its probes speaks for it; one that the kernel does not support only where all is well with the others.
     fn attached(&self, pid: u32, now: Duration) -> (Reason, String) {
+        let without = |probe: &ProbeBook, refusal: &Refusal| {
+            format!("the probe {}: {}", probe.probe.name, refusal.message)
+        };
         if let Some((probe, refusal)) = self
-            .probes
-            .iter()
+            .supported()
             .find_map(|probe| Some((probe, probe.refusal()?)))
         {
-            let message = format!(
-                "measuring process {pid}, but for the probe {}: {}",
-                probe.probe.name, refusal.message
-            );
+            let without = without(probe, refusal);
+            let message = format!("measuring process {pid}, but for {without}");
             return (refusal.reason, message);
         }
         if self.is_firing(now) {
-            return (Reason::Firing, format!("measuring process {pid}"));
+            let probes = self.probes.iter();
+            let unsupported = probes.filter_map(|probe| Some(without(probe, probe.unsupported()?)));
+            let unsupported: Vec<String> = unsupported.collect();
+            let message = match unsupported.is_empty() {
+                true => format!("measuring process {pid}"),
+                false => format!(
+                    "measuring process {pid}, but for {}",
+                    unsupported.join("; ")
+                ),
+            };
+            return (Reason::Firing, message);
         }
         let patience = self.patience();
         if let Some(silent) = self.those(" by ", |probe| probe.is_silent(now, patience)) {
@@ -139,9 +150,9 @@ impl Instance {
         )
     }
 
-    /// The probes of which that is so, after a word, or nothing where it is so of all of them; None where it is of none.
+    /// The supported probes of which that is so, after a word, or nothing where it is so of all of them; None where it is of none.
     fn those(&self, word: &str, so: impl Fn(&ProbeBook) -> bool) -> Option<String> {
-        let those = self.probes.iter().filter(|probe| so(probe));
+        let those = self.supported().filter(|probe| so(probe));
         let names: Vec<&str> = those.map(|probe| probe.probe.name.as_str()).collect();
         match names.len() {
             0 => None,

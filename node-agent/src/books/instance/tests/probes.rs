@@ -114,6 +114,49 @@ fn a_refused_probe_leaves_the_others_in_place() {
 }
 
 #[test]
+fn what_the_kernel_does_not_support_is_no_silence_of_its_target() {
+    let unsupported = || Refusal::new(Reason::UnsupportedByKernel, "this kernel has no kprobes");
+    let mut instance = two_probes();
+    let reads = opened(&instance.probes[0].probe, 0);
+    instance.process_gone(seconds(1));
+    instance.answered(
+        SUCCESSOR,
+        0,
+        vec![Ok(reads), Err(unsupported())],
+        seconds(2),
+    );
+    let told = |instance: &Instance, now| {
+        let report = instance.report(now);
+        let standing = (report.reason.unwrap(), report.firing);
+        assert_eq!(instance.is_firing(now), report.firing);
+        (standing, report.message)
+    };
+    let (standing_of, message) = told(&instance, seconds(3));
+    assert_eq!(standing_of, (Reason::Attaching, false));
+    assert_eq!(
+        message,
+        "attached to process 8, nothing counted yet for reads"
+    );
+    observe(&mut instance, both(10, 0), seconds(4));
+    let (standing_of, message) = told(&instance, seconds(4));
+    assert_eq!(standing_of, (Reason::Firing, true));
+    assert_eq!(
+        message,
+        "measuring process 8, but for the probe writes: this kernel has no kprobes"
+    );
+    let (standing_of, message) = told(&instance, seconds(40));
+    assert_eq!(standing_of, (Reason::Silent, false));
+    assert!(message.contains("measured by reads happened"), "{message}");
+    let [_, writes] = &instance.report(seconds(40)).probes[..] else {
+        panic!("two probes");
+    };
+    assert_eq!(
+        standing(writes),
+        (InstanceState::Failed, Reason::UnsupportedByKernel, false)
+    );
+}
+
+#[test]
 fn a_target_of_which_nothing_can_be_measured_says_why() {
     let mut instance = two_probes();
     instance.process_gone(seconds(1));
