@@ -27,6 +27,7 @@ use crate::{Duration, Probe, Reason};
         .message("metadata.name must be a label: at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit"),
     printcolumn(name = "Ready", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].status"#),
     printcolumn(name = "Targets", type_ = "string", json_path = ".status.targets.summary", description = "attached/matched"),
+    printcolumn(name = "Probes", type_ = "string", json_path = ".status.support.summary", description = "supported by the kernels of the targets' nodes/asked"),
     printcolumn(name = "Headline", type_ = "string", json_path = ".status.headline", description = "of each probe, over the last report interval"),
     printcolumn(name = "Overhead", type_ = "string", json_path = ".status.overhead.summary", description = "estimated share of the targets' CPU time; and of the time, in which calls are recorded, where they are sampled"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
@@ -194,7 +195,7 @@ pub struct CkbProbeStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Ready, Progressing, Degraded, WithinBudget.
+    /// Ready, Progressing, Degraded, WithinBudget, Supported.
     #[serde(default)]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -202,6 +203,10 @@ pub struct CkbProbeStatus {
     /// How many processes match, are attached, and are seen to do what is measured.
     #[serde(default)]
     pub targets: TargetCounts,
+
+    /// How much of what is asked the kernels of the targets' nodes support.
+    #[serde(default)]
+    pub support: SupportStatus,
 
     /// What measuring is estimated to cost the targets.
     #[serde(default)]
@@ -239,10 +244,24 @@ pub struct TargetCounts {
     /// Targets with probes in place.
     pub attached: u32,
     /// Targets each of whose probes counted something within the last three report intervals, or is of a kind that may have
-    /// nothing to tell. Of a probe: those on which it counted something.
+    /// nothing to tell, but for those that their node's kernel does not support. Of a probe: those on which it counted something.
     pub firing: u32,
     /// `attached/matched`.
     pub summary: String,
+}
+
+/// How many of the spec's probes can be measured in full, as far as kernels are concerned.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SupportStatus {
+    /// Probes of the spec.
+    pub asked: u32,
+    /// Those of them that the kernel of every target's node supports in full; unset until the agents have told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supported: Option<u32>,
+    /// `supported/asked`, unset until the agents have told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
 }
 
 /// The cost of measuring, as estimated from calls per second and the calibrated cost of one.

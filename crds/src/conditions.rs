@@ -1,11 +1,12 @@
 //! Condition types and reasons: one spelling for the operator, the agents, the tests and the docs.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::value::StrDeserializer};
 
 /// The condition types of a `CkbProbe`. Always chosen by type, never by index.
 pub mod condition {
-    /// Every probe of every matched target is attached, and counts something unless it is of a quiet kind.
+    /// Every matched target is attached, and each of its probes that its node's kernel supports is, and counts something
+    /// unless it is of a quiet kind.
     pub const READY: &str = "Ready";
     /// The operator or an agent is still on its way to what the spec asks for.
     pub const PROGRESSING: &str = "Progressing";
@@ -17,6 +18,9 @@ pub mod condition {
     /// only when an agent says that sampling does not suffice, or when the estimate is more than a tenth above; and then
     /// until it is back at the ceiling, so that it does not come and go.
     pub const WITHIN_BUDGET: &str = "WithinBudget";
+    /// The kernels of the targets' nodes support each probe in full. One that is not supported everywhere keeps the others from
+    /// nothing: it is false beside a `Ready` that is true, and says of how many probes so much is true.
+    pub const SUPPORTED: &str = "Supported";
 }
 
 /// Why an instance, or a condition, is as it is. One list for both, so that a reason means one thing.
@@ -87,6 +91,12 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// The reason that is spelled like this, if there is one.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let word = StrDeserializer::<serde::de::value::Error>::new(word);
+        Self::deserialize(word).ok()
+    }
+
     /// The CamelCase word as it stands in conditions, Events and metrics.
     pub fn as_str(self) -> &'static str {
         match self {

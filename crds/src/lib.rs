@@ -22,7 +22,7 @@ pub use ckb_probe_figures::{
 };
 pub use ckbprobe::{
     Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus, Overhead,
-    OverheadStatus, PartStatus, ProbeStatus, RowStatus, Target, TargetCounts,
+    OverheadStatus, PartStatus, ProbeStatus, RowStatus, SupportStatus, Target, TargetCounts,
 };
 pub use conditions::{Reason, condition};
 pub use descriptor::Descriptor;

@@ -258,7 +258,7 @@ pub struct InstanceReport {
     #[serde(default)]
     pub message: String,
     /// True when each of its probes counted something within the last three report intervals, or is of a kind that may have
-    /// nothing to tell.
+    /// nothing to tell, but for those that this node's kernel does not support.
     #[serde(default)]
     pub firing: bool,
     /// How often the process was found anew after it had gone.

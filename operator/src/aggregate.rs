@@ -14,11 +14,13 @@ mod conditions;
 mod events;
 mod health;
 mod probes;
+mod support;
 mod targets;
 mod troubles;
 
 pub use events::is_notable;
 use probes::Measured;
+use support::Support;
 use targets::Target;
 
 /// How many targets a status lists.
@@ -35,7 +37,7 @@ pub fn aggregate(
         Ok(spec) => targets::reports(probe, spec, world, now),
         Err(_) => targets::Reports::new(),
     };
-    let (targets, measured, verdict) = match &probe.spec {
+    let (targets, measured, support, verdict) = match &probe.spec {
         Ok(spec) => {
             let targets = targets::of(probe, spec, &reports, world, left_out, now);
             let mut measured = probes::measured(&spec.spec, &targets);
@@ -43,12 +45,14 @@ pub fn aggregate(
                 status.profiles = profiles(probe, &status.name, world);
             }
             let sampled = measured.share.is_some_and(|share| share.is_sampled());
-            let verdict = conditions::judge(probe, spec, &targets, sampled, world, now);
-            (targets, measured, verdict)
+            let support = Support::of(probe, spec, &targets, now);
+            let verdict = conditions::judge(probe, spec, &targets, &support, sampled, world, now);
+            (targets, measured, support, verdict)
         }
         Err(invalid) => (
             Vec::new(),
             Measured::default(),
+            Support::default(),
             conditions::invalid(invalid),
         ),
     };
@@ -62,6 +66,7 @@ pub fn aggregate(
         observed_generation: Some(probe.generation),
         conditions: verdict.conditions(previous, probe.generation, now),
         targets: counts(&targets),
+        support: support.status(),
         overhead: overhead(&targets, share),
         headline,
         probes,

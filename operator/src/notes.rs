@@ -59,6 +59,7 @@ pub fn preflight(agent: &AgentStatus) -> Vec<Note> {
 pub fn notes(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Vec<Note> {
     let mut notes = Vec::new();
     notes.extend(trouble(old, new));
+    notes.extend(unsupported(old, new));
     notes.extend(budget(old, new));
     notes.extend(attached(old, new));
     notes.extend(halted(old, new));
@@ -94,6 +95,22 @@ fn trouble(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note> {
         }),
         _ => None,
     }
+}
+
+/// Supported became false while Degraded speaks of something else, or of nothing.
+fn unsupported(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note> {
+    let lacking = |status| find(status, condition::SUPPORTED).filter(|c| c.status == "False");
+    let is = lacking(new)?;
+    let said = find(new, condition::DEGRADED)
+        .is_some_and(|degraded| degraded.status == "True" && degraded.reason == is.reason);
+    let news = old.and_then(lacking).is_none() && !said;
+    Some(Note {
+        type_: EventType::Warning,
+        reason: known(&is.reason)?,
+        action: "Probe",
+        text: is.message.clone(),
+    })
+    .filter(|_| news)
 }
 
 /// WithinBudget became false while Degraded speaks of something else.
@@ -221,9 +238,7 @@ fn find<'a>(status: &'a CkbProbeStatus, type_: &str) -> Option<&'a Condition> {
 
 /// The reason's own spelling, if it is one of ours.
 fn known(reason: &str) -> Option<&'static str> {
-    let reason: Reason =
-        serde_json::from_value(serde_json::Value::String(reason.to_owned())).ok()?;
-    Some(reason.as_str())
+    Reason::from_word(reason).map(Reason::as_str)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Ready, Progressing, Degraded and WithinBudget, each with a sentence that a person can act on.
+//! Ready, Progressing, Degraded, WithinBudget and Supported, each with a sentence that a person can act on.
 
 use std::cmp::Ordering;
 
@@ -11,6 +11,7 @@ use k8s_openapi::{
 use super::{
     halted,
     health::{Ailment, Outlook},
+    support::Support,
     targets,
     targets::Target,
     troubles::{self, Trouble, summary},
@@ -30,21 +31,26 @@ pub struct Answer {
     message: String,
 }
 
-/// The four answers.
+/// The five answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     ready: Answer,
     progressing: Answer,
     degraded: Answer,
     within_budget: Answer,
+    supported: Answer,
 }
 
-fn yes(reason: Reason, message: impl Into<String>) -> Answer {
+pub fn yes(reason: Reason, message: impl Into<String>) -> Answer {
     answer("True", reason, message)
 }
 
-fn no(reason: Reason, message: impl Into<String>) -> Answer {
+pub fn no(reason: Reason, message: impl Into<String>) -> Answer {
     answer("False", reason, message)
+}
+
+pub fn unknown(reason: Reason, message: impl Into<String>) -> Answer {
+    answer("Unknown", reason, message)
 }
 
 fn answer(status: &'static str, reason: Reason, message: impl Into<String>) -> Answer {
@@ -65,6 +71,7 @@ pub fn invalid(error: &InvalidProbe) -> Verdict {
         progressing: no(reason, "waits for a change of the spec"),
         degraded: yes(reason, message),
         within_budget: nothing_attached(),
+        supported: unknown(reason, "nothing is known of what is asked"),
     }
 }
 
@@ -73,6 +80,7 @@ pub fn judge(
     probe: &ProbeRow,
     spec: &ValidSpec,
     targets: &[Target],
+    support: &Support,
     sampled: bool,
     world: &World,
     now: Timestamp,
@@ -86,23 +94,38 @@ pub fn judge(
     let gravest = troubles.first().map(|trouble| trouble.reason);
     let degraded = match gravest {
         Some(reason) => yes(reason, troubles::told(&troubles)),
+        None if support.is_lacking() => no(
+            Reason::Done,
+            "nothing is known to be wrong, but for what the nodes' kernels do not support: see Supported",
+        ),
         None => no(Reason::Done, "nothing is known to be wrong"),
     };
     let progressing = match (&pending, gravest) {
         (Some((reason, message)), _) => yes(*reason, message),
         (None, Some(reason)) => no(reason, "waits for a change: see Degraded"),
+        (None, None) if support.is_lacking() => no(
+            Reason::Done,
+            "everything that the nodes' kernels support is in place: see Supported",
+        ),
         (None, None) => no(Reason::Done, "everything that was asked for is in place"),
     };
     Verdict {
-        ready: ready(targets, &troubles, pending),
+        ready: ready(targets, &troubles, support, pending),
         progressing,
         degraded,
         within_budget,
+        supported: support.answer(),
     }
 }
 
-/// True when every probe of every target is well. What is missing of one that is well is for Degraded to say.
-fn ready(targets: &[Target], troubles: &[Trouble], pending: Option<(Reason, String)>) -> Answer {
+/// True when every target is well, and each of its probes that its node's kernel supports. What is missing of one that is well is
+/// for Degraded to say, and what a kernel does not support for Supported.
+fn ready(
+    targets: &[Target],
+    troubles: &[Trouble],
+    support: &Support,
+    pending: Option<(Reason, String)>,
+) -> Answer {
     let firing = targets.iter().filter(|target| target.firing).count();
     if firing == targets.len() && firing > 0 {
         let noun = if firing == 1 {
@@ -112,7 +135,7 @@ fn ready(targets: &[Target], troubles: &[Trouble], pending: Option<(Reason, Stri
         };
         return yes(
             Reason::Firing,
-            format!("{firing} {noun} attached and firing"),
+            format!("{firing} {noun} attached and firing{}", support.remark()),
         );
     }
     let (reason, message) = troubles
@@ -178,8 +201,9 @@ fn stopped(reason: Reason, probe: &ProbeRow, targets: &[Target], within_budget: 
             0 => no(Reason::Done, "everything is detached"),
             held => yes(reason, format!("{held} targets are being detached")),
         },
-        degraded: no(reason, why),
+        degraded: no(reason, &*why),
         within_budget,
+        supported: unknown(reason, why),
     }
 }
 
@@ -242,8 +266,7 @@ fn budget(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target], sampled: bool)
             Reason::UnderBudget,
             format!("probing is estimated to cost no more than {budget}"),
         ),
-        None if targets.iter().any(|t| t.state == InstanceState::Attached) => answer(
-            "Unknown",
+        None if targets.iter().any(|t| t.state == InstanceState::Attached) => unknown(
             Reason::Attaching,
             "the first report interval has not ended yet",
         ),
@@ -321,12 +344,14 @@ impl Verdict {
             progressing,
             degraded,
             within_budget,
+            supported,
         } = self;
         let all = [
             (condition::READY, ready),
             (condition::PROGRESSING, progressing),
             (condition::DEGRADED, degraded),
             (condition::WITHIN_BUDGET, within_budget),
+            (condition::SUPPORTED, supported),
         ];
         all.into_iter()
             .map(|(type_, answer)| {

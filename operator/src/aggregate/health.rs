@@ -43,6 +43,8 @@ pub enum Outlook {
     Passes,
     /// It is as the spec wants it.
     Meant,
+    /// It is as the node's kernel has it, and the rest of the target is measured: see [`super::support`].
+    Unsupported,
 }
 
 impl Outlook {
@@ -101,7 +103,13 @@ impl Ailment {
             Outlook::Stays(reason) => place(reason),
             Outlook::Passes => ORDER.len() + 1,
             Outlook::Meant => ORDER.len() + 2,
+            Outlook::Unsupported => ORDER.len() + 3,
         }
+    }
+
+    /// Whether the target counts as firing in spite of it.
+    pub fn lets_fire(&self) -> bool {
+        self.firing || self.outlook == Outlook::Unsupported
     }
 }
 
@@ -151,10 +159,22 @@ pub fn of_target(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
     }
 }
 
-/// The probes of a target that are not well, those together that have the same to say.
+/// Whether the node's kernel, or what the agent may do there, rules the probe out.
+pub fn is_unsupported(report: &ProbeReport) -> bool {
+    report.state == InstanceState::Failed && report.reason == Some(Reason::UnsupportedByKernel)
+}
+
+/// The probes of a target that are not well, those together that have the same to say. What the kernel rules out is a trouble only
+/// where it rules out all of them: else the target is measured as far as it can be.
 fn of_probes(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
+    let ruled_out = |probe| reported(report, probe).is_some_and(is_unsupported);
+    let measurable = !spec.probes.iter().all(ruled_out);
     let each = spec.probes.iter().filter_map(|probe| {
         let ailment = match reported(report, probe) {
+            Some(reported) if measurable && is_unsupported(reported) => Ailment {
+                outlook: Outlook::Unsupported,
+                ..ailment(reported, is_quiet(probe))?
+            },
             Some(reported) => ailment(reported, is_quiet(probe))?,
             None => Ailment {
                 reason: Reason::Attaching,
@@ -210,15 +230,22 @@ pub fn ailment(report: &ProbeReport, quiet: bool) -> Option<Ailment> {
 
 /// What probes of an attached target are measured without, for this reason, though they are well otherwise.
 pub fn lacking(spec: &CkbProbeSpec, report: &InstanceReport, reason: Reason) -> Vec<String> {
+    let each = spec.probes.iter().filter_map(|probe| {
+        let reported = reported(report, probe)?;
+        let attached = reported.state == InstanceState::Attached;
+        let lacks = attached && reported.lacks(reason) && !stays(reported, probe);
+        lacks.then(|| (probe, lack(reported).unwrap_or_default()))
+    });
+    told(spec, each)
+}
+
+/// The messages about some probes, each with their names, those together that have the same to say.
+pub fn told<'a>(
+    spec: &CkbProbeSpec,
+    each: impl Iterator<Item = (&'a Probe, String)>,
+) -> Vec<String> {
     let mut told: Vec<(Vec<&str>, String)> = Vec::new();
-    for probe in &spec.probes {
-        let Some(reported) = reported(report, probe).filter(|reported| {
-            let attached = reported.state == InstanceState::Attached;
-            attached && reported.lacks(reason) && !stays(reported, probe)
-        }) else {
-            continue;
-        };
-        let message = lack(reported).unwrap_or_default();
+    for (probe, message) in each {
         match told.iter_mut().find(|(_, known)| *known == message) {
             Some((names, _)) => names.push(&probe.name),
             None => told.push((vec![&probe.name], message)),

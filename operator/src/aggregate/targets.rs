@@ -12,7 +12,7 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{
     halted,
-    health::{self, Ailment},
+    health::{self, Ailment, Outlook},
 };
 use crate::{
     desired::LeftOut,
@@ -31,7 +31,7 @@ pub struct Target<'a> {
     pub state: InstanceState,
     pub reason: Reason,
     pub message: String,
-    /// Whether every probe of it is well.
+    /// Whether every probe of it is well that its node's kernel supports.
     pub firing: bool,
     /// What is not, of the target or its probes.
     pub ailments: Vec<Ailment>,
@@ -336,7 +336,10 @@ impl<'a> Target<'a> {
         row: Option<&'a NodeProbeRow>,
     ) -> Self {
         let ailments = health::of_target(spec, report);
-        let gravest = ailments.iter().min_by_key(|ailment| ailment.gravity());
+        let troubles = ailments
+            .iter()
+            .filter(|ailment| ailment.outlook != Outlook::Unsupported);
+        let gravest = troubles.min_by_key(|ailment| ailment.gravity());
         let (reason, message) = match gravest {
             Some(ailment) => (ailment.reason, ailment.message.clone()),
             None => (Reason::Firing, report.message.clone()),
@@ -348,7 +351,8 @@ impl<'a> Target<'a> {
             state: report.state,
             reason,
             message,
-            firing: report.state == InstanceState::Attached && ailments.iter().all(|a| a.firing),
+            firing: report.state == InstanceState::Attached
+                && ailments.iter().all(Ailment::lets_fire),
             ailments,
             report: Some(report),
             tier: status.map(|status| status.agent.tier.as_str()),

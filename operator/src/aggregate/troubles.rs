@@ -36,7 +36,8 @@ pub fn of(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target]) -> Vec<Trouble
         .flat_map(|reason| {
             [
                 staying(reason, spec, targets),
-                lacking(reason, spec, targets),
+                // What a kernel does not support of what is measured otherwise is told by itself: see `support`.
+                lacking(reason, spec, targets).filter(|_| reason != Reason::UnsupportedByKernel),
             ]
         })
         .flatten()

@@ -281,3 +281,36 @@ fn what_is_notable_is_told_once() {
     );
     assert_eq!(notes(Some(&one), &one), []);
 }
+
+#[test]
+fn what_a_kernel_does_not_support_is_told_once_and_not_beside_degraded() {
+    let fine = status(
+        1,
+        1,
+        &[("Degraded", "False", "Done"), ("Supported", "True", "Done")],
+    );
+    let part = status(
+        1,
+        1,
+        &[
+            ("Degraded", "False", "Done"),
+            ("Supported", "False", "UnsupportedByKernel"),
+        ],
+    );
+    let nothing = status(
+        1,
+        1,
+        &[
+            ("Degraded", "True", "UnsupportedByKernel"),
+            ("Supported", "False", "UnsupportedByKernel"),
+        ],
+    );
+    assert_eq!(reasons(None, &part), ["UnsupportedByKernel", "Attached"]);
+    assert_eq!(reasons(Some(&fine), &part), ["UnsupportedByKernel"]);
+    assert_eq!(reasons(Some(&part), &part), Vec::<&str>::new());
+    assert_eq!(reasons(Some(&part), &fine), Vec::<&str>::new());
+    assert_eq!(reasons(Some(&fine), &nothing), ["UnsupportedByKernel"]);
+    let note = &notes(Some(&fine), &part)[0];
+    assert_eq!(note.type_, EventType::Warning);
+    assert_eq!(note.text, "UnsupportedByKernel, in full");
+}

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use ckb_probe_crds::{CkbProbeStatus, Kind, ProbeStatus};
+use ckb_probe_crds::{CkbProbeStatus, Kind, ProbeStatus, condition};
 use serde_json::{Value, json};
 
 use crate::{
     budget::{self, SETTLED, Watched},
     failure::{Result, expect},
     report::Bound,
-    scene::{ATTACH, PROBE, Scene},
+    scene::{ATTACH, PROBE, Scene, all_fire},
     workload::{Load, Workload},
 };
 
@@ -62,6 +62,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
                 expect(budget::is_within(status), "WithinBudget", || {
                     format!("{:?}", status.conditions)
                 })?;
+                all_fire(status)?;
                 let silent = status.probes.iter().filter(attached);
                 let silent: Vec<_> = silent.filter(|probe| !tells(probe)).collect();
                 expect(silent.is_empty(), "figures of all", || {
@@ -75,6 +76,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         started.elapsed(),
         SETTLED,
     );
+    judge_support(scene, &status);
     for probe in &status.probes {
         println!(
             "          {}: {} {}",
@@ -110,6 +112,38 @@ fn everything(scene: &Scene<'_>) -> Result<Value> {
         }
     }
     Ok(probe)
+}
+
+/// Ready is about what the kernel supports, and Supported about what it does not: what is not attached is not counted, nor what is
+/// attached and lacks something that the kernel has not.
+fn judge_support(scene: &Scene<'_>, status: &CkbProbeStatus) {
+    for condition in &status.conditions {
+        println!(
+            "          {} {}: {}",
+            condition.type_, condition.status, condition.message
+        );
+    }
+    let attached = status.probes.iter();
+    let attached = attached.filter(|probe| probe.targets.attached == 1).count() as u32;
+    let asked = status.probes.len() as u32;
+    let supported = status.support.supported.unwrap_or_default();
+    let is = |type_: &str, value: &str| {
+        let mut conditions = status.conditions.iter();
+        conditions.any(|one| one.type_ == type_ && one.status == value)
+    };
+    let all = if supported == asked { "True" } else { "False" };
+    let right = [
+        is(condition::READY, "True"),
+        is(condition::SUPPORTED, all),
+        (1..=attached).contains(&supported),
+        status.support.summary == Some(format!("{supported}/{asked}")),
+    ];
+    scene.equal(
+        "of Ready, Supported and its counts, those that are as the probes are",
+        right.into_iter().filter(|right| *right).count() as u64,
+        &format!("with {supported}/{asked} probes supported"),
+        right.len() as u64,
+    );
 }
 
 /// Every probe is attached, or refused with a word.

@@ -251,12 +251,7 @@ fn beside_a_busy_one(change: impl FnOnce(ProbeReport) -> ProbeReport) -> Scene {
 fn a_busy_probe_does_not_hide_one_beside_it_that_is_not_well() {
     for (state, reason, ready, progressing) in [
         (InstanceState::Attached, "Silent", "Silent", "False"),
-        (
-            InstanceState::Failed,
-            "UnsupportedByKernel",
-            "UnsupportedByKernel",
-            "False",
-        ),
+        (InstanceState::Failed, "MemoryLimit", "MemoryLimit", "False"),
         (
             InstanceState::Failed,
             "SymbolNotFound",
@@ -413,7 +408,7 @@ fn of_a_target_that_failed_in_several_ways_all_are_told() {
     report.message = "nothing is attached".into();
     for (probe, reason, message) in [
         (0, Reason::SymbolNotFound, "no such function"),
-        (1, Reason::UnsupportedByKernel, "no such thing"),
+        (1, Reason::MemoryLimit, "no such room"),
     ] {
         let probe = &mut report.probes[probe];
         probe.state = InstanceState::Failed;
@@ -427,13 +422,10 @@ fn of_a_target_that_failed_in_several_ways_all_are_told() {
     );
     let scene = Scene { world, ..scene };
     let status = scene.status();
-    assert_eq!(
-        answer(&status, condition::READY),
-        ("False", "UnsupportedByKernel")
-    );
+    assert_eq!(answer(&status, condition::READY), ("False", "MemoryLimit"));
     assert_eq!(
         degraded(&scene),
-        "pod a/ckb-0: probe steps: no such thing. \
+        "pod a/ckb-0: probe steps: no such room. \
          SymbolNotFound: pod a/ckb-0: probe storage: no such function"
     );
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ckb_probe_crds::Reason;
+use ckb_probe_crds::{Reason, condition};
 
 use super::{KERNEL, Stage, traced};
 use crate::{failure::Result, metrics::Metrics, report::Bound, rows, scene::PROBE};
@@ -23,6 +23,28 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
         return compare(stage).await;
     }
     let sentence = stage.refusal(KERNEL, Reason::UnsupportedByKernel).await?;
+    let supported = status
+        .conditions
+        .iter()
+        .find(|one| one.type_ == condition::SUPPORTED);
+    let count = status.support.summary.as_deref().unwrap_or("no count");
+    let count = format!("support {count} probes");
+    let fewer = status.support.supported < Some(status.support.asked);
+    let counted = supported.is_some_and(|one| {
+        fewer
+            && one.status == "False"
+            && one.message.contains(&count)
+            && one.message.contains(&sentence)
+    });
+    if !counted {
+        println!("          {supported:?}");
+    }
+    stage.scene.equal(
+        "kernelFunctions: conditions Supported that count it, and say the same of it",
+        u64::from(counted),
+        "",
+        1,
+    );
     let says = sentence.starts_with("functions of this node's kernel cannot be probed: ")
         && sentence.contains("CONFIG_FPROBE");
     if !says {
