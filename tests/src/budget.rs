@@ -76,7 +76,7 @@ pub async fn minutes<T>(
 ) -> Result<Vec<T>> {
     let mut minutes = vec![minute().await?];
     if !is_calm(&minutes[0]) {
-        println!("          something disturbed this minute, or nothing did: two more will tell");
+        crate::note!("something disturbed this minute, or nothing did: two more will tell");
         while minutes.len() < MINUTES {
             minutes.push(minute().await?);
         }

@@ -27,7 +27,7 @@ pub fn refused<'a>(
 }
 
 /// What comes of this, unless somebody interrupts it first: what it has started ends with it.
-pub async fn unless_interrupted(run: impl Future<Output = Result<bool>>) -> Result<bool> {
+pub async fn unless_interrupted<T>(run: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
         outcome = run => outcome,
         _ = ctrl_c() => Err(Failure::Interrupted),

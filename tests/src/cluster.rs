@@ -352,17 +352,17 @@ impl Cluster {
             },
         )
         .await?;
-        // Other CkbProbes may want the same agent. Without any, it goes; a new one must not meet it on its way out.
-        let others = Api::<CkbProbe>::all(self.client.clone())
-            .list(&ListParams::default())
-            .await?;
-        if others.items.is_empty() {
-            wait::until("the agent to go", CLEARED, async || {
-                self.expect_no_agent().await
-            })
-            .await?;
-        }
-        Ok(())
+        // Other CkbProbes may want the same agent, also those that are made meanwhile. Without any, it goes; a new one must not
+        // meet it on its way out.
+        wait::until("the agent to go", CLEARED, async || {
+            let probes = Api::<CkbProbe>::all(self.client.clone());
+            let others = probes.list_metadata(&ListParams::default()).await?;
+            match others.items[..] {
+                [] => self.expect_no_agent().await,
+                [..] => Ok(()),
+            }
+        })
+        .await
     }
 
     async fn only_pod(&self, labels: &str) -> Result<Pod> {

@@ -18,6 +18,7 @@ pub struct Comparison {
     bpftrace: Bpftrace,
     process: Process,
     agent: Component,
+    namespace: String,
     operations: Vec<&'static str>,
     before: Both,
 }
@@ -49,17 +50,19 @@ impl Compared {
 impl Comparison {
     /// Begins it. An agent that records every call is attached to all of them by now.
     pub async fn begin(
+        namespace: &str,
         target: &Target,
         code: &Code,
         agent: &Component,
         operations: &[&'static str],
     ) -> Result<Self> {
         let mut bpftrace = Bpftrace::count(target.process, code, operations).await?;
-        let before = Both::now(target.process, agent, operations, &mut bpftrace).await?;
+        let before = Both::now(target.process, agent, namespace, operations, &mut bpftrace).await?;
         Ok(Self {
             bpftrace,
             process: target.process,
             agent: agent.clone(),
+            namespace: namespace.to_string(),
             operations: operations.to_vec(),
             before,
         })
@@ -68,7 +71,14 @@ impl Comparison {
     /// Ends it: what both have counted since it began. Prints where they differ.
     pub async fn end(mut self) -> Result<Vec<Compared>> {
         let (process, agent) = (self.process, &self.agent);
-        let after = Both::now(process, agent, &self.operations, &mut self.bpftrace).await?;
+        let after = Both::now(
+            process,
+            agent,
+            &self.namespace,
+            &self.operations,
+            &mut self.bpftrace,
+        )
+        .await?;
         self.bpftrace.stop().await?;
         let compared = self.operations.into_iter().map(|operation| {
             let one = Compared {
@@ -77,9 +87,10 @@ impl Comparison {
                 theirs: after.theirs(operation) - self.before.theirs(operation),
             };
             if one.ours != one.theirs {
-                println!(
-                    "          {operation}: {} counted, {} by bpftrace",
-                    one.ours, one.theirs
+                crate::note!(
+                    "{operation}: {} counted, {} by bpftrace",
+                    one.ours,
+                    one.theirs
                 );
             }
             one
@@ -93,12 +104,13 @@ impl Both {
     async fn now(
         process: Process,
         agent: &Component,
+        namespace: &str,
         operations: &[&'static str],
         bpftrace: &mut Bpftrace,
     ) -> Result<Self> {
         let _stopped = process.stop().await?;
         let theirs = bpftrace.counts().await?;
-        let metrics = agent.scrape().await?.operations(PROBE);
+        let metrics = agent.scrape().await?.operations(namespace, PROBE);
         let ours = operations.iter().map(|operation| {
             let of_it = metrics.iter().filter(|one| one.name == *operation);
             let calls: f64 = of_it.map(|one| one.calls).sum();

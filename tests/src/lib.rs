@@ -10,6 +10,7 @@ pub mod comparison;
 pub mod failure;
 pub mod fixture;
 pub mod metrics;
+pub mod note;
 pub mod operations;
 pub mod process;
 pub mod prometheus;

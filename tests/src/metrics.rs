@@ -82,13 +82,12 @@ pub struct Operation {
 
 impl Metrics {
     /// The operations that are measured on behalf of a CkbProbe with one target.
-    pub fn operations(&self, ckbprobe: &str) -> Vec<Operation> {
+    pub fn operations(&self, namespace: &str, ckbprobe: &str) -> Vec<Operation> {
         let calls = self.samples.iter().filter(|sample| {
+            let is = |label: &str, value| sample.labels.get(label).is_some_and(|is| is == value);
             sample.name == "ckb_probe_operation_calls_total"
-                && sample
-                    .labels
-                    .get("ckbprobe")
-                    .is_some_and(|is| is == ckbprobe)
+                && is("namespace", namespace)
+                && is("ckbprobe", ckbprobe)
         });
         calls
             .map(|calls| {
@@ -194,19 +193,20 @@ mod tests {
     #[test]
     fn an_operation_is_complete_when_all_that_is_said_of_it_agrees() {
         let lines = [
-            r#"ckb_probe_operation_calls_total{ckbprobe="a",operation="Get"} 7"#,
-            r#"ckb_probe_operation_calls_total{ckbprobe="b",operation="Get"} 9"#,
-            r#"ckb_probe_operation_duration_seconds_count{ckbprobe="a",operation="Get"} 7"#,
-            r#"ckb_probe_samples_total{ckbprobe="a",operation="Get"} 7"#,
-            r#"ckb_probe_sampling_ratio{ckbprobe="a",operation="Get"} 1"#,
-            r#"ckb_probe_column_family_operation_duration_seconds_count{ckbprobe="a",operation="Get",column_family="CELL"} 3"#,
-            r#"ckb_probe_column_family_operation_duration_seconds_count{ckbprobe="a",operation="Get",column_family="META"} 4"#,
+            r#"ckb_probe_operation_calls_total{namespace="n",ckbprobe="a",operation="Get"} 7"#,
+            r#"ckb_probe_operation_calls_total{namespace="n",ckbprobe="b",operation="Get"} 9"#,
+            r#"ckb_probe_operation_calls_total{namespace="m",ckbprobe="a",operation="Get"} 5"#,
+            r#"ckb_probe_operation_duration_seconds_count{namespace="n",ckbprobe="a",operation="Get"} 7"#,
+            r#"ckb_probe_samples_total{namespace="n",ckbprobe="a",operation="Get"} 7"#,
+            r#"ckb_probe_sampling_ratio{namespace="n",ckbprobe="a",operation="Get"} 1"#,
+            r#"ckb_probe_column_family_operation_duration_seconds_count{namespace="n",ckbprobe="a",operation="Get",column_family="CELL"} 3"#,
+            r#"ckb_probe_column_family_operation_duration_seconds_count{namespace="n",ckbprobe="a",operation="Get",column_family="META"} 4"#,
         ];
         let metrics = Metrics {
             text: String::new(),
             samples: lines.iter().map(|line| parse(line).unwrap()).collect(),
         };
-        let [get] = &metrics.operations("a")[..] else {
+        let [get] = &metrics.operations("n", "a")[..] else {
             panic!("one operation of one namespace");
         };
         assert_eq!((get.name.as_str(), get.on_families), ("Get", Some(7.0)));

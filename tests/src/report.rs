@@ -3,6 +3,7 @@
 use std::{
     fmt,
     path::Path,
+    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -74,18 +75,26 @@ impl fmt::Display for Row {
     }
 }
 
-/// All rows so far.
+/// All rows so far, of all that play at the same time.
 #[derive(Debug)]
 pub struct Report {
     start: Instant,
-    rows: Vec<Row>,
+    rows: Mutex<Vec<(usize, Row)>>,
+}
+
+/// Where a scenario's rows go: to its place in the report, whoever else plays meanwhile.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    report: &'a Report,
+    scenario: &'static str,
+    place: usize,
 }
 
 impl Default for Report {
     fn default() -> Self {
         Self {
             start: Instant::now(),
-            rows: Vec::new(),
+            rows: Mutex::default(),
         }
     }
 }
@@ -96,10 +105,66 @@ impl Report {
         self.start.elapsed()
     }
 
+    /// Where the rows of a scenario go whose place among all of them is this.
+    pub fn rows_of(&self, scenario: &'static str, place: usize) -> Rows<'_> {
+        Rows {
+            report: self,
+            scenario,
+            place,
+        }
+    }
+
+    /// Prints once more, where it is not overlooked, what is not as it must be.
+    pub fn repeat_failures(&self) {
+        for row in self.sorted().iter().filter(|row| !row.met) {
+            println!("FAILED  {row}");
+        }
+    }
+
+    /// How many rows are as they must be, and how many are not.
+    pub fn tally(&self) -> (usize, usize) {
+        let rows = self.lock();
+        let passed = rows.iter().filter(|(_, row)| row.met).count();
+        (passed, rows.len() - passed)
+    }
+
+    /// Writes the rows, in the order of the scenarios.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let text =
+            serde_json::to_string_pretty(&self.sorted()).map_err(Failure::format("the report"))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)
+            .and_then(|()| std::fs::write(path, text + "\n"))
+            .map_err(Failure::system(format!("cannot write {}", path.display())))
+    }
+
+    fn sorted(&self) -> Vec<Row> {
+        let mut rows = self.lock().clone();
+        rows.sort_by_key(|(place, _)| *place);
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+
+    /// What a thread that panicked left behind is as good as any: a row is added whole.
+    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Row)>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Rows<'_> {
+    /// The scenario's name.
+    pub fn scenario(&self) -> &'static str {
+        self.scenario
+    }
+
+    /// Since the report was begun.
+    pub fn elapsed(&self) -> Duration {
+        self.report.elapsed()
+    }
+
     /// Adds a figure and prints it.
-    pub fn figure(&mut self, name: String, value: f64, unit: &str, bound: Bound) {
+    pub fn figure(&self, name: &str, value: f64, unit: &str, bound: Bound) {
         self.add(Row {
-            name,
+            name: format!("{}: {name}", self.scenario),
             value: Some((value * 1000.0).round() / 1000.0),
             unit: unit.to_string(),
             bound: bound.to_string(),
@@ -107,10 +172,10 @@ impl Report {
         });
     }
 
-    /// Adds a figure that could not be measured and prints it.
-    pub fn failure(&mut self, name: String) {
+    /// Adds the scenario itself as what could not be measured, and prints that.
+    pub fn failure(&self) {
         self.add(Row {
-            name,
+            name: self.scenario.to_string(),
             value: None,
             unit: String::new(),
             bound: "measured".to_string(),
@@ -118,33 +183,20 @@ impl Report {
         });
     }
 
-    fn add(&mut self, row: Row) {
+    /// How many of them have failed so far.
+    pub fn failed(&self) -> usize {
+        let rows = self.report.lock();
+        let own = rows.iter().filter(|(place, _)| *place == self.place);
+        own.filter(|(_, row)| !row.met).count()
+    }
+
+    fn add(&self, row: Row) {
         let verdict = if row.met { "ok  " } else { "FAIL" };
-        println!("{:6.1} s  {verdict}  {row}", self.elapsed().as_secs_f64());
-        self.rows.push(row);
-    }
-
-    /// Prints once more, where it is not overlooked, what is not as it must be.
-    pub fn repeat_failures(&self) {
-        for row in self.rows.iter().filter(|row| !row.met) {
-            println!("FAILED  {row}");
-        }
-    }
-
-    /// How many rows are as they must be, and how many are not.
-    pub fn tally(&self) -> (usize, usize) {
-        let passed = self.rows.iter().filter(|row| row.met).count();
-        (passed, self.rows.len() - passed)
-    }
-
-    /// Writes the rows.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let text =
-            serde_json::to_string_pretty(&self.rows).map_err(Failure::format("the report"))?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)
-            .and_then(|()| std::fs::write(path, text + "\n"))
-            .map_err(Failure::system(format!("cannot write {}", path.display())))
+        println!(
+            "{:6.1} s  {verdict}  {row}",
+            self.report.elapsed().as_secs_f64()
+        );
+        self.report.lock().push((self.place, row));
     }
 }
 
@@ -168,10 +220,24 @@ mod tests {
 
     #[test]
     fn what_is_missed_or_not_measured_has_failed() {
-        let mut report = Report::default();
-        report.figure("a".to_string(), 1.0, "s", Bound::AtMost(2.0));
-        report.figure("b".to_string(), 3.0, "s", Bound::AtMost(2.0));
-        report.failure("c".to_string());
+        let report = Report::default();
+        let rows = report.rows_of("a", 0);
+        rows.figure("b", 1.0, "s", Bound::AtMost(2.0));
+        rows.figure("c", 3.0, "s", Bound::AtMost(2.0));
+        rows.failure();
         assert_eq!(report.tally(), (1, 2));
+    }
+
+    #[test]
+    fn rows_are_in_the_order_of_scenarios_whoever_plays_first_and_failures_are_their_own() {
+        let report = Report::default();
+        let (first, second) = (report.rows_of("first", 0), report.rows_of("second", 1));
+        second.failure();
+        first.figure("a", 1.0, "s", Bound::AtMost(2.0));
+        second.figure("b", 1.0, "s", Bound::AtMost(2.0));
+        first.figure("c", 1.0, "s", Bound::AtMost(2.0));
+        let names: Vec<String> = report.sorted().into_iter().map(|row| row.name).collect();
+        assert_eq!(names, ["first: a", "first: c", "second", "second: b"]);
+        assert_eq!((first.failed(), second.failed()), (0, 1));
     }
 }

@@ -1,4 +1,4 @@
-//! The scenarios, in the order in which they are run. Each is one function in one module.
+//! The scenarios, in the order of the report. Each is one function in one module.
 
 use futures::future::LocalBoxFuture;
 
@@ -39,15 +39,45 @@ pub struct Scenario {
     pub name: &'static str,
     /// What it shows, in a sentence.
     pub about: &'static str,
-    /// Whether it says something of a real CKB node that it does not say of a stand-in.
-    on_ckb: bool,
+    /// What it is played with.
+    on: On,
+    /// Who may play at the same time.
+    beside: Beside,
     run: for<'a, 'b> fn(&'a mut Scene<'b>) -> LocalBoxFuture<'a, Result<()>>,
 }
 
+/// What a scenario is played with.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum On {
+    /// With the stand-in: a real CKB node would say the same.
+    StandIn,
+    /// With either: a real CKB node may say something else.
+    Either,
+    /// With both: the stand-in, whose calls are known, is held against more than a node can be.
+    Both,
+}
+
+/// Who may play at the same time as a scenario.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Beside {
+    /// Whoever stays in namespaces of its own, too: it mostly waits, and counts what is its own.
+    Others,
+    /// Nobody: it measures what something costs, restarts or breaks what all share, or looks at the whole node.
+    Nobody,
+}
+
 impl Scenario {
-    /// Whether it is run with this workload.
-    pub fn is_for(&self, workload: Workload) -> bool {
-        self.on_ckb || workload == Workload::Rocksdb
+    /// Whether it is played with this workload; the stand-in leaves what is `for_ckb` to a real node, which is to follow.
+    pub fn is_for(&self, workload: Workload, for_ckb: bool) -> bool {
+        match workload {
+            Workload::Ckb => self.on != On::StandIn,
+            Workload::Rocksdb => !for_ckb || self.on != On::Either,
+        }
+    }
+
+    /// Whether nobody else may play meanwhile.
+    pub fn is_exclusive(&self) -> bool {
+        self.beside == Beside::Nobody
     }
 
     /// Plays it.
@@ -58,153 +88,211 @@ impl Scenario {
 }
 
 macro_rules! scenario {
-    ($name:ident, $on_ckb:expr, $about:expr) => {
+    ($name:ident, $on:ident, $beside:ident, $about:expr) => {
         Scenario {
             name: stringify!($name),
             about: $about,
-            on_ckb: $on_ckb,
+            on: On::$on,
+            beside: Beside::$beside,
             run: |scene| Box::pin($name::run(scene)),
         }
     };
 }
 
-/// All of them.
+/// All of them, in the order of the report.
 pub const ALL: &[Scenario] = &[
     scenario!(
         refusals,
-        false,
+        StandIn,
+        Others,
         "the API server says what is wrong with a CkbProbe"
     ),
     scenario!(
         figures,
-        true,
+        Either,
+        Others,
         "from kubectl apply to the status and to Prometheus, held against bpftrace"
     ),
     scenario!(
         ground_truth,
-        false,
+        StandIn,
+        Nobody,
         "counts to the last call and quantiles, held against a program that knows them"
     ),
     scenario!(
         sampling,
-        true,
+        Both,
+        Nobody,
         "a busy target is measured within the default budget, and its rates are true"
     ),
     scenario!(
         column_families,
-        true,
+        Both,
+        Others,
         "every call is put down to a column family, by the name of CKB's schema"
     ),
     scenario!(
         slow_operations,
-        true,
+        Both,
+        Nobody,
         "the slowest calls in the status, all of them in the log, each lost one counted"
     ),
     scenario!(
         two_pods,
-        false,
+        StandIn,
+        Others,
         "what was not selected is not counted, however alike it is"
     ),
     scenario!(
         same_question,
-        false,
+        StandIn,
+        Others,
         "CkbProbes that ask the same are measured once, whoever of them comes or goes"
     ),
     scenario!(
         impostor,
-        false,
+        StandIn,
+        Others,
         "a pod that is made to look like another's container is not measured for it"
     ),
     scenario!(
         static_pod,
-        false,
+        StandIn,
+        Others,
         "a static pod is found, though the kubelet has another uid for it"
     ),
     scenario!(
         kinds,
-        true,
+        Either,
+        Nobody,
         "what each kind tells of one target, held against what others see of it"
     ),
     scenario!(
         profiles,
-        true,
+        Either,
+        Others,
         "stacks of a window become profiles that a user can read, a few of each mode, until the CkbProbe goes"
     ),
     scenario!(
         parts,
-        false,
+        StandIn,
+        Others,
         "an agent writes parts of profiles of its own node only; the operator merges, keeps as many as asked, and tidies up"
     ),
     scenario!(
         everything,
-        true,
+        Either,
+        Nobody,
         "the sample that asks every kind at once, under one budget: none takes another down"
     ),
     scenario!(
         deletion,
-        true,
+        Either,
+        Nobody,
         "a deleted CkbProbe leaves no probe and no agent"
     ),
     scenario!(
         restart,
-        true,
+        Either,
+        Others,
         "a target that is killed is attached again when it is back"
     ),
     scenario!(
         agent_kill,
-        true,
+        Either,
+        Nobody,
         "a killed agent takes its probes with it, does not harm its target, and comes back"
     ),
     scenario!(
         sigterm,
-        false,
+        StandIn,
+        Nobody,
         "an agent that is told to end takes its probes off and ends well"
     ),
     scenario!(
         broken,
-        false,
+        StandIn,
+        Nobody,
         "what is wrong is said, once, in words to act on, and disturbs nobody else"
     ),
     scenario!(
         target_died,
-        false,
+        StandIn,
+        Others,
         "a target that dies after each attach is left alone, until the spec changes"
     ),
     scenario!(
         preflight,
-        false,
+        StandIn,
+        Others,
         "what an agent found on its node is told, and how it attaches there"
     ),
     scenario!(
         unavailable,
-        false,
+        StandIn,
+        Nobody,
         "an agent pod that cannot start is told of, with the kubelet's reason"
     ),
     scenario!(
         pod_security,
-        false,
+        StandIn,
+        Others,
         "each pod meets the strictest Pod Security level that it can; the examples of the chart are accepted"
     ),
     scenario!(
         doors,
-        false,
+        StandIn,
+        Nobody,
         "a thousand connections from an ordinary pod keep nobody out, and cost little"
     ),
     scenario!(
         secure_metrics,
-        false,
+        StandIn,
+        Nobody,
         "protected metrics are for those alone whom the API server lets read them"
     ),
     scenario!(
         dropped,
-        false,
+        StandIn,
+        Nobody,
         "a connection to the API server that says nothing any more is given up, and pausing works"
     ),
-    scenario!(footprint, true, "what agent and operator themselves use"),
+    scenario!(
+        footprint,
+        Either,
+        Nobody,
+        "what agent and operator themselves use"
+    ),
     // Last: kubelet and the controllers take their time to find back to an API server.
     scenario!(
         outage,
-        false,
+        StandIn,
+        Nobody,
         "without operator and API server nothing is lost but the time"
     ),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(workload: Workload, for_ckb: bool) -> Vec<&'static str> {
+        let played = ALL.iter().filter(|one| one.is_for(workload, for_ckb));
+        played.map(|one| one.name).collect()
+    }
+
+    #[test]
+    fn what_is_left_to_a_real_node_is_played_there() {
+        let (stand_in, ckb) = (names(Workload::Rocksdb, true), names(Workload::Ckb, false));
+        for scenario in ALL {
+            let times = [&stand_in, &ckb].map(|names| names.contains(&scenario.name));
+            assert!(times != [false; 2], "{} is played nowhere", scenario.name);
+            assert!(
+                times != [true; 2] || scenario.on == On::Both,
+                "{} is played twice",
+                scenario.name
+            );
+        }
+        assert_eq!(names(Workload::Rocksdb, false).len(), ALL.len());
+    }
+}

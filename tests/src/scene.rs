@@ -1,7 +1,7 @@
 //! Where a scenario plays: a namespace of its own, the report it adds to, and what to tell when it fails.
 
 use std::{
-    cell::RefCell,
+    fmt::Write as _,
     time::{Duration, Instant},
 };
 
@@ -19,7 +19,7 @@ use crate::{
     failure::{Failure, Result, expect},
     fixture::repository,
     process::Process,
-    report::{Bound, Report},
+    report::{Bound, Rows},
     wait,
     workload::{Load, Target, Workload},
 };
@@ -41,9 +41,8 @@ pub struct Scene<'a> {
     pub workload: Workload,
     /// The scenario's own namespace.
     pub namespace: String,
-    name: &'static str,
-    /// Of all that play at the same time.
-    report: &'a RefCell<Report>,
+    /// Where its figures go.
+    rows: Rows<'a>,
     namespaces: Vec<String>,
 }
 
@@ -53,14 +52,13 @@ impl<'a> Scene<'a> {
         name: &'static str,
         workload: Workload,
         cluster: &'a Cluster,
-        report: &'a RefCell<Report>,
+        rows: Rows<'a>,
     ) -> Self {
         Self {
             cluster,
             workload,
             namespace: format!("{NAMESPACE_PREFIX}{}", name.replace('_', "-")),
-            name,
-            report,
+            rows,
             namespaces: Vec::new(),
         }
     }
@@ -97,9 +95,7 @@ impl<'a> Scene<'a> {
 
     /// Adds a figure to the report.
     pub fn figure(&self, name: &str, value: f64, unit: &str, bound: Bound) {
-        self.report
-            .borrow_mut()
-            .figure(format!("{}: {name}", self.name), value, unit, bound);
+        self.rows.figure(name, value, unit, bound);
     }
 
     /// Adds a figure that must be exactly as expected.
@@ -113,15 +109,15 @@ impl<'a> Scene<'a> {
         self.figure(name, value.as_secs_f64(), "s", bound);
     }
 
-    /// How many of the report's rows have failed so far.
+    /// How many of its rows have failed so far.
     pub fn failed(&self) -> usize {
-        self.report.borrow().tally().1
+        self.rows.failed()
     }
 
     /// Adds the scenario itself as what failed, and says why.
     pub fn fail(&self, error: &Failure) {
-        println!("          {error}");
-        self.report.borrow_mut().failure(self.name.to_string());
+        crate::note!("{error}");
+        self.rows.failure();
     }
 
     /// `kubectl apply` of a CkbProbe that measures these operations of the pods with this label `app`.
@@ -222,6 +218,8 @@ impl<'a> Scene<'a> {
     }
 
     /// Prints what there is to know about a failure: the objects, and what the programs said last.
+    ///
+    /// All of it at once: what others print meanwhile is not to stand in between.
     pub async fn tell(&self) {
         // Without the histograms, which are long and say little to a person.
         let orders = "go-template={{range .items}}{{.metadata.name}}: {{.status.agent}}{{range .status.instances}}\n\
@@ -237,8 +235,14 @@ impl<'a> Scene<'a> {
         for labels in [AGENTS, OPERATORS] {
             commands.push((SYSTEM, vec!["logs", "--tail=200", "-l", labels]));
         }
+        let mut told = String::new();
         for (namespace, command) in commands {
-            println!("--- kubectl -n {namespace} {}", command.join(" "));
+            let asked = command.join(" ");
+            let _ = writeln!(
+                told,
+                "--- {}: kubectl -n {namespace} {asked}",
+                self.rows.scenario()
+            );
             match self
                 .cluster
                 .kubectl(&[&["-n", namespace], &command[..]].concat())
@@ -248,11 +252,11 @@ impl<'a> Scene<'a> {
                 Ok(text) => text
                     .lines()
                     .filter(|line| !line.starts_with('{'))
-                    .for_each(|line| println!("{line}")),
-                Err(error) => println!("{error}"),
+                    .for_each(|line| told += &format!("{line}\n")),
+                Err(error) => told += &format!("{error}\n"),
             }
         }
-        println!("---");
+        println!("{told}---");
     }
 
     /// Leaves the cluster as it was. The pods may take longer to go than anybody needs to wait.

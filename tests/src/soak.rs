@@ -40,6 +40,8 @@ pub struct Settings {
     pub seed: u64,
     /// Only these faults.
     pub only: Vec<String>,
+    /// Without those of [`SHOWN_END_TO_END`].
+    pub after_e2e: bool,
     /// Where to write to.
     pub folder: PathBuf,
 }
@@ -49,6 +51,14 @@ const CALM: Duration = Duration::from_secs(20);
 
 /// Faults that have the agent take more memory than it otherwise does.
 const WARM_UP: [&str; 2] = ["pods-churned", "ring-overrun"];
+
+/// Faults after which the end-to-end tests look for the same as this does, each with the scenario in which they do: where both are run
+/// one after the other, once is enough.
+pub const SHOWN_END_TO_END: [(&str, &str); 3] = [
+    ("api-server-killed", "outage"),
+    ("packets-dropped", "dropped"),
+    ("container-restarted", "restart"),
+];
 
 /// Until what was measured before is measured again.
 const RECOVERED: Duration = Duration::from_secs(150);
@@ -264,10 +274,43 @@ async fn after(cluster: &Cluster, report: &mut Report) -> Result<()> {
 
 impl Settings {
     fn plays(&self, fault: &Fault) -> bool {
-        self.only.is_empty() || self.only.iter().any(|name| name == fault.name)
+        let shown = SHOWN_END_TO_END.iter().any(|(name, _)| *name == fault.name);
+        match &self.only[..] {
+            [] => !(self.after_e2e && shown),
+            only => only.iter().any(|name| name == fault.name),
+        }
     }
 }
 
 fn one(value: f64) -> Result<Summary> {
     summary([value]).ok_or_else(|| Failure::format("a figure")("there is no value"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn played(only: &[&str], after_e2e: bool) -> Vec<&'static str> {
+        let settings = Settings {
+            duration: Duration::ZERO,
+            seed: 0,
+            only: only.iter().map(|name| name.to_string()).collect(),
+            after_e2e,
+            folder: PathBuf::new(),
+        };
+        let faults = ALL.iter().filter(|fault| settings.plays(fault));
+        faults.map(|fault| fault.name).collect()
+    }
+
+    #[test]
+    fn what_the_end_to_end_tests_show_is_left_out_after_them_alone() {
+        let scenarios: Vec<_> = crate::scenarios::ALL.iter().map(|one| one.name).collect();
+        for (fault, scenario) in SHOWN_END_TO_END {
+            assert!(played(&[], false).contains(&fault), "{fault}");
+            assert!(!played(&[], true).contains(&fault), "{fault}");
+            assert!(scenarios.contains(&scenario), "{scenario}");
+            assert_eq!(played(&[fault], true), [fault]);
+        }
+        assert_eq!(played(&[], true).len(), ALL.len() - SHOWN_END_TO_END.len());
+    }
 }

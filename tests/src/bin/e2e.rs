@@ -2,14 +2,19 @@
 //!
 //! scripts/e2e.sh prepares all that it needs.
 
-use std::{cell::RefCell, process::ExitCode};
+use std::{
+    process::ExitCode,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
 
 use ckb_probe_tests::{
     choice,
     cluster::Cluster,
-    failure::Result,
+    failure::{Failure, Result},
     fixture::repository,
-    report::Report,
+    note,
+    report::{Report, Rows},
     scenarios::{self, Scenario},
     scene::Scene,
     workload::Workload,
@@ -17,6 +22,9 @@ use ckb_probe_tests::{
 use clap::Parser;
 
 /// Plays every scenario, prints what it measures, and writes the figures to target/e2e.
+///
+/// Scenarios that only wait for what happens in namespaces of their own are played at the same time, before those that measure
+/// what something costs, restart what all share, or look at the whole node.
 #[derive(Parser)]
 struct Arguments {
     /// What stands for CKB.
@@ -25,13 +33,18 @@ struct Arguments {
     /// Only these scenarios; the report is then incomplete, and not written.
     #[arg(long, num_args = 1..)]
     only: Vec<String>,
+    /// Leave to a real CKB node, which is to follow, the scenarios that are for one; the report is then not written.
+    #[arg(long)]
+    skip_on_ckb: bool,
+    /// How many scenarios are played at the same time, at the most.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=8))]
+    at_once: u8,
     /// Name the scenarios, and do nothing.
     #[arg(long)]
     list: bool,
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let known = scenarios::ALL
         .iter()
@@ -39,35 +52,75 @@ async fn main() -> ExitCode {
     if let Some(code) = choice::refused("scenario", known, arguments.list, &arguments.only) {
         return code;
     }
-    let outcome = choice::unless_interrupted(run(&arguments)).await;
+    let outcome = run(&arguments);
     choice::exit_code(outcome.inspect_err(|_| println!("0 passed, 1 failed")))
 }
 
 /// True when everything is as it must be.
-async fn run(arguments: &Arguments) -> Result<bool> {
-    let cluster = Cluster::connect().await?;
-    cluster.claim().await?;
-    let report = RefCell::new(Report::default());
-    let wanted = |scenario: &&Scenario| match &arguments.only[..] {
-        [] => scenario.is_for(arguments.workload),
+fn run(arguments: &Arguments) -> Result<bool> {
+    block_on(async { Cluster::connect().await?.claim().await })?;
+    let report = Report::default();
+    let is_wanted = |scenario: &Scenario| match &arguments.only[..] {
+        [] => scenario.is_for(arguments.workload, arguments.skip_on_ckb),
         only => only.iter().any(|name| name == scenario.name),
     };
-    for scenario in scenarios::ALL.iter().filter(wanted) {
-        play(scenario, arguments.workload, &cluster, &report).await;
-    }
-    if arguments.only.is_empty() {
+    let all = scenarios::ALL.iter().enumerate();
+    let (alone, together): (Vec<_>, Vec<_>) = all
+        .filter(|(_, scenario)| is_wanted(scenario))
+        .map(|(place, scenario)| (scenario, report.rows_of(scenario.name, place)))
+        .partition(|(scenario, _)| scenario.is_exclusive());
+    play_all(&together, arguments.workload, arguments.at_once.into())?;
+    play_all(&alone, arguments.workload, 1)?;
+    if arguments.only.is_empty() && !arguments.skip_on_ckb {
         let name = match arguments.workload {
             Workload::Rocksdb => "report.json",
             Workload::Ckb => "report-ckb.json",
         };
-        report
-            .borrow()
-            .write(&repository().join("target/e2e").join(name))?;
+        report.write(&repository().join("target/e2e").join(name))?;
     }
-    report.borrow().repeat_failures();
-    let (passed, failed) = report.borrow().tally();
+    report.repeat_failures();
+    let (passed, failed) = report.tally();
     println!("{passed} passed, {failed} failed");
     Ok(failed == 0)
+}
+
+/// A scenario, and where its figures go.
+type Part<'a> = (&'a Scenario, Rows<'a>);
+
+/// Plays them in their order, so many at a time. Each is on a thread with a runtime and a connection of its own: what one waits for,
+/// searching a program of a hundred megabytes, must not make another's times longer.
+fn play_all(parts: &[Part<'_>], workload: Workload, at_once: usize) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    let play_some = || {
+        while let Some((scenario, rows)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            note::belongs_to(scenario.name);
+            block_on(async {
+                let cluster = Cluster::connect().await?;
+                play(scenario, workload, &cluster, *rows).await;
+                Ok(())
+            })
+            .inspect_err(|_| next.store(parts.len(), Ordering::Relaxed))?;
+        }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..at_once.min(parts.len()))
+            .map(|_| scope.spawn(play_some))
+            .collect();
+        threads.into_iter().try_for_each(|thread| {
+            let panicked = |_| Failure::format("a scenario")("it panicked");
+            thread.join().map_err(panicked)?
+        })
+    })
+}
+
+/// On a runtime of this thread's own, unless somebody interrupts it first.
+fn block_on<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Failure::system("a runtime"))?;
+    runtime.block_on(choice::unless_interrupted(what))
 }
 
 /// How often a scenario is played that could not be played to its end, with no figure of it missed by then: a cluster of
@@ -75,20 +128,15 @@ async fn run(arguments: &Arguments) -> Result<bool> {
 const ATTEMPTS: usize = 2;
 
 /// One scenario. Whatever becomes of it, the cluster is left as it was, and the next is played.
-async fn play(
-    scenario: &Scenario,
-    workload: Workload,
-    cluster: &Cluster,
-    report: &RefCell<Report>,
-) {
+async fn play(scenario: &Scenario, workload: Workload, cluster: &Cluster, rows: Rows<'_>) {
     println!(
         "{:6.1} s  {}: {}",
-        report.borrow().elapsed().as_secs_f64(),
+        rows.elapsed().as_secs_f64(),
         scenario.name,
         scenario.about
     );
     for attempt in 1.. {
-        let mut scene = Scene::new(scenario.name, workload, cluster, report);
+        let mut scene = Scene::new(scenario.name, workload, cluster, rows);
         let before = scene.failed();
         let outcome = scenario.run(&mut scene).await;
         let missed = scene.failed() > before;
@@ -103,10 +151,15 @@ async fn play(
         }
         if let Err(error) = scene.clear().await {
             scene.fail(&error);
-            return;
+            break;
         }
         if !again {
-            return;
+            break;
         }
     }
+    println!(
+        "{:6.1} s  {} is over",
+        rows.elapsed().as_secs_f64(),
+        scenario.name
+    );
 }

@@ -32,6 +32,9 @@ struct Arguments {
     /// Only these faults.
     #[arg(long, num_args = 1..)]
     only: Vec<String>,
+    /// Without faults of which the end-to-end tests, which were run just before, show the same.
+    #[arg(long)]
+    after_e2e: bool,
     /// Name the faults, and do nothing.
     #[arg(long)]
     list: bool,
@@ -79,6 +82,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
         duration: Duration::from_secs(arguments.minutes * 60),
         seed: arguments.seed.unwrap_or_else(|| fastrand::u64(..1_000_000)),
         only: arguments.only,
+        after_e2e: arguments.after_e2e,
         folder: folder.clone(),
     };
     let mut report = Report::new(

@@ -73,7 +73,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 
     // So that the status comes to say of the same calls as the metrics.
     let stopped = target.process.stop().await?;
-    let metrics = agent.scrape().await?.operations(PROBE);
+    let metrics = agent.scrape().await?.operations(&scene.namespace, PROBE);
     let by_family: Vec<_> = metrics
         .iter()
         .filter(|one| one.on_families.is_some())
@@ -117,10 +117,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     }
     scene.equal("the same in the status", apart, &format!("of {calls}"), 0);
     let names: BTreeSet<_> = families.values().flatten().map(|(name, _)| *name).collect();
-    println!(
-        "          {}",
-        names.iter().copied().collect::<Vec<_>>().join(", ")
-    );
+    crate::note!("{}", names.iter().copied().collect::<Vec<_>>().join(", "));
     let strange = names
         .iter()
         .filter(|name| !operations::is_column_family(name));

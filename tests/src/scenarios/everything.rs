@@ -78,10 +78,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     );
     judge_support(scene, &status);
     for probe in &status.probes {
-        println!(
-            "          {}: {} {}",
-            probe.name, probe.headline, probe.message
-        );
+        crate::note!("{}: {} {}", probe.name, probe.headline, probe.message);
     }
 
     let minutes = budget::minutes(
@@ -101,9 +98,18 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The sample; where something stands for CKB that has RocksDB in a library, and little else to do, this is said in it.
+/// The sample; where something stands for CKB that has RocksDB in a library, and little else to do, this is said in it. Stacks are
+/// taken for the same part of the time, in windows that come twice as often: the first of them is waited for.
 fn everything(scene: &Scene<'_>) -> Result<Value> {
     let mut probe = scene.sample("everything")?;
+    let probes = probe["spec"]["probes"].as_array_mut().into_iter().flatten();
+    for profile in probes.filter_map(|probe| probe.get_mut("profile")) {
+        let asked = json!({ "window": "10s", "every": "1m" });
+        expect(*profile == asked, format!("{asked} in the sample"), || {
+            profile.to_string()
+        })?;
+        *profile = json!({ "window": "5s", "every": "30s" });
+    }
     if scene.workload == Workload::Rocksdb {
         probe["spec"]["overhead"]["maxPercent"] = json!(5);
         let probes = probe["spec"]["probes"].as_array_mut().into_iter().flatten();

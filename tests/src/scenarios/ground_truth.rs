@@ -105,7 +105,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         let count = metrics.sum("ckb_probe_operation_duration_seconds_count", &labels);
         let count = count.unwrap_or_default() as u64;
         if count != truth.calls {
-            println!("          {operation}: {count} counted of {}", truth.calls);
+            crate::note!("{operation}: {count} counted of {}", truth.calls);
         }
         calls += truth.calls;
         missed += count.abs_diff(truth.calls);
@@ -160,8 +160,8 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             // As the status has it: never above the exact maximum, beyond which the last bucket may reach.
             let estimate = durations.quantile(share).unwrap_or_default();
             let estimate = estimate.min(longest) as f64;
-            println!(
-                "          {operation} {quantile}: {estimate} ns, shown as {} ns, for {exact} ns",
+            crate::note!(
+                "{operation} {quantile}: {estimate} ns, shown as {} ns, for {exact} ns",
                 shown.as_nanos()
             );
             error = error.max((estimate - exact).abs() / exact * 100.0);
@@ -225,7 +225,7 @@ fn by_column_family(scene: &mut Scene<'_>, truth: &Truth, metrics: &Metrics) {
     }
     missed.retain(|_, calls| *calls > 0);
     for ((operation, family), calls) in &missed {
-        println!("          {operation} on {family}: off by {calls}");
+        crate::note!("{operation} on {family}: off by {calls}");
     }
     scene.equal(
         "calls more or fewer than were made on a column family, in the metrics",

@@ -288,11 +288,11 @@ async fn published(
     })?;
     wait::until("the parts to go", SOON * 3, async || {
         let parts = cluster.api::<ProfilePart>(SYSTEM);
-        let left = parts
-            .list_metadata(&ListParams::default())
-            .await?
-            .items
-            .len();
+        let parts = parts.list(&ListParams::default()).await?.items;
+        let own = parts
+            .iter()
+            .filter(|part| part.spec.pod.namespace == scene.namespace);
+        let left = own.count();
         expect(left == 0, "no part", || left.to_string())
     })
     .await?;

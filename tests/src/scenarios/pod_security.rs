@@ -61,7 +61,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let accepted = |verdict: std::result::Result<(), String>| match verdict {
         Ok(()) => 1,
         Err(said) => {
-            println!("          refused: {said}");
+            crate::note!("refused: {said}");
             0
         }
     };
@@ -78,7 +78,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .await?
         .err()
         .unwrap_or_default();
-    println!("          baseline: {said}");
+    crate::note!("baseline: {said}");
     scene.equal(
         "agents refused at baseline for hostPID and the documented capabilities alone",
         u64::from(said.ends_with(AGAINST_BASELINE)),
@@ -122,7 +122,7 @@ async fn examples(scene: &Scene<'_>) -> Result<()> {
         all += 1;
         match command("kubectl", &judge, Some(&objects)).await {
             Ok(_) => accepted += 1,
-            Err(error) => println!("          {values}: {error}"),
+            Err(error) => crate::note!("{values}: {error}"),
         }
     }
     scene.equal(

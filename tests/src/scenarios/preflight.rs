@@ -67,7 +67,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 
     for check in &agent.preflight {
         let verdict = if check.passed { "passed" } else { "not passed" };
-        println!("          {} {verdict}: {}", check.name, check.detail);
+        crate::note!("{} {verdict}: {}", check.name, check.detail);
     }
     let told: BTreeSet<&str> = agent
         .preflight
@@ -103,9 +103,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             .iter()
             .any(|check| check.name == name && check.passed)
     };
-    println!(
-        "          the kernel {} has {fastest}; the agent attaches by {}",
-        agent.kernel, agent.tier
+    crate::note!(
+        "the kernel {} has {fastest}; the agent attaches by {}",
+        agent.kernel,
+        agent.tier
     );
     scene.equal(
         "agents that attach in the fastest way that the kernel has, and say that it passed",

@@ -82,7 +82,11 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     .await?;
     wait::until("the parts to go", ATTACH, async || {
         let parts = cluster.api::<ProfilePart>(SYSTEM);
-        let left = parts.list_metadata(&all).await?.items.len();
+        let parts = parts.list(&ListParams::default()).await?.items;
+        let own = parts
+            .iter()
+            .filter(|part| part.spec.pod.namespace == scene.namespace);
+        let left = own.count();
         expect(left == 0, "no part", || left.to_string())
     })
     .await

@@ -95,5 +95,5 @@ async fn create(scene: &Scene<'_>, object: &serde_json::Value) -> std::result::R
 }
 
 fn complain(name: &str, expected: &str, got: &str) {
-    println!("          {name}: expected {expected}; got {got}");
+    crate::note!("{name}: expected {expected}; got {got}");
 }

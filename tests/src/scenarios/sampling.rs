@@ -71,7 +71,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     judge(scene, &minutes, ceiling);
 
     // The metrics say the same as the status.
-    let metrics = agent.scrape().await?.operations(PROBE);
+    let metrics = agent.scrape().await?.operations(&scene.namespace, PROBE);
     let told = metrics.iter().filter(|one| {
         let sampled = one.sampling_ratio.is_some_and(|ratio| ratio < 1.0);
         let counted = one.timed == one.calls && one.samples <= one.calls;
@@ -164,7 +164,7 @@ impl Minute {
         .await?;
         let window = Counts::now(scene, target, agent).await?.since(&before);
         for (operation, (least, most)) in &shares {
-            println!("          {operation}: recorded for {least} % to {most} % of the time");
+            crate::note!("{operation}: recorded for {least} % to {most} % of the time");
         }
         let mut minute = Self {
             watched,
@@ -180,7 +180,7 @@ impl Minute {
             };
             let error = (counted - truth).abs();
             let percent = error / truth * 100.0;
-            println!("          {operation}: {counted} counted of {truth}, off by {percent:.2} %");
+            crate::note!("{operation}: {counted} counted of {truth}, off by {percent:.2} %");
             let samples = window.samples.get(operation).copied().unwrap_or_default();
             if RARE.contains(&operation.as_str()) {
                 minute.scaled += (counted - samples).abs();
@@ -214,9 +214,9 @@ impl Counts {
             let _stopped = target.process.stop().await?;
             let metrics = agent.scrape().await?;
             return Ok(Self {
-                counted: calls(&metrics, PROBE),
-                samples: samples(&metrics, PROBE),
-                truth: calls(&metrics, RECORDED),
+                counted: calls(&metrics, scene, PROBE),
+                samples: samples(&metrics, scene, PROBE),
+                truth: calls(&metrics, scene, RECORDED),
             });
         }
         let (_paused, made) = target.pause().await?;
@@ -228,8 +228,8 @@ impl Counts {
         }
         let metrics = agent.scrape().await?;
         Ok(Self {
-            counted: calls(&metrics, PROBE),
-            samples: samples(&metrics, PROBE),
+            counted: calls(&metrics, scene, PROBE),
+            samples: samples(&metrics, scene, PROBE),
             truth,
         })
     }
@@ -252,14 +252,14 @@ impl Counts {
 }
 
 /// The calls of each operation that are counted on behalf of a CkbProbe.
-fn calls(metrics: &Metrics, ckbprobe: &str) -> BTreeMap<String, f64> {
-    let operations = metrics.operations(ckbprobe).into_iter();
+fn calls(metrics: &Metrics, scene: &Scene<'_>, ckbprobe: &str) -> BTreeMap<String, f64> {
+    let operations = metrics.operations(&scene.namespace, ckbprobe).into_iter();
     operations.map(|one| (one.name, one.calls)).collect()
 }
 
 /// Those of them that were recorded.
-fn samples(metrics: &Metrics, ckbprobe: &str) -> BTreeMap<String, f64> {
-    let operations = metrics.operations(ckbprobe).into_iter();
+fn samples(metrics: &Metrics, scene: &Scene<'_>, ckbprobe: &str) -> BTreeMap<String, f64> {
+    let operations = metrics.operations(&scene.namespace, ckbprobe).into_iter();
     operations.map(|one| (one.name, one.samples)).collect()
 }
 

@@ -95,7 +95,7 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
         // More than a hundred a second are not written.
         let lost = lost(&agent, name, "events").await? + lost(&agent, name, "lines").await?;
         let name = if name == PROBE { &threshold } else { FLOOD };
-        println!("          {name}: {listed} listed, {lost} lost");
+        crate::note!("{name}: {listed} listed, {lost} lost");
         scene.figure(
             &format!("lines and losses, less slow calls, at a threshold of {name}"),
             listed + lost - slow,
@@ -118,7 +118,7 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
         .filter(|line| !is_told_well(scene, &target.pod, line));
     let wrong: Vec<_> = wrong.collect();
     if let Some(first) = wrong.first() {
-        println!("          {first:?}");
+        crate::note!("{first:?}");
     }
     scene.equal(
         "lines that lack something, or have something wrong",
@@ -127,7 +127,7 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
         0,
     );
     let threads: BTreeSet<_> = lines.iter().map(|line| line.thread_name.as_str()).collect();
-    println!("          threads: {threads:?}");
+    crate::note!("threads: {threads:?}");
 
     let listed: Vec<_> = listed(&status).collect();
     scene.figure(
@@ -313,7 +313,7 @@ async fn of_a_known_program(scene: &mut Scene<'_>) -> Result<()> {
             told.entry(thread.clone()).or_default(),
         );
         if made != told {
-            println!("          {thread}: {told:?} for {made:?}");
+            crate::note!("{thread}: {told:?} for {made:?}");
         }
     }
     let wrong: usize = made

@@ -48,7 +48,7 @@ pub async fn play(stage: Stage<'_>, disk: &Disk) -> Result<()> {
     // The kernel does not show each request of a busy machine: what is told to be missing is not in the figures.
     let lost = after.counted.lost(stage) - before.counted.lost(stage);
     if lost > 0 {
-        println!("          the agent tells of {lost} requests that it could not see");
+        crate::note!("the agent tells of {lost} requests that it could not see");
     }
     for (direction, (times, bytes)) in [("read", READS), ("write", WRITES)] {
         let row = format!("{} {direction}", disk.name());
@@ -63,7 +63,7 @@ pub async fn play(stage: Stage<'_>, disk: &Disk) -> Result<()> {
         };
         let ours = ours.with_lost(lost, made);
         if ours != theirs {
-            println!("          {row}: {ours:?}, {theirs:?} in /proc/diskstats");
+            crate::note!("{row}: {ours:?}, {theirs:?} in /proc/diskstats");
         }
         let what = format!("blockIo: {direction} requests on a disk that nobody else uses");
         stage.scene.equal(&what, ours.requests, "", times as u64);
@@ -104,7 +104,7 @@ pub async fn play(stage: Stage<'_>, disk: &Disk) -> Result<()> {
             (of(&least).saturating_sub(beside)..=of(&most) + beside).contains(&of(&ours))
         };
         if !(fits(|done| done.requests, 1) && fits(|done| done.bytes, UNDER_WAY)) {
-            println!("          {row}: {ours:?}, {least:?} to {most:?} in /proc/diskstats");
+            crate::note!("{row}: {ours:?}, {least:?} to {most:?} in /proc/diskstats");
             beside += 1;
         }
         requests += ours.requests;

@@ -48,7 +48,7 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
     let says = sentence.starts_with("functions of this node's kernel cannot be probed: ")
         && sentence.contains("CONFIG_FPROBE");
     if !says {
-        println!("          {sentence}");
+        crate::note!("{sentence}");
     }
     stage.scene.equal(
         "kernelFunctions: sentences that say what the kernel would need",

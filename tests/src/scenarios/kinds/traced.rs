@@ -169,7 +169,7 @@ fn check_functions(stage: Stage<'_>, functions: &[Function], before: &Both, afte
         let of = |counted: &Counted| counted.calls.get(*probe).copied().unwrap_or_default();
         let theirs = of(&after.theirs) - of(&before.theirs);
         if ours != theirs {
-            println!("          {row}: {ours} counted, {theirs} by bpftrace");
+            crate::note!("{row}: {ours} counted, {theirs} by bpftrace");
         }
         // One that is not called proves nothing.
         apart += ours.abs_diff(theirs) + u64::from(theirs == 0);
@@ -214,7 +214,7 @@ fn check_system_calls(stage: Stage<'_>, before: &Both, after: &Both) -> Result<(
     let (mut all, mut apart) = (0, 0);
     let mut tell = |what: &str, ours: u64, theirs: u64| {
         if ours != theirs {
-            println!("          {what}: {ours} counted, {theirs} by bpftrace");
+            crate::note!("{what}: {ours} counted, {theirs} by bpftrace");
         }
         all += theirs;
         apart += ours.abs_diff(theirs);
@@ -259,7 +259,7 @@ fn check_system_calls(stage: Stage<'_>, before: &Both, after: &Both) -> Result<(
             grown(FAILED, &[("syscall", name), ("errno", error)])
         };
         if ours != theirs {
-            println!("          {name} {error}: {ours} counted, {theirs} by bpftrace");
+            crate::note!("{name} {error}: {ours} counted, {theirs} by bpftrace");
         }
         apart += ours.abs_diff(theirs);
     }

@@ -51,7 +51,7 @@ pub(super) async fn published(scene: &Scene<'_>, pod: &str, lines: &[SlowLine]) 
     let mut calls: BTreeMap<String, u64> = BTreeMap::new();
     for profile in &found {
         let (name, spec) = (profile.name_any(), &profile.spec);
-        println!("          {name}: {}", spec.headline);
+        crate::note!("{name}: {}", spec.headline);
         let owners = profile.owner_references().iter();
         let owners: Vec<_> = owners.map(|owner| Some(owner.uid.clone())).collect();
         let of = (spec.mode, spec.probe.as_str(), spec.window.number);
