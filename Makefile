@@ -26,7 +26,7 @@ test-browser: ## flame graphs in headless Chromium, also by speedscope: search, 
 	scripts/setup.sh build browser && cargo test --locked --package ckb-probe-agent --test flames -- --ignored
 
 e2e: ## end-to-end tests on a local cluster, with the embedded workload
-	scripts/setup.sh build cluster && scripts/e2e.sh rocksdb
+	scripts/setup.sh build cluster && scripts/e2e.sh rocksdb $(E2E_OPTIONS)
 
 test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built first: half an hour, once)
 	scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh ckb
@@ -35,7 +35,7 @@ test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, each also 
 	scripts/setup.sh build && scripts/test-kernels.sh $(KERNELS)
 
 soak: ## everything that goes wrong, again and again, on a local cluster: MINUTES=60 of it, SEED=N to play it again
-	scripts/setup.sh build cluster && scripts/soak.sh
+	scripts/setup.sh build cluster && scripts/soak.sh $(SOAK_OPTIONS)
 
 scale: ## the operator beside 1,000 nodes and 5,000 targets that exist in the API alone: 10 minutes; NODES=50 for a small one
 	scripts/setup.sh build cluster && scripts/scale.sh
