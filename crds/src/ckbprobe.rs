@@ -39,23 +39,23 @@ pub struct CkbProbeSpec {
     /// The processes to measure.
     pub target: Target,
 
-    /// What measuring may cost them.
+    /// How much CPU time measuring may cost the targets.
     #[serde(default)]
     pub overhead: Overhead,
 
-    /// How often figures are reported, at the most: less often where the API server is slow to take them. Rates and quantiles in
-    /// the status are those of one such interval.
+    /// How often figures are reported, at most; agents report less often while the API server is slow to accept reports. Rates
+    /// and quantiles in the status cover one such interval.
     #[serde(default = "default_report_interval")]
     #[x_kube(validation = Rule::new(
         "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')"
     ).message("reportInterval must be a duration from 1s to 1h, such as 10s or 1m"))]
     pub report_interval: Duration,
 
-    /// Detaches everything while true, and keeps the resource.
+    /// While true, everything is detached and the resource is kept.
     #[serde(default)]
     pub paused: bool,
 
-    /// Detaches everything once this long has passed since the resource was created. Unset: never.
+    /// Detaches everything when this much time has passed since the resource was created. Unset: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration")]
     #[x_kube(validation = Rule::new(
@@ -63,7 +63,7 @@ pub struct CkbProbeSpec {
     ).message("duration must be a duration from 1s to 8760h, such as 10m or 24h"))]
     pub duration: Option<Duration>,
 
-    /// What to measure: a list keyed by name, exactly one kind each.
+    /// What to measure: a list keyed by name. Each entry has exactly one kind.
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
     pub probes: Vec<Probe>,
@@ -73,7 +73,7 @@ pub struct CkbProbeSpec {
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
-    /// The pods, by their labels. At least one label or expression; only pods of this namespace can match.
+    /// Selects pods of this namespace by their labels. At least one label or expression is required.
     #[x_kube(validation = Rule::new(
         "(has(self.matchLabels) && size(self.matchLabels) > 0) || (has(self.matchExpressions) && size(self.matchExpressions) > 0)"
     ).message("target.selector is empty and would match every pod of the namespace: name at least one label, for example matchLabels: {app: ckb}"))]
@@ -96,7 +96,7 @@ pub struct Target {
         .message("target.container must be the name of a container: a-z, 0-9 and '-', beginning and ending with a letter or digit"))]
     pub container: Option<String>,
 
-    /// The base name of the executable of the process to probe. It need not be the first process of its container.
+    /// The base name of the executable of the process to probe. The process need not be the first of its container.
     #[serde(default = "default_executable")]
     #[schemars(length(max = 255))]
     #[x_kube(validation = Rule::new("size(self) > 0 && !self.contains('/')")
@@ -149,16 +149,17 @@ fn bound_selector(schema: &mut Schema) {
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Overhead {
-    /// The ceiling, in percent of the CPU time that the target itself uses. What all CkbProbes together cost a target stays
-    /// below the greatest that any of them asks, and below the ceiling of the installation (`agent.maxOverheadPercent`).
+    /// The ceiling, in percent of the CPU time that the target itself uses. All CkbProbes that measure a target share one
+    /// budget: the highest maxPercent that any of them asks for, but never more than the ceiling of the installation
+    /// (`agent.maxOverheadPercent`).
     #[serde(default = "default_max_percent")]
     #[x_kube(validation = Rule::new("double(self) >= 0.01 && double(self) <= 50.0")
         .message("overhead.maxPercent must be from 0.01 to 50: it is the share of the target's CPU time that measuring may cost"))]
     pub max_percent: f64,
 
-    /// How the ceiling is kept. `Sample` measures the busy operations for a part of the time and scales their figures up,
-    /// with the share beside them; `Detach` detaches a target that stays above, until the spec changes; `Report` measures
-    /// all of the time and says so in the condition WithinBudget.
+    /// What to do when measuring everything would exceed the ceiling. `Sample` measures the busy operations for a part of the
+    /// time, scales their figures up, and reports which share was sampled; `Detach` detaches a target that stays above the
+    /// ceiling, until the spec changes; `Report` measures all of the time and reports the excess in the condition WithinBudget.
     #[serde(default)]
     pub on_breach: Breach,
 }
@@ -187,7 +188,7 @@ pub enum Breach {
     Detach,
 }
 
-/// What the operator found, did, and was told by the agents.
+/// What the operator found and did, and what the agents reported.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CkbProbeStatus {
@@ -195,12 +196,12 @@ pub struct CkbProbeStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// Ready, Progressing, Degraded, WithinBudget, Supported.
+    /// The conditions Ready, Progressing, Degraded, WithinBudget and Supported.
     #[serde(default)]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 
-    /// How many processes match, are attached, and are seen to do what is measured.
+    /// How many processes match, how many are attached, and on how many of them something is being counted.
     #[serde(default)]
     pub targets: TargetCounts,
 
@@ -208,45 +209,46 @@ pub struct CkbProbeStatus {
     #[serde(default)]
     pub support: SupportStatus,
 
-    /// What measuring is estimated to cost the targets.
+    /// The estimated cost of measuring.
     #[serde(default)]
     pub overhead: OverheadStatus,
 
-    /// What is most worth knowing of each probe, in a line.
+    /// A one-line summary: the most important figures of each probe.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub headline: String,
 
-    /// What each probe gives, in the order of the spec.
+    /// The results of each probe, in the order of the spec.
     #[serde(default)]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub probes: Vec<ProbeStatus>,
 
-    /// The targets, the worst first; at most 50 are listed.
+    /// The targets, those with problems first; at most 50 are listed.
     #[serde(default)]
     #[schemars(length(max = 50))]
     pub instances: Vec<InstanceStatus>,
 
-    /// How many targets the list above leaves out.
+    /// How many targets are not listed in `instances`.
     #[serde(default)]
     pub instances_omitted: u32,
 
-    /// When the newest report that this status rests on was made.
+    /// When the newest report was made of those that this status is based on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_report_time: Option<Time>,
 }
 
-/// Ground truth of coverage.
+/// How many targets are matched, attached and firing.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetCounts {
-    /// Targets that the spec selects: pods (or containers, once their processes are known).
+    /// How many targets the spec selects: pods, or containers once their processes are known.
     pub matched: u32,
-    /// Targets with probes in place.
+    /// How many targets have probes in place.
     pub attached: u32,
-    /// Targets each of whose probes counted something within the last three report intervals, or is of a kind that may have
-    /// nothing to tell, but for those that their node's kernel does not support. Of a probe: those on which it counted something.
+    /// How many targets are firing: each of their probes counted something within the last three report intervals, is of a
+    /// kind that may have nothing to report, or is not supported by the node's kernel. For a single probe: the targets on which
+    /// it counted something.
     pub firing: u32,
-    /// `attached/matched`.
+    /// The counts as the printer column shows them, `attached/matched`.
     pub summary: String,
 }
 
@@ -268,66 +270,69 @@ pub struct SupportStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OverheadStatus {
-    /// Percent of the targets' own CPU time, for all CkbProbes that measure them; of the target that pays most.
+    /// Estimated cost in percent of the target's own CPU time, for all CkbProbes that measure it together; for the target that
+    /// pays the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_percent: Option<String>,
-    /// What of that is for what this CkbProbe asks, whoever else asks for it too.
+    /// The share of `estimatedPercent` that is due to this CkbProbe, including what other CkbProbes ask for as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_percent: Option<String>,
-    /// What it may be in all: the greatest maxPercent that any CkbProbe asks of that target, or the ceiling of the
-    /// installation, where that is lower.
+    /// The budget of that target: the highest maxPercent that any CkbProbe asks for, or the ceiling of the installation if that
+    /// is lower.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_percent: Option<String>,
-    /// Percent of the last report interval in which calls were recorded; of the row that is sampled most sparsely.
+    /// Percent of the last report interval in which calls were recorded; for the row that is sampled least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
-    /// The estimate as the printer column shows it, for example `0.4%`; with the share where calls are sampled, for
+    /// The estimate as the printer column shows it, for example `0.4%`; if calls are sampled, with the sampled share, for
     /// example `0.9% (4.6% sampled)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
 }
 
-/// One probe, over all targets: the same shape for every kind. Rates and quantiles are those of the last report interval;
-/// counts are since the agents attached.
+/// The results of one probe over all targets, in the same shape for every kind. Rates and quantiles are those of the last
+/// report interval; counts start when the agents attached.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeStatus {
-    /// Its name in the spec.
+    /// The name of the probe in the spec.
     pub name: String,
-    /// Its kind: the name of its field in the spec.
+    /// The kind of the probe: the name of its field in the spec.
     pub kind: String,
-    /// How many targets it is attached to, and of how many something was counted. A quiet kind, such as one that tells of
-    /// processes' ends, is well without.
+    /// How many targets the probe is attached to, and on how many of them it counted something. For a kind that may be quiet,
+    /// such as one that reports the ends of processes, zero is healthy.
     #[serde(default)]
     pub targets: TargetCounts,
-    /// What is most worth knowing of it, in a few words.
+    /// A summary of the most important figures of this probe.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub headline: String,
-    /// Percent of the last report interval in which was recorded what happened; of the row that is sampled most sparsely.
+    /// Percent of the last report interval in which calls were recorded; for the row that is sampled least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
-    /// What could not be recorded since the agents attached, by what it was: `calls` are in no figure, `events` are counted
-    /// and not listed, `lines` are not in the agents' log, `sizes` are counted without their bytes. 0 means none, not unknown.
+    /// How much could not be recorded since the agents attached, by category: `calls` are missing from all figures, `events`
+    /// are counted but not listed, `lines` are missing from the agents' log, `sizes` are counted without their bytes. 0 means
+    /// none, not unknown.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 8))]
     pub lost: BTreeMap<String, u64>,
-    /// What is not measured, or not fully, of what was asked for, and why; of one target, if several differ.
+    /// What is not measured, or only in part, and why; for one of the targets if they differ.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Each operation, function, peer, …: merged over all targets, exactly, and not averages of quantiles. The busiest first,
-    /// at most 64.
+    /// One entry for each operation, function, peer, …, the busiest first, at most 64. Targets are merged exactly: quantiles
+    /// are those of all calls together, not averages of quantiles.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub rows: Vec<RowStatus>,
-    /// How many rows the list above leaves out.
+    /// How many rows are not listed in `rows`.
     #[serde(default)]
     pub rows_omitted: u32,
-    /// The weightiest events of the last report interval, such as slow calls, the weightiest first; at most 10. The agents'
-    /// logs list them all.
+    /// The most important events of the last report interval, such as the slowest calls, most important first; at most 10. The
+    /// agents' logs have all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub events: Vec<EventStatus>,
-    /// The newest CkbProfile of each mode, by its name: of `profile`, and of slow calls with `stacks: true`.
+    /// The names of the newest CkbProfiles, one for each mode: of a probe of kind `profile`, or of slow calls with `stacks:
+    /// true`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub profiles: Vec<String>,
@@ -337,20 +342,20 @@ pub struct ProbeStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RowStatus {
-    /// Its name. `other` holds what the agents do not tell apart for want of room.
+    /// The name of the row. `other` collects what the agents could not keep apart.
     pub key: String,
-    /// What was measured, by name: for example `perSecond`, `p99`, `count`. What is not known is not there.
+    /// What was measured, by name, for example `perSecond`, `p99`, `count`. A figure that is not known is absent.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 32))]
     pub figures: BTreeMap<String, String>,
-    /// How much the figures of the last report interval rest on.
+    /// How many calls the figures of the last report interval are based on.
     #[serde(default)]
     pub samples: u64,
-    /// Percent of the last report interval in which was recorded what happened, over all targets. `100` stands for all of it
-    /// and is never the result of rounding. Unset when no interval has ended.
+    /// Percent of the last report interval in which calls were recorded, over all targets. `100` means all of it and is never
+    /// the result of rounding. Unset until the first interval has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
-    /// The same by part, the busiest first, at most 64: of an operation of RocksDB, its column families.
+    /// The same figures broken down, the busiest part first, at most 64: for an operation of RocksDB, by column family.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub parts: Vec<PartStatus>,
@@ -360,37 +365,37 @@ pub struct RowStatus {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartStatus {
-    /// Its name: of a column family, what it is for, where CKB's schema says so (for example `CELL`), else as RocksDB knows it.
-    /// `other` holds what is not known, or not told apart.
+    /// The name of the part. A column family has the name of its purpose in CKB's schema (for example `CELL`) if there is one,
+    /// else the name that RocksDB has for it. `other` collects what is unknown or could not be kept apart.
     pub key: String,
-    /// As for the row.
+    /// What was measured, by name, as for the row.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 32))]
     pub figures: BTreeMap<String, String>,
 }
 
-/// One thing that happened and is worth telling by itself: a slow call, the end of a process.
+/// One event that is reported individually: a slow call, or the end of a process.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventStatus {
-    /// When.
+    /// When the event happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<MicroTime>,
-    /// The pod.
+    /// The pod in which it happened.
     pub pod: String,
-    /// The container.
+    /// The container in which it happened.
     pub container: String,
-    /// The row that it counts in.
+    /// The row in which the event is counted.
     pub row: String,
-    /// The part, where it is known.
+    /// The part in which the event is counted, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// The name of the thread that it happened on.
+    /// The name of the thread on which it happened.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub thread: String,
-    /// What happened, in a few words: of a slow call, how long it took, and what ran in the background meanwhile.
+    /// What happened, in a few words: for a slow call, how long it took and what ran in the background meanwhile.
     pub text: String,
-    /// The same by name: `duration`, `bytes`, `during`, …
+    /// The details by name: `duration`, `bytes`, `during`, …
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub details: BTreeMap<String, String>,
@@ -400,33 +405,34 @@ pub struct EventStatus {
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceStatus {
-    /// The pod.
+    /// The name of the pod.
     pub pod: String,
-    /// The container, once known.
+    /// The name of the container, once it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
-    /// The node it runs on, once scheduled.
+    /// The node on which the pod runs, once it is scheduled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// How far it is.
+    /// How far measuring has got: see `reason` and `message` for why.
     pub state: crate::InstanceState,
-    /// Why.
+    /// Why the target is in this state, in one word.
     pub reason: Reason,
-    /// What happened and what to do, for a person.
+    /// What happened and what to do about it.
     pub message: String,
-    /// How often the process was found anew after it had gone.
+    /// How often a successor of the process was attached to after the process had ended.
     #[serde(default)]
     pub reattaches: u64,
-    /// Seconds, in all, between the end of a process and the attach to its successor, and while probes failed or were replaced.
+    /// For how many seconds in total nothing was measured: between the end of a process and the attach to its successor, and
+    /// while probes failed or were replaced.
     #[serde(default)]
     pub gap_seconds: String,
-    /// Estimated percent of the target's CPU time that measuring costs it, for all CkbProbes that do.
+    /// Estimated cost in percent of the target's CPU time, for all CkbProbes that measure it together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_percent: Option<String>,
-    /// What of that is for what this CkbProbe asks, whoever else asks for it too.
+    /// The share of `overheadPercent` that is due to this CkbProbe, including what other CkbProbes ask for as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_overhead_percent: Option<String>,
-    /// How its probes are attached: `session`, `uprobe-multi` or `perf-event`, the fastest that its node has.
+    /// How its probes are attached: `session`, `uprobe-multi` or `perf-event`, the fastest that its node supports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
 }

@@ -13,7 +13,7 @@ macro_rules! for_each_kind {
             Functions "functions" functions FunctionsProbe "functions: {match: 'ckb_chain::*'}",
             /// Latency of functions of the kernel, on behalf of the process, by a pattern of their names.
             KernelFunctions "kernelFunctions" kernel_functions KernelFunctionsProbe "kernelFunctions: {match: 'ext4_sync_*'}",
-            /// System calls.
+            /// System calls of the process: how many, how long they take, and which fail.
             Syscalls "syscalls" syscalls SyscallsProbe "syscalls: {}",
             /// Requests to the node's disks: how many, how large, how long they waited, and how long the device had them.
             BlockIo "blockIo" block_io BlockIoProbe "blockIo: {}",
@@ -21,7 +21,7 @@ macro_rules! for_each_kind {
             Tcp "tcp" tcp TcpProbe "tcp: {}",
             /// What runs in the target's pod, and how it ends.
             Processes "processes" processes ProcessesProbe "processes: {}",
-            /// Where the time and the memory go: stacks, and how they divide by part of CKB.
+            /// Stack profiles: where the time and the memory go, and how they divide among the parts of CKB.
             Profile "profile" profile ProfileProbe "profile: {}",
         }
     };

@@ -52,7 +52,8 @@ use crate::{Duration, Overhead, Probe, ProbeReport, Reason};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NodeProbeSpec {
-    /// One entry for each pod on this node and each thing that is asked of it, however many CkbProbes ask the same.
+    /// One entry for each pod on this node and each distinct thing to measure of it: CkbProbes that ask for the same share an
+    /// entry.
     #[serde(default)]
     #[schemars(length(max = 1024))]
     pub assignments: Vec<Assignment>,
@@ -62,9 +63,11 @@ pub struct NodeProbeSpec {
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Assignment {
-    /// On whose behalf: of those that ask the same of this pod, the oldest. Metrics and log lines carry its name.
+    /// The CkbProbe on whose behalf this is measured: the oldest of those that ask for the same of this pod. Metrics and log
+    /// lines carry its name.
     pub probe: ProbeReference,
-    /// A word for what is asked, which is the same for all CkbProbes that ask the same: their statuses rest on one report.
+    /// A hash of what is asked for. CkbProbes that ask for the same have the same hash, and their statuses are based on one
+    /// report.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 16))]
     pub asks: String,
@@ -73,16 +76,16 @@ pub struct Assignment {
     /// The containers to look in, with the ids that the API server knew when this was written.
     #[schemars(length(max = 64))]
     pub containers: Vec<Container>,
-    /// Base name of the executable to look for.
+    /// The base name of the executable to look for.
     pub executable: String,
-    /// How often to report, at the most: see `status.reportInterval`.
+    /// How often to report, at most: see `status.reportInterval`.
     pub report_interval: Duration,
-    /// What measuring may cost.
+    /// How much CPU time measuring may cost the target.
     pub overhead: Overhead,
     /// What to measure, as the CkbProbe says.
     #[schemars(length(max = 16))]
     pub probes: Vec<Probe>,
-    /// Detach at this time.
+    /// When to detach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
 }
@@ -93,11 +96,11 @@ pub struct Assignment {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeReference {
-    /// Its namespace, which is also the pods'.
+    /// The namespace of the CkbProbe, which is also the pods'.
     pub namespace: String,
-    /// Its name.
+    /// The name of the CkbProbe.
     pub name: String,
-    /// Its uid.
+    /// The uid of the CkbProbe.
     pub uid: String,
 }
 
@@ -107,11 +110,11 @@ pub struct ProbeReference {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PodReference {
-    /// Its namespace.
+    /// The namespace of the pod.
     pub namespace: String,
-    /// Its name.
+    /// The name of the pod.
     pub name: String,
-    /// Its uid.
+    /// The uid of the pod.
     pub uid: String,
 }
 
@@ -121,9 +124,9 @@ pub struct PodReference {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Container {
-    /// Its name in the pod.
+    /// The name of the container in the pod.
     pub name: String,
-    /// Its id, without the runtime's prefix; unset while the kubelet has not reported one.
+    /// The id of the container, without the runtime's prefix; unset until the kubelet has reported one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
 }
@@ -135,21 +138,21 @@ pub struct NodeProbeStatus {
     /// The generation of the spec that the agent works on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When this was written: the agent's heartbeat.
+    /// When this report was written. It is the agent's heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported_at: Option<MicroTime>,
-    /// How far apart reports are for now, where that is farther than anybody asks: the API server is slow to take them, and its
-    /// agents write less until it is not. Unset where reports come as they are asked for.
+    /// The current time between reports, if it is longer than any assignment asks for: while the API server is slow to accept
+    /// reports, its agents report less often. Unset if reports are written as often as asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_interval: Option<Duration>,
-    /// The agent itself.
+    /// The agent that reports, and how it measures.
     #[serde(default)]
     pub agent: AgentStatus,
     /// At least one entry for each assignment.
     #[serde(default)]
     #[schemars(length(max = 4096))]
     pub instances: Vec<InstanceReport>,
-    /// How many entries the list lacks, since they are more than one object holds.
+    /// How many entries are missing from `instances`, because one object cannot hold them all.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub instances_omitted: u32,
 }
@@ -158,7 +161,7 @@ pub struct NodeProbeStatus {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStatus {
-    /// The agent pod.
+    /// The name of the agent pod.
     pub pod: String,
     /// The agent's version.
     pub version: String,
@@ -166,44 +169,44 @@ pub struct AgentStatus {
     pub kernel: String,
     /// How probes are attached on this kernel.
     pub tier: String,
-    /// What one probed call costs the target, in nanoseconds, as calibrated on this node at start.
+    /// What one probed call costs the target, in nanoseconds, as calibrated on this node when the agent started.
     pub cost_per_call_ns: u64,
-    /// What one probed call costs where the kernel must single-step the function's first instruction, in nanoseconds.
+    /// What one probed call costs if the kernel must single-step the function's first instruction, in nanoseconds.
     #[serde(default)]
     pub single_step_cost_ns: u64,
-    /// What measuring may cost any process of this node, whatever is asked, in thousandths of a percent of its CPU time;
-    /// unset where there is no such ceiling.
+    /// The most that measuring may cost any process of this node, whatever is asked for, in thousandths of a percent of its CPU
+    /// time. Unset: no such ceiling.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling_millipercent: Option<u64>,
-    /// What was looked at before anything was attached: kernel, capabilities, each way to attach, and what stands in the way.
+    /// What was checked before anything was attached: the kernel, capabilities, and each way to attach.
     #[serde(default)]
     #[schemars(length(max = 32))]
     pub preflight: Vec<Check>,
-    /// Why nothing can be measured on this node; unset when something can.
+    /// Why nothing can be measured on this node; unset if something can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Why the API server did not take the report that should stand here, in its own words; unset when it did.
+    /// Why the API server refused the full report, in its own words; unset if it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report_refused: Option<String>,
-    /// When this agent process started: its counters count from there.
+    /// When this agent process started. Its counters start there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<MicroTime>,
 }
 
-/// One thing that was looked at before anything was attached.
+/// One thing that was checked before anything was attached.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
-    /// What: `Kernel`, `Btf`, `Capabilities`, `PerfEventParanoid`, `Lockdown`, `UprobePmu`, `SeccompReturn`, or a way to
-    /// attach, `session`, `uprobe-multi`, `perf-event`.
+    /// The name of the check: `Kernel`, `Btf`, `Capabilities`, `PerfEventParanoid`, `Lockdown`, `UprobePmu`, `SeccompReturn`,
+    /// or a way to attach: `session`, `uprobe-multi`, `perf-event`.
     pub name: String,
-    /// Whether it is as the fastest and fullest way of measuring needs it.
+    /// Whether the fastest and most complete way of measuring is possible, as far as this check goes.
     pub passed: bool,
-    /// What was found, and where it is not as needed, what follows from it and what to do.
+    /// What was found; if it is not as needed, what follows from it and what to do.
     pub detail: String,
 }
 
-/// How far a target is.
+/// How far measuring a target has got.
 #[derive(
     Clone,
     Copy,
@@ -235,50 +238,50 @@ pub enum InstanceState {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceReport {
-    /// On whose behalf.
+    /// The CkbProbe on whose behalf the target is measured.
     pub probe: ProbeReference,
-    /// The word of the order for what is asked: the report answers all CkbProbes that ask the same.
+    /// The hash from the assignment: the report answers all CkbProbes that ask for the same.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 16))]
     pub asks: String,
-    /// The pod.
+    /// The pod of the target.
     pub pod: PodReference,
     /// The container, once a process was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
-    /// The process, in the host's pid namespace. For a person's eyes: never an identity.
+    /// The process id in the host's pid namespace, for people to look at. It never identifies a target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
-    /// How far it is.
+    /// How far measuring has got.
     pub state: InstanceState,
-    /// Why.
+    /// Why the target is in this state, in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// What happened and what to do.
+    /// What happened and what to do about it.
     #[serde(default)]
     pub message: String,
-    /// True when each of its probes counted something within the last three report intervals, or is of a kind that may have
-    /// nothing to tell, but for those that this node's kernel does not support.
+    /// True if each of the probes counted something within the last three report intervals, is of a kind that may have nothing to
+    /// report, or is not supported by this node's kernel.
     #[serde(default)]
     pub firing: bool,
-    /// How often the process was found anew after it had gone.
+    /// How often a successor of the process was attached to after the process had ended.
     #[serde(default)]
     pub reattaches: u64,
-    /// Milliseconds, in all, between the end of a process and the attach to its successor, and while probes failed or were replaced.
+    /// For how many milliseconds in total nothing was measured: between the end of a process and the attach to its successor,
+    /// and while probes failed or were replaced.
     #[serde(default)]
     pub gap_milliseconds: u64,
-    /// Thousandths of a percent of the target's CPU time that measuring is estimated to cost, for all that ask anything of
-    /// it; unset before the first interval ends.
+    /// Estimated cost in thousandths of a percent of the target's CPU time, for everybody who asks for anything of it together;
+    /// unset until the first interval has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overhead_millipercent: Option<u64>,
-    /// What of that is for what is asked here, whoever else asks for it too.
+    /// The share of `overheadMillipercent` that is due to this assignment, including what others ask for as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_overhead_millipercent: Option<u64>,
-    /// What it may be in all: the greatest maxPercent that anybody asks of the process, or the agent's ceiling, where that is
-    /// lower.
+    /// The budget of the target: the highest maxPercent that anybody asks for, or the agent's ceiling if that is lower.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_millipercent: Option<u64>,
-    /// What each probe measured.
+    /// The results of each probe.
     #[serde(default)]
     #[schemars(length(max = 16))]
     pub probes: Vec<ProbeReport>,

@@ -16,7 +16,7 @@ mod labels;
 
 pub use labels::{PartLabels, label, part_name, part_place};
 
-/// What stacks are weighted by.
+/// What is sampled, and by what stacks are weighted.
 #[derive(
     Clone,
     Copy,
@@ -41,7 +41,7 @@ pub enum ProfileMode {
     Memory,
     /// What each thread does at one moment.
     Threads,
-    /// Time of calls that were slow: of probes with `stacks: true`.
+    /// Time of slow calls, of probes with `stacks: true`.
     SlowCalls,
 }
 
@@ -70,36 +70,35 @@ impl ProfileMode {
 /// The most bytes of pprof, gzipped, in one object: in base64 two thirds of what the API server takes.
 pub const PPROF_LIMIT: usize = 512 << 10;
 
-/// A time that stacks were sampled in. Agents begin theirs at the same moments of the clock, so that what they find can be
-/// added up.
+/// The time in which stacks were sampled. All agents start a window at the same moment, so that their stacks can be added up.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileWindow {
-    /// Which: how many times `every`, or of slow calls ten minutes, had passed since 1970 when it began; 0 of a probe that profiles
-    /// once.
+    /// The number of the window: how many times `every` (for slow calls: ten minutes) had passed since 1970 when it began; 0 if
+    /// the probe profiles once.
     pub number: u64,
-    /// When the first of them began.
+    /// When the window began; if the agents' windows differ, the earliest.
     pub began_at: MicroTime,
-    /// How long the longest of them was, in milliseconds.
+    /// How long the window was, in milliseconds; if the agents' windows differ, the longest.
     pub milliseconds: u64,
 }
 
-/// How many stacks there are, and what is known to be missing.
+/// How many stacks there are, and how many are known to be missing.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileCounts {
-    /// Stacks that were taken.
+    /// How many stacks were taken.
     pub samples: u64,
-    /// Those of them that reach to where the thread began.
+    /// How many of the stacks reach to where the thread began.
     pub complete: u64,
-    /// What was to be taken and could not be.
+    /// How many stacks should have been taken and could not be.
     pub lost: u64,
-    /// How often was looked in fact, in thousandths of a time per second: of each CPU for Cpu, of all threads for OffCpu.
+    /// How often samples were in fact taken, in thousandths of a hertz: of each CPU for `Cpu`, of all threads for `OffCpu`.
     pub millihertz: u64,
-    /// Resident memory of the process as the window began, in bytes; for Memory.
+    /// Resident memory of the process when the window began, in bytes; for `Memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_before: Option<u64>,
-    /// And as it ended.
+    /// Resident memory of the process when the window ended, in bytes; for `Memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_after: Option<u64>,
 }
@@ -134,23 +133,23 @@ pub struct ProfileCounts {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ProfilePartSpec {
-    /// The word of the order for what is asked: it answers all CkbProbes that ask the same of this pod.
+    /// The hash from the assignment: the part answers all CkbProbes that ask for the same of this pod.
     #[schemars(length(max = 16))]
     pub asks: String,
-    /// The probe's name in them.
+    /// The name of the probe in those CkbProbes.
     #[schemars(length(max = 63))]
     pub probe: String,
-    /// The pod.
+    /// The pod of the process.
     pub pod: PodReference,
-    /// The container.
+    /// The container of the process.
     pub container: String,
-    /// What stacks are weighted by.
+    /// By what the stacks are weighted.
     pub mode: ProfileMode,
-    /// When.
+    /// The time in which stacks were sampled.
     pub window: ProfileWindow,
-    /// How much.
+    /// How many stacks there are.
     pub counts: ProfileCounts,
-    /// The stacks: pprof, gzipped. None where sampling failed, and `failure` says why.
+    /// The stacks, as gzipped pprof. Unset if sampling failed; `failure` says why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Base64>")]
     pub pprof: Option<ByteString>,
@@ -200,38 +199,38 @@ pub struct ProfilePartSpec {
 )]
 #[serde(rename_all = "camelCase")]
 pub struct CkbProfileSpec {
-    /// The CkbProbe that asked.
+    /// The name of the CkbProbe that asked for the profile.
     pub ckb_probe: String,
-    /// The name of its probe.
+    /// The name of the probe in that CkbProbe.
     pub probe: String,
-    /// What stacks are weighted by.
+    /// By what the stacks are weighted.
     pub mode: ProfileMode,
-    /// When.
+    /// The time in which stacks were sampled.
     pub window: ProfileWindow,
-    /// Whose stacks these are, and how many there are of each.
+    /// The processes whose stacks these are, and how many there are of each.
     #[schemars(length(max = 256))]
     pub targets: Vec<ProfileTarget>,
-    /// How many more there are, that the list has no room for.
+    /// How many processes are not listed in `targets`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub targets_omitted: u32,
-    /// The sums of all of them; the rate is the lowest.
+    /// The counts of all processes together; of the rate, the lowest.
     pub counts: ProfileCounts,
-    /// Complete stacks as a part of all, in percent with one decimal.
+    /// How many of the stacks are complete, in percent with one decimal.
     pub complete_percent: String,
-    /// The split by part of CKB: `scripts 41 %, rocksdb read 22 %`.
+    /// How the profile divides among the parts of CKB, for example `scripts 41 %, rocksdb read 22 %`.
     pub headline: String,
-    /// The same, part by part.
+    /// How the profile divides among the parts of CKB, one entry for each.
     #[schemars(length(max = 16))]
     pub headings: Vec<ProfileShare>,
-    /// The functions with the largest shares, by their share with all that they call.
+    /// The functions with the largest shares, ordered by their share including all that they call.
     #[schemars(length(max = 20))]
     pub functions: Vec<FunctionShare>,
-    /// The weight of what was too light to be kept, in percent of all with one decimal; unset where all is there.
+    /// The share of stacks that were left out because they were too light, in percent with one decimal; unset if none was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pruned_percent: Option<String>,
-    /// How long `pprof` is.
+    /// The length of `pprof` in bytes.
     pub bytes: u64,
-    /// The stacks: pprof, gzipped, each sample with the labels `target` and `thread`.
+    /// The stacks, as gzipped pprof. Each sample has the labels `target` and `thread`.
     #[schemars(with = "Base64")]
     pub pprof: ByteString,
 }
@@ -240,45 +239,45 @@ pub struct CkbProfileSpec {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileTarget {
-    /// Its pod.
+    /// The pod of the process.
     pub pod: String,
-    /// Its container.
+    /// The container of the process.
     pub container: String,
-    /// Its node.
+    /// The node on which it runs.
     pub node: String,
-    /// How many stacks.
+    /// How many stacks there are of it.
     pub counts: ProfileCounts,
-    /// Why there are none.
+    /// Why there are no stacks of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
 }
 
-/// A part of CKB, and its share.
+/// A part of CKB, and its share of a profile.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileShare {
-    /// Its name (`rocksdb read`).
+    /// The name of the part, for example `rocksdb read`.
     pub name: String,
-    /// Percent of all, with one decimal.
+    /// Its share in percent, with one decimal.
     pub percent: String,
 }
 
-/// A function, and its shares.
+/// A function, and its shares of a profile.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionShare {
-    /// Its name.
+    /// The name of the function.
     pub name: String,
-    /// Its file; empty where that is not known.
+    /// The name of its file; empty if that is not known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub module: String,
-    /// What it has itself, in percent of all, with one decimal.
+    /// The share of the function itself, in percent with one decimal.
     pub self_percent: String,
-    /// What it has with all that it calls.
+    /// The share of the function including all that it calls, in percent with one decimal.
     pub total_percent: String,
 }
 
-/// How JSON has bytes.
+/// Bytes, as JSON has them.
 #[derive(JsonSchema)]
 #[schemars(extend("format" = "byte"))]
 #[expect(dead_code, reason = "a schema is made of it, and nothing else")]

@@ -32,34 +32,36 @@ pub const OTHER: &str = "other";
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProbeReport {
-    /// Its name in the spec.
+    /// The name of the probe in the spec.
     pub name: String,
-    /// Its kind.
+    /// The kind of the probe.
     pub kind: String,
-    /// How far it is.
+    /// How far measuring has got.
     pub state: InstanceState,
-    /// Why.
+    /// Why the probe is in this state, in one word.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// What happened and what to do.
+    /// What happened and what to do about it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// True when something was counted within the last three report intervals.
+    /// True if something was counted within the last three report intervals.
     #[serde(default)]
     pub firing: bool,
-    /// What of it is not measured as asked for, though the rest is.
+    /// What is not measured as asked for, although the rest is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub lacks: Vec<Lack>,
-    /// What could not be recorded since the agent attached, by what it was: `events` are counted and not listed, `lines` are
-    /// counted and listed and not in the agent's log, `sizes` are of calls that were counted without their bytes, `stacks` are of
-    /// slow calls that are told without who called, `frames` of those whose outer callers are not told, and the rest (`calls`,
-    /// `requests`, …) is in no figure. Of the process, whoever asked; `lines` of this probe.
+    /// How much could not be recorded since the agent attached, by category: `events` are counted but not listed; `lines` are
+    /// counted and listed but missing from the agent's log; `sizes` are calls that were counted without their bytes; `stacks`
+    /// are slow calls that are reported without their callers; `frames` are those whose outer callers are missing; everything
+    /// else (`calls`, `requests`, …) is missing from all figures. The numbers are those of the process, whoever asked; `lines`
+    /// those of this probe.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub lost: BTreeMap<String, u64>,
-    /// What was measured: rows, as the JSON of their list in one text. `jq '.rowsJson | fromjson'` takes it apart. Whenever an
-    /// object is written the API server looks at each of its fields a dozen times, and there are hundreds of them in a report.
+    /// What was measured: a list of rows as JSON, in one string; `jq '.rowsJson | fromjson'` unpacks it. It is a string because
+    /// the API server looks at every field of an object a dozen times whenever the object is written, and a report has hundreds
+    /// of them.
     #[serde(
         default,
         rename = "rowsJson",
@@ -68,11 +70,11 @@ pub struct ProbeReport {
     )]
     #[schemars(with = "String")]
     pub rows: Vec<RowReport>,
-    /// The weightiest events of the last report interval, the weightiest first.
+    /// The most important events of the last report interval, most important first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub events: Vec<EventReport>,
-    /// What the lists above leave out, since the reports of this node are more than one object holds.
+    /// What is missing from the lists above, because one object cannot hold all reports of this node.
     #[serde(default, skip_serializing_if = "Omitted::is_nothing")]
     pub omitted: Omitted,
 }
@@ -81,27 +83,27 @@ pub struct ProbeReport {
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Omitted {
-    /// Events that are counted and not listed.
+    /// How many events are counted but not listed.
     #[serde(default)]
     pub events: u32,
-    /// Parts that count in the part `other` of their row, or in their row alone.
+    /// How many parts count in the part `other` of their row, or only in their row.
     #[serde(default)]
     pub parts: u32,
-    /// Rows that count in the row `other`.
+    /// How many rows count in the row `other`.
     #[serde(default)]
     pub rows: u32,
-    /// Rows that are told of nowhere: the totals lack them until there is room.
+    /// How many rows are missing altogether: the totals lack them until there is room.
     #[serde(default)]
     pub untold_rows: u32,
 }
 
-/// Something that was asked for and is not measured, or not fully.
+/// Something that was asked for and is not measured, or only in part.
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Lack {
-    /// Why.
+    /// Why it is not measured.
     pub reason: Reason,
-    /// What: rows, or functions.
+    /// The names of the rows or functions that are not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub items: Vec<String>,
@@ -111,16 +113,17 @@ pub struct Lack {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RowReport {
-    /// Its name.
+    /// The name of the row.
     pub key: String,
-    /// Since the agent first attached to this target; never goes backwards while the agent lives. In a NodeProbe, of distributions
-    /// only how many values there were, and their sum: how they were distributed is told of the last interval.
+    /// The figures since the agent first attached to this target; they never decrease while the agent lives. In a NodeProbe,
+    /// distributions have only their number of values and their sum here: how values are distributed is reported for the last
+    /// interval only.
     #[serde(default)]
     pub total: Figures,
-    /// The last report interval.
+    /// The figures of the last report interval.
     #[serde(default)]
     pub window: Window,
-    /// The same by part, where that was asked for.
+    /// The same figures by part, if that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 65))]
     pub parts: Vec<PartReport>,
@@ -130,36 +133,36 @@ pub struct RowReport {
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartReport {
-    /// Its name.
+    /// The name of the part.
     pub key: String,
-    /// As for the row.
+    /// The figures since the agent first attached, as for the row.
     #[serde(default)]
     pub total: Figures,
-    /// As for the row.
+    /// The figures of the last report interval, as for the row.
     #[serde(default)]
     pub window: Window,
 }
 
-/// One thing that happened and is worth telling by itself: a slow call, the end of a process.
+/// One event that is reported individually: a slow call, or the end of a process.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EventReport {
-    /// When.
+    /// When the event happened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<MicroTime>,
-    /// The row that it counts in.
+    /// The row in which the event is counted.
     pub row: String,
-    /// The part, where it is known.
+    /// The part in which the event is counted, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
-    /// The name of the thread that it happened on.
+    /// The name of the thread on which it happened.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub thread: String,
-    /// By what it comes before others: of a slow call, its nanoseconds.
+    /// How important the event is compared to others: for a slow call, its duration in nanoseconds.
     pub weight: u64,
     /// What happened, in a few words.
     pub text: String,
-    /// The same by name: `duration`, `bytes`, `during`.
+    /// The details by name: `duration`, `bytes`, `during`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub details: BTreeMap<String, String>,

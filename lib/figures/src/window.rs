@@ -9,16 +9,16 @@ use crate::Figures;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Window {
-    /// Its length in milliseconds, as measured.
+    /// The measured length of the interval in milliseconds.
     #[serde(default)]
     pub milliseconds: u64,
-    /// In how many of them was recorded what happened: fewer where it is sampled. 0: nothing is known of this interval.
+    /// For how many of these milliseconds calls were recorded: fewer if they are sampled. 0: nothing is known of this interval.
     #[serde(default)]
     pub recorded_milliseconds: u64,
-    /// How much was seen; the figures are scaled up from it.
+    /// How many calls were seen; the figures are scaled up from them.
     #[serde(default)]
     pub samples: u64,
-    /// What happened in it.
+    /// The figures of the interval.
     #[serde(default)]
     pub figures: Figures,
 }

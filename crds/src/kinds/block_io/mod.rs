@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::Duration;
 
-/// Requests to the node's disks, by disk and direction: count, bytes, time before the device had them, time that it had them.
-/// They are those of the whole node, as in /proc/diskstats; which of them a thread of the target asked for is told apart.
+/// Requests to the node's disks, by disk and direction: count, bytes, time in the queue, and time in the device. As in
+/// /proc/diskstats, they are those of the whole node; requests that a thread of the target made are also counted separately.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BlockIoProbe {
-    /// The disks to measure, by their names in /proc/diskstats, such as vda or nvme0n1. Empty: every disk that has requests.
-    /// Partitions count with their disk; volumes (dm-0, md0) have no requests of their own: name the disks below them.
+    /// The disks to measure, by their names in /proc/diskstats, such as vda or nvme0n1. Empty: every disk that has requests. A
+    /// partition counts with its disk. Volumes (dm-0, md0) have no requests of their own: name the disks below them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(max = 31)))]
     #[x_kube(merge_strategy = ListMerge::Set)]

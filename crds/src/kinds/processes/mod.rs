@@ -8,19 +8,20 @@ mod descriptor;
 
 pub use descriptor::{DESCRIPTOR, ENDS, EXECS, FAILURES, KILLS, LIFETIME, OUT_OF_MEMORY};
 
-/// What runs in the target's pod, and how it ends: successful execs with their parents and arguments, and ends by their exit
-/// code or signal, those for lack of memory among them. All processes of the pod are counted, in rows by their names; of a pod
-/// in the host's network, those of the target's container.
+/// What runs in the target's pod, and how it ends: successful execs with their parents and arguments, and ends of processes
+/// with their exit code or signal, including those that were killed for lack of memory. All processes of the pod are counted,
+/// in rows by their names. If the pod uses the host's network, only those of the target's container are.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessesProbe {
-    /// Which are listed one by one, with their details: All; Ends, and no execs; or Failures: ends by a signal or by a code other
-    /// than 0. The end of the target's own process is always listed. Everything is counted, whatever is listed.
+    /// Which events are listed individually, with their details: `All`; `Ends`, without execs; or `Failures`, ends by a signal
+    /// or with an exit code other than 0. The end of the target's own process is always listed. Everything is counted, whatever
+    /// is listed.
     #[serde(default)]
     pub events: ProcessEvents,
 
-    /// Lists the number of arguments instead of the arguments, which may hold secrets. They do not leave the kernel then, unless
-    /// another probe of the same pod asks for them.
+    /// Lists the number of arguments instead of the arguments, which may contain secrets. The arguments do not leave the kernel
+    /// then, unless another probe of the same pod asks for them.
     #[serde(default)]
     pub redact_arguments: bool,
 }
@@ -31,7 +32,7 @@ pub enum ProcessEvents {
     /// Execs and ends.
     #[default]
     All,
-    /// Ends.
+    /// Ends only.
     Ends,
     /// Ends by a signal or by a code other than 0.
     Failures,

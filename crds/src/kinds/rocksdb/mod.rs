@@ -15,33 +15,33 @@ use crate::Duration;
 pub struct RocksDbProbe {
     /// The operations to measure: any of Get, TxnGet, TxnPut, TxnDelete, TxnCommit, Write, Put, Delete, IteratorNew,
     /// IteratorSeek, IteratorNext and MultiGet, and of RocksDB's background work: Compaction, Flush, WalSync, FileSync and
-    /// WriteStall. A binary that lacks the functions of one is reported, and the others are attached.
+    /// WriteStall. If the binary lacks the functions of an operation, the status says so, and the others are attached.
     #[serde(default = "default_operations")]
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     pub operations: Vec<Operation>,
 
-    /// A call that takes at least this long is counted as slow, and the agent lists it, with the background work that ran
-    /// during it. Background work itself is meant to take long, and never counted as slow.
+    /// A call that takes at least this long is counted as slow, and the agent lists it with the background work that ran
+    /// meanwhile. Background work itself is expected to take long and is never counted as slow.
     #[serde(default = "default_slow_threshold")]
     #[x_kube(validation = Rule::new(
         "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')"
     ).message("slowThreshold must be a duration from 1us to 1h, such as 500us or 1ms"))]
     pub slow_threshold: Duration,
 
-    /// Also gives the figures of each column family, for the operations that are on one.
+    /// Also reports the figures of each column family, for the operations that act on one.
     #[serde(default)]
     pub by_column_family: bool,
 
-    /// Lists slow calls with who called them: functions' names, from the innermost on. The stack is copied as the call returns, and
-    /// unwound and wiped at once. It makes a slow call some 3 us longer, and no more are copied than the budget pays. For each ten
-    /// minutes of the clock in which any call was slow, a CkbProfile of the mode SlowCalls has their time by who called; the last
-    /// five are kept.
+    /// Lists slow calls with their callers: function names, innermost first. The stack is copied when the call returns, then
+    /// unwound and wiped immediately. This makes a slow call about 3 us longer, and no more stacks are copied than the budget
+    /// allows. For every ten minutes with a slow call there is also a CkbProfile of the mode SlowCalls, which shows the time of
+    /// slow calls by caller; the last five are kept.
     #[serde(default)]
     pub stacks: bool,
 
-    /// Also attaches to functions whose first instruction the kernel must single-step: a probed call of theirs costs many
-    /// times as much (measured: 19 us instead of 1). The overhead budget holds for them too.
+    /// Also attaches to functions whose first instruction the kernel must single-step. A probed call of such a function costs
+    /// many times as much (measured: 19 us instead of 1). The overhead budget still applies.
     #[serde(default)]
     pub include_single_stepped: bool,
 }

@@ -9,20 +9,21 @@ pub use descriptor::{DESCRIPTOR, DURATION, ERRORS, LONGEST, SLOW, WAITS};
 
 use crate::Duration;
 
-/// System calls: count, rate, quantiles, errors by their number, and slow ones, of each. Tracing them costs every process of
-/// the node a little, not only the target: that counts against the budget.
+/// System calls by name: count, rate, quantiles, errors by errno, and slow calls. Tracing slows the system calls of every
+/// process of the node a little, not only the target's; that counts against the budget.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SyscallsProbe {
-    /// Which, by their names, such as openat and fdatasync. Unset: all.
+    /// The names of the system calls to measure, such as openat and fdatasync. Empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(max = 32)))]
     #[x_kube(validation = Rule::new("self.all(name, name.matches('^[a-z][a-z0-9_]*$'))")
         .message("syscalls.names must be names of system calls as their manual pages have them, such as openat or fdatasync"))]
     pub names: Vec<String>,
 
-    /// A call that takes at least this long is counted as slow, and listed with what it was about. Calls that wait for
-    /// something to happen (futex, epoll_wait, poll, nanosleep, …) are told apart from work, and are never slow.
+    /// A call that takes at least this long is counted as slow, and the agent lists it with what it was about, such as its
+    /// file. Calls that wait for something to happen (futex, epoll_wait, poll, nanosleep, …) are not work: they are reported
+    /// separately and are never slow.
     #[serde(default = "default_slow_threshold")]
     #[x_kube(validation = Rule::new(
         "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')"

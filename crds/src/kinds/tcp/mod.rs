@@ -11,16 +11,17 @@ pub use descriptor::{
     OPENED, RECEIVED, RETRANSMITS, RTT, SEGMENTS, SENT, WINDOW_LIMITED,
 };
 
-/// TCP connections of the process, over IPv4 and IPv6: how many, round-trip times, bytes, retransmits, failures, lifetimes.
+/// TCP connections of the process, over IPv4 and IPv6: number, round-trip times, bytes, retransmits, failures and lifetimes.
 #[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TcpProbe {
-    /// What a row is. Whatever it is, there are at most 128 rows of a target: those that come later count in `other`.
+    /// By what connections are grouped into rows. There are at most 128 rows for each target; what comes later counts in
+    /// `other`.
     #[serde(default)]
     pub group_by: GroupBy,
 
-    /// Only connections to these ports of the process, and these listening ports, such as 8115 (P2P) or 8114 (RPC) of CKB;
-    /// connections that the process opened itself have other ports. Unset: all connections.
+    /// Only connections to these ports of the process, and these listening ports, such as 8115 (P2P) or 8114 (RPC) of CKB.
+    /// Connections that the process itself opened have other ports. Empty: all connections.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = ListMerge::Set)]
