@@ -22,11 +22,11 @@ use tracing_subscriber::EnvFilter;
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
 struct Arguments {
-    /// Where NodeProbes, agent pods and the Lease live
+    /// The namespace of NodeProbes, agent pods and the Lease
     #[arg(long, env = "POD_NAMESPACE")]
     namespace: String,
 
-    /// Who holds the Lease; must differ between replicas [default: the host name]
+    /// The name under which this replica holds the Lease; must differ between replicas [default: the host name]
     #[arg(long, env = "POD_NAME")]
     identity: Option<String>,
 
@@ -51,47 +51,47 @@ struct Arguments {
     #[arg(long, env = "LEASE_NAME", default_value = "ckb-probe-operator")]
     lease_name: String,
 
-    /// After how long without renewal another replica may take over: 3s to 1h, whole seconds
+    /// How long a Lease is valid without renewal, before another replica may take over: 3s to 1h, whole seconds
     #[arg(long, env = "LEASE_DURATION", default_value = "15s", value_parser = lease_duration)]
     lease_duration: Duration,
 
-    /// How many CkbProbes of one namespace are measured at the same time: the oldest
+    /// How many CkbProbes of one namespace may be measured at the same time; the oldest are
     #[arg(long, env = "MAX_CKBPROBES_PER_NAMESPACE", default_value_t = Limits::default().ckb_probes_per_namespace, value_parser = at_least_one)]
     max_ckbprobes_per_namespace: usize,
 
-    /// How many targets all CkbProbes of one namespace have together; a pod that three of them select counts three times
+    /// How many targets all CkbProbes of one namespace may have together; a pod that three of them select counts three times
     #[arg(long, env = "MAX_TARGETS_PER_NAMESPACE", default_value_t = Limits::default().targets_per_namespace, value_parser = at_least_one)]
     max_targets_per_namespace: usize,
 
-    /// How many CkbProbes measure one pod: the oldest
+    /// How many CkbProbes may measure one pod at the same time; the oldest do
     #[arg(long, env = "MAX_CKBPROBES_PER_TARGET", default_value_t = Limits::default().ckb_probes_per_target, value_parser = at_least_one)]
     max_ckbprobes_per_target: usize,
 
-    /// Push each published profile to this server, by Pyroscope's HTTP API: http://pyroscope:4040 [default: to none]
+    /// Push each published profile to this server, with Pyroscope's HTTP API: http://pyroscope:4040 [default: none]
     #[arg(long, env = "PROFILES_PUSH_URL")]
     profiles_push_url: Option<String>,
 
-    /// A file with headers for that server, a line each, such as `X-Scope-OrgID: team-a`
+    /// A file with headers for that server, one per line, such as `X-Scope-OrgID: team-a`
     #[arg(long, env = "PROFILES_PUSH_HEADERS")]
     profiles_push_headers: Option<PathBuf>,
 
-    /// Where /metrics is served
+    /// The address on which /metrics is served
     #[arg(long, env = "METRICS_ADDRESS", default_value = "0.0.0.0:8080")]
     metrics_address: SocketAddr,
 
     #[command(flatten)]
     protection: Protection,
 
-    /// Where /healthz and /readyz are served
+    /// The address on which /healthz and /readyz are served
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "0.0.0.0:8081")]
     health_address: SocketAddr,
 
-    /// How log lines are written
+    /// The format of log lines
     #[arg(long, env = "LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     log_format: LogFormat,
 
-    /// What is logged: a level, or tracing's filters. The client's own lines are left out unless a filter names
-    /// kube_client: its failures are logged where they matter
+    /// What to log: a level, or tracing's filters. The client's own lines are left out unless a filter names kube_client: its
+    /// failures are logged where they matter
     #[arg(long, env = "RUST_LOG", default_value = "info", value_parser = log_filter)]
     log: LogFilter,
 }

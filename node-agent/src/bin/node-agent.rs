@@ -23,7 +23,7 @@ use tracing_subscriber::EnvFilter;
                   --metrics-address 127.0.0.1:9464 --health-address 127.0.0.1:9465"
 )]
 struct Arguments {
-    /// The node this agent runs on, and so the name of its NodeProbe.
+    /// The name of the node that this agent runs on, which is also the name of its NodeProbe.
     #[arg(long, env = "NODE_NAME")]
     node: String,
     /// The namespace of the NodeProbes.
@@ -32,19 +32,19 @@ struct Arguments {
     /// The name of this pod, for the report.
     #[arg(long, env = "POD_NAME", default_value = "")]
     pod: String,
-    /// Where /metrics is served.
+    /// The address on which /metrics is served.
     #[arg(long, env = "METRICS_ADDRESS", default_value = "0.0.0.0:9464")]
     metrics_address: SocketAddr,
     #[command(flatten)]
     protection: Protection,
-    /// Where /healthz and /readyz are served.
+    /// The address on which /healthz and /readyz are served.
     #[arg(long, env = "HEALTH_ADDRESS", default_value = "0.0.0.0:9465")]
     health_address: SocketAddr,
     /// The one way to attach that may be used, for tests: session, uprobe-multi or perf-event.
     #[arg(long, env = "TIER", hide = true)]
     tier: Option<Tier>,
-    /// What measuring may cost any process, in percent of its CPU time, whatever CkbProbes ask: 0.01 to 50, or 0 for no
-    /// ceiling but theirs.
+    /// The most that measuring may cost any process, in percent of its CPU time, whatever CkbProbes ask for: 0.01 to 50, or 0
+    /// for no ceiling but theirs.
     #[arg(long, env = "MAX_OVERHEAD_PERCENT", default_value = "5", value_parser = max_overhead)]
     max_overhead_percent: f64,
     /// No two reports are closer together than so many milliseconds; for tests.
@@ -53,7 +53,7 @@ struct Arguments {
     /// How many bytes of memory this process may take, for tests; else what its cgroup says.
     #[arg(long, env = "MEMORY_LIMIT", hide = true)]
     memory_limit: Option<u64>,
-    /// What is logged, in the syntax of tracing's EnvFilter: info, debug, ckb_probe_agent=debug.
+    /// What to log, in the syntax of tracing's EnvFilter: info, debug, ckb_probe_agent=debug.
     #[arg(long, env = "LOG_LEVEL", default_value = "info")]
     log_level: String,
 }

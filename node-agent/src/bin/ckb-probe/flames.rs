@@ -23,13 +23,13 @@ use super::{
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ckb-probe render cpu.pb.gz -o cpu.svg              a picture: Ctrl-F searches, a click zooms\n  \
-    ckb-probe render cpu.pb.gz -o cpu.html             a page, with the functions that are seen most\n  \
-    ckb-probe render cpu.pb.gz -o cpu.svg --by heading each part of CKB by itself\n  \
+    ckb-probe render cpu.pb.gz -o cpu.html             a page, also with the top functions\n  \
+    ckb-probe render cpu.pb.gz -o cpu.svg --by heading each part of CKB separately\n  \
     ckb-probe render heap.pb.gz -o heap.svg --type inuse_space\n  \
-    ckb-probe render --from-cluster default/ckb.flames.cpu.2963011 -o cpu.html  what a CkbProbe has found\n  \
+    ckb-probe render --from-cluster default/ckb.flames.cpu.2963011 -o cpu.html  a profile that a CkbProbe made\n  \
     ckb-probe render cpu.pb.gz | grep rocksdb          each stack as a line of text, with its weight")]
 pub struct RenderArguments {
-    /// The profile: pprof, gzipped or not, of this program or of any other. - is what is piped in.
+    /// The profile to draw: pprof, gzipped or not. - reads it from standard input.
     file: PathBuf,
     #[command(flatten)]
     how: How,
@@ -41,8 +41,8 @@ pub struct RenderArguments {
     ckb-probe diff before.pb.gz after.pb.gz -o diff.html   the same as a page with a field to search\n  \
     ckb-probe diff before.pb.gz after.pb.gz | grep '\\[new\\]' what was not there before, as text\n  \
     ckb-probe diff --from-cluster default/ckb.flames.cpu.2963011 default/ckb.flames.cpu.2963012 -o diff.svg\n\n\
-    Shares are compared, not minutes: the first profile is taken as if it had the total of the second. Each function says\n\
-    what share it had, with all that it called, and what share it has. A stack that is gone is drawn as wide as it was.")]
+    Shares are compared, not absolute times: the first profile is scaled to the total of the second. Each function shows its\n\
+    share before and after, including all that it called. A stack that is gone is drawn as wide as it was.")]
 pub struct DiffArguments {
     /// The profile from before.
     before: PathBuf,
@@ -54,22 +54,22 @@ pub struct DiffArguments {
 
 #[derive(Args, Debug)]
 struct How {
-    /// Where to: what ends in .svg, .html or .folded says what it shall be. Unset: text, to be printed.
+    /// The file to write; its ending, .svg, .html or .folded, chooses the format. Unset: print text.
     #[arg(short, long)]
     output: Option<PathBuf>,
-    /// What is drawn, where a profile has more than one: cpu or samples, for example. Unset: what its maker had in mind.
+    /// The sample type to draw, if the profile has several: cpu or samples, for example. Unset: the default of the profile.
     #[arg(long = "type")]
     of: Option<String>,
-    /// What is below all functions: thread, target, heading, or nothing.
+    /// What to group stacks by, below all functions: thread, target, heading, or nothing.
     #[arg(long, default_value = "thread")]
     by: By,
-    /// Only the process that the profile knows by this name.
+    /// Draw only the process that has this name in the profile.
     #[arg(long)]
     target: Option<String>,
-    /// Profiles are no files, but CkbProfiles of the cluster of KUBECONFIG: NAMESPACE/NAME.
+    /// The profiles are not files but CkbProfiles of the cluster of KUBECONFIG, as NAMESPACE/NAME.
     #[arg(long)]
     from_cluster: bool,
-    /// What is written above. Unset: the files' names.
+    /// The title of the picture. Unset: the names of the files.
     #[arg(long)]
     title: Option<String>,
 }

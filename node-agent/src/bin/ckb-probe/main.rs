@@ -24,7 +24,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Tells why a CKB node is slow, from outside the process, with eBPF.
+/// Finds out why a CKB node is slow, from outside the process, with eBPF.
 #[derive(Debug, Parser)]
 #[command(
     version,
@@ -52,17 +52,18 @@ macro_rules! define_command {
     ($($(#[$doc:meta])* $kind:ident $name:literal $module:ident $spec:ident $example:literal,)*) => {
         #[derive(Debug, Subcommand)]
         enum Command {
-            /// Measure a function of this very program: can this host measure, by which means, and what does a probed call cost?
+            /// Check whether this host can measure: probe a function of this program, and show how probes attach and what a
+            /// probed call costs.
             Check(CheckArguments),
-            /// List the functions that can be measured by name, or those that match a pattern, and where the process has them.
+            /// List the functions that can be measured by name, or those that match a pattern, and where they are.
             Symbols(symbols::Arguments),
-            /// Where the time goes: samples the stacks of a process's threads, while they run or wait, for a flame graph.
+            /// Sample the stacks of a process's threads, while they run or wait, for a flame graph of where the time goes.
             Profile(profile::ProfileArguments),
-            /// What each thread of a process does now, and what it waits for. None of them is stopped.
+            /// Show what each thread of a process does now, and what it waits for, without stopping any.
             Threads(profile::ThreadsArguments),
-            /// Draw a profile, of this program or of any other that writes pprof, as a flame graph.
+            /// Draw a profile as a flame graph. It may be of this program or of any other that writes pprof.
             Render(flames::RenderArguments),
-            /// Draw what became of one profile in another: what there is more of, less of, what is new, and what is gone.
+            /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone.
             Diff(flames::DiffArguments),
             #[command(flatten)]
             Measure(MeasureCommand),
@@ -125,17 +126,17 @@ struct CheckArguments {
 
 #[derive(Args, Debug)]
 struct TierArgument {
-    /// The one way to attach that may be used: session, uprobe-multi or perf-event. Unset: the best that works.
+    /// Attach in this way only: session, uprobe-multi or perf-event. Unset: the best that works.
     #[arg(long)]
     tier: Option<Tier>,
 }
 
 #[derive(Args, Debug)]
 struct ProcessArguments {
-    /// The process, by number.
+    /// The process to measure, by its process id.
     #[arg(long)]
     pid: Option<u32>,
-    /// The process, by the base name of its executable.
+    /// The process to measure, by the base name of its executable.
     #[arg(long, default_value = "ckb")]
     executable: String,
 }
@@ -146,20 +147,20 @@ struct HowArguments {
     process: ProcessArguments,
     #[command(flatten)]
     tier: TierArgument,
-    /// How often to print.
+    /// How often to print figures.
     #[arg(long, default_value = "1s")]
     interval: ckb_probe_crds::Duration,
-    /// Stop after so long. Unset: at Ctrl-C, or when the process ends.
+    /// Stop after this time. Unset: at Ctrl-C, or when the process ends.
     #[arg(long)]
     duration: Option<ckb_probe_crds::Duration>,
-    /// What measuring may cost, in percent of the CPU time that the process itself uses.
+    /// How much CPU time measuring may cost, in percent of what the process itself uses.
     #[arg(long, default_value_t = Overhead::default().max_percent)]
     max_percent: f64,
-    /// How that is kept: sample (measure what is busy part of the time), detach, or report (measure everything all of the
-    /// time).
+    /// What to do when that is not enough: sample (measure busy operations part of the time), detach, or report (measure
+    /// everything all of the time).
     #[arg(long, default_value = "sample", value_parser = breach)]
     on_breach: Breach,
-    /// Wait for the process where there is none yet.
+    /// Wait for the process if it does not run yet.
     #[arg(long, conflicts_with = "pid")]
     wait: bool,
     /// Print each event, such as a slow call, as a JSON line, instead of the table.
@@ -168,8 +169,7 @@ struct HowArguments {
     /// Print each row of each interval as a JSON line instead of the table.
     #[arg(long, conflicts_with = "events")]
     json: bool,
-    /// Also write slow calls with who called them to this file, whose name ends in .pb.gz, for a flame graph of their time: with
-    /// --stacks, of what has that.
+    /// Also write the slow calls with their callers to this file (.pb.gz), for a flame graph of their time. Needs --stacks.
     #[arg(short, long)]
     output: Option<PathBuf>,
 }

@@ -41,34 +41,34 @@ const LISTED: usize = 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ModeArgument {
-    /// Where the time goes in which threads run: the file counts samples.
+    /// Time on a CPU. Folded text counts samples.
     Cpu,
-    /// Where the time goes in which they wait, and for what: the file counts microseconds.
+    /// Time that threads wait, and what for. Folded text counts microseconds.
     OffCpu,
-    /// Where it touches memory for the first time: the file counts bytes.
+    /// Memory that is touched for the first time. Folded text counts bytes.
     Memory,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ckb-probe profile --mode cpu --duration 30s -o cpu.pb.gz        where the CPU time goes\n  \
-    ckb-probe profile --mode off-cpu --pid 1234 -o off.pb.gz        what is waited for\n\n\
-    A file that ends in .pb.gz is pprof; any other has a line for each stack, as flamegraph.pl reads it. [truncated] stands for frames that \
-    could not be told; functions of the kernel end in _[k].")]
+    ckb-probe profile --mode off-cpu --pid 1234 -o off.pb.gz        what threads wait for\n\n\
+    A file that ends in .pb.gz is pprof; any other has one line for each stack, as flamegraph.pl reads it. [truncated] stands for \
+    frames that are not known; names of functions of the kernel end in _[k].")]
 pub struct ProfileArguments {
     #[command(flatten)]
     process: ProcessArguments,
-    /// What to look at.
+    /// What to sample.
     #[arg(long, value_enum, default_value = "cpu")]
     mode: ModeArgument,
-    /// Stop after so long. Ctrl-C stops before.
+    /// Stop after this time, or at Ctrl-C.
     #[arg(long, default_value = "30s")]
     duration: ckb_probe_crds::Duration,
-    /// How many times a second to look: each CPU, no more often than the kernel ticks, or all threads. Unset: 99 for cpu, 19 for
-    /// off-cpu.
+    /// How many samples to take per second: of each CPU, at most as many as the kernel has timer ticks, or of all threads.
+    /// Unset: 99 for cpu, 19 for off-cpu.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=MAX_FREQUENCY))]
     frequency: Option<u32>,
-    /// Show the calls of threads that only wait for work: otherwise an idle pool counts as one function. For off-cpu.
+    /// Show the stacks of threads that only wait for work, for off-cpu. Otherwise an idle pool is shown as one function.
     #[arg(long)]
     idle: bool,
     /// The file to write. Unset: standard output.
@@ -78,8 +78,8 @@ pub struct ProfileArguments {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Threads that do the same are listed together. No thread is stopped; those that run at the moment are told \
-    without their calls. SINCE is the time since the thread came to a CPU the last time."
+    after_help = "Threads that do the same are listed together. No thread is stopped; threads that are running at the moment are listed \
+    without their stacks. SINCE is the time since the thread last got a CPU."
 )]
 pub struct ThreadsArguments {
     #[command(flatten)]

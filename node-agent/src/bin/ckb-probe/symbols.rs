@@ -26,10 +26,11 @@ use super::{CliError, Outcome, ProcessArguments};
 pub struct Arguments {
     #[command(flatten)]
     process: ProcessArguments,
-    /// List the functions whose names match, with *, ? and [abc], such as ckb_chain::*. Unset: those that are measured by name.
+    /// List the functions that match this pattern, with *, ? and [abc], such as ckb_chain::*. Unset: those that are measured by
+    /// name.
     #[arg(long = "match", value_name = "GLOB")]
     pattern: Option<String>,
-    /// The library that they are in, by its file's name, such as libc.so.6. Unset: the executable.
+    /// The library that has the functions, by its file name, such as libc.so.6. Unset: the executable.
     #[arg(long, requires = "pattern")]
     library: Option<String>,
 }

@@ -18,7 +18,7 @@ pub struct Arguments {
     /// The disks to measure, such as vda,nvme0n1. Unset: every disk that has requests.
     #[arg(long, value_delimiter = ',')]
     devices: Vec<String>,
-    /// Requests that take at least this long, from beginning to end, are slow.
+    /// Requests that take at least this long, from beginning to end, count as slow.
     #[arg(long, default_value_t = default_slow_threshold())]
     slow_threshold: ckb_probe_crds::Duration,
 }

@@ -8,34 +8,35 @@ use clap::Args;
 
 use crate::kinds::Asking;
 
-/// Latency of functions.
+/// Latency of functions of the process or of a library.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ckb-probe symbols --match 'rocksdb::DBImpl::*'                       what would be attached to?\n  \
     ckb-probe functions --match 'rocksdb::DBImpl::*' --executable ckb    latency of each\n  \
     ckb-probe functions --match 'ckb_chain::verify::*' --threshold 10ms --events\n  \
     ckb-probe functions --match write --library libc.so.6 --threshold 1ms --arguments int,str,int --events\n\n\
-    Do not probe functions that C++ exceptions or Rust panics pass through: a probe at their return ends the process then.")]
+    Do not probe functions through which C++ exceptions or Rust panics unwind: with a probe at the return, that ends the process.")]
 pub struct Arguments {
-    /// What their names match, with *, ? and [abc]: rocksdb::DBImpl::*, ckb_chain::verify::*, rocksdb_*.
+    /// A pattern of function names, with *, ? and [abc]: rocksdb::DBImpl::*, ckb_chain::verify::*, rocksdb_*.
     #[arg(long = "match", value_name = "GLOB")]
     pattern: String,
-    /// The library that they are in, by its file's name, such as libc.so.6. Unset: the executable.
+    /// The library that has the functions, by its file name, such as libc.so.6. Unset: the executable.
     #[arg(long)]
     library: Option<String>,
-    /// How many functions may match.
+    /// How many functions may match; if more do, none is measured.
     #[arg(long, default_value_t = default_limit(), value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: u32,
-    /// Calls that take at least this long are slow. Unset: none is.
+    /// Calls that take at least this long count as slow. Unset: no call does.
     #[arg(long)]
     threshold: Option<ckb_probe_crds::Duration>,
-    /// What the first arguments are (integer or string, at most six), so that slow calls are listed with them.
+    /// The types of the first arguments (integer or string, at most six); slow calls are listed with these arguments.
     #[arg(long, value_delimiter = ',', num_args = 1..=6)]
     arguments: Vec<Argument>,
-    /// Tell of each slow call who called it: with --events as a list, else of the slowest below the table.
+    /// List slow calls with their callers: with --events those of each call, otherwise those of the slowest below the table.
     #[arg(long, requires = "threshold")]
     stacks: bool,
-    /// Also attach where the kernel must single-step the function's first instruction, at many times the cost.
+    /// Also attach to functions whose first instruction the kernel must single-step; a probed call of them costs many times as
+    /// much.
     #[arg(long)]
     include_single_stepped: bool,
 }

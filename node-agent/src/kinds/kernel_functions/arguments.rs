@@ -15,13 +15,13 @@ use crate::kinds::Asking;
     ckb-probe kernel-functions --match 'tcp_*msg' --executable ckb --interval 5s\n  \
     ckb-probe kernel-functions --match '__x64_sys_f*sync' --threshold 5ms --events")]
 pub struct Arguments {
-    /// What their names match, with *, ? and [abc], as /proc/kallsyms has them: ext4_sync_file, tcp_*msg.
+    /// A pattern of function names as in /proc/kallsyms, with *, ? and [abc]: ext4_sync_file, tcp_*msg.
     #[arg(long = "match", value_name = "GLOB")]
     pattern: String,
-    /// How many functions may match.
+    /// How many functions may match; if more do, none is measured.
     #[arg(long, default_value_t = default_limit(), value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: u32,
-    /// Calls that take at least this long are slow. Unset: none is.
+    /// Calls that take at least this long count as slow. Unset: no call does.
     #[arg(long)]
     threshold: Option<ckb_probe_crds::Duration>,
 }

@@ -15,7 +15,7 @@ use crate::kinds::Asking;
     ckb-probe processes --pid 1234 --events              each exec and each end, as a JSON line\n  \
     ckb-probe processes --events --list failures         why did something die?")]
 pub struct Arguments {
-    /// What --events lists: all, ends, or failures (ends by a signal or by a code other than 0).
+    /// What --events lists: all, ends, or failures (ends by a signal or with an exit code other than 0).
     #[arg(long, default_value = "all")]
     list: ProcessEvents,
     /// List the number of arguments instead of the arguments.

@@ -8,20 +8,20 @@ use clap::{Args, ValueEnum};
 
 use crate::kinds::Asking;
 
-/// Which part of the process the time goes to.
+/// Which parts of CKB the time and the memory go to.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ckb-probe headings                                 which parts of ckb use the CPUs, and which wait: a table every 10 s\n  \
     ckb-probe headings --mode off-cpu --window 30s\n\n\
-    What is counted is in the table when its window is over. The stacks themselves: ckb-probe profile.")]
+    The table is printed at the end of each window. For the stacks themselves, use ckb-probe profile.")]
 pub struct Arguments {
-    /// What to look at: cpu, off-cpu, memory or threads.
+    /// What to sample: cpu, off-cpu, memory or threads.
     #[arg(long = "mode", value_enum, value_delimiter = ',', default_value = "cpu,off-cpu")]
     modes: Vec<ModeArgument>,
-    /// How often a second it is looked who runs.
+    /// How many samples to take per second.
     #[arg(long, default_value_t = default_frequency(), value_parser = clap::value_parser!(u32).range(1..=999))]
     frequency: u32,
-    /// For how long each time. One window follows the other.
+    /// How long each window lasts. One window follows the other.
     #[arg(long, default_value = "10s")]
     window: Duration,
 }

@@ -11,19 +11,20 @@ use crate::{kinds::Asking, mechanism::calls};
 /// Latency of the RocksDB C API.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The operations to measure, such as Get,TxnCommit.
+    /// The operations to measure, such as Get,TxnCommit. Unset: those that a CKB node spends its time on.
     #[arg(long, value_delimiter = ',')]
     operations: Vec<Operation>,
-    /// Calls that take at least this long are slow.
+    /// Calls that take at least this long count as slow.
     #[arg(long, default_value_t = default_slow_threshold())]
     slow_threshold: ckb_probe_crds::Duration,
     /// Also print the figures of each column family.
     #[arg(long)]
     by_column_family: bool,
-    /// Tell of each slow call who called it: with --events as a list, else of the slowest below the table.
+    /// List slow calls with their callers: with --events those of each call, otherwise those of the slowest below the table.
     #[arg(long)]
     stacks: bool,
-    /// Also attach where the kernel must single-step the function's first instruction, at many times the cost.
+    /// Also attach to functions whose first instruction the kernel must single-step; a probed call of them costs many times as
+    /// much.
     #[arg(long)]
     include_single_stepped: bool,
 }

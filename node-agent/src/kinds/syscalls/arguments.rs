@@ -15,10 +15,10 @@ use crate::kinds::Asking;
     ckb-probe syscalls --names fdatasync,openat --max-percent 5\n  \
     ckb-probe syscalls --slow-threshold 5ms --events          each slow call, with its file, as a JSON line")]
 pub struct Arguments {
-    /// Which, by their names, such as openat,fdatasync. Unset: all.
+    /// The names of the system calls to measure, such as openat,fdatasync. Unset: all.
     #[arg(long, value_delimiter = ',')]
     names: Vec<String>,
-    /// Calls that take at least this long are slow, but those that wait.
+    /// Calls that take at least this long count as slow, except calls that wait for something to happen.
     #[arg(long, default_value_t = default_slow_threshold())]
     slow_threshold: ckb_probe_crds::Duration,
 }

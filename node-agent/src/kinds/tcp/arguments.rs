@@ -16,10 +16,10 @@ use crate::kinds::Asking;
     ckb-probe tcp --group-by remote-network --local-ports 8115\n  \
     ckb-probe tcp --pid 1234 --duration 1m --json")]
 pub struct Arguments {
-    /// What a row is: remote-address, remote-network (/24, or /56 of IPv6) or local-port.
+    /// By what connections are grouped into rows: remote-address, remote-network (/24, or /56 for IPv6) or local-port.
     #[arg(long, default_value = "remote-address")]
     group_by: GroupBy,
-    /// Only these ports of the process, such as 8115,8114. Unset: all connections.
+    /// Only connections to these ports of the process, such as 8115,8114. Unset: all connections.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     local_ports: Vec<u16>,
 }
