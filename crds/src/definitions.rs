@@ -7,7 +7,7 @@ use kube::CustomResourceExt;
 
 use crate::{CkbProbe, CkbProfile, NodeProbe, ProfilePart};
 
-/// All of them.
+/// The definitions of all four resources.
 pub fn all() -> [CustomResourceDefinition; 4] {
     [
         CkbProbe::crd(),

@@ -31,7 +31,7 @@ pub struct Descriptor {
 /// One measure of a kind.
 #[derive(Debug)]
 pub struct Measure {
-    /// Its name.
+    /// The name of the measure.
     pub name: &'static str,
     /// What its numbers count.
     pub unit: Unit,
@@ -42,7 +42,7 @@ pub struct Measure {
 /// What a measure's numbers count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Things.
+    /// Numbers of things.
     Count,
     /// Nanoseconds.
     Nanoseconds,
@@ -70,7 +70,7 @@ pub struct Column {
     pub name: &'static str,
     /// Its head in a table.
     pub head: &'static str,
-    /// What it is.
+    /// The value that the column shows.
     pub value: Value,
     /// Whether the parts of a row have it too.
     pub of_parts: bool,
@@ -92,11 +92,11 @@ pub struct Phrase {
 /// One family of metrics.
 #[derive(Debug)]
 pub struct Metric {
-    /// Its name.
+    /// The name of the metric.
     pub name: &'static str,
     /// What it means, in a sentence.
     pub help: &'static str,
-    /// What it is.
+    /// How the measure is exported.
     pub export: Export,
     /// Whether it is of the parts of rows instead of the rows.
     pub of_parts: bool,

@@ -64,7 +64,7 @@ macro_rules! define_kinds {
         }
 
         impl Question {
-            /// Its kind.
+            /// The kind of the probe.
             pub fn kind(&self) -> Kind {
                 match self {
                     $(Self::$kind(_) => Kind::$kind,)*

@@ -46,7 +46,7 @@ pub enum ProfileMode {
 }
 
 impl ProfileMode {
-    /// All there are.
+    /// Every mode.
     pub const ALL: [Self; 5] = [
         Self::Cpu,
         Self::OffCpu,

@@ -51,7 +51,7 @@ pub enum Fact {
     /// These loads are not recorded from then on. What was counted up to then was read: in the time since they were resumed
     /// the target did the given part of what it does when it is not watched.
     Paused {
-        /// Which.
+        /// The loads that are not recorded any more.
         loads: Loads,
         /// From 0 to 1.
         part: f64,
@@ -63,8 +63,8 @@ pub enum Fact {
 /// A fact, and when it was so, as the time since the agent's start.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// When.
+    /// When it was so.
     pub at: Duration,
-    /// What.
+    /// The fact.
     pub fact: Fact,
 }

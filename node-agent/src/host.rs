@@ -36,7 +36,7 @@ pub enum HostError {
         name: String,
         /// How many processes run it.
         count: usize,
-        /// Which.
+        /// The process ids that match.
         pids: String,
     },
     /// /proc would not tell.

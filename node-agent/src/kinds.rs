@@ -101,7 +101,7 @@ impl Instrumented {
         }
     }
 
-    /// Its kind.
+    /// The kind of the probe.
     pub fn kind(&self) -> Kind {
         self.question.kind()
     }

@@ -272,9 +272,9 @@ pub struct Scene<'a> {
 /// A load that is hit where another one is, for which the kernel traps anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beside {
-    /// It.
+    /// The load whose hits cost less.
     pub load: LoadId,
-    /// The other one.
+    /// The load that makes the kernel trap there anyway.
     pub other: LoadId,
     /// What a hit of it costs while the other one is attached.
     pub cost: Duration,

@@ -53,7 +53,7 @@ pub struct View<'a> {
     pub world: &'a World,
     /// What may be taken of it.
     pub limits: &'a Limits,
-    /// When.
+    /// The time at which the orders are made.
     pub now: Timestamp,
 }
 

@@ -34,62 +34,35 @@ const STATUS_MANAGER: &str = "ckb-probe-operator-status";
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why an action failed.
+#[allow(missing_docs, reason = "the texts name the fields")]
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
     /// The Deployment that is to own NodeProbes could not be read.
     #[error("cannot read Deployment {deployment}, which is to own NodeProbes: {source}")]
     ReadOwner {
-        /// The Deployment.
         deployment: String,
-        /// Why.
         source: RequestError,
     },
     /// The NodeProbe could not be written.
     #[error("cannot apply NodeProbe {node}: {source}")]
-    ApplyNodeProbe {
-        /// The node.
-        node: String,
-        /// Why.
-        source: RequestError,
-    },
+    ApplyNodeProbe { node: String, source: RequestError },
     /// The NodeProbe could not be deleted.
     #[error("cannot delete NodeProbe {node}: {source}")]
-    DeleteNodeProbe {
-        /// The node.
-        node: String,
-        /// Why.
-        source: RequestError,
-    },
+    DeleteNodeProbe { node: String, source: RequestError },
     /// The agent pod could not be created.
     #[error("cannot create the agent pod for node {node}: {source}")]
-    CreateAgent {
-        /// The node.
-        node: String,
-        /// Why.
-        source: RequestError,
-    },
+    CreateAgent { node: String, source: RequestError },
     /// The agent pod could not be deleted.
     #[error("cannot delete agent pod {pod}: {source}")]
-    DeleteAgent {
-        /// The pod.
-        pod: String,
-        /// Why.
-        source: RequestError,
-    },
+    DeleteAgent { pod: String, source: RequestError },
     /// What an agent found out about its node could not be told.
     #[error("cannot write an Event of NodeProbe {node}: {source}")]
-    WriteEvent {
-        /// The node.
-        node: String,
-        /// Why.
-        source: RequestError,
-    },
+    WriteEvent { node: String, source: RequestError },
     /// The status could not be written.
     #[error("cannot write the status of CkbProbe {probe}: {source}")]
     WriteStatus {
         /// Namespace and name.
         probe: String,
-        /// Why.
         source: RequestError,
     },
 }
@@ -155,7 +128,7 @@ impl RequestError {
 pub struct Report {
     /// Of which CkbProbe.
     pub probe: ProbeReference,
-    /// Its new status.
+    /// The status to write.
     pub status: CkbProbeStatus,
     /// The Events.
     pub notes: Vec<Note>,

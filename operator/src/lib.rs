@@ -61,11 +61,11 @@ pub struct Config {
     pub limits: Limits,
     /// Where profiles are pushed to.
     pub push: Option<PushConfig>,
-    /// Where it tells its metrics,
+    /// The address on which /metrics is served.
     pub metrics_address: SocketAddr,
-    /// to whom,
+    /// Who may read the metrics, and by which certificate they are served.
     pub protection: Protection,
-    /// and where whether it lives.
+    /// The address on which /healthz and /readyz are served.
     pub health_address: SocketAddr,
 }
 

@@ -28,7 +28,7 @@ pub struct Metrics {
     probes: IntGauge,
     targets: IntGauge,
     node_probes: IntGauge,
-    /// Of profiles.
+    /// The metrics of profiles.
     pub profiles: ProfileMetrics,
 }
 

@@ -43,7 +43,7 @@ pub enum Action {
         pod: String,
         /// Which one, lest a newer one be deleted.
         uid: String,
-        /// Why.
+        /// Why the pod is removed.
         why: Removal,
     },
 }

@@ -61,7 +61,7 @@ impl std::fmt::Display for ObjectKey {
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Its name.
+    /// The name of the node.
     pub name: String,
     /// Whether its kubelet says that it is fit for use.
     pub ready: bool,

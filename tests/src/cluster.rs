@@ -403,7 +403,7 @@ impl Cluster {
 }
 
 impl Component {
-    /// Its metrics, now.
+    /// The metrics of the component, as they are now.
     pub async fn scrape(&self) -> Result<Metrics> {
         Metrics::scrape(&self.address).await
     }

@@ -14,7 +14,7 @@ pub enum Failure {
     /// The machine refused.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The text that cannot be read.
         what: String,
         /// The system's word.
         source: io::Error,
@@ -40,7 +40,7 @@ pub enum Failure {
     Unexpected {
         /// What must be.
         expected: String,
-        /// What is.
+        /// What there is instead.
         got: String,
     },
     /// Something did not come about in time.
@@ -48,7 +48,7 @@ pub enum Failure {
     Timeout {
         /// What was waited for.
         what: String,
-        /// How long.
+        /// How long was waited.
         limit: Duration,
         /// Why it had not come about at the last look.
         last: Box<Failure>,

@@ -54,7 +54,7 @@ pub struct Truth {
 /// The calls of one function, or those on one column family.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub struct FunctionTruth {
-    /// How many.
+    /// How many calls there were.
     pub calls: u64,
     /// Bytes of their keys.
     pub key_bytes: u64,
@@ -168,7 +168,7 @@ impl GroundTruth {
         Ok(fixture)
     }
 
-    /// Its process.
+    /// The process id of the fixture.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

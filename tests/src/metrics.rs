@@ -18,9 +18,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Sample {
     /// The metric.
     pub name: String,
-    /// Its labels.
+    /// The labels of the sample.
     pub labels: BTreeMap<String, String>,
-    /// Its value.
+    /// The value of the sample.
     pub value: f64,
 }
 
@@ -66,7 +66,7 @@ impl Metrics {
 /// What the metrics say of one operation of one target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
-    /// Its name.
+    /// The name of the operation.
     pub name: String,
     /// Calls, scaled up where they were sampled.
     pub calls: f64,

@@ -58,7 +58,7 @@ pub struct Row {
     pub name: String,
     /// The figure; unset when it could not be measured.
     pub value: Option<f64>,
-    /// Its unit.
+    /// The unit of the figure.
     pub unit: String,
     /// What it must be.
     pub bound: String,

@@ -99,7 +99,7 @@ macro_rules! scenario {
     };
 }
 
-/// All of them, in the order of the report.
+/// Every scenario, in the order of the report.
 pub const ALL: &[Scenario] = &[
     scenario!(
         refusals,

@@ -140,7 +140,7 @@ impl Load {
 /// A pod that is measured.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its name.
+    /// The name of the pod.
     pub pod: String,
     /// The process in it.
     pub process: Process,
@@ -203,7 +203,7 @@ pub struct Fixture {
 /// What a fixture's pod is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct FixturePod<'a> {
-    /// Its name.
+    /// The name of the pod.
     pub name: &'a str,
     /// The value of its label `app`.
     pub app: &'a str,
@@ -231,7 +231,7 @@ impl FixturePod<'_> {
         self.running(cluster, namespace, self.name).await
     }
 
-    /// Its manifest.
+    /// The manifest of the pod.
     pub fn manifest(&self, namespace: &str) -> Value {
         let command = format!("/usr/bin/{}", self.variant);
         let command = [command.as_str(), "--out", "/out/truth.json"];

@@ -157,11 +157,11 @@ pub struct SlowRequest {
     pub device_ns: u64,
     /// The slot that it was counted in.
     pub slot: u32,
-    /// Its bytes.
+    /// How many bytes the request transfers.
     pub bytes: u32,
     /// The thread that asked for it; 0 where that is not known.
     pub thread: u32,
-    /// None.
+    /// Explicit padding, zero.
     pub padding: u32,
     /// The thread's name, NUL-padded.
     pub thread_name: [u8; 16],

@@ -63,7 +63,7 @@ pub struct TargetEntry {
     pub slot: u32,
     /// What of it is wanted: bits that the kind gives a meaning.
     pub wants: u32,
-    /// None.
+    /// Explicit padding, zero.
     pub padding: u32,
 }
 
@@ -85,7 +85,7 @@ pub struct TargetTally {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
-    /// How often.
+    /// How often a task was looked up.
     pub runs: u64,
     /// Nanoseconds that this took.
     pub time_ns: u64,
@@ -95,7 +95,7 @@ pub struct Misses {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetKeys {
-    /// Of rows.
+    /// How many keys are rows.
     pub rows: u32,
     /// Of rows, and of the buckets of distributions; one that several CPUs find missing at once may be in it as often.
     pub all: u32,

@@ -337,7 +337,7 @@ pub const UNREADABLE: u8 = 0xff;
 pub struct SlowCallWithArguments {
     /// The call.
     pub call: SlowCall,
-    /// Its arguments.
+    /// The values of the arguments.
     pub values: [u64; MAX_ARGUMENTS],
     /// What those point to that are texts, as they stand at the return; NUL-padded; [`UNREADABLE`] where it
     /// cannot be read.

@@ -7,14 +7,14 @@ pub const MAX_PROCESSES: usize = 256;
 pub const UNKNOWN: u8 = 0;
 /// The process did.
 pub const OUTGOING: u8 = 1;
-/// Its peer did.
+/// The peer opened the connection.
 pub const INCOMING: u8 = 2;
 
 /// Why a socket is told of: somebody looks.
 pub const SEEN: u8 = 0;
 /// It was established.
 pub const OPENED: u8 = 1;
-/// It was closed.
+/// The connection was closed.
 pub const CLOSED: u8 = 2;
 
 /// States of a socket, by the kernel's numbers (include/net/tcp_states.h).
@@ -64,7 +64,7 @@ pub struct Socket {
     pub began_ns: u64,
     /// When it was established, if that was seen.
     pub established_ns: u64,
-    /// Now.
+    /// When the socket was read.
     pub time_ns: u64,
     /// Payload bytes sent, with those that were sent again.
     pub bytes_sent: u64,
@@ -86,7 +86,7 @@ pub struct Socket {
     pub buffer_limited: u32,
     /// What it dropped: of a listening socket, connections.
     pub drops: u32,
-    /// Its port.
+    /// The port on this side.
     pub local_port: u16,
     /// The peer's.
     pub remote_port: u16,

@@ -135,7 +135,7 @@ pub struct Head {
 /// A thread at a moment, and a copy of its stack: from the page on that its stack pointer is in.
 #[repr(C)]
 pub struct Slot {
-    /// It.
+    /// What is known of the thread.
     pub head: Head,
     /// Fills up to a page.
     pub padding: [u8; PAGE - size_of::<Head>()],

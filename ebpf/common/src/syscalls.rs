@@ -62,7 +62,7 @@ pub struct Table {
     pub rows: [u32; NUMBERS],
     /// How many rows have been asked for.
     pub used: u32,
-    /// None.
+    /// Explicit padding, zero.
     pub padding: u32,
 }
 

@@ -12,7 +12,7 @@ pub struct Guests<T> {
 /// How many connections there may be: at least one of each.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
-    /// In all.
+    /// How many there may be in all.
     pub all: usize,
     /// Of one address.
     pub each: usize,

@@ -36,7 +36,7 @@ pub enum Heading {
 }
 
 impl Heading {
-    /// All there are.
+    /// Every part, in the order of the table.
     pub const ALL: [Self; 10] = [
         Self::Verification,
         Self::Scripts,

@@ -311,7 +311,7 @@ impl Window {
 pub struct Profile {
     /// What was seen.
     pub stacks: Stacks,
-    /// When.
+    /// When the stacks were taken.
     pub window: Window,
     /// How much of the shown type lies between two samples: 10,101,010 at 99 samples a second. 0: not known.
     pub period: u64,

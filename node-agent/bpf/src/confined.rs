@@ -55,7 +55,7 @@ pub enum ConfinedReturn {
     Harmless,
     /// A signal killed it.
     Kills {
-        /// Which one.
+        /// The signal that ended the child.
         signal: i32,
     },
     /// It could not be tried.
@@ -84,7 +84,7 @@ pub enum ConfinedError {
     /// It did not do what it was told.
     #[error("a confined child of this program ended without having done its work ({0})")]
     Ended(ExitStatus),
-    /// It hung.
+    /// The child did not end in time.
     #[error("a confined child of this program did not answer within {} s", PATIENCE.as_secs())]
     Late,
 }

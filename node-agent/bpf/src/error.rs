@@ -11,7 +11,7 @@ pub enum AttachError {
     /// A program was not accepted.
     #[error("the kernel does not accept the program {program}: {source} ({log})")]
     Program {
-        /// Which.
+        /// The program that was refused.
         program: &'static str,
         /// The kernel's word.
         source: std::io::Error,
@@ -39,7 +39,7 @@ pub enum AttachError {
     /// A tracepoint cannot be attached to.
     #[error("cannot attach to the tracepoint {name}: {source}")]
     Tracepoint {
-        /// Which.
+        /// The name that was not found.
         name: &'static str,
         /// The kernel's word.
         source: std::io::Error,
@@ -152,7 +152,7 @@ fn causes(error: &(dyn Error + 'static)) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot access the map {map}: {}", causes(source))]
 pub struct ReadError {
-    /// Which.
+    /// The map that cannot be read.
     pub(super) map: String,
     /// The kernel's word.
     pub(super) source: Box<aya::maps::MapError>,

@@ -65,7 +65,7 @@ impl KernelTier {
 /// A function of the kernel, whose calls count in a slot of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelSite {
-    /// Its name.
+    /// The name of the function.
     pub function: String,
     /// Calls that take at least this long are slow.
     pub slow_threshold_ns: u64,

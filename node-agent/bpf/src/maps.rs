@@ -71,7 +71,7 @@ pub struct FamilyReading {
     pub id: u32,
     /// Its name in RocksDB; empty where it could not be read.
     pub name: String,
-    /// Its calls.
+    /// The calls on the column family.
     pub reading: SlotReading,
 }
 
@@ -89,7 +89,7 @@ impl FamilyReading {
 /// A slow call, as the kernel told it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenCall {
-    /// It.
+    /// The call, as the kernel reported it.
     pub call: SlowCall,
     /// Its arguments, and what those point to that are texts; None where they were not asked for or not kept.
     pub arguments: Option<([u64; MAX_ARGUMENTS], [[u8; TEXT_BYTES]; MAX_ARGUMENTS])>,

@@ -12,7 +12,7 @@ pub struct ProcessId {
 /// A process that runs an executable somebody looks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
-    /// Which one.
+    /// The process, told apart from others of the same number.
     pub id: ProcessId,
     /// The base name of its executable.
     pub executable: String,

@@ -19,7 +19,7 @@ const MOST_SLACK: Duration = Duration::from_millis(250);
 /// What is new since the last report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum News {
-    /// Nothing.
+    /// Nothing is new.
     #[default]
     None,
     /// Figures of an interval that ended.

@@ -20,7 +20,7 @@ const MAX_LACKING: usize = 64;
 /// One probe of a target, from its first process to the end of its order.
 #[derive(Clone, Debug)]
 pub struct ProbeBook {
-    /// What it is.
+    /// The probe, as the spec has it.
     pub probe: Instrumented,
     /// Whether it is well though nothing happens.
     pub quiet: bool,

@@ -28,11 +28,11 @@ use crate::{
 /// One load of a target, on behalf of one probe.
 #[derive(Clone, Debug, Default)]
 pub struct Series {
-    /// What it is.
+    /// What is measured.
     pub strand: Strand,
     /// Whether it is measured now, under the number that its strand says.
     pub live: bool,
-    /// Its rows by name.
+    /// The rows by their names.
     pub rows: BTreeMap<String, Row>,
     /// What the rows of the process count under, by their place: once given, a name stays.
     names: BTreeMap<u64, String>,

@@ -46,7 +46,7 @@ const HELD_UP: Duration = Duration::from_secs(1);
 
 /// A process that something is asked of.
 pub struct Measured {
-    /// Which.
+    /// The process.
     pub process: ProcessId,
     /// Tells of its end.
     pub exit: Exit,

@@ -13,7 +13,7 @@ use crate::{
 pub struct View {
     /// The order.
     pub assignment: Assignment,
-    /// Its books.
+    /// What was counted of the target.
     pub instance: Instance,
     /// What it is at.
     pub stage: Stage,
@@ -32,7 +32,7 @@ pub enum Stage {
     Waiting,
     /// It is one of those that look at this process.
     On {
-        /// Which.
+        /// The process.
         process: ProcessId,
         /// How many others of its container run the same executable.
         others: usize,
@@ -42,7 +42,7 @@ pub enum Stage {
 }
 
 impl View {
-    /// Its process.
+    /// The process that is measured, if there is one.
     pub fn process(&self) -> Option<ProcessId> {
         match self.stage {
             Stage::On { process, .. } => Some(process),

@@ -51,7 +51,7 @@ pub struct Ask {
 /// Which tasks belong to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Belonging {
-    /// Its threads.
+    /// The threads of the process.
     Process,
     /// Those of its pod: those in its network namespace, which all containers of a pod share. Where that is the host's, those
     /// in its pid namespace, which is its container; and where that is the host's too, itself and what descends from it.
@@ -73,7 +73,7 @@ pub trait Decode: fmt::Debug + Send + Sync {
 /// What was counted in a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Its sums.
+    /// The sums of the row.
     pub sums: [u64; SUMS],
     /// Its distributions. A value that found no room in one is in its sum all the same.
     pub distributions: BTreeMap<u32, Histogram>,

@@ -55,17 +55,17 @@ pub enum Detail {
 /// Something that happened and is worth telling by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// When.
+    /// When the event happened.
     pub time: Timestamp,
-    /// In which load.
+    /// The load that it was counted in.
     pub load: LoadId,
-    /// In which row.
+    /// The row that it was counted in; None where the load has just one.
     pub row: Option<Raw>,
     /// In which part of it.
     pub part: Option<Raw>,
     /// The thread, in the host's pid namespace.
     pub thread: u32,
-    /// Its name.
+    /// The name of the thread.
     pub thread_name: String,
     /// By what it comes before others.
     pub weight: u64,

@@ -83,7 +83,7 @@ pub struct Weighed {
     pub mode: ProfileMode,
     /// How much: nanoseconds, bytes, or threads.
     pub weight: u64,
-    /// How many.
+    /// How many samples belong to it.
     pub samples: u64,
     /// Those of them that reach to where the thread began.
     pub complete: u64,

@@ -67,7 +67,7 @@ pub enum StacksError {
     /// The process is gone, or not ours to look at.
     #[error("cannot read what process {pid} has mapped: {source}")]
     Space {
-        /// Which.
+        /// The process id.
         pid: u32,
         /// The system's word.
         source: io::Error,

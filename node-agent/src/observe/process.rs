@@ -58,12 +58,12 @@ pub enum ObserveError {
     Namespace {
         /// Whose.
         pid: u32,
-        /// Which.
+        /// The name of the field that is missing.
         name: &'static str,
         /// The system's word.
         source: io::Error,
     },
-    /// Its CPU clock.
+    /// The CPU clock of the process cannot be read.
     #[error("cannot read the CPU time of process {pid}: {source}")]
     Clock {
         /// Whose.

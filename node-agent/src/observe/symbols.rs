@@ -58,7 +58,7 @@ pub struct Symbols {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot search {}: {source}", text::of_path(.path))]
 pub struct SymbolsError {
-    /// Which file.
+    /// The file that cannot be searched.
     path: PathBuf,
     /// Why not.
     source: Arc<SearchError>,

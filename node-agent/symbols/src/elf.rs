@@ -77,9 +77,9 @@ pub enum SearchError {
     /// A length is too large to be true.
     #[error("its {what} take {bytes} bytes, more than is ever read of a process's files")]
     TooLarge {
-        /// What is too long.
+        /// The part of the file that it is about.
         what: &'static str,
-        /// How long.
+        /// How many bytes the part has.
         bytes: u64,
     },
     /// There is no room for so much.

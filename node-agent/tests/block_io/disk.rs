@@ -79,7 +79,7 @@ impl Disk {
         }
     }
 
-    /// Its node in /dev.
+    /// The device file in /dev.
     pub fn path(&self) -> &str {
         &self.path
     }
@@ -89,7 +89,7 @@ impl Disk {
         self.path.trim_start_matches("/dev/")
     }
 
-    /// Its row.
+    /// The row of this disk for a direction.
     pub fn row(&self, direction: &str) -> String {
         format!("{} {direction}", self.name())
     }

@@ -25,7 +25,7 @@ pub struct Session {
 pub struct Row {
     /// All of it.
     pub all: Figures,
-    /// Its parts.
+    /// The figures of the row by part.
     pub parts: BTreeMap<String, Figures>,
 }
 

@@ -61,7 +61,7 @@ impl Voice {
     }
 }
 
-/// It.
+/// A file system that is mounted until it is dropped.
 pub struct Mount {
     session: Option<BackgroundSession>,
     voice: Voice,

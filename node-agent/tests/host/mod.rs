@@ -230,7 +230,7 @@ impl Rows {
         self.0.get(row).map_or(0, |row| row.figure("count"))
     }
 
-    /// Of all.
+    /// The counts of all rows.
     pub fn counts(&self) -> BTreeMap<&str, u64> {
         let rows = self.0.iter();
         rows.map(|(name, row)| (name.as_str(), row.figure("count")))

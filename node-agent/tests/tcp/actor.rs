@@ -54,7 +54,7 @@ impl Actor {
         actor
     }
 
-    /// Its number.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }

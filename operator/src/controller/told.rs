@@ -24,7 +24,7 @@ impl Told {
         self.0.insert(probe.clone(), now);
     }
 
-    /// It is gone.
+    /// Forgets a CkbProbe that is gone.
     pub fn remove(&mut self, probe: &ObjectKey) {
         self.0.remove(probe);
     }

@@ -33,7 +33,7 @@ pub struct Events {
     namespace: Arc<str>,
     identity: Arc<str>,
     recorder: Recorder,
-    /// Of CkbProbes.
+    /// The quota of the CkbProbes' Events.
     quota: Arc<Mutex<Quota>>,
     metrics: Metrics,
 }

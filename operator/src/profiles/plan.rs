@@ -25,14 +25,14 @@ pub enum Job {
     Publish(Publish),
     /// Delete a part.
     Drop {
-        /// Which.
+        /// The part to delete.
         part: PartId,
-        /// Why.
+        /// Why the part is deleted.
         why: Why,
     },
     /// Delete a profile that there is no room for.
     Remove {
-        /// Which.
+        /// The profile to delete.
         key: ObjectKey,
         /// Lest a newer one be deleted.
         uid: String,
@@ -42,9 +42,9 @@ pub enum Job {
 /// A version of a part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartId {
-    /// Its name.
+    /// The name of the ProfilePart.
     pub name: String,
-    /// Its uid.
+    /// The uid of the ProfilePart.
     pub uid: String,
     /// Its resource version.
     pub version: String,
@@ -57,20 +57,20 @@ pub struct Publish {
     pub probe: ProbeReference,
     /// The word for what was asked.
     pub asks: String,
-    /// Its probe.
+    /// The name of the probe.
     pub name: String,
     /// What stacks are weighted by.
     pub mode: ProfileMode,
     /// The window's number.
     pub window: u64,
-    /// Of what.
+    /// The parts that the profile is made of.
     pub parts: Vec<Part>,
 }
 
 /// A part to be merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Which.
+    /// The ProfilePart that it is.
     pub id: PartId,
     /// The node whose agent wrote it.
     pub node: String,
@@ -118,7 +118,7 @@ impl Why {
 pub struct Plan {
     /// In this order.
     pub jobs: Vec<Job>,
-    /// When.
+    /// When to ask again, at the latest.
     pub next: Option<Timestamp>,
 }
 

@@ -30,6 +30,7 @@ const MERGED: &str = "ckbprobe.dev/merged-parts";
 const MERGED_LIMIT: usize = 4096;
 
 /// Why something could not be done.
+#[allow(missing_docs, reason = "the texts name the fields")]
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// The profile could not be read, to add to it.
@@ -37,23 +38,16 @@ pub enum PublishError {
     ReadProfile {
         /// Namespace and name.
         profile: String,
-        /// Why.
         source: RequestError,
     },
     /// A part could not be read.
     #[error("cannot read ProfilePart {part}: {source}")]
-    ReadPart {
-        /// Its name.
-        part: String,
-        /// Why.
-        source: RequestError,
-    },
+    ReadPart { part: String, source: RequestError },
     /// The profile could not be written.
     #[error("cannot write CkbProfile {profile}: {source}")]
     WriteProfile {
         /// Namespace and name.
         profile: String,
-        /// Why.
         source: RequestError,
     },
     /// The merging ended too early.
@@ -61,17 +55,11 @@ pub enum PublishError {
     Merge {
         /// Namespace and name.
         profile: String,
-        /// Why.
         source: PartError,
     },
     /// A part or a profile could not be deleted.
     #[error("cannot delete {what}: {source}")]
-    Delete {
-        /// Which.
-        what: String,
-        /// Why.
-        source: RequestError,
-    },
+    Delete { what: String, source: RequestError },
 }
 
 impl PublishError {

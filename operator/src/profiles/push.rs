@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Between the parts of a request: no pprof that is gzipped has it but by chance of one in 2^150.
 const BOUNDARY: &str = "ckb-probe-5f1c2b7e9a3d4c60b8e1f2a7";
 
-/// Where to.
+/// The server that profiles are pushed to.
 #[derive(Clone, Debug)]
 pub struct PushConfig {
     /// The server's address, to which `/ingest` is added.

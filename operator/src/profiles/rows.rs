@@ -13,7 +13,7 @@ use crate::world::{ObjectKey, Row, Table};
 /// A part on its way.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartRow {
-    /// Its name.
+    /// The name of the ProfilePart.
     pub name: String,
     /// Tells it apart from a later one of the same name,
     pub uid: String,
@@ -57,7 +57,7 @@ pub enum News {
     Profile(Event<ProfileRow>),
 }
 
-/// All of them.
+/// An index of the parts and the profiles that exist.
 #[derive(Clone, Debug, Default)]
 pub struct Shelf {
     parts: Table<PartRow>,

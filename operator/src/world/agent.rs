@@ -11,7 +11,7 @@ pub type RawAgent = RawPod;
 /// An agent pod.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct AgentPod {
-    /// Its name.
+    /// The name of the pod.
     pub name: String,
     /// Tells it apart from a later one of the same name.
     pub uid: String,
@@ -34,7 +34,7 @@ pub struct AgentPod {
 pub struct Owner {
     /// Its name, which is the node's.
     pub name: String,
-    /// Its uid.
+    /// The uid of the NodeProbe.
     pub uid: String,
 }
 

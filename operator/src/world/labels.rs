@@ -11,7 +11,7 @@ pub struct Labels {
 }
 
 impl Labels {
-    /// Taken apart.
+    /// The labels, unpacked.
     pub fn map(&self) -> BTreeMap<String, String> {
         let labels = self.text.lines().filter_map(|line| line.split_once('='));
         labels

@@ -93,7 +93,7 @@ pub enum Phase {
     /// Not all of its containers have started.
     #[default]
     Pending,
-    /// It runs.
+    /// The pod runs.
     Running,
     /// Succeeded or failed: it will not run again.
     Finished,
@@ -102,11 +102,11 @@ pub enum Phase {
 /// A pod that may be a target.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct TargetPod {
-    /// Which one.
+    /// The pod, told apart from others of the same name.
     pub reference: PodReference,
     /// When it was created.
     pub created: Timestamp,
-    /// Its labels.
+    /// The labels of the pod.
     pub labels: Labels,
     /// The node it is bound to.
     pub node: Option<String>,

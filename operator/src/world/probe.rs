@@ -16,7 +16,7 @@ use crate::{
 /// A CkbProbe as the API has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeRow {
-    /// Which one.
+    /// The CkbProbe, told apart from others of the same name.
     pub reference: ProbeReference,
     /// The generation of its spec.
     pub generation: i64,

@@ -9,7 +9,7 @@ pub trait Row: Clone + PartialEq {
     /// What tells rows apart.
     type Key: Clone + Ord;
 
-    /// Its key.
+    /// The key of the row.
     fn key(&self) -> Self::Key;
 
     /// Whether `other` is the same object, and not one made later under the same name.

@@ -106,7 +106,7 @@ pub fn order(
 
 /// A running agent.
 pub struct Agent {
-    /// Its process.
+    /// The process of the agent.
     pub process: Process,
     child: Child,
     container: Container,

@@ -19,7 +19,7 @@ pub const EXECUTABLE: &str = "call-cost";
 
 /// A running one.
 pub struct Caller {
-    /// Its process.
+    /// The process that calls.
     pub process: Process,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,

@@ -70,7 +70,7 @@ struct Load {
     pace: Pace,
     /// In a window.
     blocks: u64,
-    /// Of the overhead.
+    /// The bound on the overhead.
     bound: Option<Bound>,
     /// Of the sampling share.
     share: Option<Bound>,

@@ -258,7 +258,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Its process.
+    /// The process of the agent.
     pub fn process(&self) -> Result<Process> {
         of(&self.child)
     }

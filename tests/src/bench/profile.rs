@@ -50,7 +50,7 @@ pub struct Stack {
     pub thread: String,
     /// Names of functions, from the outermost on.
     pub calls: Vec<String>,
-    /// How much.
+    /// How much was counted of the stack.
     pub weight: f64,
 }
 
@@ -173,7 +173,7 @@ impl Profiling {
         })
     }
 
-    /// Its process.
+    /// The process that samples.
     pub fn process(&self) -> Process {
         self.process
     }

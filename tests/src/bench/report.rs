@@ -23,7 +23,7 @@ pub struct Row {
     pub name: String,
     /// The figure: a median where there are several values. Unset when it could not be measured, or is not there.
     pub value: Option<f64>,
-    /// Its unit.
+    /// The unit of the figure.
     pub unit: String,
     /// What it must be; unset where it is there for comparison only.
     pub bound: Option<String>,

@@ -24,7 +24,7 @@ pub const OPERATIONS: [Operation; 3] = [Operation::Get, Operation::TxnGet, Opera
 
 /// A running ticker.
 pub struct Ticker {
-    /// Its process.
+    /// The process of the ticker.
     pub process: Process,
     child: Child,
     started: Duration,

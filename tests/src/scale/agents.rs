@@ -50,7 +50,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// What agents report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Say {
-    /// Nothing.
+    /// The agent reports nothing.
     Nothing,
     /// What they said before, so often.
     TheSame(Duration),

@@ -37,7 +37,7 @@ const IDLE: Duration = Duration::from_millis(10);
 /// Seconds.
 const CALM_WITHIN: usize = 30;
 
-/// It.
+/// The operator under test, in a process of its own.
 pub struct Operator {
     process: Process,
     child: Child,
@@ -93,7 +93,7 @@ impl Operator {
         Ok(operator)
     }
 
-    /// Its metrics, now.
+    /// The metrics of the operator, as they are now.
     pub async fn scrape(&self) -> Result<Metrics> {
         Metrics::scrape(&self.address).await
     }

@@ -54,7 +54,7 @@ macro_rules! fault {
     };
 }
 
-/// All of them.
+/// Every fault.
 pub const ALL: &[Fault] = &[
     fault!(
         "agent-killed",

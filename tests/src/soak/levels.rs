@@ -37,9 +37,9 @@ pub struct Level {
     pub operator: Holds,
     /// BPF programs, links and maps of the agent.
     pub programs: usize,
-    /// The same.
+    /// How many BPF links there are.
     pub links: usize,
-    /// The same.
+    /// How many BPF maps there are.
     pub maps: usize,
     /// Folders of cgroups under kubepods.
     pub cgroups: usize,
@@ -48,7 +48,7 @@ pub struct Level {
 /// How often metrics were compared, and how often one was less than before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Looks {
-    /// How often.
+    /// How often was looked.
     pub of: u64,
     /// How often one was.
     pub backwards: u64,
@@ -116,7 +116,7 @@ impl Levels {
         lock(&self.seen).marks.clone()
     }
 
-    /// All of them.
+    /// Every level.
     pub fn all(&self) -> Vec<Level> {
         lock(&self.seen).levels.clone()
     }

@@ -132,7 +132,7 @@ pub fn step(session: &mut Session, longest: Duration) {
 /// The books of an operation.
 #[derive(Clone, Copy)]
 pub struct Operation<'a> {
-    /// Its name.
+    /// The name of the operation.
     pub name: &'a str,
     /// All of its calls.
     pub all: &'a Tally,

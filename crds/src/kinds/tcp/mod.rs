@@ -46,7 +46,7 @@ pub enum GroupBy {
 }
 
 impl GroupBy {
-    /// All of them.
+    /// Every way to group.
     pub const ALL: [Self; 3] = [Self::RemoteAddress, Self::RemoteNetwork, Self::LocalPort];
 
     /// The word in the spec.

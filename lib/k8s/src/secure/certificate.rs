@@ -30,20 +30,15 @@ const RENEWED: Duration = Duration::from_secs(10 * 24 * 3600);
 const SKEW: Duration = Duration::from_secs(3600);
 
 /// Why there is no certificate.
+#[allow(missing_docs, reason = "the texts name the fields")]
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file is not to be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// A file holds something else.
     #[error("{} holds no {what} in PEM: {why}", path.display())]
     Format {
-        /// Which.
         path: PathBuf,
         /// What it is to hold.
         what: &'static str,

@@ -18,7 +18,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// All there are.
+    /// Every mode.
     pub const ALL: [Self; 5] = [
         Self::Cpu,
         Self::OffCpu,
@@ -82,7 +82,7 @@ impl FromStr for Mode {
 /// What one of a stack's weights is (`cpu`), and in what unit (`nanoseconds`): in pprof's words.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SampleType {
-    /// What it is.
+    /// The name of the weight.
     pub name: String,
     /// What it is counted in: `count`, `nanoseconds`, `bytes`.
     pub unit: String,

@@ -31,7 +31,7 @@ pub struct Cycle {
 enum Stage {
     /// The slice of this cell is to come: then at the latest, and for so long at most.
     Before { due: Duration, open: Duration },
-    /// It attaches.
+    /// Attaching has begun and is not finished.
     Attaching { since: Duration, open: Duration },
     /// It measures, until then at the latest. So far it costs as much as having been attached for `attached`.
     Open {
@@ -39,7 +39,7 @@ enum Stage {
         opened: Duration,
         until: Duration,
     },
-    /// It detaches.
+    /// Detaching has begun and is not finished.
     Detaching { attached: Duration, since: Duration },
     /// The first look.
     Looking { since: Duration },

@@ -15,7 +15,7 @@ const STAY: f64 = 0.7;
 /// Which of the slices an operation is attached in, if it is sliced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// All.
+    /// Every slice.
     Every,
     /// Every other.
     Even,

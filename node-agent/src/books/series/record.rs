@@ -21,7 +21,7 @@ pub struct Record {
 pub struct Span {
     /// The stretch.
     pub elapsed: Duration,
-    /// Of it.
+    /// For how much of it calls were recorded.
     pub recorded: Duration,
 }
 

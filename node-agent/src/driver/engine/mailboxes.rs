@@ -32,7 +32,7 @@ pub struct Addressee {
 pub struct Delivery {
     /// Who asked.
     pub to: Addressee,
-    /// It.
+    /// The window that is finished.
     pub finished: Finished,
 }
 

@@ -10,14 +10,14 @@ use crate::{
 
 /// A mechanism, and which loads are its.
 pub struct Running {
-    /// It.
+    /// The mechanism.
     pub mechanism: Box<dyn Mechanism>,
     /// Numbered from this one on, as many as it has costs.
     pub first: LoadId,
 }
 
 impl Running {
-    /// Its loads.
+    /// The loads of the mechanism.
     pub fn loads(&self) -> Loads {
         let loads = 0..self.mechanism.costs().len();
         loads.map(|index| self.first.offset(index)).collect()
@@ -29,7 +29,7 @@ pub struct Mechanisms(Vec<Running>);
 
 /// Mechanisms that began.
 pub struct Started {
-    /// They.
+    /// The mechanisms that began.
     pub mechanisms: Mechanisms,
     /// What one hit of each load costs, by its number; None for what was refused, or is not there.
     pub costs: Vec<Option<Duration>>,

@@ -7,7 +7,7 @@ use crate::{mechanism::Loads, observe::CpuTime};
 
 /// A slice that is open.
 pub struct Slice {
-    /// Of what.
+    /// The loads that are attached in the slice.
     pub loads: Loads,
     /// Since when its time is not booked yet.
     pub opened: Duration,

@@ -17,7 +17,7 @@ pub struct Ask {
     pub sought: Sought,
 }
 
-/// Which functions.
+/// Which functions are looked for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sought {
     /// These, which have names.
@@ -102,7 +102,7 @@ pub struct Function {
 pub struct Cause {
     /// Its number among the causes, from 1 to [`crate::kernel::MAX_CAUSE`].
     pub number: u8,
-    /// Its name.
+    /// The name of the background work.
     pub name: &'static str,
 }
 

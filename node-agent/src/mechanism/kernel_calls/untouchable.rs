@@ -74,7 +74,7 @@ const PARTS: &[(&str, &str)] = &[
 /// A function that is left alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Untouchable {
-    /// Its name.
+    /// The name of the function.
     pub(super) name: String,
     /// Why, as the end of a sentence.
     pub(super) reason: &'static str,

@@ -86,7 +86,7 @@ impl Watch {
         self.kernel.detach()
     }
 
-    /// It is gone.
+    /// Removes a watcher; hands back the links if it was the last.
     pub fn leave(&mut self, watcher: u64) -> Option<Links> {
         let links = self.pause(watcher);
         self.watchers.remove(&watcher);

@@ -151,9 +151,9 @@ impl Profile {
 /// What a thread does now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
-    /// Its number.
+    /// The number of the thread.
     pub thread: u32,
-    /// Its name.
+    /// The name of the thread.
     pub name: String,
     /// Its state, as a word.
     pub state: &'static str,

@@ -47,7 +47,7 @@ static ALL: Mutex<Vec<(ProcessId, Weak<Mutex<Code>>)>> = Mutex::new(Vec::new());
 /// Who called a function, and who called that, from the innermost on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Callers {
-    /// They.
+    /// The functions, from the innermost on.
     pub calls: Vec<Call>,
     /// Whether the last one is where the thread began.
     pub complete: bool,

@@ -50,7 +50,7 @@ pub struct UnwindSections {
     pub eh_frame_address: u64,
     /// What they may refer to.
     pub text: Option<Range<u64>>,
-    /// The same.
+    /// Where the section `.got` is, in the file's own addresses.
     pub got: Option<Range<u64>>,
 }
 

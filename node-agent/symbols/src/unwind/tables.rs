@@ -27,7 +27,7 @@ const INDEX_BYTES: u64 = 8;
 pub struct Section {
     /// Where they are.
     pub address: u64,
-    /// They.
+    /// The bytes of the section.
     pub bytes: Arc<[u8]>,
 }
 
@@ -38,7 +38,7 @@ pub struct Sections {
     pub eh_frame: Section,
     /// What they may refer to.
     pub text: Option<Range<u64>>,
-    /// The same.
+    /// Where the section `.got` is, in the file's own addresses.
     pub got: Option<Range<u64>>,
 }
 

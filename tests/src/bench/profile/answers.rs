@@ -16,7 +16,7 @@ use crate::{
 
 /// A running one. It ends when it is dropped.
 pub struct Program {
-    /// Its process.
+    /// The process of the program.
     pub process: Process,
     name: &'static str,
     input: ChildStdin,

@@ -13,7 +13,7 @@ pub const WAITS: [&str; 5] = ["futex", "fsync", "sleep", "epoll", "pipe"];
 
 /// A running one.
 pub struct Waits {
-    /// Its process.
+    /// The process that waits.
     pub process: Process,
     program: Program,
 }

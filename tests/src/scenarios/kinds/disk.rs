@@ -17,7 +17,7 @@ const MEBIBYTES: usize = 8;
 #[derive(Clone, Debug)]
 pub struct Statistics(Vec<(String, Done)>);
 
-/// So much.
+/// What a disk has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Done {
     /// Requests.
@@ -83,7 +83,7 @@ impl Drop for Disk {
 }
 
 impl Statistics {
-    /// Until now.
+    /// The statistics as they are now.
     pub fn now() -> Result<Self> {
         let text = fs::read_to_string(STATISTICS).map_err(Failure::system(STATISTICS))?;
         let mut disks = Vec::new();

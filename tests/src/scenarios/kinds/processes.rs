@@ -22,7 +22,7 @@ use crate::{
 /// With the arguments of what is executed.
 pub const OPEN: &str = "processes";
 
-/// Without.
+/// The probe that lists no arguments.
 pub const REDACTED: &str = "redacted";
 
 /// What every image of a dynamic executable has, even without a shell; and what the kernel calls it.

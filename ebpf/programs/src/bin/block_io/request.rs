@@ -82,7 +82,7 @@ impl Request {
 }
 
 impl Disk {
-    /// Its number.
+    /// The device number.
     #[inline(always)]
     pub fn device(self) -> u32 {
         // SAFETY: a disk.

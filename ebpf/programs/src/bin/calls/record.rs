@@ -20,7 +20,7 @@ use crate::{caller, cause, kept, stack};
 #[map]
 static TOTALS: PerCpuArray<Totals> = PerCpuArray::with_max_entries(1, 0);
 
-/// The same.
+/// How long calls took, by slot.
 #[map]
 static HISTOGRAMS: PerCpuArray<Histogram> = PerCpuArray::with_max_entries(1, 0);
 

@@ -68,7 +68,7 @@ pub struct End {
     pub lifetime_ns: u64,
     /// 1 if the kernel chose it to free memory.
     pub out_of_memory: u32,
-    /// None.
+    /// Explicit padding, zero.
     pub padding: u32,
     /// The parent's name, NUL-padded.
     pub parent_name: [u8; 16],

@@ -54,7 +54,7 @@ const KILL: u32 = 9;
 #[map]
 static EXEC: PerCpuArray<Record<Exec>> = PerCpuArray::with_max_entries(1, 0);
 
-/// The same.
+/// Scratch space for the record of an end, which is too large for the stack.
 #[map]
 static END: PerCpuArray<Record<End>> = PerCpuArray::with_max_entries(1, 0);
 

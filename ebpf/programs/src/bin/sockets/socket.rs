@@ -61,7 +61,7 @@ impl TcpSocket {
         self.0
     }
 
-    /// Its state.
+    /// The state of the connection.
     #[inline(always)]
     pub fn state(self) -> u8 {
         // SAFETY: a socket, and the loader has seen that the field has this size.
