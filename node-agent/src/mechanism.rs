@@ -11,6 +11,7 @@ mod event;
 pub mod kernel_calls;
 pub mod node;
 pub mod profiles;
+pub mod shared;
 pub mod sockets;
 pub mod stacks;
 pub mod system_calls;

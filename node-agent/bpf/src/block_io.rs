@@ -15,7 +15,7 @@ use ckb_probe_figures::{Distribution, Histogram};
 use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
-    maps::{GRACE, error},
+    maps::{GRACE, absent, error},
     memory::Room,
     object::Object,
     pod::pod,
@@ -185,10 +185,8 @@ impl Disks {
         Ok(())
     }
 
-    /// Counts no more once what it hands back is dropped.
+    /// Counts no more once what it hands back is dropped. What could not be recorded until now is what [`Self::lost`] said last.
     pub fn detach(&mut self) -> Option<Links> {
-        // What can't be read is not claimed.
-        let _ = self.look();
         self.witness.end();
         self.links.take()
     }
@@ -200,9 +198,8 @@ impl Disks {
     }
 
     /// Counts them as everybody's again.
-    pub fn disown(&mut self, process: u32) {
-        // It need not be there.
-        let _ = self.owners.remove(&process);
+    pub fn disown(&mut self, process: u32) -> Result<(), ReadError> {
+        absent(self.owners.remove(&process), "OWNERS")
     }
 
     /// Sets from when on requests are slow; `u64::MAX` where there is no such threshold.

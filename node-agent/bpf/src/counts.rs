@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf};
+use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 use ckb_probe_common::counts::{
     CountEvent, CountKey, KEY_BYTES, Misses, OTHER_ROW, Sums, TargetEntry, TargetKey, TargetKeys,
     TargetTally,
@@ -12,7 +12,7 @@ use ckb_probe_common::counts::{
 use super::{
     AttachError, Links, ReadError, btf,
     btf::Types,
-    maps::{error, walk_error},
+    maps::{absent, error, walk_error},
     memory::Room,
     object::Object,
     pod::pod,
@@ -238,18 +238,5 @@ impl Counter {
                 payload: payload[..length].to_vec(),
             });
         }
-    }
-}
-
-/// What is not there need not be removed.
-fn absent(result: Result<(), MapError>, map: &'static str) -> Result<(), ReadError> {
-    match result {
-        Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
-        Err(MapError::SyscallError(error))
-            if error.io_error.kind() == std::io::ErrorKind::NotFound =>
-        {
-            Ok(())
-        }
-        Err(other) => Err(error(map)(other)),
     }
 }

@@ -157,3 +157,13 @@ pub struct ReadError {
     /// The kernel's word.
     pub(super) source: Box<aya::maps::MapError>,
 }
+
+impl ReadError {
+    /// A map that the kernel did not let be accessed.
+    pub fn of(map: &str, source: std::io::Error) -> Self {
+        Self {
+            map: map.to_string(),
+            source: Box::new(aya::maps::MapError::IoError(source)),
+        }
+    }
+}

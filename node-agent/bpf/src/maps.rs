@@ -353,5 +353,18 @@ pub(super) fn error(map: &'static str) -> impl Fn(MapError) -> ReadError {
 
 /// The same of a walk through a map.
 pub(super) fn walk_error(map: &'static str) -> impl Fn(std::io::Error) -> ReadError {
-    move |source| error(map)(MapError::IoError(source))
+    move |source| ReadError::of(map, source)
+}
+
+/// What is not there need not be removed.
+pub(super) fn absent(result: Result<(), MapError>, map: &'static str) -> Result<(), ReadError> {
+    match result {
+        Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
+        Err(MapError::SyscallError(error))
+            if error.io_error.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Ok(())
+        }
+        Err(other) => Err(error(map)(other)),
+    }
 }

@@ -16,7 +16,7 @@ use ckb_probe_common::{
 use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
-    maps::error,
+    maps::{absent, error},
     memory::Room,
     object::Object,
     pod::pod,
@@ -147,9 +147,8 @@ impl SocketWatch {
     }
 
     /// Has no more of them be known.
-    pub fn remove(&mut self, process: u32) {
-        // It is there, or need not be removed.
-        let _ = self.processes.remove(&process);
+    pub fn remove(&mut self, process: u32) -> Result<(), ReadError> {
+        absent(self.processes.remove(&process), "PROCESSES")
     }
 
     /// What goes through the sockets of a process.

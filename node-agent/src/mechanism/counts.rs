@@ -7,20 +7,16 @@
 
 mod shared;
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use ckb_probe_common::counts::{KEY_BYTES, OTHER_ROW, SUMS, TargetKey, of_distribution, space};
-use ckb_probe_crds::{Figures, Histogram, Name, report::OTHER};
-use shared::{Asker, Shared};
+use ckb_probe_crds::{Figures, Histogram, report::OTHER};
+use shared::Groups;
 
 use super::{
     Begin, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Raw, Reading, Refusal,
     RowReading, Scene, Strand, reason_of,
+    shared::{Gate, OneLoad, Shared, Subscription},
 };
 pub use crate::kernel::counts::CountProgram;
 use crate::{
@@ -111,11 +107,12 @@ impl Begin for Ask {
         let program = self.program;
         let shared = scene
             .node
-            .shared_as(program.name, || Shared::load(program))
+            .shared_as(program.name, || Groups::load(program).map(Shared::of))
             .map_err(refusal)?;
-        let asker = lock(&shared)
-            .enroll(group, scene.process.pid, self.wants)
-            .map_err(refusal)?;
+        let subscription = Subscription::to(shared, |groups| {
+            groups.enroll(group, scene.process.pid, self.wants)
+        })
+        .map_err(refusal)?;
         let opened = Opened {
             strands: vec![Strand {
                 load: scene.first,
@@ -124,8 +121,8 @@ impl Begin for Ask {
             ..Opened::default()
         };
         let counts = Counts {
-            shared,
-            asker,
+            subscription,
+            gate: Gate::default(),
             process: scene.process,
             load: scene.first,
             costs: [Some(if self.sliced { HIT } else { Duration::ZERO })],
@@ -172,8 +169,8 @@ const HIT: Duration = Duration::from_nanos(1);
 
 /// What is counted for one process.
 struct Counts {
-    shared: Arc<Mutex<Shared>>,
-    asker: Asker,
+    subscription: Subscription<Groups>,
+    gate: Gate,
     process: ProcessId,
     load: LoadId,
     costs: [Option<Duration>; 1],
@@ -182,17 +179,9 @@ struct Counts {
     places: BTreeMap<[u8; KEY_BYTES], u64>,
 }
 
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Counts {
     fn is_sliced(&self) -> bool {
         self.costs == [Some(HIT)]
-    }
-
-    fn charged_ns(&self) -> Result<u64, ReadError> {
-        lock(&self.shared).charged_ns(self.asker)
     }
 
     fn row(&mut self, key: [u8; KEY_BYTES]) -> Raw {
@@ -235,38 +224,48 @@ impl Counts {
     }
 }
 
+impl OneLoad for Counts {
+    fn load(&self) -> LoadId {
+        self.load
+    }
+
+    fn gate(&mut self) -> &mut Gate {
+        &mut self.gate
+    }
+
+    fn open(&mut self) -> Result<(), AttachError> {
+        self.subscription.open()
+    }
+
+    fn close(&mut self) -> Result<Option<Links>, ReadError> {
+        self.subscription.close()
+    }
+}
+
 impl Mechanism for Counts {
     fn costs(&self) -> &[Option<Duration>] {
         &self.costs
     }
 
     fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        if loads.contains(&self.load) {
-            lock(&self.shared).open(self.asker)?;
-            Ok(None)
-        } else {
-            Ok(self.close_slice()?)
-        }
+        self.attach_load(loads)
     }
 
     fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        if loads.contains(&self.load) {
-            lock(&self.shared).open(self.asker)?;
-        }
-        Ok(())
+        self.open_load(loads)
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        lock(&self.shared).close(self.asker)
+        self.close_load()
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        let charged = self.charged_ns()?;
+        let charged = self.subscription.charged()?;
         Ok(vec![if self.is_sliced() { charged } else { 0 }])
     }
 
     fn fixed_cost(&self) -> Result<Duration, ReadError> {
-        let charged = self.charged_ns()?;
+        let charged = self.subscription.charged()?;
         Ok(if self.is_sliced() {
             Duration::ZERO
         } else {
@@ -275,12 +274,9 @@ impl Mechanism for Counts {
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
-        let (tallied, missed, folded) = {
-            let mut shared = lock(&self.shared);
-            let (tallied, missed) = shared.read(self.asker)?;
-            let folded = shared.folded(self.asker, &tallied)?;
-            (tallied, missed, folded)
-        };
+        let read = |groups: &mut Groups, asker: &mut _| groups.read(asker);
+        let read = self.subscription.with(read).transpose()?;
+        let (tallied, folded) = read.unwrap_or_default();
         let rows = rows(tallied).into_iter().map(|(key, counted)| RowReading {
             row: Some(self.row(key)),
             part: None,
@@ -288,21 +284,18 @@ impl Mechanism for Counts {
             folded: 0,
         });
         let rows = rows.collect();
-        let counts = [("counts", missed.counts), ("events", missed.events)].into_iter();
         Ok(Reading {
             loads: BTreeMap::from([(self.load, rows)]),
             folded: BTreeMap::from([(self.load, folded)]),
             lost: vec![Lost {
                 loads: Loads::from([self.load]),
-                counts: counts
-                    .map(|(what, count)| (Name::Borrowed(what), count))
-                    .collect(),
+                counts: self.subscription.lost()?,
             }],
         })
     }
 
     fn events(&mut self) -> Vec<Event> {
-        let seen = lock(&self.shared).events(self.asker);
+        let seen = self.subscription.events();
         // The wall clock may have been set since.
         let booted = observe::boot_time();
         seen.iter()
@@ -311,14 +304,7 @@ impl Mechanism for Counts {
     }
 
     fn end(&mut self) -> Option<Links> {
-        // What cannot be read is not read again: the measurement is over.
-        lock(&self.shared).leave(self.asker).ok().flatten()
-    }
-}
-
-impl Drop for Counts {
-    fn drop(&mut self) {
-        drop(self.end());
+        self.subscription.end()
     }
 }
 

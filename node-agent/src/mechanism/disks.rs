@@ -9,14 +9,15 @@ use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{Figures, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
-use shared::{Shared, Viewer};
+use shared::NodeDisks;
 
 use super::{
     Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Parts, Raw, Reading,
     Refusal, RowReading, Scene, Strand, reason_of,
+    shared::{Gate, OneLoad, Shared, Subscription},
 };
 use crate::{
-    kernel::{AttachError, DiskSlot, DisksLost, Links, ReadError, SlowRequest},
+    kernel::{AttachError, DiskSlot, Links, ReadError, SlowRequest},
     observe, text,
 };
 
@@ -63,7 +64,7 @@ const DIRECTIONS: [&str; 4] = ["read", "write", "discard", "flush"];
 struct Disks {
     ask: Ask,
     load: LoadId,
-    viewer: Viewer,
+    subscription: Subscription<NodeDisks>,
     /// Which of the thresholds is its own.
     threshold: usize,
     /// Whose requests are its own.
@@ -76,95 +77,67 @@ struct Disks {
     booted: Timestamp,
 }
 
-/// Why it counts, if it does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Gate {
-    always: bool,
-    slice: bool,
-}
-
-impl Gate {
-    fn is_open(self) -> bool {
-        self.always || self.slice
-    }
-
-    fn or(self, other: Self) -> Self {
-        Self {
-            always: self.always || other.always,
-            slice: self.slice || other.slice,
-        }
-    }
-}
-
 /// What was counted, by slot.
 #[derive(Clone, Debug, Default)]
-struct Counts {
-    slots: BTreeMap<u32, Figures>,
-    lost: DisksLost,
-}
+struct Counts(BTreeMap<u32, Figures>);
 
 impl Counts {
     /// What was added since then.
     fn since(&self, earlier: &Self) -> Self {
         let none = Figures::default();
-        let slots = self.slots.iter().map(|(slot, figures)| {
-            let before = earlier.slots.get(slot).unwrap_or(&none);
+        let slots = self.0.iter().map(|(slot, figures)| {
+            let before = earlier.0.get(slot).unwrap_or(&none);
             (*slot, figures.since(before))
         });
-        let (now, before) = (self.lost, earlier.lost);
-        Self {
-            slots: slots.collect(),
-            lost: DisksLost {
-                requests: now.requests.saturating_sub(before.requests),
-                times: now.times.saturating_sub(before.times),
-                events: now.events.saturating_sub(before.events),
-            },
-        }
+        Self(slots.collect())
     }
 
     fn add(&mut self, other: &Self) {
-        for (slot, figures) in &other.slots {
-            self.slots.entry(*slot).or_default().merge(figures);
+        for (slot, figures) in &other.0 {
+            self.0.entry(*slot).or_default().merge(figures);
         }
-        self.lost.requests += other.lost.requests;
-        self.lost.times += other.lost.times;
-        self.lost.events += other.lost.events;
     }
 }
 
 impl Begin for Ask {
     fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
-        let shared = scene.node.shared(Shared::load).map_err(refusal)?;
-        let viewer = Viewer::of(shared, self.disks.clone());
-        let Some(threshold) = viewer.lock().take_threshold(self.slow_threshold_ns)? else {
-            return Err(Refusal::new(
-                Reason::AttachFailed,
-                "the probes of this node have eight different values of slowThreshold for blockIo already: take one of theirs",
-            ));
-        };
-        let mut disks = Disks {
-            owner: 0,
-            threshold,
+        let load = || NodeDisks::load().map(Shared::of);
+        let shared = scene.node.shared(load).map_err(refusal)?;
+        let process = scene.process.pid;
+        let subscription = Subscription::to(shared, |program| {
+            let view = program.view(&self.disks, self.slow_threshold_ns, process)?;
+            view.ok_or_else(|| {
+                Refusal::new(
+                    Reason::AttachFailed,
+                    "the probes of this node have eight different values of slowThreshold for blockIo already: take one of theirs",
+                )
+            })
+        })?;
+        let own = subscription.with(|program, view| {
+            let tells_beginnings = program.disks.tells_beginnings();
+            (
+                view.threshold,
+                view.owner,
+                sentence(view.owner, tells_beginnings),
+            )
+        });
+        let (threshold, owner, sentence) = own.unwrap_or_default();
+        let disks = Disks {
             ask: self.clone(),
             load: scene.first,
+            subscription,
+            threshold,
+            owner,
             gate: Gate::default(),
             closed: Counts::default(),
             opened: Counts::default(),
             booted: observe::boot_time(),
-            viewer,
         };
-        let owner = disks.viewer.lock().own(scene.process.pid);
-        disks.owner = owner?;
-        let sentence = disks.sentence();
         let opened = Opened {
             strands: vec![Strand {
                 load: scene.first,
                 row: None,
-                parts: if disks.owner > 0 {
-                    Parts::All
-                } else {
-                    Parts::None
-                },
+                parts: if owner > 0 { Parts::All } else { Parts::None },
                 ..Strand::default()
             }],
             coverage: Coverage {
@@ -181,19 +154,19 @@ fn refusal(error: AttachError) -> Refusal {
     Refusal::new(reason_of(&error), error.to_string())
 }
 
-impl Disks {
-    /// Whose figures they are.
-    fn sentence(&self) -> String {
-        let whose = if self.owner == 0 {
-            "too many processes of this node are probed to tell whose a request is"
-        } else if self.viewer.lock().disks.tells_beginnings() {
-            "own are the requests that a thread of the target asked for; what the kernel writes later on its behalf is other"
-        } else {
-            "own are the requests that a thread of the target queued; this kernel does not say of all whose they are"
-        };
-        format!("; the figures are of the node's disks: {whose}")
-    }
+/// Whose figures they are.
+fn sentence(owner: u16, tells_beginnings: bool) -> String {
+    let whose = if owner == 0 {
+        "too many processes of this node are probed to tell whose a request is"
+    } else if tells_beginnings {
+        "own are the requests that a thread of the target asked for; what the kernel writes later on its behalf is other"
+    } else {
+        "own are the requests that a thread of the target queued; this kernel does not say of all whose they are"
+    };
+    format!("; the figures are of the node's disks: {whose}")
+}
 
+impl Disks {
     fn is_wanted(&self, slot: &DiskSlot) -> bool {
         self.ask.disks.is_empty() || self.ask.disks.contains(&slot.disk)
     }
@@ -210,35 +183,28 @@ impl Disks {
         figures
     }
 
-    fn counts(&self, slots: &[DiskSlot], lost: DisksLost) -> Counts {
+    fn counts(&self, slots: &[DiskSlot]) -> Counts {
         let wanted = slots.iter().filter(|slot| self.is_wanted(slot));
-        Counts {
-            slots: wanted.map(|slot| (slot.slot, self.figures(slot))).collect(),
-            lost,
-        }
+        Counts(wanted.map(|slot| (slot.slot, self.figures(slot))).collect())
     }
 
-    /// Counts from now on, unless it does. What is counted between the attaching and the reading is nobody's.
-    fn open(&mut self, gate: Gate) -> Result<(), AttachError> {
-        if !self.gate.is_open() && gate.is_open() {
-            let (slots, lost) = self.viewer.open()?;
-            self.opened = self.counts(&slots, lost);
-        }
-        self.gate = self.gate.or(gate);
-        Ok(())
+    /// What was counted up to now, but for the longest times.
+    fn counted(&self) -> Result<Counts, ReadError> {
+        let slots = self.subscription.lock().program.disks.counted()?;
+        Ok(self.counts(&slots))
     }
 
-    /// Counts no more, if that was the last reason to.
-    fn close(&mut self, gate: Gate) -> Result<Option<Links>, ReadError> {
-        let closes = self.gate.is_open() && !gate.is_open();
-        self.gate = gate;
-        if !closes {
-            return Ok(None);
-        }
-        let (slots, lost, links) = self.viewer.close()?;
-        let counts = self.counts(&slots, lost);
-        self.closed.add(&counts.since(&self.opened));
-        Ok(links)
+    /// What was counted, with the longest times since it was last asked.
+    fn slots(&self) -> Result<Vec<DiskSlot>, ReadError> {
+        let mut slots = {
+            let mut shared = self.subscription.lock();
+            let slots = shared.program.disks.read()?;
+            shared.subscribers().for_each(|view| view.see(&slots));
+            slots
+        };
+        self.subscription
+            .with(|_, view| view.take_longest(&mut slots));
+        Ok(slots)
     }
 
     /// What stands for a slot's row and part.
@@ -259,7 +225,7 @@ impl Disks {
     }
 
     fn event(&self, slow: &SlowRequest) -> Option<Event> {
-        let slot = self.viewer.lock().disks.slot(slow.slot)?;
+        let slot = self.subscription.lock().program.disks.slot(slow.slot)?;
         if slow.duration_ns < self.ask.slow_threshold_ns || !self.is_wanted(&slot) {
             return None;
         }
@@ -290,48 +256,67 @@ impl Disks {
     }
 }
 
+impl OneLoad for Disks {
+    fn load(&self) -> LoadId {
+        self.load
+    }
+
+    fn gate(&mut self) -> &mut Gate {
+        &mut self.gate
+    }
+
+    /// What is counted between the attaching and the reading is nobody's.
+    fn open(&mut self) -> Result<(), AttachError> {
+        self.subscription.open()?;
+        match self.counted() {
+            Ok(counted) => self.opened = counted,
+            Err(error) => {
+                drop(self.subscription.close()?);
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<Option<Links>, ReadError> {
+        let counted = self.counted();
+        let links = self.subscription.close()?;
+        self.closed.add(&counted?.since(&self.opened));
+        Ok(links)
+    }
+}
+
 impl Mechanism for Disks {
     fn costs(&self) -> &[Option<Duration>] {
         &[Some(COST)]
     }
 
     fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        let gate = Gate {
-            always: loads.contains(&self.load),
-            ..self.gate
-        };
-        self.open(gate)?;
-        Ok(self.close(gate)?)
+        self.attach_load(loads)
     }
 
     fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        self.open(Gate {
-            slice: loads.contains(&self.load),
-            ..self.gate
-        })
+        self.open_load(loads)
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        self.close(Gate {
-            slice: false,
-            ..self.gate
-        })
+        self.close_load()
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        Ok(vec![self.viewer.share()?])
+        Ok(vec![self.subscription.charged()?])
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
-        let (slots, lost) = self.viewer.read()?;
+        let slots = self.slots()?;
         let mut counts = self.closed.clone();
         if self.gate.is_open() {
-            counts.add(&self.counts(&slots, lost).since(&self.opened));
+            counts.add(&self.counts(&slots).since(&self.opened));
         }
         let names = &self.ask.measures;
         let mut rows = Vec::new();
         for slot in &slots {
-            let Some(figures) = counts.slots.get(&slot.slot) else {
+            let Some(figures) = counts.0.get(&slot.slot) else {
                 continue;
             };
             if figures.is_idle() {
@@ -355,19 +340,11 @@ impl Mechanism for Disks {
                 folded: 0,
             });
         }
-        let counts = [
-            ("requests", counts.lost.requests),
-            ("times", counts.lost.times),
-            ("events", counts.lost.events),
-        ];
         Ok(Reading {
             loads: [(self.load, rows)].into(),
             lost: vec![Lost {
                 loads: [self.load].into(),
-                counts: counts
-                    .into_iter()
-                    .map(|(what, count)| (Name::Borrowed(what), count))
-                    .collect(),
+                counts: self.subscription.lost()?,
             }],
             ..Reading::default()
         })
@@ -376,15 +353,7 @@ impl Mechanism for Disks {
     fn events(&mut self) -> Vec<Event> {
         // The wall clock may have been set since.
         self.booted = observe::boot_time();
-        let slow = self.viewer.slow_requests();
+        let slow = self.subscription.events();
         slow.iter().filter_map(|one| self.event(one)).collect()
-    }
-}
-
-impl Drop for Disks {
-    fn drop(&mut self) {
-        let mut shared = self.viewer.lock();
-        shared.leave_threshold(self.threshold);
-        shared.disown(self.owner);
     }
 }

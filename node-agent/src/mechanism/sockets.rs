@@ -9,7 +9,7 @@ mod watch;
 
 use std::{
     net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -17,14 +17,14 @@ use ckb_probe_crds::{Name, Reason};
 use ledger::Ledger;
 pub use ledger::blank;
 use nix::time::{ClockId, clock_getres};
-use watch::Watch;
 
 use super::{
-    Begin, Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Reading, Refusal, Scene,
-    Strand, reason_of,
+    Begin, Event, LoadId, Loads, Lost, Mechanism, Opened, Parts, Reading, Refusal, Scene, Strand,
+    reason_of,
+    shared::{Gate, OneLoad, Shared, Subscription},
 };
 use crate::{
-    kernel::{AttachError, Links, Passes, ReadError},
+    kernel::{AttachError, Links, Passes, ReadError, SocketWatch},
     observe::{monotonic, thread_time},
 };
 
@@ -114,43 +114,31 @@ pub struct Measures {
 
 /// The sockets of one process, being watched.
 pub struct Sockets {
-    watch: Arc<Mutex<Watch>>,
-    watcher: u64,
+    subscription: Subscription<SocketWatch>,
     passes: Passes,
     next_pass: Option<Instant>,
     ledger: Ledger,
     measures: Measures,
     load: LoadId,
-    state: State,
+    gate: Gate,
     costs: [Option<Duration>; 1],
-}
-
-/// Whether anything is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Off,
-    Always,
-    Slice,
 }
 
 impl Begin for Ask {
     fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
-        let watch = shared(scene.node).map_err(refusal)?;
+        let load = || SocketWatch::load().map(Shared::of);
+        let watch = scene.node.shared(load).map_err(refusal)?;
         let process = scene.process.pid;
-        let (watcher, passes) = {
-            let mut watch = lock(&watch);
-            let passes = watch.over(process).map_err(refusal)?;
-            (watch.enter(process), passes)
-        };
+        let subscription = Subscription::to(watch, |_| Ok::<_, Refusal>(process))?;
+        let passes = subscription.lock().program.over(process);
         let sockets = Sockets {
-            watch,
-            watcher,
-            passes,
+            passes: passes.map_err(refusal)?,
+            subscription,
             next_pass: None,
             ledger: Ledger::new(self.naming.clone(), tick()),
             measures: self.measures.clone(),
             load: scene.first,
-            state: State::Off,
+            gate: Gate::default(),
             costs: [Some(COST)],
         };
         let opened = Opened {
@@ -169,15 +157,6 @@ impl Begin for Ask {
         };
         Ok((Box::new(sockets), opened))
     }
-}
-
-fn shared(node: &mut Node) -> Result<Arc<Mutex<Watch>>, AttachError> {
-    node.shared(Watch::load)
-}
-
-fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
-    // What it holds is right at any time.
-    watch.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn refusal(error: AttachError) -> Refusal {
@@ -203,26 +182,8 @@ fn monotonic_ns() -> u64 {
 }
 
 impl Sockets {
-    /// From now on: what the sockets did before is not counted.
-    fn resume(&mut self, state: State) -> Result<(), AttachError> {
-        lock(&self.watch).resume(self.watcher)?;
-        self.state = state;
-        self.ledger.begin(monotonic_ns());
-        // Whatever it takes: what they have counted by now must be known.
-        self.pass()?;
-        Ok(())
-    }
-
-    /// Up to now.
-    fn pause(&mut self) -> Result<Option<Links>, ReadError> {
-        self.pass()?;
-        self.drain();
-        self.state = State::Off;
-        Ok(lock(&self.watch).pause(self.watcher))
-    }
-
     fn drain(&mut self) {
-        for changed in lock(&self.watch).changed(self.watcher) {
+        for changed in self.subscription.events() {
             self.ledger.changed(&changed);
         }
     }
@@ -237,64 +198,74 @@ impl Sockets {
     }
 }
 
+impl OneLoad for Sockets {
+    fn load(&self) -> LoadId {
+        self.load
+    }
+
+    fn gate(&mut self) -> &mut Gate {
+        &mut self.gate
+    }
+
+    /// What the sockets did before is not counted.
+    fn open(&mut self) -> Result<(), AttachError> {
+        self.subscription.open()?;
+        self.ledger.begin(monotonic_ns());
+        // Whatever it takes: what they have counted by now must be known.
+        if let Err(error) = self.pass() {
+            drop(self.subscription.close()?);
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<Option<Links>, ReadError> {
+        let passed = self.pass();
+        let closed = self.subscription.close();
+        self.drain();
+        passed.and(closed)
+    }
+}
+
 impl Mechanism for Sockets {
     fn costs(&self) -> &[Option<Duration>] {
         &self.costs
     }
 
     fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        match (loads.contains(&self.load), self.state) {
-            (true, State::Off) => self.resume(State::Always).map(|()| None),
-            (false, State::Always) => Ok(self.pause()?),
-            _ => Ok(None),
-        }
+        self.attach_load(loads)
     }
 
     fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        if loads.contains(&self.load) && self.state == State::Off {
-            self.resume(State::Slice)?;
-        }
-        Ok(())
+        self.open_load(loads)
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        match self.state {
-            State::Slice => self.pause(),
-            State::Off | State::Always => Ok(None),
-        }
+        self.close_load()
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        Ok(vec![lock(&self.watch).hits(self.watcher)?])
+        Ok(vec![self.subscription.charged()?])
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
-        if self.state != State::Off {
+        if self.gate.is_open() {
             self.drain();
             if self.next_pass.is_none_or(|next| next <= Instant::now()) {
                 self.pass()?;
             }
         }
-        let lost = lock(&self.watch).lost(self.watcher)?;
         Ok(Reading {
             loads: [(self.load, self.ledger.reading(&self.measures))].into(),
             folded: [(self.load, self.ledger.folded())].into(),
             lost: vec![Lost {
                 loads: [self.load].into(),
-                counts: [(Name::Borrowed("connections"), lost)].into(),
+                counts: self.subscription.lost()?,
             }],
         })
     }
 
     fn events(&mut self) -> Vec<Event> {
         Vec::new()
-    }
-}
-
-impl Drop for Sockets {
-    fn drop(&mut self) {
-        let links = lock(&self.watch).leave(self.watcher);
-        // Not while others wait for the watch.
-        drop(links);
     }
 }

@@ -9,7 +9,6 @@ mod tracer;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -20,11 +19,12 @@ pub(super) use tracer::{CALLS, time_of_a_call};
 use super::{
     Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Raw, Reading, Refusal, RowReading,
     Strand, reason_of,
+    shared::{Gate, OneLoad, Shared, Subscription},
 };
 use crate::{
     kernel::{
         AttachError, Links, ReadError,
-        syscalls::{OF_PROBES, SyscallOptions, SyscallReading, TargetId},
+        syscalls::{OF_PROBES, SyscallOptions, SyscallReading},
     },
     observe::{self, ProcessId, syscall_name, syscall_number},
 };
@@ -60,8 +60,8 @@ const OTHERS: u64 = u64::MAX;
 
 /// The system calls of one process.
 pub struct SystemCalls {
-    tracer: Arc<Mutex<Tracer>>,
-    target: Option<TargetId>,
+    subscription: Subscription<Tracer>,
+    gate: Gate,
     process: ProcessId,
     load: LoadId,
     costs: [Option<Duration>; 1],
@@ -110,11 +110,20 @@ pub fn begin(process: ProcessId, asks: &[Ask], load: LoadId, node: &mut Node) ->
         slow_threshold_ns: threshold,
         ..SyscallOptions::default()
     };
-    let calls = node
-        .shared(Tracer::load)
-        .and_then(|tracer| SystemCalls::new(tracer, process, load, first, &options));
-    let calls = match calls {
-        Ok(calls) => calls,
+    let subscribed = node
+        .shared(|| Tracer::load().map(Shared::of))
+        .and_then(|tracer| Subscription::to(tracer, |tracer| tracer.add(process.pid, &options)));
+    let cost = |subscription: &Subscription<Tracer>| subscription.lock().program.cost_of_hit();
+    let calls = match subscribed {
+        Ok(subscription) => SystemCalls {
+            costs: [Some(cost(&subscription))],
+            subscription,
+            gate: Gate::default(),
+            process,
+            load,
+            measures: first.measures.clone(),
+            never_slow: first.never_slow,
+        },
         Err(error) => {
             return Begun {
                 answers: refused(&refusal(&error)),
@@ -183,39 +192,6 @@ fn refusal(error: &AttachError) -> Refusal {
 }
 
 impl SystemCalls {
-    fn new(
-        tracer: Arc<Mutex<Tracer>>,
-        process: ProcessId,
-        load: LoadId,
-        ask: &Ask,
-        options: &SyscallOptions,
-    ) -> Result<Self, AttachError> {
-        let (target, cost) = {
-            let mut tracer = tracer.lock().unwrap_or_else(PoisonError::into_inner);
-            (tracer.add(process.pid, options)?, tracer.cost_of_hit())
-        };
-        Ok(Self {
-            tracer,
-            target: Some(target),
-            process,
-            load,
-            costs: [Some(cost)],
-            measures: ask.measures.clone(),
-            never_slow: ask.never_slow,
-        })
-    }
-
-    fn tracer(&self) -> MutexGuard<'_, Tracer> {
-        self.tracer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_gate(&self, open: bool) -> Result<Option<Links>, AttachError> {
-        match self.target {
-            Some(target) => self.tracer().set_gate(target, open),
-            None => Ok(None),
-        }
-    }
-
     fn is_never_slow(&self, number: Option<u32>) -> bool {
         let name = number.and_then(syscall_name);
         name.is_some_and(|name| self.never_slow.contains(&name))
@@ -274,66 +250,67 @@ impl SystemCalls {
     }
 }
 
+impl OneLoad for SystemCalls {
+    fn load(&self) -> LoadId {
+        self.load
+    }
+
+    fn gate(&mut self) -> &mut Gate {
+        &mut self.gate
+    }
+
+    fn open(&mut self) -> Result<(), AttachError> {
+        self.subscription.open()
+    }
+
+    fn close(&mut self) -> Result<Option<Links>, ReadError> {
+        self.subscription.close()
+    }
+}
+
 impl Mechanism for SystemCalls {
     fn costs(&self) -> &[Option<Duration>] {
         &self.costs
     }
 
     fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        self.set_gate(loads.contains(&self.load))
+        self.attach_load(loads)
     }
 
     fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        if loads.contains(&self.load) {
-            self.set_gate(true)?;
-        }
-        Ok(())
+        self.open_load(loads)
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        match self.target {
-            Some(target) => self.tracer().close_gate(target),
-            None => Ok(None),
-        }
+        self.close_load()
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        match self.target {
-            Some(target) => Ok(vec![self.tracer().hits(target)?]),
-            None => Ok(vec![0]),
-        }
+        let bystanders = self.subscription.charged()?;
+        let hits = |tracer: &mut Tracer, target: &mut _| tracer.hits(*target, bystanders);
+        let hits = self.subscription.with(hits).transpose()?;
+        Ok(vec![hits.unwrap_or_default()])
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
-        let Some(target) = self.target else {
+        let read = |tracer: &mut Tracer, target: &mut _| tracer.read(*target);
+        let Some(seen) = self.subscription.with(read).transpose()? else {
             return Ok(Reading::default());
         };
-        let (seen, lost) = self.tracer().read(target)?;
         let rows = seen.calls.into_iter();
         let rows = rows.flat_map(|call| self.rows(call)).collect();
-        let counts = [
-            ("calls", lost.calls),
-            ("events", lost.events),
-            ("errorNumbers", lost.error_numbers),
-        ];
-        let counts = counts.into_iter();
         Ok(Reading {
             loads: BTreeMap::from([(self.load, rows)]),
             lost: vec![Lost {
                 loads: Loads::from([self.load]),
-                counts: counts
-                    .map(|(what, count)| (Name::Borrowed(what), count))
-                    .collect(),
+                counts: self.subscription.lost()?,
             }],
             ..Reading::default()
         })
     }
 
     fn events(&mut self) -> Vec<Event> {
-        let Some(target) = self.target else {
-            return Vec::new();
-        };
-        let slow = self.tracer().slow_calls(target);
+        let slow = self.subscription.events();
         let booted = observe::boot_time();
         slow.iter()
             .filter_map(|call| self.event(call, booted))
@@ -341,14 +318,7 @@ impl Mechanism for SystemCalls {
     }
 
     fn end(&mut self) -> Option<Links> {
-        let target = self.target.take()?;
-        self.tracer().remove(target)
-    }
-}
-
-impl Drop for SystemCalls {
-    fn drop(&mut self) {
-        drop(self.end());
+        self.subscription.end()
     }
 }
 

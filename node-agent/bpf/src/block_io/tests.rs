@@ -115,7 +115,7 @@ fn a_process_whose_requests_are_told_apart_has_a_slot_of_its_own() {
     disk.read_direct(2, 4096);
     disks.own(std::process::id(), 7).unwrap();
     disk.read_direct(3, 4096);
-    disks.disown(std::process::id());
+    disks.disown(std::process::id()).unwrap();
     disk.read_direct(4, 4096);
     disk.at_rest();
     let slots = disks.read().unwrap();

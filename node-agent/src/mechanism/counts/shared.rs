@@ -1,24 +1,22 @@
 //! One program of the node, and all that have anything counted or told by it.
 //!
 //! What tasks belong to a target by is a **group**: several who ask may have the same, as two processes of one pod do. The
-//! kernel counts for the group, while the gate of any of them is open; who was let in when is kept here.
+//! kernel counts for the group, while the subscription of any of them is open.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use ckb_probe_common::counts::{
-    CountKey, MAX_TARGETS, OTHER_ROW, SUMS, Sums, TargetEntry, TargetKey, space,
+    CountKey, MAX_TARGETS, OTHER_ROW, SUMS, Sums, TargetEntry, TargetKey, TargetTally, space,
 };
+use ckb_probe_crds::Name;
 
 use crate::{
     kernel::{
         AttachError, Links, ReadError,
         counts::{CountProgram, Counter, SeenEvent, Tallied},
     },
-    observe,
+    mechanism::shared::{Losses, NodeProgram, Spent, Told},
 };
-
-/// Between two looks at what counting costs: whoever asks sooner is told what is known.
-const SETTLE_NS: u64 = 40_000_000;
 
 /// What a run takes that a program does not see of it: the kernel's way to it and back, and half of each reading of the clock.
 const UNSEEN_NS: u64 = 60;
@@ -26,22 +24,14 @@ const UNSEEN_NS: u64 = 60;
 /// So often what was counted is read again, at most, where new rows came by meanwhile.
 const READINGS: u32 = 8;
 
-/// Events that wait for one who asked, at most.
-const MOST_EVENTS: usize = 1 << 14;
-
-/// Who has something counted.
-pub type Asker = u64;
-
-/// A loaded program. It is attached while any gate is open.
-pub struct Shared {
-    counter: Counter,
+/// A loaded program, and whom it counts for.
+pub struct Groups {
+    // Declared first: links go before the maps that their programs write to.
     links: Option<Links>,
+    counter: Counter,
     groups: BTreeMap<TargetKey, Group>,
-    askers: BTreeMap<Asker, Asking>,
-    last_target: u32,
-    last_asker: Asker,
-    settled_ns: u64,
-    misses_ns: u64,
+    /// The number of the newest target.
+    newest: u32,
 }
 
 /// What tasks belong to a target by.
@@ -50,51 +40,31 @@ struct Group {
     /// All keys, when there were so many.
     keys: Vec<CountKey>,
     known: u32,
-    /// What was shared out of its time.
-    settled_ns: u64,
 }
 
 /// One that asks.
-struct Asking {
+pub struct Asker {
     group: TargetKey,
     process: u32,
     wants: u32,
-    /// Since when, and what had been counted by then.
-    open: Option<(u64, Tallied)>,
+    /// What had been counted as it was opened; None while it is not.
+    before: Option<Tallied>,
     /// What was counted while it was open before.
     gathered: Tallied,
-    /// What it is charged with.
-    charged_ns: f64,
-    events: VecDeque<SeenEvent>,
-    events_dropped: u64,
-    lost_before: Missed,
 }
 
-/// What could not be recorded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Missed {
-    /// In no figure.
-    pub counts: u64,
-    /// Counted, and not told.
-    pub events: u64,
-}
-
-impl Shared {
+impl Groups {
     /// Loads a program.
     pub fn load(program: &CountProgram) -> Result<Self, AttachError> {
         Ok(Self {
-            counter: Counter::load(program)?,
             links: None,
+            counter: Counter::load(program)?,
             groups: BTreeMap::new(),
-            askers: BTreeMap::new(),
-            last_target: 0,
-            last_asker: 0,
-            settled_ns: 0,
-            misses_ns: 0,
+            newest: 0,
         })
     }
 
-    /// Takes in one who asks about a process, and about what belongs to this. Its gate is shut.
+    /// Takes in one who asks about a process, and about what belongs to this.
     pub fn enroll(
         &mut self,
         group: TargetKey,
@@ -106,184 +76,64 @@ impl Shared {
             let slot = (0..MAX_TARGETS)
                 .find(|slot| !taken.contains(slot))
                 .ok_or(AttachError::NoRoom("as many targets as there can be"))?;
-            self.last_target += 1;
+            self.newest += 1;
             let entry = TargetEntry {
-                id: self.last_target,
+                id: self.newest,
                 slot,
                 wants: 0,
                 padding: 0,
             };
             self.counter.prepare(entry)?;
-            let settled_ns = cost_ns(self.counter.tally(slot)?);
-            self.groups.insert(
-                group,
-                Group {
-                    entry,
-                    keys: Vec::new(),
-                    known: u32::MAX,
-                    settled_ns,
-                },
-            );
+            let known = Group {
+                entry,
+                keys: Vec::new(),
+                known: u32::MAX,
+            };
+            self.groups.insert(group, known);
         }
-        let lost_before = self.missed(group)?;
-        self.last_asker += 1;
-        self.askers.insert(
-            self.last_asker,
-            Asking {
-                group,
-                process,
-                wants,
-                open: None,
-                gathered: Tallied::new(),
-                charged_ns: 0.0,
-                events: VecDeque::new(),
-                events_dropped: 0,
-                lost_before,
-            },
-        );
-        Ok(self.last_asker)
-    }
-
-    /// Counts for this one from now on.
-    pub fn open(&mut self, asker: Asker) -> Result<(), AttachError> {
-        let Some(group) = self.askers.get(&asker).map(|asking| asking.group) else {
-            return Ok(());
-        };
-        self.settle(true)?;
-        self.hand_out();
-        let counted = self.counted(group)?;
-        if self.links.is_none() {
-            self.links = Some(self.counter.attach()?);
-            self.misses_ns = cost_of_misses_ns(&self.counter)?;
-        }
-        if let Some(asking) = self.askers.get_mut(&asker)
-            && asking.open.is_none()
-        {
-            asking.open = Some((observe::monotonic().as_nanos() as u64, counted));
-        }
-        Ok(self.admit(group)?)
-    }
-
-    /// Counts for it no more. The links, if that was the last.
-    pub fn close(&mut self, asker: Asker) -> Result<Option<Links>, ReadError> {
-        let Some(group) = self.askers.get(&asker).map(|asking| asking.group) else {
-            return Ok(None);
-        };
-        self.settle(true)?;
-        let shut = |asking: &mut Asking| asking.open.take();
-        let Some((since, before)) = self.askers.get_mut(&asker).and_then(shut) else {
-            return Ok(None);
-        };
-        self.admit(group)?;
-        let counted = self.counted(group)?;
-        if let Some(asking) = self.askers.get_mut(&asker) {
-            add(&mut asking.gathered, since_then(counted, &before));
-            asking.open = Some((since, Tallied::new()));
-        }
-        // What was told up to now is still its own.
-        self.hand_out();
-        if let Some(asking) = self.askers.get_mut(&asker) {
-            asking.open = None;
-        }
-        let any = self.askers.values().any(|asking| asking.open.is_some());
-        Ok(if any { None } else { self.links.take() })
-    }
-
-    /// It asks no more. The links, if that was the last.
-    pub fn leave(&mut self, asker: Asker) -> Result<Option<Links>, ReadError> {
-        let links = self.close(asker);
-        let Some(asking) = self.askers.remove(&asker) else {
-            return links;
-        };
-        let group = asking.group;
-        if !self.askers.values().any(|asking| asking.group == group)
-            && let Some(group) = self.groups.remove(&group)
-        {
-            self.counter.forget(group.entry.id)?;
-        }
-        links
-    }
-
-    /// How many names have no row of their own and are in that of the others, as far as anything was counted there for it.
-    pub fn folded(&self, asker: Asker, tallied: &Tallied) -> Result<u64, ReadError> {
-        let others = tallied.get(&(OTHER_ROW, 0));
-        let group = self.askers.get(&asker).map(|asking| asking.group);
-        match group.and_then(|group| self.groups.get(&group)) {
-            Some(group) if others.is_some_and(|sums| *sums != [0; SUMS]) => {
-                Ok(self.counter.folded(group.entry.slot)?.into())
-            }
-            _ => Ok(0),
-        }
-    }
-
-    /// What was counted for it, and what could not be.
-    pub fn read(&mut self, asker: Asker) -> Result<(Tallied, Missed), ReadError> {
-        let Some(group) = self.askers.get(&asker).map(|asking| asking.group) else {
-            return Ok(Default::default());
-        };
-        let counted = self.counted(group)?;
-        let missed = self.missed(group)?;
-        self.hand_out();
-        let Some(asking) = self.askers.get(&asker) else {
-            return Ok(Default::default());
-        };
-        let mut all = asking.gathered.clone();
-        if let Some((_, before)) = &asking.open {
-            add(&mut all, since_then(counted, before));
-        }
-        let missed = Missed {
-            counts: missed.counts - asking.lost_before.counts,
-            events: missed.events - asking.lost_before.events + asking.events_dropped,
-        };
-        Ok((all, missed))
-    }
-
-    /// Takes what was told for it.
-    pub fn events(&mut self, asker: Asker) -> Vec<SeenEvent> {
-        self.hand_out();
-        let asking = self.askers.get_mut(&asker);
-        asking.map_or_else(Vec::new, |asking| {
-            std::mem::take(&mut asking.events).into_iter().collect()
+        Ok(Asker {
+            group,
+            process,
+            wants,
+            before: None,
+            gathered: Tallied::new(),
         })
     }
 
-    /// Nanoseconds that it is charged with: those that were spent for what belongs to it, and its part of those that were spent
-    /// to find out that nothing belongs to anybody.
-    pub fn charged_ns(&mut self, asker: Asker) -> Result<u64, ReadError> {
-        self.settle(false)?;
-        // The ring is small, and this is asked for often.
-        self.hand_out();
-        let asking = self.askers.get(&asker);
-        Ok(asking.map_or(0, |asking| asking.charged_ns as u64))
+    /// What was counted for one, and how many names have no row of their own and are in that of the others, as far as anything was
+    /// counted there for it.
+    pub fn read(&mut self, asker: &Asker) -> Result<(Tallied, u64), ReadError> {
+        let counted = self.counted(asker.group)?;
+        let mut all = asker.gathered.clone();
+        if let Some(before) = &asker.before {
+            add(&mut all, since_then(counted, before));
+        }
+        let others = all.get(&(OTHER_ROW, 0));
+        let folded = match self.groups.get(&asker.group) {
+            Some(group) if others.is_some_and(|sums| *sums != [0; SUMS]) => {
+                self.counter.folded(group.entry.slot)?.into()
+            }
+            _ => 0,
+        };
+        Ok((all, folded))
     }
 
-    /// Tells the kernel who is measured.
-    fn admit(&mut self, group: TargetKey) -> Result<(), ReadError> {
-        let of_group = self.askers.values().filter(|asking| asking.group == group);
-        let mut open = of_group.filter(|asking| asking.open.is_some()).peekable();
-        let is_open = open.peek().is_some();
-        let wants = open.fold(0, |wants, asking| wants | asking.wants);
-        let mut processes: BTreeSet<u32> = BTreeSet::new();
-        let mut spaces = 0;
-        for asking in self.askers.values().filter(|asking| asking.open.is_some()) {
-            spaces |= asking.group.space;
-            processes.insert(asking.process);
-        }
-        // Who looks for targets in a space that has none finds none.
-        self.counter.set_spaces(spaces)?;
-        for asking in self.askers.values().filter(|asking| asking.group == group) {
-            let asked = TargetKey {
-                space: space::ASKED,
-                number: asking.process,
-            };
-            if processes.contains(&asking.process) {
-                self.counter.open(asked, TargetEntry::default())?;
-            } else {
-                self.counter.close(asked)?;
+    /// Tells the kernel of a group that these are open, of all groups. Who looks for targets in a space that has none finds none.
+    fn admit<'a>(
+        &mut self,
+        group: TargetKey,
+        open: impl Iterator<Item = &'a Asker>,
+    ) -> Result<(), ReadError> {
+        let (mut spaces, mut wants) = (0, None);
+        for asker in open {
+            spaces |= asker.group.space;
+            if asker.group == group {
+                wants = Some(wants.unwrap_or_default() | asker.wants);
             }
         }
-        match self.groups.get_mut(&group) {
-            Some(known) if is_open => {
+        self.counter.set_spaces(spaces)?;
+        match (self.groups.get_mut(&group), wants) {
+            (Some(known), Some(wants)) => {
                 known.entry.wants = wants;
                 self.counter.open(group, known.entry)
             }
@@ -312,73 +162,112 @@ impl Shared {
         Ok(counted)
     }
 
-    fn missed(&self, group: TargetKey) -> Result<Missed, ReadError> {
-        let Some(group) = self.groups.get(&group) else {
-            return Ok(Missed::default());
-        };
-        let tally = self.counter.tally(group.entry.slot)?;
-        Ok(Missed {
-            counts: tally.counts_lost,
-            events: tally.events_lost,
-        })
-    }
-
-    /// Gives everybody what was told for them.
-    fn hand_out(&mut self) {
-        while let Some(seen) = self.counter.next_event() {
-            let told = |group: &Group| group.entry.id == seen.event.target;
-            let Some((key, _)) = self.groups.iter().find(|(_, group)| told(group)) else {
-                continue;
-            };
-            for asking in self.askers.values_mut().filter(|one| one.group == *key) {
-                let open = asking.open.as_ref();
-                if open.is_none_or(|(since, _)| *since > seen.event.time_ns) {
-                    continue;
-                }
-                if asking.events.len() < MOST_EVENTS {
-                    asking.events.push_back(seen.clone());
-                } else {
-                    asking.events_dropped += 1;
-                }
-            }
+    fn tally(&self, group: TargetKey) -> Result<TargetTally, ReadError> {
+        match self.groups.get(&group) {
+            Some(group) => self.counter.tally(group.entry.slot),
+            None => Ok(TargetTally::default()),
         }
     }
+}
 
-    /// Shares out what it has cost since the last time: of a group among those that it was counted for, of what was nobody's
-    /// among all.
-    fn settle(&mut self, now: bool) -> Result<(), ReadError> {
-        let time = observe::monotonic().as_nanos() as u64;
-        if self.links.is_none() || (!now && time - self.settled_ns < SETTLE_NS) {
-            return Ok(());
+/// A process that somebody asks about: what is told of it finds room where nothing else does any more.
+fn asked(process: u32) -> TargetKey {
+    TargetKey {
+        space: space::ASKED,
+        number: process,
+    }
+}
+
+impl NodeProgram for Groups {
+    type Subscriber = Asker;
+    type Key = TargetKey;
+    type Event = SeenEvent;
+
+    const MAX_WAITING: usize = 1 << 14;
+    const EVENTS_LOST: &'static str = "events";
+    const SETTLE_NS: u64 = 40_000_000;
+
+    fn key(asker: &Asker) -> TargetKey {
+        asker.group
+    }
+
+    fn attach(&mut self) -> Result<(), AttachError> {
+        self.links = Some(self.counter.attach()?);
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Option<Links> {
+        self.links.take()
+    }
+
+    fn open(&mut self, asker: &mut Asker, others: &[&Asker]) -> Result<(), AttachError> {
+        asker.before = Some(self.counted(asker.group)?);
+        self.counter
+            .open(asked(asker.process), TargetEntry::default())?;
+        let open = others.iter().copied().chain([&*asker]);
+        Ok(self.admit(asker.group, open)?)
+    }
+
+    fn close(&mut self, asker: &mut Asker, others: &[&Asker]) -> Result<(), ReadError> {
+        let before = asker.before.take();
+        if !others.iter().any(|other| other.process == asker.process) {
+            self.counter.close(asked(asker.process))?;
         }
-        self.settled_ns = time;
-        let misses = cost_of_misses_ns(&self.counter)?;
-        let missed = misses.saturating_sub(std::mem::replace(&mut self.misses_ns, misses));
-        let all = self
-            .askers
-            .values()
-            .filter(|one| one.open.is_some())
-            .count();
-        for (key, group) in &mut self.groups {
-            let spent = cost_ns(self.counter.tally(group.entry.slot)?);
-            let spent = spent.saturating_sub(std::mem::replace(&mut group.settled_ns, spent));
-            let open = |asking: &&mut Asking| asking.open.is_some() && asking.group == *key;
-            let sharing = self.askers.values_mut().filter(open).count();
-            for asking in self.askers.values_mut().filter(open) {
-                asking.charged_ns += spent as f64 / sharing as f64 + missed as f64 / all as f64;
-            }
+        self.admit(asker.group, others.iter().copied())?;
+        let counted = self.counted(asker.group)?;
+        if let Some(before) = before {
+            add(&mut asker.gathered, since_then(counted, &before));
         }
         Ok(())
     }
-}
 
-fn cost_ns(tally: ckb_probe_common::counts::TargetTally) -> u64 {
-    tally.time_ns + tally.runs * UNSEEN_NS
-}
+    fn forget(&mut self, asker: Asker, others: &[&Asker]) -> Result<(), ReadError> {
+        if others.iter().any(|other| other.group == asker.group) {
+            return Ok(());
+        }
+        let group = self.groups.remove(&asker.group);
+        group.map_or(Ok(()), |group| self.counter.forget(group.entry.id))
+    }
 
-fn cost_of_misses_ns(counter: &Counter) -> Result<u64, ReadError> {
-    let misses = counter.misses()?;
-    Ok(misses.time_ns + misses.runs * UNSEEN_NS)
+    /// Nanoseconds: of each group on its behalf, and of those to find out that a task is nobody's.
+    fn costs(&self) -> Result<Spent<TargetKey>, ReadError> {
+        let nobody = self.counter.misses()?;
+        let mut costs = vec![(None, nobody.time_ns + nobody.runs * UNSEEN_NS)];
+        for (key, group) in &self.groups {
+            let tally = self.counter.tally(group.entry.slot)?;
+            costs.push((Some(*key), tally.time_ns + tally.runs * UNSEEN_NS));
+        }
+        Ok(costs)
+    }
+
+    fn lost(&mut self, asker: &Asker) -> Result<Losses, ReadError> {
+        let tally = self.tally(asker.group)?;
+        let counts = [
+            ("counts", tally.counts_lost),
+            (Self::EVENTS_LOST, tally.events_lost),
+        ];
+        Ok(counts
+            .map(|(what, count)| (Name::Borrowed(what), count))
+            .into())
+    }
+
+    fn drain(&mut self) -> Vec<Told<TargetKey, SeenEvent>> {
+        let groups = self.groups.iter();
+        let keys: BTreeMap<u32, TargetKey> =
+            groups.map(|(key, group)| (group.entry.id, *key)).collect();
+        let mut told = Vec::new();
+        while let Some(seen) = self.counter.next_event() {
+            let Some(key) = keys.get(&seen.event.target) else {
+                continue;
+            };
+            told.push(Told {
+                key: Some(*key),
+                time_ns: seen.event.time_ns,
+                event: seen,
+            });
+        }
+        told
+    }
 }
 
 /// What was counted since then.

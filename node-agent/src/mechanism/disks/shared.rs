@@ -1,25 +1,19 @@
 //! What all views of the disks have in common.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::collections::BTreeMap;
 
 use ckb_probe_common::block_io::{MAX_OWNERS, MAX_THRESHOLDS};
+use ckb_probe_crds::Name;
 
-use crate::kernel::{AttachError, DiskSlot, Disks, DisksLost, Links, ReadError, SlowRequest};
+use crate::{
+    kernel::{AttachError, DiskSlot, Disks, Links, ReadError, SlowRequest},
+    mechanism::shared::{Losses, NodeProgram, Spent, Told},
+};
 
-/// Slow requests that wait for a view, at most: it has ten of them listed, in an interval.
-const MAX_WAITING: usize = 1024;
-
-/// The programs and counters, and who looks at them.
-pub struct Shared {
+/// The programs and counters, and what those who subscribe to them share besides.
+pub struct NodeDisks {
     /// The kernel's side.
     pub disks: Disks,
-    views: BTreeMap<u64, View>,
-    views_made: u64,
-    /// Requests that were given out to views.
-    requests: u64,
     thresholds: [Option<Used<u64>>; MAX_THRESHOLDS],
     /// The processes whose requests are told apart, by their owner's number.
     owners: BTreeMap<u16, Used<u32>>,
@@ -33,40 +27,77 @@ struct Used<T> {
 }
 
 /// What is kept for one view.
-#[derive(Default)]
-struct View {
+pub struct View {
     /// The disks that it is about; empty: all.
     disks: Vec<String>,
-    open: bool,
-    /// Its share of the node's requests, while it was open.
-    share: f64,
+    /// Which of the thresholds is its own.
+    pub threshold: usize,
+    /// Whose requests are its own; 0 where that is not told.
+    pub owner: u16,
     /// The longest times since it read them, by slot.
     longest: BTreeMap<u32, (u64, u64)>,
-    slow: Vec<SlowRequest>,
-    slow_lost: u64,
 }
 
 impl View {
     fn wants(&self, disk: &str) -> bool {
         self.disks.is_empty() || self.disks.iter().any(|wanted| wanted == disk)
     }
+
+    /// Takes in what was read: its longest times are of an interval that ended then, whoever asked.
+    pub fn see(&mut self, slots: &[DiskSlot]) {
+        for slot in slots {
+            let longest = self.longest.entry(slot.slot).or_default();
+            longest.0 = longest.0.max(slot.longest.0);
+            longest.1 = longest.1.max(slot.longest.1);
+        }
+    }
+
+    /// Has the slots tell the longest times since it last asked.
+    pub fn take_longest(&mut self, slots: &mut [DiskSlot]) {
+        let mut longest = std::mem::take(&mut self.longest);
+        for slot in slots {
+            slot.longest = longest.remove(&slot.slot).unwrap_or_default();
+        }
+    }
 }
 
-impl Shared {
+impl NodeDisks {
     /// Loads the programs.
     pub fn load() -> Result<Self, AttachError> {
         Ok(Self {
             disks: Disks::load()?,
-            views: BTreeMap::new(),
-            views_made: 0,
-            requests: 0,
             thresholds: [None; MAX_THRESHOLDS],
             owners: BTreeMap::new(),
         })
     }
 
+    /// One more view, of these disks; of all if they are none. None where there are too many other thresholds.
+    pub fn view(
+        &mut self,
+        disks: &[String],
+        slow_threshold_ns: u64,
+        process: u32,
+    ) -> Result<Option<View>, ReadError> {
+        let Some(threshold) = self.take_threshold(slow_threshold_ns)? else {
+            return Ok(None);
+        };
+        let owner = match self.own(process) {
+            Ok(owner) => owner,
+            Err(error) => {
+                self.leave_threshold(threshold)?;
+                return Err(error);
+            }
+        };
+        Ok(Some(View {
+            disks: disks.to_vec(),
+            threshold,
+            owner,
+            longest: BTreeMap::new(),
+        }))
+    }
+
     /// The place of a threshold; None where there are too many others.
-    pub fn take_threshold(&mut self, nanos: u64) -> Result<Option<usize>, ReadError> {
+    fn take_threshold(&mut self, nanos: u64) -> Result<Option<usize>, ReadError> {
         let same = |held: &Option<Used<u64>>| held.is_some_and(|held| held.what == nanos);
         let mut all = self.thresholds.iter();
         let known = all.position(same);
@@ -80,15 +111,19 @@ impl Shared {
             users: 0,
         })
         .users += 1;
-        self.order_thresholds()?;
-        Ok(Some(place))
+        match self.order_thresholds() {
+            Ok(()) => Ok(Some(place)),
+            Err(error) => {
+                release(&mut self.thresholds[place]);
+                Err(error)
+            }
+        }
     }
 
     /// Nobody needs it any more, if nobody else does.
-    pub fn leave_threshold(&mut self, place: usize) {
+    fn leave_threshold(&mut self, place: usize) -> Result<(), ReadError> {
         release(&mut self.thresholds[place]);
-        // Where that fails, somebody is told of requests that nobody asked for.
-        let _ = self.order_thresholds();
+        self.order_thresholds()
     }
 
     fn order_thresholds(&mut self) -> Result<(), ReadError> {
@@ -99,7 +134,7 @@ impl Shared {
     }
 
     /// The number of a process whose requests are told apart from now on; 0 where there are too many others.
-    pub fn own(&mut self, process: u32) -> Result<u16, ReadError> {
+    fn own(&mut self, process: u32) -> Result<u16, ReadError> {
         let mut known = self.owners.iter_mut();
         if let Some((owner, used)) = known.find(|(_, used)| used.what == process) {
             used.users += 1;
@@ -119,90 +154,18 @@ impl Shared {
     }
 
     /// Nobody needs it any more, if nobody else does.
-    pub fn disown(&mut self, owner: u16) {
+    fn disown(&mut self, owner: u16) -> Result<(), ReadError> {
         let mut held = self.owners.remove(&owner);
         let process = held.map(|used| used.what);
         release(&mut held);
         match (held, process) {
-            (Some(used), _) => drop(self.owners.insert(owner, used)),
-            (None, Some(process)) => self.disks.disown(process),
-            (None, None) => {}
-        }
-    }
-
-    /// Gives out the requests that ended since the last time, to who counted them, in equal parts.
-    fn share_out(&mut self) -> Result<(), ReadError> {
-        let requests = self.disks.requests()?;
-        let new = requests.saturating_sub(self.requests);
-        self.requests = requests;
-        let open = || self.views.values().filter(|view| view.open);
-        let part = new as f64 / open().count().max(1) as f64;
-        for view in self.views.values_mut().filter(|view| view.open) {
-            view.share += part;
-        }
-        Ok(())
-    }
-
-    /// Attaches for the first view that opens.
-    fn open(&mut self, view: u64) -> Result<(), AttachError> {
-        self.share_out()?;
-        if !self.views.values().any(|view| view.open) {
-            self.disks.attach()?;
-        }
-        if let Some(view) = self.views.get_mut(&view) {
-            view.open = true;
-        }
-        Ok(())
-    }
-
-    /// Detaches for the last one that closes.
-    fn close(&mut self, view: u64) -> Result<Option<Links>, ReadError> {
-        self.share_out()?;
-        if let Some(view) = self.views.get_mut(&view) {
-            view.open = false;
-        }
-        if self.views.values().any(|view| view.open) {
-            return Ok(None);
-        }
-        Ok(self.disks.detach())
-    }
-
-    /// Reads what was counted. The longest times are of an interval that ends now, whoever asked: every view gets them.
-    fn read(&mut self, view: u64) -> Result<Vec<DiskSlot>, ReadError> {
-        let mut slots = self.disks.read()?;
-        for view in self.views.values_mut() {
-            for slot in &slots {
-                let longest = view.longest.entry(slot.slot).or_default();
-                longest.0 = longest.0.max(slot.longest.0);
-                longest.1 = longest.1.max(slot.longest.1);
+            (Some(used), _) => {
+                self.owners.insert(owner, used);
+                Ok(())
             }
+            (None, Some(process)) => self.disks.disown(process),
+            (None, None) => Ok(()),
         }
-        let own = self.views.get_mut(&view);
-        let mut longest = own.map_or_else(BTreeMap::new, |view| std::mem::take(&mut view.longest));
-        for slot in &mut slots {
-            slot.longest = longest.remove(&slot.slot).unwrap_or_default();
-        }
-        Ok(slots)
-    }
-
-    /// Takes the slow requests that wait: every view that is open gets them.
-    fn slow_requests(&mut self, view: u64) -> Vec<SlowRequest> {
-        let new = self.disks.slow_requests();
-        for view in self.views.values_mut().filter(|view| view.open) {
-            let room = MAX_WAITING.saturating_sub(view.slow.len());
-            view.slow.extend(new.iter().take(room));
-            view.slow_lost += new.len().saturating_sub(room) as u64;
-        }
-        let own = self.views.get_mut(&view);
-        own.map_or_else(Vec::new, |view| std::mem::take(&mut view.slow))
-    }
-
-    fn lost(&mut self, view: u64) -> Result<DisksLost, ReadError> {
-        let view = self.views.get(&view);
-        let wanted = |disk: &str| view.is_none_or(|view| view.wants(disk));
-        let mut lost = self.disks.lost(wanted)?;
-        lost.events += view.map_or(0, |view| view.slow_lost);
-        Ok(lost)
     }
 }
 
@@ -215,79 +178,64 @@ fn release<T>(held: &mut Option<Used<T>>) {
     }
 }
 
-/// Who looks. Dropping it ends that.
-pub struct Viewer {
-    shared: Arc<Mutex<Shared>>,
-    number: u64,
-}
+/// What disks do is everybody's, whoever looks.
+impl NodeProgram for NodeDisks {
+    type Subscriber = View;
+    type Key = ();
+    type Event = SlowRequest;
 
-impl Viewer {
-    /// One more, about these disks; about all if they are none.
-    pub fn of(shared: Arc<Mutex<Shared>>, disks: Vec<String>) -> Self {
-        let mut viewer = Self { shared, number: 0 };
-        viewer.number = {
-            let mut shared = viewer.lock();
-            shared.views_made += 1;
-            let number = shared.views_made;
-            let view = View {
-                disks,
-                ..View::default()
-            };
-            shared.views.insert(number, view);
-            number
-        };
-        viewer
+    /// A view has ten of them listed, in an interval.
+    const MAX_WAITING: usize = 1024;
+    const EVENTS_LOST: &'static str = "events";
+
+    fn key(_: &View) {}
+
+    fn attach(&mut self) -> Result<(), AttachError> {
+        self.disks.attach()
     }
 
-    /// What all have in common. What another thread left as it panicked is still whole: every change is one assignment.
-    pub fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn detach(&mut self) -> Option<Links> {
+        self.disks.detach()
     }
 
-    /// Counts from now on. What was counted before.
-    pub fn open(&self) -> Result<(Vec<DiskSlot>, DisksLost), AttachError> {
-        let mut shared = self.lock();
-        shared.open(self.number)?;
-        Ok((shared.disks.counted()?, shared.lost(self.number)?))
+    fn open(&mut self, _: &mut View, _: &[&View]) -> Result<(), AttachError> {
+        Ok(())
     }
 
-    /// Counts no more. What was counted up to now.
-    pub fn close(&self) -> Result<(Vec<DiskSlot>, DisksLost, Option<Links>), ReadError> {
-        let mut shared = self.lock();
-        let slots = shared.disks.counted()?;
-        let lost = shared.lost(self.number)?;
-        let links = shared.close(self.number)?;
-        Ok((slots, lost, links))
+    fn close(&mut self, _: &mut View, _: &[&View]) -> Result<(), ReadError> {
+        Ok(())
     }
 
-    /// Its share of the requests that ended while it counted.
-    pub fn share(&self) -> Result<u64, ReadError> {
-        let mut shared = self.lock();
-        shared.share_out()?;
-        let view = shared.views.get(&self.number);
-        Ok(view.map_or(0, |view| view.share as u64))
+    fn forget(&mut self, view: View, _: &[&View]) -> Result<(), ReadError> {
+        // Where that fails, somebody is told of requests that nobody asked for.
+        let left = self.leave_threshold(view.threshold);
+        left.and(self.disown(view.owner))
     }
 
-    /// What was counted, and the longest times since it was last asked.
-    pub fn read(&self) -> Result<(Vec<DiskSlot>, DisksLost), ReadError> {
-        let mut shared = self.lock();
-        Ok((shared.read(self.number)?, shared.lost(self.number)?))
+    /// Requests that ended.
+    fn costs(&self) -> Result<Spent<()>, ReadError> {
+        Ok(vec![(None, self.disks.requests()?)])
     }
 
-    /// The slow requests since it was last asked.
-    pub fn slow_requests(&self) -> Vec<SlowRequest> {
-        self.lock().slow_requests(self.number)
+    fn lost(&mut self, view: &View) -> Result<Losses, ReadError> {
+        let lost = self.disks.lost(|disk| view.wants(disk))?;
+        let counts = [
+            ("requests", lost.requests),
+            ("times", lost.times),
+            (Self::EVENTS_LOST, lost.events),
+        ];
+        Ok(counts
+            .map(|(what, count)| (Name::Borrowed(what), count))
+            .into())
     }
-}
 
-impl Drop for Viewer {
-    fn drop(&mut self) {
-        let mut shared = self.lock();
-        // What cannot be read is not shared out; the links go all the same.
-        let links = shared.close(self.number);
-        shared.views.remove(&self.number);
-        drop(shared);
-        // Not while others wait for the disks.
-        drop(links);
+    fn drain(&mut self) -> Vec<Told<(), SlowRequest>> {
+        let requests = self.disks.slow_requests().into_iter();
+        let told = requests.map(|request| Told {
+            key: None,
+            time_ns: request.time_ns,
+            event: request,
+        });
+        told.collect()
     }
 }

@@ -1,21 +1,17 @@
 //! The node's tracer, shared by all that trace: who of them it is attached for, and who pays for what it costs the others.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    hint::black_box,
-    time::Duration,
-};
+use std::{hint::black_box, time::Duration};
 
-use tracing::warn;
+use ckb_probe_crds::Name;
 
 use crate::{
     kernel::{
         AttachError, Links, ReadError,
         syscalls::{
-            SlowSyscall, SyscallLosses, SyscallOptions, SyscallSizes, SyscallTracer, TargetId,
-            TargetReading,
+            SlowSyscall, SyscallOptions, SyscallSizes, SyscallTracer, TargetId, TargetReading,
         },
     },
+    mechanism::shared::{Losses, NodeProgram, Spent, Told},
     observe::thread_time,
 };
 
@@ -25,9 +21,6 @@ const SIZES: SyscallSizes = SyscallSizes {
     errors: 4096,
     ring_bytes: 256 << 10,
 };
-
-/// Slow calls of one target that wait for whoever asks for them; the oldest are dropped, and counted.
-const MAX_WAITING: usize = 4096;
 
 /// Calls for a calibration.
 pub(in crate::mechanism) const CALLS: u32 = 20_000;
@@ -45,19 +38,6 @@ struct Costs {
 pub struct Tracer {
     tracer: SyscallTracer,
     costs: Costs,
-    targets: BTreeMap<TargetId, Account>,
-    misses: u64,
-}
-
-/// One target's.
-#[derive(Default)]
-struct Account {
-    open: bool,
-    /// Its part of the calls of processes that are no targets.
-    misses: f64,
-    waiting: VecDeque<SlowSyscall>,
-    dropped: u64,
-    losses_before: (u64, u64, u64),
 }
 
 impl Tracer {
@@ -65,12 +45,7 @@ impl Tracer {
     pub fn load() -> Result<Self, AttachError> {
         let mut tracer = SyscallTracer::load(&SIZES)?;
         let costs = calibrate(&mut tracer)?;
-        Ok(Self {
-            misses: tracer.misses()?,
-            tracer,
-            costs,
-            targets: BTreeMap::new(),
-        })
+        Ok(Self { tracer, costs })
     }
 
     /// What a call that is recorded costs.
@@ -80,103 +55,81 @@ impl Tracer {
 
     /// Makes a process a target, with its gate closed.
     pub fn add(&mut self, pid: u32, options: &SyscallOptions) -> Result<TargetId, AttachError> {
-        let id = self.tracer.add_target(pid, options)?;
-        let losses = self.tracer.losses()?;
-        let account = Account {
-            losses_before: (losses.calls, losses.events, losses.error_numbers),
-            ..Account::default()
-        };
-        self.targets.insert(id, account);
-        Ok(id)
+        self.tracer.add_target(pid, options)
     }
 
-    /// Opens or closes a target's gate. The links, if nobody is traced any more.
-    pub fn set_gate(&mut self, id: TargetId, open: bool) -> Result<Option<Links>, AttachError> {
-        if !open {
-            return Ok(self.close_gate(id)?);
-        }
-        self.settle()?;
-        self.tracer.set_gate(id, true)?;
-        if let Some(account) = self.targets.get_mut(&id) {
-            account.open = true;
-        }
-        self.tracer.attach()?;
-        Ok(None)
+    /// About how many calls a target has had: as many as cost what its own calls cost and so many of bystanders.
+    pub fn hits(&self, id: TargetId, bystanders: u64) -> Result<u64, ReadError> {
+        let met = self.tracer.hits(id)?;
+        let worth = self.costs.miss.as_secs_f64() / self.costs.hit.as_secs_f64().max(1e-9);
+        Ok(met.taken + ((met.left + bystanders) as f64 * worth) as u64)
     }
 
-    /// Closes a target's gate.
-    pub fn close_gate(&mut self, id: TargetId) -> Result<Option<Links>, ReadError> {
-        self.settle()?;
-        self.tracer.set_gate(id, false)?;
-        if let Some(account) = self.targets.get_mut(&id) {
-            account.open = false;
-        }
-        Ok(self.detach_if_idle())
+    /// What a target did.
+    pub fn read(&mut self, id: TargetId) -> Result<TargetReading, ReadError> {
+        Ok(self.tracer.read(&[id])?.pop().unwrap_or_default())
+    }
+}
+
+/// A subscriber is a target of its own.
+impl NodeProgram for Tracer {
+    type Subscriber = TargetId;
+    type Key = TargetId;
+    type Event = SlowSyscall;
+
+    const MAX_WAITING: usize = 4096;
+    const EVENTS_LOST: &'static str = "events";
+
+    fn key(target: &TargetId) -> TargetId {
+        *target
     }
 
-    fn detach_if_idle(&mut self) -> Option<Links> {
-        if self.targets.values().any(|account| account.open) {
-            return None;
-        }
+    fn attach(&mut self) -> Result<(), AttachError> {
+        self.tracer.attach()
+    }
+
+    fn detach(&mut self) -> Option<Links> {
         self.tracer.detach()
     }
 
-    /// About how many calls a target has had, as many as cost what its own calls and its part of the others' cost.
-    pub fn hits(&mut self, id: TargetId) -> Result<u64, ReadError> {
-        self.settle()?;
-        let met = self.tracer.hits(id)?;
-        let missed = self.targets.get(&id).map_or(0.0, |account| account.misses);
-        let worth = self.costs.miss.as_secs_f64() / self.costs.hit.as_secs_f64().max(1e-9);
-        Ok(met.taken + ((met.left as f64 + missed) * worth) as u64)
+    fn open(&mut self, target: &mut TargetId, _: &[&TargetId]) -> Result<(), AttachError> {
+        Ok(self.tracer.set_gate(*target, true)?)
     }
 
-    /// Charges those that are traced, in equal parts, with the calls of processes that are no targets.
-    fn settle(&mut self) -> Result<(), ReadError> {
-        let misses = self.tracer.misses()?;
-        let news = misses.saturating_sub(self.misses);
-        self.misses = misses;
-        let open = self.targets.values().filter(|account| account.open).count();
-        for account in self.targets.values_mut().filter(|account| account.open) {
-            account.misses += news as f64 / open as f64;
-        }
-        Ok(())
+    fn close(&mut self, target: &mut TargetId, _: &[&TargetId]) -> Result<(), ReadError> {
+        self.tracer.set_gate(*target, false)
     }
 
-    /// What a target did, and what could not be recorded since it was added, whosesoever it was.
-    pub fn read(&mut self, id: TargetId) -> Result<(TargetReading, SyscallLosses), ReadError> {
-        let reading = self.tracer.read(&[id])?.pop().unwrap_or_default();
-        let mut losses = self.tracer.losses()?;
-        if let Some(account) = self.targets.get(&id) {
-            let (calls, events, error_numbers) = account.losses_before;
-            losses.calls = losses.calls.saturating_sub(calls);
-            losses.events = losses.events.saturating_sub(events) + account.dropped;
-            losses.error_numbers = losses.error_numbers.saturating_sub(error_numbers);
-        }
-        Ok((reading, losses))
+    fn forget(&mut self, target: TargetId, _: &[&TargetId]) -> Result<(), ReadError> {
+        self.tracer.remove_target(target)
     }
 
-    /// Takes the slow calls of a target.
-    pub fn slow_calls(&mut self, id: TargetId) -> Vec<SlowSyscall> {
-        for (of, call) in self.tracer.slow_calls() {
-            if let Some(account) = self.targets.get_mut(&of) {
-                if account.waiting.len() == MAX_WAITING {
-                    account.waiting.pop_front();
-                    account.dropped += 1;
-                }
-                account.waiting.push_back(call);
-            }
-        }
-        let account = self.targets.get_mut(&id);
-        account.map_or_else(Vec::new, |account| account.waiting.drain(..).collect())
+    /// Calls of processes that are no targets.
+    fn costs(&self) -> Result<Spent<TargetId>, ReadError> {
+        Ok(vec![(None, self.tracer.misses()?)])
     }
 
-    /// Forgets a target. The links, if nobody is traced any more.
-    pub fn remove(&mut self, id: TargetId) -> Option<Links> {
-        if let Err(error) = self.settle().and_then(|()| self.tracer.remove_target(id)) {
-            warn!(%error, "a target of the system call tracer is not forgotten");
-        }
-        self.targets.remove(&id);
-        self.detach_if_idle()
+    /// Whosesoever it was.
+    fn lost(&mut self, _: &TargetId) -> Result<Losses, ReadError> {
+        let lost = self.tracer.losses()?;
+        let counts = [
+            ("calls", lost.calls),
+            (Self::EVENTS_LOST, lost.events),
+            ("errorNumbers", lost.error_numbers),
+        ];
+        Ok(counts
+            .map(|(what, count)| (Name::Borrowed(what), count))
+            .into())
+    }
+
+    fn drain(&mut self) -> Vec<Told<TargetId, SlowSyscall>> {
+        let calls = self.tracer.slow_calls().into_iter();
+        let told = calls.map(|(target, call)| Told {
+            key: Some(target),
+            time_ns: call.time_ns,
+            event: call,
+        });
+        told.collect()
     }
 }
 

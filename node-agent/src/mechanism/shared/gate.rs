@@ -1,0 +1,70 @@
+//! Why a mechanism with one load counts.
+
+use super::super::{LoadId, Loads};
+use crate::kernel::{AttachError, Links, ReadError};
+
+/// Counting all of the time, and counting for a slice of it, are two reasons: what ends one leaves the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gate {
+    always: bool,
+    slice: bool,
+}
+
+impl Gate {
+    /// Whether there is any reason to count.
+    pub fn is_open(self) -> bool {
+        self.always || self.slice
+    }
+}
+
+/// A mechanism with one load, which counts or does not.
+pub trait OneLoad {
+    /// The load.
+    fn load(&self) -> LoadId;
+
+    /// Why it counts. Only this trait changes that.
+    fn gate(&mut self) -> &mut Gate;
+
+    /// Counts from now on.
+    fn open(&mut self) -> Result<(), AttachError>;
+
+    /// Counts no more, and hands back the links where nobody else does.
+    fn close(&mut self) -> Result<Option<Links>, ReadError>;
+
+    /// Counts all of the time where its load is among these, and else no longer than its slice.
+    fn attach_load(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
+        let always = loads.contains(&self.load());
+        let before = *self.gate();
+        if always && !before.is_open() {
+            self.open()?;
+        }
+        self.gate().always = always;
+        Ok(self.close_if_no_reason(before)?)
+    }
+
+    /// Counts for a slice where its load is among these.
+    fn open_load(&mut self, loads: &Loads) -> Result<(), AttachError> {
+        if loads.contains(&self.load()) {
+            if !self.gate().is_open() {
+                self.open()?;
+            }
+            self.gate().slice = true;
+        }
+        Ok(())
+    }
+
+    /// Counts no more, unless it does so all of the time.
+    fn close_load(&mut self) -> Result<Option<Links>, ReadError> {
+        let before = *self.gate();
+        self.gate().slice = false;
+        self.close_if_no_reason(before)
+    }
+
+    /// Closes where the last reason to count is gone.
+    fn close_if_no_reason(&mut self, before: Gate) -> Result<Option<Links>, ReadError> {
+        match before.is_open() && !self.gate().is_open() {
+            true => self.close(),
+            false => Ok(None),
+        }
+    }
+}
