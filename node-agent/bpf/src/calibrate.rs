@@ -349,6 +349,12 @@ fn one_round_at_work(dummy: Dummy) -> u64 {
         .map_or(0, |median| median.as_nanos() as u64)
 }
 
+/// CPU time that this thread has had: on a busy node, time that others had does not count.
+fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -403,10 +409,4 @@ mod tests {
         assert_eq!(calibration(false), (700, 9_700, 300));
         assert_eq!(calibration(true), (1_400, 10_400, 600));
     }
-}
-
-/// CPU time that this thread has had: on a busy node, time that others had does not count.
-fn thread_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::try_from(time).unwrap_or_default()
 }

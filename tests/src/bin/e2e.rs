@@ -37,7 +37,7 @@ struct Arguments {
     #[arg(long)]
     skip_on_ckb: bool,
     /// How many scenarios are played at the same time, at the most.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=8))]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     at_once: u8,
     /// Name the scenarios, and do nothing.
     #[arg(long)]
