@@ -340,5 +340,6 @@ async fn memory_is_told_by_who_touches_it_first() {
         own.map(|stack| stack.weights[place]).sum()
     };
     let most = by("hoard") as f64 * 100.0 / told as f64;
-    assert!((most - 75.0).abs() < 5.0, "{most} % of 75");
+    // Some two hundred samples, of which a few stand for more than others: four standard errors.
+    assert!((most - 75.0).abs() < 14.0, "{most} % of 75: {counts:?}");
 }
