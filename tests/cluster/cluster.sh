@@ -60,10 +60,11 @@ ctr() { command ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io "$@"; }
 start() {
   local name=$1
   shift
-  env -u CKB_PROBE_CLUSTER_LOCKED CKB_PROBE_CLUSTER_PROCESS="$name" setsid "$@" \
+  # `env` comes last: the process carries the mark from its last exec on, and not before. In the middle of an exec a process has no
+  # environment at all, so that one that was marked before it would seem to have ended.
+  setsid env -u CKB_PROBE_CLUSTER_LOCKED CKB_PROBE_CLUSTER_PROCESS="$name" "$@" \
     < /dev/null >> "$RUN_DIR/log/$name.log" 2>&1 {LOCK}<&- &
   echo $! > "$RUN_DIR/$name.pid"
-  # The new process carries the mark from its exec on.
   wait_for 5 marked_or_gone $! "$name" || die "cannot start $name"
 }
 
