@@ -59,11 +59,11 @@ macro_rules! define_kinds {
         /// What a probe asks: its kind, with that kind's spec.
         #[derive(Clone, Debug, PartialEq)]
         #[allow(missing_docs, reason = "the kinds' own docs say it")]
-        pub enum Question {
+        pub enum KindSpec {
             $($kind($module::$spec),)*
         }
 
-        impl Question {
+        impl KindSpec {
             /// The kind of the probe.
             pub fn kind(&self) -> Kind {
                 match self {
@@ -72,7 +72,7 @@ macro_rules! define_kinds {
             }
         }
 
-        $(impl From<$module::$spec> for Question {
+        $(impl From<$module::$spec> for KindSpec {
             fn from(spec: $module::$spec) -> Self {
                 Self::$kind(spec)
             }
@@ -100,18 +100,18 @@ macro_rules! define_kinds {
 
         impl Probe {
             /// A probe that asks this.
-            pub fn new(name: &str, question: Question) -> Self {
+            pub fn new(name: &str, question: KindSpec) -> Self {
                 let mut probe = Self { name: name.to_string(), ..Self::default() };
                 match question {
-                    $(Question::$kind(spec) => probe.$module = Some(spec),)*
+                    $(KindSpec::$kind(spec) => probe.$module = Some(spec),)*
                 }
                 probe
             }
 
             /// What it asks; None where no kind is set that this version knows.
-            pub fn question(&self) -> Option<Question> {
+            pub fn kind_spec(&self) -> Option<KindSpec> {
                 $(if let Some(spec) = &self.$module {
-                    return Some(Question::$kind(spec.clone()));
+                    return Some(KindSpec::$kind(spec.clone()));
                 })*
                 None
             }

@@ -17,8 +17,8 @@ pub mod report;
 
 // The numbers that statuses and reports carry are an algebra of their own; whoever reads a status needs both.
 pub use ckb_probe_figures::{
-    Distribution, Figures, Histogram, Name, Share, Summary, Value, Window, display_nanos, figures,
-    histogram, numbers,
+    Distribution, Figures, Histogram, IntervalFigures, Name, Share, Summary, Value, display_nanos,
+    figures, histogram, numbers,
 };
 pub use ckbprobe::{
     Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus, Overhead,
@@ -27,7 +27,7 @@ pub use ckbprobe::{
 pub use conditions::{Reason, condition};
 pub use descriptor::Descriptor;
 pub use duration::Duration;
-pub use kinds::{Kind, Probe, Question};
+pub use kinds::{Kind, KindSpec, Probe};
 pub use nodeprobe::{
     AgentStatus, Assignment, Check, Container, InstanceReport, InstanceState, NodeProbe,
     NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference,

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Figures, InstanceState, Reason, Window};
+use crate::{Figures, InstanceState, IntervalFigures, Reason};
 
 mod rows;
 
@@ -122,7 +122,7 @@ pub struct RowReport {
     pub total: Figures,
     /// The figures of the last report interval.
     #[serde(default)]
-    pub window: Window,
+    pub window: IntervalFigures,
     /// The same figures by part, if that was asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 65))]
@@ -140,7 +140,7 @@ pub struct PartReport {
     pub total: Figures,
     /// The figures of the last report interval, as for the row.
     #[serde(default)]
-    pub window: Window,
+    pub window: IntervalFigures,
 }
 
 /// One event that is reported individually: a slow call, or the end of a process.

@@ -30,11 +30,11 @@ use tracing::{error, info, warn};
 use crate::{
     driver::engine::Engine,
     export::metrics,
-    kernel::{Execs, Means, Tier, memory},
+    kernel::{CalibratedTier, Execs, Tier, memory},
     mechanism::Refusal,
     observe,
     preflight::{Preflight, preflight},
-    server::{self, Inquiry, Question, Server, ServerError},
+    server::{self, Endpoint, EndpointRequest, Server, ServerError},
 };
 
 /// How often the ring buffers of slow calls are emptied: a thousand slow calls fit in between.
@@ -85,7 +85,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
 
     match settings.memory_limit.or_else(observe::memory_limit) {
         Some(bytes) => {
-            memory::account().limit(bytes);
+            memory::budget().limit(bytes);
             let megabytes = bytes >> 20;
             info!(megabytes, "what is measured must fit into this memory");
         }
@@ -197,14 +197,14 @@ impl Work {
         true
     }
 
-    fn answer(&mut self, (question, answer): Inquiry) -> bool {
+    fn answer(&mut self, (question, answer): EndpointRequest) -> bool {
         let text = match question {
-            Question::Healthy => Ok("ok\n".to_string()),
-            Question::Ready if self.ordered => Ok("ok\n".to_string()),
-            Question::Ready => {
+            Endpoint::Healthy => Ok("ok\n".to_string()),
+            Endpoint::Ready if self.ordered => Ok("ok\n".to_string()),
+            Endpoint::Ready => {
                 Err("no orders seen yet: is the API server reachable?\n".to_string())
             }
-            Question::Metrics => {
+            Endpoint::Metrics => {
                 self.engine.read();
                 let (now, instances) = self.engine.instances();
                 metrics::render(self.engine.means(), now, instances)
@@ -290,7 +290,7 @@ impl Work {
 fn about(settings: &Settings, preflight: &Preflight) -> AgentStatus {
     let Preflight { checks, means } = preflight;
     let (tier, cost_per_call_ns, single_step_cost_ns) = match means {
-        Ok(Means {
+        Ok(CalibratedTier {
             tier, calibration, ..
         }) => (
             tier.as_str(),

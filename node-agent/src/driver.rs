@@ -4,7 +4,7 @@
 //! budget, and each view's books take from it what is theirs.
 
 pub mod engine;
-mod flow;
+mod log_limiter;
 pub mod measured;
 pub mod measurement;
 pub mod view;
@@ -19,7 +19,7 @@ use measurement::Reaper;
 use workers::Workers;
 
 use crate::{
-    kernel::Means,
+    kernel::CalibratedTier,
     mechanism::{Node, Refusal, calls},
 };
 
@@ -43,7 +43,7 @@ impl Clock {
 #[derive(Clone)]
 pub struct Tools {
     /// How functions of processes are attached to on this node; or why they are not, which leaves other mechanisms working.
-    pub means: Result<Means, Refusal>,
+    pub means: Result<CalibratedTier, Refusal>,
     /// What was found in files.
     pub found: Arc<calls::Caches>,
     /// What is there once for all processes.
@@ -58,7 +58,7 @@ pub struct Tools {
 
 impl Tools {
     /// Those of a node where functions are measured by these means.
-    pub fn new(means: Result<Means, Refusal>) -> Self {
+    pub fn new(means: Result<CalibratedTier, Refusal>) -> Self {
         Self {
             means,
             found: Arc::default(),

@@ -2,24 +2,24 @@
 
 use std::time::{Duration, Instant};
 
-use ckb_probe_crds::{Overhead, Question};
+use ckb_probe_crds::{KindSpec, Overhead};
 use serde_json::Value;
 
 use crate::{
-    books::{
-        instance::{EARLY_DEATH, Instance, Terms},
-        slow_calls::WINDOW,
-    },
     driver::{
         Clock, Tools,
         measured::Measured,
         measurement::{MeasurementError, Total},
     },
-    kernel::{Means, ReadError},
+    kernel::{CalibratedTier, ReadError},
     kinds::Instrumented,
     mechanism::{Event, Refusal},
     observe::{self, ObserveError, Process},
     preflight::Unmeasurable,
+    state::{
+        instance::{EARLY_DEATH, Instance, Terms},
+        slow_calls::WINDOW,
+    },
     target::InstanceKey,
 };
 
@@ -92,9 +92,9 @@ pub struct Session {
 impl Session {
     /// Attaches to whatever the process has of what is asked. To be called within a tokio runtime.
     pub fn attach(
-        means: Result<Means, Unmeasurable>,
+        means: Result<CalibratedTier, Unmeasurable>,
         process: Process,
-        question: Question,
+        question: KindSpec,
         overhead: Overhead,
         interval: Duration,
     ) -> Result<Self, HostError> {
@@ -192,7 +192,7 @@ impl Session {
     }
 
     /// Ends an interval: what was counted in it becomes the instance's current window.
-    pub fn close_window(&mut self) -> Result<(), HostError> {
+    pub fn close_interval(&mut self) -> Result<(), HostError> {
         self.read()?;
         let now = self.clock.now();
         let Some(measurement) = self.measured.measurement() else {
@@ -201,8 +201,8 @@ impl Session {
         let total = measurement.total(now);
         let ratio = total.ratio_since(&self.spent);
         self.spent = total;
-        self.instance.close_window(now, ratio, |series| {
-            series.live && measurement.is_sampled(series.strand.load)
+        self.instance.close_interval(now, ratio, |series| {
+            series.live && measurement.is_sampled(series.subscription.group)
         });
         Ok(())
     }

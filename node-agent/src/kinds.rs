@@ -4,9 +4,9 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use ckb_probe_crds::{Kind, Question, for_each_kind};
+use ckb_probe_crds::{Kind, KindSpec, for_each_kind};
 
-use crate::mechanism::{Begin, Raw, calls, system_calls};
+use crate::mechanism::{Begin, RowId, calls, system_calls};
 
 macro_rules! declare_kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal $module:ident $spec:ident $example:literal,)*) => {
@@ -16,9 +16,9 @@ macro_rules! declare_kinds {
         )*
 
         /// What answers a question.
-        pub fn instrument(question: &Question) -> Arc<dyn Instrument> {
+        pub fn instrument(question: &KindSpec) -> Arc<dyn Instrument> {
             match question {
-                $(Question::$kind(spec) => Arc::new(spec.clone()),)*
+                $(KindSpec::$kind(spec) => Arc::new(spec.clone()),)*
             }
         }
 
@@ -39,10 +39,10 @@ pub trait Asking {
     const COMMAND: &str;
 
     /// What it comes to.
-    fn question(self) -> Question;
+    fn kind_spec(self) -> KindSpec;
 
     /// Whether slow calls are told with their stacks.
-    fn tells_stacks(&self) -> bool {
+    fn reports_stacks(&self) -> bool {
         false
     }
 
@@ -55,26 +55,26 @@ pub trait Asking {
 /// What a kind makes of its spec.
 pub trait Instrument: Debug + Send + Sync {
     /// What is to be measured.
-    fn ask(&self) -> Ask;
+    fn config(&self) -> CollectorConfig;
 
     /// What a row is called that came by, of a load that has several.
-    fn row(&self, raw: &Raw) -> String {
+    fn row(&self, raw: &RowId) -> String {
         raw.text.clone()
     }
 
     /// What a part of a row is called.
-    fn part(&self, raw: &Raw) -> String {
+    fn part(&self, raw: &RowId) -> String {
         raw.text.clone()
     }
 }
 
 /// What a kind asks of a mechanism.
 #[derive(Debug)]
-pub enum Ask {
+pub enum CollectorConfig {
     /// Calls of functions of the process: all that is asked of one process is loaded and attached as one.
-    Calls(calls::Ask),
+    Calls(calls::CallsConfig),
     /// System calls: likewise.
-    SystemCalls(system_calls::Ask),
+    SystemCalls(system_calls::SyscallsConfig),
     /// Something that has a mechanism of its own: begun once for each process and question.
     Own(Box<dyn Begin>),
 }
@@ -85,14 +85,14 @@ pub struct Instrumented {
     /// Its name in the spec.
     pub name: String,
     /// What it asks.
-    pub question: Question,
+    pub question: KindSpec,
     /// What answers it.
     pub instrument: Arc<dyn Instrument>,
 }
 
 impl Instrumented {
     /// A probe of this name that asks this.
-    pub fn new(name: &str, question: impl Into<Question>) -> Self {
+    pub fn new(name: &str, question: impl Into<KindSpec>) -> Self {
         let question = question.into();
         Self {
             name: name.to_string(),
@@ -110,7 +110,7 @@ impl Instrumented {
 /// The probes of a spec. One of a kind that this version does not know is not among them.
 pub fn instrumented(probes: &[ckb_probe_crds::Probe]) -> Vec<Instrumented> {
     let known = |probe: &ckb_probe_crds::Probe| {
-        let question = probe.question()?;
+        let question = probe.kind_spec()?;
         Some(Instrumented::new(&probe.name, question))
     };
     probes.iter().filter_map(known).collect()

@@ -9,7 +9,6 @@
 //! measured, and by [`governor::plan`], how much of the time. [`agent`] connects it to the API server, [`host`] to a terminal.
 
 pub mod agent;
-pub mod books;
 pub mod driver;
 pub mod export;
 pub mod host;
@@ -18,6 +17,7 @@ pub mod mechanism;
 pub mod observe;
 pub mod preflight;
 pub mod server;
+pub mod state;
 
 pub use ckb_probe_bpf as kernel;
 pub use ckb_probe_core::{governor, target};

@@ -1,8 +1,8 @@
 //! How things are measured: one implementation of one trait for each way. A kind says what it wants of which mechanism; a
 //! mechanism attaches, counts and hands over, and knows no kind.
 //!
-//! What is measured of a process is divided into **loads**: what can be attached and left alone by itself, and so what the
-//! governor decides about. A load has one row (an operation, a function) or as many as come by (system calls, peers).
+//! What is measured of a process is divided into **groups**: what can be attached and left alone by itself, and so what the
+//! governor decides about. A group has one row (an operation, a function) or as many as come by (system calls, peers).
 
 pub mod calls;
 pub mod counts;
@@ -34,11 +34,11 @@ use crate::{
     observe::{ObserveError, ProcessId, SymbolsError},
 };
 
-/// A load of one process, numbered as its measurement begins.
+/// A group of one process, numbered as its measurement begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LoadId(pub u16);
+pub struct GroupId(pub u16);
 
-impl LoadId {
+impl GroupId {
     /// As an index.
     pub fn index(self) -> usize {
         usize::from(self.0)
@@ -51,18 +51,18 @@ impl LoadId {
     }
 }
 
-/// Some loads of a process.
-pub type Loads = BTreeSet<LoadId>;
+/// Some groups of a process.
+pub type GroupIds = BTreeSet<GroupId>;
 
-/// What is measured as one load on behalf of one probe: as the books know it.
+/// What is measured as one group on behalf of one probe: as the books know it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Strand {
-    /// The load. Probes that ask the same have the same.
-    pub load: LoadId,
+pub struct Subscription {
+    /// The group. Probes that ask the same have the same.
+    pub group: GroupId,
     /// Its row, where it has just one.
     pub row: Option<String>,
     /// Whether rows have parts.
-    pub parts: Parts,
+    pub parts: Breakdown,
     /// A row before anything was counted: what is known of it.
     pub blank: Figures,
     /// The places of the rows that were asked for, of those that come by; None: all.
@@ -72,12 +72,12 @@ pub struct Strand {
     /// Events of less weight are somebody else's.
     pub least_weight: u64,
     /// Whether its events are told with who called.
-    pub tells_stacks: bool,
+    pub reports_stacks: bool,
 }
 
-impl Strand {
+impl Subscription {
     /// Whether this row was asked for.
-    pub fn has(&self, row: Option<&Raw>) -> bool {
+    pub fn has(&self, row: Option<&RowId>) -> bool {
         match (&self.only, row) {
             (Some(only), Some(row)) => only.contains(&row.place),
             _ => true,
@@ -85,11 +85,11 @@ impl Strand {
     }
 
     /// Whether this counts as a part of a row.
-    pub fn has_part(&self, part: Option<&Raw>) -> bool {
+    pub fn has_part(&self, part: Option<&RowId>) -> bool {
         match self.parts {
-            Parts::None => false,
-            Parts::All => true,
-            Parts::Some => part.is_some(),
+            Breakdown::None => false,
+            Breakdown::All => true,
+            Breakdown::Some => part.is_some(),
         }
     }
 
@@ -106,7 +106,7 @@ impl Strand {
 
 /// How the parts of a row make it up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Parts {
+pub enum Breakdown {
     /// There are none.
     #[default]
     None,
@@ -118,9 +118,9 @@ pub enum Parts {
 
 /// What became of a question on a process.
 #[derive(Clone, Debug, Default)]
-pub struct Opened {
+pub struct Accepted {
     /// What is measured for it.
-    pub strands: Vec<Strand>,
+    pub subscriptions: Vec<Subscription>,
     /// What of it is not, or not fully.
     pub coverage: Coverage,
 }
@@ -200,8 +200,8 @@ fn reason_of(error: &AttachError) -> Reason {
 
 /// What stands for a row or a part of one where it is counted, before its kind gives it a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Raw {
-    /// Tells it from others of the same load (or row): one place is one row for as long as the load lasts.
+pub struct RowId {
+    /// Tells it from others of the same group (or row): one place is one row for as long as the group lasts.
     pub place: u64,
     /// Its number, if it has one.
     pub number: u64,
@@ -212,33 +212,33 @@ pub struct Raw {
 /// What was counted in a row, or a part of it, since the mechanism was begun; maxima since the reading before.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RowReading {
-    /// Which row; None where the load has just one.
-    pub row: Option<Raw>,
+    /// Which row; None where the group has just one.
+    pub row: Option<RowId>,
     /// Which part of it; None for what belongs to no part.
-    pub part: Option<Raw>,
+    pub part: Option<RowId>,
     /// What was counted. Nothing is in two readings at once: a row is the sum of its parts and of the rest.
     pub figures: Figures,
     /// How many parts of the row are in this reading since there was no room to tell them apart.
     pub folded: u64,
 }
 
-/// What was counted, by load.
+/// What was counted, by group.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// The rows of each load. A load that was not read now is not there.
-    pub loads: BTreeMap<LoadId, Vec<RowReading>>,
-    /// How many rows of a load are in its row `other` since the mechanism has no room to tell them apart; none where it is not
+    /// The rows of each group. A group that was not read now is not there.
+    pub groups: BTreeMap<GroupId, Vec<RowReading>>,
+    /// How many rows of a group are in its row `other` since the mechanism has no room to tell them apart; none where it is not
     /// there.
-    pub folded: BTreeMap<LoadId, u64>,
-    /// What could not be recorded since the mechanism was begun, each with the loads that it may have been of.
+    pub folded: BTreeMap<GroupId, u64>,
+    /// What could not be recorded since the mechanism was begun, each with the groups that it may have been of.
     pub lost: Vec<Lost>,
 }
 
 /// What could not be recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// The loads of the mechanism.
-    pub loads: Loads,
+    /// The groups of the mechanism.
+    pub groups: GroupIds,
     /// How many, by what.
     pub counts: BTreeMap<Name, u64>,
 }
@@ -246,7 +246,7 @@ pub struct Lost {
 impl Reading {
     /// Adds what another mechanism read.
     pub fn extend(&mut self, other: Self) {
-        self.loads.extend(other.loads);
+        self.groups.extend(other.groups);
         self.folded.extend(other.folded);
         self.lost.extend(other.lost);
     }
@@ -254,58 +254,58 @@ impl Reading {
 
 /// Begins a mechanism on a process.
 pub trait Begin: fmt::Debug {
-    /// Loads it, and attaches nothing yet. Its loads are numbered from `scene.first` on.
-    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal>;
+    /// Loads it, and attaches nothing yet. Its groups are numbered from `scene.first` on.
+    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal>;
 }
 
 /// Where a mechanism is begun.
-pub struct Scene<'a> {
+pub struct BeginContext<'a> {
     /// The process.
     pub process: ProcessId,
-    /// The number of its first load.
-    pub first: LoadId,
+    /// The number of its first group.
+    pub first: GroupId,
     /// What measuring may cost, per CPU time of the process; None: whatever it costs.
     pub ratio: Option<f64>,
     /// What is there once for all processes of the node.
     pub node: &'a mut Node,
 }
 
-/// A load that is hit where another one is, for which the kernel traps anyway.
+/// A group that is hit where another one is, for which the kernel traps anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Beside {
-    /// The load whose hits cost less.
-    pub load: LoadId,
-    /// The load that makes the kernel trap there anyway.
-    pub other: LoadId,
+pub struct SharedTrap {
+    /// The group whose hits cost less.
+    pub group: GroupId,
+    /// The group that makes the kernel trap there anyway.
+    pub other: GroupId,
     /// What a hit of it costs while the other one is attached.
     pub cost: Duration,
 }
 
 /// A way to measure, at work on one process. Dropping it ends that.
 pub trait Mechanism: Send {
-    /// What one hit of each of its loads costs the target, in the order of the loads; None where nothing is there to be
+    /// What one hit of each of its groups costs the target, in the order of the groups; None where nothing is there to be
     /// attached to.
     fn costs(&self) -> &[Option<Duration>];
 
-    /// The loads whose hits cost less while another one is attached too.
-    fn beside(&self) -> Vec<Beside> {
+    /// The groups whose hits cost less while another one is attached too.
+    fn beside(&self) -> Vec<SharedTrap> {
         Vec::new()
     }
 
-    /// Attaches these loads for good, in place of those that were so before, whose links it hands back: nothing of a load
-    /// that is in both is missed or counted twice. Others' loads may be among them, and do not matter.
-    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError>;
+    /// Attaches these groups for good, in place of those that were so before, whose links it hands back: nothing of a group
+    /// that is in both is missed or counted twice. Others' groups may be among them, and do not matter.
+    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError>;
 
-    /// Begins a slice of these loads: attaches, and then counts.
-    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError>;
+    /// Begins a slice of these groups: attaches, and then counts.
+    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError>;
 
     /// Ends a slice: counts no more, and hands back the links.
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError>;
 
-    /// About how many hits each of its loads has had while it was counted: cheap, and asked for twenty times a second.
+    /// About how many hits each of its groups has had while it was counted: cheap, and asked for twenty times a second.
     fn hits(&self) -> Result<Vec<u64>, ReadError>;
 
-    /// What it has cost since it was begun besides the hits of its loads: what nobody can switch off for a while and have the
+    /// What it has cost since it was begun besides the hits of its groups: what nobody can switch off for a while and have the
     /// rest of it mean anything. Cheap, and asked for as often.
     fn fixed_cost(&self) -> Result<Duration, ReadError> {
         Ok(Duration::ZERO)
@@ -317,9 +317,9 @@ pub trait Mechanism: Send {
     /// Takes the events that wait.
     fn events(&mut self) -> Vec<Event>;
 
-    /// Where what it finishes comes from that is more than figures, and of which load that is: asked for once, after it was begun.
+    /// Where what it finishes comes from that is more than figures, and of which group that is: asked for once, after it was begun.
     /// What the process's end finishes comes yet, also where the mechanism is gone by then.
-    fn profiles(&mut self) -> Option<(LoadId, Receiver<Finished>)> {
+    fn profiles(&mut self) -> Option<(GroupId, Receiver<Finished>)> {
         None
     }
 

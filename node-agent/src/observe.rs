@@ -1,5 +1,6 @@
 //! What /proc and /sys say: the one module that reads them.
 
+mod address_space;
 mod cache;
 mod files;
 mod functions;
@@ -8,11 +9,11 @@ mod memory_limit;
 mod namespaces;
 mod node;
 mod process;
-mod space;
 mod symbols;
 
 use std::time::Duration;
 
+pub use address_space::{AddressSpace, FunctionName};
 pub use cache::{FunctionCache, SymbolCache};
 pub use ckb_probe_symbols::{
     FirstInstruction, GLOB_LIMIT, Glob, GlobError, SearchError, SymbolName, demangle, syscall_name,
@@ -30,7 +31,6 @@ pub use process::{
     CpuTime, Exit, Found, Life, ObserveError, Place, Process, ProcessId, cpu_time, is_confined,
     open_file, process, process_at, processes, resident,
 };
-pub use space::{FunctionName, Space};
 pub use symbols::{Location, Symbols, SymbolsError, find_symbols};
 
 /// The kernel's release, such as `6.18.44`; `unknown` when /proc does not say.

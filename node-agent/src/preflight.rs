@@ -7,7 +7,7 @@ use checks::checks;
 use ckb_probe_crds::{Check, Reason};
 
 use crate::{
-    kernel::{Attempt, Means, Tier, try_tiers},
+    kernel::{Attempt, CalibratedTier, Tier, try_tiers},
     mechanism::Refusal,
     observe::NodeFacts,
 };
@@ -18,7 +18,7 @@ pub struct Preflight {
     /// What was looked at.
     pub checks: Vec<Check>,
     /// How it is measured.
-    pub means: Result<Means, Unmeasurable>,
+    pub means: Result<CalibratedTier, Unmeasurable>,
 }
 
 /// Nothing can be measured on this node.
@@ -46,12 +46,12 @@ pub fn preflight(forced: Option<Tier>) -> Preflight {
 }
 
 /// The one tier that works, if there is one.
-fn means(attempts: &[(Tier, Attempt)]) -> Option<Means> {
+fn means(attempts: &[(Tier, Attempt)]) -> Option<CalibratedTier> {
     attempts.iter().find_map(|(tier, attempt)| match attempt {
         Attempt::Works {
             calibration,
             confined_return,
-        } => Some(Means {
+        } => Some(CalibratedTier {
             tier: *tier,
             calibration: *calibration,
             returns_kill_confined: confined_return.may_kill(),

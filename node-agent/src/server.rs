@@ -18,7 +18,7 @@ use tokio::{
 
 /// What is asked of the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Question {
+pub enum Endpoint {
     /// `/healthz`: does it live?
     Healthy,
     /// `/readyz`: has it had its first orders?
@@ -28,7 +28,7 @@ pub enum Question {
 }
 
 /// A question, and where its answer goes: a text, or the reason why not.
-pub type Inquiry = (Question, oneshot::Sender<Result<String, String>>);
+pub type EndpointRequest = (Endpoint, oneshot::Sender<Result<String, String>>);
 
 /// How many of a kind wait at most, before those who ask do.
 const WAITING: usize = 16;
@@ -63,9 +63,9 @@ pub struct Server {
 }
 
 /// What those who came want to know.
-pub struct Inquiries {
-    health: mpsc::Receiver<Inquiry>,
-    metrics: mpsc::Receiver<Inquiry>,
+pub struct EndpointRequests {
+    health: mpsc::Receiver<EndpointRequest>,
+    metrics: mpsc::Receiver<EndpointRequest>,
 }
 
 impl Server {
@@ -79,20 +79,20 @@ impl Server {
     }
 
     /// Serves for ever what the engine answers to the inquiries.
-    pub fn serve(self) -> (impl Future<Output = ()> + Send + use<>, Inquiries) {
+    pub fn serve(self) -> (impl Future<Output = ()> + Send + use<>, EndpointRequests) {
         let (health, health_inquiries) = mpsc::channel(WAITING);
         let (metrics, metrics_inquiries) = mpsc::channel(WAITING);
-        let inquiries = Inquiries {
+        let inquiries = EndpointRequests {
             health: health_inquiries,
             metrics: metrics_inquiries,
         };
         let health = listener::serve(self.health, None, move |path| match path {
-            "/healthz" => ask(&health, Question::Healthy),
-            "/readyz" => ask(&health, Question::Ready),
+            "/healthz" => ask(&health, Endpoint::Healthy),
+            "/readyz" => ask(&health, Endpoint::Ready),
             _ => unknown("there are /healthz and /readyz here\n"),
         });
         let metrics = listener::serve(self.metrics, self.secure, move |path| match path {
-            "/metrics" => ask(&metrics, Question::Metrics),
+            "/metrics" => ask(&metrics, Endpoint::Metrics),
             _ => unknown("there is /metrics here, and /healthz at a door of its own\n"),
         });
         let both = async {
@@ -105,9 +105,9 @@ impl Server {
     }
 }
 
-impl Inquiries {
+impl EndpointRequests {
     /// The next one; of health, if there is any.
-    pub async fn recv(&mut self) -> Option<Inquiry> {
+    pub async fn recv(&mut self) -> Option<EndpointRequest> {
         tokio::select! {
             biased;
             inquiry = self.health.recv() => inquiry,
@@ -116,7 +116,7 @@ impl Inquiries {
     }
 }
 
-fn ask(inquiries: &mpsc::Sender<Inquiry>, question: Question) -> Answer {
+fn ask(inquiries: &mpsc::Sender<EndpointRequest>, question: Endpoint) -> Answer {
     let inquiries = inquiries.clone();
     Box::pin(async move {
         let (sender, receiver) = oneshot::channel();

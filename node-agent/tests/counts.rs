@@ -10,8 +10,8 @@ use std::{
 
 use ckb_probe_agent::{
     mechanism::{
-        Begin, Detail, LoadId, Loads, Mechanism, Node, Raw, Scene,
-        counts::{Ask, Belonging, CountProgram, Counted, Decode, Seen, Told},
+        Begin, BeginContext, Detail, GroupId, GroupIds, Mechanism, Node, RowId,
+        counts::{CountProgram, Counted, CountsConfig, Decode, DecodedEvent, Membership, RawEvent},
     },
     observe::ProcessId,
 };
@@ -31,10 +31,10 @@ const FIRST: i64 = 100_000;
 struct Numbers;
 
 impl Decode for Numbers {
-    fn raw(&self, key: &[u8; KEY_BYTES]) -> Raw {
-        Raw {
+    fn raw(&self, key: &[u8; KEY_BYTES]) -> RowId {
+        RowId {
             text: format!("{}", u16::from_le_bytes([key[0], key[1]])),
-            ..Raw::default()
+            ..RowId::default()
         }
     }
 
@@ -49,10 +49,10 @@ impl Decode for Numbers {
         }
     }
 
-    fn event(&self, seen: &Seen<'_>) -> Option<Told> {
+    fn event(&self, seen: &RawEvent<'_>) -> Option<DecodedEvent> {
         assert_eq!(seen.what, 7);
         let number = u64::from_ne_bytes(seen.payload.try_into().unwrap());
-        Some(Told {
+        Some(DecodedEvent {
             row: [0; KEY_BYTES],
             weight: 1,
             details: vec![("number", Detail::Number(number as i64))],
@@ -67,19 +67,19 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn begin(node: &mut Node, pid: u32, wants: u32) -> Box<dyn Mechanism> {
-    let ask = Ask {
+    let ask = CountsConfig {
         program: &PROGRAM,
-        belonging: Belonging::Process,
+        belonging: Membership::Process,
         wants,
         sliced: true,
         decode: Arc::new(Numbers),
     };
-    let scene = Scene {
+    let scene = BeginContext {
         process: ProcessId {
             pid,
             start_ticks: 0,
         },
-        first: LoadId(3),
+        first: GroupId(3),
         ratio: None,
         node,
     };
@@ -90,8 +90,8 @@ fn own() -> u32 {
     std::process::id()
 }
 
-fn all() -> Loads {
-    Loads::from([LoadId(3)])
+fn all() -> GroupIds {
+    GroupIds::from([GroupId(3)])
 }
 
 fn call(number: i64, times: u32) {
@@ -114,7 +114,7 @@ type Read = (BTreeMap<String, (u64, u64)>, BTreeMap<String, u64>);
 
 fn read(counts: &mut dyn Mechanism) -> Read {
     let reading = counts.read().unwrap();
-    let rows = reading.loads[&LoadId(3)].iter().map(|row| {
+    let rows = reading.groups[&GroupId(3)].iter().map(|row| {
         let sums = &row.figures.sums;
         (
             row.row.as_ref().unwrap().text.clone(),
@@ -143,7 +143,7 @@ fn everything_is_counted_while_it_is_open_and_nothing_else() {
     assert!(counts.attach(&all()).unwrap().is_none());
     call(1, 1000);
     assert_eq!(rows(&mut *counts), row("1", 1000));
-    let links = counts.attach(&Loads::new()).unwrap();
+    let links = counts.attach(&GroupIds::new()).unwrap();
     assert!(links.is_some(), "nobody else has it attached");
     drop(links);
     call(1, 10);
@@ -185,7 +185,7 @@ fn two_who_ask_for_the_same_see_what_happened_while_each_was_open() {
     assert_eq!(events.len(), 5);
     let event = &events[0];
     assert_eq!(event.details, [("number", Detail::Number(2))]);
-    assert_eq!((event.thread, event.load), (own(), LoadId(3)));
+    assert_eq!((event.thread, event.group), (own(), GroupId(3)));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn rows_that_find_no_room_are_others_and_no_call_is_missing() {
     for number in 0..200 {
         call(number, 3);
     }
-    let folded = |counts: &mut dyn Mechanism| counts.read().unwrap().folded[&LoadId(3)];
+    let folded = |counts: &mut dyn Mechanism| counts.read().unwrap().folded[&GroupId(3)];
     assert_eq!(folded(&mut *counts), 200 - u64::from(MAX_ROWS));
     let (rows, lost) = read(&mut *counts);
     assert_eq!(rows.len(), MAX_ROWS as usize + 1);

@@ -63,7 +63,7 @@ async fn a_hundred_and_one_ckb_probes_by_column_family_do_not_take_more_than_the
         eprintln!("not root: nothing can be measured");
         return;
     }
-    memory::account().limit(LIMIT);
+    memory::budget().limit(LIMIT);
     let folder = Folder::new();
     let program = folder.compile("cc", FIXTURE, "many-families", &["-O1"]);
     let fixture = Container::run(0, &program);
@@ -102,7 +102,7 @@ async fn a_hundred_and_one_ckb_probes_by_column_family_do_not_take_more_than_the
         .iter()
         .filter(|one| one.reason == Some(Reason::MemoryLimit));
     let refused: Vec<_> = refused.collect();
-    let maps = memory::account().maps();
+    let maps = memory::budget().maps();
     println!(
         "{} attached, {} refused; RSS {} kB, at first {} kB; maps {} kB; reports up to {largest} bytes",
         attached.len(),

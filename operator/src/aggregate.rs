@@ -7,16 +7,16 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use crate::{
     desired::LeftOut,
-    world::{ProbeRow, ValidSpec, World},
+    world::{CkbProbeEntry, ValidSpec, World},
 };
 
 mod conditions;
 mod events;
 mod health;
 mod probes;
+mod summaries;
 mod support;
 mod targets;
-mod troubles;
 
 pub use events::is_notable;
 use probes::Measured;
@@ -28,7 +28,7 @@ const MAX_INSTANCES: usize = 50;
 
 /// The status that answers this CkbProbe's spec, as far as is known now. `left_out` is what no order has of it.
 pub fn aggregate(
-    probe: &ProbeRow,
+    probe: &CkbProbeEntry,
     world: &World,
     left_out: Option<&LeftOut>,
     now: Timestamp,
@@ -77,7 +77,7 @@ pub fn aggregate(
 }
 
 /// When time alone will next change the status: an agent falls silent, or the CkbProbe expires.
-pub fn next_change(probe: &ProbeRow, world: &World, now: Timestamp) -> Option<Timestamp> {
+pub fn next_change(probe: &CkbProbeEntry, world: &World, now: Timestamp) -> Option<Timestamp> {
     let spec = probe.spec.as_ref().ok()?;
     let expiry = probe.expires().filter(|expires| *expires > now);
     targets::deadlines(probe, spec, world, now)
@@ -133,7 +133,7 @@ fn timeless(status: &CkbProbeStatus) -> CkbProbeStatus {
 }
 
 /// The newest profiles of a probe. Until they are listed they are taken to be those that they were.
-fn profiles(probe: &ProbeRow, name: &str, world: &World) -> Vec<String> {
+fn profiles(probe: &CkbProbeEntry, name: &str, world: &World) -> Vec<String> {
     let before = || {
         let probes = probe.status.iter().flat_map(|status| &status.probes);
         let mut known = probes.filter(|status| status.name == name);
@@ -183,7 +183,11 @@ fn instances(mut targets: Vec<Target>) -> Vec<InstanceStatus> {
 }
 
 /// Whether anything is to be measured at all.
-fn halted(probe: &ProbeRow, spec: &ValidSpec, now: Timestamp) -> Option<ckb_probe_crds::Reason> {
+fn halted(
+    probe: &CkbProbeEntry,
+    spec: &ValidSpec,
+    now: Timestamp,
+) -> Option<ckb_probe_crds::Reason> {
     if spec.spec.paused {
         return Some(ckb_probe_crds::Reason::Paused);
     }

@@ -27,7 +27,7 @@ use crate::{
     profiles::publish::Publisher,
     queue::{Key, Queue},
     watch::WatchError,
-    world::{Change, ObjectKey, ProbeRow, Touched, World},
+    world::{Change, CkbProbeEntry, ObjectKey, Touched, World},
 };
 
 mod planner;
@@ -38,7 +38,7 @@ mod told;
 use planner::Planner;
 use publishing::Publishing;
 use timing::{LASTING, LONGEST_SLEEP, instant, pace, was_away};
-use told::Told;
+use told::StatusWrites;
 
 /// Objects that are worked on at the same time.
 const CONCURRENCY: usize = 16;
@@ -50,7 +50,7 @@ pub struct Controller {
     queue: Queue,
     planner: Planner,
     publishing: Publishing,
-    told: Told,
+    told: StatusWrites,
     /// What making a status took lately.
     effort: Duration,
     running: FuturesUnordered<LocalBoxFuture<'static, Done>>,
@@ -73,7 +73,7 @@ struct Done {
     key: Key,
     started: Instant,
     /// The CkbProbe whose status was written, if one was.
-    result: Result<Option<ProbeRow>, ExecuteError>,
+    result: Result<Option<CkbProbeEntry>, ExecuteError>,
     /// It must not be done often.
     hold: bool,
 }
@@ -94,7 +94,7 @@ impl Controller {
             queue: Queue::default(),
             planner: Planner::default(),
             publishing: Publishing::new(publisher),
-            told: Told::default(),
+            told: StatusWrites::default(),
             effort: Duration::ZERO,
             running: FuturesUnordered::new(),
             leading: false,
@@ -132,7 +132,7 @@ impl Controller {
                 () = sleep_until(wake) => {}
             }
             if was_away(begun, meant, (self.wall)()) {
-                self.apply(Change::Deaf);
+                self.apply(Change::WatchFailed);
             }
         }
     }
@@ -142,7 +142,7 @@ impl Controller {
         let leadership = *self.leadership.borrow_and_update();
         if leadership.unanswered > self.unanswered {
             self.unanswered = leadership.unanswered;
-            self.apply(Change::Deaf);
+            self.apply(Change::WatchFailed);
         }
         let leading = leadership.leads(Instant::now());
         if leading == self.leading {
@@ -188,7 +188,7 @@ impl Controller {
         self.metrics.failed("Watch");
         // Where the resources of profiles are not installed, or not ours to read, agents are heard all the same.
         if !error.is_of_profiles() {
-            self.apply(Change::Deaf);
+            self.apply(Change::WatchFailed);
         }
     }
 
@@ -366,7 +366,7 @@ impl Controller {
         };
         match &key {
             Key::Node(_) if hold => self.queue.hold(&key, now),
-            Key::Node(_) => self.queue.settle(&key, now),
+            Key::Node(_) => self.queue.complete(&key, now),
             Key::Probe(_) | Key::Agent(_) => self.queue.done(&key, true, now),
         }
         if let Key::Probe(probe) = &key {

@@ -11,7 +11,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::{
     limits::{Limit, Limits},
-    world::{ObjectKey, ProbeRow, TargetPod, ValidSpec, World},
+    world::{CkbProbeEntry, ObjectKey, TargetPod, ValidSpec, World},
 };
 
 mod namespace;
@@ -286,12 +286,12 @@ pub fn next_expiry(world: &World, now: Timestamp) -> Option<Timestamp> {
     world
         .probes()
         .filter(|probe| active(probe, now).is_some())
-        .filter_map(ProbeRow::expires)
+        .filter_map(CkbProbeEntry::expires)
         .min()
 }
 
 /// The spec of a CkbProbe that wants its targets measured.
-fn active(probe: &ProbeRow, now: Timestamp) -> Option<&ValidSpec> {
+fn active(probe: &CkbProbeEntry, now: Timestamp) -> Option<&ValidSpec> {
     let spec = probe.spec.as_ref().ok()?;
     let active = !probe.deleting && !spec.spec.paused && !probe.expired(now);
     active.then_some(spec)
@@ -309,11 +309,11 @@ fn looked_in<'a>(spec: &'a ValidSpec, pod: &'a TargetPod) -> impl Iterator<Item 
 }
 
 /// What comes later takes nothing from what was there: the oldest is served first.
-fn age(probe: &ProbeRow) -> (Timestamp, &str) {
+fn age(probe: &CkbProbeEntry) -> (Timestamp, &str) {
     (probe.created, &probe.reference.name)
 }
 
-fn key(probe: &ProbeRow) -> ObjectKey {
+fn key(probe: &CkbProbeEntry) -> ObjectKey {
     ObjectKey::new(&probe.reference.namespace, &probe.reference.name)
 }
 

@@ -49,7 +49,7 @@ pub enum ElectionError {
 
 /// The Lease as this replica has seen it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sighting {
+pub struct ObservedLease {
     /// Its resource version: it changes with every renewal.
     version: String,
     holder: Option<String>,
@@ -79,7 +79,7 @@ pub enum Decision {
 }
 
 /// What to do about the Lease as it was seen, by the rules above.
-pub fn decide(identity: &str, seen: Option<&Sighting>, now: Instant) -> Decision {
+pub fn decide(identity: &str, seen: Option<&ObservedLease>, now: Instant) -> Decision {
     let Some(seen) = seen else {
         return Decision::Create;
     };
@@ -120,7 +120,7 @@ impl Leadership {
 pub struct Election {
     api: Api<Lease>,
     config: ElectionConfig,
-    seen: Option<Sighting>,
+    seen: Option<ObservedLease>,
     stuck: bool,
     leadership: watch::Sender<Leadership>,
 }
@@ -228,7 +228,7 @@ impl Election {
             let version = lease.metadata.resource_version.clone().unwrap_or_default();
             let known = self.seen.as_ref().filter(|seen| seen.version == version);
             let seconds = spec.lease_duration_seconds.unwrap_or_default();
-            Sighting {
+            ObservedLease {
                 since: known.map_or(now, |seen| seen.since),
                 version,
                 holder: spec.holder_identity,

@@ -18,7 +18,7 @@ use crate::{
     notes::Note,
     plan::Action,
     template::{AgentTemplate, agent_name},
-    world::{ProbeRow, Raw},
+    world::{CkbProbeEntry, Raw},
 };
 
 mod events;
@@ -268,7 +268,7 @@ impl Executor {
 
     /// Writes a status, and then tells what it means. Returns the CkbProbe as it was then; one that is gone needs
     /// neither.
-    pub async fn report(&self, report: Report) -> Result<Option<ProbeRow>, ExecuteError> {
+    pub async fn report(&self, report: Report) -> Result<Option<CkbProbeEntry>, ExecuteError> {
         let Report {
             probe,
             status,
@@ -304,7 +304,7 @@ impl Executor {
         &self,
         probe: &ProbeReference,
         status: &CkbProbeStatus,
-    ) -> Result<ProbeRow, RequestError> {
+    ) -> Result<CkbProbeEntry, RequestError> {
         let resource = ApiResource::erase::<CkbProbe>(&());
         let api: Api<Raw> = Api::namespaced_with(self.client.clone(), &probe.namespace, &resource);
         let patch = Patch::Apply(json!({

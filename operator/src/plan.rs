@@ -10,7 +10,7 @@ use ckb_probe_crds::NodeProbeSpec;
 use crate::{
     desired::{Desired, Stale, View},
     template::agent_name,
-    world::{AgentPod, NodeProbeRow, ObjectKey, Phase, World},
+    world::{AgentPod, NodeProbeEntry, ObjectKey, Phase, World},
 };
 
 /// One step on one node.
@@ -150,7 +150,7 @@ fn steps(
     }
 }
 
-fn unwanted(order: Option<&NodeProbeRow>, agents: &[&AgentPod]) -> Vec<Action> {
+fn unwanted(order: Option<&NodeProbeEntry>, agents: &[&AgentPod]) -> Vec<Action> {
     let agents = agents
         .iter()
         .filter(|agent| !agent.deleting)
@@ -167,7 +167,7 @@ fn unwanted(order: Option<&NodeProbeRow>, agents: &[&AgentPod]) -> Vec<Action> {
 fn wanted(
     node: &str,
     spec: NodeProbeSpec,
-    order: Option<&NodeProbeRow>,
+    order: Option<&NodeProbeEntry>,
     agents: &[&AgentPod],
     template_hash: &str,
 ) -> Vec<Action> {

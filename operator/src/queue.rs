@@ -97,7 +97,7 @@ impl Queue {
     }
 
     /// The keys that may be worked on now, those that wait longest first, at most `limit`. Each must be handed back
-    /// with [`Self::done`], [`Self::settle`], [`Self::again`] or [`Self::hold`].
+    /// with [`Self::done`], [`Self::complete`], [`Self::again`] or [`Self::hold`].
     pub fn take(&mut self, now: Instant, limit: usize) -> Vec<Key> {
         self.items.retain(|_, item| {
             let resting = item.not_before.is_some_and(|at| at > now);
@@ -161,7 +161,7 @@ impl Queue {
 
     /// The work is done, and the watches will tell what came of it. Should they not, it is due again after a wait,
     /// longer each time until [`Self::done`]; news make it due at once.
-    pub fn settle(&mut self, key: &Key, now: Instant) {
+    pub fn complete(&mut self, key: &Key, now: Instant) {
         if let Some(item) = self.items.get_mut(key) {
             let delay = item.backoff.get_or_insert_with(backoff).next();
             let again = now + delay.unwrap_or(MAX_DELAY);

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
     AgentStatus, CkbProbeSpec, Container, Distribution, Figures, Histogram, InstanceReport,
-    InstanceState, Lack, NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference, ProbeReport,
-    Reason, RowReport, Window,
+    InstanceState, IntervalFigures, Lack, NodeProbeSpec, NodeProbeStatus, PodReference,
+    ProbeReference, ProbeReport, Reason, RowReport,
 };
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
@@ -17,7 +17,8 @@ use serde_json::json;
 use crate::{
     template::agent_name,
     world::{
-        AgentPod, Change, Node, NodeProbeRow, Owner, Phase, ProbeRow, TargetPod, ValidSpec, World,
+        AgentPod, Change, CkbProbeEntry, Node, NodeProbeEntry, Owner, Phase, TargetPod, ValidSpec,
+        World,
     },
 };
 
@@ -59,8 +60,8 @@ pub fn spec(overrides: serde_json::Value) -> CkbProbeSpec {
     serde_json::from_value(spec).unwrap()
 }
 
-pub fn probe(namespace: &str, name: &str, overrides: serde_json::Value) -> ProbeRow {
-    ProbeRow {
+pub fn probe(namespace: &str, name: &str, overrides: serde_json::Value) -> CkbProbeEntry {
+    CkbProbeEntry {
         reference: ProbeReference {
             namespace: namespace.into(),
             name: name.into(),
@@ -124,8 +125,8 @@ pub fn agent(node: &str) -> AgentPod {
 }
 
 /// Reported `age` seconds ago.
-pub fn node_probe(node: &str, age: i64, instances: Vec<InstanceReport>) -> NodeProbeRow {
-    NodeProbeRow {
+pub fn node_probe(node: &str, age: i64, instances: Vec<InstanceReport>) -> NodeProbeEntry {
+    NodeProbeEntry {
         node: node.into(),
         uid: format!("uid-{node}"),
         generation: 1,
@@ -150,7 +151,7 @@ pub fn node_probe(node: &str, age: i64, instances: Vec<InstanceReport>) -> NodeP
 }
 
 /// Attached and firing, with a hundred calls of `Get` in a window of one second.
-pub fn firing(probe: &ProbeRow, pod: &TargetPod) -> InstanceReport {
+pub fn firing(probe: &CkbProbeEntry, pod: &TargetPod) -> InstanceReport {
     InstanceReport {
         probe: probe.reference.clone(),
         pod: pod.reference.clone(),
@@ -217,7 +218,7 @@ pub fn row(key: &str, count: u64, histogram: &str) -> RowReport {
             distributions: [("duration".into(), untimed(count * 10))].into(),
             ..Figures::default()
         },
-        window: Window {
+        window: IntervalFigures {
             recorded_milliseconds: 1000,
             samples: count,
             milliseconds: 1000,
@@ -240,7 +241,7 @@ pub fn untimed(count: u64) -> Distribution {
     }
 }
 
-pub fn has(probe: &ProbeRow) -> Change {
+pub fn has(probe: &CkbProbeEntry) -> Change {
     Change::Probe(Event::Apply(probe.clone()))
 }
 
@@ -248,7 +249,7 @@ pub fn runs(pod: &TargetPod) -> Change {
     Change::Pod(Event::Apply(pod.clone()))
 }
 
-pub fn reports(row: NodeProbeRow) -> Change {
+pub fn reports(row: NodeProbeEntry) -> Change {
     Change::NodeProbe(Event::Apply(row))
 }
 

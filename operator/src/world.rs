@@ -20,15 +20,15 @@ mod table;
 
 pub use agent::{AgentPod, Owner, RawAgent};
 pub use labels::Labels;
-pub use node_probe::NodeProbeRow;
+pub use node_probe::NodeProbeEntry;
 pub use pod::{Phase, RawPod, TargetPod};
-pub use probe::{InvalidProbe, ProbeRow, ValidSpec};
+pub use probe::{CkbProbeEntry, InvalidProbe, ValidSpec};
 pub use table::{Row, Table};
 
 use by_node::ByNode;
 use node_probe::hear;
 
-use crate::profiles::rows::{News, Shelf};
+use crate::profiles::rows::{News, ProfileIndex};
 
 /// An object whose spec and status are read apart, so that one that is unreadable takes nothing else along.
 pub type Raw = kube::core::Object<Option<serde_json::Value>, serde_json::Value>;
@@ -84,19 +84,19 @@ impl Row for Node {
 #[derive(Clone, Debug)]
 pub enum Change {
     /// A CkbProbe.
-    Probe(Event<ProbeRow>),
+    Probe(Event<CkbProbeEntry>),
     /// A pod that may be a target.
     Pod(Event<TargetPod>),
     /// A node.
     Node(Event<Node>),
     /// A NodeProbe of the operator's namespace.
-    NodeProbe(Event<NodeProbeRow>),
+    NodeProbe(Event<NodeProbeEntry>),
     /// An agent pod.
     Agent(Event<AgentPod>),
     /// A profile, or a part of one.
     Profiles(News),
     /// The API server does not answer: agents cannot be heard for now.
-    Deaf,
+    WatchFailed,
 }
 
 /// What a change may have made out of date.
@@ -117,14 +117,14 @@ pub struct Touched {
 /// The index.
 #[derive(Clone, Debug, Default)]
 pub struct World {
-    probes: Table<ProbeRow>,
+    probes: Table<CkbProbeEntry>,
     pods: Table<TargetPod>,
     nodes: Table<Node>,
-    node_probes: Table<NodeProbeRow>,
+    node_probes: Table<NodeProbeEntry>,
     agents: Table<AgentPod>,
     pods_by_node: ByNode<ObjectKey>,
     agents_by_node: ByNode<String>,
-    shelf: Shelf,
+    shelf: ProfileIndex,
     deaf: Option<Timestamp>,
 }
 
@@ -179,7 +179,7 @@ impl World {
                     ..Touched::default()
                 }
             }
-            Change::Deaf => {
+            Change::WatchFailed => {
                 self.deaf = Some(now);
                 Touched::default()
             }
@@ -188,7 +188,7 @@ impl World {
 
     /// Takes in a CkbProbe whose status this process has just written, without waiting for the watch. The watch may
     /// be ahead all the same: then it knows better.
-    pub fn confirm(&mut self, written: ProbeRow) -> Touched {
+    pub fn confirm(&mut self, written: CkbProbeEntry) -> Touched {
         let ahead = self
             .probe(&written.key())
             .is_none_or(|known| !known.same(&written) || known.generation > written.generation);
@@ -198,7 +198,7 @@ impl World {
         self.apply_probe(Event::Apply(written))
     }
 
-    fn apply_probe(&mut self, event: Event<ProbeRow>) -> Touched {
+    fn apply_probe(&mut self, event: Event<CkbProbeEntry>) -> Touched {
         let mut touched = Touched::default();
         for (key, before, after) in self.probes.apply(event) {
             let same = match (&before, &after) {
@@ -220,10 +220,10 @@ impl World {
         touched
     }
 
-    fn apply_node_probe(&mut self, event: Event<NodeProbeRow>) -> Touched {
+    fn apply_node_probe(&mut self, event: Event<NodeProbeEntry>) -> Touched {
         let mut touched = Touched::default();
         for (node, before, after) in self.node_probes.apply(event) {
-            let agent = |row: &NodeProbeRow| row.status.as_ref().map(|s| s.agent.clone());
+            let agent = |row: &NodeProbeEntry| row.status.as_ref().map(|s| s.agent.clone());
             let said = after.as_ref().and_then(agent);
             if said.is_some() && said != before.as_ref().and_then(agent) {
                 touched.agents.insert(node.clone());
@@ -262,7 +262,7 @@ impl World {
         for (key, before, after) in pods {
             let versions = || [before, after].into_iter().flatten();
             let labels: Vec<_> = versions().map(|pod| pod.labels.map()).collect();
-            let selects = |probe: &&ProbeRow| {
+            let selects = |probe: &&CkbProbeEntry| {
                 let spec = probe.spec.as_ref();
                 spec.is_ok_and(|spec| labels.iter().any(|labels| spec.matches(labels)))
             };
@@ -291,22 +291,22 @@ impl World {
 
     /// The CkbProbes that an order or a report is about: those that it names, and those that look at the same pods. Of several
     /// that ask the same it names one.
-    fn concerned(&self, row: &NodeProbeRow) -> BTreeSet<ObjectKey> {
+    fn concerned(&self, row: &NodeProbeEntry) -> BTreeSet<ObjectKey> {
         let (probes, pods) = row.named();
         let looking = pods.into_iter().flat_map(|key| {
             let labels = self.pods.get(&key).map(|pod| pod.labels.map());
-            let looks = |probe: &&ProbeRow| {
+            let looks = |probe: &&CkbProbeEntry| {
                 let spec = probe.spec.as_ref().ok().zip(labels.as_ref());
                 spec.is_some_and(|(spec, labels)| spec.matches(labels))
             };
             let probes = self.probes_in(&key.namespace).filter(looks);
-            probes.map(ProbeRow::key).collect::<Vec<_>>()
+            probes.map(CkbProbeEntry::key).collect::<Vec<_>>()
         });
         looking.chain(probes).collect()
     }
 
     /// Every CkbProbe, in the order of namespace and name.
-    pub fn probes(&self) -> impl Iterator<Item = &ProbeRow> {
+    pub fn probes(&self) -> impl Iterator<Item = &CkbProbeEntry> {
         self.probes.values()
     }
 
@@ -316,7 +316,7 @@ impl World {
     }
 
     /// One CkbProbe.
-    pub fn probe(&self, key: &ObjectKey) -> Option<&ProbeRow> {
+    pub fn probe(&self, key: &ObjectKey) -> Option<&CkbProbeEntry> {
         self.probes.get(key)
     }
 
@@ -334,7 +334,7 @@ impl World {
     }
 
     /// The CkbProbes of a namespace, in the order of their names.
-    pub fn probes_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a ProbeRow> {
+    pub fn probes_in<'a>(&'a self, namespace: &'a str) -> impl Iterator<Item = &'a CkbProbeEntry> {
         let first = ObjectKey::new(namespace, "");
         self.probes
             .range(first..)
@@ -365,12 +365,12 @@ impl World {
     }
 
     /// The NodeProbe of a node.
-    pub fn node_probe(&self, node: &str) -> Option<&NodeProbeRow> {
+    pub fn node_probe(&self, node: &str) -> Option<&NodeProbeEntry> {
         self.node_probes.get(node)
     }
 
     /// Every NodeProbe.
-    pub fn node_probes(&self) -> impl Iterator<Item = &NodeProbeRow> {
+    pub fn node_probes(&self) -> impl Iterator<Item = &NodeProbeEntry> {
         self.node_probes.values()
     }
 
@@ -392,13 +392,13 @@ impl World {
     }
 
     /// Profiles, and parts of them. They may be listed later than all else, or never: nothing else waits for them.
-    pub fn shelf(&self) -> &Shelf {
+    pub fn shelf(&self) -> &ProfileIndex {
         &self.shelf
     }
 
     /// When this node's agent was last heard, or could last have been heard: no agent is blamed for the time
     /// in which the API server could not be reached.
-    pub fn heard(&self, node_probe: &NodeProbeRow) -> Option<Timestamp> {
+    pub fn heard(&self, node_probe: &NodeProbeEntry) -> Option<Timestamp> {
         node_probe
             .heard
             .map(|heard| heard.max(self.deaf.unwrap_or(heard)))

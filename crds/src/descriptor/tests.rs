@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::{Distribution, Figures, Kind, Window, figures::MAX_MEASURES};
+use crate::{Distribution, Figures, IntervalFigures, Kind, figures::MAX_MEASURES};
 
 /// Every kind's name with what it gives.
 fn kinds() -> impl Iterator<Item = (&'static str, &'static Descriptor)> {
@@ -230,7 +230,7 @@ fn calls(count: u64) -> Summary {
         )]
         .into(),
     };
-    let window = Window {
+    let window = IntervalFigures {
         milliseconds: 1000,
         recorded_milliseconds: 1000,
         samples: count,
@@ -292,7 +292,7 @@ fn level(measures: &[(&'static str, u64)]) -> Summary {
             .collect(),
         ..Figures::default()
     };
-    Summary::of(&figures, &Window::default(), true)
+    Summary::of(&figures, &IntervalFigures::default(), true)
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn the_busiest_come_first_then_what_was_busier_then_names() {
             sums: [("time".into(), count)].into(),
             ..Figures::default()
         };
-        Summary::of(&figures, &Window::default(), false)
+        Summary::of(&figures, &IntervalFigures::default(), false)
     };
     let rows = [
         ("z", now(9)),

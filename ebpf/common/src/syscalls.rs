@@ -40,7 +40,7 @@ pub struct Order {
     /// 0: its calls are left alone. Otherwise they are recorded, if they also began under this very number: user space
     /// takes a new one whenever it begins anew.
     pub gate: u64,
-    /// Its parity selects the half of [`Row::maxima`] that is written.
+    /// Its parity selects the half of [`SyscallRow::maxima`] that is written.
     pub epoch: u32,
     /// The row of what has no row of its own.
     pub other_row: u32,
@@ -78,7 +78,7 @@ impl Table {
 /// What is kept of one system call of one target, on each CPU. How many calls there were is the sum of the histogram.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Row {
+pub struct SyscallRow {
     /// Nanoseconds spent in the calls.
     pub sum_ns: u64,
     /// Calls that failed.
@@ -180,7 +180,7 @@ const _: () = {
     assert!(size_of::<Order>() == 32 + NUMBERS / 8);
     assert!(offset_of!(Order, slow_threshold_ns) == 24);
     assert!(size_of::<Table>() == 4 * NUMBERS + 8);
-    assert!(size_of::<Row>() == 40 + size_of::<Histogram>());
+    assert!(size_of::<SyscallRow>() == 40 + size_of::<Histogram>());
     assert!(size_of::<Met>() == 16);
     assert!(size_of::<SyscallLosses>() == 24);
     assert!(size_of::<Begun>() == 8 * BEGUN_WORDS as usize);

@@ -4,7 +4,7 @@
 //! A program declares its maps with [`crate::counts!`], and is then a few lines: [`Counts::observe`] finds the targets that a
 //! task belongs to, and calls it with each.
 
-mod belonging;
+mod membership;
 
 use core::ffi::c_void;
 
@@ -16,8 +16,6 @@ use aya_ebpf::{
     },
     maps::{Array, HashMap, PerCpuArray, RingBuf},
 };
-use belonging::Found;
-pub use belonging::field;
 use ckb_probe_common::{
     bucket,
     counts::{
@@ -25,6 +23,8 @@ use ckb_probe_common::{
         TargetEntry, TargetKey, TargetKeys, TargetTally, distribution_bucket, space,
     },
 };
+use membership::Found;
+pub use membership::field;
 
 use crate::{
     counters::{add, next},
@@ -145,13 +145,13 @@ impl Target {
 
 /// A row of a target.
 #[derive(Clone, Copy)]
-pub struct Row {
+pub struct RowSums {
     sums: *mut Sums,
     /// Whether it is of that name, and not [`OTHER_ROW`].
     named: bool,
 }
 
-impl Row {
+impl RowSums {
     /// Adds to one of its sums.
     #[inline(always)]
     pub fn add(self, sum: usize, by: u64) {
@@ -221,14 +221,14 @@ impl Counts {
     /// The row of this name. What finds no row of its own counts in [`OTHER_ROW`]; what finds none at all is lost, and counted
     /// as lost.
     #[inline(always)]
-    pub fn row(&self, target: Target, key: &[u8; KEY_BYTES]) -> Option<Row> {
+    pub fn row(&self, target: Target, key: &[u8; KEY_BYTES]) -> Option<RowSums> {
         let mut name = CountKey {
             target: target.0.id,
             bucket: 0,
             key: *key,
         };
         if let Some(sums) = self.numbers(target, &name) {
-            return Some(Row { sums, named: true });
+            return Some(RowSums { sums, named: true });
         }
         self.fold(target, &name);
         name.key = OTHER_ROW;
@@ -236,7 +236,7 @@ impl Counts {
             self.lose_count(target);
             return None;
         };
-        Some(Row { sums, named: false })
+        Some(RowSums { sums, named: false })
     }
 
     /// Adds a value to a distribution of the row of this name. What finds no room there is missing in it: as many values as a
@@ -245,7 +245,7 @@ impl Counts {
     pub fn measure(
         &self,
         target: Target,
-        row: Row,
+        row: RowSums,
         key: &[u8; KEY_BYTES],
         distribution: u32,
         value: u64,
@@ -259,7 +259,7 @@ impl Counts {
             key: *key,
         };
         if let Some(sums) = self.numbers(target, &key) {
-            Row { sums, named: true }.add(0, 1);
+            RowSums { sums, named: true }.add(0, 1);
         }
     }
 

@@ -1,6 +1,6 @@
 //! What is measured, as numbers that merge: the one algebra of agents, operator and command line.
 //!
-//! [`Figures`] are what was counted; a [`Window`] is what of it belongs to one report interval, a [`Share`] in how much of the time it
+//! [`Figures`] are what was counted; a [`IntervalFigures`] is what of it belongs to one report interval, a [`Share`] in how much of the time it
 //! was recorded, and a [`Summary`] a row over any number of targets, of which every [`Value`] that is shown is made. [`numbers`] says
 //! how numbers are written. Pure: no clock, no I/O, no client.
 #![forbid(unsafe_code)]
@@ -17,4 +17,4 @@ pub use histogram::Histogram;
 pub use numbers::display_nanos;
 pub use share::Share;
 pub use summary::{Summary, Value};
-pub use window::Window;
+pub use window::IntervalFigures;

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{Window, numbers};
+use crate::{IntervalFigures, numbers};
 
 /// Recorded of elapsed milliseconds. Shares are added part by part, so that of many targets is exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct Share {
 
 impl Share {
     /// That of one window.
-    pub fn of(window: &Window) -> Self {
+    pub fn of(window: &IntervalFigures) -> Self {
         Self {
             recorded: window.recorded_milliseconds.min(window.milliseconds),
             elapsed: window.milliseconds,

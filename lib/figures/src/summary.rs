@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Figures, Name, Share, Window};
+use crate::{Figures, IntervalFigures, Name, Share};
 
 /// Something that can be made of a row's figures. Each names a measure.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,7 +59,7 @@ pub struct Summary {
 
 impl Summary {
     /// That of one report; `live` when its window is of now.
-    pub fn of(total: &Figures, window: &Window, live: bool) -> Self {
+    pub fn of(total: &Figures, window: &IntervalFigures, live: bool) -> Self {
         let mut summary = Self {
             total: total.clone(),
             ..Self::default()
@@ -81,7 +81,7 @@ impl Summary {
     }
 
     /// Adds one more report: as merging [`Self::of`] it, without the copy.
-    pub fn add(&mut self, total: &Figures, window: &Window, live: bool) {
+    pub fn add(&mut self, total: &Figures, window: &IntervalFigures, live: bool) {
         if !live {
             return self.merge(&Self::of(total, window, live));
         }
@@ -168,7 +168,7 @@ impl Summary {
 }
 
 /// How often a second.
-fn rates(window: &Window) -> impl Iterator<Item = (&Name, f64)> {
+fn rates(window: &IntervalFigures) -> impl Iterator<Item = (&Name, f64)> {
     let seconds = window.milliseconds as f64 / 1000.0;
     let sums = window.figures.sums.keys();
     let measures = sums.chain(window.figures.distributions.keys());

@@ -8,7 +8,7 @@ use crate::Figures;
 /// A row during one report interval.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Window {
+pub struct IntervalFigures {
     /// The measured length of the interval in milliseconds.
     #[serde(default)]
     pub milliseconds: u64,

@@ -4,6 +4,6 @@
 //! can connect and lets none of them keep others out, and [`secure`], which asks the API server who they are.
 
 pub mod client;
-mod guests;
+mod connections;
 pub mod listener;
 pub mod secure;

@@ -22,12 +22,12 @@ use tokio::{
 };
 
 use crate::{
-    guests::{Guests, Places},
+    connections::{ConnectionLimits, Connections},
     secure::Secure,
 };
 
 /// More connections than any set of probes and scrapers needs.
-const PLACES: Places = Places { all: 32, each: 8 };
+const PLACES: ConnectionLimits = ConnectionLimits { all: 32, each: 8 };
 
 /// Who sends no request in this time is cut off.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -71,7 +71,7 @@ pub async fn serve<Pages>(listener: TcpListener, secure: Option<Arc<Secure>>, pa
 where
     Pages: Fn(&str) -> Answer + Clone + Send + Sync + 'static,
 {
-    let mut guests: Guests<AbortHandle> = Guests::new(PLACES);
+    let mut guests: Connections<AbortHandle> = Connections::new(PLACES);
     loop {
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::headings::rules;
+use crate::categories::rules;
 
 /// A pool, and how its threads are known when they have nothing to do.
 #[derive(Clone, Copy, Debug)]

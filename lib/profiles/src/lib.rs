@@ -3,8 +3,8 @@
 //! [`Stacks`] are figures like all others: they merge. [`pprof`] is how they travel and are kept; [`headings`] tells which part of
 //! CKB a stack belongs to; [`idle`], whose wait is no wait; [`functions`] lists what is seen most; [`render`] draws. All of it is pure: no clock, no file, no client.
 
+pub mod categories;
 pub mod functions;
-pub mod headings;
 pub mod idle;
 pub mod names;
 pub mod pprof;

@@ -1,6 +1,6 @@
 //! Profiles as gzipped pprof, the format that `go tool pprof`, speedscope, Pyroscope and others read.
 //!
-//! Its definition is `profile.proto` of github.com/google/pprof. A stack's thread, target, state, what it waits for, and its heading
+//! Its definition is `profile.proto` of github.com/google/pprof. A stack's thread, target, state, what it waits for, and its category
 //! are labels. Modules are mappings, those of the kernel's functions under the name that perf gives them.
 
 mod messages;

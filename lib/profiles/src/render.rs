@@ -18,7 +18,7 @@ pub use diff::Difference;
 #[cfg(feature = "render")]
 pub use picture::{RenderError, diff_html, diff_svg, html, svg};
 
-use crate::{Frame, Stack, Stacks, WEIGHT_LIMIT, headings::heading};
+use crate::{Frame, Stack, Stacks, WEIGHT_LIMIT, categories::category};
 
 /// What is below all of a stack's functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum By {
     /// The process that was profiled.
     Target,
     /// The part of CKB.
-    Heading,
+    Category,
     /// Nothing but functions.
     Nothing,
 }
@@ -41,7 +41,7 @@ impl FromStr for By {
         match text {
             "thread" => Ok(Self::Thread),
             "target" => Ok(Self::Target),
-            "heading" => Ok(Self::Heading),
+            "heading" => Ok(Self::Category),
             "nothing" => Ok(Self::Nothing),
             _ => Err("there are thread, target, heading and nothing".to_owned()),
         }
@@ -86,7 +86,7 @@ fn line(stack: &Stack, by: By) -> String {
     let below = match by {
         By::Thread => stack.thread,
         By::Target => stack.target,
-        By::Heading => heading(stack).as_str(),
+        By::Category => category(stack).as_str(),
         By::Nothing => "",
     };
     let mut frames = Vec::with_capacity(stack.frames.len() + 3);

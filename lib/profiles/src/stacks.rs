@@ -64,7 +64,7 @@ pub struct Stack<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Row {
+struct StackKey {
     /// Thread, target, state, wait: places in the table of texts.
     labels: [u32; 4],
     /// Name and module of each.
@@ -77,7 +77,7 @@ pub struct Stacks {
     types: Vec<SampleType>,
     shown: usize,
     texts: IndexSet<Arc<str>>,
-    rows: HashMap<Row, Box<[u64]>>,
+    rows: HashMap<StackKey, Box<[u64]>>,
 }
 
 /// Two profiles of different things do not merge.
@@ -139,7 +139,7 @@ impl Stacks {
             return;
         }
         let labels = [stack.thread, stack.target, stack.state, stack.wait];
-        let row = Row {
+        let row = StackKey {
             labels: labels.map(|text| self.text(text)),
             frames: (stack.frames.iter())
                 .map(|frame| [self.text(frame.name), self.text(frame.module)])
@@ -162,7 +162,7 @@ impl Stacks {
         }
         let here: Vec<u32> = other.texts.iter().map(|text| self.text(text)).collect();
         for (row, weights) in &other.rows {
-            let row = Row {
+            let row = StackKey {
                 labels: row.labels.map(|text| here[text as usize]),
                 frames: (row.frames.iter())
                     .map(|frame| frame.map(|text| here[text as usize]))
@@ -249,7 +249,7 @@ impl Stacks {
         renamed
     }
 
-    fn add_row(&mut self, row: Row, weights: &[u64]) {
+    fn add_row(&mut self, row: StackKey, weights: &[u64]) {
         let empty = || vec![0; self.types.len()].into_boxed_slice();
         let sums = self.rows.entry(row).or_insert_with(empty);
         for (sum, weight) in sums.iter_mut().zip(weights) {

@@ -1,6 +1,6 @@
 //! Requests to the node's disks. One object for the node: see `ebpf/programs/src/bin/block_io`.
 
-mod witness;
+mod diskstats;
 
 use std::thread;
 
@@ -16,14 +16,14 @@ use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
     maps::{GRACE, absent, error},
-    memory::Room,
+    memory::Reservation,
     object::Object,
     pod::pod,
     programs,
     tracing::Tracepoints,
 };
 use ckb_probe_symbols::text;
-use witness::{Ended, Witness};
+use diskstats::{DiskstatsCheck, Ended};
 
 /// In the order in which `request.rs` of the programs has them, and how many bytes it takes them to have.
 const FIELDS: [(&str, &str, u32); 9] = [
@@ -56,7 +56,7 @@ pub struct Disks {
     // Declared first: links go before the maps that their programs write to.
     links: Option<Links>,
     tracepoints: Tracepoints,
-    witness: Witness,
+    witness: DiskstatsCheck,
     tells_beginnings: bool,
     control: Control,
     control_map: Array<MapData, ControlValue>,
@@ -67,7 +67,7 @@ pub struct Disks {
     times: Array<MapData, TimesValue>,
     met: PerCpuArray<MapData, MetValue>,
     slow_requests: RingBuf<MapData>,
-    _room: Option<Room>,
+    _room: Option<Reservation>,
 }
 
 /// What one disk did of one sort for one owner, since the load; maxima since the reading before.
@@ -155,7 +155,7 @@ impl Disks {
         Ok(Self {
             links: None,
             tracepoints: Tracepoints::load(&object, types, programs)?,
-            witness: Witness::default(),
+            witness: DiskstatsCheck::default(),
             tells_beginnings,
             control,
             control_map: object.take_map("CONTROL")?,
@@ -181,7 +181,7 @@ impl Disks {
         self.order(|control| control.generation = control.generation.wrapping_add(1))?;
         self.links = Some(self.tracepoints.attach()?);
         let counted = self.ended()?;
-        self.witness.begin(counted, witness::ended());
+        self.witness.begin(counted, diskstats::ended());
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl Disks {
 
     /// Holds what was counted against /proc/diskstats.
     fn look(&mut self) -> Result<(), ReadError> {
-        if let Some(ended) = witness::ended() {
+        if let Some(ended) = diskstats::ended() {
             self.witness.look(&ended, &self.ended()?);
         }
         Ok(())

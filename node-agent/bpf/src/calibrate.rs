@@ -171,7 +171,7 @@ pub enum CalibrationError {
 
 /// How this node is measured: the tier, and what a call costs by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Means {
+pub struct CalibratedTier {
     /// The tier.
     pub tier: Tier,
     /// What a probed call costs by it.

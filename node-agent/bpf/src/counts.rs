@@ -13,7 +13,7 @@ use super::{
     AttachError, Links, ReadError, btf,
     btf::Types,
     maps::{absent, error, walk_error},
-    memory::Room,
+    memory::Reservation,
     object::Object,
     pod::pod,
     programs,
@@ -83,7 +83,7 @@ pub struct Counter {
     folded: HashMap<MapData, CountKeyValue, u8>,
     keys: Array<MapData, KeysValue>,
     events: RingBuf<MapData>,
-    _room: Option<Room>,
+    _room: Option<Reservation>,
 }
 
 impl Counter {

@@ -8,7 +8,7 @@ use ckb_probe_common::{Control, Cookie, FamilyArgument, Group, MAX_OPERATIONS, P
 use nix::errno::Errno;
 
 use super::{
-    AttachError, CALLS, Links, Places, Probes, Slots,
+    AttachError, Attachable, CALLS, Links, Probes, Slots,
     btf::Types,
     maps::Maps,
     object::Object,
@@ -236,7 +236,7 @@ struct Functions {
     names: Vec<CString>,
 }
 
-impl Places for Functions {
+impl Attachable for Functions {
     fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError> {
         let functions: Vec<(u8, &CString)> = slots
             .iter()

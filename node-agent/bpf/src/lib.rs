@@ -37,7 +37,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 pub use binary::Binary;
 pub use block_io::{DiskSlot, Disks, DisksLost, SlowRequest};
-pub use calibrate::{Attempt, Calibration, CalibrationError, Means, calibrate, try_tiers};
+pub use calibrate::{Attempt, CalibratedTier, Calibration, CalibrationError, calibrate, try_tiers};
 use ckb_probe_common::{Control, Group, MAX_OPERATIONS};
 pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES, UNREADABLE};
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
@@ -48,7 +48,7 @@ pub use kernel_functions::{KernelPlan, KernelSite, KernelTier, refused_functions
 pub use links::Links;
 use links::Programs;
 use maps::Maps;
-pub use maps::{FamilyReading, Reading, SeenCall, SlotReading};
+pub use maps::{FamilyReading, MapsReading, SeenCall, SlotReading};
 use object::Object;
 pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, Plan, Site};
 use stacks::SlowStacks;
@@ -117,14 +117,14 @@ pub struct Probes {
     // Declared first: links go before the maps that their programs write to.
     always: Option<Links>,
     sliced: Option<Links>,
-    places: Box<dyn Places>,
+    places: Box<dyn Attachable>,
     maps: Maps,
     slow_stacks: Option<SlowStacks>,
     in_charge: Group,
 }
 
 /// Where calls are to be seen: functions of a process, or of the kernel.
-trait Places: Send {
+trait Attachable: Send {
     /// Attaches to those of these slots; None where there are none.
     fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError>;
 
@@ -147,7 +147,7 @@ impl Own {
     }
 }
 
-impl Places for Own {
+impl Attachable for Own {
     fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError> {
         let sites: Vec<&Site> = self.of(slots).collect();
         if sites.is_empty() {
@@ -214,7 +214,7 @@ impl Probes {
     }
 
     /// Attached to nothing yet.
-    fn new(places: Box<dyn Places>, maps: Maps) -> Self {
+    fn new(places: Box<dyn Attachable>, maps: Maps) -> Self {
         Self {
             always: None,
             sliced: None,
@@ -284,7 +284,7 @@ impl Probes {
     }
 
     /// What was counted since the load; maxima since the last reading.
-    pub fn read(&mut self) -> Result<Reading, ReadError> {
+    pub fn read(&mut self) -> Result<MapsReading, ReadError> {
         self.maps.read()
     }
 

@@ -51,12 +51,12 @@ impl Links {
 
 /// What sees calls by a tier: programs that are attached to every site.
 pub(super) struct Programs {
-    parts: Vec<Part>,
+    parts: Vec<LinkHalf>,
     /// None: by uprobe_multi.
     pmu: Option<ProbePmu>,
 }
 
-struct Part {
+struct LinkHalf {
     program: OwnedFd,
     attach_type: AttachType,
     returns: bool,
@@ -81,7 +81,7 @@ impl Programs {
         let parts = parts
             .iter()
             .map(|&(name, attach_type, returns)| {
-                Ok(Part {
+                Ok(LinkHalf {
                     program: object.program(name, ProgramType::Kprobe, attach_type)?,
                     attach_type,
                     returns,
@@ -127,7 +127,7 @@ fn one_of_each_file<'a>(sites: &[&'a Site]) -> impl Iterator<Item = &'a Site> {
     files.into_values()
 }
 
-impl Part {
+impl LinkHalf {
     /// One link for all sites of a file (kernel 6.6 and later).
     fn attach_all(
         &self,

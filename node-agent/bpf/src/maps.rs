@@ -9,7 +9,7 @@ use ckb_probe_common::{
 };
 use ckb_probe_figures::Histogram;
 
-use super::{AttachError, ReadError, memory::Room, object::Object, pod::pod, walk::Walk};
+use super::{AttachError, ReadError, memory::Reservation, object::Object, pod::pod, walk::Walk};
 use ckb_probe_symbols::text;
 
 /// How long a program that saw the old epoch may still write to its maximum. A program runs for a
@@ -30,7 +30,7 @@ pod! {
 
 /// What was counted, over all CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reading {
+pub struct MapsReading {
     /// By slot; without the calls of `families`.
     pub slots: Vec<SlotReading>,
     /// By column family, in the order in which they were first seen.
@@ -115,7 +115,7 @@ pub(super) struct Maps {
     control: Control,
     slots: u32,
     /// What they take.
-    room: Option<Room>,
+    room: Option<Reservation>,
 }
 
 impl Maps {
@@ -176,7 +176,7 @@ impl Maps {
         (0..self.slots).map(met).collect()
     }
 
-    pub(super) fn read(&mut self) -> Result<Reading, ReadError> {
+    pub(super) fn read(&mut self) -> Result<MapsReading, ReadError> {
         let retired = self.control.epoch;
         self.order(|control| control.epoch = retired.wrapping_add(1))?;
         thread::sleep(GRACE);
@@ -195,7 +195,7 @@ impl Maps {
             })
             .collect::<Result<_, ReadError>>()?;
         let families_folded = self.folded_families()?;
-        Ok(Reading {
+        Ok(MapsReading {
             families_folded,
             slots: (0..self.slots)
                 .map(|slot| self.read_slot(slot, retired))

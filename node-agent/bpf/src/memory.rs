@@ -152,7 +152,7 @@ fn megabytes(bytes: u64) -> String {
 
 /// How much of the agent's memory there is for maps and books, and how much is taken.
 #[derive(Debug)]
-pub struct Account {
+pub struct MemoryBudget {
     limit: AtomicU64,
     maps: AtomicU64,
     /// What is taken by maps that are about to be gone.
@@ -162,21 +162,21 @@ pub struct Account {
 
 /// What is taken of it by maps, until it is dropped.
 #[derive(Debug)]
-pub struct Room {
-    account: &'static Account,
+pub struct Reservation {
+    account: &'static MemoryBudget,
     bytes: u64,
     leaves: bool,
 }
 
 /// That of this process: it has one memory.
-static OF_THIS_PROCESS: Account = Account::new();
+static OF_THIS_PROCESS: MemoryBudget = MemoryBudget::new();
 
 /// That of this process.
-pub fn account() -> &'static Account {
+pub fn budget() -> &'static MemoryBudget {
     &OF_THIS_PROCESS
 }
 
-impl Account {
+impl MemoryBudget {
     /// Without a limit.
     pub const fn new() -> Self {
         Self {
@@ -237,7 +237,7 @@ impl Account {
 
     /// Takes so many bytes for maps. Where they fit only once others are gone that are about to be, waits for those for a while:
     /// not to be called where that keeps anybody waiting.
-    pub fn take(&'static self, bytes: u64, cpus: u32) -> Result<Room, NoMemory> {
+    pub fn take(&'static self, bytes: u64, cpus: u32) -> Result<Reservation, NoMemory> {
         let begun = Instant::now();
         loop {
             // What is about to be gone is still there: whoever changes an order over and over would have it there many times.
@@ -246,7 +246,7 @@ impl Account {
                 false => 0,
             };
             if self.reserve(bytes, leaving) {
-                return Ok(Room {
+                return Ok(Reservation {
                     account: self,
                     bytes,
                     leaves: false,
@@ -261,8 +261,8 @@ impl Account {
     }
 
     /// Room for nothing yet, which can grow.
-    pub fn empty(&'static self) -> Room {
-        Room {
+    pub fn empty(&'static self) -> Reservation {
+        Reservation {
             account: self,
             bytes: 0,
             leaves: false,
@@ -280,13 +280,13 @@ impl Account {
     }
 }
 
-impl Default for Account {
+impl Default for MemoryBudget {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Room {
+impl Reservation {
     /// How many bytes it has.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -334,7 +334,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for Reservation {
     fn drop(&mut self) {
         let taken = match self.leaves {
             true => &self.account.leaving,

@@ -13,7 +13,7 @@ use ckb_probe_common::{KFUNC_SESSION_COOKIE, KFUNC_SESSION_IS_RETURN};
 use super::{
     AttachError, ReadError,
     btf::Types,
-    memory::{self, Room},
+    memory::{self, Reservation},
     sys::{self, AttachType, Mapped, ProgramType},
     tracing::Traced,
     walk::Walk,
@@ -28,7 +28,7 @@ pub(super) struct Object {
     parsed: Parsed,
     maps: BTreeMap<String, MapData>,
     /// What they take; goes with them.
-    room: Option<Room>,
+    room: Option<Reservation>,
 }
 
 impl Object {
@@ -51,7 +51,7 @@ impl Object {
         }
         let cpus = memory::possible_cpus();
         let needed = memory::sum(&memory::shapes_of(&parsed, sizes), cpus);
-        let room = memory::account().take(needed, cpus)?;
+        let room = memory::budget().take(needed, cpus)?;
         let mut maps = BTreeMap::new();
         for (name, definition) in &parsed.maps {
             let mut definition = definition.clone();
@@ -175,7 +175,7 @@ impl Object {
     }
 
     /// Hands out what the maps take, to be kept for as long as they are.
-    pub(super) fn take_room(&mut self) -> Option<Room> {
+    pub(super) fn take_room(&mut self) -> Option<Reservation> {
         self.room.take()
     }
 

@@ -21,7 +21,7 @@ use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
     maps::error,
-    memory::{self, Room},
+    memory::{self, Reservation},
     object::Object,
     pod::pod,
     programs,
@@ -122,7 +122,7 @@ pub struct Stacks {
     addresses: Array<MapData, u64>,
     slots: Mapped,
     told: Order,
-    _room: Option<Room>,
+    _room: Option<Reservation>,
 }
 
 /// What is to be sampled of a process.

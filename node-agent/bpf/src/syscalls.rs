@@ -17,7 +17,7 @@ use aya::{
 pub use ckb_probe_common::syscalls::{MAX_ERROR, Met, SlowSyscall, SyscallLosses};
 use ckb_probe_common::{
     BUCKETS,
-    syscalls::{CELLS, Cell, MAX_TARGETS, NOBODY, Order, Row, SEVERAL, Table, of_error_key},
+    syscalls::{CELLS, Cell, MAX_TARGETS, NOBODY, Order, SEVERAL, SyscallRow, Table, of_error_key},
 };
 use options::paths;
 pub use options::{OF_PROBES, SyscallOptions, SyscallSizes};
@@ -27,7 +27,7 @@ use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
     maps::{GRACE, error, walk_error},
-    memory::Room,
+    memory::Reservation,
     object::Object,
     pod::pod,
     programs,
@@ -39,7 +39,7 @@ pod! {
     CellValue(Cell);
     OrderValue(Order);
     TableValue(Table);
-    RowValue(Row);
+    RowValue(SyscallRow);
     MetValue(Met);
     LossesValue(SyscallLosses);
 }
@@ -73,7 +73,7 @@ pub struct SyscallTracer {
     errors: HashMap<MapData, u32, u64>,
     losses: PerCpuArray<MapData, LossesValue>,
     slow_calls: RingBuf<MapData>,
-    _room: Option<Room>,
+    _room: Option<Reservation>,
 }
 
 impl SyscallTracer {
@@ -247,7 +247,7 @@ impl SyscallTracer {
         let rows: BTreeSet<u32> = rows.chain([target.order.other_row]).collect();
         self.forget_errors(&rows)?;
         for row in rows {
-            let empty = Row {
+            let empty = SyscallRow {
                 sum_ns: 0,
                 errors: 0,
                 slow: 0,

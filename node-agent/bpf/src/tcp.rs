@@ -17,7 +17,7 @@ use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
     maps::{absent, error},
-    memory::Room,
+    memory::Reservation,
     object::Object,
     pod::pod,
     programs,
@@ -95,7 +95,7 @@ pub struct SocketWatch {
     processes: HashMap<MapData, u32, u32>,
     met: PerCpuArray<MapData, MetValue>,
     changed: RingBuf<MapData>,
-    _room: Option<Room>,
+    _room: Option<Reservation>,
 }
 
 /// Goes through the sockets of one process.

@@ -43,7 +43,7 @@ mod slices;
 mod turns;
 
 pub use cycle::{Cycle, Switch};
-pub use estimator::{Estimator, Sight};
+pub use estimator::{Estimator, Observation};
 pub use frequency::{ONE_IN, Thinned, frequency};
 pub use slices::Slices;
 pub use turns::Turn;

@@ -3,7 +3,7 @@
 
 use ckb_probe_profiles::{
     Profile,
-    headings::{split, summary},
+    categories::{split, summary},
     names::shorten,
     pprof::Limits,
     render::{By, View, folded},

@@ -30,7 +30,7 @@ use tokio::{
 };
 use tracing::{error, warn};
 
-use super::pace::strain::Strain;
+use super::pace::strain::Backpressure;
 use crate::{export::reports::Reports, text};
 
 const FIELD_MANAGER: &str = "ckb-probe-agent";
@@ -100,7 +100,7 @@ struct Identity<'a> {
 
 /// Why a report was not written.
 #[derive(Debug, PartialEq, Eq)]
-enum Trouble {
+enum WriteError {
     /// There is no NodeProbe any more: the watch will say so.
     Withdrawn,
     /// It is larger than the API server or its store takes.
@@ -111,7 +111,7 @@ enum Trouble {
     Passing,
 }
 
-impl Trouble {
+impl WriteError {
     fn of(error: &kube::Error) -> Self {
         let kube::Error::Api(answer) = error else {
             return Self::Passing;
@@ -152,7 +152,7 @@ pub struct Written {
     failed: AtomicU64,
     cut: AtomicU64,
     bytes: AtomicU64,
-    strain: Mutex<Strain>,
+    strain: Mutex<Backpressure>,
 }
 
 impl Written {
@@ -161,7 +161,7 @@ impl Written {
         self.strain().stretch(interval)
     }
 
-    fn strain(&self) -> MutexGuard<'_, Strain> {
+    fn strain(&self) -> MutexGuard<'_, Backpressure> {
         // A number, which is whole whatever became of who wrote it.
         self.strain.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,22 +214,22 @@ impl Writer {
                 self.said = None;
                 return true;
             };
-            match Trouble::of(&error) {
-                Trouble::Withdrawn => return true,
-                Trouble::TooLarge if bytes.min(self.bytes) / 2 >= LEAST_BYTES => {
+            match WriteError::of(&error) {
+                WriteError::Withdrawn => return true,
+                WriteError::TooLarge if bytes.min(self.bytes) / 2 >= LEAST_BYTES => {
                     self.bytes = bytes.min(self.bytes) / 2;
                     warn!(%error, bytes, next = self.bytes, "the report is too large for the API server; leaving out more");
                 }
-                Trouble::TooLarge => {
+                WriteError::TooLarge => {
                     let what_to_do = "the orders of this node take all of its NodeProbe: have fewer CkbProbes select its pods";
                     self.refused(status, format!("{error}: {what_to_do}")).await;
                     return true;
                 }
-                Trouble::Refused(why) => {
+                WriteError::Refused(why) => {
                     self.refused(status, why).await;
                     return true;
                 }
-                Trouble::Passing => {
+                WriteError::Passing => {
                     count(&self.written.failed);
                     warn!(%error, "cannot write the report; trying again with the newest");
                     return false;

@@ -36,7 +36,7 @@ async fn a_target_without_a_process_is_reported_on_at_every_interval() {
         calls: 0,
         counted: 0,
     };
-    let means = Means {
+    let means = CalibratedTier {
         tier: Tier::UprobeMulti,
         calibration,
         returns_kill_confined: false,

@@ -22,13 +22,13 @@ use super::{
     view::{Stage, View},
 };
 use crate::{
-    books::{
+    kernel::CalibratedTier,
+    mechanism::Refusal,
+    observe::{self, Found, Place, Process, ProcessId},
+    state::{
         instance::{EARLY_DEATH, Instance},
         slow_calls,
     },
-    kernel::Means,
-    mechanism::Refusal,
-    observe::{self, Found, Place, Process, ProcessId},
     target::{self, InstanceKey},
 };
 
@@ -66,7 +66,7 @@ pub struct Engine {
 
 impl Engine {
     /// An engine with nothing to do.
-    pub fn new(means: Result<Means, Refusal>) -> Self {
+    pub fn new(means: Result<CalibratedTier, Refusal>) -> Self {
         Self {
             tools: Tools::new(means),
             clock: Clock::start(),
@@ -124,7 +124,7 @@ impl Engine {
     }
 
     /// How it measures.
-    pub fn means(&self) -> Option<Means> {
+    pub fn means(&self) -> Option<CalibratedTier> {
         self.tools.means.as_ref().ok().copied()
     }
 
@@ -305,7 +305,7 @@ impl Engine {
             .collect();
         let mut disturbed = BTreeSet::new();
         for key in &due {
-            disturbed.extend(self.close_window(key));
+            disturbed.extend(self.close_interval(key));
         }
         for process in disturbed {
             self.settle(process);
@@ -314,7 +314,7 @@ impl Engine {
     }
 
     /// Ends a view's interval. The process, if the view has to let it go.
-    fn close_window(&mut self, key: &InstanceKey) -> Option<ProcessId> {
+    fn close_interval(&mut self, key: &InstanceKey) -> Option<ProcessId> {
         let view = self.views.get_mut(key)?;
         let now = self.clock.now();
         let process = view.process();
@@ -325,14 +325,14 @@ impl Engine {
                 let ratio = total.ratio_since(&view.spent);
                 view.instance.own_ratio = total.part_since(&view.spent, &view.instance.loads());
                 view.spent = total;
-                let sampled = |series: &crate::books::series::Series| {
-                    series.live && measurement.is_sampled(series.strand.load)
+                let sampled = |series: &crate::state::series::Series| {
+                    series.live && measurement.is_sampled(series.subscription.group)
                 };
-                view.instance.close_window(now, ratio, sampled);
+                view.instance.close_interval(now, ratio, sampled);
             }
             None => {
                 view.instance.own_ratio = None;
-                view.instance.close_window(now, None, |_| false);
+                view.instance.close_interval(now, None, |_| false);
             }
         }
         self.news |= view.told != Some(view.instance.stands(now));

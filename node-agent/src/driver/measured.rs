@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::{Breach, Overhead, Question, Reason};
+use ckb_probe_crds::{Breach, KindSpec, Overhead, Reason};
 pub use errands::Arrival;
 use errands::{DEADLINE, Doing, TOO_MANY};
 use fresh::Fresh;
@@ -20,11 +20,11 @@ use super::{
     workers::{Errand, Outcome},
 };
 use crate::{
-    books::{self, Entry, instance::Instance},
     kernel::memory,
-    kinds::{Ask, Instrumented, instrument},
-    mechanism::{LoadId, Opened, Refusal, calls},
+    kinds::{CollectorConfig, Instrumented, instrument},
+    mechanism::{Accepted, GroupId, Refusal, calls},
     observe::{Exit, ObserveError, ProcessId},
+    state::{self, TimedFact, instance::Instance},
 };
 
 /// Between two attempts to find what was not found: at first, and at most. A process that has just begun maps its libraries
@@ -52,9 +52,9 @@ pub struct Measured {
     pub exit: Exit,
     measurement: Option<Measurement>,
     /// What was noted of it before it went away to attach: whatever becomes of it there, that is known.
-    noted: Vec<Entry>,
-    questions: Vec<Question>,
-    answers: Vec<Result<Opened, Refusal>>,
+    noted: Vec<TimedFact>,
+    questions: Vec<KindSpec>,
+    answers: Vec<Result<Accepted, Refusal>>,
     retry: Option<Retry>,
     /// Whether the views know the answers.
     told: bool,
@@ -135,12 +135,12 @@ pub fn combined(overheads: &[&Overhead], ceiling: Option<f64>) -> Budget {
 }
 
 /// Lets through what there is memory for, to keep books of it.
-fn within_memory() -> impl FnMut(Result<Opened, Refusal>) -> Result<Opened, Refusal> {
-    let account = memory::account();
+fn within_memory() -> impl FnMut(Result<Accepted, Refusal>) -> Result<Accepted, Refusal> {
+    let account = memory::budget();
     let mut left = account.left();
     move |answer| {
         let opened = answer?;
-        let needed = books::bytes(&opened.strands);
+        let needed = state::bytes(&opened.subscriptions);
         left = left.checked_sub(needed).ok_or_else(|| {
             let refusal = account.refusal(needed, left, memory::possible_cpus());
             let message =
@@ -323,10 +323,10 @@ impl Measured {
             return true;
         }
         let asks = self.questions.iter().enumerate();
-        let (places, asks): (Vec<usize>, Vec<calls::Ask>) = asks
-            .filter_map(|(place, question)| match instrument(question).ask() {
-                Ask::Calls(ask) => Some((place, ask)),
-                Ask::SystemCalls(_) | Ask::Own(_) => None,
+        let (places, asks): (Vec<usize>, Vec<calls::CallsConfig>) = asks
+            .filter_map(|(place, question)| match instrument(question).config() {
+                CollectorConfig::Calls(ask) => Some((place, ask)),
+                CollectorConfig::SystemCalls(_) | CollectorConfig::Own(_) => None,
             })
             .unzip();
         // What was refused for another reason than functions that are not there is tried again altogether, but not often.
@@ -348,7 +348,8 @@ impl Measured {
             .collect();
         let (process, caches) = (self.process, Arc::clone(&tools.found));
         let search = move || {
-            let Ok(found) = calls::search(means, process, &asks, LoadId::default(), &caches) else {
+            let Ok(found) = calls::search(means, process, &asks, GroupId::default(), &caches)
+            else {
                 return false;
             };
             let mut all = found.answers.iter().zip(&held);
@@ -386,7 +387,7 @@ impl Measured {
     }
 
     /// What was noted of it since the last time; what is noted while it attaches waits until it is back.
-    pub fn entries(&mut self) -> Vec<Entry> {
+    pub fn entries(&mut self) -> Vec<TimedFact> {
         let mut entries = std::mem::take(&mut self.noted);
         let measurement = self.measurement.as_mut();
         entries.extend(measurement.into_iter().flat_map(Measurement::entries));

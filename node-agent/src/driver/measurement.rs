@@ -1,11 +1,11 @@
 //! A process being measured, within its budget, for all that ask anything of it.
 //!
-//! What is attached when is carried out here, and what was recorded when is noted as [`Entry`]s for the books of everybody who
+//! What is attached when is carried out here, and what was recorded when is noted as [`TimedFact`]s for the books of everybody who
 //! asks. What to attach is for the [governor](crate::governor) to decide.
 
 mod departures;
-mod disturbance;
 mod meter;
+mod observer_effect;
 mod reaper;
 mod running;
 mod sampling;
@@ -13,21 +13,21 @@ mod slice;
 
 use std::{sync::mpsc::Receiver, time::Duration};
 
-use departures::Departures;
+use departures::PendingDetaches;
 use meter::Meter;
 pub use meter::Total;
-pub use reaper::{Reaper, Receipt};
+pub use reaper::{DropHandle, Reaper};
 pub use running::Running;
 use running::{Mechanisms, Started};
-use sampling::{Due, Sampler};
+use sampling::{Due, DutyCycle};
 use slice::{Moment, Slice};
 
 use crate::{
-    books::{Entry, Fact},
     governor::Spent,
     kernel::{AttachError, ReadError},
-    mechanism::{Event, LoadId, Loads, profiles::Finished},
+    mechanism::{Event, GroupId, GroupIds, profiles::Finished},
     observe::{self, CpuTime, ProcessId},
+    state::{Fact, TimedFact},
 };
 
 /// Something failed that worked before.
@@ -48,13 +48,13 @@ pub struct Measurement {
     process: ProcessId,
     costs: Vec<Option<Duration>>,
     meter: Meter,
-    sampler: Option<Sampler>,
+    sampler: Option<DutyCycle>,
     /// What was decided and is still to be attached.
     due: Option<Due>,
     attached: Attached,
-    departures: Departures,
+    departures: PendingDetaches,
     reaper: Reaper,
-    entries: Vec<Entry>,
+    entries: Vec<TimedFact>,
     read_at: Duration,
     /// Since when it counts nothing any more.
     stopped: Option<Duration>,
@@ -62,7 +62,7 @@ pub struct Measurement {
 
 /// What is attached now.
 struct Attached {
-    always: Loads,
+    always: GroupIds,
     slice: Option<Slice>,
     /// How many slices there were.
     slices: u64,
@@ -103,18 +103,18 @@ impl Measurement {
                 attached,
             )
             .with(mechanisms.beside()),
-            sampler: sampled.map(|percent| Sampler::new(percent, edge, attached)),
+            sampler: sampled.map(|percent| DutyCycle::new(percent, edge, attached)),
             due: None,
             attached: Attached {
                 always: costs
                     .iter()
                     .enumerate()
-                    .filter_map(|(index, cost)| cost.map(|_| LoadId::default().offset(index)))
+                    .filter_map(|(index, cost)| cost.map(|_| GroupId::default().offset(index)))
                     .collect(),
                 slice: None,
                 slices: 0,
             },
-            departures: Departures::new(mechanisms.detach_one_by_one()),
+            departures: PendingDetaches::new(mechanisms.detach_one_by_one()),
             mechanisms,
             costs,
             reaper: reaper.clone(),
@@ -147,7 +147,7 @@ impl Measurement {
     }
 
     /// Takes what was noted since the last time.
-    pub fn entries(&mut self) -> Vec<Entry> {
+    pub fn entries(&mut self) -> Vec<TimedFact> {
         std::mem::take(&mut self.entries)
     }
 
@@ -176,7 +176,7 @@ impl Measurement {
     }
 
     /// Where what is finished comes from that is more than figures; asked for once.
-    pub fn profiles(&mut self) -> Vec<(LoadId, Receiver<Finished>)> {
+    pub fn profiles(&mut self) -> Vec<(GroupId, Receiver<Finished>)> {
         self.mechanisms.profiles()
     }
 
@@ -185,13 +185,13 @@ impl Measurement {
         self.mechanisms.events()
     }
 
-    /// Whether the load is attached in slices, or not at all.
-    pub fn is_sampled(&self, load: LoadId) -> bool {
-        !self.attached.always.contains(&load)
+    /// Whether the group is attached in slices, or not at all.
+    pub fn is_sampled(&self, group: GroupId) -> bool {
+        !self.attached.always.contains(&group)
     }
 
     fn note(&mut self, at: Duration, fact: Fact) {
-        self.entries.push(Entry { at, fact });
+        self.entries.push(TimedFact { at, fact });
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
@@ -201,11 +201,11 @@ impl Measurement {
     fn look(&mut self, now: Duration) -> Result<Spent, MeasurementError> {
         if let Some(slice) = &mut self.attached.slice {
             let open = slice.book(now);
-            self.meter.add_open(&slice.loads, open);
+            self.meter.add_open(&slice.groups, open);
         }
         let hits = self.hits()?;
-        for (load, fixed) in self.mechanisms.fixed_costs()? {
-            self.meter.set_fixed(load, fixed);
+        for (group, fixed) in self.mechanisms.fixed_costs()? {
+            self.meter.set_fixed(group, fixed);
         }
         let cpu = self.cpu_time();
         Ok(self.meter.look(&self.attached.always, hits, cpu, now))
@@ -223,14 +223,14 @@ impl Measurement {
         observe::cpu_time(self.process).unwrap_or(self.meter.cpu())
     }
 
-    /// What these loads cost between two readings: as in a cold cache, which is what a slice begins with.
-    fn cost(&self, loads: &Loads, before: &[u64], after: &[u64]) -> Duration {
-        let cost = |load: &LoadId| {
-            let load = load.index();
-            let hits = after.get(load)?.saturating_sub(*before.get(load)?);
-            Some(self.costs.get(load)?.as_ref()?.mul_f64(hits as f64))
+    /// What these groups cost between two readings: as in a cold cache, which is what a slice begins with.
+    fn cost(&self, groups: &GroupIds, before: &[u64], after: &[u64]) -> Duration {
+        let cost = |group: &GroupId| {
+            let group = group.index();
+            let hits = after.get(group)?.saturating_sub(*before.get(group)?);
+            Some(self.costs.get(group)?.as_ref()?.mul_f64(hits as f64))
         };
-        loads.iter().filter_map(cost).sum()
+        groups.iter().filter_map(cost).sum()
     }
 }
 
@@ -238,8 +238,8 @@ impl Measurement {
 pub struct Begun {
     /// It; None where nothing could be attached.
     pub measurement: Option<Measurement>,
-    /// The loads that could not, and why.
-    pub refused: Vec<(Loads, AttachError)>,
+    /// The groups that could not, and why.
+    pub refused: Vec<(GroupIds, AttachError)>,
     /// When that was done.
     pub attached: Duration,
 }

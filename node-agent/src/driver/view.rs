@@ -2,10 +2,10 @@
 
 use ckb_probe_crds::Assignment;
 
-use super::{flow::Flow, measurement::Total};
+use super::{log_limiter::LogLimiter, measurement::Total};
 use crate::{
-    books::instance::{Instance, Standing},
     observe::ProcessId,
+    state::instance::{Instance, ReportedState},
     target::Observed,
 };
 
@@ -20,9 +20,9 @@ pub struct View {
     /// What measuring its process had cost when its last interval ended.
     pub spent: Total,
     /// How many lines its events may be.
-    pub flow: Flow,
+    pub flow: LogLimiter,
     /// How the last report says that it stands.
-    pub told: Option<Standing>,
+    pub told: Option<ReportedState>,
 }
 
 /// What a view is at.

@@ -15,8 +15,8 @@ use prometheus::{
 };
 
 use crate::{
-    books::{instance::Instance, probe::ProbeBook, series::Series},
-    kernel::Means,
+    kernel::CalibratedTier,
+    state::{instance::Instance, probe::ProbeState, series::Series},
 };
 
 /// Bucket bounds are powers of two from 512 ns to 17 s: where the kernel's buckets end too, so that every
@@ -25,7 +25,7 @@ const BOUNDS: std::ops::RangeInclusive<u32> = 9..=34;
 
 /// The text of `/metrics`.
 pub fn render<'a>(
-    means: Option<Means>,
+    means: Option<CalibratedTier>,
     now: Duration,
     instances: impl IntoIterator<Item = &'a Instance>,
 ) -> Result<String, prometheus::Error> {
@@ -40,7 +40,7 @@ pub fn render<'a>(
     Ok(crate::text::of_own(text))
 }
 
-fn node_families(means: Means) -> [MetricFamily; 3] {
+fn node_families(means: CalibratedTier) -> [MetricFamily; 3] {
     let gauge_of = |name, help, labels, value| {
         let metrics = [gauge(labels, value)];
         family(name, help, MetricType::GAUGE, metrics)
@@ -136,7 +136,7 @@ fn metric(
     }
 }
 
-fn books<'a>(instances: &[&'a Instance]) -> impl Iterator<Item = (&'a Instance, &'a ProbeBook)> {
+fn books<'a>(instances: &[&'a Instance]) -> impl Iterator<Item = (&'a Instance, &'a ProbeState)> {
     let instances = instances.iter().copied();
     instances.flat_map(|instance| instance.probes.iter().map(move |book| (instance, book)))
 }
@@ -272,7 +272,7 @@ fn instance_labels(instance: &Instance) -> Vec<LabelPair> {
     ]
 }
 
-fn row_labels(instance: &Instance, book: &ProbeBook, row: &str) -> Vec<LabelPair> {
+fn row_labels(instance: &Instance, book: &ProbeState, row: &str) -> Vec<LabelPair> {
     let mut labels = instance_labels(instance);
     labels.push(label("probe", &book.probe.name));
     labels.push(label(book.probe.kind().descriptor().row, row));

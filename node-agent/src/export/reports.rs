@@ -57,7 +57,7 @@ impl Reports {
 
 /// How many windows of stacks there were to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Parts {
+pub struct ProfileParts {
     /// Those that the API server took.
     pub written: u64,
     /// Those that it will not have.
@@ -68,7 +68,7 @@ pub struct Parts {
     pub dropped: u64,
 }
 
-impl Parts {
+impl ProfileParts {
     /// Their part of `/metrics`.
     pub fn render(&self) -> Result<String, prometheus::Error> {
         let results = [

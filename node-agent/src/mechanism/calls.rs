@@ -14,19 +14,19 @@ use std::{
     time::Duration,
 };
 
-pub use ask::{Ask, Cause, Counted, Function, Kept, Matching, Measures, Sought};
+pub use ask::{CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Sought};
 use ckb_probe_crds::{Distribution, Figures, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
 use origins::Origins;
 pub use search::{Searched, search};
 
 use super::{
-    Beside, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Raw, Reading, Refusal,
-    RowReading, stacks::Callers,
+    Accepted, Detail, Event, GroupId, GroupIds, Lost, Mechanism, Reading, Refusal, RowId,
+    RowReading, SharedTrap, stacks::Callers,
 };
 use crate::{
     kernel::{
-        AttachError, DEFAULT_RING_BYTES, Links, Means, Plan, Probes, ReadError, SeenCall,
+        AttachError, CalibratedTier, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall,
         SlotReading, Slots, SlowCall, Tier, memory,
     },
     observe::{self, FunctionCache, ProcessId, SymbolCache},
@@ -45,8 +45,8 @@ const FAMILY_BYTES_PER_CPU: u64 = 5 << 10;
 /// The probes on one process, loaded for it.
 pub struct Calls {
     probes: Probes,
-    /// The load of the first slot.
-    first: LoadId,
+    /// The group of the first slot.
+    first: GroupId,
     slots: Vec<Slot>,
     costs: Vec<Option<Duration>>,
     beside: BTreeMap<u8, (u8, Duration)>,
@@ -56,12 +56,12 @@ pub struct Calls {
     /// Where slow calls came from, if that is asked.
     origins: Option<Origins>,
     /// By slot: slow calls of which that is not known all the same, and those of which it is known in part.
-    untold: Vec<Untold>,
+    untold: Vec<PendingStacks>,
 }
 
 /// Slow calls whose stacks are not all told.
 #[derive(Clone, Copy, Debug, Default)]
-struct Untold {
+struct PendingStacks {
     /// Those that are told without a stack though it was copied.
     stacks: u64,
     /// Those whose stacks end before the thread's beginning.
@@ -81,7 +81,7 @@ struct Slot {
 /// there to be measured.
 pub struct Begun {
     /// In the order of the questions.
-    pub answers: Vec<Result<Opened, Refusal>>,
+    pub answers: Vec<Result<Accepted, Refusal>>,
     /// Loaded, and attached to nothing yet.
     pub calls: Option<Calls>,
 }
@@ -95,13 +95,13 @@ pub struct Caches {
     pub functions: FunctionCache,
 }
 
-/// Searches the process's binaries and loads what measures what is there. Its loads are numbered from `first` on. `ratio`: what
+/// Searches the process's binaries and loads what measures what is there. Its groups are numbered from `first` on. `ratio`: what
 /// measuring may cost, per CPU time of the process; None: whatever it costs.
 pub fn begin(
-    means: &Result<Means, Refusal>,
+    means: &Result<CalibratedTier, Refusal>,
     process: ProcessId,
-    asks: &[Ask],
-    first: LoadId,
+    asks: &[CallsConfig],
+    first: GroupId,
     caches: &Caches,
     ratio: Option<f64>,
 ) -> Begun {
@@ -162,7 +162,7 @@ pub fn begin(
         Ok((probes, origins)) => Some(Calls {
             probes,
             origins,
-            untold: vec![Untold::default(); slots.len()],
+            untold: vec![PendingStacks::default(); slots.len()],
             first,
             slots: slots
                 .into_iter()
@@ -200,7 +200,7 @@ fn load(
     let Some(stacks) = probes.take_slow_stacks() else {
         return Ok((probes, None));
     };
-    let room = memory::account().take(origins::BYTES, memory::possible_cpus());
+    let room = memory::budget().take(origins::BYTES, memory::possible_cpus());
     let room = room.map_err(AttachError::from)?;
     let origins = Origins::begin(process, stacks, ratio, room)
         .map_err(|error| Refusal::new(Reason::AttachFailed, error.to_string()))?;
@@ -242,10 +242,10 @@ impl Measures {
 }
 
 impl Calls {
-    fn slots_of(&self, loads: &Loads) -> Slots {
+    fn slots_of(&self, groups: &GroupIds) -> Slots {
         let slots = 0..self.slots.len();
         slots
-            .filter(|slot| loads.contains(&self.first.offset(*slot)))
+            .filter(|slot| groups.contains(&self.first.offset(*slot)))
             .filter_map(|slot| u8::try_from(slot).ok())
             .collect()
     }
@@ -289,7 +289,7 @@ impl Calls {
             }
         }
         Some(Event {
-            part: family.map(|family| Raw {
+            part: family.map(|family| RowId {
                 place: u64::from(call.slot),
                 number: u64::from(family.id),
                 text: family.name,
@@ -299,10 +299,10 @@ impl Calls {
     }
 }
 
-/// A slow call, of a load that has one row.
+/// A slow call, of a group that has one row.
 pub(super) fn slow_call(
     call: &SlowCall,
-    load: LoadId,
+    group: GroupId,
     booted: Timestamp,
     details: Vec<(&'static str, Detail)>,
 ) -> Event {
@@ -310,7 +310,7 @@ pub(super) fn slow_call(
         time: booted
             .checked_add(Duration::from_nanos(call.time_ns))
             .unwrap_or(booted),
-        load,
+        group,
         row: None,
         part: None,
         thread: call.thread,
@@ -325,23 +325,23 @@ impl Mechanism for Calls {
         &self.costs
     }
 
-    fn beside(&self) -> Vec<Beside> {
-        let load = |slot: u8| self.first.offset(usize::from(slot));
+    fn beside(&self) -> Vec<SharedTrap> {
+        let group = |slot: u8| self.first.offset(usize::from(slot));
         let beside = self.beside.iter();
-        let beside = beside.map(|(slot, (other, cost))| Beside {
-            load: load(*slot),
-            other: load(*other),
+        let beside = beside.map(|(slot, (other, cost))| SharedTrap {
+            group: group(*slot),
+            other: group(*other),
             cost: *cost,
         });
         beside.collect()
     }
 
-    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        self.probes.attach(&self.slots_of(loads))
+    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
+        self.probes.attach(&self.slots_of(groups))
     }
 
-    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        self.probes.open_slice(&self.slots_of(loads))
+    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
+        self.probes.open_slice(&self.slots_of(groups))
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
@@ -361,7 +361,7 @@ impl Mechanism for Calls {
                 folded: seen.families_folded.get(index).copied().unwrap_or_default(),
                 ..RowReading::default()
             };
-            reading.loads.insert(self.first.offset(index), vec![own]);
+            reading.groups.insert(self.first.offset(index), vec![own]);
         }
         for (place, family) in (0..).zip(seen.families) {
             let index = family.slot as usize;
@@ -370,7 +370,7 @@ impl Mechanism for Calls {
             };
             let part = RowReading {
                 row: None,
-                part: Some(Raw {
+                part: Some(RowId {
                     place,
                     number: u64::from(family.id),
                     text: family.name,
@@ -378,13 +378,13 @@ impl Mechanism for Calls {
                 figures: slot.measures.figures(family.reading, slot.has_bytes),
                 folded: 0,
             };
-            let rows = reading.loads.entry(self.first.offset(index)).or_default();
+            let rows = reading.groups.entry(self.first.offset(index)).or_default();
             rows.push(part);
         }
         let counts = [("calls", seen.calls_lost), ("sizes", seen.sizes_lost)];
-        let loads = (0..self.slots.len()).map(|slot| self.first.offset(slot));
+        let groups = (0..self.slots.len()).map(|slot| self.first.offset(slot));
         reading.lost = vec![Lost {
-            loads: loads.collect(),
+            groups: groups.collect(),
             counts: counts
                 .into_iter()
                 .map(|(what, count)| (Name::Borrowed(what), count))
@@ -397,7 +397,7 @@ impl Mechanism for Calls {
             let lost = self.probes.stacks_lost()?;
             let lost = lost.into_iter().zip(&self.untold).enumerate();
             reading.lost.extend(lost.map(|(slot, (lost, untold))| Lost {
-                loads: Loads::from([self.first.offset(slot)]),
+                groups: GroupIds::from([self.first.offset(slot)]),
                 counts: BTreeMap::from([
                     (Name::Borrowed("stacks"), lost + untold.stacks),
                     (Name::Borrowed("frames"), untold.frames),
@@ -444,10 +444,10 @@ impl Mechanism for Calls {
     }
 }
 
-/// Events that were lost, each of the load that it was of: a ring buffer is everybody's, but what was asked for is not.
-pub(super) fn events_lost(first: LoadId, lost: Vec<u64>) -> impl Iterator<Item = Lost> {
+/// Events that were lost, each of the group that it was of: a ring buffer is everybody's, but what was asked for is not.
+pub(super) fn events_lost(first: GroupId, lost: Vec<u64>) -> impl Iterator<Item = Lost> {
     lost.into_iter().enumerate().map(move |(slot, count)| Lost {
-        loads: Loads::from([first.offset(slot)]),
+        groups: GroupIds::from([first.offset(slot)]),
         counts: BTreeMap::from([(Name::Borrowed("events"), count)]),
     })
 }

@@ -14,9 +14,9 @@ use ckb_probe_crds::{Figures, Histogram, report::OTHER};
 use shared::Groups;
 
 use super::{
-    Begin, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Raw, Reading, Refusal,
-    RowReading, Scene, Strand, reason_of,
-    shared::{Gate, OneLoad, Shared, Subscription},
+    Accepted, Begin, BeginContext, Detail, Event, GroupId, GroupIds, Lost, Mechanism, Reading,
+    Refusal, RowId, RowReading, Subscription, reason_of,
+    shared::{Gate, Handle, OneGroup, Shared},
 };
 pub use crate::kernel::counts::CountProgram;
 use crate::{
@@ -30,11 +30,11 @@ use crate::{
 
 /// What a kind wants counted and told.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct CountsConfig {
     /// By which program.
     pub program: &'static CountProgram,
     /// Of which tasks.
-    pub belonging: Belonging,
+    pub belonging: Membership,
     /// What of it: bits that the program knows.
     pub wants: u32,
     /// Whether a part of the time would say as much of the rest. What happens once would not be seen: it is counted all of the
@@ -46,7 +46,7 @@ pub struct Ask {
 
 /// Which tasks belong to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Belonging {
+pub enum Membership {
     /// The threads of the process.
     Process,
     /// Those of its pod: those in its network namespace, which all containers of a pod share. Where that is the host's, those
@@ -57,13 +57,13 @@ pub enum Belonging {
 /// What a kind makes of what its program counts and tells. Pure.
 pub trait Decode: fmt::Debug + Send + Sync {
     /// The row of a key.
-    fn raw(&self, key: &[u8; KEY_BYTES]) -> Raw;
+    fn raw(&self, key: &[u8; KEY_BYTES]) -> RowId;
 
     /// What was counted in a row.
     fn figures(&self, counted: &Counted) -> Figures;
 
     /// Something that was told; None where it is not wanted after all.
-    fn event(&self, seen: &Seen<'_>) -> Option<Told>;
+    fn event(&self, seen: &RawEvent<'_>) -> Option<DecodedEvent>;
 }
 
 /// What was counted in a row.
@@ -77,7 +77,7 @@ pub struct Counted {
 
 /// Something that a program told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen<'a> {
+pub struct RawEvent<'a> {
     /// What: the program's number for it.
     pub what: u32,
     /// The process, in the host's pid namespace.
@@ -92,7 +92,7 @@ pub struct Seen<'a> {
 
 /// An event, as far as the kind knows it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct DecodedEvent {
     /// Its row, as [`Decode::raw`] has it.
     pub row: [u8; KEY_BYTES],
     /// By what it comes before others.
@@ -101,30 +101,30 @@ pub struct Told {
     pub details: Vec<(&'static str, Detail)>,
 }
 
-impl Begin for Ask {
-    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
-        let group = group(self.belonging, scene.process)?;
+impl Begin for CountsConfig {
+    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+        let target = target(self.belonging, scene.process)?;
         let program = self.program;
         let shared = scene
             .node
             .shared_as(program.name, || Groups::load(program).map(Shared::of))
             .map_err(refusal)?;
-        let subscription = Subscription::to(shared, |groups| {
-            groups.enroll(group, scene.process.pid, self.wants)
+        let handle = Handle::to(shared, |targets| {
+            targets.enroll(target, scene.process.pid, self.wants)
         })
         .map_err(refusal)?;
-        let opened = Opened {
-            strands: vec![Strand {
-                load: scene.first,
-                ..Strand::default()
+        let opened = Accepted {
+            subscriptions: vec![Subscription {
+                group: scene.first,
+                ..Subscription::default()
             }],
-            ..Opened::default()
+            ..Accepted::default()
         };
         let counts = Counts {
-            subscription,
+            handle,
             gate: Gate::default(),
             process: scene.process,
-            load: scene.first,
+            group: scene.first,
             costs: [Some(if self.sliced { HIT } else { Duration::ZERO })],
             decode: self.decode.clone(),
             places: BTreeMap::new(),
@@ -134,12 +134,12 @@ impl Begin for Ask {
 }
 
 /// By what tasks belong to a target.
-fn group(belonging: Belonging, process: ProcessId) -> Result<TargetKey, Refusal> {
+fn target(belonging: Membership, process: ProcessId) -> Result<TargetKey, Refusal> {
     let own = TargetKey {
         space: space::PROCESS,
         number: process.pid,
     };
-    if belonging == Belonging::Process {
+    if belonging == Membership::Process {
         return Ok(own);
     }
     let host = Namespaces::of_host()?;
@@ -169,10 +169,10 @@ const HIT: Duration = Duration::from_nanos(1);
 
 /// What is counted for one process.
 struct Counts {
-    subscription: Subscription<Groups>,
+    handle: Handle<Groups>,
     gate: Gate,
     process: ProcessId,
-    load: LoadId,
+    group: GroupId,
     costs: [Option<Duration>; 1],
     decode: Arc<dyn Decode>,
     /// Of the rows, in the order in which they came by.
@@ -184,17 +184,17 @@ impl Counts {
         self.costs == [Some(HIT)]
     }
 
-    fn row(&mut self, key: [u8; KEY_BYTES]) -> Raw {
+    fn row(&mut self, key: [u8; KEY_BYTES]) -> RowId {
         let next = self.places.len() as u64;
         let place = *self.places.entry(key).or_insert(next);
         if key == OTHER_ROW {
-            return Raw {
+            return RowId {
                 place,
                 number: 0,
                 text: OTHER.to_string(),
             };
         }
-        Raw {
+        RowId {
             place,
             ..self.decode.raw(&key)
         }
@@ -202,7 +202,7 @@ impl Counts {
 
     fn event(&mut self, seen: &SeenEvent, booted: k8s_openapi::jiff::Timestamp) -> Option<Event> {
         let head = &seen.event;
-        let told = self.decode.event(&Seen {
+        let told = self.decode.event(&RawEvent {
             what: head.what,
             process: head.process,
             name: &head.name,
@@ -213,7 +213,7 @@ impl Counts {
             time: booted
                 .checked_add(Duration::from_nanos(head.time_ns))
                 .unwrap_or(booted),
-            load: self.load,
+            group: self.group,
             row: Some(self.row(told.row)),
             part: None,
             thread: head.process,
@@ -224,9 +224,9 @@ impl Counts {
     }
 }
 
-impl OneLoad for Counts {
-    fn load(&self) -> LoadId {
-        self.load
+impl OneGroup for Counts {
+    fn load(&self) -> GroupId {
+        self.group
     }
 
     fn gate(&mut self) -> &mut Gate {
@@ -234,11 +234,11 @@ impl OneLoad for Counts {
     }
 
     fn open(&mut self) -> Result<(), AttachError> {
-        self.subscription.open()
+        self.handle.open()
     }
 
     fn close(&mut self) -> Result<Option<Links>, ReadError> {
-        self.subscription.close()
+        self.handle.close()
     }
 }
 
@@ -247,12 +247,12 @@ impl Mechanism for Counts {
         &self.costs
     }
 
-    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        self.attach_load(loads)
+    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
+        self.attach_load(groups)
     }
 
-    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        self.open_load(loads)
+    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
+        self.open_load(groups)
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
@@ -260,12 +260,12 @@ impl Mechanism for Counts {
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        let charged = self.subscription.charged()?;
+        let charged = self.handle.charged()?;
         Ok(vec![if self.is_sliced() { charged } else { 0 }])
     }
 
     fn fixed_cost(&self) -> Result<Duration, ReadError> {
-        let charged = self.subscription.charged()?;
+        let charged = self.handle.charged()?;
         Ok(if self.is_sliced() {
             Duration::ZERO
         } else {
@@ -274,8 +274,8 @@ impl Mechanism for Counts {
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
-        let read = |groups: &mut Groups, asker: &mut _| groups.read(asker);
-        let read = self.subscription.with(read).transpose()?;
+        let read = |targets: &mut Groups, asker: &mut _| targets.read(asker);
+        let read = self.handle.with(read).transpose()?;
         let (tallied, folded) = read.unwrap_or_default();
         let rows = rows(tallied).into_iter().map(|(key, counted)| RowReading {
             row: Some(self.row(key)),
@@ -285,17 +285,17 @@ impl Mechanism for Counts {
         });
         let rows = rows.collect();
         Ok(Reading {
-            loads: BTreeMap::from([(self.load, rows)]),
-            folded: BTreeMap::from([(self.load, folded)]),
+            groups: BTreeMap::from([(self.group, rows)]),
+            folded: BTreeMap::from([(self.group, folded)]),
             lost: vec![Lost {
-                loads: Loads::from([self.load]),
-                counts: self.subscription.lost()?,
+                groups: GroupIds::from([self.group]),
+                counts: self.handle.lost()?,
             }],
         })
     }
 
     fn events(&mut self) -> Vec<Event> {
-        let seen = self.subscription.events();
+        let seen = self.handle.events();
         // The wall clock may have been set since.
         let booted = observe::boot_time();
         seen.iter()
@@ -304,7 +304,7 @@ impl Mechanism for Counts {
     }
 
     fn end(&mut self) -> Option<Links> {
-        self.subscription.end()
+        self.handle.end()
     }
 }
 

@@ -12,9 +12,9 @@ use k8s_openapi::jiff::Timestamp;
 use shared::NodeDisks;
 
 use super::{
-    Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Parts, Raw, Reading,
-    Refusal, RowReading, Scene, Strand, reason_of,
-    shared::{Gate, OneLoad, Shared, Subscription},
+    Accepted, Begin, BeginContext, Breakdown, Coverage, Detail, Event, GroupId, GroupIds, Lost,
+    Mechanism, Reading, Refusal, RowId, RowReading, Subscription, reason_of,
+    shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
     kernel::{AttachError, DiskSlot, Links, ReadError, SlowRequest},
@@ -23,7 +23,7 @@ use crate::{
 
 /// What a kind wants of the disks.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct BlockIoConfig {
     /// What is measured, in the kind's words.
     pub measures: Measures,
     /// Of which disks; empty: of all.
@@ -62,9 +62,9 @@ const DIRECTIONS: [&str; 4] = ["read", "write", "discard", "flush"];
 
 /// One target's view of the disks.
 struct Disks {
-    ask: Ask,
-    load: LoadId,
-    subscription: Subscription<NodeDisks>,
+    ask: BlockIoConfig,
+    group: GroupId,
+    handle: Handle<NodeDisks>,
     /// Which of the thresholds is its own.
     threshold: usize,
     /// Whose requests are its own.
@@ -99,12 +99,12 @@ impl Counts {
     }
 }
 
-impl Begin for Ask {
-    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
-        let load = || NodeDisks::load().map(Shared::of);
-        let shared = scene.node.shared(load).map_err(refusal)?;
+impl Begin for BlockIoConfig {
+    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+        let group = || NodeDisks::load().map(Shared::of);
+        let shared = scene.node.shared(group).map_err(refusal)?;
         let process = scene.process.pid;
-        let subscription = Subscription::to(shared, |program| {
+        let handle = Handle::to(shared, |program| {
             let view = program.view(&self.disks, self.slow_threshold_ns, process)?;
             view.ok_or_else(|| {
                 Refusal::new(
@@ -113,7 +113,7 @@ impl Begin for Ask {
                 )
             })
         })?;
-        let own = subscription.with(|program, view| {
+        let own = handle.with(|program, view| {
             let tells_beginnings = program.disks.tells_beginnings();
             (
                 view.threshold,
@@ -124,8 +124,8 @@ impl Begin for Ask {
         let (threshold, owner, sentence) = own.unwrap_or_default();
         let disks = Disks {
             ask: self.clone(),
-            load: scene.first,
-            subscription,
+            group: scene.first,
+            handle,
             threshold,
             owner,
             gate: Gate::default(),
@@ -133,12 +133,16 @@ impl Begin for Ask {
             opened: Counts::default(),
             booted: observe::boot_time(),
         };
-        let opened = Opened {
-            strands: vec![Strand {
-                load: scene.first,
+        let opened = Accepted {
+            subscriptions: vec![Subscription {
+                group: scene.first,
                 row: None,
-                parts: if owner > 0 { Parts::All } else { Parts::None },
-                ..Strand::default()
+                parts: if owner > 0 {
+                    Breakdown::All
+                } else {
+                    Breakdown::None
+                },
+                ..Subscription::default()
             }],
             coverage: Coverage {
                 sentence,
@@ -190,33 +194,32 @@ impl Disks {
 
     /// What was counted up to now, but for the longest times.
     fn counted(&self) -> Result<Counts, ReadError> {
-        let slots = self.subscription.lock().program.disks.counted()?;
+        let slots = self.handle.lock().program.disks.counted()?;
         Ok(self.counts(&slots))
     }
 
     /// What was counted, with the longest times since it was last asked.
     fn slots(&self) -> Result<Vec<DiskSlot>, ReadError> {
         let mut slots = {
-            let mut shared = self.subscription.lock();
+            let mut shared = self.handle.lock();
             let slots = shared.program.disks.read()?;
             shared.subscribers().for_each(|view| view.see(&slots));
             slots
         };
-        self.subscription
-            .with(|_, view| view.take_longest(&mut slots));
+        self.handle.with(|_, view| view.take_longest(&mut slots));
         Ok(slots)
     }
 
     /// What stands for a slot's row and part.
-    fn place(&self, slot: &DiskSlot) -> (Option<Raw>, Option<Raw>) {
+    fn place(&self, slot: &DiskSlot) -> (Option<RowId>, Option<RowId>) {
         let direction = DIRECTIONS.get(usize::from(slot.direction));
-        let row = (!slot.disk.is_empty()).then(|| Raw {
+        let row = (!slot.disk.is_empty()).then(|| RowId {
             place: u64::from(slot.device) << 8 | u64::from(slot.direction),
             number: u64::from(slot.device),
             text: format!("{} {}", slot.disk, direction.copied().unwrap_or_default()),
         });
         let own = slot.owner == self.owner;
-        let part = (self.owner > 0).then(|| Raw {
+        let part = (self.owner > 0).then(|| RowId {
             place: u64::from(own),
             number: 0,
             text: if own { OWN } else { OTHER }.to_string(),
@@ -225,7 +228,7 @@ impl Disks {
     }
 
     fn event(&self, slow: &SlowRequest) -> Option<Event> {
-        let slot = self.subscription.lock().program.disks.slot(slow.slot)?;
+        let slot = self.handle.lock().program.disks.slot(slow.slot)?;
         if slow.duration_ns < self.ask.slow_threshold_ns || !self.is_wanted(&slot) {
             return None;
         }
@@ -245,7 +248,7 @@ impl Disks {
                 .booted
                 .checked_add(Duration::from_nanos(slow.time_ns))
                 .unwrap_or(self.booted),
-            load: self.load,
+            group: self.group,
             row,
             part,
             thread: slow.thread,
@@ -256,9 +259,9 @@ impl Disks {
     }
 }
 
-impl OneLoad for Disks {
-    fn load(&self) -> LoadId {
-        self.load
+impl OneGroup for Disks {
+    fn load(&self) -> GroupId {
+        self.group
     }
 
     fn gate(&mut self) -> &mut Gate {
@@ -267,11 +270,11 @@ impl OneLoad for Disks {
 
     /// What is counted between the attaching and the reading is nobody's.
     fn open(&mut self) -> Result<(), AttachError> {
-        self.subscription.open()?;
+        self.handle.open()?;
         match self.counted() {
             Ok(counted) => self.opened = counted,
             Err(error) => {
-                drop(self.subscription.close()?);
+                drop(self.handle.close()?);
                 return Err(error.into());
             }
         }
@@ -280,7 +283,7 @@ impl OneLoad for Disks {
 
     fn close(&mut self) -> Result<Option<Links>, ReadError> {
         let counted = self.counted();
-        let links = self.subscription.close()?;
+        let links = self.handle.close()?;
         self.closed.add(&counted?.since(&self.opened));
         Ok(links)
     }
@@ -291,12 +294,12 @@ impl Mechanism for Disks {
         &[Some(COST)]
     }
 
-    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        self.attach_load(loads)
+    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
+        self.attach_load(groups)
     }
 
-    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        self.open_load(loads)
+    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
+        self.open_load(groups)
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
@@ -304,7 +307,7 @@ impl Mechanism for Disks {
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        Ok(vec![self.subscription.charged()?])
+        Ok(vec![self.handle.charged()?])
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
@@ -328,7 +331,7 @@ impl Mechanism for Disks {
             figures.maxima.insert(names.device_longest.clone(), device);
             let (row, part) = self.place(slot);
             // What found no room has no disk: it counts as the others.
-            let row = Some(row.unwrap_or_else(|| Raw {
+            let row = Some(row.unwrap_or_else(|| RowId {
                 place: u64::MAX,
                 number: 0,
                 text: ckb_probe_crds::report::OTHER.to_string(),
@@ -341,10 +344,10 @@ impl Mechanism for Disks {
             });
         }
         Ok(Reading {
-            loads: [(self.load, rows)].into(),
+            groups: [(self.group, rows)].into(),
             lost: vec![Lost {
-                loads: [self.load].into(),
-                counts: self.subscription.lost()?,
+                groups: [self.group].into(),
+                counts: self.handle.lost()?,
             }],
             ..Reading::default()
         })
@@ -353,7 +356,7 @@ impl Mechanism for Disks {
     fn events(&mut self) -> Vec<Event> {
         // The wall clock may have been set since.
         self.booted = observe::boot_time();
-        let slow = self.subscription.events();
+        let slow = self.handle.events();
         slow.iter().filter_map(|one| self.event(one)).collect()
     }
 }

@@ -8,7 +8,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp}
 use serde_json::{Value, json};
 
 use super::{
-    LoadId, Raw,
+    GroupId, RowId,
     stacks::{Callers, TRUNCATED},
 };
 
@@ -57,12 +57,12 @@ pub enum Detail {
 pub struct Event {
     /// When the event happened.
     pub time: Timestamp,
-    /// The load that it was counted in.
-    pub load: LoadId,
-    /// The row that it was counted in; None where the load has just one.
-    pub row: Option<Raw>,
+    /// The group that it was counted in.
+    pub group: GroupId,
+    /// The row that it was counted in; None where the group has just one.
+    pub row: Option<RowId>,
     /// In which part of it.
-    pub part: Option<Raw>,
+    pub part: Option<RowId>,
     /// The thread, in the host's pid namespace.
     pub thread: u32,
     /// The name of the thread.

@@ -11,12 +11,12 @@ use std::{
 
 use ckb_probe_crds::{Lack, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
-use means::{Costs, KernelMeans};
+use means::{CalibratedKernelTier, Costs};
 use untouchable::Untouchable;
 
 use super::{
-    Begin, Coverage, Detail, Event, LoadId, Loads, Lost, Mechanism, Opened, Reading, Refusal,
-    RowReading, Scene, Strand,
+    Accepted, Begin, BeginContext, Coverage, Detail, Event, GroupId, GroupIds, Lost, Mechanism,
+    Reading, Refusal, RowReading, Subscription,
     calls::{Measures, events_lost, slow_call},
 };
 use crate::{
@@ -35,7 +35,7 @@ const MAX_ITEMS: usize = 64;
 
 /// What a kind wants of the kernel's functions.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct KernelFunctionsConfig {
     /// What is measured of a call, in the kind's words.
     pub measures: Measures,
     /// What their names match.
@@ -49,21 +49,21 @@ pub struct Ask {
 /// Calls of the kernel's functions by one process.
 struct KernelCalls {
     probes: Probes,
-    /// The load of the first slot.
-    first: LoadId,
+    /// The group of the first slot.
+    first: GroupId,
     measures: Measures,
     /// By slot.
     costs: Vec<Option<Duration>>,
     cost: Costs,
     one_by_one: bool,
     /// What is known of the kernel, kept for others for as long as anybody asks.
-    _means: KernelMeans,
+    _means: CalibratedKernelTier,
 }
 
-impl Begin for Ask {
-    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
+impl Begin for KernelFunctionsConfig {
+    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
         let chosen = self.choose()?;
-        let means = KernelMeans::of(scene.node)?;
+        let means = CalibratedKernelTier::of(scene.node)?;
         let (tier, cost) = means.get();
         let names: Vec<&str> = chosen.functions.iter().map(String::as_str).collect();
         let refused = refused_functions(tier, &names)?;
@@ -102,14 +102,24 @@ impl Begin for Ask {
             one_by_one: tier.detaches_one_by_one(),
             _means: means,
         };
-        let strand = |(slot, function)| Strand {
-            load: scene.first.offset(slot),
+        let subscription = |(slot, function)| Subscription {
+            group: scene.first.offset(slot),
             row: Some(function),
             blank: self.measures.figures(Default::default(), false),
-            ..Strand::default()
+            ..Subscription::default()
         };
-        let strands = functions.into_iter().enumerate().map(strand).collect();
-        Ok((Box::new(calls), Opened { strands, coverage }))
+        let subscriptions = functions
+            .into_iter()
+            .enumerate()
+            .map(subscription)
+            .collect();
+        Ok((
+            Box::new(calls),
+            Accepted {
+                subscriptions,
+                coverage,
+            },
+        ))
     }
 }
 
@@ -122,7 +132,7 @@ struct Chosen {
     ambiguous: BTreeSet<String>,
 }
 
-impl Ask {
+impl KernelFunctionsConfig {
     fn choose(&self) -> Result<Chosen, Refusal> {
         let glob = Glob::new(&self.glob).map_err(|error| {
             Refusal::new(
@@ -239,10 +249,10 @@ fn some(names: &[&str]) -> String {
 }
 
 impl KernelCalls {
-    fn slots_of(&self, loads: &Loads) -> Slots {
+    fn slots_of(&self, groups: &GroupIds) -> Slots {
         let slots = 0..self.costs.len();
         slots
-            .filter(|slot| loads.contains(&self.first.offset(*slot)))
+            .filter(|slot| groups.contains(&self.first.offset(*slot)))
             .filter_map(|slot| u8::try_from(slot).ok())
             .collect()
     }
@@ -253,12 +263,12 @@ impl Mechanism for KernelCalls {
         &self.costs
     }
 
-    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        self.probes.attach(&self.slots_of(loads))
+    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
+        self.probes.attach(&self.slots_of(groups))
     }
 
-    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        self.probes.open_slice(&self.slots_of(loads))
+    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
+        self.probes.open_slice(&self.slots_of(groups))
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
@@ -284,12 +294,12 @@ impl Mechanism for KernelCalls {
         });
         let slots = 0..self.costs.len();
         let calls = Lost {
-            loads: slots.map(|slot| self.first.offset(slot)).collect(),
+            groups: slots.map(|slot| self.first.offset(slot)).collect(),
             counts: BTreeMap::from([(Name::Borrowed("calls"), seen.calls_lost)]),
         };
         let events = events_lost(self.first, seen.events_lost);
         Ok(Reading {
-            loads: rows.collect(),
+            groups: rows.collect(),
             lost: std::iter::once(calls).chain(events).collect(),
             ..Reading::default()
         })
@@ -301,9 +311,9 @@ impl Mechanism for KernelCalls {
         calls
             .iter()
             .map(|seen| {
-                let load = self.first.offset(seen.call.slot as usize);
+                let group = self.first.offset(seen.call.slot as usize);
                 let duration = Detail::Nanoseconds(seen.call.duration_ns);
-                slow_call(&seen.call, load, booted, vec![("duration", duration)])
+                slow_call(&seen.call, group, booted, vec![("duration", duration)])
             })
             .collect()
     }

@@ -21,20 +21,20 @@ use ckb_probe_crds::{
 };
 use ckb_probe_profiles::Profile;
 pub use shared::PATIENCE;
-use shared::{Enrolled, Registry, Totals};
+use shared::{Registry, SamplerHandle, Totals};
 pub use told::nanos;
 
 use super::{
-    Begin, Coverage, Event, Loads, Lost, Mechanism, Opened, Parts, Raw, Reading, Refusal,
-    RowReading, Scene, Strand,
+    Accepted, Begin, BeginContext, Breakdown, Coverage, Event, GroupIds, Lost, Mechanism, Reading,
+    Refusal, RowId, RowReading, Subscription,
 };
 use crate::{
     kernel::{
         AttachError, Links, ReadError,
-        memory::{self, Room},
+        memory::{self, Reservation},
         stacks::Stacks,
     },
-    mechanism::LoadId,
+    mechanism::GroupId,
 };
 
 /// What the stacks of one mode take of the agent's memory besides maps, in a process with some thousands of different ones.
@@ -42,7 +42,7 @@ const BYTES_OF_A_MODE: u64 = 4 << 20;
 
 /// What is asked of a process.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct ProfileConfig {
     /// What stacks are weighted by.
     pub modes: Vec<ProfileMode>,
     /// How often a second it is looked who runs.
@@ -58,7 +58,7 @@ pub struct Ask {
 }
 
 /// Whose figures are made of it does not matter: the same windows have the same stacks.
-impl PartialEq for Ask {
+impl PartialEq for ProfileConfig {
     fn eq(&self, other: &Self) -> bool {
         let Self {
             modes,
@@ -76,7 +76,7 @@ impl PartialEq for Ask {
     }
 }
 
-/// What part of a window's stacks belongs to a heading.
+/// What part of a window's stacks belongs to a category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weighed {
     /// By what they are weighted.
@@ -125,8 +125,8 @@ fn lacking(mode: ProfileMode) -> Option<&'static str> {
     }
 }
 
-impl Begin for Ask {
-    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
+impl Begin for ProfileConfig {
+    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
         let missing = self.modes.iter();
         let missing: Vec<(ProfileMode, &str)> = missing
             .filter_map(|mode| Some((*mode, lacking(*mode)?)))
@@ -159,11 +159,11 @@ impl Begin for Ask {
             ));
         };
         let enrolled = Registry::enroll(&registry, scene.process, self, scene.ratio)?;
-        let opened = Opened {
-            strands: vec![Strand {
-                load: scene.first,
-                parts: Parts::All,
-                ..Strand::default()
+        let opened = Accepted {
+            subscriptions: vec![Subscription {
+                group: scene.first,
+                parts: Breakdown::All,
+                ..Subscription::default()
             }],
             coverage: Coverage {
                 lacks,
@@ -176,7 +176,7 @@ impl Begin for Ask {
         };
         let profiles = Profiles {
             enrolled,
-            load: scene.first,
+            group: scene.first,
             figures: self.figures,
             costs: [Some(Duration::ZERO)],
             _room: room,
@@ -186,8 +186,8 @@ impl Begin for Ask {
 }
 
 /// Room for these modes, and a look whether there is some for the maps of a window.
-fn reserve(modes: &[ProfileMode]) -> Result<Room, Refusal> {
-    let account = memory::account();
+fn reserve(modes: &[ProfileMode]) -> Result<Reservation, Refusal> {
+    let account = memory::budget();
     let cpus = memory::possible_cpus();
     let refused = |error: memory::NoMemory| {
         Refusal::new(
@@ -211,11 +211,11 @@ fn reserve(modes: &[ProfileMode]) -> Result<Room, Refusal> {
 
 /// A sampler, on behalf of one measurement.
 struct Profiles {
-    enrolled: Enrolled,
-    load: LoadId,
+    enrolled: SamplerHandle,
+    group: GroupId,
     figures: fn(&Weighed) -> Figures,
     costs: [Option<Duration>; 1],
-    _room: Room,
+    _room: Reservation,
 }
 
 impl Mechanism for Profiles {
@@ -223,12 +223,12 @@ impl Mechanism for Profiles {
         &self.costs
     }
 
-    fn attach(&mut self, _: &Loads) -> Result<Option<Links>, AttachError> {
+    fn attach(&mut self, _: &GroupIds) -> Result<Option<Links>, AttachError> {
         // The sampler attaches and detaches by itself, as its windows begin and end.
         Ok(None)
     }
 
-    fn open_slice(&mut self, _: &Loads) -> Result<(), AttachError> {
+    fn open_slice(&mut self, _: &GroupIds) -> Result<(), AttachError> {
         Ok(())
     }
 
@@ -246,23 +246,23 @@ impl Mechanism for Profiles {
 
     fn read(&mut self) -> Result<Reading, ReadError> {
         let Totals { rows, lost } = self.enrolled.totals();
-        let rows = rows.into_iter().map(|((mode, heading), weighed)| {
+        let rows = rows.into_iter().map(|((mode, category), weighed)| {
             let mut figures = (self.figures)(&weighed.all);
             figures.levels = (self.figures)(&weighed.last).levels;
             RowReading {
                 row: Some(raw(mode as u64, mode.as_str())),
-                part: Some(match heading {
+                part: Some(match category {
                     OTHER => raw(0, OTHER),
-                    _ => raw(place(heading), heading),
+                    _ => raw(place(category), category),
                 }),
                 figures,
                 folded: 0,
             }
         });
         Ok(Reading {
-            loads: BTreeMap::from([(self.load, rows.collect())]),
+            groups: BTreeMap::from([(self.group, rows.collect())]),
             lost: vec![Lost {
-                loads: Loads::from([self.load]),
+                groups: GroupIds::from([self.group]),
                 counts: [(Name::Borrowed("stacks"), lost)].into(),
             }],
             ..Reading::default()
@@ -273,8 +273,8 @@ impl Mechanism for Profiles {
         Vec::new()
     }
 
-    fn profiles(&mut self) -> Option<(LoadId, Receiver<Finished>)> {
-        Some((self.load, self.enrolled.receiver()))
+    fn profiles(&mut self) -> Option<(GroupId, Receiver<Finished>)> {
+        Some((self.group, self.enrolled.receiver()))
     }
 
     fn end(&mut self) -> Option<Links> {
@@ -283,8 +283,8 @@ impl Mechanism for Profiles {
     }
 }
 
-fn raw(place: u64, text: &str) -> Raw {
-    Raw {
+fn raw(place: u64, text: &str) -> RowId {
+    RowId {
         place,
         number: 0,
         text: text.to_string(),
@@ -292,9 +292,9 @@ fn raw(place: u64, text: &str) -> Raw {
 }
 
 /// What tells headings apart, of which there are a few.
-fn place(heading: &str) -> u64 {
-    let mut all = ckb_probe_profiles::headings::Heading::ALL.iter();
-    let place = all.position(|known| known.as_str() == heading);
+fn place(category: &str) -> u64 {
+    let mut all = ckb_probe_profiles::categories::Category::ALL.iter();
+    let place = all.position(|known| known.as_str() == category);
     1 + place.map_or(u64::MAX - 1, |place| place as u64)
 }
 

@@ -1,8 +1,8 @@
-//! A program that runs once for the node, and all that subscribed to it: attached with the first subscription that opens, detached
+//! A program that runs once for the node, and all that subscribed to it: attached with the first handle that opens, detached
 //! with the last that closes.
 //!
 //! Such a program costs every process something, also those that nobody measures: that is its **bystander cost**, which the open
-//! subscriptions pay in equal shares. What it tells of one by one waits for each subscription in a queue of its own.
+//! subscriptions pay in equal shares. What it tells of one by one waits for each handle in a queue of its own.
 
 mod gate;
 mod split;
@@ -14,7 +14,7 @@ use std::{
 };
 
 use ckb_probe_crds::Name;
-pub use gate::{Gate, OneLoad};
+pub use gate::{Gate, OneGroup};
 use split::CostSplit;
 use tracing::warn;
 
@@ -48,7 +48,7 @@ pub trait NodeProgram {
     /// Whom the subscriber's costs and events are for.
     fn key(subscriber: &Self::Subscriber) -> Self::Key;
 
-    /// Attaches: the first subscription is about to open.
+    /// Attaches: the first handle is about to open.
     fn attach(&mut self) -> Result<(), AttachError>;
 
     /// Hands back the links, if there are any: dropping them detaches.
@@ -82,7 +82,7 @@ pub trait NodeProgram {
     fn lost(&mut self, subscriber: &Self::Subscriber) -> Result<Losses, ReadError>;
 
     /// Takes what it told since the last time.
-    fn drain(&mut self) -> Vec<Told<Self::Key, Self::Event>>;
+    fn drain(&mut self) -> Vec<NodeEvent<Self::Key, Self::Event>>;
 
     /// The time of the clock that events are stamped by.
     fn now_ns(&self) -> u64 {
@@ -92,8 +92,8 @@ pub trait NodeProgram {
 
 /// An event, and whom it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told<K, E> {
-    /// None: everybody whose subscription was open.
+pub struct NodeEvent<K, E> {
+    /// None: everybody whose handle was open.
     pub key: Option<K>,
     /// When it happened.
     pub time_ns: u64,
@@ -293,7 +293,7 @@ impl<P: NodeProgram> Shared<P> {
         }
     }
 
-    /// Whether any subscription is open, and so the program attached.
+    /// Whether any handle is open, and so the program attached.
     fn is_attached(&self) -> bool {
         self.subscribers.values().any(Subscriber::is_open)
     }
@@ -374,12 +374,12 @@ impl<P: NodeProgram> Shared<P> {
 }
 
 /// What one subscriber has of a program. Dropping it ends that.
-pub struct Subscription<P: NodeProgram> {
+pub struct Handle<P: NodeProgram> {
     shared: Arc<Mutex<Shared<P>>>,
     id: SubscriberId,
 }
 
-impl<P: NodeProgram> Subscription<P> {
+impl<P: NodeProgram> Handle<P> {
     /// One more, which is not open yet, of whom `admit` has the program know.
     pub fn to<E>(
         shared: Arc<Mutex<Shared<P>>>,
@@ -439,13 +439,13 @@ impl<P: NodeProgram> Subscription<P> {
     pub fn end(&self) -> Option<Links> {
         let (links, ended) = self.lock().unsubscribe(self.id);
         if let Err(error) = ended {
-            warn!(%error, "a subscription to a program of the node did not end as it should");
+            warn!(%error, "a handle to a program of the node did not end as it should");
         }
         links
     }
 }
 
-impl<P: NodeProgram> Drop for Subscription<P> {
+impl<P: NodeProgram> Drop for Handle<P> {
     fn drop(&mut self) {
         // The lock is free by then: the kernel takes its time to detach.
         drop(self.end());

@@ -14,14 +14,14 @@ use std::{
 };
 
 use ckb_probe_crds::{Name, Reason};
-use ledger::Ledger;
+use ledger::SocketTotals;
 pub use ledger::blank;
 use nix::time::{ClockId, clock_getres};
 
 use super::{
-    Begin, Event, LoadId, Loads, Lost, Mechanism, Opened, Parts, Reading, Refusal, Scene, Strand,
-    reason_of,
-    shared::{Gate, OneLoad, Shared, Subscription},
+    Accepted, Begin, BeginContext, Breakdown, Event, GroupId, GroupIds, Lost, Mechanism, Reading,
+    Refusal, Subscription, reason_of,
+    shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
     kernel::{AttachError, Links, Passes, ReadError, SocketWatch},
@@ -39,7 +39,7 @@ const PART: u32 = 100;
 
 /// What a kind wants of the sockets of a process.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct TcpConfig {
     /// What is measured of them, in the kind's words.
     pub measures: Measures,
     /// What they count as.
@@ -114,46 +114,46 @@ pub struct Measures {
 
 /// The sockets of one process, being watched.
 pub struct Sockets {
-    subscription: Subscription<SocketWatch>,
+    handle: Handle<SocketWatch>,
     passes: Passes,
     next_pass: Option<Instant>,
-    ledger: Ledger,
+    ledger: SocketTotals,
     measures: Measures,
-    load: LoadId,
+    group: GroupId,
     gate: Gate,
     costs: [Option<Duration>; 1],
 }
 
-impl Begin for Ask {
-    fn begin(&self, scene: Scene<'_>) -> Result<(Box<dyn Mechanism>, Opened), Refusal> {
-        let load = || SocketWatch::load().map(Shared::of);
-        let watch = scene.node.shared(load).map_err(refusal)?;
+impl Begin for TcpConfig {
+    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+        let group = || SocketWatch::load().map(Shared::of);
+        let watch = scene.node.shared(group).map_err(refusal)?;
         let process = scene.process.pid;
-        let subscription = Subscription::to(watch, |_| Ok::<_, Refusal>(process))?;
-        let passes = subscription.lock().program.over(process);
+        let handle = Handle::to(watch, |_| Ok::<_, Refusal>(process))?;
+        let passes = handle.lock().program.over(process);
         let sockets = Sockets {
             passes: passes.map_err(refusal)?,
-            subscription,
+            handle,
             next_pass: None,
-            ledger: Ledger::new(self.naming.clone(), tick()),
+            ledger: SocketTotals::new(self.naming.clone(), tick()),
             measures: self.measures.clone(),
-            load: scene.first,
+            group: scene.first,
             gate: Gate::default(),
             costs: [Some(COST)],
         };
-        let opened = Opened {
-            strands: vec![Strand {
-                load: scene.first,
+        let opened = Accepted {
+            subscriptions: vec![Subscription {
+                group: scene.first,
                 row: None,
                 parts: if self.naming.parted() {
-                    Parts::All
+                    Breakdown::All
                 } else {
-                    Parts::None
+                    Breakdown::None
                 },
                 blank: blank(&self.measures),
-                ..Strand::default()
+                ..Subscription::default()
             }],
-            ..Opened::default()
+            ..Accepted::default()
         };
         Ok((Box::new(sockets), opened))
     }
@@ -183,7 +183,7 @@ fn monotonic_ns() -> u64 {
 
 impl Sockets {
     fn drain(&mut self) {
-        for changed in self.subscription.events() {
+        for changed in self.handle.events() {
             self.ledger.changed(&changed);
         }
     }
@@ -198,9 +198,9 @@ impl Sockets {
     }
 }
 
-impl OneLoad for Sockets {
-    fn load(&self) -> LoadId {
-        self.load
+impl OneGroup for Sockets {
+    fn load(&self) -> GroupId {
+        self.group
     }
 
     fn gate(&mut self) -> &mut Gate {
@@ -209,11 +209,11 @@ impl OneLoad for Sockets {
 
     /// What the sockets did before is not counted.
     fn open(&mut self) -> Result<(), AttachError> {
-        self.subscription.open()?;
+        self.handle.open()?;
         self.ledger.begin(monotonic_ns());
         // Whatever it takes: what they have counted by now must be known.
         if let Err(error) = self.pass() {
-            drop(self.subscription.close()?);
+            drop(self.handle.close()?);
             return Err(error.into());
         }
         Ok(())
@@ -221,7 +221,7 @@ impl OneLoad for Sockets {
 
     fn close(&mut self) -> Result<Option<Links>, ReadError> {
         let passed = self.pass();
-        let closed = self.subscription.close();
+        let closed = self.handle.close();
         self.drain();
         passed.and(closed)
     }
@@ -232,12 +232,12 @@ impl Mechanism for Sockets {
         &self.costs
     }
 
-    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        self.attach_load(loads)
+    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
+        self.attach_load(groups)
     }
 
-    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        self.open_load(loads)
+    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
+        self.open_load(groups)
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
@@ -245,7 +245,7 @@ impl Mechanism for Sockets {
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        Ok(vec![self.subscription.charged()?])
+        Ok(vec![self.handle.charged()?])
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
@@ -256,11 +256,11 @@ impl Mechanism for Sockets {
             }
         }
         Ok(Reading {
-            loads: [(self.load, self.ledger.reading(&self.measures))].into(),
-            folded: [(self.load, self.ledger.folded())].into(),
+            groups: [(self.group, self.ledger.reading(&self.measures))].into(),
+            folded: [(self.group, self.ledger.folded())].into(),
             lost: vec![Lost {
-                loads: [self.load].into(),
-                counts: self.subscription.lost()?,
+                groups: [self.group].into(),
+                counts: self.handle.lost()?,
             }],
         })
     }

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use gathered::{Call, Place, Profile, Sample, State, TRUNCATED, folded};
+pub use gathered::{Call, CodeOrigin, Profile, Sample, State, TRUNCATED, folded};
 use gathered::{Each, Gathered};
 use pace::Pace;
 pub use reader::Callers;
@@ -66,7 +66,7 @@ pub enum StacksError {
     Memory(#[from] NoMemory),
     /// The process is gone, or not ours to look at.
     #[error("cannot read what process {pid} has mapped: {source}")]
-    Space {
+    AddressSpace {
         /// The process id.
         pid: u32,
         /// The system's word.
@@ -75,7 +75,7 @@ pub enum StacksError {
 }
 
 /// Samples one process. Dropping it ends that.
-pub struct Sampler {
+pub struct StackSampler {
     stacks: Stacks,
     mode: Mode,
     reader: Reader,
@@ -88,7 +88,7 @@ pub struct Sampler {
     passes: u64,
 }
 
-impl Sampler {
+impl StackSampler {
     /// Begins to sample, so many times a second: of [`Mode::Cpu`] each CPU, no more often than the kernel ticks; of
     /// [`Mode::OffCpu`] all threads, whenever [`Self::step`] is called, which is to be no more often than [`Self::pace`] says by then.
     pub fn begin(process: ProcessId, mode: Mode, frequency: u32) -> Result<Self, StacksError> {

@@ -1,7 +1,7 @@
 //! System calls, by two programs for the whole node: attached while the gate of any target is open, since they cost every
 //! process something.
 //!
-//! All that is asked of one process is one target of the tracer, and one load: what several ask for is traced once, and each is
+//! All that is asked of one process is one target of the tracer, and one group: what several ask for is traced once, and each is
 //! shown what it asked for.
 
 mod event;
@@ -17,9 +17,9 @@ use tracer::Tracer;
 pub(super) use tracer::{CALLS, time_of_a_call};
 
 use super::{
-    Event, LoadId, Loads, Lost, Mechanism, Node, Opened, Parts, Raw, Reading, Refusal, RowReading,
-    Strand, reason_of,
-    shared::{Gate, OneLoad, Shared, Subscription},
+    Accepted, Breakdown, Event, GroupId, GroupIds, Lost, Mechanism, Node, Reading, Refusal, RowId,
+    RowReading, Subscription, reason_of,
+    shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
     kernel::{
@@ -31,7 +31,7 @@ use crate::{
 
 /// What a kind wants of the system calls of a process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct SyscallsConfig {
     /// Which; None: all.
     pub names: Option<Vec<String>>,
     /// Calls that take at least this long are slow.
@@ -60,10 +60,10 @@ const OTHERS: u64 = u64::MAX;
 
 /// The system calls of one process.
 pub struct SystemCalls {
-    subscription: Subscription<Tracer>,
+    handle: Handle<Tracer>,
     gate: Gate,
     process: ProcessId,
-    load: LoadId,
+    group: GroupId,
     costs: [Option<Duration>; 1],
     measures: Measures,
     never_slow: &'static [&'static str],
@@ -72,18 +72,23 @@ pub struct SystemCalls {
 /// What there is for the questions about the system calls of one process.
 pub struct Begun {
     /// In the order of the questions.
-    pub answers: Vec<Result<Opened, Refusal>>,
+    pub answers: Vec<Result<Accepted, Refusal>>,
     /// What traces them, if anything does; attached to nothing yet.
     pub calls: Option<SystemCalls>,
 }
 
 /// Makes the process a target of the node's tracer.
-pub fn begin(process: ProcessId, asks: &[Ask], load: LoadId, node: &mut Node) -> Begun {
+pub fn begin(
+    process: ProcessId,
+    asks: &[SyscallsConfig],
+    group: GroupId,
+    node: &mut Node,
+) -> Begun {
     let wanted: Vec<Result<Option<BTreeSet<u32>>, Refusal>> = asks
         .iter()
         .map(|ask| numbers(ask.names.as_deref()))
         .collect();
-    let good: Vec<(&Ask, &Option<BTreeSet<u32>>)> = asks
+    let good: Vec<(&SyscallsConfig, &Option<BTreeSet<u32>>)> = asks
         .iter()
         .zip(&wanted)
         .filter_map(|(ask, wanted)| Some((ask, wanted.as_ref().ok()?)))
@@ -112,15 +117,15 @@ pub fn begin(process: ProcessId, asks: &[Ask], load: LoadId, node: &mut Node) ->
     };
     let subscribed = node
         .shared(|| Tracer::load().map(Shared::of))
-        .and_then(|tracer| Subscription::to(tracer, |tracer| tracer.add(process.pid, &options)));
-    let cost = |subscription: &Subscription<Tracer>| subscription.lock().program.cost_of_hit();
+        .and_then(|tracer| Handle::to(tracer, |tracer| tracer.add(process.pid, &options)));
+    let cost = |handle: &Handle<Tracer>| handle.lock().program.cost_of_hit();
     let calls = match subscribed {
-        Ok(subscription) => SystemCalls {
-            costs: [Some(cost(&subscription))],
-            subscription,
+        Ok(handle) => SystemCalls {
+            costs: [Some(cost(&handle))],
+            handle,
             gate: Gate::default(),
             process,
-            load,
+            group,
             measures: first.measures.clone(),
             never_slow: first.never_slow,
         },
@@ -132,31 +137,36 @@ pub fn begin(process: ProcessId, asks: &[Ask], load: LoadId, node: &mut Node) ->
         }
     };
     let answers = asks.iter().zip(wanted);
-    let answers = answers.map(|(ask, wanted)| Ok(opened(ask, wanted?, threshold, load)));
+    let answers = answers.map(|(ask, wanted)| Ok(opened(ask, wanted?, threshold, group)));
     Begun {
         answers: answers.collect(),
         calls: Some(calls),
     }
 }
 
-fn opened(ask: &Ask, wanted: Option<BTreeSet<u32>>, threshold: u64, load: LoadId) -> Opened {
+fn opened(
+    ask: &SyscallsConfig,
+    wanted: Option<BTreeSet<u32>>,
+    threshold: u64,
+    group: GroupId,
+) -> Accepted {
     let mut omitted = BTreeSet::new();
     if ask.slow_threshold_ns > threshold {
         // Somebody else calls less slow: how many would be for this one, the kernel does not count.
         omitted.insert(ask.measures.slow.clone());
     }
-    Opened {
-        strands: vec![Strand {
-            load,
+    Accepted {
+        subscriptions: vec![Subscription {
+            group,
             row: None,
-            parts: Parts::Some,
+            parts: Breakdown::Some,
             blank: Figures::default(),
             only: wanted.map(|numbers| numbers.into_iter().map(u64::from).collect()),
             omitted,
             least_weight: ask.slow_threshold_ns,
-            tells_stacks: false,
+            reports_stacks: false,
         }],
-        ..Opened::default()
+        ..Accepted::default()
     }
 }
 
@@ -199,7 +209,7 @@ impl SystemCalls {
 
     fn rows(&self, seen: SyscallReading) -> Vec<RowReading> {
         let number = seen.number;
-        let row = Raw {
+        let row = RowId {
             place: number.map_or(OTHERS, u64::from),
             number: number.map_or(OTHERS, u64::from),
             text: String::new(),
@@ -235,7 +245,7 @@ impl SystemCalls {
         };
         let parts = seen.errors.into_iter().map(|(error, count)| RowReading {
             row: Some(row.clone()),
-            part: Some(Raw {
+            part: Some(RowId {
                 place: u64::from(error),
                 number: u64::from(error),
                 text: String::new(),
@@ -250,9 +260,9 @@ impl SystemCalls {
     }
 }
 
-impl OneLoad for SystemCalls {
-    fn load(&self) -> LoadId {
-        self.load
+impl OneGroup for SystemCalls {
+    fn load(&self) -> GroupId {
+        self.group
     }
 
     fn gate(&mut self) -> &mut Gate {
@@ -260,11 +270,11 @@ impl OneLoad for SystemCalls {
     }
 
     fn open(&mut self) -> Result<(), AttachError> {
-        self.subscription.open()
+        self.handle.open()
     }
 
     fn close(&mut self) -> Result<Option<Links>, ReadError> {
-        self.subscription.close()
+        self.handle.close()
     }
 }
 
@@ -273,12 +283,12 @@ impl Mechanism for SystemCalls {
         &self.costs
     }
 
-    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        self.attach_load(loads)
+    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
+        self.attach_load(groups)
     }
 
-    fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        self.open_load(loads)
+    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
+        self.open_load(groups)
     }
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
@@ -286,31 +296,31 @@ impl Mechanism for SystemCalls {
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        let bystanders = self.subscription.charged()?;
+        let bystanders = self.handle.charged()?;
         let hits = |tracer: &mut Tracer, target: &mut _| tracer.hits(*target, bystanders);
-        let hits = self.subscription.with(hits).transpose()?;
+        let hits = self.handle.with(hits).transpose()?;
         Ok(vec![hits.unwrap_or_default()])
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
         let read = |tracer: &mut Tracer, target: &mut _| tracer.read(*target);
-        let Some(seen) = self.subscription.with(read).transpose()? else {
+        let Some(seen) = self.handle.with(read).transpose()? else {
             return Ok(Reading::default());
         };
         let rows = seen.calls.into_iter();
         let rows = rows.flat_map(|call| self.rows(call)).collect();
         Ok(Reading {
-            loads: BTreeMap::from([(self.load, rows)]),
+            groups: BTreeMap::from([(self.group, rows)]),
             lost: vec![Lost {
-                loads: Loads::from([self.load]),
-                counts: self.subscription.lost()?,
+                groups: GroupIds::from([self.group]),
+                counts: self.handle.lost()?,
             }],
             ..Reading::default()
         })
     }
 
     fn events(&mut self) -> Vec<Event> {
-        let slow = self.subscription.events();
+        let slow = self.handle.events();
         let booted = observe::boot_time();
         slow.iter()
             .filter_map(|call| self.event(call, booted))
@@ -318,7 +328,7 @@ impl Mechanism for SystemCalls {
     }
 
     fn end(&mut self) -> Option<Links> {
-        self.subscription.end()
+        self.handle.end()
     }
 }
 

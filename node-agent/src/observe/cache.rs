@@ -62,22 +62,22 @@ pub type FunctionCache = Cache<(String, usize), Functions, FUNCTIONS_LIMIT>;
 
 /// The latest answers to questions about files. Nobody holds it while a file is read: that may take for ever.
 #[derive(Debug)]
-pub struct Cache<Question, Answer, const LIMIT: usize> {
+pub struct Cache<KindSpec, Answer, const LIMIT: usize> {
     /// The one that was used last is last.
-    entries: Mutex<Vec<Entry<Question, Answer>>>,
+    entries: Mutex<Vec<Entry<KindSpec, Answer>>>,
 }
 
 #[derive(Debug)]
-struct Entry<Question, Answer> {
+struct Entry<KindSpec, Answer> {
     state: FileState,
-    question: Question,
+    question: KindSpec,
     answer: Known<Answer>,
 }
 
 /// What a search found, or why it cannot find anything in this file as it is.
 pub(super) type Known<Answer> = Result<Answer, Arc<SearchError>>;
 
-impl<Question, Answer, const LIMIT: usize> Default for Cache<Question, Answer, LIMIT> {
+impl<KindSpec, Answer, const LIMIT: usize> Default for Cache<KindSpec, Answer, LIMIT> {
     fn default() -> Self {
         Self {
             entries: Mutex::default(),
@@ -85,9 +85,9 @@ impl<Question, Answer, const LIMIT: usize> Default for Cache<Question, Answer, L
     }
 }
 
-impl<Question: PartialEq, Answer: Clone, const LIMIT: usize> Cache<Question, Answer, LIMIT> {
+impl<KindSpec: PartialEq, Answer: Clone, const LIMIT: usize> Cache<KindSpec, Answer, LIMIT> {
     /// What a search of this file for this found.
-    pub(super) fn get(&self, state: FileState, question: &Question) -> Option<Known<Answer>> {
+    pub(super) fn get(&self, state: FileState, question: &KindSpec) -> Option<Known<Answer>> {
         let is_it = |entry: &Entry<_, _>| entry.state == state && entry.question == *question;
         let mut entries = self.entries();
         let entry = entries.iter().position(is_it)?;
@@ -96,7 +96,7 @@ impl<Question: PartialEq, Answer: Clone, const LIMIT: usize> Cache<Question, Ans
     }
 
     /// Keeps what a search found. What was not used for longest goes.
-    pub(super) fn insert(&self, state: FileState, question: Question, answer: Known<Answer>) {
+    pub(super) fn insert(&self, state: FileState, question: KindSpec, answer: Known<Answer>) {
         let mut entries = self.entries();
         if entries.len() == LIMIT {
             entries.remove(0);
@@ -108,7 +108,7 @@ impl<Question: PartialEq, Answer: Clone, const LIMIT: usize> Cache<Question, Ans
         });
     }
 
-    fn entries(&self) -> MutexGuard<'_, Vec<Entry<Question, Answer>>> {
+    fn entries(&self) -> MutexGuard<'_, Vec<Entry<KindSpec, Answer>>> {
         // What it holds is right at any time.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

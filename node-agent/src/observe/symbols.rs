@@ -195,10 +195,10 @@ fn state_of(binary: &Binary) -> Result<FileState, SymbolsError> {
 
 /// What a search of a file finds, or found at an earlier time when the file was as it is now: also that there is nothing to be
 /// found in such a file.
-pub(super) fn cached<Question: Clone + PartialEq, Answer: Clone, const LIMIT: usize>(
+pub(super) fn cached<KindSpec: Clone + PartialEq, Answer: Clone, const LIMIT: usize>(
     binary: &Binary,
-    question: &Question,
-    cache: &Cache<Question, Answer, LIMIT>,
+    question: &KindSpec,
+    cache: &Cache<KindSpec, Answer, LIMIT>,
     search: impl FnOnce(&File) -> Result<Answer, SearchError>,
 ) -> Result<(FileState, Answer), SymbolsError> {
     let state = state_of(binary)?;

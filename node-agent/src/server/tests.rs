@@ -8,7 +8,7 @@ use tokio::{
 use super::*;
 
 /// Two doors, where they are, and what is asked there.
-async fn server() -> (SocketAddr, SocketAddr, Inquiries) {
+async fn server() -> (SocketAddr, SocketAddr, EndpointRequests) {
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let server = Server {
         metrics: listener::bind(anywhere).await.unwrap(),
@@ -41,9 +41,9 @@ async fn each_door_has_its_pages() {
     tokio::spawn(async move {
         while let Some((question, answer)) = inquiries.recv().await {
             let text = match question {
-                Question::Healthy => Ok("alive\n".to_string()),
-                Question::Ready => Err("not yet\n".to_string()),
-                Question::Metrics => Ok("calls 1\n".to_string()),
+                Endpoint::Healthy => Ok("alive\n".to_string()),
+                Endpoint::Ready => Err("not yet\n".to_string()),
+                Endpoint::Metrics => Ok("calls 1\n".to_string()),
             };
             answer.send(text).unwrap();
         }
@@ -89,7 +89,7 @@ async fn who_asks_for_health_does_not_wait_for_those_who_want_metrics() {
     }
     drop(first);
     let (question, _) = inquiries.recv().await.unwrap();
-    assert_eq!(question, Question::Healthy);
+    assert_eq!(question, Endpoint::Healthy);
     let (question, _) = inquiries.recv().await.unwrap();
-    assert_eq!(question, Question::Metrics);
+    assert_eq!(question, Endpoint::Metrics);
 }

@@ -22,7 +22,7 @@ use object::{
     read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _},
 };
 pub use reader::{Budget, ReadAt};
-use reader::{Part, Reader};
+use reader::{FileRange, Reader};
 
 use crate::{
     instruction::{FirstInstruction, INSTRUCTION_BYTES},
@@ -241,7 +241,7 @@ impl Header {
         &self,
         reader: &mut Reader<impl ReadAt + ?Sized>,
         section: &SectionHeader64<Endianness>,
-    ) -> Result<Option<(Part, Part)>, SearchError> {
+    ) -> Result<Option<(FileRange, FileRange)>, SearchError> {
         let kind = section.sh_type(self.endian);
         let link = u64::from(section.sh_link(self.endian));
         if kind != elf::SHT_SYMTAB && kind != elf::SHT_DYNSYM || link >= self.sections {
@@ -252,10 +252,10 @@ impl Header {
         Ok(has_strings.then(|| (self.part(section), self.part(&strings))))
     }
 
-    fn part(&self, section: &SectionHeader64<Endianness>) -> Part {
+    fn part(&self, section: &SectionHeader64<Endianness>) -> FileRange {
         // One without contents has no range.
         let (offset, bytes) = section.file_range(self.endian).unwrap_or_default();
-        Part {
+        FileRange {
             what: "symbol tables",
             offset,
             bytes,
@@ -298,7 +298,7 @@ struct Strings(Vec<(u64, SymbolName)>);
 impl Strings {
     fn read(
         reader: &mut Reader<impl ReadAt + ?Sized>,
-        part: Part,
+        part: FileRange,
         names: &Names,
     ) -> Result<Self, SearchError> {
         let mut found = Vec::new();
@@ -332,7 +332,7 @@ impl Strings {
 
 fn for_each_symbol(
     reader: &mut Reader<impl ReadAt + ?Sized>,
-    part: Part,
+    part: FileRange,
     mut each: impl FnMut(&Sym64<Endianness>) -> Result<(), SearchError>,
 ) -> Result<(), SearchError> {
     let length = size_of::<Sym64<Endianness>>();

@@ -13,7 +13,7 @@ use framehop::{
     ExplicitModuleSectionInfo, FrameAddress, Unwinder as _,
     x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64},
 };
-use tables::Told;
+use tables::FrameRule;
 pub use tables::{Section, Sections, Tables};
 
 /// No chain is followed further. The deepest of CKB's that was seen has 80.
@@ -239,16 +239,16 @@ impl Unwinder {
         let within = address.wrapping_sub(module.bias);
         let told = match &module.tables {
             Some(tables) => (tables.told(within), Some(tables)),
-            None => (Told::No, None),
+            None => (FrameRule::No, None),
         };
         match told {
             // Jumps to libraries, and assembly.
-            (Told::No, _) | (_, None) => return search(at, 0, stack, code),
-            (Told::ByExpression(function), Some(tables)) => {
+            (FrameRule::No, _) | (_, None) => return search(at, 0, stack, code),
+            (FrameRule::ByExpression(function), Some(tables)) => {
                 let caller = expression::caller(tables, function, within, at, stack);
                 return caller.map_or(Step::Lost, |caller| at.step(caller));
             }
-            (Told::ByRegister, Some(_)) => {}
+            (FrameRule::ByRegister, Some(_)) => {}
         }
         let mut registers = UnwindRegsX86_64::new(at.ip, at.sp, at.bp);
         let address = match FrameAddress::from_return_address(at.ip) {

@@ -3,29 +3,29 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_agent::{
-    kinds::{Ask, instrument},
-    mechanism::{LoadId, Loads, Mechanism, Node, Scene},
+    kinds::{CollectorConfig, instrument},
+    mechanism::{BeginContext, GroupId, GroupIds, Mechanism, Node},
     observe::ProcessId,
 };
-use ckb_probe_crds::{Question, kinds::block_io::BlockIoProbe};
+use ckb_probe_crds::{KindSpec, kinds::block_io::BlockIoProbe};
 
 use crate::disk::Disk;
 
 fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
-    let question: Question = BlockIoProbe {
+    let question: KindSpec = BlockIoProbe {
         devices: vec![disk.name().to_string()],
         ..BlockIoProbe::default()
     }
     .into();
-    let Ask::Own(begin) = instrument(&question).ask() else {
+    let CollectorConfig::Own(begin) = instrument(&question).config() else {
         unreachable!("it has a mechanism of its own")
     };
-    let scene = Scene {
+    let scene = BeginContext {
         process: ProcessId {
             pid,
             start_ticks: 0,
         },
-        first: LoadId::default(),
+        first: GroupId::default(),
         ratio: None,
         node,
     };
@@ -35,7 +35,7 @@ fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
 /// Reads by part.
 fn reads(view: &mut dyn Mechanism) -> BTreeMap<String, u64> {
     let reading = view.read().unwrap();
-    let rows = reading.loads.values().flatten();
+    let rows = reading.groups.values().flatten();
     let mut reads = BTreeMap::new();
     for row in rows {
         let count = row.figures.count("device").unwrap();
@@ -55,8 +55,8 @@ fn of(parts: &[(&str, u64)]) -> BTreeMap<String, u64> {
 fn each_target_sees_what_was_done_while_it_looked() {
     let disk = Disk::new(8);
     let mut node = Node::default();
-    let load: Loads = [LoadId::default()].into();
-    let (own, none) = (std::process::id(), Loads::new());
+    let load: GroupIds = [GroupId::default()].into();
+    let (own, none) = (std::process::id(), GroupIds::new());
     let mut always = view(&mut node, own, &disk);
     let mut sliced = view(&mut node, 1, &disk);
     disk.read_direct(1, 4096);

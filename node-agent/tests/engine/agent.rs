@@ -9,7 +9,7 @@ use std::{
 
 use ckb_probe_agent::{
     driver::engine::{Delivery, Engine},
-    kernel::{Execs, Means, Tier},
+    kernel::{CalibratedTier, Execs, Tier},
     mechanism::Refusal,
     preflight::preflight,
 };
@@ -35,9 +35,9 @@ pub struct Agent {
 }
 
 /// The means of this machine, or those by a tier.
-pub fn means(tier: Option<Tier>) -> Result<Means, Refusal> {
+pub fn means(tier: Option<Tier>) -> Result<CalibratedTier, Refusal> {
     /// Each is tried once, and one after the other: two that calibrate at a time in one process count each other's calls.
-    static MEANS: Mutex<BTreeMap<Option<Tier>, Result<Means, Refusal>>> =
+    static MEANS: Mutex<BTreeMap<Option<Tier>, Result<CalibratedTier, Refusal>>> =
         Mutex::new(BTreeMap::new());
     let mut known = MEANS.lock().unwrap();
     let tried = known.entry(tier);

@@ -9,10 +9,6 @@ use std::{
 };
 
 use ckb_probe_agent::{
-    books::{
-        Fact,
-        instance::{EARLY_DEATH, Instance, Terms},
-    },
     driver::{
         Clock, Tools,
         measured::{Arrival, Measured},
@@ -20,6 +16,10 @@ use ckb_probe_agent::{
     kernel::Tier,
     kinds::Instrumented,
     observe::{self, ProcessId},
+    state::{
+        Fact,
+        instance::{EARLY_DEATH, Instance, Terms},
+    },
     target::InstanceKey,
 };
 use ckb_probe_crds::{
@@ -86,7 +86,7 @@ impl Target {
                 on_breach: Breach::Sample,
             },
             early_death: EARLY_DEATH,
-            profile_window: ckb_probe_agent::books::slow_calls::WINDOW,
+            profile_window: ckb_probe_agent::state::slow_calls::WINDOW,
         };
         let probes = vec![Instrumented::new("storage", kind)];
         let mut target = Self {

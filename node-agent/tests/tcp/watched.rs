@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ckb_probe_agent::{
-    kinds::{Ask, Instrument},
-    mechanism::{LoadId, Loads, Mechanism, Node, RowReading, Scene},
+    kinds::{CollectorConfig, Instrument},
+    mechanism::{BeginContext, GroupId, GroupIds, Mechanism, Node, RowReading},
     observe::ProcessId,
 };
 use ckb_probe_crds::{Name, kinds::tcp::TcpProbe};
@@ -37,22 +37,22 @@ pub struct Watched {
 impl Watched {
     /// Watches it from now on.
     pub fn of(actor: &Actor, probe: &TcpProbe) -> Self {
-        let Ask::Own(begin) = probe.ask() else {
+        let CollectorConfig::Own(begin) = probe.config() else {
             unreachable!("tcp has a mechanism of its own");
         };
         let mut node = Node::default();
-        let scene = Scene {
+        let scene = BeginContext {
             process: ProcessId {
                 pid: actor.pid(),
                 start_ticks: 0,
             },
-            first: LoadId::default(),
+            first: GroupId::default(),
             ratio: None,
             node: &mut node,
         };
         let (mut mechanism, opened) = begin.begin(scene).unwrap();
-        assert_eq!(opened.strands.len(), 1);
-        let all: Loads = [LoadId::default()].into();
+        assert_eq!(opened.subscriptions.len(), 1);
+        let all: GroupIds = [GroupId::default()].into();
         assert!(mechanism.attach(&all).unwrap().is_none());
         Self {
             mechanism,
@@ -63,7 +63,7 @@ impl Watched {
     fn read(&mut self) -> (Vec<RowReading>, u64) {
         let mut reading = self.mechanism.read().unwrap();
         let lost = reading.lost[0].counts[&Name::Borrowed("connections")];
-        (reading.loads.remove(&LoadId::default()).unwrap(), lost)
+        (reading.groups.remove(&GroupId::default()).unwrap(), lost)
     }
 
     /// Each row and part with what it says; a part that is not there is empty.

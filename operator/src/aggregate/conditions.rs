@@ -10,13 +10,13 @@ use k8s_openapi::{
 
 use super::{
     halted,
-    health::{Ailment, Outlook},
+    health::{Problem, Prognosis},
+    summaries::{self, ProblemSummary, summary},
     support::Support,
     targets,
     targets::Target,
-    troubles::{self, Trouble, summary},
 };
-use crate::world::{InvalidProbe, ProbeRow, ValidSpec, World};
+use crate::world::{CkbProbeEntry, InvalidProbe, ValidSpec, World};
 
 /// With onBreach: Sample, by how much the estimate of a single interval may exceed the ceiling.
 const TOLERANCE: f64 = 1.1;
@@ -33,7 +33,7 @@ pub struct Answer {
 
 /// The five answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Verdict {
+pub struct Conditions {
     ready: Answer,
     progressing: Answer,
     degraded: Answer,
@@ -63,10 +63,10 @@ fn answer(status: &'static str, reason: Reason, message: impl Into<String>) -> A
 }
 
 /// That of a CkbProbe whose spec makes no sense.
-pub fn invalid(error: &InvalidProbe) -> Verdict {
+pub fn invalid(error: &InvalidProbe) -> Conditions {
     let reason = Reason::InvalidSpec;
     let message = format!("{error}: correct it, or apply it anew");
-    Verdict {
+    Conditions {
         ready: no(reason, &*message),
         progressing: no(reason, "waits for a change of the spec"),
         degraded: yes(reason, message),
@@ -77,23 +77,23 @@ pub fn invalid(error: &InvalidProbe) -> Verdict {
 
 /// That of a CkbProbe with these targets, some of whose figures may be sampled.
 pub fn judge(
-    probe: &ProbeRow,
+    probe: &CkbProbeEntry,
     spec: &ValidSpec,
     targets: &[Target],
     support: &Support,
     sampled: bool,
     world: &World,
     now: Timestamp,
-) -> Verdict {
+) -> Conditions {
     let within_budget = budget(probe, spec, targets, sampled);
     if let Some(reason) = halted(probe, spec, now) {
         return stopped(reason, probe, targets, within_budget);
     }
-    let troubles = troubles::of(probe, spec, targets);
+    let troubles = summaries::of(probe, spec, targets);
     let pending = pending(targets).or_else(|| untaken(targets, world));
     let gravest = troubles.first().map(|trouble| trouble.reason);
     let degraded = match gravest {
-        Some(reason) => yes(reason, troubles::told(&troubles)),
+        Some(reason) => yes(reason, summaries::told(&troubles)),
         None if support.is_lacking() => no(
             Reason::Done,
             "nothing is known to be wrong, but for what the nodes' kernels do not support: see Supported",
@@ -109,7 +109,7 @@ pub fn judge(
         ),
         (None, None) => no(Reason::Done, "everything that was asked for is in place"),
     };
-    Verdict {
+    Conditions {
         ready: ready(targets, &troubles, support, pending),
         progressing,
         degraded,
@@ -122,7 +122,7 @@ pub fn judge(
 /// for Degraded to say, and what a kernel does not support for Supported.
 fn ready(
     targets: &[Target],
-    troubles: &[Trouble],
+    troubles: &[ProblemSummary],
     support: &Support,
     pending: Option<(Reason, String)>,
 ) -> Answer {
@@ -152,26 +152,26 @@ fn ready(
 
 /// What is still on its way, by itself.
 fn pending(targets: &[Target]) -> Option<(Reason, String)> {
-    let on_its_way: Vec<_> = ailments(targets)
-        .filter(|(_, ailment)| ailment.outlook == Outlook::Passes)
+    let on_its_way: Vec<_> = problems(targets)
+        .filter(|(_, problem)| problem.prognosis == Prognosis::Passing)
         .collect();
-    let reason = on_its_way.iter().map(|(_, ailment)| ailment.reason).min()?;
+    let reason = on_its_way.iter().map(|(_, problem)| problem.reason).min()?;
     Some((reason, summary(told(&on_its_way))?))
 }
 
-fn ailments<'a, 'b>(
+fn problems<'a, 'b>(
     targets: &'a [Target<'b>],
-) -> impl Iterator<Item = (&'a Target<'b>, &'a Ailment)> {
-    let each = |target: &'a Target<'b>| target.ailments.iter().map(move |a| (target, a));
+) -> impl Iterator<Item = (&'a Target<'b>, &'a Problem)> {
+    let each = |target: &'a Target<'b>| target.problems.iter().map(move |a| (target, a));
     targets.iter().flat_map(each)
 }
 
 fn told<'a, 'b>(
-    ailments: &'a [(&'a Target<'b>, &'a Ailment)],
+    problems: &'a [(&'a Target<'b>, &'a Problem)],
 ) -> impl Iterator<Item = (&'a Target<'b>, &'a str)> {
-    ailments
+    problems
         .iter()
-        .map(|(target, ailment)| (*target, ailment.message.as_str()))
+        .map(|(target, problem)| (*target, problem.message.as_str()))
 }
 
 /// The agents that have not taken up the newest order.
@@ -186,7 +186,12 @@ fn untaken(targets: &[Target], world: &World) -> Option<(Reason, String)> {
 }
 
 /// Paused or expired.
-fn stopped(reason: Reason, probe: &ProbeRow, targets: &[Target], within_budget: Answer) -> Verdict {
+fn stopped(
+    reason: Reason,
+    probe: &CkbProbeEntry,
+    targets: &[Target],
+    within_budget: Answer,
+) -> Conditions {
     let why = match probe.expires().filter(|_| reason == Reason::Expired) {
         Some(expires) => format!("spec.duration was over at {expires:.0}: nothing is probed"),
         None => "spec.paused is true: nothing is probed".to_owned(),
@@ -195,7 +200,7 @@ fn stopped(reason: Reason, probe: &ProbeRow, targets: &[Target], within_budget: 
         .iter()
         .filter(|target| target.state == InstanceState::Attached)
         .count();
-    Verdict {
+    Conditions {
         ready: no(reason, &*why),
         progressing: match held {
             0 => no(Reason::Done, "everything is detached"),
@@ -216,10 +221,10 @@ fn nothing_attached() -> Answer {
 
 /// Whether the budget of each target is kept. With onBreach: Sample the agents keep it, on average: see
 /// [`condition::WITHIN_BUDGET`].
-fn budget(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target], sampled: bool) -> Answer {
+fn budget(probe: &CkbProbeEntry, spec: &ValidSpec, targets: &[Target], sampled: bool) -> Answer {
     let samples = spec.spec.overhead.on_breach == Breach::Sample;
-    let breached: Vec<_> = ailments(targets)
-        .filter(|(_, ailment)| ailment.reason == Reason::OverBudget)
+    let breached: Vec<_> = problems(targets)
+        .filter(|(_, problem)| problem.reason == Reason::OverBudget)
         .collect();
     let tolerance = match samples && !was_over_budget(probe) {
         true => TOLERANCE,
@@ -324,14 +329,14 @@ impl std::fmt::Display for Budget {
 }
 
 /// Whether the last status said so: then the ceiling itself is what the estimate must come back to.
-fn was_over_budget(probe: &ProbeRow) -> bool {
+fn was_over_budget(probe: &CkbProbeEntry) -> bool {
     let conditions = probe.status.iter().flat_map(|status| &status.conditions);
     conditions
         .into_iter()
         .any(|c| c.type_ == condition::WITHIN_BUDGET && c.status == "False")
 }
 
-impl Verdict {
+impl Conditions {
     /// The conditions as the API has them. A time of transition is kept as long as the status is.
     pub fn conditions(
         self,

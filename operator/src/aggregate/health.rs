@@ -25,35 +25,35 @@ pub const ORDER: [Reason; 17] = [
 
 /// Why a target, or some of its probes, is not as it should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ailment {
+pub struct Problem {
     pub reason: Reason,
     /// What happened. Names the probes that it is about, unless it is about all of them.
     pub message: String,
-    pub outlook: Outlook,
+    pub prognosis: Prognosis,
     /// Whether what it is about fires all the same.
     pub firing: bool,
 }
 
 /// What will become of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outlook {
+pub enum Prognosis {
     /// It will not pass by itself, for this reason.
-    Stays(Reason),
+    Lasting(Reason),
     /// It is on its way, by itself.
-    Passes,
+    Passing,
     /// It is as the spec wants it.
-    Meant,
+    Intended,
     /// It is as the node's kernel has it, and the rest of the target is measured: see [`super::support`].
     Unsupported,
 }
 
-impl Outlook {
+impl Prognosis {
     /// That of a target or a probe; `found` when its process is known.
     pub fn of(state: InstanceState, reason: Reason, found: bool) -> Self {
         match (state, reason) {
-            (InstanceState::Attached, Reason::OverBudget | Reason::Silent) => Self::Stays(reason),
-            (InstanceState::Attached, Reason::Attaching) => Self::Passes,
-            (InstanceState::Attached, _) => Self::Meant,
+            (InstanceState::Attached, Reason::OverBudget | Reason::Silent) => Self::Lasting(reason),
+            (InstanceState::Attached, Reason::Attaching) => Self::Passing,
+            (InstanceState::Attached, _) => Self::Intended,
             (
                 InstanceState::Failed,
                 Reason::ExecutableNotFound
@@ -68,48 +68,48 @@ impl Outlook {
                 | Reason::MemoryLimit
                 | Reason::AgentUnavailable
                 | Reason::AgentSilent,
-            ) => Self::Stays(reason),
-            (InstanceState::Failed, _) => Self::Stays(Reason::AttachFailed),
+            ) => Self::Lasting(reason),
+            (InstanceState::Failed, _) => Self::Lasting(Reason::AttachFailed),
             (InstanceState::Detached, Reason::OverBudget | Reason::TargetDied) => {
-                Self::Stays(reason)
+                Self::Lasting(reason)
             }
-            (InstanceState::Detached, _) => Self::Meant,
+            (InstanceState::Detached, _) => Self::Intended,
             // A process that is known is between two lives, which passes; one that is not may never come.
-            (InstanceState::Waiting, Reason::ExecutableNotFound) if !found => Self::Stays(reason),
-            (InstanceState::Waiting, _) => Self::Passes,
+            (InstanceState::Waiting, Reason::ExecutableNotFound) if !found => Self::Lasting(reason),
+            (InstanceState::Waiting, _) => Self::Passing,
         }
     }
 }
 
-impl Ailment {
+impl Problem {
     /// That of a whole target; `found` when its process is known.
     pub fn of_whole(state: InstanceState, reason: Reason, message: String, found: bool) -> Self {
         Self {
             reason,
             message,
-            outlook: Outlook::of(state, reason, found),
+            prognosis: Prognosis::of(state, reason, found),
             firing: false,
         }
     }
 
     /// Whether a person must look at it, for this reason.
     pub fn stays(&self, reason: Reason) -> bool {
-        self.outlook == Outlook::Stays(reason)
+        self.prognosis == Prognosis::Lasting(reason)
     }
 
     /// The gravest has the least.
     pub fn gravity(&self) -> usize {
-        match self.outlook {
-            Outlook::Stays(reason) => place(reason),
-            Outlook::Passes => ORDER.len() + 1,
-            Outlook::Meant => ORDER.len() + 2,
-            Outlook::Unsupported => ORDER.len() + 3,
+        match self.prognosis {
+            Prognosis::Lasting(reason) => place(reason),
+            Prognosis::Passing => ORDER.len() + 1,
+            Prognosis::Intended => ORDER.len() + 2,
+            Prognosis::Unsupported => ORDER.len() + 3,
         }
     }
 
     /// Whether the target counts as firing in spite of it.
     pub fn lets_fire(&self) -> bool {
-        self.firing || self.outlook == Outlook::Unsupported
+        self.firing || self.prognosis == Prognosis::Unsupported
     }
 }
 
@@ -122,22 +122,22 @@ fn place(reason: Reason) -> usize {
 
 /// What is reported of a probe of the spec.
 pub fn reported<'a>(report: &'a InstanceReport, probe: &Probe) -> Option<&'a ProbeReport> {
-    let kind = probe.question()?.kind();
+    let kind = probe.kind_spec()?.kind();
     let mut probes = report.probes.iter();
     probes.find(|reported| reported.name == probe.name && reported.kind == kind.as_str())
 }
 
 /// What is wrong with a target, by its agent's word: with some of its probes, or with all of it.
-pub fn of_target(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
+pub fn of_target(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Problem> {
     let attached = report.state == InstanceState::Attached;
     let reason = report.reason.unwrap_or(match attached {
         true if report.firing => Reason::Firing,
         _ => Reason::Attaching,
     });
     let found = report.container.is_some();
-    let whole = Ailment {
+    let whole = Problem {
         firing: attached && report.firing,
-        ..Ailment::of_whole(report.state, reason, report.message.clone(), found)
+        ..Problem::of_whole(report.state, reason, report.message.clone(), found)
     };
     let probes = match report.probes.is_empty() {
         true => Vec::new(),
@@ -146,7 +146,7 @@ pub fn of_target(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
     match report.state {
         // What it costs is a matter of the whole target, whose probes may all be well.
         InstanceState::Attached if reason == Reason::OverBudget && !report.probes.is_empty() => {
-            let whole = Ailment {
+            let whole = Problem {
                 firing: true,
                 ..whole
             };
@@ -166,43 +166,43 @@ pub fn is_unsupported(report: &ProbeReport) -> bool {
 
 /// The probes of a target that are not well, those together that have the same to say. What the kernel rules out is a trouble only
 /// where it rules out all of them: else the target is measured as far as it can be.
-fn of_probes(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Ailment> {
+fn of_probes(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Problem> {
     let ruled_out = |probe| reported(report, probe).is_some_and(is_unsupported);
     let measurable = !spec.probes.iter().all(ruled_out);
     let each = spec.probes.iter().filter_map(|probe| {
-        let ailment = match reported(report, probe) {
-            Some(reported) if measurable && is_unsupported(reported) => Ailment {
-                outlook: Outlook::Unsupported,
-                ..ailment(reported, is_quiet(probe))?
+        let problem = match reported(report, probe) {
+            Some(reported) if measurable && is_unsupported(reported) => Problem {
+                prognosis: Prognosis::Unsupported,
+                ..problem(reported, is_quiet(probe))?
             },
-            Some(reported) => ailment(reported, is_quiet(probe))?,
-            None => Ailment {
+            Some(reported) => problem(reported, is_quiet(probe))?,
+            None => Problem {
                 reason: Reason::Attaching,
                 message: "the agent has yet to take it up".to_owned(),
-                outlook: Outlook::Passes,
+                prognosis: Prognosis::Passing,
                 firing: false,
             },
         };
-        Some((probe.name.as_str(), ailment))
+        Some((probe.name.as_str(), problem))
     });
-    let mut ailments: Vec<(Vec<&str>, Ailment)> = Vec::new();
-    for (name, ailment) in each {
-        match ailments.iter_mut().find(|(_, known)| *known == ailment) {
+    let mut problems: Vec<(Vec<&str>, Problem)> = Vec::new();
+    for (name, problem) in each {
+        match problems.iter_mut().find(|(_, known)| *known == problem) {
             Some((names, _)) => names.push(name),
-            None => ailments.push((vec![name], ailment)),
+            None => problems.push((vec![name], problem)),
         }
     }
-    ailments
+    problems
         .into_iter()
-        .map(|(names, ailment)| Ailment {
-            message: named(spec, &names, ailment.message),
-            ..ailment
+        .map(|(names, problem)| Problem {
+            message: named(spec, &names, problem.message),
+            ..problem
         })
         .collect()
 }
 
 /// What is wrong with a probe by itself. One that is attached is well when it fires, or is of a quiet kind.
-pub fn ailment(report: &ProbeReport, quiet: bool) -> Option<Ailment> {
+pub fn problem(report: &ProbeReport, quiet: bool) -> Option<Problem> {
     let attached = report.state == InstanceState::Attached;
     if attached && (report.firing || quiet) {
         return None;
@@ -217,13 +217,13 @@ pub fn ailment(report: &ProbeReport, quiet: bool) -> Option<Ailment> {
         Some(Reason::Firing) | None => usual,
         Some(reason) => reason,
     };
-    Some(Ailment {
+    Some(Problem {
         reason,
         message: match report.message.is_empty() {
             true => reason.to_string(),
             false => report.message.clone(),
         },
-        outlook: Outlook::of(report.state, reason, true),
+        prognosis: Prognosis::of(report.state, reason, true),
         firing: false,
     })
 }
@@ -258,10 +258,10 @@ pub fn told<'a>(
 
 /// What is not measured of a probe as it was asked for, or why it is not measured at all.
 pub fn complaint(reported: &ProbeReport, probe: &Probe) -> Option<String> {
-    let ailment = ailment(reported, is_quiet(probe));
-    let grave = ailment.filter(|ailment| matches!(ailment.outlook, Outlook::Stays(_)));
+    let problem = problem(reported, is_quiet(probe));
+    let grave = problem.filter(|problem| matches!(problem.prognosis, Prognosis::Lasting(_)));
     grave
-        .map(|ailment| ailment.message)
+        .map(|problem| problem.message)
         .or_else(|| lack(reported))
 }
 
@@ -274,12 +274,12 @@ fn lack(reported: &ProbeReport) -> Option<String> {
 }
 
 fn stays(reported: &ProbeReport, probe: &Probe) -> bool {
-    ailment(reported, is_quiet(probe))
-        .is_some_and(|ailment| matches!(ailment.outlook, Outlook::Stays(_)))
+    problem(reported, is_quiet(probe))
+        .is_some_and(|problem| matches!(problem.prognosis, Prognosis::Lasting(_)))
 }
 
 fn is_quiet(probe: &Probe) -> bool {
-    let question = probe.question();
+    let question = probe.kind_spec();
     question.is_some_and(|question| question.kind().descriptor().quiet)
 }
 

@@ -33,7 +33,7 @@ pub struct Measured {
 
 /// A row over all targets.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Row<'a> {
+struct MergedRow<'a> {
     summary: Summary,
     parts: BTreeMap<&'a str, Summary>,
 }
@@ -77,7 +77,7 @@ fn sparser(a: Option<Share>, b: Option<Share>) -> Option<Share> {
 }
 
 fn status(probe: &Probe, targets: &[Target]) -> (ProbeStatus, Option<Share>) {
-    let Some(question) = probe.question() else {
+    let Some(question) = probe.kind_spec() else {
         let nothing = ProbeStatus {
             name: probe.name.clone(),
             ..ProbeStatus::default()
@@ -132,8 +132,8 @@ fn counts(matched: usize, live: &[(&Target, &ProbeReport)]) -> TargetCounts {
 }
 
 /// The rows of all targets, those of one name merged.
-fn rows<'a>(reports: &[(&'a Target, &'a ProbeReport)]) -> BTreeMap<&'a str, Row<'a>> {
-    let mut rows: BTreeMap<&str, Row> = BTreeMap::new();
+fn rows<'a>(reports: &[(&'a Target, &'a ProbeReport)]) -> BTreeMap<&'a str, MergedRow<'a>> {
+    let mut rows: BTreeMap<&str, MergedRow> = BTreeMap::new();
     for (target, report) in reports {
         let live = is_live(target, report);
         for RowReport {
@@ -180,7 +180,7 @@ fn add(lost: &mut BTreeMap<String, u64>, name: &str, count: u64) {
 /// What is most worth knowing of all rows that are part of the whole, and that something was lost.
 fn summed_up(
     descriptor: &Descriptor,
-    rows: &BTreeMap<&str, Row>,
+    rows: &BTreeMap<&str, MergedRow>,
     lost: &BTreeMap<String, u64>,
 ) -> String {
     let mut whole = Summary::default();
@@ -206,14 +206,14 @@ fn summed_up(
 }
 
 /// The busiest rows first, with the busiest of their parts.
-fn shown(descriptor: &Descriptor, rows: &BTreeMap<&str, Row>) -> Vec<RowStatus> {
+fn shown(descriptor: &Descriptor, rows: &BTreeMap<&str, MergedRow>) -> Vec<RowStatus> {
     let mut sorted: Vec<_> = rows.iter().collect();
     sorted.sort_by(|(a, a_row), (b, b_row)| {
         descriptor.order((a, &a_row.summary), (b, &b_row.summary))
     });
     let listed = sorted.into_iter().take(MAX_ROWS);
     listed
-        .map(|(key, Row { summary, parts })| RowStatus {
+        .map(|(key, MergedRow { summary, parts })| RowStatus {
             key: (*key).to_owned(),
             figures: descriptor.figures(summary, false),
             samples: summary.samples(),

@@ -7,10 +7,10 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     conditions::{Answer, no, unknown, yes},
     halted, health,
+    summaries::summary,
     targets::Target,
-    troubles::summary,
 };
-use crate::world::{ProbeRow, ValidSpec};
+use crate::world::{CkbProbeEntry, ValidSpec};
 
 /// How many probes are supported, and why the others are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ enum Known {
 
 /// What is known of one probe on one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Conditions {
     Supported,
     /// Not at all, or not in full.
     Lacking(String),
@@ -41,7 +41,7 @@ enum Verdict {
 
 impl Support {
     /// That of these targets.
-    pub fn of(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target], now: Timestamp) -> Self {
+    pub fn of(probe: &CkbProbeEntry, spec: &ValidSpec, targets: &[Target], now: Timestamp) -> Self {
         let asked = spec.spec.probes.len() as u32;
         let known = match halted(probe, spec, now) {
             Some(_) => Known::Nothing,
@@ -96,7 +96,7 @@ fn counted(supported: u32, asked: u32) -> String {
     format!("the kernels of the targets' nodes support {supported}/{asked} probes in full")
 }
 
-fn known(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target]) -> Known {
+fn known(probe: &CkbProbeEntry, spec: &ValidSpec, targets: &[Target]) -> Known {
     let probes = &spec.spec.probes;
     let lacking: Vec<_> = targets
         .iter()
@@ -105,7 +105,7 @@ fn known(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target]) -> Known {
     if let Some(why) = summary(lacking.iter().map(|(target, why)| (*target, why.as_str()))) {
         let everywhere = |probe: &&Probe| {
             let mut verdicts = targets.iter().map(|target| verdict(target, probe));
-            verdicts.all(|verdict| !matches!(verdict, Verdict::Lacking(_)))
+            verdicts.all(|verdict| !matches!(verdict, Conditions::Lacking(_)))
         };
         let supported = probes.iter().filter(everywhere).count() as u32;
         let reason = match lacking.iter().all(|(target, _)| is_unfit(target)) {
@@ -117,7 +117,7 @@ fn known(probe: &ProbeRow, spec: &ValidSpec, targets: &[Target]) -> Known {
     }
     let is_open = |target: &&Target| {
         let mut verdicts = probes.iter().map(|probe| verdict(target, probe));
-        verdicts.any(|verdict| verdict == Verdict::Open)
+        verdicts.any(|verdict| verdict == Conditions::Open)
     };
     let (open, told): (Vec<_>, Vec<_>) = targets.iter().partition(is_open);
     // A kernel does not change while a process restarts.
@@ -135,30 +135,30 @@ fn is_unfit(target: &Target) -> bool {
     target.reason == Reason::PreflightFailed
 }
 
-fn verdict(target: &Target, probe: &Probe) -> Verdict {
+fn verdict(target: &Target, probe: &Probe) -> Conditions {
     if is_unfit(target) {
-        return Verdict::Lacking(target.message.clone());
+        return Conditions::Lacking(target.message.clone());
     }
     let report = target.report;
     let Some(reported) = report.and_then(|report| health::reported(report, probe)) else {
-        return Verdict::Open;
+        return Conditions::Open;
     };
     if health::is_unsupported(reported) || reported.lacks(Reason::UnsupportedByKernel) {
-        return Verdict::Lacking(match reported.message.is_empty() {
+        return Conditions::Lacking(match reported.message.is_empty() {
             true => Reason::UnsupportedByKernel.to_string(),
             false => reported.message.clone(),
         });
     }
     match reported.state {
-        InstanceState::Attached | InstanceState::Failed => Verdict::Supported,
-        InstanceState::Waiting | InstanceState::Detached => Verdict::Open,
+        InstanceState::Attached | InstanceState::Failed => Conditions::Supported,
+        InstanceState::Waiting | InstanceState::Detached => Conditions::Open,
     }
 }
 
 /// Why a target is not measured in full, each sentence with the probes that it is about.
 fn why(spec: &ValidSpec, target: &Target) -> Vec<String> {
     let lacking = spec.spec.probes.iter().filter_map(|probe| {
-        let Verdict::Lacking(why) = verdict(target, probe) else {
+        let Conditions::Lacking(why) = verdict(target, probe) else {
             return None;
         };
         Some((probe, why))
@@ -167,7 +167,7 @@ fn why(spec: &ValidSpec, target: &Target) -> Vec<String> {
 }
 
 /// What was told last, if the same was asked.
-fn before(probe: &ProbeRow) -> Option<Known> {
+fn before(probe: &CkbProbeEntry) -> Option<Known> {
     let status = probe.status.as_ref()?;
     let mut conditions = status.conditions.iter();
     let told = conditions.find(|told| {

@@ -12,12 +12,12 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use super::{
     halted,
-    health::{self, Ailment, Outlook},
+    health::{self, Problem, Prognosis},
 };
 use crate::{
     desired::LeftOut,
     template::agent_name,
-    world::{AgentPod, NodeProbeRow, ProbeRow, TargetPod, ValidSpec, World},
+    world::{AgentPod, CkbProbeEntry, NodeProbeEntry, TargetPod, ValidSpec, World},
 };
 
 /// An agent may be late by this much, however short the interval.
@@ -34,7 +34,7 @@ pub struct Target<'a> {
     /// Whether every probe of it is well that its node's kernel supports.
     pub firing: bool,
     /// What is not, of the target or its probes.
-    pub ailments: Vec<Ailment>,
+    pub problems: Vec<Problem>,
     /// What the agent says of it, however long ago.
     pub report: Option<&'a InstanceReport>,
     /// How the agent attaches, by its own word.
@@ -46,7 +46,7 @@ pub struct Target<'a> {
 
 /// Every target of this CkbProbe: one for each reported process, and one for each pod without any.
 pub fn of<'a>(
-    probe: &'a ProbeRow,
+    probe: &'a CkbProbeEntry,
     spec: &'a ValidSpec,
     reports: &'a Reports,
     world: &'a World,
@@ -81,7 +81,7 @@ pub fn costliest<'a>(targets: &[Target<'a>]) -> Option<&'a InstanceReport> {
 
 /// When agents that are heard now will count as silent, unless they report.
 pub fn deadlines<'a>(
-    probe: &'a ProbeRow,
+    probe: &'a CkbProbeEntry,
     spec: &'a ValidSpec,
     world: &'a World,
     now: Timestamp,
@@ -194,7 +194,7 @@ fn of_pod<'a>(
 }
 
 /// Whether a report has the newest order and leaves targets out.
-fn omits(row: Option<&NodeProbeRow>) -> bool {
+fn omits(row: Option<&NodeProbeEntry>) -> bool {
     let status = row
         .filter(|row| row.observed())
         .and_then(|row| row.status.as_ref());
@@ -205,7 +205,7 @@ fn omits(row: Option<&NodeProbeRow>) -> bool {
 pub type Reports = BTreeMap<String, Vec<InstanceReport>>;
 
 /// Takes the reports apart that are on this very CkbProbe, or on another one that asks the same, and on this very pod.
-pub fn reports(probe: &ProbeRow, spec: &ValidSpec, world: &World, now: Timestamp) -> Reports {
+pub fn reports(probe: &CkbProbeEntry, spec: &ValidSpec, world: &World, now: Timestamp) -> Reports {
     // What is halted has no part in what others ask.
     let halted = halted(probe, spec, now);
     let asks = halted.is_none().then_some(spec.asks.as_str());
@@ -225,7 +225,7 @@ pub fn reports(probe: &ProbeRow, spec: &ValidSpec, world: &World, now: Timestamp
 fn stopped<'a>(
     spec: &CkbProbeSpec,
     pod: &'a TargetPod,
-    row: Option<&'a NodeProbeRow>,
+    row: Option<&'a NodeProbeEntry>,
     reports: Vec<&'a InstanceReport>,
     fresh: bool,
     reason: Reason,
@@ -251,7 +251,7 @@ fn stopped<'a>(
 fn unmeasurable<'a>(
     spec: &CkbProbeSpec,
     pod: &'a TargetPod,
-    row: Option<&'a NodeProbeRow>,
+    row: Option<&'a NodeProbeEntry>,
     reports: Vec<&'a InstanceReport>,
     failure: &str,
 ) -> Vec<Target<'a>> {
@@ -274,7 +274,7 @@ fn agent_of<'a>(node: &str, world: &'a World) -> Option<&'a AgentPod> {
 }
 
 /// When the agent last spoke, or else began to run.
-fn last_sign(row: &NodeProbeRow, agent: Option<&AgentPod>, world: &World) -> Option<Timestamp> {
+fn last_sign(row: &NodeProbeEntry, agent: Option<&AgentPod>, world: &World) -> Option<Timestamp> {
     let heard = world.heard(row);
     let running = agent.and_then(|agent| agent.running_since);
     heard.max(running)
@@ -282,7 +282,7 @@ fn last_sign(row: &NodeProbeRow, agent: Option<&AgentPod>, world: &World) -> Opt
 
 /// How long an agent may be silent: three of the intervals that it keeps. One that was silent for longer of late, and is not, is
 /// one that the API server hears late: it gets twice as long, or what is said of it would be said and taken back with each report.
-fn patience(spec: &ValidSpec, row: Option<&NodeProbeRow>) -> SignedDuration {
+fn patience(spec: &ValidSpec, row: Option<&NodeProbeEntry>) -> SignedDuration {
     let kept = row
         .and_then(|row| row.status.as_ref()?.report_interval)
         .map(|kept| kept.get());
@@ -319,7 +319,7 @@ impl<'a> Target<'a> {
             container: None,
             state,
             reason,
-            ailments: vec![Ailment::of_whole(state, reason, message.clone(), false)],
+            problems: vec![Problem::of_whole(state, reason, message.clone(), false)],
             message,
             firing: false,
             report: None,
@@ -333,15 +333,15 @@ impl<'a> Target<'a> {
         spec: &CkbProbeSpec,
         pod: &'a TargetPod,
         report: &'a InstanceReport,
-        row: Option<&'a NodeProbeRow>,
+        row: Option<&'a NodeProbeEntry>,
     ) -> Self {
-        let ailments = health::of_target(spec, report);
-        let troubles = ailments
+        let problems = health::of_target(spec, report);
+        let troubles = problems
             .iter()
-            .filter(|ailment| ailment.outlook != Outlook::Unsupported);
-        let gravest = troubles.min_by_key(|ailment| ailment.gravity());
+            .filter(|problem| problem.prognosis != Prognosis::Unsupported);
+        let gravest = troubles.min_by_key(|problem| problem.gravity());
         let (reason, message) = match gravest {
-            Some(ailment) => (ailment.reason, ailment.message.clone()),
+            Some(problem) => (problem.reason, problem.message.clone()),
             None => (Reason::Firing, report.message.clone()),
         };
         let status = row.and_then(|row| row.status.as_ref());
@@ -352,8 +352,8 @@ impl<'a> Target<'a> {
             reason,
             message,
             firing: report.state == InstanceState::Attached
-                && ailments.iter().all(Ailment::lets_fire),
-            ailments,
+                && problems.iter().all(Problem::lets_fire),
+            problems,
             report: Some(report),
             tier: status.map(|status| status.agent.tier.as_str()),
             ceiling: status.and_then(|status| status.agent.ceiling_millipercent),
@@ -364,7 +364,7 @@ impl<'a> Target<'a> {
     }
 
     /// Says so where the report was made for another CkbProbe, which asks the same.
-    fn on_behalf_of(mut self, probe: &ProbeRow) -> Self {
+    fn on_behalf_of(mut self, probe: &CkbProbeEntry) -> Self {
         let other = self.report.map(|report| &report.probe);
         if let Some(other) = other.filter(|other| other.uid != probe.reference.uid) {
             self.message += &format!(
@@ -381,7 +381,7 @@ impl<'a> Target<'a> {
         Self {
             state,
             reason,
-            ailments: vec![Ailment::of_whole(state, reason, message.clone(), found)],
+            problems: vec![Problem::of_whole(state, reason, message.clone(), found)],
             message,
             firing: false,
             ..self

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    profiles::rows::{News, ProfileRow},
+    profiles::rows::{News, ProfileEntry},
     testing::{
         agent, at, firing, has, has_agent, node, node_probe, pod, probe, reports, runs, without,
         world,
@@ -19,13 +19,13 @@ use crate::{
 
 /// One probe and one pod on node `n`, whose agent runs; `changes` come on top.
 pub struct Scene {
-    pub probe: ProbeRow,
+    pub probe: CkbProbeEntry,
     pub world: World,
 }
 
 pub fn scene(
     overrides: serde_json::Value,
-    changes: impl FnOnce(&ProbeRow, &TargetPod) -> Vec<Change>,
+    changes: impl FnOnce(&CkbProbeEntry, &TargetPod) -> Vec<Change>,
 ) -> Scene {
     let probe = probe("a", "p", overrides);
     let pod = pod("a", "ckb-0", Some("n"));
@@ -265,7 +265,7 @@ fn the_newest_profile_of_each_mode_is_named_and_those_of_before_until_they_are_l
         [vec!["p.storage.slowcalls.6".to_string()], vec![]]
     );
 
-    let row = |probe: &str, mode: ProfileMode, window: u64, created: i64| ProfileRow {
+    let row = |probe: &str, mode: ProfileMode, window: u64, created: i64| ProfileEntry {
         key: ObjectKey::new(
             "a",
             format!("p.{probe}.{}.{window}", mode.as_str().to_lowercase()),

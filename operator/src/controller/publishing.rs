@@ -10,7 +10,7 @@ use super::instant;
 use crate::{
     metrics::Metrics,
     profiles::{
-        plan::{Desk, Job, Plan},
+        plan::{Plan, ProfileAction, PublishPlanner},
         publish::{PublishError, Publisher},
     },
     world::World,
@@ -25,13 +25,13 @@ const LONGEST_REST: Duration = Duration::from_secs(5);
 /// What fails otherwise than in publishing, is left alone for so long.
 const AGAIN: Duration = Duration::from_secs(10);
 
-type Done = (Job, Instant, Result<(), PublishError>);
+type Done = (ProfileAction, Instant, Result<(), PublishError>);
 
 /// What is to be done about profiles.
 pub struct Publishing {
     publisher: Publisher,
-    desk: Desk,
-    jobs: VecDeque<Job>,
+    desk: PublishPlanner,
+    jobs: VecDeque<ProfileAction>,
     running: Option<LocalBoxFuture<'static, Done>>,
     /// Nothing is begun before.
     rest: Instant,
@@ -44,7 +44,7 @@ impl Publishing {
     pub fn new(publisher: Publisher) -> Self {
         Self {
             publisher,
-            desk: Desk::default(),
+            desk: PublishPlanner::default(),
             jobs: VecDeque::new(),
             running: None,
             rest: Instant::now(),
@@ -103,7 +103,7 @@ impl Publishing {
         self.running = None;
         let ended = Instant::now();
         let took = ended - begun;
-        if let Job::Publish(job) = &job {
+        if let ProfileAction::Publish(job) = &job {
             metrics.reconciled("CkbProfile", took);
             self.rest = ended + (took * REST).min(LONGEST_REST);
             match &result {

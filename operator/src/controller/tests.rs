@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{timing::SLOWEST, *};
 use crate::{
     testing::{self, has_agent, pod, runs},
-    world::{AgentPod, Phase, ProbeRow},
+    world::{AgentPod, CkbProbeEntry, Phase},
 };
 
 mod publishing;
@@ -18,7 +18,7 @@ async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-fn probe(name: &str) -> ProbeRow {
+fn probe(name: &str) -> CkbProbeEntry {
     testing::probe("a", name, json!({}))
 }
 

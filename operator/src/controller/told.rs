@@ -11,14 +11,14 @@ use tokio::time::Instant;
 
 use crate::{
     aggregate::same_but_figures,
-    world::{ObjectKey, ProbeRow, Row},
+    world::{CkbProbeEntry, ObjectKey, Row},
 };
 
 /// By CkbProbe, when its status was last written by this process.
 #[derive(Debug, Default)]
-pub struct Told(BTreeMap<ObjectKey, Instant>);
+pub struct StatusWrites(BTreeMap<ObjectKey, Instant>);
 
-impl Told {
+impl StatusWrites {
     /// It was told just now.
     pub fn note(&mut self, probe: &ObjectKey, now: Instant) {
         self.0.insert(probe.clone(), now);
@@ -30,7 +30,12 @@ impl Told {
     }
 
     /// Until when this status waits: where it has nothing new but figures, until an interval has passed.
-    pub fn wait(&self, row: &ProbeRow, status: &CkbProbeStatus, now: Instant) -> Option<Instant> {
+    pub fn wait(
+        &self,
+        row: &CkbProbeEntry,
+        status: &CkbProbeStatus,
+        now: Instant,
+    ) -> Option<Instant> {
         let (told, spec) = (self.0.get(&row.key())?, row.spec.as_ref().ok()?);
         let next = *told + spec.spec.report_interval.get();
         let figures = row.status.as_ref();

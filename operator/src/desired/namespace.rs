@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Beyond, LeftOut, MAX_CONTAINERS, View, active, age, key, looked_in};
 use crate::{
     limits::Limit,
-    world::{ProbeRow, TargetPod, ValidSpec},
+    world::{CkbProbeEntry, TargetPod, ValidSpec},
 };
 
 /// Pairs of CkbProbe and pod on a node of which the one asks to have the other measured, by namespace.
@@ -35,7 +35,7 @@ pub fn beyond(namespace: &str, asked: usize, view: View<'_>) -> Beyond {
         view.limits.targets_per_namespace,
     );
     let probes = view.world.probes_in(namespace);
-    let mut probes: Vec<(&ProbeRow, &ValidSpec)> = probes
+    let mut probes: Vec<(&CkbProbeEntry, &ValidSpec)> = probes
         .filter_map(|probe| Some((probe, active(probe, view.now)?)))
         .collect();
     if asked <= targets && probes.len() <= ckb_probes {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     limits::Limit,
-    world::{ObjectKey, ProbeRow, TargetPod, ValidSpec},
+    world::{CkbProbeEntry, ObjectKey, TargetPod, ValidSpec},
 };
 
 /// An order, and what it does not hold though it is asked for and the namespace may have it: CkbProbe and name of the pod.
@@ -24,9 +24,9 @@ pub struct Ordered {
 /// Something that is asked of a pod, by one CkbProbe or several.
 pub struct Asked<'a> {
     /// The oldest that asks it.
-    probe: &'a ProbeRow,
+    probe: &'a CkbProbeEntry,
     /// All that do.
-    pub probes: Vec<&'a ProbeRow>,
+    pub probes: Vec<&'a CkbProbeEntry>,
     spec: &'a ValidSpec,
     pub pod: &'a TargetPod,
     containers: Vec<Container>,
@@ -76,7 +76,7 @@ fn asked<'a>(
 ) -> Vec<Asked<'a>> {
     let labelled = pods.iter().map(|pod| (*pod, pod.labels.map()));
     let labelled: Vec<(&TargetPod, _)> = labelled.collect();
-    let matching = |probe: &'a ProbeRow| {
+    let matching = |probe: &'a CkbProbeEntry| {
         let spec = active(probe, view.now)?;
         let any = labelled.iter().any(|(_, labels)| spec.matches(labels));
         any.then_some((probe, spec))
@@ -153,7 +153,7 @@ fn shared(namespaces: Vec<Vec<Asked>>, cut: &mut Vec<(ObjectKey, String, Limit)>
 
 impl<'a> Asked<'a> {
     pub fn new(
-        probe: &'a ProbeRow,
+        probe: &'a CkbProbeEntry,
         spec: &'a ValidSpec,
         pod: &'a TargetPod,
         containers: Vec<Container>,
@@ -169,7 +169,7 @@ impl<'a> Asked<'a> {
     }
 
     /// A younger one asks the same.
-    pub fn join(&mut self, probe: &'a ProbeRow) {
+    pub fn join(&mut self, probe: &'a CkbProbeEntry) {
         self.probes.push(probe);
         let both = self.expires.zip(probe.expires());
         self.expires = both.map(|(before, expires)| before.max(expires));

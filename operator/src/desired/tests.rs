@@ -152,8 +152,8 @@ fn the_named_container_is_looked_in_or_all_of_them() {
 }
 
 /// A CkbProbe that was created so many seconds before.
-fn aged(name: &str, age: i64, overrides: serde_json::Value) -> ProbeRow {
-    ProbeRow {
+fn aged(name: &str, age: i64, overrides: serde_json::Value) -> CkbProbeEntry {
+    CkbProbeEntry {
         created: at(-age),
         ..probe("a", name, overrides)
     }

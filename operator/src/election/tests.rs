@@ -10,8 +10,8 @@ use super::*;
 
 const DURATION: Duration = Duration::from_secs(15);
 
-fn sighting(holder: Option<&str>, since: Instant) -> Sighting {
-    Sighting {
+fn sighting(holder: Option<&str>, since: Instant) -> ObservedLease {
+    ObservedLease {
         version: "7".into(),
         holder: holder.map(str::to_owned),
         duration: DURATION,

@@ -18,7 +18,7 @@ fn carry_out(world: &mut World, action: Action, serial: &mut u32) {
         Action::ApplyNodeProbe { node, spec } => {
             let known = world.node_probe(&node);
             let uid = known.map_or(format!("uid-{serial}"), |row| row.uid.clone());
-            reports(NodeProbeRow {
+            reports(NodeProbeEntry {
                 uid,
                 spec: Some(spec.as_ref().clone()),
                 ..node_probe(&node, 0, vec![])
@@ -133,7 +133,7 @@ fn a_target_gets_an_order_first_and_then_an_agent_that_the_order_owns() {
         spec: Arc::new(spec.clone()),
     };
     assert_eq!(actions(&world), [apply]);
-    let order = NodeProbeRow {
+    let order = NodeProbeEntry {
         spec: Some(spec),
         ..node_probe("n", 0, vec![])
     };
@@ -170,7 +170,7 @@ fn the_last_target_takes_the_order_and_the_agent_along() {
 fn an_agent_that_cannot_stay_is_replaced_and_one_that_goes_is_waited_for() {
     let with = |change: fn(&mut AgentPod)| {
         let mut world = one_target();
-        let order = NodeProbeRow {
+        let order = NodeProbeEntry {
             spec: orders(&world).remove("n"),
             ..node_probe("n", 0, vec![])
         };

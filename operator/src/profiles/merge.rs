@@ -9,8 +9,8 @@ use ckb_probe_crds::{
 };
 use ckb_probe_profiles::{
     Mismatch, Profile, Stacks,
+    categories::{split, summary},
     functions::top,
-    headings::{split, summary},
     pprof::{Limits, ReadError},
 };
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime};

@@ -8,8 +8,8 @@ use std::{
 use ckb_probe_crds::{CkbProbeSpec, PartLabels, PodReference, ProbeReference, ProfileMode};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::rows::{PartRow, ProfileRow};
-use crate::world::{ObjectKey, ProbeRow, Row, World};
+use super::rows::{PartEntry, ProfileEntry};
+use crate::world::{CkbProbeEntry, ObjectKey, Row, World};
 
 /// After the first part of a window has come, the others are waited for so long.
 pub const GRACE: SignedDuration = SignedDuration::from_secs(30);
@@ -20,7 +20,7 @@ const KEEP: usize = 5;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Job {
+pub enum ProfileAction {
     /// Merge parts into a profile, new or published already.
     Publish(Publish),
     /// Delete a part.
@@ -64,12 +64,12 @@ pub struct Publish {
     /// The window's number.
     pub window: u64,
     /// The parts that the profile is made of.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PartToMerge>,
 }
 
 /// A part to be merged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct PartToMerge {
     /// The ProfilePart that it is.
     pub id: PartId,
     /// The node whose agent wrote it.
@@ -117,14 +117,14 @@ impl Why {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// In this order.
-    pub jobs: Vec<Job>,
+    pub jobs: Vec<ProfileAction>,
     /// When to ask again, at the latest.
     pub next: Option<Timestamp>,
 }
 
 /// For whom parts are, and who has got them.
 #[derive(Clone, Debug, Default)]
-pub struct Desk {
+pub struct PublishPlanner {
     parts: BTreeMap<PartId, Known>,
     /// Profiles that could not be published: how often, and when it is tried again.
     failed: BTreeMap<ObjectKey, (u32, Timestamp)>,
@@ -143,9 +143,9 @@ struct Known {
 type Group = (ObjectKey, PartLabels);
 
 /// The parts of a group.
-type Found<'a> = Vec<(&'a PartRow, PodReference)>;
+type Found<'a> = Vec<(&'a PartEntry, PodReference)>;
 
-impl Desk {
+impl PublishPlanner {
     /// Begins anew, for nobody knows what was done meanwhile.
     pub fn forget(&mut self) {
         *self = Self::default();
@@ -179,7 +179,7 @@ impl Desk {
             let id = PartId::of(row);
             let mut part = known.remove(&id).unwrap_or_default();
             match self.judge(row, &mut part, world, now) {
-                Judgement::Drop(why) => plan.jobs.push(Job::Drop {
+                Judgement::Drop(why) => plan.jobs.push(ProfileAction::Drop {
                     part: id.clone(),
                     why,
                 }),
@@ -233,12 +233,20 @@ impl Desk {
             .retain(|_, (_, at)| *at + OLDEST > now && *at < now + OLDEST);
         // Who waits longest comes first: so nobody who sends without end keeps others waiting.
         publish.sort_by_key(|(first, _)| *first);
-        let publish = publish.into_iter().map(|(_, job)| Job::Publish(job));
+        let publish = publish
+            .into_iter()
+            .map(|(_, job)| ProfileAction::Publish(job));
         plan.jobs.extend(publish);
         plan
     }
 
-    fn judge(&self, row: &PartRow, known: &mut Known, world: &World, now: Timestamp) -> Judgement {
+    fn judge(
+        &self,
+        row: &PartEntry,
+        known: &mut Known,
+        world: &World,
+        now: Timestamp,
+    ) -> Judgement {
         let (Some(node), Some(about)) = (&row.node, &row.about) else {
             return Judgement::Drop(Why::Unreadable);
         };
@@ -285,7 +293,7 @@ impl Plan {
 
 impl PartId {
     /// Of a row.
-    pub fn of(row: &PartRow) -> Self {
+    pub fn of(row: &PartEntry) -> Self {
         Self {
             name: row.name.clone(),
             uid: row.uid.clone(),
@@ -298,8 +306,8 @@ fn key(job: &Publish) -> ObjectKey {
     ObjectKey::new(&job.probe.namespace, job.object())
 }
 
-fn part(row: &PartRow, pod: &PodReference) -> Part {
-    Part {
+fn part(row: &PartEntry, pod: &PodReference) -> PartToMerge {
+    PartToMerge {
         id: PartId::of(row),
         node: row.node.clone().unwrap_or_default(),
         pod: pod.clone(),
@@ -313,14 +321,14 @@ fn readers(
     node: &str,
     about: &PartLabels,
 ) -> Option<(PodReference, Vec<ProbeReference>)> {
-    let asks = |probe: &&ProbeRow| {
+    let asks = |probe: &&CkbProbeEntry| {
         let spec = probe.spec.as_ref();
         spec.is_ok_and(|spec| spec.asks == about.asks && has(&spec.spec, &about.probe))
     };
     let mut running = world.pods_on(node);
     if let Some(pod) = running.find(|pod| pod.reference.uid == about.pod) {
         let labels = pod.labels.map();
-        let selects = |probe: &&ProbeRow| {
+        let selects = |probe: &&CkbProbeEntry| {
             let spec = probe.spec.as_ref();
             spec.is_ok_and(|spec| spec.matches(&labels))
         };
@@ -361,12 +369,12 @@ fn complete(world: &World, key: &ObjectKey, job: &Publish) -> bool {
 }
 
 /// The oldest profiles of those that have more than they keep.
-fn crowded_out(world: &World) -> Vec<Job> {
-    let owners: BTreeMap<&str, &ProbeRow> = world
+fn crowded_out(world: &World) -> Vec<ProfileAction> {
+    let owners: BTreeMap<&str, &CkbProbeEntry> = world
         .probes()
         .map(|probe| (&*probe.reference.uid, probe))
         .collect();
-    let mut kept: BTreeMap<_, Vec<&ProfileRow>> = BTreeMap::new();
+    let mut kept: BTreeMap<_, Vec<&ProfileEntry>> = BTreeMap::new();
     // What no CkbProbe owns is none of ours, or goes with the one that did.
     for row in world.shelf().profiles().filter(|row| !row.deleting) {
         let owner = row.owner.as_deref().and_then(|uid| owners.get(uid));
@@ -385,10 +393,14 @@ fn crowded_out(world: &World) -> Vec<Job> {
         };
         // By the API server's clock: where `every` has become another, numbers begin anew.
         rows.sort_by_key(|row| Reverse((row.created, row.window)));
-        jobs.extend(rows.into_iter().skip(keep).map(|row| Job::Remove {
-            key: row.key.clone(),
-            uid: row.uid.clone(),
-        }));
+        jobs.extend(
+            rows.into_iter()
+                .skip(keep)
+                .map(|row| ProfileAction::Remove {
+                    key: row.key.clone(),
+                    uid: row.uid.clone(),
+                }),
+        );
     }
     jobs
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{
     merge::{Merger, PartError},
-    plan::{Job, Part, PartId, Publish, Why},
+    plan::{PartId, PartToMerge, ProfileAction, Publish, Why},
     push::{Pushed, Pusher},
     rows::owner,
 };
@@ -108,10 +108,10 @@ impl Publisher {
     /// # Errors
     ///
     /// When the API server does not do what is asked.
-    pub async fn run(&self, job: Job) -> Result<(), PublishError> {
+    pub async fn run(&self, job: ProfileAction) -> Result<(), PublishError> {
         match job {
-            Job::Publish(job) => self.publish(job).await,
-            Job::Drop { part, why } => {
+            ProfileAction::Publish(job) => self.publish(job).await,
+            ProfileAction::Drop { part, why } => {
                 let params = only(&part.uid, Some(&part.version));
                 let deleted = request(self.parts().delete(&part.name, &params)).await;
                 unless_gone(deleted).map_err(|source| PublishError::Delete {
@@ -124,7 +124,7 @@ impl Publisher {
                 }
                 Ok(())
             }
-            Job::Remove { key, uid } => {
+            ProfileAction::Remove { key, uid } => {
                 let profiles: Api<CkbProfile> =
                     Api::namespaced(self.client.clone(), &key.namespace);
                 let params = only(&uid, None);
@@ -327,12 +327,12 @@ fn manifest(job: &Publish, merged: &[String], spec: &CkbProfileSpec) -> serde_js
 /// Adds a part where it keeps nothing else waiting.
 async fn add(
     mut merger: Merger,
-    part: &Part,
+    part: &PartToMerge,
     object: ProfilePart,
 ) -> Result<(Merger, Result<(), PartError>), PartError> {
     let part = part.clone();
     blocking(move || {
-        let Part { id, node, pod } = part;
+        let PartToMerge { id, node, pod } = part;
         let added = merger.add(&id.uid, &node, &pod, object.spec);
         (merger, added)
     })

@@ -12,7 +12,7 @@ use crate::world::{ObjectKey, Row, Table};
 
 /// A part on its way.
 #[derive(Clone, Debug, PartialEq)]
-pub struct PartRow {
+pub struct PartEntry {
     /// The name of the ProfilePart.
     pub name: String,
     /// Tells it apart from a later one of the same name,
@@ -29,7 +29,7 @@ pub struct PartRow {
 
 /// A published profile.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ProfileRow {
+pub struct ProfileEntry {
     /// Namespace and name.
     pub key: ObjectKey,
     /// Tells it apart from a later one of the same name.
@@ -52,25 +52,25 @@ pub struct ProfileRow {
 #[derive(Clone, Debug)]
 pub enum News {
     /// Of a part.
-    Part(Event<PartRow>),
+    Part(Event<PartEntry>),
     /// Of a profile.
-    Profile(Event<ProfileRow>),
+    Profile(Event<ProfileEntry>),
 }
 
 /// An index of the parts and the profiles that exist.
 #[derive(Clone, Debug, Default)]
-pub struct Shelf {
-    parts: Table<PartRow>,
-    profiles: Table<ProfileRow>,
+pub struct ProfileIndex {
+    parts: Table<PartEntry>,
+    profiles: Table<ProfileEntry>,
 }
 
-impl Shelf {
+impl ProfileIndex {
     /// Takes the news in, which came now. Returns the uids of the CkbProbes of which there is another profile than before, each
     /// with its namespace.
     pub fn apply(&mut self, news: News, now: Timestamp) -> BTreeSet<(String, String)> {
         match news {
             News::Part(event) => {
-                let date = |mut row: PartRow| {
+                let date = |mut row: PartEntry| {
                     let before = self.parts.get(&row.name);
                     let known = before.filter(|before| before.version == row.version);
                     row.seen = known.map_or(now, |known| known.seen);
@@ -110,7 +110,7 @@ impl Shelf {
         let own = own.filter(|row| {
             row.owner.as_ref() == Some(&of.uid) && row.probe == probe && !row.deleting
         });
-        let mut latest: BTreeMap<ProfileMode, &ProfileRow> = BTreeMap::new();
+        let mut latest: BTreeMap<ProfileMode, &ProfileEntry> = BTreeMap::new();
         for row in own {
             let Some(mode) = row.mode else { continue };
             let known = latest.entry(mode).or_insert(row);
@@ -128,22 +128,22 @@ impl Shelf {
     }
 
     /// Every part, in the order of their names.
-    pub fn parts(&self) -> impl Iterator<Item = &PartRow> {
+    pub fn parts(&self) -> impl Iterator<Item = &PartEntry> {
         self.parts.values()
     }
 
     /// The part of this name.
-    pub fn part(&self, name: &str) -> Option<&PartRow> {
+    pub fn part(&self, name: &str) -> Option<&PartEntry> {
         self.parts.get(name)
     }
 
     /// Every profile, in the order of namespace and name.
-    pub fn profiles(&self) -> impl Iterator<Item = &ProfileRow> {
+    pub fn profiles(&self) -> impl Iterator<Item = &ProfileEntry> {
         self.profiles.values()
     }
 }
 
-impl Row for PartRow {
+impl Row for PartEntry {
     type Key = String;
 
     fn key(&self) -> String {
@@ -155,7 +155,7 @@ impl Row for PartRow {
     }
 }
 
-impl Row for ProfileRow {
+impl Row for ProfileEntry {
     type Key = ObjectKey;
 
     fn key(&self) -> ObjectKey {
@@ -167,7 +167,7 @@ impl Row for ProfileRow {
     }
 }
 
-impl From<PartialObjectMeta<ProfilePart>> for PartRow {
+impl From<PartialObjectMeta<ProfilePart>> for PartEntry {
     fn from(object: PartialObjectMeta<ProfilePart>) -> Self {
         let ObjectMeta {
             name,
@@ -188,7 +188,7 @@ impl From<PartialObjectMeta<ProfilePart>> for PartRow {
     }
 }
 
-impl From<PartialObjectMeta<CkbProfile>> for ProfileRow {
+impl From<PartialObjectMeta<CkbProfile>> for ProfileEntry {
     fn from(object: PartialObjectMeta<CkbProfile>) -> Self {
         let meta = object.metadata;
         let labels = meta.labels.unwrap_or_default();

@@ -166,11 +166,11 @@ fn what_was_done_is_looked_at_again_at_once_upon_news_and_ever_later_without() {
     queue.add(node("a"), now);
     for _ in 0..9 {
         queue.take(now, 9);
-        queue.settle(&node("a"), now);
+        queue.complete(&node("a"), now);
         now = queue.next_due().unwrap();
     }
     queue.take(now, 9);
-    queue.settle(&node("a"), now);
+    queue.complete(&node("a"), now);
     assert!(queue.next_due().unwrap() - now >= MAX_DELAY);
     queue.add(node("a"), now);
     assert_eq!(queue.take(now, 9), [node("a")]);

@@ -15,7 +15,7 @@ use super::{
 
 /// A NodeProbe as the API has it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NodeProbeRow {
+pub struct NodeProbeEntry {
     /// The node's name, which is its own.
     pub node: String,
     /// Tells it apart from a later one of the same name.
@@ -42,7 +42,7 @@ pub struct NodeProbeRow {
     pub gap: SignedDuration,
 }
 
-impl NodeProbeRow {
+impl NodeProbeEntry {
     /// What it says is to be measured, taken out of where it is kept; None when this version cannot read it.
     pub fn ordered(&self) -> Option<Cow<'_, NodeProbeSpec>> {
         let kept = || Some(Cow::Owned(self.order.as_ref()?.open()));
@@ -143,7 +143,7 @@ impl NodeProbeRow {
     }
 }
 
-impl From<Raw> for NodeProbeRow {
+impl From<Raw> for NodeProbeEntry {
     fn from(raw: Raw) -> Self {
         let meta = raw.metadata;
         let status = raw.status.map(serde_json::from_value).transpose();
@@ -164,7 +164,7 @@ impl From<Raw> for NodeProbeRow {
     }
 }
 
-impl Row for NodeProbeRow {
+impl Row for NodeProbeEntry {
     type Key = String;
 
     fn key(&self) -> String {
@@ -179,12 +179,12 @@ impl Row for NodeProbeRow {
 /// Dates each report by this process's clock, since the agents' clocks may be off. A report that was there when
 /// this process first looked is dated by what is written in it, but never later than now. `deaf` is when none could be heard.
 pub fn hear(
-    known: &Table<NodeProbeRow>,
-    event: Event<NodeProbeRow>,
+    known: &Table<NodeProbeEntry>,
+    event: Event<NodeProbeEntry>,
     deaf: Option<Timestamp>,
     now: Timestamp,
-) -> Event<NodeProbeRow> {
-    let date = |mut row: NodeProbeRow| {
+) -> Event<NodeProbeEntry> {
+    let date = |mut row: NodeProbeEntry| {
         let before = known.get(&row.node).filter(|before| before.same(&row));
         let news = match (row.reported_at(), before) {
             (None, _) => None,

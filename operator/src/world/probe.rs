@@ -15,7 +15,7 @@ use crate::{
 
 /// A CkbProbe as the API has it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ProbeRow {
+pub struct CkbProbeEntry {
     /// The CkbProbe, told apart from others of the same name.
     pub reference: ProbeReference,
     /// The generation of its spec.
@@ -102,7 +102,7 @@ fn asked(spec: &CkbProbeSpec) -> String {
     json!([container, executable, overhead, report_interval, probes]).to_string()
 }
 
-impl ProbeRow {
+impl CkbProbeEntry {
     /// When the probe's `duration` is over, in whole seconds as the API keeps times.
     pub fn expires(&self) -> Option<Timestamp> {
         let duration = self.spec.as_ref().ok()?.spec.duration?.get();
@@ -134,7 +134,7 @@ impl ProbeRow {
     }
 }
 
-impl From<Raw> for ProbeRow {
+impl From<Raw> for CkbProbeEntry {
     fn from(raw: Raw) -> Self {
         let meta = raw.metadata;
         Self {
@@ -157,7 +157,7 @@ impl From<Raw> for ProbeRow {
     }
 }
 
-impl Row for ProbeRow {
+impl Row for CkbProbeEntry {
     type Key = ObjectKey;
 
     fn key(&self) -> ObjectKey {

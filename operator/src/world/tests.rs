@@ -126,14 +126,14 @@ fn raw(spec: serde_json::Value, status: serde_json::Value) -> Raw {
 
 #[test]
 fn an_unreadable_spec_or_status_leaves_the_rest_readable() {
-    let broken = ProbeRow::from(raw(json!({ "probes": 7 }), json!({})));
+    let broken = CkbProbeEntry::from(raw(json!({ "probes": 7 }), json!({})));
     assert!(
         matches!(broken.spec, Err(InvalidProbe::Unreadable(_))),
         "{broken:?}"
     );
     assert_eq!(broken.reference.uid, "u");
 
-    let empty = ProbeRow::from(raw(
+    let empty = CkbProbeEntry::from(raw(
         json!({ "target": { "selector": {} }, "probes": [] }),
         json!({}),
     ));
@@ -143,11 +143,11 @@ fn an_unreadable_spec_or_status_leaves_the_rest_readable() {
     );
 
     let good = json!({ "target": { "selector": { "matchLabels": { "a": "b" } } }, "probes": [] });
-    let odd_status = ProbeRow::from(raw(good, json!({ "conditions": "none" })));
+    let odd_status = CkbProbeEntry::from(raw(good, json!({ "conditions": "none" })));
     assert!(odd_status.spec.is_ok());
     assert_eq!(odd_status.status, None);
 
-    let report = NodeProbeRow::from(raw(
+    let report = NodeProbeEntry::from(raw(
         json!({ "assignments": [] }),
         json!({ "instances": [{ "state": "Levitating" }] }),
     ));
@@ -302,12 +302,12 @@ fn an_answer_that_the_watch_has_overtaken_is_no_news() {
     let old = probe("ckb", "p", json!({}));
     let mut newer = old.clone();
     newer.generation += 1;
-    let written = ProbeRow {
+    let written = CkbProbeEntry {
         status: Some(CkbProbeStatus::default()),
         ..old.clone()
     };
     let key = old.key();
-    let confirmed = |known: Option<&ProbeRow>| {
+    let confirmed = |known: Option<&CkbProbeEntry>| {
         let mut world = world(known.map(has));
         world.confirm(written.clone());
         world.probe(&key).cloned()
@@ -337,6 +337,6 @@ fn an_agent_is_not_blamed_while_the_api_server_was_away() {
     let mut world = world([reports(node_probe("n", 10, vec![]))]);
     let heard = |world: &World| world.heard(world.node_probe("n").unwrap());
     assert_eq!(heard(&world), Some(at(-10)));
-    world.apply(Change::Deaf, at(20));
+    world.apply(Change::WatchFailed, at(20));
     assert_eq!(heard(&world), Some(at(20)));
 }

@@ -9,8 +9,8 @@ use std::{
 };
 
 use ckb_probe_crds::{
-    Assignment, Breach, InstanceReport, InstanceState, NodeProbeStatus, Overhead, PodReference,
-    Probe, ProbeReference, Question,
+    Assignment, Breach, InstanceReport, InstanceState, KindSpec, NodeProbeStatus, Overhead,
+    PodReference, Probe, ProbeReference,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 use procfs::process as proc;
@@ -77,7 +77,7 @@ pub fn order(
     container: &Container,
     executable: &str,
     overhead: Overhead,
-    question: impl Into<Question>,
+    question: impl Into<KindSpec>,
     report_interval: Duration,
 ) -> Assignment {
     Assignment {

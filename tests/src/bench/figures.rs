@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ckb_probe_crds::{Histogram, NodeProbeStatus, Window};
+use ckb_probe_crds::{Histogram, IntervalFigures, NodeProbeStatus};
 
 use crate::{
     failure::{Result, expect},
@@ -22,7 +22,7 @@ pub struct Operation {
     pub elapsed: Duration,
     /// Time in which calls were recorded.
     pub recorded: Duration,
-    last: Window,
+    last: IntervalFigures,
 }
 
 /// Everything of one target.
@@ -99,7 +99,7 @@ impl Figures {
 
 impl Operation {
     /// Adds an interval, unless it is the one of the report before, told once more. Whether it did.
-    fn add(&mut self, window: &Window) -> bool {
+    fn add(&mut self, window: &IntervalFigures) -> bool {
         if *window == self.last {
             return false;
         }
@@ -142,7 +142,7 @@ mod tests {
         let row = RowReport {
             key: "Get".to_string(),
             total: counted(total),
-            window: Window {
+            window: IntervalFigures {
                 milliseconds: 2000,
                 recorded_milliseconds: recorded,
                 samples: window / 2,

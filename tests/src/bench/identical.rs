@@ -8,7 +8,7 @@ use ckb_probe_crds::{Assignment, Container as Named, InstanceState, PodReference
 use ckb_probe_operator::{
     desired::{View, orders},
     limits::Limits,
-    world::{Change, Node, ProbeRow, Raw, TargetPod, World},
+    world::{Change, CkbProbeEntry, Node, Raw, TargetPod, World},
 };
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
@@ -149,7 +149,7 @@ fn order(container: &Container, probes: usize) -> Result<Vec<Assignment>> {
             },
         }))
         .map_err(Failure::format("a CkbProbe"))?;
-        world.apply(Change::Probe(Event::Apply(ProbeRow::from(raw))), now);
+        world.apply(Change::Probe(Event::Apply(CkbProbeEntry::from(raw))), now);
     }
     let view = View {
         world: &world,

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_crds::{Figures, Window};
+use ckb_probe_crds::{Figures, IntervalFigures};
 use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::Value;
@@ -60,7 +60,7 @@ pub struct Line {
     /// Since it attached.
     pub total: Figures,
     /// The interval.
-    pub window: Window,
+    pub window: IntervalFigures,
 }
 
 /// What nobody does more cheaply.

@@ -11,7 +11,7 @@ use std::{
 
 use ckb_probe_crds::{
     AgentStatus, Assignment, Distribution, Figures, Histogram, InstanceReport, InstanceState,
-    NodeProbe, NodeProbeStatus, ProbeReport, Reason, RowReport, Window,
+    IntervalFigures, NodeProbe, NodeProbeStatus, ProbeReport, Reason, RowReport,
 };
 use futures::StreamExt as _;
 use k8s_openapi::{
@@ -42,7 +42,7 @@ pub const OPERATIONS: [&str; 5] = ["Get", "TxnGet", "TxnPut", "TxnCommit", "Writ
 #[path = "../../../node-agent/src/agent/pace/strain.rs"]
 mod strain;
 
-use strain::Strain;
+use strain::Backpressure;
 
 /// An agent whose report was not taken tries again after so long, as it does.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ impl Agent {
     /// Reports, each agent at a moment of its own, and less often while the API server is slow: as the agents do it.
     async fn run(mut self) {
         let moment = f64::from(self.index.wrapping_mul(2_654_435_761) >> 22) / 1024.0;
-        let mut strain = Strain::default();
+        let mut strain = Backpressure::default();
         let mut due = Instant::now() + REPORT.mul_f64(moment);
         let mut round = 1;
         loop {
@@ -309,7 +309,7 @@ fn row(operation: &str, number: u32, index: u64, round: u64) -> RowReport {
     RowReport {
         key: operation.to_string(),
         total,
-        window: Window {
+        window: IntervalFigures {
             milliseconds: 10_000,
             recorded_milliseconds: 9_200,
             samples: 18_000 + round,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
-    CkbProbeStatus, Duration as Displayed, InstanceReport, InstanceState, Window,
+    CkbProbeStatus, Duration as Displayed, InstanceReport, InstanceState, IntervalFigures,
 };
 use serde_json::json;
 
@@ -242,7 +242,7 @@ fn by_column_family(scene: &mut Scene<'_>, truth: &Truth, metrics: &Metrics) {
 }
 
 /// The last interval of an operation.
-fn window<'a>(report: &'a InstanceReport, operation: &str) -> Result<&'a Window> {
+fn window<'a>(report: &'a InstanceReport, operation: &str) -> Result<&'a IntervalFigures> {
     let mut all = rows::reported(report);
     all.find(|one| one.key == operation)
         .map(|one| &one.window)

@@ -1,6 +1,6 @@
 //! A process that is confined by seccomp, where its returns must not be touched.
 
-use ckb_probe_agent::{host::Session, kernel::Means};
+use ckb_probe_agent::{host::Session, kernel::CalibratedTier};
 use ckb_probe_crds::{Reason, kinds::rocksdb::RocksDbProbe};
 use ckb_probe_tests::{
     fixture::{GroundTruth, Truth},
@@ -12,13 +12,13 @@ use crate::harness::{
     operations, truth,
 };
 
-fn attach_warned(fixture: &GroundTruth, means: Means) -> Session {
+fn attach_warned(fixture: &GroundTruth, means: CalibratedTier) -> Session {
     let kind = RocksDbProbe {
         by_column_family: true,
         slow_threshold: std::time::Duration::from_micros(1).into(),
         ..everything()
     };
-    let means = Means {
+    let means = CalibratedTier {
         returns_kill_confined: true,
         ..means
     };
@@ -52,7 +52,7 @@ fn its_calls_are_counted_and_not_timed_and_it_lives() {
         let sentence = session.lacks();
         assert!(sentence.contains("counted and not timed"), "{sentence}");
         let expected = fixture.go().unwrap();
-        session.close_window().unwrap();
+        session.close_interval().unwrap();
         for series in operations(&session) {
             let operation = series.name;
             let truth = truth(&expected, series.name);

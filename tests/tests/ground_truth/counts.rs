@@ -42,9 +42,9 @@ fn a_second_round_is_added_to_the_first_and_has_a_window_of_its_own() {
         let mut fixture = GroundTruth::start("ground-truth", &[], &EVERY_FUNCTION).unwrap();
         let mut session = attach(&fixture, means, everything());
         let first = fixture.go().unwrap();
-        session.close_window().unwrap();
+        session.close_interval().unwrap();
         let second = fixture.go().unwrap();
-        session.close_window().unwrap();
+        session.close_interval().unwrap();
         let report = session.instance.report(Duration::ZERO);
         let reports: Vec<_> = rows::reported(&report).collect();
         assert_eq!(reports.len(), 17);

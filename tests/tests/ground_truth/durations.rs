@@ -1,6 +1,6 @@
 //! Durations are as long as the truth, as far as a histogram's bucket and a probe's own time allow.
 
-use ckb_probe_agent::kernel::Means;
+use ckb_probe_agent::kernel::CalibratedTier;
 use ckb_probe_tests::{fixture::GroundTruth, rows};
 
 use crate::harness::{attach, by_every_tier, everything, expect_durations, operation, truth};
@@ -40,7 +40,7 @@ fn short_calls_are_not_charged_with_the_cost_of_measuring_them() {
 }
 
 /// How much longer the median of calls of a microsecond seems to be than it is, in nanoseconds.
-fn charged(means: Means) -> i64 {
+fn charged(means: CalibratedTier) -> i64 {
     let plan = ["rocksdb_get_pinned_cf 50000 constant:1000"];
     let mut fixture = GroundTruth::start("ground-truth", &[], &plan).unwrap();
     let mut session = attach(&fixture, means, everything());

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ckb_probe_agent::{host::Session, kernel::Means};
+use ckb_probe_agent::{host::Session, kernel::CalibratedTier};
 use ckb_probe_crds::Overhead;
 use ckb_probe_tests::fixture::GroundTruth;
 
@@ -34,7 +34,7 @@ const DEAREST_NS: f64 = 5000.0;
 
 /// One percent, or where a call costs more than on any real machine, as in an emulated one, as many times more: so that what
 /// is busy and what is rare are so by the same measure everywhere.
-fn budget(means: Means) -> Overhead {
+fn budget(means: CalibratedTier) -> Overhead {
     let one_percent = Overhead::default();
     let cost_ns = means.calibration.cost_per_call_ns as f64;
     Overhead {
@@ -43,7 +43,7 @@ fn budget(means: Means) -> Overhead {
     }
 }
 
-fn begin(variant: &str, means: Means) -> (GroundTruth, Session) {
+fn begin(variant: &str, means: CalibratedTier) -> (GroundTruth, Session) {
     let fixture = GroundTruth::start(variant, &[], &PLAN).unwrap();
     let session = attach_within(&fixture, means, everything(), budget(means));
     (fixture, session)
@@ -118,7 +118,7 @@ fn before_and_after_a_busy_time_every_call_is_counted_once() {
 const QUIET: [(&str, u64); 2] = [("Get", 20), ("TxnCommit", 10)];
 
 /// Has the target work until it has earned what probing cost too much, and everything is measured all of the time again.
-fn settle(fixture: &mut GroundTruth, session: &mut Session, means: Means) {
+fn settle(fixture: &mut GroundTruth, session: &mut Session, means: CalibratedTier) {
     const INTERVAL: Duration = Duration::from_secs(1);
     // Ten seconds each. One is enough, but where detaching costs so much that it takes a minute and a half to repay a busy
     // time, and up to two until the next slice shows that it is over: twenty in all on an emulated 6.12.
@@ -128,7 +128,7 @@ fn settle(fixture: &mut GroundTruth, session: &mut Session, means: Means) {
         go(fixture, "other", session, |session| {
             if ended.elapsed() >= INTERVAL {
                 ended = Instant::now();
-                session.close_window().unwrap();
+                session.close_interval().unwrap();
                 let complete = |(name, _)| operation(session, name).share == Some(1.0);
                 settled = QUIET.into_iter().all(complete);
             }
@@ -141,7 +141,7 @@ fn settle(fixture: &mut GroundTruth, session: &mut Session, means: Means) {
 }
 
 /// Makes the quiet calls, each of which must be counted.
-fn quiet(fixture: &mut GroundTruth, session: &mut Session, means: Means) {
+fn quiet(fixture: &mut GroundTruth, session: &mut Session, means: CalibratedTier) {
     session.read().unwrap();
     let before = QUIET.map(|(operation, _)| counted(session, operation));
     go(fixture, "quiet", session, |_| ());

@@ -5,10 +5,10 @@
 use std::{collections::BTreeMap, sync::OnceLock, thread, time::Duration};
 
 use ckb_probe_agent::{
-    books::{instance::Instance, series::Row, tally::Tally},
     host::{Session, find_process},
-    kernel::{Means, Tier, calibrate},
+    kernel::{CalibratedTier, Tier, calibrate},
     mechanism::Coverage,
+    state::{instance::Instance, series::RowState, tally::Accumulator},
 };
 use ckb_probe_crds::{
     Breach, Overhead,
@@ -25,13 +25,13 @@ use tokio::runtime::{Builder, Runtime};
 const QUANTILE_ERROR: f64 = 0.032;
 
 /// The ways to attach that this kernel has, each with its calibration, and why it has not the others.
-pub fn tiers() -> &'static (Vec<Means>, String) {
-    static TIERS: OnceLock<(Vec<Means>, String)> = OnceLock::new();
+pub fn tiers() -> &'static (Vec<CalibratedTier>, String) {
+    static TIERS: OnceLock<(Vec<CalibratedTier>, String)> = OnceLock::new();
     TIERS.get_or_init(|| {
         let (mut works, mut refused) = (Vec::new(), String::new());
         for tier in Tier::ALL {
             match calibrate(tier) {
-                Ok(calibration) => works.push(Means {
+                Ok(calibration) => works.push(CalibratedTier {
                     tier,
                     calibration,
                     returns_kill_confined: false,
@@ -51,7 +51,7 @@ pub fn watching() -> Runtime {
 
 /// Runs a test by each tier in turn, and prints a line for each that it passed by. Where `CKB_PROBE_TIERS` lists tiers,
 /// separated by commas, those must have been all.
-pub fn by_every_tier(test: impl Fn(Means)) {
+pub fn by_every_tier(test: impl Fn(CalibratedTier)) {
     let (works, refused) = tiers();
     assert!(
         !works.is_empty(),
@@ -79,7 +79,7 @@ pub fn everything() -> RocksDbProbe {
 }
 
 /// Attaches for good: every call is counted, whatever it costs.
-pub fn attach(fixture: &GroundTruth, means: Means, kind: RocksDbProbe) -> Session {
+pub fn attach(fixture: &GroundTruth, means: CalibratedTier, kind: RocksDbProbe) -> Session {
     let overhead = Overhead {
         on_breach: Breach::Report,
         ..Overhead::default()
@@ -90,7 +90,7 @@ pub fn attach(fixture: &GroundTruth, means: Means, kind: RocksDbProbe) -> Sessio
 /// Attaches on these terms.
 pub fn attach_within(
     fixture: &GroundTruth,
-    means: Means,
+    means: CalibratedTier,
     kind: RocksDbProbe,
     overhead: Overhead,
 ) -> Session {
@@ -135,9 +135,9 @@ pub struct Operation<'a> {
     /// The name of the operation.
     pub name: &'a str,
     /// All of its calls.
-    pub all: &'a Tally,
+    pub all: &'a Accumulator,
     /// The same by column family, where that is asked for.
-    pub families: &'a BTreeMap<String, Tally>,
+    pub families: &'a BTreeMap<String, Accumulator>,
     /// The part of the last interval in which it was recorded.
     pub share: Option<f64>,
 }
@@ -149,7 +149,7 @@ pub fn operations(session: &Session) -> Vec<Operation<'_>> {
     };
     let all = book.series.iter().map(|series| {
         let mut rows = series.rows.iter();
-        let (Some((name, Row { all, parts, .. })), None) = (rows.next(), rows.next()) else {
+        let (Some((name, RowState { all, parts, .. })), None) = (rows.next(), rows.next()) else {
             panic!("a load of a function is one row");
         };
         Operation {
@@ -185,7 +185,7 @@ pub fn truth(truth: &Truth, operation: &str) -> FunctionTruth {
 }
 
 /// How many calls a tally has counted.
-pub fn count(tally: &Tally) -> u64 {
+pub fn count(tally: &Accumulator) -> u64 {
     rows::calls(&tally.total)
 }
 
@@ -210,14 +210,14 @@ pub fn sum<'a>(functions: impl Iterator<Item = &'a FunctionTruth>) -> FunctionTr
 
 /// How much longer the probes saw these calls last than the functions did themselves, in nanoseconds and all together: a
 /// microsecond or so each, and as long as a thread lost its turn between the two clock readings.
-pub fn excess_ns(tally: &Tally, truth: &FunctionTruth) -> u64 {
+pub fn excess_ns(tally: &Accumulator, truth: &FunctionTruth) -> u64 {
     let truth: u64 = truth.durations_ns.iter().sum();
     rows::nanoseconds(&tally.total).saturating_sub(truth)
 }
 
 /// Holds the quantiles and the sum of a tally against the truth: each is to be within the promised share of what the
 /// functions themselves and their callers saw, which is nearly the same but where a thread lost its turn in between.
-pub fn expect_durations(what: &str, tally: &Tally, truth: &FunctionTruth) {
+pub fn expect_durations(what: &str, tally: &Accumulator, truth: &FunctionTruth) {
     let near = |figure: &str, estimate: u64, inner: u64, outer: u64| {
         let lowest = inner as f64 * (1.0 - QUANTILE_ERROR);
         let highest = outer as f64 * (1.0 + QUANTILE_ERROR);

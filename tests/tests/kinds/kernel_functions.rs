@@ -10,7 +10,7 @@ use crate::{
     harness::watching,
     kernel_tiers::{attach, kernel_tiers},
     way::{Way, in_every_way, lost, total},
-    witness::Witness,
+    witness::DiskstatsCheck,
 };
 
 const NAP: Duration = Duration::from_millis(5);
@@ -30,7 +30,7 @@ fn matching(pattern: &str, threshold: Option<Duration>) -> KernelFunctionsProbe 
 fn each_tier_counts_what_the_kernels_own_kprobes_count() {
     in_every_way(matching(FUNCTIONS[0], None), |_| {
         let (mut caller, mut other) = (Caller::start(), Caller::start());
-        let witnesses = FUNCTIONS.map(Witness::of);
+        let witnesses = FUNCTIONS.map(DiskstatsCheck::of);
         let witnessed = |process| witnesses.each_ref().map(|one| one.calls(process));
         for tier in kernel_tiers() {
             let before = witnessed(caller.pid());

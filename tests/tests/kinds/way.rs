@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
 use ckb_probe_agent::{
-    books::series::Row,
     host::{HostError, Session, find_process},
-    kernel::Means,
+    kernel::CalibratedTier,
     mechanism::Refusal,
     preflight::Unmeasurable,
+    state::series::RowState,
 };
-use ckb_probe_crds::{Breach, Figures, Overhead, Question, Reason, kinds::Kind};
+use ckb_probe_crds::{Breach, Figures, KindSpec, Overhead, Reason, kinds::Kind};
 
 use crate::{
     harness::{by_every_tier, tiers, watching},
@@ -21,13 +21,13 @@ pub const NONE: &str = "none";
 
 /// One way to have a question answered.
 pub struct Way {
-    question: Question,
-    means: Result<Means, Unmeasurable>,
+    question: KindSpec,
+    means: Result<CalibratedTier, Unmeasurable>,
 }
 
 impl Way {
     /// For kinds that need none: they must not ask for what attaches them either.
-    pub fn without_uprobes(question: impl Into<Question>) -> Self {
+    pub fn without_uprobes(question: impl Into<KindSpec>) -> Self {
         Self {
             question: question.into(),
             means: Err(Unmeasurable::since("this was not looked at")),
@@ -40,7 +40,7 @@ impl Way {
     }
 
     /// The same for another question, which may be refused.
-    pub fn ask(&self, question: Question, process: u32) -> Result<Session, Refusal> {
+    pub fn ask(&self, question: KindSpec, process: u32) -> Result<Session, Refusal> {
         let process = find_process(Some(process), "").unwrap();
         let overhead = Overhead {
             on_breach: Breach::Report,
@@ -57,7 +57,7 @@ impl Way {
 
 /// Runs a test in each way in which this kernel answers the question, and prints a line for each that it passed by. Where it
 /// must be refused, that is what is tested.
-pub fn in_every_way(question: impl Into<Question>, test: impl Fn(&Way)) {
+pub fn in_every_way(question: impl Into<KindSpec>, test: impl Fn(&Way)) {
     let question = question.into();
     let watching = watching();
     let _entered = watching.enter();
@@ -120,7 +120,7 @@ fn refused_as(way: &Way, reason: Reason, sentence: &str) {
 }
 
 /// The books of a row.
-pub fn row<'a>(session: &'a Session, name: &str) -> &'a Row {
+pub fn row<'a>(session: &'a Session, name: &str) -> &'a RowState {
     let series = || session.instance.probes[0].series.iter();
     let known = series().flat_map(|series| series.rows.keys());
     let known: Vec<&String> = known.collect();

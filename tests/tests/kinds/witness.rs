@@ -16,11 +16,11 @@ const TRACEFS: &str = "/sys/kernel/tracing";
 const HISTOGRAM: &str = "hist:keys=common_pid";
 
 /// Counts the calls of one function, by thread.
-pub struct Witness {
+pub struct DiskstatsCheck {
     event: String,
 }
 
-impl Witness {
+impl DiskstatsCheck {
     /// From now on.
     pub fn of(function: &str) -> Self {
         static MADE: AtomicU32 = AtomicU32::new(0);
@@ -61,7 +61,7 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
+impl Drop for DiskstatsCheck {
     fn drop(&mut self) {
         append(&self.file("trigger"), &format!("!{HISTOGRAM}"));
         append("kprobe_events", &format!("-:{}", self.event));

@@ -11,7 +11,7 @@ const OPEN: &str = "open";
 #[derive(Clone, Debug)]
 struct Report {
     total: Figures,
-    window: Window,
+    window: IntervalFigures,
 }
 
 impl Report {
@@ -40,7 +40,7 @@ fn recorded(histogram: Histogram, longest: u64, recorded_milliseconds: u64) -> R
     let figures = calls(histogram, 0, longest, count * 32);
     Report {
         total: figures.clone(),
-        window: Window {
+        window: IntervalFigures {
             milliseconds: 1000,
             recorded_milliseconds,
             samples: count,
@@ -64,7 +64,7 @@ fn wild() -> impl Strategy<Value = Report> {
             let figures = calls(buckets.into_iter().collect(), unmeasured, longest, bytes);
             Report {
                 total: figures.clone(),
-                window: Window {
+                window: IntervalFigures {
                     milliseconds: millis % 3,
                     recorded_milliseconds: millis % 5,
                     samples: bytes,

@@ -69,7 +69,7 @@ impl Access {
             self.known().note(id, verdict.clone(), Instant::now());
         }
         // Also where there is no answer: an API server in trouble is not asked as often as anybody likes.
-        if !matches!(verdict, Ok(Verdict::Admitted)) {
+        if !matches!(verdict, Ok(TokenVerdict::Admitted)) {
             tokio::time::sleep(PENALTY).await;
         }
         match verdict {
@@ -78,7 +78,7 @@ impl Access {
         }
     }
 
-    async fn review(&self, token: &str) -> kube::Result<Verdict> {
+    async fn review(&self, token: &str) -> kube::Result<TokenVerdict> {
         let review = TokenReview {
             spec: TokenReviewSpec {
                 token: Some(token.to_owned()),
@@ -89,7 +89,7 @@ impl Access {
         let status = self.ask(&review).await?.status.unwrap_or_default();
         let user = match (status.authenticated, status.user) {
             (Some(true), Some(user)) => user,
-            _ => return Ok(Verdict::Unknown),
+            _ => return Ok(TokenVerdict::Unknown),
         };
         let UserInfo {
             extra,
@@ -114,9 +114,9 @@ impl Access {
         };
         let status = self.ask(&review).await?.status.unwrap_or_default();
         Ok(if status.allowed {
-            Verdict::Admitted
+            TokenVerdict::Admitted
         } else {
-            Verdict::Forbidden(name)
+            TokenVerdict::Forbidden(name)
         })
     }
 
@@ -132,7 +132,7 @@ impl Access {
         api.create(&PostParams::default(), review).await
     }
 
-    fn remembered(&self, id: &Id) -> Option<Verdict> {
+    fn remembered(&self, id: &Id) -> Option<TokenVerdict> {
         self.known().of(id, Instant::now())
     }
 
@@ -144,18 +144,18 @@ impl Access {
 
 /// What the API server said of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
+enum TokenVerdict {
     Admitted,
     Unknown,
     Forbidden(String),
 }
 
-impl From<Verdict> for Result<(), Refusal> {
-    fn from(verdict: Verdict) -> Self {
+impl From<TokenVerdict> for Result<(), Refusal> {
+    fn from(verdict: TokenVerdict) -> Self {
         match verdict {
-            Verdict::Admitted => Ok(()),
-            Verdict::Unknown => Err(Refusal::Unknown),
-            Verdict::Forbidden(name) => Err(Refusal::Forbidden(name)),
+            TokenVerdict::Admitted => Ok(()),
+            TokenVerdict::Unknown => Err(Refusal::Unknown),
+            TokenVerdict::Forbidden(name) => Err(Refusal::Forbidden(name)),
         }
     }
 }
@@ -175,23 +175,23 @@ impl Id {
 /// What was said, each with the time until which it holds.
 #[derive(Default)]
 struct Known {
-    admitted: HashMap<Id, (Instant, Verdict)>,
-    refused: HashMap<Id, (Instant, Verdict)>,
+    admitted: HashMap<Id, (Instant, TokenVerdict)>,
+    refused: HashMap<Id, (Instant, TokenVerdict)>,
 }
 
 impl Known {
-    fn of(&self, id: &Id, now: Instant) -> Option<Verdict> {
+    fn of(&self, id: &Id, now: Instant) -> Option<TokenVerdict> {
         let known = self.admitted.get(id).or_else(|| self.refused.get(id));
         let (until, verdict) = known?;
         (now < *until).then(|| verdict.clone())
     }
 
     /// Where there is no more room, what would be the first to end goes.
-    fn note(&mut self, id: Id, verdict: Verdict, now: Instant) {
+    fn note(&mut self, id: Id, verdict: TokenVerdict, now: Instant) {
         let Self { admitted, refused } = self;
         let (book, lasts, other) = match verdict {
-            Verdict::Admitted => (admitted, ADMITTED, refused),
-            Verdict::Unknown | Verdict::Forbidden(_) => (refused, REFUSED, admitted),
+            TokenVerdict::Admitted => (admitted, ADMITTED, refused),
+            TokenVerdict::Unknown | TokenVerdict::Forbidden(_) => (refused, REFUSED, admitted),
         };
         other.remove(&id);
         book.retain(|_, (until, _)| now < *until);

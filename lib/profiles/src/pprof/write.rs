@@ -7,7 +7,7 @@ use indexmap::{IndexMap, IndexSet};
 use prost::Message;
 
 use super::{label, messages};
-use crate::{Frame, Profile, Stack, WEIGHT_LIMIT, headings::heading};
+use crate::{Frame, Profile, Stack, WEIGHT_LIMIT, categories::category};
 
 impl Profile {
     /// The profile as gzipped pprof. The same stacks make the same bytes, in whatever order they came.
@@ -76,7 +76,7 @@ impl<'a> Writer<'a> {
             (label::TARGET, stack.target),
             (label::STATE, stack.state),
             (label::WAIT, stack.wait),
-            (label::HEADING, heading(stack).as_str()),
+            (label::HEADING, category(stack).as_str()),
         ];
         let known = labels.into_iter().filter(|(_, text)| !text.is_empty());
         messages::Sample {

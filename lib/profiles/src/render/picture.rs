@@ -5,7 +5,7 @@ use std::io;
 use inferno::flamegraph::{self, Options, Palette, color::MultiPalette};
 
 use super::{Difference, View, compared::compared, folded, page};
-use crate::{SampleType, Stacks, functions::top, headings};
+use crate::{SampleType, Stacks, categories, functions::top};
 
 /// Why there is no picture.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ const LISTED: usize = 20;
 pub fn svg(stacks: &Stacks, view: View, title: &str) -> Result<String, RenderError> {
     let of = shown(stacks, view)?;
     let mut options = options(&of, title);
-    options.subtitle = Some(headings::summary(stacks));
+    options.subtitle = Some(categories::summary(stacks));
     options.colors = Palette::Multi(MultiPalette::Rust);
     options.hash = true;
     let text = folded(stacks, view);

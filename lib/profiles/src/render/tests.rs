@@ -43,7 +43,7 @@ fn stacks_become_lines() {
     let of = |by| folded(&some, View { place: 0, by });
     assert!(of(By::Nothing).contains("main 7\n"));
     assert!(of(By::Target).contains("default/a;[sleeping];"));
-    assert!(of(By::Heading).contains("verification;main;write;ksys_write_[k] 1\n"));
+    assert!(of(By::Category).contains("verification;main;write;ksys_write_[k] 1\n"));
 }
 
 #[test]

@@ -7,14 +7,14 @@ use std::{
 };
 
 use super::{Frame, PRUNED, Profile, Stack, Stacks};
-use crate::headings::heading;
+use crate::categories::category;
 
 /// About what a stack takes besides its frames, and what a text does besides its letters: their places in two tables.
 const STACK_BYTES: usize = 192;
 const TEXT_BYTES: usize = 80;
 
 impl Profile {
-    /// Folds the lightest stacks of each target into one for each heading, as [`Profile::prune`] does, until all have no more than
+    /// Folds the lightest stacks of each target into one for each category, as [`Profile::prune`] does, until all have no more than
     /// so many frames together, what is folded aside. Takes room for two numbers for each stack, where pruning takes it for each
     /// frame.
     pub fn lighten(&mut self, frames: usize) {
@@ -40,8 +40,8 @@ impl Profile {
             .collect();
         self.stacks = stacks.map(|stack| {
             if !is_folded(stack) && !kept.contains(&digest(stack)) {
-                let heading = heading(stack).as_str();
-                stack.frames = vec![Frame::user(PRUNED, ""), Frame::user(heading, "")];
+                let category = category(stack).as_str();
+                stack.frames = vec![Frame::user(PRUNED, ""), Frame::user(category, "")];
                 (stack.thread, stack.state, stack.wait) = ("", "", "");
             }
         });

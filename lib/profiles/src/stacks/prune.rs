@@ -1,7 +1,7 @@
 //! A profile that fits.
 
 use super::{Frame, Profile, Stack, Stacks};
-use crate::headings::heading;
+use crate::categories::category;
 
 /// The function that stands for stacks for which there was no room.
 pub const PRUNED: &str = "[pruned]";
@@ -23,8 +23,8 @@ pub struct Pruned {
 impl Profile {
     /// The profile in no more than so many bytes of gzipped pprof, or in as few as there can be.
     ///
-    /// The lightest stacks are folded into one for each target and heading, of the two frames [`PRUNED`] and the heading: so
-    /// totals, also those by target and by heading, are what they were. Where even those are too many, into a single one.
+    /// The lightest stacks are folded into one for each target and category, of the two frames [`PRUNED`] and the category: so
+    /// totals, also those by target and by category, are what they were. Where even those are too many, into a single one.
     pub fn prune(&self, limit: usize) -> Pruned {
         let whole = self.keeping(usize::MAX, true);
         if whole.bytes.len() <= limit {
@@ -76,7 +76,7 @@ impl Profile {
             let mut frames = vec![Frame::user(PRUNED, "")];
             let mut target = "";
             if by_heading {
-                frames.push(Frame::user(heading(stack).as_str(), ""));
+                frames.push(Frame::user(category(stack).as_str(), ""));
                 target = stack.target;
             }
             stacks.add(&Stack {

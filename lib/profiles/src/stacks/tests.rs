@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    headings,
+    categories,
     pprof::Limits,
     testing::{any_mode, any_profile, any_stacks, stacks},
 };
@@ -85,7 +85,7 @@ proptest! {
         for place in 0..2 {
             prop_assert_eq!(light.stacks.total(place), whole.stacks.total(place));
         }
-        prop_assert_eq!(headings::split(&light.stacks, 0), headings::split(&whole.stacks, 0));
+        prop_assert_eq!(categories::split(&light.stacks, 0), categories::split(&whole.stacks, 0));
         let is_pruned = |stack: &Stack| stack.frames[0].name == PRUNED;
         let kept = light.stacks.filter(|stack| !is_pruned(stack));
         let depth: usize = kept.iter().map(|stack| stack.frames.len()).sum();
@@ -266,7 +266,7 @@ fn the_lightest_stacks_go_and_what_is_said_by_heading_and_target_stays() {
         pruned.bytes.len()
     );
     let (before, after) = (&large.stacks, &pruned.profile.stacks);
-    assert_eq!(headings::split(after, 1), headings::split(before, 1));
+    assert_eq!(categories::split(after, 1), categories::split(before, 1));
     for target in ["default/a", "default/b"] {
         let of = |stacks: &Stacks| stacks.filter(|stack| stack.target == target).total(1);
         assert!(of(before) > 0);
@@ -279,7 +279,7 @@ fn the_lightest_stacks_go_and_what_is_said_by_heading_and_target_stays() {
     assert_eq!(folded.len(), 2);
     assert_eq!(kept.len() + pruned.folded, before.len());
     assert_eq!(kept, before.sorted()[..kept.len()]);
-    // Where not even one for each heading and target fits, all are one.
+    // Where not even one for each category and target fits, all are one.
     let least = large.prune(0);
     let all = stacks(
         Mode::Cpu,

@@ -129,7 +129,7 @@ fn nothing_that_is_made_with_threads_is_reckoned_before() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_what_it_takes_and_what_there_is() {
-    static ACCOUNT: Account = Account::new();
+    static ACCOUNT: MemoryBudget = MemoryBudget::new();
     assert!(ACCOUNT.take(1 << 40, 8).is_ok(), "there is no limit");
     ACCOUNT.limit(128 << 20);
     assert_eq!(ACCOUNT.all(), 80 << 20);
@@ -152,7 +152,7 @@ fn what_does_not_fit_is_refused_with_what_it_takes_and_what_there_is() {
 
 #[test]
 fn those_who_come_at_the_same_time_do_not_take_the_same_room() {
-    static ACCOUNT: Account = Account::new();
+    static ACCOUNT: MemoryBudget = MemoryBudget::new();
     const ROUNDS: usize = 20_000;
     // There is room for one of the two.
     ACCOUNT.limit(OWN + 1);
@@ -189,7 +189,7 @@ fn those_who_come_at_the_same_time_do_not_take_the_same_room() {
 
 #[test]
 fn what_is_about_to_be_gone_is_waited_for_where_both_do_not_fit() {
-    static ACCOUNT: Account = Account::new();
+    static ACCOUNT: MemoryBudget = MemoryBudget::new();
     ACCOUNT.limit(128 << 20);
     let mut leaving = ACCOUNT.take(60 << 20, 8).unwrap();
     leaving.leave();
@@ -224,7 +224,7 @@ fn an_object_that_does_not_fit_is_not_made() {
 
 #[test]
 fn what_grows_takes_what_is_left_and_gives_back_what_it_does_not_need() {
-    static ACCOUNT: Account = Account::new();
+    static ACCOUNT: MemoryBudget = MemoryBudget::new();
     ACCOUNT.limit(OWN + 100);
     let mut room = ACCOUNT.empty();
     assert!(room.set(40));

@@ -2,14 +2,14 @@
 
 use std::{borrow::Cow, cmp::Reverse};
 
-use ckb_probe_crds::{Figures, PartReport, RowReport, Window, report::OTHER};
+use ckb_probe_crds::{Figures, IntervalFigures, PartReport, RowReport, report::OTHER};
 
 use super::count;
 
 /// A row, or some that are folded.
 pub struct Whole<'a> {
     pub total: Cow<'a, Figures>,
-    pub window: Cow<'a, Window>,
+    pub window: Cow<'a, IntervalFigures>,
     pub parts: Cow<'a, [PartReport]>,
 }
 
@@ -68,8 +68,10 @@ pub fn fold_parts(parts: &[PartReport], keep: usize) -> (Vec<PartReport>, u32) {
 }
 
 /// All of them together.
-fn fold<'a>(all: impl Iterator<Item = (&'a Figures, &'a Window)>) -> Option<(Figures, Window)> {
-    let mut folded: Option<(Figures, Window)> = None;
+fn fold<'a>(
+    all: impl Iterator<Item = (&'a Figures, &'a IntervalFigures)>,
+) -> Option<(Figures, IntervalFigures)> {
+    let mut folded: Option<(Figures, IntervalFigures)> = None;
     for (total, window) in all {
         match &mut folded {
             Some((totals, windows)) => {
@@ -110,7 +112,7 @@ fn weight(total: &Figures) -> u64 {
 }
 
 /// Adds what another row did in the same interval. Of which nothing was recorded, nothing is known.
-fn merge_windows(window: &mut Window, other: &Window) {
+fn merge_windows(window: &mut IntervalFigures, other: &IntervalFigures) {
     if other.recorded_milliseconds == 0 {
         return;
     }

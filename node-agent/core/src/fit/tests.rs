@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
-    AgentStatus, Distribution, EventReport, Figures, InstanceState, PartReport, PodReference,
-    ProbeReference, Window,
+    AgentStatus, Distribution, EventReport, Figures, InstanceState, IntervalFigures, PartReport,
+    PodReference, ProbeReference,
     report::{OTHER, Omitted},
 };
 use proptest::prelude::*;
@@ -29,8 +29,8 @@ fn figures() -> impl Strategy<Value = Figures> {
     })
 }
 
-fn window() -> impl Strategy<Value = Window> {
-    (figures(), 0..2u64, 0..100u64).prop_map(|(figures, known, samples)| Window {
+fn window() -> impl Strategy<Value = IntervalFigures> {
+    (figures(), 0..2u64, 0..100u64).prop_map(|(figures, known, samples)| IntervalFigures {
         milliseconds: 10_000,
         recorded_milliseconds: known * 10_000,
         samples,

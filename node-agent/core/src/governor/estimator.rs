@@ -29,7 +29,7 @@ const CLOCK_TICK: f64 = 0.01;
 
 /// What was seen of one operation since the last time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sight {
+pub struct Observation {
     /// Counted hits.
     pub hits: u64,
     /// How long hits were counted.
@@ -88,7 +88,7 @@ impl Estimator {
         elapsed: Duration,
         cpu: Duration,
         besides: f64,
-        sights: &[Sight],
+        sights: &[Observation],
     ) -> Spent {
         let seconds = elapsed.as_secs_f64();
         let cost: f64 = self
@@ -139,7 +139,7 @@ impl Estimator {
 
 impl Rate {
     /// Returns the CPU-seconds that the hits cost: those counted, and those that the edges hid.
-    fn observe(&mut self, elapsed: f64, sight: &Sight) -> f64 {
+    fn observe(&mut self, elapsed: f64, sight: &Observation) -> f64 {
         self.hits += sight.hits as f64;
         self.open += sight.open.as_secs_f64();
         self.unseen += elapsed;

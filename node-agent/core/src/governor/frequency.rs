@@ -187,9 +187,12 @@ mod tests {
         (all / allowed, weights * weights / squares / samples)
     }
 
+    /// How many things happen in each look.
+    type Load = fn(u32) -> u32;
+
     #[test]
     fn what_bursts_cost_is_paid_back_and_few_samples_decide_nothing() {
-        let loads: [(&str, fn(u32) -> u32); 4] = [
+        let loads: [(&str, Load); 4] = [
             ("steady", |_| 20_000),
             ("a burst each 2.5 s", |look| {
                 [60_000, 500, 500, 500, 500][look as usize % 5]

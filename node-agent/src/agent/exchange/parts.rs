@@ -20,7 +20,7 @@ use tokio::{sync::Notify, time::sleep};
 use tracing::{debug, error, warn};
 
 use super::{FIELD_MANAGER, MAX_WORDS, WRITE_AGAIN, backoff, count};
-use crate::{driver::engine::Delivery, export::reports::Parts, text};
+use crate::{driver::engine::Delivery, export::reports::ProfileParts, text};
 
 /// So many wait at most; of more, the oldest are given up.
 const MOST: usize = 64;
@@ -70,9 +70,9 @@ impl Queue {
     }
 
     /// What became of them by now.
-    pub fn count(&self) -> Parts {
+    pub fn count(&self) -> ProfileParts {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Parts {
+        ProfileParts {
             written: of(&self.written),
             refused: of(&self.refused),
             failed: of(&self.failed),

@@ -196,9 +196,9 @@ async fn a_report_tells_how_much_there_ever_was_and_not_how_it_was_distributed()
     };
     let row = ckb_probe_crds::RowReport {
         total: figures.clone(),
-        window: ckb_probe_crds::Window {
+        window: ckb_probe_crds::IntervalFigures {
             figures,
-            ..ckb_probe_crds::Window::default()
+            ..ckb_probe_crds::IntervalFigures::default()
         },
         ..ckb_probe_crds::RowReport::default()
     };

@@ -17,12 +17,12 @@ pub const ENOUGH: Duration = Duration::from_secs(6);
 
 /// How hard the API server finds it to take reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Strain {
+pub struct Backpressure {
     /// How long the last few writes took: a mean, in which each counts a quarter of what was before.
     mean: Duration,
 }
 
-impl Strain {
+impl Backpressure {
     /// A report was taken, or given up, after so long, other attempts included.
     pub fn note(&mut self, took: Duration) {
         self.mean = (self.mean * 3 + took.min(ENOUGH)) / 4;

@@ -182,12 +182,12 @@ fn where_nobody_asks_anything_only_orders_are_answered() {
 mod under_strain {
     use std::{collections::BTreeSet, time::Duration};
 
-    use super::super::strain::{ENOUGH, MOST, Strain};
+    use super::super::strain::{Backpressure, ENOUGH, MOST};
 
     const INTERVAL: Duration = Duration::from_secs(10);
 
     fn after(writes: impl IntoIterator<Item = Duration>) -> Duration {
-        let mut strain = Strain::default();
+        let mut strain = Backpressure::default();
         for took in writes {
             strain.note(took);
         }
@@ -203,7 +203,7 @@ mod under_strain {
             INTERVAL
         );
         let odd = Duration::from_millis(1_500);
-        assert_eq!(Strain::default().stretch(odd), odd);
+        assert_eq!(Backpressure::default().stretch(odd), odd);
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod under_strain {
         let end = Duration::from_secs(1_200);
         let begin = |index: u32| (INTERVAL * index / AGENTS, index as usize);
         let mut due: BTreeSet<(Duration, usize)> = (0..AGENTS).map(begin).collect();
-        let mut agents = vec![(Strain::default(), end); AGENTS as usize];
+        let mut agents = vec![(Backpressure::default(), end); AGENTS as usize];
         let (mut free, mut taken, mut longest) = (Duration::ZERO, 0, Duration::ZERO);
         while let Some((at, index)) = due.pop_first().filter(|(at, _)| *at < end) {
             // None takes as long as another, whatever the API server is busy with.

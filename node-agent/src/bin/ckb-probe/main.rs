@@ -11,12 +11,12 @@ mod table;
 
 use ckb_probe_agent::{
     host::{HostError, Session, find_process},
-    kernel::{Execs, Means, Tier, run_child_if_asked},
+    kernel::{CalibratedTier, Execs, Tier, run_child_if_asked},
     kinds::{self, Asking},
     observe::{Exit, Process},
     preflight::{Preflight, Unmeasurable, preflight},
 };
-use ckb_probe_crds::{Breach, Check, Overhead, Question, display_nanos, for_each_kind};
+use ckb_probe_crds::{Breach, Check, KindSpec, Overhead, display_nanos, for_each_kind};
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
 use tokio::{
@@ -90,8 +90,8 @@ macro_rules! define_command {
                 Command::Measure(command) => {
                     let (how, stacks, question) = match command {
                         $(MeasureCommand::$kind(arguments) => {
-                            let stacks = arguments.what.tells_stacks();
-                            (arguments.how, stacks, arguments.what.question())
+                            let stacks = arguments.what.reports_stacks();
+                            (arguments.how, stacks, arguments.what.kind_spec())
                         })*
                     };
                     if how.output.is_some() && !stacks {
@@ -288,7 +288,7 @@ fn print_checks(out: &mut impl Write, checks: &[Check]) -> std::io::Result<()> {
     writeln!(out)
 }
 
-fn print_means(out: &mut impl Write, means: &Means) -> std::io::Result<()> {
+fn print_means(out: &mut impl Write, means: &CalibratedTier) -> std::io::Result<()> {
     let calibration = means.calibration;
     writeln!(out, "attach tier      {}", means.tier.as_str())?;
     writeln!(
@@ -313,7 +313,7 @@ fn print_means(out: &mut impl Write, means: &Means) -> std::io::Result<()> {
     )
 }
 
-async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliError> {
+async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliError> {
     // Before the process is there: it takes half a second.
     let means = preflight(how.tier.tier).means;
     let process = if how.wait {
@@ -360,7 +360,7 @@ async fn measure(how: HowArguments, question: Question) -> Result<Outcome, CliEr
             continue;
         }
         next += interval;
-        session.close_window()?;
+        session.close_interval()?;
         let events = session.told_events();
         // What the stacks of these lack is counted as they are told.
         session.read()?;

@@ -12,7 +12,7 @@ use std::{
 
 use ckb_probe_agent::{
     host::find_process,
-    mechanism::stacks::{self, Mode, ONE_IN, PAGE, Place, Profile, State, folded},
+    mechanism::stacks::{self, CodeOrigin, Mode, ONE_IN, PAGE, Profile, State, folded},
     observe::Exit,
     text,
 };
@@ -168,8 +168,8 @@ fn pprof(profile: &Profile, mode: Mode, executable: &str) -> Vec<u8> {
             .collect();
         let frames = sample.calls.iter().zip(&names);
         let frames = frames.map(|(call, name)| match call.place {
-            Place::Kernel => Frame::kernel(name),
-            Place::User | Place::Said => Frame::user(name, &call.file),
+            CodeOrigin::Kernel => Frame::kernel(name),
+            CodeOrigin::User | CodeOrigin::Said => Frame::user(name, &call.file),
         });
         let last = sample.calls.last().filter(|_| mode == Mode::OffCpu);
         let wait = last.map_or("", |call| call.name.trim_matches(['[', ']']));

@@ -9,8 +9,8 @@ use std::{
 };
 
 use ckb_probe_agent::{
-    books::slow_calls::add,
     mechanism::{Event, profiles::nanos},
+    state::slow_calls::add,
     text,
 };
 use ckb_probe_profiles::{Mode, Profile, Window};

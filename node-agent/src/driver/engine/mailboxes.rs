@@ -7,10 +7,10 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Engine, views_on};
 use crate::{
-    books::{probe::ProbeBook, slow_calls::SlowCalls},
     driver::{measured::Measured, view::View},
-    mechanism::{LoadId, profiles::Finished},
+    mechanism::{GroupId, profiles::Finished},
     observe::ProcessId,
+    state::{probe::ProbeState, slow_calls::SlowCalls},
     target::InstanceKey,
 };
 
@@ -104,8 +104,8 @@ impl Engine {
         let Some(measurement) = measured.and_then(Measured::measurement) else {
             return;
         };
-        for (load, receiver) in measurement.profiles() {
-            let addressees = self.addressees(process, load);
+        for (group, receiver) in measurement.profiles() {
+            let addressees = self.addressees(process, group);
             self.mailboxes.push(Mailbox {
                 receiver,
                 addressees,
@@ -113,13 +113,13 @@ impl Engine {
         }
     }
 
-    /// Those who asked for a load. Of several that ask the same of a pod there is one.
-    fn addressees(&mut self, process: ProcessId, load: LoadId) -> Vec<Addressee> {
+    /// Those who asked for a group. Of several that ask the same of a pod there is one.
+    fn addressees(&mut self, process: ProcessId, group: GroupId) -> Vec<Addressee> {
         let mut all: Vec<Addressee> = Vec::new();
         for view in views_on(&mut self.views, process) {
             let (key, asks) = (&view.instance.key, &view.assignment.asks);
             for book in &view.instance.probes {
-                if !book.series.iter().any(|series| series.is(load)) {
+                if !book.series.iter().any(|series| series.is(group)) {
                     continue;
                 }
                 let addressee = addressee(asks, key, book);
@@ -132,7 +132,7 @@ impl Engine {
     }
 }
 
-fn addressee(asks: &str, key: &InstanceKey, book: &ProbeBook) -> Addressee {
+fn addressee(asks: &str, key: &InstanceKey, book: &ProbeState) -> Addressee {
     Addressee {
         asks: asks.to_string(),
         probe: book.probe.name.clone(),

@@ -10,16 +10,16 @@ use tracing::{info, warn};
 
 use super::{
     super::{
-        flow::Flow,
+        log_limiter::LogLimiter,
         measurement::Total,
         view::{Stage, View},
     },
     Engine, SEARCH, STEADY,
 };
 use crate::{
-    books::instance::{Instance, Terms},
     kinds,
     observe::ProcessId,
+    state::instance::{Instance, Terms},
     target::{self, Action, Desired, InstanceKey, Located, Observed},
 };
 
@@ -159,7 +159,7 @@ impl Engine {
                 assignment: assignment.clone(),
                 stage: Stage::Waiting,
                 spent: Total::default(),
-                flow: Flow::new(now),
+                flow: LogLimiter::new(now),
                 told: None,
             };
             self.views.insert(key, view);

@@ -15,7 +15,7 @@ use super::{
     },
     Engine, views_on,
 };
-use crate::{books::instance::Instance, kernel::memory, observe::ProcessId};
+use crate::{kernel::memory, observe::ProcessId, state::instance::Instance};
 
 impl Engine {
     /// Measures of a process what is asked of it now, or lets it go.
@@ -64,7 +64,7 @@ impl Engine {
     fn account_for_books(&self, but: Option<ProcessId>) {
         let views = self.views.values();
         let counted = views.filter(|view| but.is_none() || view.process() != but);
-        memory::account().set_books(counted.map(|view| view.instance.bytes()).sum());
+        memory::budget().set_books(counted.map(|view| view.instance.bytes()).sum());
     }
 
     /// Takes what was done for processes where nobody waited for it. True when anything changed that a report would say.

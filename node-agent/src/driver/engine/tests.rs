@@ -5,10 +5,10 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::{
-    super::{flow::Flow, measurement::Total, view::Stage},
+    super::{log_limiter::LogLimiter, measurement::Total, view::Stage},
     *,
 };
-use crate::books::{
+use crate::state::{
     fixtures::{call, calls, opened},
     instance::Terms,
     slow_calls,
@@ -53,7 +53,7 @@ fn known(assignment: Assignment) -> View {
         instance,
         stage: Stage::Waiting,
         spent: Total::default(),
-        flow: Flow::new(Duration::ZERO),
+        flow: LogLimiter::new(Duration::ZERO),
         told: None,
     }
 }

@@ -12,7 +12,7 @@ use super::{
     },
     Fresh, Measured, Retry, YOUTH,
 };
-use crate::{books::instance::Instance, mechanism::Refusal};
+use crate::{mechanism::Refusal, state::instance::Instance};
 
 /// The kernel and the file systems of a target have so long to answer before its views are told that they do not. What is being
 /// done goes on, and where it comes to its end after all, it is measured.

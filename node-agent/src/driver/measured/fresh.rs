@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ckb_probe_crds::{Question, Reason};
+use ckb_probe_crds::{KindSpec, Reason};
 
 use super::{
     super::{
@@ -12,15 +12,15 @@ use super::{
     Budget,
 };
 use crate::{
-    kinds::{Ask, Instrumented},
-    mechanism::{LoadId, Mechanism, Opened, Refusal, Scene, calls, system_calls},
+    kinds::{CollectorConfig, Instrumented},
+    mechanism::{Accepted, BeginContext, GroupId, Mechanism, Refusal, calls, system_calls},
     observe::ProcessId,
 };
 
 /// What began, of what was asked of a process.
 pub(super) struct Fresh {
-    pub(super) questions: Vec<Question>,
-    pub(super) answers: Vec<Result<Opened, Refusal>>,
+    pub(super) questions: Vec<KindSpec>,
+    pub(super) answers: Vec<Result<Accepted, Refusal>>,
     pub(super) measurement: Option<Measurement>,
     /// When that was done.
     pub(super) attached: Duration,
@@ -47,11 +47,12 @@ impl Fresh {
         } = Measurement::begin(process, mechanisms, budget.sampled, &tools.reaper, || {
             clock.now()
         });
-        for (loads, error) in refused {
+        for (groups, error) in refused {
             let refusal = Refusal::from(error);
             for answer in &mut answers {
-                let strands = answer.as_ref().map(|opened| &opened.strands);
-                if strands.is_ok_and(|all| all.iter().any(|one| loads.contains(&one.load))) {
+                let subscriptions = answer.as_ref().map(|opened| &opened.subscriptions);
+                if subscriptions.is_ok_and(|all| all.iter().any(|one| groups.contains(&one.group)))
+                {
                     *answer = Err(refusal.clone());
                 }
             }
@@ -75,17 +76,17 @@ impl Fresh {
     }
 }
 
-fn asked(questions: &[Instrumented]) -> Vec<Question> {
+fn asked(questions: &[Instrumented]) -> Vec<KindSpec> {
     questions.iter().map(|one| one.question.clone()).collect()
 }
 
 /// What there is to be measured of a process.
 struct Prepared {
     /// In the order of the questions; None of what was not asked yet.
-    answers: Vec<Option<Result<Opened, Refusal>>>,
+    answers: Vec<Option<Result<Accepted, Refusal>>>,
     mechanisms: Vec<Running>,
     /// Where the loads of the next mechanism begin.
-    next: LoadId,
+    next: GroupId,
 }
 
 impl Prepared {
@@ -98,15 +99,15 @@ impl Prepared {
         let mut prepared = Self {
             answers: vec![None; questions.len()],
             mechanisms: Vec::new(),
-            next: LoadId::default(),
+            next: GroupId::default(),
         };
         // All calls of functions together, and all system calls.
         let (mut calls, mut system_calls, mut own) = (Vec::new(), Vec::new(), Vec::new());
         for (index, question) in questions.iter().enumerate() {
-            match question.instrument.ask() {
-                Ask::Calls(ask) => calls.push((index, ask)),
-                Ask::SystemCalls(ask) => system_calls.push((index, ask)),
-                Ask::Own(begin) => own.push((index, begin)),
+            match question.instrument.config() {
+                CollectorConfig::Calls(ask) => calls.push((index, ask)),
+                CollectorConfig::SystemCalls(ask) => system_calls.push((index, ask)),
+                CollectorConfig::Own(begin) => own.push((index, begin)),
             }
         }
         if !calls.is_empty() {
@@ -129,7 +130,7 @@ impl Prepared {
             prepared.run(begun.calls);
         }
         for (index, begin) in own {
-            let scene = Scene {
+            let scene = BeginContext {
                 process,
                 first: prepared.next,
                 ratio: budget.ratio(),
@@ -144,7 +145,7 @@ impl Prepared {
         prepared
     }
 
-    fn answer(&mut self, askers: Vec<usize>, answers: Vec<Result<Opened, Refusal>>) {
+    fn answer(&mut self, askers: Vec<usize>, answers: Vec<Result<Accepted, Refusal>>) {
         for (index, answer) in askers.into_iter().zip(answers) {
             self.answers[index] = Some(answer);
         }

@@ -18,14 +18,14 @@ use ckb_probe_crds::{
 
 use super::{super::measurement::Total, *};
 use crate::{
-    books::{
+    kernel::CalibratedTier,
+    observe,
+    preflight::preflight,
+    state::{
         fixtures::count,
         instance::{EARLY_DEATH, Terms},
         slow_calls,
     },
-    kernel::Means,
-    observe,
-    preflight::preflight,
     target::InstanceKey,
 };
 
@@ -111,8 +111,8 @@ fn executable() -> &'static PathBuf {
     })
 }
 
-fn means() -> Means {
-    static MEANS: OnceLock<Means> = OnceLock::new();
+fn means() -> CalibratedTier {
+    static MEANS: OnceLock<CalibratedTier> = OnceLock::new();
     *MEANS.get_or_init(|| preflight(None).means.unwrap())
 }
 
@@ -228,7 +228,7 @@ async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_
     // Less than ten milliseconds would stand for nothing yet.
     std::thread::sleep(Duration::from_millis(20));
     read(&mut measured, &mut [&mut cheap], clock);
-    cheap.close_window(clock.now(), None, |_| false);
+    cheap.close_interval(clock.now(), None, |_| false);
     let rows = cheap.report(clock.now()).probes.remove(0).rows;
     assert_eq!((rows.len(), rows[0].window.samples), (1, 1_500));
     let window = &rows[0].window;
@@ -251,12 +251,12 @@ async fn probes_that_ask_the_same_stand_on_one_load() {
     let mut third = asking(slower, clock.now());
     let mut views = [(&mut one, 0), (&mut other, 0), (&mut third, 0)];
     measured.measure(&tools, &mut views, clock);
-    let loads = |instance: &Instance| -> Vec<u16> {
+    let groups = |instance: &Instance| -> Vec<u16> {
         let series = instance.probes[0].series.iter();
-        series.map(|series| series.strand.load.0).collect()
+        series.map(|series| series.subscription.group.0).collect()
     };
-    assert_eq!((loads(&one), loads(&other)), (vec![0, 1], vec![0, 1]));
-    assert_eq!(loads(&third), [2]);
+    assert_eq!((groups(&one), groups(&other)), (vec![0, 1], vec![0, 1]));
+    assert_eq!(groups(&third), [2]);
 }
 
 #[tokio::test]
@@ -430,17 +430,17 @@ async fn fifty_one_that_ask_for_different_things_together_cost_no_more_than_the_
     let ratio = after.ratio_since(&before).unwrap();
     assert!(ratio * 100.0 < CEILING * 1.5, "{} %", ratio * 100.0);
     let measurement = measured.measurement().unwrap();
-    let loads: Vec<_> = views.iter().map(Instance::loads).collect();
+    let groups: Vec<_> = views.iter().map(Instance::loads).collect();
     assert!(
-        loads
+        groups
             .iter()
             .flatten()
-            .all(|load| measurement.is_sampled(*load))
+            .all(|group| measurement.is_sampled(*group))
     );
     // Each has its own part of it; in a few seconds not all have had their turn.
-    let parts = loads
+    let parts = groups
         .iter()
-        .map(|loads| after.part_since(&before, loads).unwrap());
+        .map(|groups| after.part_since(&before, groups).unwrap());
     let parts: Vec<f64> = parts.collect();
     assert!(parts.iter().all(|part| *part < ratio / 3.0), "{parts:?}");
     assert!((parts.iter().sum::<f64>() - ratio).abs() < ratio / 1000.0);

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use super::Receipt;
-use crate::mechanism::Loads;
+use super::DropHandle;
+use crate::mechanism::GroupIds;
 
 /// Links that the kernel is still removing: on some tiers for longer than slices last.
-pub struct Departures {
-    leaving: Vec<Leaving>,
+pub struct PendingDetaches {
+    leaving: Vec<Detaching>,
     one_by_one: bool,
 }
 
 /// What is being removed.
-pub struct Leaving {
-    /// Of which loads.
-    pub loads: Loads,
+pub struct Detaching {
+    /// Of which groups.
+    pub groups: GroupIds,
     /// Since when.
     pub since: Duration,
     /// Tells when it is gone.
-    pub receipt: Receipt,
+    pub receipt: DropHandle,
     /// How long it took to attach as many.
     pub attaching: Duration,
     /// Whether these are the links of the slice that has just ended.
@@ -28,8 +28,8 @@ pub struct Leaving {
 /// What was removed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Gone {
-    /// Of which loads.
-    pub loads: Loads,
+    /// Of which groups.
+    pub groups: GroupIds,
     /// How long its sites took to go, one after another: on the average, each of them cost for half as long.
     pub lasted: Duration,
     /// What that means for the slice whose links these were.
@@ -45,7 +45,7 @@ pub struct EndOfSlice {
     pub edge: Duration,
 }
 
-impl Departures {
+impl PendingDetaches {
     /// `one_by_one`: whether the kernel waits for each site before it goes on to the next.
     pub fn new(one_by_one: bool) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Departures {
     }
 
     /// Something has begun to go.
-    pub fn add(&mut self, leaving: Leaving) {
+    pub fn add(&mut self, leaving: Detaching) {
         self.leaving.push(leaving);
     }
 
@@ -79,7 +79,7 @@ impl Departures {
     }
 }
 
-impl Leaving {
+impl Detaching {
     fn gone(&self, one_by_one: bool) -> Option<Gone> {
         let took = self.receipt.took()?;
         let lasted = if one_by_one {
@@ -89,7 +89,7 @@ impl Leaving {
             took.min(self.attaching)
         };
         Some(Gone {
-            loads: self.loads.clone(),
+            groups: self.groups.clone(),
             lasted,
             slice: self.of_slice.then(|| EndOfSlice {
                 gone: self.since + lasted,
@@ -102,18 +102,18 @@ impl Leaving {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mechanism::LoadId;
+    use crate::mechanism::GroupId;
 
     const fn ms(milliseconds: u64) -> Duration {
         Duration::from_millis(milliseconds)
     }
 
     /// Links that took 6 ms to attach, and are being removed since the first second.
-    fn leaving(load: u16, of_slice: bool) -> Leaving {
-        Leaving {
-            loads: Loads::from([LoadId(load)]),
+    fn leaving(group: u16, of_slice: bool) -> Detaching {
+        Detaching {
+            groups: GroupIds::from([GroupId(group)]),
             since: ms(1_000),
-            receipt: Receipt::default(),
+            receipt: DropHandle::default(),
             attaching: ms(6),
             of_slice,
         }
@@ -122,13 +122,13 @@ mod tests {
     #[test]
     fn what_goes_at_once_costs_as_long_as_it_took_to_come_and_no_longer() {
         for (took, lasted) in [(50, 6), (4, 4)] {
-            let mut departures = Departures::new(false);
+            let mut departures = PendingDetaches::new(false);
             let slice = leaving(3, true);
             let receipt = slice.receipt.clone();
             departures.add(slice);
             receipt.sign(ms(took));
             let gone = Gone {
-                loads: Loads::from([LoadId(3)]),
+                groups: GroupIds::from([GroupId(3)]),
                 lasted: ms(lasted),
                 slice: Some(EndOfSlice {
                     gone: ms(1_000 + lasted),
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn what_goes_one_by_one_costs_for_as_long_as_that_takes() {
-        let mut departures = Departures::new(true);
+        let mut departures = PendingDetaches::new(true);
         let slice = leaving(3, true);
         let receipt = slice.receipt.clone();
         departures.add(slice);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn each_is_told_once_and_not_before_it_is_gone() {
-        let mut departures = Departures::new(true);
+        let mut departures = PendingDetaches::new(true);
         let (slice, others) = (leaving(1, true), leaving(2, false));
         let receipts = [slice.receipt.clone(), others.receipt.clone()];
         departures.add(slice);
@@ -166,10 +166,10 @@ mod tests {
         receipts[1].sign(ms(20));
         let gone = departures.gone();
         assert_eq!((gone.len(), gone[0].slice), (1, None));
-        assert_eq!(gone[0].loads, Loads::from([LoadId(2)]));
+        assert_eq!(gone[0].groups, GroupIds::from([GroupId(2)]));
         assert!(departures.has_slice());
         receipts[0].sign(ms(30));
-        assert_eq!(departures.gone()[0].loads, Loads::from([LoadId(1)]));
+        assert_eq!(departures.gone()[0].groups, GroupIds::from([GroupId(1)]));
         assert_eq!((departures.gone(), departures.has_slice()), (vec![], false));
     }
 }

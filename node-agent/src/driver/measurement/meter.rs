@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::{
-    governor::{Estimator, Load, Sight, Spent},
-    mechanism::{Beside, LoadId, Loads},
+    governor::{Estimator, Load, Observation, Spent},
+    mechanism::{GroupId, GroupIds, SharedTrap},
     observe::CpuTime,
 };
 
@@ -14,15 +14,15 @@ pub struct Meter {
     hits: Vec<u64>,
     cpu: CpuTime,
     looked: Duration,
-    /// Since the last look, by load: how long it was open in slices.
+    /// Since the last look, by group: how long it was open in slices.
     open: Vec<Duration>,
     /// The same: as what time of being attached it costs that probes came and went.
     edges: Vec<Duration>,
     /// Whose hits cost less when others are attached too, by how large a part, and since the last look: how long both were open
     /// in the same slices.
-    beside: Vec<(Beside, f64, Duration)>,
+    beside: Vec<(SharedTrap, f64, Duration)>,
     costs: Vec<Duration>,
-    /// What it has cost besides what hits cost, by load: in all, and up to the last look.
+    /// What it has cost besides what hits cost, by group: in all, and up to the last look.
     fixed: Vec<(Duration, Duration)>,
     total: Total,
 }
@@ -34,7 +34,7 @@ pub struct Total {
     pub cost: f64,
     /// CPU-seconds.
     pub own: f64,
-    /// Of the cost, what each load cost.
+    /// Of the cost, what each group cost.
     pub by_load: Vec<f64>,
 }
 
@@ -45,19 +45,19 @@ impl Total {
         (own > 0.0).then(|| cost / own)
     }
 
-    /// The same of what these loads cost.
-    pub fn part_since(&self, earlier: &Self, loads: &Loads) -> Option<f64> {
-        let of = |total: &Self, load: &LoadId| total.by_load.get(load.index()).copied();
-        let costs = loads
-            .iter()
-            .map(|load| of(self, load).unwrap_or_default() - of(earlier, load).unwrap_or_default());
+    /// The same of what these groups cost.
+    pub fn part_since(&self, earlier: &Self, groups: &GroupIds) -> Option<f64> {
+        let of = |total: &Self, group: &GroupId| total.by_load.get(group.index()).copied();
+        let costs = groups.iter().map(|group| {
+            of(self, group).unwrap_or_default() - of(earlier, group).unwrap_or_default()
+        });
         let own = self.own - earlier.own;
         (own > 0.0).then(|| costs.sum::<f64>() / own)
     }
 }
 
 impl Meter {
-    /// for loads with these costs of a hit, of a target that has used the time `cpu` by now.
+    /// for groups with these costs of a hit, of a target that has used the time `cpu` by now.
     pub fn new(costs: &[Duration], cpu: CpuTime, now: Duration) -> Self {
         Self {
             estimator: Estimator::new(costs),
@@ -76,11 +76,11 @@ impl Meter {
         }
     }
 
-    /// The same, where hits of some loads cost less while others are attached.
+    /// The same, where hits of some groups cost less while others are attached.
     #[must_use]
-    pub fn with(mut self, beside: Vec<Beside>) -> Self {
-        let saved = |beside: &Beside| {
-            let cost = self.costs.get(beside.load.index())?.as_secs_f64();
+    pub fn with(mut self, beside: Vec<SharedTrap>) -> Self {
+        let saved = |beside: &SharedTrap| {
+            let cost = self.costs.get(beside.group.index())?.as_secs_f64();
             (cost > 0.0).then(|| (1.0 - beside.cost.as_secs_f64() / cost).clamp(0.0, 1.0))
         };
         let beside = beside.iter();
@@ -89,70 +89,76 @@ impl Meter {
         self
     }
 
-    /// These loads were open in a slice for so long, since this was said last.
-    pub fn add_open(&mut self, loads: &Loads, open: Duration) {
-        for load in loads {
-            self.open[load.index()] += open;
+    /// These groups were open in a slice for so long, since this was said last.
+    pub fn add_open(&mut self, groups: &GroupIds, open: Duration) {
+        for group in groups {
+            self.open[group.index()] += open;
         }
         for (beside, _, together) in &mut self.beside {
-            if loads.contains(&beside.load) && loads.contains(&beside.other) {
+            if groups.contains(&beside.group) && groups.contains(&beside.other) {
                 *together += open;
             }
         }
     }
 
-    /// The part of what a hit of each load costs that it did not since the last look, of which `elapsed` has passed, while
+    /// The part of what a hit of each group costs that it did not since the last look, of which `elapsed` has passed, while
     /// `always` was attached all the time.
-    fn saved(&mut self, always: &Loads, elapsed: Duration) -> Vec<f64> {
+    fn saved(&mut self, always: &GroupIds, elapsed: Duration) -> Vec<f64> {
         let mut saved = vec![0.0; self.costs.len()];
         for (beside, part, together) in &mut self.beside {
-            let (load, other) = (beside.load, beside.other);
+            let (group, other) = (beside.group, beside.other);
             let in_slices = std::mem::take(together);
-            let is_always = |load| always.contains(&load);
-            let (open, together) = match (is_always(load), is_always(other)) {
+            let is_always = |group| always.contains(&group);
+            let (open, together) = match (is_always(group), is_always(other)) {
                 (true, true) => (elapsed, elapsed),
                 (true, false) => (elapsed, self.open[other.index()]),
-                (false, true) => (self.open[load.index()], self.open[load.index()]),
-                (false, false) => (self.open[load.index()], in_slices),
+                (false, true) => (self.open[group.index()], self.open[group.index()]),
+                (false, false) => (self.open[group.index()], in_slices),
             };
             if !open.is_zero() {
                 let share = together.as_secs_f64() / open.as_secs_f64();
-                saved[load.index()] = *part * share.min(1.0);
+                saved[group.index()] = *part * share.min(1.0);
             }
         }
         saved
     }
 
-    /// Probes on these loads came or went, which cost as much as having been attached for so long.
-    pub fn add_edge(&mut self, loads: &Loads, edge: Duration) {
-        for load in loads {
-            self.edges[load.index()] += edge;
+    /// Probes on these groups came or went, which cost as much as having been attached for so long.
+    pub fn add_edge(&mut self, groups: &GroupIds, edge: Duration) {
+        for group in groups {
+            self.edges[group.index()] += edge;
         }
     }
 
-    /// By now this load has cost so much besides what its hits cost.
-    pub fn set_fixed(&mut self, load: LoadId, fixed: Duration) {
-        self.fixed[load.index()].0 = fixed;
+    /// By now this group has cost so much besides what its hits cost.
+    pub fn set_fixed(&mut self, group: GroupId, fixed: Duration) {
+        self.fixed[group.index()].0 = fixed;
     }
 
     /// Takes in what was counted by now, while `always` was attached all the time.
-    pub fn look(&mut self, always: &Loads, hits: Vec<u64>, cpu: CpuTime, now: Duration) -> Spent {
+    pub fn look(
+        &mut self,
+        always: &GroupIds,
+        hits: Vec<u64>,
+        cpu: CpuTime,
+        now: Duration,
+    ) -> Spent {
         let elapsed = now.saturating_sub(self.looked);
         let saved = self.saved(always, elapsed);
         let slices = self.open.iter_mut().zip(&mut self.edges).zip(saved);
-        let sights: Vec<Sight> = hits
+        let sights: Vec<Observation> = hits
             .iter()
             .zip(&self.hits)
             .zip(slices)
             .enumerate()
             .map(|(index, ((hits, before), ((open, edge), saved)))| {
                 let in_slices = std::mem::take(open);
-                let open = if always.contains(&LoadId::default().offset(index)) {
+                let open = if always.contains(&GroupId::default().offset(index)) {
                     elapsed
                 } else {
                     in_slices
                 };
-                Sight {
+                Observation {
                     hits: hits.saturating_sub(*before),
                     open,
                     attached: open + std::mem::take(edge),
@@ -191,7 +197,7 @@ impl Meter {
         self.cpu
     }
 
-    /// How busy the loads are.
+    /// How busy the groups are.
     pub fn loads(&self) -> Vec<Load> {
         self.estimator.loads()
     }
@@ -222,13 +228,13 @@ mod tests {
 
     fn look(meter: &mut Meter, hits: u64, at: u64) -> Spent {
         let (cpu, now) = (ms(at - 9_500), ms(at));
-        meter.look(&Loads::from([LoadId(0)]), vec![0, hits], cpu, now)
+        meter.look(&GroupIds::from([GroupId(0)]), vec![0, hits], cpu, now)
     }
 
     #[test]
     fn hits_cost_what_was_counted() {
         let mut meter = meter();
-        meter.add_open(&Loads::from([LoadId(1)]), ms(100));
+        meter.add_open(&GroupIds::from([GroupId(1)]), ms(100));
         let spent = look(&mut meter, 2_000, 11_000);
         assert!((spent.cost - 0.002).abs() < 1e-12, "{spent:?}");
         assert!((spent.own - 0.998).abs() < 1e-12, "{spent:?}");
@@ -239,10 +245,10 @@ mod tests {
         let ratio = meter.total().ratio_since(&Total::default());
         assert!(ratio.is_some_and(|ratio| (ratio - 0.002 / 1.998).abs() < 1e-9));
         assert_eq!(meter.total().ratio_since(meter.total()), None);
-        // All of it is for the one load.
-        let part = |load| {
-            let loads = Loads::from([LoadId(load)]);
-            meter.total().part_since(&Total::default(), &loads)
+        // All of it is for the one group.
+        let part = |group| {
+            let groups = GroupIds::from([GroupId(group)]);
+            meter.total().part_since(&Total::default(), &groups)
         };
         assert_eq!((part(0), part(1)), (Some(0.0), ratio));
     }
@@ -250,11 +256,11 @@ mod tests {
     #[test]
     fn what_is_always_there_costs_besides_and_is_not_the_targets_own_time() {
         let mut meter = meter();
-        meter.set_fixed(LoadId(1), ms(3));
+        meter.set_fixed(GroupId(1), ms(3));
         let spent = look(&mut meter, 0, 11_000);
         assert!((spent.cost - 0.003).abs() < 1e-12, "{spent:?}");
         assert!((spent.own - 1.0).abs() < 1e-12, "{spent:?}");
-        meter.set_fixed(LoadId(1), ms(4));
+        meter.set_fixed(GroupId(1), ms(4));
         let spent = look(&mut meter, 0, 12_000);
         assert!((spent.cost - 0.001).abs() < 1e-12, "{spent:?}");
         assert_eq!(meter.total().by_load, [0.0, 0.004]);
@@ -262,19 +268,19 @@ mod tests {
 
     #[test]
     fn a_hit_costs_less_while_another_load_has_the_kernel_trap_there() {
-        let beside = Beside {
-            load: LoadId(1),
-            other: LoadId(0),
+        let beside = SharedTrap {
+            group: GroupId(1),
+            other: GroupId(0),
             cost: Duration::from_nanos(400),
         };
         let looked = |always: &[u16], slices: &[&[u16]]| {
-            let loads = |ids: &[u16]| ids.iter().copied().map(LoadId).collect::<Loads>();
+            let groups = |ids: &[u16]| ids.iter().copied().map(GroupId).collect::<GroupIds>();
             let mut meter = meter().with(vec![beside]);
             for slice in slices {
-                meter.add_open(&loads(slice), ms(100));
+                meter.add_open(&groups(slice), ms(100));
             }
             let hits = vec![1_000, 1_000];
-            let spent = meter.look(&loads(always), hits, ms(1_500), ms(11_000));
+            let spent = meter.look(&groups(always), hits, ms(1_500), ms(11_000));
             let sum: f64 = meter.total().by_load.iter().sum();
             assert!((sum - spent.cost).abs() < 1e-12);
             (spent.cost * 1e6).round()
@@ -294,12 +300,12 @@ mod tests {
     #[test]
     fn an_edge_costs_the_hits_that_nobody_counted_once() {
         let mut meter = meter();
-        meter.add_open(&Loads::from([LoadId(1)]), ms(100));
-        meter.add_edge(&Loads::from([LoadId(1)]), ms(5));
+        meter.add_open(&GroupIds::from([GroupId(1)]), ms(100));
+        meter.add_edge(&GroupIds::from([GroupId(1)]), ms(5));
         let spent = look(&mut meter, 2_000, 11_000);
         assert!((spent.cost - 0.0021).abs() < 1e-12, "{spent:?}");
         // Also where it was known later.
-        meter.add_edge(&Loads::from([LoadId(1)]), ms(10));
+        meter.add_edge(&GroupIds::from([GroupId(1)]), ms(10));
         let spent = look(&mut meter, 2_000, 11_050);
         assert!((spent.cost - 0.0002).abs() < 1e-12, "{spent:?}");
         let spent = look(&mut meter, 2_000, 11_100);
@@ -310,7 +316,7 @@ mod tests {
     fn what_is_attached_all_the_time_was_seen_all_the_time() {
         let mut meter = meter();
         let spent = meter.look(
-            &Loads::from([LoadId(1)]),
+            &GroupIds::from([GroupId(1)]),
             vec![0, 500],
             ms(1_500),
             ms(11_000),

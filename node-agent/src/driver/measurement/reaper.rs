@@ -27,12 +27,12 @@ pub struct Reaper {
 
 /// Tells when something is gone.
 #[derive(Clone, Debug, Default)]
-pub struct Receipt(Arc<OnceLock<Duration>>);
+pub struct DropHandle(Arc<OnceLock<Duration>>);
 
 struct Job {
     thing: Box<dyn Any + Send>,
     taken: Instant,
-    receipt: Receipt,
+    receipt: DropHandle,
 }
 
 impl Reaper {
@@ -55,14 +55,14 @@ impl Reaper {
     }
 
     /// Takes something to drop at once, beside whatever else is going.
-    pub fn take_soon<T: Send + 'static>(&self, thing: T) -> Receipt {
+    pub fn take_soon<T: Send + 'static>(&self, thing: T) -> DropHandle {
         let (job, receipt) = Job::new(thing);
         self.at_once.hand_over(move || job.run());
         receipt
     }
 
     /// Takes something to drop, after what was taken before.
-    pub fn take<T: Send + 'static>(&self, thing: T) -> Receipt {
+    pub fn take<T: Send + 'static>(&self, thing: T) -> DropHandle {
         let (job, receipt) = Job::new(thing);
         match &self.in_order {
             Some(sender) => {
@@ -78,8 +78,8 @@ impl Reaper {
 }
 
 impl Job {
-    fn new<T: Send + 'static>(thing: T) -> (Self, Receipt) {
-        let receipt = Receipt::default();
+    fn new<T: Send + 'static>(thing: T) -> (Self, DropHandle) {
+        let receipt = DropHandle::default();
         let job = Self {
             thing: Box::new(thing),
             taken: Instant::now(),
@@ -94,7 +94,7 @@ impl Job {
     }
 }
 
-impl Receipt {
+impl DropHandle {
     pub(super) fn sign(&self, took: Duration) {
         // The first and only time.
         let _ = self.0.set(took);

@@ -1,26 +1,26 @@
-//! The mechanisms at work on a process, as one: loads go to those that have them.
+//! The mechanisms at work on a process, as one: groups go to those that have them.
 
 use std::{sync::mpsc::Receiver, time::Duration};
 
 use super::Reaper;
 use crate::{
     kernel::{AttachError, Links, ReadError},
-    mechanism::{Beside, Event, LoadId, Loads, Mechanism, Reading, profiles::Finished},
+    mechanism::{Event, GroupId, GroupIds, Mechanism, Reading, SharedTrap, profiles::Finished},
 };
 
-/// A mechanism, and which loads are its.
+/// A mechanism, and which groups are its.
 pub struct Running {
     /// The mechanism.
     pub mechanism: Box<dyn Mechanism>,
     /// Numbered from this one on, as many as it has costs.
-    pub first: LoadId,
+    pub first: GroupId,
 }
 
 impl Running {
-    /// The loads of the mechanism.
-    pub fn loads(&self) -> Loads {
-        let loads = 0..self.mechanism.costs().len();
-        loads.map(|index| self.first.offset(index)).collect()
+    /// The groups of the mechanism.
+    pub fn loads(&self) -> GroupIds {
+        let groups = 0..self.mechanism.costs().len();
+        groups.map(|index| self.first.offset(index)).collect()
     }
 }
 
@@ -31,10 +31,10 @@ pub struct Mechanisms(Vec<Running>);
 pub struct Started {
     /// The mechanisms that began.
     pub mechanisms: Mechanisms,
-    /// What one hit of each load costs, by its number; None for what was refused, or is not there.
+    /// What one hit of each group costs, by its number; None for what was refused, or is not there.
     pub costs: Vec<Option<Duration>>,
-    /// The loads that the kernel refused, and why.
-    pub refused: Vec<(Loads, AttachError)>,
+    /// The groups that the kernel refused, and why.
+    pub refused: Vec<(GroupIds, AttachError)>,
 }
 
 impl Mechanisms {
@@ -44,16 +44,16 @@ impl Mechanisms {
         let mut costs: Vec<Option<Duration>> = Vec::new();
         let mut running = Vec::new();
         for mut one in all {
-            let loads = one.loads();
+            let groups = one.loads();
             costs.resize(one.first.index(), None);
-            match one.mechanism.attach(&loads) {
+            match one.mechanism.attach(&groups) {
                 Ok(_) => {
                     costs.extend_from_slice(one.mechanism.costs());
                     running.push(one);
                 }
                 Err(error) => {
-                    costs.resize(one.first.index() + loads.len(), None);
-                    refused.push((loads, error));
+                    costs.resize(one.first.index() + groups.len(), None);
+                    refused.push((groups, error));
                 }
             }
         }
@@ -92,43 +92,47 @@ impl Mechanisms {
     /// where it fails half-way.
     pub fn attach(
         &mut self,
-        always: &Loads,
-        before: &Loads,
+        always: &GroupIds,
+        before: &GroupIds,
         links: &mut Vec<Links>,
     ) -> Result<(), AttachError> {
         for one in &mut self.0 {
             let own = one.loads();
             let mut changes = always.symmetric_difference(before);
-            if changes.any(|load| own.contains(load)) {
+            if changes.any(|group| own.contains(group)) {
                 links.extend(one.mechanism.attach(always)?);
             }
         }
         Ok(())
     }
 
-    /// Begins a slice, of those that have any of these loads.
-    pub fn open_slice(&mut self, loads: &Loads) -> Result<(), AttachError> {
+    /// Begins a slice, of those that have any of these groups.
+    pub fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
         for one in &mut self.0 {
-            if !one.loads().is_disjoint(loads) {
-                one.mechanism.open_slice(loads)?;
+            if !one.loads().is_disjoint(groups) {
+                one.mechanism.open_slice(groups)?;
             }
         }
         Ok(())
     }
 
-    /// Ends a slice of these loads. Its links are handed back, also where it fails half-way.
-    pub fn close_slice(&mut self, loads: &Loads, links: &mut Vec<Links>) -> Result<(), ReadError> {
+    /// Ends a slice of these groups. Its links are handed back, also where it fails half-way.
+    pub fn close_slice(
+        &mut self,
+        groups: &GroupIds,
+        links: &mut Vec<Links>,
+    ) -> Result<(), ReadError> {
         for one in &mut self.0 {
-            if !one.loads().is_disjoint(loads) {
+            if !one.loads().is_disjoint(groups) {
                 links.extend(one.mechanism.close_slice()?);
             }
         }
         Ok(())
     }
 
-    /// The hits of `loads` loads.
-    pub fn hits(&self, loads: usize) -> Result<Vec<u64>, ReadError> {
-        let mut hits = vec![0; loads];
+    /// The hits of `groups` groups.
+    pub fn hits(&self, groups: usize) -> Result<Vec<u64>, ReadError> {
+        let mut hits = vec![0; groups];
         for one in &self.0 {
             let first = one.first.index();
             for (to, from) in hits[first..].iter_mut().zip(one.mechanism.hits()?) {
@@ -139,13 +143,13 @@ impl Mechanisms {
     }
 
     /// See [`Mechanism::beside`].
-    pub fn beside(&self) -> Vec<Beside> {
+    pub fn beside(&self) -> Vec<SharedTrap> {
         let all = self.0.iter();
         all.flat_map(|one| one.mechanism.beside()).collect()
     }
 
-    /// See [`Mechanism::fixed_cost`]: each by the first load of its mechanism.
-    pub fn fixed_costs(&self) -> Result<Vec<(LoadId, Duration)>, ReadError> {
+    /// See [`Mechanism::fixed_cost`]: each by the first group of its mechanism.
+    pub fn fixed_costs(&self) -> Result<Vec<(GroupId, Duration)>, ReadError> {
         let all = self.0.iter();
         all.map(|one| Ok((one.first, one.mechanism.fixed_cost()?)))
             .collect()
@@ -160,8 +164,8 @@ impl Mechanisms {
         Ok(reading)
     }
 
-    /// See [`Mechanism::profiles`]: each with its load.
-    pub fn profiles(&mut self) -> Vec<(LoadId, Receiver<Finished>)> {
+    /// See [`Mechanism::profiles`]: each with its group.
+    pub fn profiles(&mut self) -> Vec<(GroupId, Receiver<Finished>)> {
         let all = self.0.iter_mut();
         all.filter_map(|one| one.mechanism.profiles()).collect()
     }

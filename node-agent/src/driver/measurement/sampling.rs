@@ -6,14 +6,14 @@ use tracing::debug;
 
 use super::{
     Measurement, MeasurementError,
-    departures::Leaving,
-    disturbance::{Disturbance, Use},
+    departures::Detaching,
+    observer_effect::{ObserverEffect, Use},
     slice::{Moment, Slice},
 };
 use crate::{
-    books::Fact,
     governor::{self, Attachment, Budget, Cycle, Switch, Turn},
-    mechanism::{LoadId, Loads},
+    mechanism::{GroupId, GroupIds},
+    state::Fact,
 };
 
 /// Between two looks at how busy the operations are.
@@ -28,23 +28,23 @@ const EDGE: Duration = Duration::from_millis(10);
 /// What is to be attached.
 pub enum Due {
     /// These for good.
-    Always(Loads),
+    Always(GroupIds),
     /// A slice.
     Slice,
 }
 
 /// Keeps the budget by sampling.
-pub struct Sampler {
+pub struct DutyCycle {
     ratio: f64,
     edge: Duration,
     plan: Option<governor::Plan>,
     cycle: Cycle,
-    disturbance: Disturbance,
+    disturbance: ObserverEffect,
     /// Since when the target has been left alone, as far as it is.
     last: Option<Moment>,
 }
 
-impl Sampler {
+impl DutyCycle {
     /// For a budget of so many percent, after everything was attached, which took `edge`.
     pub fn new(percent: f64, edge: Duration, attached: Duration) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Sampler {
             edge: edge.max(EDGE),
             plan: None,
             cycle: Cycle::looking(attached),
-            disturbance: Disturbance::default(),
+            disturbance: ObserverEffect::default(),
             last: None,
         }
     }
@@ -122,7 +122,7 @@ impl Measurement {
     fn settle(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
         let mut ended = None;
         for gone in self.departures.gone() {
-            self.meter.add_edge(&gone.loads, gone.lasted / 2);
+            self.meter.add_edge(&gone.groups, gone.lasted / 2);
             ended = gone.slice.or(ended);
         }
         if let Some(slice) = ended {
@@ -141,7 +141,7 @@ impl Measurement {
         gone: Duration,
     ) -> Result<(), MeasurementError> {
         self.review(now)?;
-        if let Some(Sampler {
+        if let Some(DutyCycle {
             plan: Some(plan),
             cycle,
             ..
@@ -166,14 +166,14 @@ impl Measurement {
         let Some(sampler) = &mut self.sampler else {
             return Ok(());
         };
-        let mut loads = self.meter.loads();
-        for (load, cost) in loads.iter_mut().zip(&self.costs) {
+        let mut groups = self.meter.loads();
+        for (group, cost) in groups.iter_mut().zip(&self.costs) {
             // What is not there costs nothing.
             if cost.is_none() {
-                load.hits_per_second = Some(0.0);
+                group.hits_per_second = Some(0.0);
             }
         }
-        if sampler.plan.is_none() && loads.iter().any(|load| load.hits_per_second.is_none()) {
+        if sampler.plan.is_none() && groups.iter().any(|group| group.hits_per_second.is_none()) {
             // The first look, at all of them, is not over.
             return Ok(());
         }
@@ -182,7 +182,7 @@ impl Measurement {
             edge: sampler.edge,
         };
         let plan = governor::plan(
-            &loads,
+            &groups,
             self.meter.usage(),
             budget,
             spent,
@@ -203,7 +203,7 @@ impl Measurement {
     /// Attaches `always` for good, and leaves the others to the slices to come.
     fn change(
         &mut self,
-        always: Loads,
+        always: GroupIds,
         now: &impl Fn() -> Duration,
     ) -> Result<(), MeasurementError> {
         debug!(?always, pid = self.process.pid, "the plan changes");
@@ -220,8 +220,8 @@ impl Measurement {
         }
         let since = self.moment(now);
         let changed = since.time;
-        self.departures.add(Leaving {
-            loads: self.attached.always.clone(),
+        self.departures.add(Detaching {
+            groups: self.attached.always.clone(),
             since: changed,
             receipt: self.reaper.take_soon(before),
             attaching: changed - begun,
@@ -233,7 +233,7 @@ impl Measurement {
         self.read(changed)?;
         let paused = self.attached.always.difference(&always);
         let paused = Fact::Paused {
-            loads: paused.copied().collect(),
+            groups: paused.copied().collect(),
             part: 1.0,
         };
         self.note(changed, paused);
@@ -249,24 +249,24 @@ impl Measurement {
             return Ok(());
         };
         let number = self.attached.slices;
-        let loads = planned(plan, &self.costs, |attachment, turn| {
+        let groups = planned(plan, &self.costs, |attachment, turn| {
             attachment == Attachment::Sliced && turn.takes(number)
         });
         self.attached.slices += 1;
         let before = self.moment(now);
-        self.mechanisms.open_slice(&loads)?;
+        self.mechanisms.open_slice(&groups)?;
         let since = self.moment(now);
         let opened = since.time;
-        self.note(opened, Fact::Resumed(loads.clone()));
+        self.note(opened, Fact::Resumed(groups.clone()));
         let attaching = opened - before.time;
         let last = self
             .sampler
             .as_mut()
             .and_then(|sampler| sampler.last.take());
         // Sites come and go one after another: that costs for half of the time that it takes.
-        self.meter.add_edge(&loads, attaching / 2);
+        self.meter.add_edge(&groups, attaching / 2);
         self.attached.slice = Some(Slice {
-            loads,
+            groups,
             opened,
             attaching,
             since,
@@ -287,23 +287,23 @@ impl Measurement {
             return Ok(());
         };
         let mut links = Vec::new();
-        let ended = self.mechanisms.close_slice(&slice.loads, &mut links);
+        let ended = self.mechanisms.close_slice(&slice.groups, &mut links);
         // At once: a slice that is believed to be longer than it was would count too little. Where the target leaves no processor
         // alone, whoever is woken to detach may well run before this thread does again.
         let end = self.moment(now);
         let receipt = self.reaper.take_soon(links);
         ended?;
         let closed = end.time;
-        self.departures.add(Leaving {
-            loads: slice.loads.clone(),
+        self.departures.add(Detaching {
+            groups: slice.groups.clone(),
             since: closed,
             receipt,
             attaching: slice.attaching,
             of_slice: true,
         });
         let open = slice.book(closed);
-        self.meter.add_open(&slice.loads, open);
-        let cost = self.cost(&slice.loads, &slice.hits, &self.hits()?);
+        self.meter.add_open(&slice.groups, open);
+        let cost = self.cost(&slice.groups, &slice.hits, &self.hits()?);
         let mut part = 1.0;
         if let Some(sampler) = &mut self.sampler {
             let watched = end.since(&slice.since);
@@ -311,22 +311,22 @@ impl Measurement {
             sampler.last = Some(end);
         }
         self.read(closed)?;
-        let loads = slice.loads;
-        self.note(closed, Fact::Paused { loads, part });
+        let groups = slice.groups;
+        self.note(closed, Fact::Paused { groups, part });
         Ok(())
     }
 }
 
-/// The loads that are planned to be attached in that way, of those that are there.
+/// The groups that are planned to be attached in that way, of those that are there.
 fn planned(
     plan: &governor::Plan,
     costs: &[Option<Duration>],
     how: impl Fn(Attachment, Turn) -> bool,
-) -> Loads {
-    let loads = plan.attachments.iter().zip(&plan.turns).zip(costs);
-    loads
+) -> GroupIds {
+    let groups = plan.attachments.iter().zip(&plan.turns).zip(costs);
+    groups
         .enumerate()
         .filter(|(_, ((attachment, turn), cost))| cost.is_some() && how(**attachment, **turn))
-        .map(|(index, _)| LoadId::default().offset(index))
+        .map(|(index, _)| GroupId::default().offset(index))
         .collect()
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::disturbance::Use;
-use crate::{mechanism::Loads, observe::CpuTime};
+use super::observer_effect::Use;
+use crate::{mechanism::GroupIds, observe::CpuTime};
 
 /// A slice that is open.
 pub struct Slice {
-    /// The loads that are attached in the slice.
-    pub loads: Loads,
+    /// The groups that are attached in the slice.
+    pub groups: GroupIds,
     /// Since when its time is not booked yet.
     pub opened: Duration,
     /// How long it took to attach.

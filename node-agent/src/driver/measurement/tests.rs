@@ -18,15 +18,15 @@ use crate::{
     mechanism::{Lost, Mechanism, Reading, RowReading},
 };
 
-/// A mechanism with as many loads as costs, which is told what was hit.
+/// A mechanism with as many groups as costs, which is told what was hit.
 struct Trial {
     costs: Vec<Option<Duration>>,
-    first: LoadId,
+    first: GroupId,
     hits: Arc<AtomicU64>,
     refuses: bool,
     /// It can be attached so often, and no more.
     attaches: usize,
-    attached: Loads,
+    attached: GroupIds,
     /// What a slice leaves to be closed.
     link: Option<OwnedFd>,
 }
@@ -36,18 +36,18 @@ impl Mechanism for Trial {
         &self.costs
     }
 
-    fn attach(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
+    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
         if self.refuses {
             return Err(AttachError::NoUprobePmu(io::Error::other("no")));
         }
         let room = self.attaches.checked_sub(1);
         self.attaches =
             room.ok_or_else(|| AttachError::NoUprobePmu(io::Error::other("no more")))?;
-        self.attached = loads.clone();
+        self.attached = groups.clone();
         Ok(None)
     }
 
-    fn open_slice(&mut self, _: &Loads) -> Result<(), AttachError> {
+    fn open_slice(&mut self, _: &GroupIds) -> Result<(), AttachError> {
         Ok(())
     }
 
@@ -61,14 +61,14 @@ impl Mechanism for Trial {
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
-        let loads = (0..self.costs.len()).map(|index| self.first.offset(index));
+        let groups = (0..self.costs.len()).map(|index| self.first.offset(index));
         Ok(Reading {
-            loads: loads
-                .map(|load| {
+            groups: groups
+                .map(|group| {
                     let mut row = RowReading::default();
                     let hits = self.hits.load(Ordering::Relaxed);
                     row.figures.sums.insert(Name::Borrowed("hits"), hits);
-                    (load, vec![row])
+                    (group, vec![row])
                 })
                 .collect(),
             lost: vec![Lost::default()],
@@ -105,11 +105,11 @@ impl Trial {
         let costs = costs.iter().map(|cost| cost.map(Duration::from_nanos));
         Self {
             costs: costs.collect(),
-            first: LoadId(first),
+            first: GroupId(first),
             hits: Arc::new(AtomicU64::new(0)),
             refuses: false,
             attaches: usize::MAX,
-            attached: Loads::new(),
+            attached: GroupIds::new(),
             link: None,
         }
     }
@@ -133,8 +133,8 @@ fn begin(mechanisms: Vec<Running>, sampled: Option<f64>) -> Begun {
     Measurement::begin(ourselves(), mechanisms, sampled, &Reaper::start(), at)
 }
 
-fn ids<const N: usize>(loads: [u16; N]) -> Loads {
-    loads.map(LoadId).into()
+fn ids<const N: usize>(groups: [u16; N]) -> GroupIds {
+    groups.map(GroupId).into()
 }
 
 #[test]
@@ -143,20 +143,20 @@ fn what_cannot_be_attached_leaves_the_others_their_numbers() {
     let (refused, _) = trial(2, &[Some(1_000)], true);
     let (ticks, hits) = trial(3, &[Some(0), Some(0)], false);
     let begun = begin(vec![calls, refused, ticks], None);
-    let [(loads, error)] = &begun.refused[..] else {
+    let [(groups, error)] = &begun.refused[..] else {
         panic!("{:?}", begun.refused);
     };
-    assert_eq!(*loads, ids([2]));
+    assert_eq!(*groups, ids([2]));
     assert!(matches!(error, AttachError::NoUprobePmu(_)), "{error}");
     let mut measurement = begun.measurement.unwrap();
     hits.store(7, Ordering::Relaxed);
     assert_eq!(measurement.hits().unwrap(), [0, 0, 0, 7, 7]);
-    let sampled = [0, 1, 2, 3, 4].map(|load| measurement.is_sampled(LoadId(load)));
+    let sampled = [0, 1, 2, 3, 4].map(|group| measurement.is_sampled(GroupId(group)));
     assert_eq!(sampled, [false, true, true, false, false]);
     measurement.read(Duration::from_secs(2)).unwrap();
     let entries = measurement.entries();
     let [
-        Entry {
+        TimedFact {
             at,
             fact: Fact::Read(reading),
         },
@@ -165,7 +165,7 @@ fn what_cannot_be_attached_leaves_the_others_their_numbers() {
         panic!("{entries:?}");
     };
     assert_eq!(*at, Duration::from_secs(2));
-    let read: Loads = reading.loads.keys().copied().collect();
+    let read: GroupIds = reading.groups.keys().copied().collect();
     assert_eq!((read, reading.lost.len()), (ids([0, 1, 3, 4]), 2));
     assert!(measurement.entries().is_empty(), "once");
     assert_eq!(measurement.next_step(), None, "nothing is to be kept");
@@ -179,13 +179,13 @@ fn where_nothing_can_be_attached_nothing_is_measured() {
     assert_eq!(begun.refused.len(), 1);
 }
 
-/// The loads that are not recorded from some time on, or are again.
-fn switched(entries: &[Entry]) -> (Loads, Loads) {
-    let (mut paused, mut resumed) = (Loads::new(), Loads::new());
+/// The groups that are not recorded from some time on, or are again.
+fn switched(entries: &[TimedFact]) -> (GroupIds, GroupIds) {
+    let (mut paused, mut resumed) = (GroupIds::new(), GroupIds::new());
     for entry in entries {
         match &entry.fact {
-            Fact::Paused { loads, .. } => paused.extend(loads),
-            Fact::Resumed(loads) => resumed.extend(loads),
+            Fact::Paused { groups, .. } => paused.extend(groups),
+            Fact::Resumed(groups) => resumed.extend(groups),
             Fact::Read(_) => {}
         }
     }
@@ -209,8 +209,8 @@ fn one_mechanism_s_busy_load_is_sliced_and_the_free_one_s_is_left_alone() {
         assert!(measurement.next_step().is_some());
         entries.extend(measurement.entries());
     }
-    assert!(measurement.is_sampled(LoadId(0)));
-    assert!(!measurement.is_sampled(LoadId(1)));
+    assert!(measurement.is_sampled(GroupId(0)));
+    assert!(!measurement.is_sampled(GroupId(1)));
     let (paused, _) = switched(&entries);
     assert_eq!(paused, ids([0]));
 }
@@ -237,7 +237,7 @@ fn what_was_counted_until_it_could_not_be_attached_anew_can_be_read() {
     let Fact::Read(reading) = last.fact else {
         panic!("{last:?}");
     };
-    let counted = reading.loads[&LoadId(0)][0].figures.sums["hits"];
+    let counted = reading.groups[&GroupId(0)][0].figures.sums["hits"];
     assert_eq!(counted, busy.load(Ordering::Relaxed));
 }
 
@@ -252,10 +252,10 @@ fn attaching_is_left_to_who_can_wait_and_the_rest_is_not() {
         now += Duration::from_millis(10);
     }
     // Decided, and nothing is changed yet: not even if it is asked again.
-    assert!(!measurement.is_sampled(LoadId(0)));
+    assert!(!measurement.is_sampled(GroupId(0)));
     assert!(measurement.decide(&|| now).unwrap());
     measurement.attach(&|| now).unwrap();
-    assert!(measurement.is_sampled(LoadId(0)));
+    assert!(measurement.is_sampled(GroupId(0)));
 }
 
 /// Whether the other end is closed, or is so a moment later.

@@ -8,19 +8,19 @@ use ckb_probe_crds::{
 
 use super::*;
 use crate::{
-    books::{
+    kernel::{Calibration, SlotReading, Tier},
+    kinds::Instrumented,
+    mechanism::{GroupId, Reading, Refusal, RowId, RowReading},
+    observe::ProcessId,
+    state::{
         fixtures::{lost, opened, raw, read, reading, whole},
         instance::{EARLY_DEATH, Terms},
         slow_calls,
     },
-    kernel::{Calibration, SlotReading, Tier},
-    kinds::Instrumented,
-    mechanism::{LoadId, Raw, Reading, Refusal, RowReading},
-    observe::ProcessId,
     target::InstanceKey,
 };
 
-const MEANS: Means = Means {
+const MEANS: CalibratedTier = CalibratedTier {
     tier: Tier::Session,
     calibration: Calibration {
         cost_per_call_ns: 1_200,
@@ -83,13 +83,13 @@ fn instance() -> Instance {
     of_cells.histogram.add(bucket(2_000_000), 1);
     let mut counted = reading([(0, whole(get)), (1, commits())]);
     let cells = RowReading {
-        part: Some(Raw {
+        part: Some(RowId {
             number: 11,
             ..raw(0, "10")
         }),
         ..whole(of_cells)
     };
-    counted.loads.entry(LoadId(0)).or_default().push(cells);
+    counted.groups.entry(GroupId(0)).or_default().push(cells);
     let counted = Reading {
         lost: vec![lost([0, 1], 0, 2)],
         ..counted
@@ -219,7 +219,7 @@ fn the_sampling_ratio_is_told_of_what_is_measured_now() {
         values.collect::<Vec<_>>()
     };
     assert!(ratios(&instance).is_empty(), "no interval has ended");
-    instance.close_window(Duration::from_secs(1), None, |_| false);
+    instance.close_interval(Duration::from_secs(1), None, |_| false);
     assert_eq!(ratios(&instance), ["1", "1"]);
     instance.process_gone(Duration::from_secs(2));
     assert!(ratios(&instance).is_empty());

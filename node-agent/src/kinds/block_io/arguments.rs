@@ -1,7 +1,7 @@
 //! What the command line takes for `block-io`.
 
 use ckb_probe_crds::{
-    Question,
+    KindSpec,
     kinds::block_io::{BlockIoProbe, default_slow_threshold},
 };
 use clap::Args;
@@ -26,7 +26,7 @@ pub struct Arguments {
 impl Asking for Arguments {
     const COMMAND: &str = "block-io";
 
-    fn question(self) -> Question {
+    fn kind_spec(self) -> KindSpec {
         BlockIoProbe {
             devices: self.devices,
             slow_threshold: self.slow_threshold,

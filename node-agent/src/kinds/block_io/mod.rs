@@ -7,7 +7,7 @@ use ckb_probe_crds::kinds::block_io::{
     BYTES, BlockIoProbe, DEVICE, DEVICE_LONGEST, QUEUE, QUEUE_LONGEST, SLOW,
 };
 
-use super::{Ask, Instrument};
+use super::{CollectorConfig, Instrument};
 use crate::mechanism::disks::{self, Measures};
 
 /// What is measured of a request.
@@ -21,8 +21,8 @@ const MEASURES: Measures = Measures {
 };
 
 impl Instrument for BlockIoProbe {
-    fn ask(&self) -> Ask {
-        Ask::Own(Box::new(disks::Ask {
+    fn config(&self) -> CollectorConfig {
+        CollectorConfig::Own(Box::new(disks::BlockIoConfig {
             measures: MEASURES,
             disks: self.devices.clone(),
             slow_threshold_ns: self.slow_threshold.as_nanos(),

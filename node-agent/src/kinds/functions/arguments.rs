@@ -1,7 +1,7 @@
 //! What the command line takes for `functions`.
 
 use ckb_probe_crds::{
-    Question,
+    KindSpec,
     kinds::functions::{Argument, FunctionsProbe, default_limit},
 };
 use clap::Args;
@@ -44,11 +44,11 @@ pub struct Arguments {
 impl Asking for Arguments {
     const COMMAND: &str = "functions";
 
-    fn tells_stacks(&self) -> bool {
+    fn reports_stacks(&self) -> bool {
         self.stacks
     }
 
-    fn question(self) -> Question {
+    fn kind_spec(self) -> KindSpec {
         let Self {
             pattern,
             library,

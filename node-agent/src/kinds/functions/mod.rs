@@ -8,16 +8,16 @@ use ckb_probe_crds::{
     kinds::functions::{Argument, DURATION, FunctionsProbe, LONGEST, SLOW},
 };
 
-use super::{Ask, Instrument};
+use super::{CollectorConfig, Instrument};
 use crate::{
     mechanism::calls::{self, Kept, Matching, Measures, Sought},
     observe::Pattern,
 };
 
 impl Instrument for FunctionsProbe {
-    fn ask(&self) -> Ask {
+    fn config(&self) -> CollectorConfig {
         let threshold = self.threshold.map(|threshold| threshold.as_nanos());
-        Ask::Calls(calls::Ask {
+        CollectorConfig::Calls(calls::CallsConfig {
             measures: Measures {
                 duration: DURATION.key(),
                 longest: LONGEST.key(),

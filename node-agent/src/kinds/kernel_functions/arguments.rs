@@ -1,7 +1,7 @@
 //! What the command line takes for `kernelFunctions`.
 
 use ckb_probe_crds::{
-    Question,
+    KindSpec,
     kinds::kernel_functions::{KernelFunctionsProbe, default_limit},
 };
 use clap::Args;
@@ -29,7 +29,7 @@ pub struct Arguments {
 impl Asking for Arguments {
     const COMMAND: &str = "kernel-functions";
 
-    fn question(self) -> Question {
+    fn kind_spec(self) -> KindSpec {
         KernelFunctionsProbe {
             r#match: self.pattern,
             limit: self.limit,

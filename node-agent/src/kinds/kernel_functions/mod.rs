@@ -8,13 +8,13 @@ use ckb_probe_crds::{
     kinds::kernel_functions::{DURATION, KernelFunctionsProbe, LONGEST, SLOW},
 };
 
-use super::{Ask, Instrument};
+use super::{CollectorConfig, Instrument};
 use crate::mechanism::{calls::Measures, kernel_calls};
 
 impl Instrument for KernelFunctionsProbe {
-    fn ask(&self) -> Ask {
+    fn config(&self) -> CollectorConfig {
         let threshold = self.threshold.map(|threshold| threshold.as_nanos());
-        Ask::Own(Box::new(kernel_calls::Ask {
+        CollectorConfig::Own(Box::new(kernel_calls::KernelFunctionsConfig {
             measures: Measures {
                 duration: DURATION.key(),
                 longest: LONGEST.key(),

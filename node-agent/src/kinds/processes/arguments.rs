@@ -1,7 +1,7 @@
 //! What the command line takes for `processes`.
 
 use ckb_probe_crds::{
-    Question,
+    KindSpec,
     kinds::processes::{ProcessEvents, ProcessesProbe},
 };
 use clap::Args;
@@ -26,7 +26,7 @@ pub struct Arguments {
 impl Asking for Arguments {
     const COMMAND: &str = "processes";
 
-    fn question(self) -> Question {
+    fn kind_spec(self) -> KindSpec {
         ProcessesProbe {
             events: self.list,
             redact_arguments: self.redact_arguments,

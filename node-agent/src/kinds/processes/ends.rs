@@ -7,7 +7,7 @@ use ckb_probe_crds::{kinds::processes::ProcessEvents, report::NOTABLE};
 use super::{layout::End, name, number, row};
 use crate::mechanism::{
     Detail,
-    counts::{Seen, Told},
+    counts::{RawEvent, DecodedEvent},
 };
 
 /// By what ends come before others, and before execs.
@@ -62,7 +62,7 @@ const SIGNALS: [&str; 31] = [
 /// A status's signal, if it is one.
 const SIGNAL: u32 = 0x7f;
 
-pub(super) fn told(seen: &Seen<'_>, wanted: ProcessEvents) -> Option<Told> {
+pub(super) fn decode(seen: &RawEvent<'_>, wanted: ProcessEvents) -> Option<DecodedEvent> {
     let of = |place| number(seen.payload, place);
     let status = of(offset_of!(End, status))?;
     let out_of_memory = of(offset_of!(End, out_of_memory))? != 0;
@@ -100,7 +100,7 @@ pub(super) fn told(seen: &Seen<'_>, wanted: ProcessEvents) -> Option<Told> {
     if seen.own {
         details.push((NOTABLE, Detail::Mark));
     }
-    Some(Told {
+    Some(DecodedEvent {
         row: row(seen.name),
         weight: if seen.own { weight::OWN } else { weight },
         details,

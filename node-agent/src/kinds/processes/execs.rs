@@ -9,7 +9,7 @@ use super::{
 use crate::{
     mechanism::{
         Detail,
-        counts::{Seen, Told},
+        counts::{RawEvent, DecodedEvent},
     },
     text,
 };
@@ -20,7 +20,7 @@ const CUT: &str = "… (cut)";
 /// By what it comes before others: every end does.
 const WEIGHT: u64 = 1;
 
-pub(super) fn told(seen: &Seen<'_>, redacted: bool) -> Option<Told> {
+pub(super) fn decode(seen: &RawEvent<'_>, redacted: bool) -> Option<DecodedEvent> {
     let of = |place| number(seen.payload, place);
     let count = of(offset_of!(Exec, count))?;
     let bytes = of(offset_of!(Exec, bytes))?;
@@ -33,7 +33,7 @@ pub(super) fn told(seen: &Seen<'_>, redacted: bool) -> Option<Told> {
     } else {
         Detail::Named(line(held, bytes as usize > held.len()))
     };
-    Some(Told {
+    Some(DecodedEvent {
         row: row(seen.name),
         weight: WEIGHT,
         details: vec![

@@ -18,11 +18,11 @@ use ckb_probe_crds::{
 };
 use layout::sum;
 
-use super::{Ask, Instrument};
+use super::{CollectorConfig, Instrument};
 use crate::{
     mechanism::{
-        Raw,
-        counts::{self, Belonging, CountProgram, Counted, Decode, Seen, Told},
+        RowId,
+        counts::{self, Membership, CountProgram, Counted, Decode, RawEvent, DecodedEvent},
     },
     text,
 };
@@ -53,10 +53,10 @@ const PROGRAM: CountProgram = CountProgram {
 };
 
 impl Instrument for ProcessesProbe {
-    fn ask(&self) -> Ask {
-        Ask::Own(Box::new(counts::Ask {
+    fn config(&self) -> CollectorConfig {
+        CollectorConfig::Own(Box::new(counts::CountsConfig {
             program: &PROGRAM,
-            belonging: Belonging::Pod,
+            belonging: Membership::Pod,
             wants: wants(self),
             // A process ends once.
             sliced: false,
@@ -80,10 +80,10 @@ fn wants(kind: &ProcessesProbe) -> u32 {
 }
 
 impl Decode for ProcessesProbe {
-    fn raw(&self, key: &[u8; KEY_BYTES]) -> Raw {
-        Raw {
+    fn raw(&self, key: &[u8; KEY_BYTES]) -> RowId {
+        RowId {
             text: text::of_padded(key),
-            ..Raw::default()
+            ..RowId::default()
         }
     }
 
@@ -116,13 +116,13 @@ impl Decode for ProcessesProbe {
         figures
     }
 
-    fn event(&self, seen: &Seen<'_>) -> Option<Told> {
+    fn event(&self, seen: &RawEvent<'_>) -> Option<DecodedEvent> {
         match seen.what {
             // Somebody else may ask for more.
             layout::EXEC if self.events == ProcessEvents::All => {
-                execs::told(seen, self.redact_arguments)
+                execs::decode(seen, self.redact_arguments)
             }
-            layout::END => ends::told(seen, self.events),
+            layout::END => ends::decode(seen, self.events),
             _ => None,
         }
     }

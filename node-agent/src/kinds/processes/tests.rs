@@ -27,8 +27,8 @@ fn exec(arguments: &[u8], bytes: u32) -> Vec<u8> {
     payload
 }
 
-fn seen(what: u32, own: bool, payload: &[u8]) -> Seen<'_> {
-    Seen {
+fn seen(what: u32, own: bool, payload: &[u8]) -> RawEvent<'_> {
+    RawEvent {
         what,
         process: 42,
         name: b"ls\0\0\0\0\0\0\0\0\0\0\0\0\0\0",
@@ -37,7 +37,7 @@ fn seen(what: u32, own: bool, payload: &[u8]) -> Seen<'_> {
     }
 }
 
-fn said(kind: &ProcessesProbe, seen: &Seen<'_>) -> Option<(u64, String)> {
+fn said(kind: &ProcessesProbe, seen: &RawEvent<'_>) -> Option<(u64, String)> {
     let told = kind.event(seen)?;
     assert_eq!(kind.raw(&told.row).text, "ls");
     let details = told.details.iter();
@@ -75,7 +75,7 @@ fn the_worse_an_end_the_more_it_weighs_and_the_own_one_most() {
 fn what_was_not_asked_for_is_not_listed_but_the_own_end() {
     let [good, bad] = [end(0, 0), end(1 << 8, 0)];
     let exec = exec(b"ls\0", 3);
-    let listed = |events, seen: &Seen<'_>| said(&listing(events), seen).is_some();
+    let listed = |events, seen: &RawEvent<'_>| said(&listing(events), seen).is_some();
     for (events, execs, ends) in [
         (ProcessEvents::All, true, true),
         (ProcessEvents::Ends, false, true),

@@ -1,7 +1,7 @@
 //! What the command line takes for `profile`: the table of parts. Stacks by themselves are sampled by a command of their own.
 
 use ckb_probe_crds::{
-    Duration, ProfileMode, Question,
+    Duration, ProfileMode, KindSpec,
     kinds::profile::{ProfileProbe, default_frequency},
 };
 use clap::{Args, ValueEnum};
@@ -41,7 +41,7 @@ enum ModeArgument {
 impl Asking for Arguments {
     const COMMAND: &str = "headings";
 
-    fn question(self) -> Question {
+    fn kind_spec(self) -> KindSpec {
         let mut modes: Vec<ProfileMode> = self.modes.into_iter().map(ModeArgument::mode).collect();
         modes.sort_unstable();
         modes.dedup();

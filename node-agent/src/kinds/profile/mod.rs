@@ -9,23 +9,23 @@ use ckb_probe_crds::{
     kinds::profile::{COMPLETE, MEMORY, ProfileProbe, SAMPLES, THREADS, TIME},
 };
 
-use super::{Ask, Instrument};
+use super::{CollectorConfig, Instrument};
 use crate::mechanism::profiles::{self, Weighed};
 
 /// All threads are gone through no more often: what is waited for is waited for longer.
 const MOST_PASSES: u32 = 19;
 
 impl Instrument for ProfileProbe {
-    fn ask(&self) -> Ask {
-        Ask::Own(Box::new(asked(self)))
+    fn config(&self) -> CollectorConfig {
+        CollectorConfig::Own(Box::new(asked(self)))
     }
 }
 
 /// Who lists the same modes in another order asks the same.
-fn asked(probe: &ProfileProbe) -> profiles::Ask {
+fn asked(probe: &ProfileProbe) -> profiles::ProfileConfig {
     let mut modes = probe.modes.clone();
     modes.sort_unstable();
-    profiles::Ask {
+    profiles::ProfileConfig {
         modes,
         frequency: probe.frequency,
         passes: probe.frequency.min(MOST_PASSES),

@@ -1,7 +1,7 @@
 //! What the command line takes for `rocksdb`.
 
 use ckb_probe_crds::{
-    Question,
+    KindSpec,
     kinds::rocksdb::{Operation, RocksDbProbe, default_operations, default_slow_threshold},
 };
 use clap::Args;
@@ -32,11 +32,11 @@ pub struct Arguments {
 impl Asking for Arguments {
     const COMMAND: &str = "rocksdb";
 
-    fn tells_stacks(&self) -> bool {
+    fn reports_stacks(&self) -> bool {
         self.stacks
     }
 
-    fn question(self) -> Question {
+    fn kind_spec(self) -> KindSpec {
         let operations = match &self.operations[..] {
             [] => default_operations(),
             some => some.to_vec(),

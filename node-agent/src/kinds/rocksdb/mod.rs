@@ -5,7 +5,7 @@ mod arguments;
 pub use arguments::Arguments;
 use ckb_probe_crds::kinds::rocksdb::{BYTES, DURATION, LONGEST, Operation, RocksDbProbe, SLOW};
 
-use super::{Ask, Instrument};
+use super::{CollectorConfig, Instrument};
 use crate::{
     kernel::{
         FamilyArgument::{self, Argument1, Argument2},
@@ -15,7 +15,7 @@ use crate::{
         },
     },
     mechanism::{
-        Raw,
+        RowId,
         calls::{self, Cause, Counted, Function, Measures, Sought},
     },
     observe::SymbolName,
@@ -30,14 +30,14 @@ const MEASURES: Measures = Measures {
 };
 
 impl Instrument for RocksDbProbe {
-    fn ask(&self) -> Ask {
-        Ask::Calls(calls::Ask {
+    fn config(&self) -> CollectorConfig {
+        CollectorConfig::Calls(calls::CallsConfig {
             measures: MEASURES,
             sought: Sought::Listed(counted(self)),
         })
     }
 
-    fn part(&self, raw: &Raw) -> String {
+    fn part(&self, raw: &RowId) -> String {
         family_name(raw.number, &raw.text)
     }
 }

@@ -1,7 +1,7 @@
 //! What the command line takes for `syscalls`.
 
 use ckb_probe_crds::{
-    Question,
+    KindSpec,
     kinds::syscalls::{SyscallsProbe, default_slow_threshold},
 };
 use clap::Args;
@@ -26,7 +26,7 @@ pub struct Arguments {
 impl Asking for Arguments {
     const COMMAND: &str = "syscalls";
 
-    fn question(self) -> Question {
+    fn kind_spec(self) -> KindSpec {
         SyscallsProbe {
             names: self.names,
             slow_threshold: self.slow_threshold,

@@ -9,18 +9,18 @@ use ckb_probe_crds::{
 };
 use nix::errno::Errno;
 
-use super::{Ask, Instrument};
+use super::{CollectorConfig, Instrument};
 use crate::{
     mechanism::{
-        Raw,
+        RowId,
         system_calls::{self, Measures},
     },
     observe::syscall_name,
 };
 
 impl Instrument for SyscallsProbe {
-    fn ask(&self) -> Ask {
-        Ask::SystemCalls(system_calls::Ask {
+    fn config(&self) -> CollectorConfig {
+        CollectorConfig::SystemCalls(system_calls::SyscallsConfig {
             names: (!self.names.is_empty()).then(|| self.names.clone()),
             slow_threshold_ns: self.slow_threshold.as_nanos(),
             never_slow: &WAITS,
@@ -33,13 +33,13 @@ impl Instrument for SyscallsProbe {
         })
     }
 
-    fn row(&self, raw: &Raw) -> String {
+    fn row(&self, raw: &RowId) -> String {
         let number = u32::try_from(raw.number).ok();
         let name = number.and_then(syscall_name);
         name.unwrap_or(OTHER).to_string()
     }
 
-    fn part(&self, raw: &Raw) -> String {
+    fn part(&self, raw: &RowId) -> String {
         error_name(raw.number)
     }
 }
@@ -58,11 +58,11 @@ mod tests {
     use super::*;
     use crate::observe::syscall_number;
 
-    fn numbered(number: u64) -> Raw {
-        Raw {
+    fn numbered(number: u64) -> RowId {
+        RowId {
             place: number,
             number,
-            ..Raw::default()
+            ..RowId::default()
         }
     }
 

@@ -1,7 +1,7 @@
 //! What the command line takes for `tcp`.
 
 use ckb_probe_crds::{
-    Question,
+    KindSpec,
     kinds::tcp::{GroupBy, TcpProbe},
 };
 use clap::Args;
@@ -27,7 +27,7 @@ pub struct Arguments {
 impl Asking for Arguments {
     const COMMAND: &str = "tcp";
 
-    fn question(self) -> Question {
+    fn kind_spec(self) -> KindSpec {
         let Self {
             group_by,
             local_ports,

@@ -13,7 +13,7 @@ use ckb_probe_crds::kinds::tcp::{
     RECEIVED, RETRANSMITS, RTT, SEGMENTS, SENT, TcpProbe, WINDOW_LIMITED,
 };
 
-use super::{Ask, Instrument};
+use super::{CollectorConfig, Instrument};
 use crate::mechanism::sockets::{self, Endpoint, Measures, Naming, Role};
 
 /// The row of sockets that listen, where rows are peers.
@@ -41,8 +41,8 @@ pub(crate) const MEASURES: Measures = Measures {
 };
 
 impl Instrument for TcpProbe {
-    fn ask(&self) -> Ask {
-        Ask::Own(Box::new(sockets::Ask {
+    fn config(&self) -> CollectorConfig {
+        CollectorConfig::Own(Box::new(sockets::TcpConfig {
             measures: MEASURES,
             naming: Arc::new(self.clone()),
         }))

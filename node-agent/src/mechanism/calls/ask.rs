@@ -10,7 +10,7 @@ use crate::{
 
 /// What a kind wants of the calls of a process.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ask {
+pub struct CallsConfig {
     /// What is measured of a call, in the kind's words.
     pub measures: Measures,
     /// Of which functions.
@@ -63,7 +63,7 @@ pub struct Measures {
     pub slow: Name,
 }
 
-/// One load: a row, and the functions whose calls count as it.
+/// One group: a row, and the functions whose calls count as it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// The row.

@@ -15,7 +15,7 @@ use std::{
 use super::super::stacks::{Callers, Reader, StacksError};
 use crate::{
     governor,
-    kernel::{memory::Room, stacks::SlowStacks},
+    kernel::{memory::Reservation, stacks::SlowStacks},
     observe::ProcessId,
 };
 
@@ -96,7 +96,7 @@ impl Origins {
         process: ProcessId,
         stacks: SlowStacks,
         ratio: Option<f64>,
-        room: Room,
+        room: Reservation,
     ) -> Result<Self, OriginsError> {
         // What is mapped by now is read here, where the target's files are searched anyway: the first call is told with its stack.
         let reader = Reader::of(process)?;

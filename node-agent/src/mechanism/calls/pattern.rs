@@ -6,7 +6,7 @@ use ckb_probe_crds::Reason;
 
 use super::{
     Counted, Matching,
-    search::{Found, Place, lack, stepped_sentence},
+    search::{Found, FoundSite, lack, stepped_sentence},
 };
 use crate::{
     kernel::{FamilyArgument, Payload},
@@ -18,7 +18,7 @@ use crate::{
 
 /// What a pattern found.
 pub(super) struct Matched {
-    loads: Vec<(Counted, Vec<Place>)>,
+    groups: Vec<(Counted, Vec<FoundSite>)>,
     left_out: BTreeSet<String>,
     /// Returns must not be probed.
     go: bool,
@@ -57,7 +57,7 @@ pub(super) fn matching_functions(
         ));
     }
     // Overloads have one name, and one row.
-    let mut rows: BTreeMap<String, Vec<Place>> = BTreeMap::new();
+    let mut rows: BTreeMap<String, Vec<FoundSite>> = BTreeMap::new();
     let mut left_out = BTreeSet::new();
     for Function {
         name,
@@ -72,14 +72,14 @@ pub(super) fn matching_functions(
             left_out.insert(name);
             continue;
         }
-        rows.entry(name).or_default().push(Place {
+        rows.entry(name).or_default().push(FoundSite {
             symbol,
             payload: Payload::Unknown,
             family: FamilyArgument::None,
             location,
         });
     }
-    let load = |row: String| Counted {
+    let group = |row: String| Counted {
         row,
         functions: Vec::new(),
         slow_threshold_ns: matching.slow_threshold_ns,
@@ -92,11 +92,11 @@ pub(super) fn matching_functions(
     };
     let rows = rows.into_iter();
     let matched = Matched {
-        loads: rows.map(|(row, places)| (load(row), places)).collect(),
+        groups: rows.map(|(row, places)| (group(row), places)).collect(),
         left_out,
         go: matches.go,
     };
-    if matched.loads.is_empty() {
+    if matched.groups.is_empty() {
         let sentence = stepped_sentence(&matched.left_out, &[]).unwrap_or_default();
         return Err(Refusal {
             lacks: vec![lack(
@@ -125,7 +125,7 @@ impl Matched {
             lacks.push(lack(Reason::SingleStepped, items));
         }
         Found {
-            loads: self.loads,
+            groups: self.groups,
             coverage: Coverage {
                 lacks,
                 sentence,

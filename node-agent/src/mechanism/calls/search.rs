@@ -12,19 +12,19 @@ use std::{
 use ckb_probe_crds::Reason;
 use coverage::{CONFINED, GO, cover};
 pub(super) use coverage::{lack, stepped_sentence};
-pub(super) use places::Place;
+pub(super) use places::FoundSite;
 use places::places;
 
 use super::{
-    Ask, Caches, Counted, Kept, Measures, Sought, nothing, origins,
+    Caches, CallsConfig, Counted, Kept, Measures, Sought, nothing, origins,
     pattern::{Matched, matching_functions},
 };
 use crate::{
     kernel::{
-        Calibration, CallSizes, DEFAULT_RING_BYTES, FamilyArgument, KeptArguments, Means, Site,
-        memory,
+        CalibratedTier, Calibration, CallSizes, DEFAULT_RING_BYTES, FamilyArgument, KeptArguments,
+        Site, memory,
     },
-    mechanism::{Coverage, LoadId, Opened, Parts, Refusal, Strand},
+    mechanism::{Accepted, Breakdown, Coverage, GroupId, Refusal, Subscription},
     observe::{
         self, FirstInstruction, Location, ProcessId, SymbolName, Symbols, SymbolsError,
         find_symbols,
@@ -41,7 +41,7 @@ const MAX_SITES: usize = 1024;
 /// What was found of all that is asked.
 pub struct Searched {
     /// In the order of the questions.
-    pub answers: Vec<Result<Opened, Refusal>>,
+    pub answers: Vec<Result<Accepted, Refusal>>,
     /// What is counted, each in a slot of its own.
     pub slots: Vec<(Counted, Measures)>,
     /// Where, and what a call costs there.
@@ -72,7 +72,7 @@ impl Bounds {
     fn now() -> Self {
         Self {
             cpus: memory::possible_cpus(),
-            bytes: memory::account().left_for_a_target(),
+            bytes: memory::budget().left_for_a_target(),
         }
     }
 }
@@ -85,10 +85,10 @@ impl From<&SymbolsError> for Refusal {
 
 /// Looks for the functions. Fails where the executable cannot be searched.
 pub fn search(
-    means: Means,
+    means: CalibratedTier,
     process: ProcessId,
-    asks: &[Ask],
-    first: LoadId,
+    asks: &[CallsConfig],
+    first: GroupId,
     caches: &Caches,
 ) -> Result<Searched, SymbolsError> {
     let names = names(asks);
@@ -125,7 +125,7 @@ pub fn search(
 }
 
 /// What is to be counted, told apart by column family where anybody has it so: what is counted once is counted for all.
-fn together(own: &[Counted], asks: &[Ask]) -> Vec<Counted> {
+fn together(own: &[Counted], asks: &[CallsConfig]) -> Vec<Counted> {
     let by_family = |counted: &Counted| {
         let wanted = Counted {
             by_family: true,
@@ -140,20 +140,20 @@ fn together(own: &[Counted], asks: &[Ask]) -> Vec<Counted> {
 }
 
 /// The answer without what only others have told apart.
-fn as_asked(mut opened: Opened, sought: &Sought) -> Opened {
+fn as_asked(mut opened: Accepted, sought: &Sought) -> Accepted {
     let Sought::Listed(counted) = sought else {
         return opened;
     };
-    for strand in &mut opened.strands {
-        let own = |one: &&Counted| strand.row.as_ref() == Some(&one.row);
+    for subscription in &mut opened.subscriptions {
+        let own = |one: &&Counted| subscription.row.as_ref() == Some(&one.row);
         if counted.iter().find(own).is_some_and(|one| !one.by_family) {
-            strand.parts = Parts::None;
+            subscription.parts = Breakdown::None;
         }
     }
     opened
 }
 
-fn names(asks: &[Ask]) -> BTreeSet<SymbolName> {
+fn names(asks: &[CallsConfig]) -> BTreeSet<SymbolName> {
     let counted = asks.iter().flat_map(|ask| match &ask.sought {
         Sought::Listed(counted) => &counted[..],
         Sought::Matching(_) => &[],
@@ -164,7 +164,7 @@ fn names(asks: &[Ask]) -> BTreeSet<SymbolName> {
 
 /// What was found for one question.
 pub(super) struct Found {
-    pub(super) loads: Vec<(Counted, Vec<Place>)>,
+    pub(super) groups: Vec<(Counted, Vec<FoundSite>)>,
     pub(super) coverage: Coverage,
     /// Returns must not be probed, as the program is written in Go.
     pub(super) go: bool,
@@ -172,13 +172,13 @@ pub(super) struct Found {
 
 /// Functions that have names.
 fn listed(all: &[Counted], symbols: &Symbols) -> Result<Found, Refusal> {
-    let loads: Vec<_> = all
+    let groups: Vec<_> = all
         .iter()
         .map(|counted| (counted.clone(), places(counted, symbols)))
         .filter(|(_, places)| !places.is_empty())
         .collect();
     let coverage = cover(all, symbols);
-    if loads.is_empty() {
+    if groups.is_empty() {
         let stepped = coverage
             .lacks
             .iter()
@@ -198,7 +198,7 @@ fn listed(all: &[Counted], symbols: &Symbols) -> Result<Found, Refusal> {
         });
     }
     Ok(Found {
-        loads,
+        groups,
         coverage,
         go: false,
     })
@@ -209,9 +209,9 @@ impl Searched {
     fn take(
         &mut self,
         found: Result<Found, Refusal>,
-        ask: &Ask,
+        ask: &CallsConfig,
         calibration: Calibration,
-        first: LoadId,
+        first: GroupId,
     ) {
         let go = found.as_ref().is_ok_and(|found| found.go);
         let answer = found.and_then(|found| self.answer(found, &ask.measures, calibration, first));
@@ -227,7 +227,7 @@ impl Searched {
         if !self.entry_only {
             return;
         }
-        for Opened { coverage, .. } in self.answers.iter_mut().flatten() {
+        for Accepted { coverage, .. } in self.answers.iter_mut().flatten() {
             coverage.lacks.push(lack(Reason::EntryOnly, Vec::new()));
             coverage.sentence += if self.go { GO } else { CONFINED };
         }
@@ -239,8 +239,8 @@ impl Searched {
         found: Found,
         measures: &Measures,
         calibration: Calibration,
-        first: LoadId,
-    ) -> Result<Opened, Refusal> {
+        first: GroupId,
+    ) -> Result<Accepted, Refusal> {
         let (slots, sites) = (self.slots.len(), self.sites.len());
         let opened = self.take_up(found, measures, calibration, first);
         let opened = opened.and_then(|opened| self.is_within_bounds().map(|()| opened));
@@ -259,7 +259,7 @@ impl Searched {
     }
 
     /// Whether any slow calls are told with their stacks.
-    pub fn tells_stacks(&self) -> bool {
+    pub fn reports_stacks(&self) -> bool {
         self.sites.iter().any(|(site, _)| site.stacks)
     }
 
@@ -269,7 +269,7 @@ impl Searched {
             slots: self.slots.len() as u32,
             families: self.families(),
             keeps: self.sites.iter().any(|(site, _)| site.arguments.is_some()),
-            stacks: self.tells_stacks(),
+            stacks: self.reports_stacks(),
             ring_bytes: DEFAULT_RING_BYTES,
         };
         let unwinding = if sizes.stacks { origins::BYTES } else { 0 };
@@ -277,7 +277,7 @@ impl Searched {
         if needed <= bytes {
             return Ok(());
         }
-        let refusal = memory::account().refusal(needed, bytes, cpus);
+        let refusal = memory::budget().refusal(needed, bytes, cpus);
         Err(Refusal::new(
             Reason::MemoryLimit,
             format!("with this, measuring the calls of the process does not fit: {refusal}"),
@@ -287,33 +287,36 @@ impl Searched {
     fn take_up(
         &mut self,
         Found {
-            loads, coverage, ..
+            groups, coverage, ..
         }: Found,
         measures: &Measures,
         calibration: Calibration,
-        first: LoadId,
-    ) -> Result<Opened, Refusal> {
-        let mut strands = Vec::new();
-        for (counted, places) in loads {
+        first: GroupId,
+    ) -> Result<Accepted, Refusal> {
+        let mut subscriptions = Vec::new();
+        for (counted, places) in groups {
             let row = counted.row.clone();
             let parts = if counted.by_family {
-                Parts::All
+                Breakdown::All
             } else {
-                Parts::None
+                Breakdown::None
             };
-            let tells_stacks = counted.stacks && counted.slow_threshold_ns < u64::MAX;
+            let reports_stacks = counted.stacks && counted.slow_threshold_ns < u64::MAX;
             let blank = measures.figures(Default::default(), counted.has_bytes());
             let slot = self.slot(counted, measures, places, calibration)?;
-            strands.push(Strand {
-                load: first.offset(usize::from(slot)),
+            subscriptions.push(Subscription {
+                group: first.offset(usize::from(slot)),
                 row: Some(row),
                 parts,
                 blank,
-                tells_stacks,
-                ..Strand::default()
+                reports_stacks,
+                ..Subscription::default()
             });
         }
-        Ok(Opened { strands, coverage })
+        Ok(Accepted {
+            subscriptions,
+            coverage,
+        })
     }
 
     /// The slot that counts this: one that does already, or a new one.
@@ -321,7 +324,7 @@ impl Searched {
         &mut self,
         counted: Counted,
         measures: &Measures,
-        places: Vec<Place>,
+        places: Vec<FoundSite>,
         calibration: Calibration,
     ) -> Result<u8, Refusal> {
         let same = |(other, names): &(Counted, Measures)| *other == counted && names == measures;
@@ -357,7 +360,7 @@ impl Searched {
         let texts = (0..).zip(&counted.arguments);
         let texts = texts.filter(|(_, kept)| **kept == Kept::String);
         let texts = texts.fold(0_u8, |bits, (index, _)| bits | 1 << index);
-        for Place {
+        for FoundSite {
             symbol,
             payload,
             family,
@@ -391,7 +394,7 @@ impl Searched {
     }
 
     /// Whether the kernel traps at each of these places for that slot already.
-    fn traps_all(&self, slot: u8, places: &[Place]) -> bool {
+    fn traps_all(&self, slot: u8, places: &[FoundSite]) -> bool {
         let same = |site: &Site, at: &Location| {
             site.slot == slot && site.offset == at.offset && Arc::ptr_eq(&site.binary, &at.binary)
         };

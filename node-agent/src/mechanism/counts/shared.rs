@@ -15,7 +15,7 @@ use crate::{
         AttachError, Links, ReadError,
         counts::{CountProgram, Counter, SeenEvent, Tallied},
     },
-    mechanism::shared::{Losses, NodeProgram, Spent, Told},
+    mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
 };
 
 /// What a run takes that a program does not see of it: the kernel's way to it and back, and half of each reading of the clock.
@@ -29,13 +29,13 @@ pub struct Groups {
     // Declared first: links go before the maps that their programs write to.
     links: Option<Links>,
     counter: Counter,
-    groups: BTreeMap<TargetKey, Group>,
+    targets: BTreeMap<TargetKey, TrackedTarget>,
     /// The number of the newest target.
     newest: u32,
 }
 
 /// What tasks belong to a target by.
-struct Group {
+struct TrackedTarget {
     entry: TargetEntry,
     /// All keys, when there were so many.
     keys: Vec<CountKey>,
@@ -44,7 +44,7 @@ struct Group {
 
 /// One that asks.
 pub struct Asker {
-    group: TargetKey,
+    target: TargetKey,
     process: u32,
     wants: u32,
     /// What had been counted as it was opened; None while it is not.
@@ -59,7 +59,7 @@ impl Groups {
         Ok(Self {
             links: None,
             counter: Counter::load(program)?,
-            groups: BTreeMap::new(),
+            targets: BTreeMap::new(),
             newest: 0,
         })
     }
@@ -67,12 +67,12 @@ impl Groups {
     /// Takes in one who asks about a process, and about what belongs to this.
     pub fn enroll(
         &mut self,
-        group: TargetKey,
+        target: TargetKey,
         process: u32,
         wants: u32,
     ) -> Result<Asker, AttachError> {
-        if !self.groups.contains_key(&group) {
-            let taken: BTreeSet<u32> = self.groups.values().map(|one| one.entry.slot).collect();
+        if !self.targets.contains_key(&target) {
+            let taken: BTreeSet<u32> = self.targets.values().map(|one| one.entry.slot).collect();
             let slot = (0..MAX_TARGETS)
                 .find(|slot| !taken.contains(slot))
                 .ok_or(AttachError::NoRoom("as many targets as there can be"))?;
@@ -84,15 +84,15 @@ impl Groups {
                 padding: 0,
             };
             self.counter.prepare(entry)?;
-            let known = Group {
+            let known = TrackedTarget {
                 entry,
                 keys: Vec::new(),
                 known: u32::MAX,
             };
-            self.groups.insert(group, known);
+            self.targets.insert(target, known);
         }
         Ok(Asker {
-            group,
+            target,
             process,
             wants,
             before: None,
@@ -103,15 +103,15 @@ impl Groups {
     /// What was counted for one, and how many names have no row of their own and are in that of the others, as far as anything was
     /// counted there for it.
     pub fn read(&mut self, asker: &Asker) -> Result<(Tallied, u64), ReadError> {
-        let counted = self.counted(asker.group)?;
+        let counted = self.counted(asker.target)?;
         let mut all = asker.gathered.clone();
         if let Some(before) = &asker.before {
             add(&mut all, since_then(counted, before));
         }
         let others = all.get(&(OTHER_ROW, 0));
-        let folded = match self.groups.get(&asker.group) {
-            Some(group) if others.is_some_and(|sums| *sums != [0; SUMS]) => {
-                self.counter.folded(group.entry.slot)?.into()
+        let folded = match self.targets.get(&asker.target) {
+            Some(target) if others.is_some_and(|sums| *sums != [0; SUMS]) => {
+                self.counter.folded(target.entry.slot)?.into()
             }
             _ => 0,
         };
@@ -121,50 +121,50 @@ impl Groups {
     /// Tells the kernel of a group that these are open, of all groups. Who looks for targets in a space that has none finds none.
     fn admit<'a>(
         &mut self,
-        group: TargetKey,
+        target: TargetKey,
         open: impl Iterator<Item = &'a Asker>,
     ) -> Result<(), ReadError> {
         let (mut spaces, mut wants) = (0, None);
         for asker in open {
-            spaces |= asker.group.space;
-            if asker.group == group {
+            spaces |= asker.target.space;
+            if asker.target == target {
                 wants = Some(wants.unwrap_or_default() | asker.wants);
             }
         }
         self.counter.set_spaces(spaces)?;
-        match (self.groups.get_mut(&group), wants) {
+        match (self.targets.get_mut(&target), wants) {
             (Some(known), Some(wants)) => {
                 known.entry.wants = wants;
-                self.counter.open(group, known.entry)
+                self.counter.open(target, known.entry)
             }
-            _ => self.counter.close(group),
+            _ => self.counter.close(target),
         }
     }
 
     /// What the kernel has counted for a group.
-    fn counted(&mut self, group: TargetKey) -> Result<Tallied, ReadError> {
-        let Some(group) = self.groups.get_mut(&group) else {
+    fn counted(&mut self, target: TargetKey) -> Result<Tallied, ReadError> {
+        let Some(target) = self.targets.get_mut(&target) else {
             return Ok(Tallied::new());
         };
         let mut counted = Tallied::new();
         for _ in 0..READINGS {
-            let known = self.counter.keys(group.entry.slot)?;
-            if known != group.known {
-                group.keys = self.counter.known(group.entry.id)?;
-                group.known = known;
+            let known = self.counter.keys(target.entry.slot)?;
+            if known != target.known {
+                target.keys = self.counter.known(target.entry.id)?;
+                target.known = known;
             }
-            counted = self.counter.read(&group.keys)?;
+            counted = self.counter.read(&target.keys)?;
             // A bucket that came by meanwhile has a value that a sum has already.
-            if self.counter.keys(group.entry.slot)? == known {
+            if self.counter.keys(target.entry.slot)? == known {
                 break;
             }
         }
         Ok(counted)
     }
 
-    fn tally(&self, group: TargetKey) -> Result<TargetTally, ReadError> {
-        match self.groups.get(&group) {
-            Some(group) => self.counter.tally(group.entry.slot),
+    fn tally(&self, target: TargetKey) -> Result<TargetTally, ReadError> {
+        match self.targets.get(&target) {
+            Some(target) => self.counter.tally(target.entry.slot),
             None => Ok(TargetTally::default()),
         }
     }
@@ -188,7 +188,7 @@ impl NodeProgram for Groups {
     const SETTLE_NS: u64 = 40_000_000;
 
     fn key(asker: &Asker) -> TargetKey {
-        asker.group
+        asker.target
     }
 
     fn attach(&mut self) -> Result<(), AttachError> {
@@ -201,11 +201,11 @@ impl NodeProgram for Groups {
     }
 
     fn open(&mut self, asker: &mut Asker, others: &[&Asker]) -> Result<(), AttachError> {
-        asker.before = Some(self.counted(asker.group)?);
+        asker.before = Some(self.counted(asker.target)?);
         self.counter
             .open(asked(asker.process), TargetEntry::default())?;
         let open = others.iter().copied().chain([&*asker]);
-        Ok(self.admit(asker.group, open)?)
+        Ok(self.admit(asker.target, open)?)
     }
 
     fn close(&mut self, asker: &mut Asker, others: &[&Asker]) -> Result<(), ReadError> {
@@ -213,8 +213,8 @@ impl NodeProgram for Groups {
         if !others.iter().any(|other| other.process == asker.process) {
             self.counter.close(asked(asker.process))?;
         }
-        self.admit(asker.group, others.iter().copied())?;
-        let counted = self.counted(asker.group)?;
+        self.admit(asker.target, others.iter().copied())?;
+        let counted = self.counted(asker.target)?;
         if let Some(before) = before {
             add(&mut asker.gathered, since_then(counted, &before));
         }
@@ -222,26 +222,26 @@ impl NodeProgram for Groups {
     }
 
     fn forget(&mut self, asker: Asker, others: &[&Asker]) -> Result<(), ReadError> {
-        if others.iter().any(|other| other.group == asker.group) {
+        if others.iter().any(|other| other.target == asker.target) {
             return Ok(());
         }
-        let group = self.groups.remove(&asker.group);
-        group.map_or(Ok(()), |group| self.counter.forget(group.entry.id))
+        let target = self.targets.remove(&asker.target);
+        target.map_or(Ok(()), |target| self.counter.forget(target.entry.id))
     }
 
     /// Nanoseconds: of each group on its behalf, and of those to find out that a task is nobody's.
     fn costs(&self) -> Result<Spent<TargetKey>, ReadError> {
         let nobody = self.counter.misses()?;
         let mut costs = vec![(None, nobody.time_ns + nobody.runs * UNSEEN_NS)];
-        for (key, group) in &self.groups {
-            let tally = self.counter.tally(group.entry.slot)?;
+        for (key, target) in &self.targets {
+            let tally = self.counter.tally(target.entry.slot)?;
             costs.push((Some(*key), tally.time_ns + tally.runs * UNSEEN_NS));
         }
         Ok(costs)
     }
 
     fn lost(&mut self, asker: &Asker) -> Result<Losses, ReadError> {
-        let tally = self.tally(asker.group)?;
+        let tally = self.tally(asker.target)?;
         let counts = [
             ("counts", tally.counts_lost),
             (Self::EVENTS_LOST, tally.events_lost),
@@ -251,16 +251,17 @@ impl NodeProgram for Groups {
             .into())
     }
 
-    fn drain(&mut self) -> Vec<Told<TargetKey, SeenEvent>> {
-        let groups = self.groups.iter();
-        let keys: BTreeMap<u32, TargetKey> =
-            groups.map(|(key, group)| (group.entry.id, *key)).collect();
+    fn drain(&mut self) -> Vec<NodeEvent<TargetKey, SeenEvent>> {
+        let targets = self.targets.iter();
+        let keys: BTreeMap<u32, TargetKey> = targets
+            .map(|(key, target)| (target.entry.id, *key))
+            .collect();
         let mut told = Vec::new();
         while let Some(seen) = self.counter.next_event() {
             let Some(key) = keys.get(&seen.event.target) else {
                 continue;
             };
-            told.push(Told {
+            told.push(NodeEvent {
                 key: Some(*key),
                 time_ns: seen.event.time_ns,
                 event: seen,

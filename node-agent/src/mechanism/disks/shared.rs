@@ -7,7 +7,7 @@ use ckb_probe_crds::Name;
 
 use crate::{
     kernel::{AttachError, DiskSlot, Disks, Links, ReadError, SlowRequest},
-    mechanism::shared::{Losses, NodeProgram, Spent, Told},
+    mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
 };
 
 /// The programs and counters, and what those who subscribe to them share besides.
@@ -229,9 +229,9 @@ impl NodeProgram for NodeDisks {
             .into())
     }
 
-    fn drain(&mut self) -> Vec<Told<(), SlowRequest>> {
+    fn drain(&mut self) -> Vec<NodeEvent<(), SlowRequest>> {
         let requests = self.disks.slow_requests().into_iter();
-        let told = requests.map(|request| Told {
+        let told = requests.map(|request| NodeEvent {
             key: None,
             time_ns: request.time_ns,
             event: request,

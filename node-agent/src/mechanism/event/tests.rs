@@ -3,13 +3,13 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::mechanism::stacks::{Call, Place};
+use crate::mechanism::stacks::{Call, CodeOrigin};
 
 fn callers(names: &[&str], complete: bool) -> Detail {
     let calls = names.iter().map(|name| Call {
         name: Arc::from(*name),
         file: Arc::from("ckb"),
-        place: Place::User,
+        place: CodeOrigin::User,
     });
     Detail::Callers(Arc::new(Callers {
         calls: calls.collect(),

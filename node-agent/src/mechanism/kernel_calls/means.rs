@@ -42,9 +42,9 @@ impl Costs {
 }
 
 /// The way, and its cost.
-pub(super) struct KernelMeans(Arc<Mutex<(KernelTier, Costs)>>);
+pub(super) struct CalibratedKernelTier(Arc<Mutex<(KernelTier, Costs)>>);
 
-impl KernelMeans {
+impl CalibratedKernelTier {
     /// What others found out, or is found out now.
     pub(super) fn of(node: &mut Node) -> Result<Self, Refusal> {
         node.shared(try_tiers).map(Self)

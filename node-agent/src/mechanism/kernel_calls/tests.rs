@@ -2,8 +2,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-fn ask(limit: usize) -> Ask {
-    Ask {
+fn ask(limit: usize) -> KernelFunctionsConfig {
+    KernelFunctionsConfig {
         measures: Measures {
             duration: Name::Borrowed("duration"),
             longest: Name::Borrowed("longest"),

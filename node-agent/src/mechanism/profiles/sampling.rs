@@ -12,11 +12,11 @@ use ckb_probe_crds::{ProfileCounts, ProfileMode, ProfileWindow};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 
 use super::{
-    super::stacks::{self, Mode, Reader, Sampler, StacksError},
-    Ask, Finished, lacking,
+    super::stacks::{self, Mode, Reader, StackSampler, StacksError},
+    Finished, ProfileConfig, lacking,
     schedule::{Upcoming, upcoming},
-    shared::Sampled,
-    told::{Told, nanos},
+    shared::SharedSampler,
+    told::{CategorizedStacks, nanos},
 };
 use crate::{
     governor::{self, Thinned},
@@ -37,7 +37,12 @@ const ENOUGH: u64 = 20;
 
 /// Samples in windows, until nobody wants it any more or the process ends; `forget` is told whether that is so, and says whether it
 /// may end.
-pub(super) fn run(process: ProcessId, ask: &Ask, shared: &Sampled, forget: impl Fn(bool) -> bool) {
+pub(super) fn run(
+    process: ProcessId,
+    ask: &ProfileConfig,
+    shared: &SharedSampler,
+    forget: impl Fn(bool) -> bool,
+) {
     let Ok(life) = Life::of(process) else {
         forget(true);
         return;
@@ -71,8 +76,8 @@ pub(super) fn run(process: ProcessId, ask: &Ask, shared: &Sampled, forget: impl 
 
 struct Thread<'a> {
     process: ProcessId,
-    ask: &'a Ask,
-    shared: &'a Sampled,
+    ask: &'a ProfileConfig,
+    shared: &'a SharedSampler,
     life: Life,
     /// What a sample of those that run costs the process.
     cost: Duration,
@@ -81,7 +86,7 @@ struct Thread<'a> {
 /// A mode that is sampled.
 struct Sampling {
     mode: ProfileMode,
-    sampler: Result<Sampler, String>,
+    sampler: Result<StackSampler, String>,
     next: Instant,
 }
 
@@ -115,7 +120,7 @@ impl Thread<'_> {
                 sampler.finish().map_err(|error| error.to_string())
             });
             let told = found.map(|found| {
-                let told = Told::sampled(mode, &found, began);
+                let told = CategorizedStacks::sampled(mode, &found, began);
                 let counts = ProfileCounts {
                     samples: found.taken,
                     complete: found.complete,
@@ -158,8 +163,8 @@ impl Thread<'_> {
                         governor::frequency(asked, self.cost, ratio, samplers).max(1.0) as u32
                     }
                 };
-                let sampler = Sampler::begin(self.process, sampled, frequency);
-                let pace = sampler.as_ref().map_or(LOOK, Sampler::pace);
+                let sampler = StackSampler::begin(self.process, sampled, frequency);
+                let pace = sampler.as_ref().map_or(LOOK, StackSampler::pace);
                 Sampling {
                     mode,
                     sampler: sampler.map_err(|error| error.to_string()),
@@ -218,7 +223,7 @@ impl Thread<'_> {
     }
 
     /// What a sample has cost in this window is what one is taken to cost in the next.
-    fn learn(&mut self, mode: ProfileMode, sampler: &Sampler) {
+    fn learn(&mut self, mode: ProfileMode, sampler: &StackSampler) {
         if mode == ProfileMode::Cpu
             && let Ok((met, spent)) = sampler.spent()
             && met >= ENOUGH
@@ -231,9 +236,9 @@ impl Thread<'_> {
     fn threads(
         &self,
         window: ProfileWindow,
-    ) -> Result<(ProfileWindow, ProfileCounts, Told), String> {
+    ) -> Result<(ProfileWindow, ProfileCounts, CategorizedStacks), String> {
         let threads = stacks::threads(self.process).map_err(|error| error.to_string())?;
-        let told = Told::dumped(&threads, since_1970());
+        let told = CategorizedStacks::dumped(&threads, since_1970());
         let (samples, complete) = told.counts();
         let counts = ProfileCounts {
             samples,
@@ -247,11 +252,11 @@ impl Thread<'_> {
         &self,
         mode: ProfileMode,
         window: ProfileWindow,
-        told: Result<(ProfileWindow, ProfileCounts, Told), String>,
+        told: Result<(ProfileWindow, ProfileCounts, CategorizedStacks), String>,
     ) {
         let (finished, headings) = match told {
             Ok((window, counts, told)) => {
-                let Told { profile, headings } = told;
+                let CategorizedStacks { profile, headings } = told;
                 let finished = Finished {
                     mode,
                     window,

@@ -12,7 +12,7 @@ use std::{
 
 use ckb_probe_crds::{ProfileMode, Reason, report::OTHER};
 
-use super::{Ask, Finished, Weighed, sampling};
+use super::{Finished, ProfileConfig, Weighed, sampling};
 use crate::{mechanism::Refusal, observe::ProcessId};
 
 /// A sampler that nobody has goes on for so long: whoever measures the process anew asks for it again at once.
@@ -24,12 +24,12 @@ const MOST_UNTOLD: usize = 8;
 /// All samplers of the node.
 #[derive(Default)]
 pub(super) struct Registry {
-    samplers: Vec<(ProcessId, Ask, Arc<Sampled>)>,
+    samplers: Vec<(ProcessId, ProfileConfig, Arc<SharedSampler>)>,
 }
 
 /// What a sampler's thread and those who have it share.
 #[derive(Default)]
-pub(super) struct Sampled {
+pub(super) struct SharedSampler {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -87,12 +87,12 @@ impl Totals {
             };
             self.rows.insert((mode, OTHER), none);
         }
-        for (heading, seen) in headings {
+        for (category, seen) in headings {
             let none = Sums {
                 all: nothing(mode),
                 last: nothing(mode),
             };
-            let sums = self.rows.entry((mode, heading)).or_insert(none);
+            let sums = self.rows.entry((mode, category)).or_insert(none);
             sums.all.weight = sums.all.weight.saturating_add(seen.weight);
             sums.all.samples += seen.samples;
             sums.all.complete += seen.complete;
@@ -135,17 +135,17 @@ impl Registry {
     pub(super) fn enroll(
         registry: &Arc<Mutex<Self>>,
         process: ProcessId,
-        ask: &Ask,
+        ask: &ProfileConfig,
         ratio: Option<f64>,
-    ) -> Result<Enrolled, Refusal> {
+    ) -> Result<SamplerHandle, Refusal> {
         let mut all = registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = all.samplers.iter();
         let known = known.find(|(of, asked, _)| *of == process && asked == ask);
         if let Some((_, _, sampled)) = known {
-            return Ok(Enrolled::of(sampled, ratio));
+            return Ok(SamplerHandle::of(sampled, ratio));
         }
-        let sampled = Arc::<Sampled>::default();
-        let enrolled = Enrolled::of(&sampled, ratio);
+        let sampled = Arc::<SharedSampler>::default();
+        let enrolled = SamplerHandle::of(&sampled, ratio);
         let (own, of, asked) = (Arc::clone(registry), process, ask.clone());
         let shared = Arc::clone(&sampled);
         let thread = thread::Builder::new().name("profiles".to_string());
@@ -166,7 +166,7 @@ impl Registry {
 
     /// Forgets a sampler that nobody has any more, or whose process is `gone`; false where somebody has it after all, who came
     /// meanwhile.
-    fn forget(registry: &Mutex<Self>, over: &Arc<Sampled>, gone: bool) -> bool {
+    fn forget(registry: &Mutex<Self>, over: &Arc<SharedSampler>, gone: bool) -> bool {
         let mut all = registry.lock().unwrap_or_else(PoisonError::into_inner);
         let forgotten = gone || over.is_over();
         if forgotten {
@@ -194,7 +194,7 @@ impl State {
     }
 }
 
-impl Sampled {
+impl SharedSampler {
     fn state(&self) -> MutexGuard<'_, State> {
         // What it holds is right at any time.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -253,17 +253,17 @@ impl Sampled {
 }
 
 /// Somebody who has a sampler.
-pub(super) struct Enrolled {
-    sampled: Arc<Sampled>,
+pub(super) struct SamplerHandle {
+    sampled: Arc<SharedSampler>,
     number: u64,
     /// What was there before.
     before: Totals,
     cost: Duration,
 }
 
-impl Enrolled {
+impl SamplerHandle {
     /// Has a sampler, for a measurement that may cost so much.
-    pub(super) fn of(sampled: &Arc<Sampled>, ratio: Option<f64>) -> Self {
+    pub(super) fn of(sampled: &Arc<SharedSampler>, ratio: Option<f64>) -> Self {
         let mut state = sampled.state();
         state.made += 1;
         let number = state.made;
@@ -324,7 +324,7 @@ impl Enrolled {
     }
 }
 
-impl Drop for Enrolled {
+impl Drop for SamplerHandle {
     fn drop(&mut self) {
         self.leave();
     }

@@ -3,21 +3,23 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::ProfileMode;
-use ckb_probe_profiles::{Frame, Mode, Profile, Stack, Window, headings::heading, names::shorten};
+use ckb_probe_profiles::{
+    Frame, Mode, Profile, Stack, Window, categories::category, names::shorten,
+};
 
 use super::{
-    super::stacks::{self, Call, Place, State},
+    super::stacks::{self, Call, CodeOrigin, State},
     Weighed,
 };
 
-/// Stacks, and what part of them belongs to which heading.
+/// Stacks, and what part of them belongs to which category.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct CategorizedStacks {
     pub(super) profile: Profile,
     pub(super) headings: BTreeMap<&'static str, Weighed>,
 }
 
-impl Told {
+impl CategorizedStacks {
     fn of(mode: Mode) -> Self {
         Self {
             profile: Profile::of(mode),
@@ -96,14 +98,14 @@ impl Told {
         let names: Vec<String> = calls.iter().map(|call| shorten(&call.name)).collect();
         let frames = calls.iter().zip(&names);
         let frames = frames.map(|(call, name)| match call.place {
-            Place::Kernel => Frame::kernel(name),
-            Place::User | Place::Said => Frame::user(name, &call.file),
+            CodeOrigin::Kernel => Frame::kernel(name),
+            CodeOrigin::User | CodeOrigin::Said => Frame::user(name, &call.file),
         });
         let stack = Stack {
             frames: frames.collect(),
             ..stack
         };
-        let of = heading(&stack).as_str();
+        let of = category(&stack).as_str();
         let seen = self.headings.entry(of).or_insert(Weighed {
             mode,
             weight: 0,
@@ -127,7 +129,7 @@ impl Told {
 
 fn is_whole(calls: &[Call]) -> bool {
     let first = calls.first();
-    first.is_none_or(|call| call.place != Place::Said || &*call.name != stacks::TRUNCATED)
+    first.is_none_or(|call| call.place != CodeOrigin::Said || &*call.name != stacks::TRUNCATED)
 }
 
 /// In nanoseconds, or as many as there can be.

@@ -1,6 +1,6 @@
-//! Why a mechanism with one load counts.
+//! Why a mechanism with one group counts.
 
-use super::super::{LoadId, Loads};
+use super::super::{GroupId, GroupIds};
 use crate::kernel::{AttachError, Links, ReadError};
 
 /// Counting all of the time, and counting for a slice of it, are two reasons: what ends one leaves the other.
@@ -17,10 +17,10 @@ impl Gate {
     }
 }
 
-/// A mechanism with one load, which counts or does not.
-pub trait OneLoad {
-    /// The load.
-    fn load(&self) -> LoadId;
+/// A mechanism with one group, which counts or does not.
+pub trait OneGroup {
+    /// The group.
+    fn load(&self) -> GroupId;
 
     /// Why it counts. Only this trait changes that.
     fn gate(&mut self) -> &mut Gate;
@@ -31,9 +31,9 @@ pub trait OneLoad {
     /// Counts no more, and hands back the links where nobody else does.
     fn close(&mut self) -> Result<Option<Links>, ReadError>;
 
-    /// Counts all of the time where its load is among these, and else no longer than its slice.
-    fn attach_load(&mut self, loads: &Loads) -> Result<Option<Links>, AttachError> {
-        let always = loads.contains(&self.load());
+    /// Counts all of the time where its group is among these, and else no longer than its slice.
+    fn attach_load(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
+        let always = groups.contains(&self.load());
         let before = *self.gate();
         if always && !before.is_open() {
             self.open()?;
@@ -42,9 +42,9 @@ pub trait OneLoad {
         Ok(self.close_if_no_reason(before)?)
     }
 
-    /// Counts for a slice where its load is among these.
-    fn open_load(&mut self, loads: &Loads) -> Result<(), AttachError> {
-        if loads.contains(&self.load()) {
+    /// Counts for a slice where its group is among these.
+    fn open_load(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
+        if groups.contains(&self.load()) {
             if !self.gate().is_open() {
                 self.open()?;
             }

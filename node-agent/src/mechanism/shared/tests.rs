@@ -5,7 +5,7 @@ use std::io;
 use proptest::{collection::vec, prelude::*};
 
 use super::{
-    super::{LoadId, Loads},
+    super::{GroupId, GroupIds},
     *,
 };
 
@@ -22,7 +22,7 @@ struct Played {
     open: Vec<u8>,
     spent: BTreeMap<Option<u8>, u64>,
     lost: BTreeMap<u8, u64>,
-    ring: Vec<Told<u8, u64>>,
+    ring: Vec<NodeEvent<u8, u64>>,
     forgotten: Vec<(u8, Vec<u8>)>,
     /// What fails.
     attach_fails: bool,
@@ -39,7 +39,7 @@ impl Played {
     }
 
     fn tell(&mut self, key: Option<u8>, event: u64) {
-        self.ring.push(Told {
+        self.ring.push(NodeEvent {
             key,
             time_ns: self.now,
             event,
@@ -113,7 +113,7 @@ impl NodeProgram for Played {
         Ok([(Name::Borrowed("counts"), lost)].into())
     }
 
-    fn drain(&mut self) -> Vec<Told<u8, u64>> {
+    fn drain(&mut self) -> Vec<NodeEvent<u8, u64>> {
         mem::take(&mut self.ring)
     }
 
@@ -139,8 +139,8 @@ fn node() -> Node {
     })))
 }
 
-fn subscribe(node: &Node, key: u8) -> Subscription<Played> {
-    Subscription::to(Arc::clone(node), |_| Ok::<_, AttachError>(key)).unwrap()
+fn subscribe(node: &Node, key: u8) -> Handle<Played> {
+    Handle::to(Arc::clone(node), |_| Ok::<_, AttachError>(key)).unwrap()
 }
 
 fn play<T>(node: &Node, play: impl FnOnce(&mut Played) -> T) -> T {
@@ -149,8 +149,8 @@ fn play<T>(node: &Node, play: impl FnOnce(&mut Played) -> T) -> T {
     play(&mut shared.program)
 }
 
-fn lost(subscription: &Subscription<Played>, what: &'static str) -> u64 {
-    let lost = subscription.lost().unwrap();
+fn lost(handle: &Handle<Played>, what: &'static str) -> u64 {
+    let lost = handle.lost().unwrap();
     lost.get(what).copied().unwrap_or_default()
 }
 
@@ -193,7 +193,7 @@ struct Expected {
     key: u8,
     open: bool,
     ended: bool,
-    subscription: Option<Subscription<Played>>,
+    handle: Option<Handle<Played>>,
     waiting: Vec<u64>,
     dropped: u64,
     lost: u64,
@@ -222,7 +222,7 @@ fn holds(steps: &[Step]) -> Result<(), TestCaseError> {
                 key,
                 open: false,
                 ended: false,
-                subscription: Some(subscribe(&node, key)),
+                handle: Some(subscribe(&node, key)),
                 waiting: Vec::new(),
                 dropped: 0,
                 lost: 0,
@@ -231,7 +231,7 @@ fn holds(steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Open(which) => {
                 if let Some(which) = of(which, &all) {
                     let one = &mut all[which];
-                    one.subscription.as_ref().unwrap().open().unwrap();
+                    one.handle.as_ref().unwrap().open().unwrap();
                     one.open = !one.ended;
                 }
             }
@@ -239,26 +239,26 @@ fn holds(steps: &[Step]) -> Result<(), TestCaseError> {
                 if let Some(which) = of(which, &all) {
                     let is_last = all[which].open && all.iter().filter(|one| one.open).count() == 1;
                     let one = &mut all[which];
-                    let links = one.subscription.as_ref().unwrap().close().unwrap();
+                    let links = one.handle.as_ref().unwrap().close().unwrap();
                     prop_assert_eq!(links.is_some(), is_last);
                     one.open = false;
-                    one.charged = one.subscription.as_ref().unwrap().charged().unwrap();
+                    one.charged = one.handle.as_ref().unwrap().charged().unwrap();
                 }
             }
             Step::End(which) | Step::Drop(which) => {
                 if let Some(which) = of(which, &all) {
                     let is_last = all[which].open && all.iter().filter(|one| one.open).count() == 1;
                     let one = &mut all[which];
-                    let subscription = one.subscription.as_ref().unwrap();
-                    paid += subscription.charged().unwrap();
+                    let handle = one.handle.as_ref().unwrap();
+                    paid += handle.charged().unwrap();
                     if matches!(step, Step::Drop(_)) {
                         drop(all.remove(which));
                     } else {
-                        prop_assert_eq!(subscription.end().is_some(), is_last);
+                        prop_assert_eq!(handle.end().is_some(), is_last);
                         *one = Expected {
                             open: false,
                             ended: true,
-                            subscription: one.subscription.take(),
+                            handle: one.handle.take(),
                             waiting: Vec::new(),
                             dropped: 0,
                             lost: 0,
@@ -296,13 +296,13 @@ fn holds(steps: &[Step]) -> Result<(), TestCaseError> {
             }
             Step::Charged(which) => {
                 if let Some(which) = of(which, &all) {
-                    all[which].subscription.as_ref().unwrap().charged().unwrap();
+                    all[which].handle.as_ref().unwrap().charged().unwrap();
                 }
             }
             Step::Events(which) => {
                 if let Some(which) = of(which, &all) {
                     let one = &mut all[which];
-                    let told = one.subscription.as_ref().unwrap().events();
+                    let told = one.handle.as_ref().unwrap().events();
                     prop_assert_eq!(told, mem::take(&mut one.waiting));
                 }
             }
@@ -313,14 +313,14 @@ fn holds(steps: &[Step]) -> Result<(), TestCaseError> {
         prop_assert_eq!(play(&node, |played| sorted(&played.open)), open);
         let mut charged = paid;
         for one in &all {
-            let subscription = one.subscription.as_ref().unwrap();
-            let own = subscription.charged().unwrap();
+            let handle = one.handle.as_ref().unwrap();
+            let own = handle.charged().unwrap();
             charged += own;
             if !one.open {
                 prop_assert_eq!(own, one.charged, "nobody pays while closed");
             }
-            prop_assert_eq!(lost(subscription, "counts"), one.lost);
-            prop_assert_eq!(lost(subscription, "events"), one.dropped);
+            prop_assert_eq!(lost(handle, "counts"), one.lost);
+            prop_assert_eq!(lost(handle, "events"), one.dropped);
         }
         prop_assert_eq!(charged, payable, "shares are the whole");
     }
@@ -359,7 +359,7 @@ proptest! {
         steps in vec((any::<bool>(), any::<bool>()), 1..40),
     ) {
         let mut counting = Counting::default();
-        let (own, none) = (Loads::from([LOAD]), Loads::new());
+        let (own, none) = (GroupIds::from([LOAD]), GroupIds::new());
         let (mut always, mut slice) = (false, false);
         for (is_slice, on) in steps {
             let before = always || slice;
@@ -486,7 +486,7 @@ fn who_ends_is_forgotten_once_and_has_nothing_any_more() {
     assert_eq!(forgotten, [(1, vec![1]), (1, vec![])]);
 }
 
-const LOAD: LoadId = LoadId(3);
+const LOAD: GroupId = GroupId(3);
 
 /// A mechanism that counts, or does not.
 #[derive(Default)]
@@ -495,8 +495,8 @@ struct Counting {
     open: bool,
 }
 
-impl OneLoad for Counting {
-    fn load(&self) -> LoadId {
+impl OneGroup for Counting {
+    fn load(&self) -> GroupId {
         LOAD
     }
 
@@ -518,7 +518,7 @@ impl OneLoad for Counting {
 #[test]
 fn a_load_that_is_somebody_elses_leaves_it_closed() {
     let mut counting = Counting::default();
-    let others = Loads::from([LoadId(4)]);
+    let others = GroupIds::from([GroupId(4)]);
     counting.open_load(&others).unwrap();
     assert!(counting.attach_load(&others).unwrap().is_none());
     assert!(!counting.gate.is_open() && !counting.open);

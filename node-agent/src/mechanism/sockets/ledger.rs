@@ -23,11 +23,11 @@ use indexmap::IndexMap;
 use super::{Endpoint, Measures, Naming, Role};
 use crate::{
     kernel::Socket,
-    mechanism::{Raw, RowReading},
+    mechanism::{RowId, RowReading},
 };
 use folded::Folded;
 pub use row::blank;
-use row::{Moved, Row};
+use row::{Moved, RowTotals};
 
 /// Parts of a row that are told apart: ports that a process listens on are few.
 const MAX_PARTS: usize = 16;
@@ -37,7 +37,7 @@ const FORGOTTEN_NS: u64 = 20 * 60 * 1_000_000_000;
 
 /// What the sockets of a process did since the ledger was made.
 #[derive(Debug)]
-pub struct Ledger {
+pub struct SocketTotals {
     naming: Arc<dyn Naming>,
     tick_ns: u64,
     /// What began before this is counted from where it stood when it was seen first.
@@ -50,7 +50,7 @@ pub struct Ledger {
     listening: BTreeSet<u16>,
     /// Places by row and part.
     places: BTreeMap<(String, Option<String>), usize>,
-    rows: Vec<Row>,
+    rows: Vec<RowTotals>,
     /// Each row's number.
     names: BTreeMap<String, u64>,
     /// What of them there was no room for.
@@ -69,7 +69,7 @@ struct Known {
     seen_ns: u64,
 }
 
-impl Ledger {
+impl SocketTotals {
     /// An empty one, of a kernel with such ticks.
     pub fn new(naming: Arc<dyn Naming>, tick: Duration) -> Self {
         Self {
@@ -302,18 +302,18 @@ impl Ledger {
         let number = self.names.len() as u64;
         let number = *self.names.entry(row.clone()).or_insert(number);
         let place = self.rows.len();
-        self.rows.push(Row {
-            row: Raw {
+        self.rows.push(RowTotals {
+            row: RowId {
                 place: number,
                 number: 0,
                 text: row.clone(),
             },
-            part: part.clone().map(|text| Raw {
+            part: part.clone().map(|text| RowId {
                 place: place as u64,
                 number: 0,
                 text,
             }),
-            ..Row::default()
+            ..RowTotals::default()
         });
         self.places.insert((row, part), place);
         Some(place)

@@ -4,7 +4,7 @@ use ckb_probe_crds::Name;
 
 use crate::{
     kernel::{AttachError, Links, ReadError, Socket, SocketWatch},
-    mechanism::shared::{Losses, NodeProgram, Spent, Told},
+    mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
 };
 
 /// A subscriber is known by the process whose sockets it watches.
@@ -55,9 +55,9 @@ impl NodeProgram for SocketWatch {
         Ok([(Name::Borrowed(Self::EVENTS_LOST), lost)].into())
     }
 
-    fn drain(&mut self) -> Vec<Told<u32, Socket>> {
+    fn drain(&mut self) -> Vec<NodeEvent<u32, Socket>> {
         let changed = self.changed().into_iter();
-        let told = changed.map(|socket| Told {
+        let told = changed.map(|socket| NodeEvent {
             key: Some(socket.process),
             time_ns: socket.time_ns,
             event: socket,

@@ -56,7 +56,7 @@ impl Key {
 
 /// Whose code a function is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum CodeOrigin {
     /// The process's.
     User,
     /// The kernel's.
@@ -73,7 +73,7 @@ pub struct Call {
     /// The base name of the file that it is in; empty where there is none.
     pub file: Arc<str>,
     /// Whose it is.
-    pub place: Place,
+    pub place: CodeOrigin,
 }
 
 impl Call {
@@ -81,7 +81,7 @@ impl Call {
         Self {
             name: Arc::from(name),
             file: Arc::from(""),
-            place: Place::Said,
+            place: CodeOrigin::Said,
         }
     }
 
@@ -93,7 +93,7 @@ impl Call {
         Self {
             name: name.function.clone().unwrap_or_else(unnamed),
             file: Arc::clone(&name.file),
-            place: Place::User,
+            place: CodeOrigin::User,
         }
     }
 
@@ -101,7 +101,7 @@ impl Call {
         Self {
             name: Arc::clone(name),
             file: Arc::from(""),
-            place: Place::Kernel,
+            place: CodeOrigin::Kernel,
         }
     }
 }
@@ -339,7 +339,7 @@ pub fn folded(samples: &[Sample], weight: impl Fn(&Sample) -> u64) -> String {
         for call in &sample.calls {
             lines.push(';');
             lines.push_str(&plain(&call.name));
-            if call.place == Place::Kernel {
+            if call.place == CodeOrigin::Kernel {
                 lines.push_str("_[k]");
             }
         }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use ckb_probe_profiles::idle::idle;
 
 use super::{
-    Call, Place, Profile, Sample, TRUNCATED,
+    Call, CodeOrigin, Profile, Sample, TRUNCATED,
     wait::{FOR_A_CPU, FOR_A_PAGE},
 };
 
@@ -49,21 +49,21 @@ fn folded(thread: &str, calls: &[Call]) -> Option<Vec<Call>> {
     // What is not whole stays known as such.
     if calls
         .first()
-        .is_some_and(|call| call.place == Place::Said && &*call.name == TRUNCATED)
+        .is_some_and(|call| call.place == CodeOrigin::Said && &*call.name == TRUNCATED)
     {
         return None;
     }
-    let wait = calls.last().filter(|call| call.place == Place::Said)?;
+    let wait = calls.last().filter(|call| call.place == CodeOrigin::Said)?;
     if NO_WAITS.contains(&&*wait.name) {
         return None;
     }
-    let own = calls.iter().filter(|call| call.place == Place::User);
+    let own = calls.iter().filter(|call| call.place == CodeOrigin::User);
     let names: Vec<&str> = own.map(|call| &*call.name).collect();
     let pool = idle(thread, &names)?;
     Some(vec![Call {
         name: Arc::from(pool),
         file: Arc::from(""),
-        place: Place::Said,
+        place: CodeOrigin::Said,
     }])
 }
 
@@ -71,8 +71,8 @@ fn folded(thread: &str, calls: &[Call]) -> Option<Vec<Call>> {
 mod tests {
     use super::*;
 
-    fn sample(calls: &[(&str, Place)], count: u64) -> Sample {
-        let call = |(name, place): &(&str, Place)| Call {
+    fn sample(calls: &[(&str, CodeOrigin)], count: u64) -> Sample {
+        let call = |(name, place): &(&str, CodeOrigin)| Call {
             name: Arc::from(*name),
             file: Arc::from(""),
             place: *place,
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn idle_stacks_become_one_and_keep_their_weight() {
-        use Place::{Kernel, Said, User};
+        use CodeOrigin::{Kernel, Said, User};
         let pool = ("rocksdb::ThreadPoolImpl::Impl::BGThread", User);
         let profile = Profile {
             samples: vec![

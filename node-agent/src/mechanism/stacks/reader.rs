@@ -19,10 +19,10 @@ use super::{
 };
 use crate::{
     kernel::{
-        memory::{self, NoMemory, Room},
+        memory::{self, NoMemory, Reservation},
         stacks::{Copied, Head, MOVED, NO_USER, UNCHANGED},
     },
-    observe::{FunctionName, OpenFiles, ProcessId, Space},
+    observe::{AddressSpace, FunctionName, OpenFiles, ProcessId},
     unwind::{Chain, Registers, Replaced, Stack, Unwinder},
 };
 
@@ -82,7 +82,7 @@ struct Waiting {
 /// What is known of the code of a process. Where its files do not answer, only those wait who look at the same process.
 struct Code {
     process: ProcessId,
-    space: Space,
+    space: AddressSpace,
     unwinder: Unwinder,
     looked: Instant,
     /// Code was met that was not there when it was looked what is mapped.
@@ -94,7 +94,7 @@ struct Code {
     /// How long all of these are.
     bytes: usize,
     /// What is kept of the process's files.
-    room: Room,
+    room: Reservation,
     /// What there was no room for.
     lacking: Option<NoMemory>,
 }
@@ -105,7 +105,7 @@ impl Reader {
         let code = Code::shared(process);
         held(&code)
             .read_again()
-            .map_err(|source| StacksError::Space {
+            .map_err(|source| StacksError::AddressSpace {
                 pid: process.pid,
                 source,
             })?;
@@ -283,15 +283,15 @@ impl Code {
         if let Some(code) = known.find_map(|(_, code)| code.upgrade()) {
             return code;
         }
-        let code = Arc::new(Mutex::new(Self::unread(process, memory::account().empty())));
+        let code = Arc::new(Mutex::new(Self::unread(process, memory::budget().empty())));
         all.push((process, Arc::downgrade(&code)));
         code
     }
 
-    fn unread(process: ProcessId, room: Room) -> Self {
+    fn unread(process: ProcessId, room: Reservation) -> Self {
         Self {
             process,
-            space: Space::default(),
+            space: AddressSpace::default(),
             unwinder: Unwinder::new(Vec::new()),
             looked: Instant::now(),
             met_unknown: true,
@@ -391,7 +391,7 @@ fn held(code: &Mutex<Code>) -> MutexGuard<'_, Code> {
     code.lock().unwrap_or_else(|poisoned| {
         // Whoever panicked may have left it half read.
         let mut half = poisoned.into_inner();
-        *half = Code::unread(half.process, memory::account().empty());
+        *half = Code::unread(half.process, memory::budget().empty());
         code.clear_poison();
         half
     })

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    super::{Detail, Event, Raw},
+    super::{Detail, Event, RowId},
     SystemCalls,
 };
 use crate::{
@@ -90,13 +90,13 @@ impl SystemCalls {
             time: booted
                 .checked_add(Duration::from_nanos(call.time_ns))
                 .unwrap_or(booted),
-            load: self.load,
-            row: Some(Raw {
+            group: self.group,
+            row: Some(RowId {
                 place: number,
                 number,
                 text: String::new(),
             }),
-            part: error_of(call).map(|error| Raw {
+            part: error_of(call).map(|error| RowId {
                 place: error,
                 number: error,
                 text: String::new(),

@@ -11,7 +11,7 @@ use crate::{
             SlowSyscall, SyscallOptions, SyscallSizes, SyscallTracer, TargetId, TargetReading,
         },
     },
-    mechanism::shared::{Losses, NodeProgram, Spent, Told},
+    mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
     observe::thread_time,
 };
 
@@ -122,9 +122,9 @@ impl NodeProgram for Tracer {
             .into())
     }
 
-    fn drain(&mut self) -> Vec<Told<TargetId, SlowSyscall>> {
+    fn drain(&mut self) -> Vec<NodeEvent<TargetId, SlowSyscall>> {
         let calls = self.tracer.slow_calls().into_iter();
-        let told = calls.map(|(target, call)| Told {
+        let told = calls.map(|(target, call)| NodeEvent {
             key: Some(target),
             time_ns: call.time_ns,
             event: call,

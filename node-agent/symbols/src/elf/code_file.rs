@@ -10,7 +10,9 @@ use object::{
     read::elf::{ProgramHeader as _, SectionHeader as _, Sym as _},
 };
 
-use super::{Header, Part, ReadAt, Reader, SearchError, at_most, for_each_symbol, reader::Budget};
+use super::{
+    FileRange, Header, ReadAt, Reader, SearchError, at_most, for_each_symbol, reader::Budget,
+};
 use crate::demangle::SYMBOL_LIMIT;
 
 /// No file has more functions, each in each symbol table that has it: CKB has 84,000. They take 12 MB.
@@ -36,7 +38,7 @@ pub struct CodeFile {
     /// In order of offset, each offset once.
     functions: Vec<Function>,
     /// The string tables.
-    strings: Vec<Part>,
+    strings: Vec<FileRange>,
     /// Where ckb-vm's interpreter is, by offsets in the file.
     ckb_vm: Option<(u64, u64)>,
 }
@@ -63,11 +65,11 @@ struct Segment {
 
 /// What is to be read of a file.
 #[derive(Default)]
-struct Parts {
+struct CodeParts {
     /// Tables of symbols, each with that of its strings.
-    symbols: Vec<(Part, Part)>,
+    symbols: Vec<(FileRange, FileRange)>,
     /// The unwind tables, and where they are in the file's own terms.
-    eh_frame: Option<(Part, u64)>,
+    eh_frame: Option<(FileRange, u64)>,
     text: Option<Range<u64>>,
     got: Option<Range<u64>>,
 }
@@ -83,7 +85,7 @@ struct Function {
     name: u32,
 }
 
-impl Parts {
+impl CodeParts {
     fn of(reader: &mut Reader<impl ReadAt + ?Sized>, header: &Header) -> Result<Self, SearchError> {
         let mut parts = Self::default();
         if header.section_names >= header.sections {
@@ -108,7 +110,7 @@ impl Parts {
             let begin = section.sh_addr(header.endian);
             let range = begin..begin.saturating_add(section.sh_size(header.endian));
             if name.starts_with(b".eh_frame\0") {
-                let part = Part {
+                let part = FileRange {
                     what: "unwind tables",
                     ..header.part(&section)
                 };
@@ -160,7 +162,7 @@ impl CodeFile {
             segments: segments.collect(),
             ..Self::default()
         };
-        let parts = Parts::of(&mut reader, &header)?;
+        let parts = CodeParts::of(&mut reader, &header)?;
         parts.check(&reader)?;
         if !has_room(parts.most()) {
             return Err(SearchError::NoRoom(parts.most()));
@@ -188,8 +190,8 @@ impl CodeFile {
         &mut self,
         reader: &mut Reader<impl ReadAt + ?Sized>,
         header: &Header,
-        symbols: Part,
-        strings: Part,
+        symbols: FileRange,
+        strings: FileRange,
     ) -> Result<(), SearchError> {
         let table = u8::try_from(self.strings.len()).unwrap_or(u8::MAX);
         self.strings.push(strings);

@@ -14,7 +14,7 @@ use object::{
 };
 
 use super::{
-    Header, Part, Place, ReadAt, Reader, SearchError, at_most, for_each_symbol, reader::Budget,
+    FileRange, Header, Place, ReadAt, Reader, SearchError, at_most, for_each_symbol, reader::Budget,
 };
 use crate::{
     demangle::{Form, SYMBOL_LIMIT, demangle, form, is_verbatim, plain},
@@ -179,7 +179,7 @@ type Named = (u32, u32, u64);
 /// by the table's end or are no text are left out.
 fn for_each_name(
     reader: &mut Reader<impl ReadAt + ?Sized>,
-    strings: Part,
+    strings: FileRange,
     functions: &[Named],
     has_time: impl Fn() -> bool,
     mut each: impl FnMut(&str, u32, u64),

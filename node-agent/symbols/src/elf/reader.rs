@@ -55,7 +55,7 @@ impl Default for Budget {
 
 /// A part of a file, as the file itself says.
 #[derive(Clone, Copy, Debug)]
-pub struct Part {
+pub struct FileRange {
     /// What is in it, in the plural.
     pub what: &'static str,
     /// Where it begins.
@@ -94,7 +94,7 @@ impl<'a, F: ReadAt + ?Sized> Reader<'a, F> {
             .checked_mul(bytes)
             .and_then(|before| table.checked_add(before))
             .ok_or(SearchError::Truncated(what))?;
-        self.claim(Part {
+        self.claim(FileRange {
             what,
             offset,
             bytes,
@@ -109,7 +109,7 @@ impl<'a, F: ReadAt + ?Sized> Reader<'a, F> {
     /// says how many bytes it is done with. Of those that it leaves no more than the last `keep` are kept.
     pub fn pieces(
         &mut self,
-        part: Part,
+        part: FileRange,
         keep: usize,
         mut take: impl FnMut(u64, &[u8]) -> Result<usize, SearchError>,
     ) -> Result<(), SearchError> {
@@ -130,7 +130,7 @@ impl<'a, F: ReadAt + ?Sized> Reader<'a, F> {
     }
 
     /// The whole of a part.
-    pub fn whole(&mut self, part: Part) -> Result<Arc<[u8]>, SearchError> {
+    pub fn whole(&mut self, part: FileRange) -> Result<Arc<[u8]>, SearchError> {
         self.claim(part)?;
         let mut whole: Arc<[u8]> = std::iter::repeat_n(0, part.bytes as usize).collect();
         // Nobody else has it yet.
@@ -151,8 +151,8 @@ impl<'a, F: ReadAt + ?Sized> Reader<'a, F> {
     }
 
     /// Makes sure that a part is in the file, and that the budget allows it to be read.
-    pub fn check(&self, part: Part) -> Result<(), SearchError> {
-        let Part {
+    pub fn check(&self, part: FileRange) -> Result<(), SearchError> {
+        let FileRange {
             what,
             offset,
             bytes,
@@ -167,7 +167,7 @@ impl<'a, F: ReadAt + ?Sized> Reader<'a, F> {
     }
 
     /// The same, and takes its length off the budget.
-    fn claim(&mut self, part: Part) -> Result<(), SearchError> {
+    fn claim(&mut self, part: FileRange) -> Result<(), SearchError> {
         self.check(part)?;
         self.budget.0 -= part.bytes;
         Ok(())

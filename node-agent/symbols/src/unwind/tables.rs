@@ -64,7 +64,7 @@ struct Function {
 
 /// How the frame of a function is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum FrameRule {
     /// Not at all.
     No,
     /// By a register.
@@ -134,9 +134,9 @@ impl Tables {
     }
 
     /// How they tell of the function at an address, in the file's own terms.
-    pub(super) fn told(&self, address: u64) -> Told {
+    pub(super) fn told(&self, address: u64) -> FrameRule {
         let Ok(address) = u32::try_from(address) else {
-            return Told::No;
+            return FrameRule::No;
         };
         let after = self
             .functions
@@ -144,10 +144,10 @@ impl Tables {
         let function = after.checked_sub(1).and_then(|at| self.functions.get(at));
         match function {
             Some(function) if address < function.end => match function.expressed {
-                0 => Told::ByRegister,
-                offset => Told::ByExpression(offset as usize),
+                0 => FrameRule::ByRegister,
+                offset => FrameRule::ByExpression(offset as usize),
             },
-            _ => Told::No,
+            _ => FrameRule::No,
         }
     }
 

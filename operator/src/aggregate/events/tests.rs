@@ -7,7 +7,7 @@ use crate::{
     aggregate::tests::{Scene, scene},
     desired::tests::shuffled,
     testing::{at, firing, node_probe, reports, runs},
-    world::{ProbeRow, TargetPod},
+    world::{CkbProbeEntry, TargetPod},
 };
 
 use super::*;
@@ -23,7 +23,7 @@ fn event(weight: u64) -> EventReport {
     }
 }
 
-fn with(probe: &ProbeRow, pod: &TargetPod, events: Vec<EventReport>) -> InstanceReport {
+fn with(probe: &CkbProbeEntry, pod: &TargetPod, events: Vec<EventReport>) -> InstanceReport {
     let mut report = firing(probe, pod);
     report.probes[0].events = events;
     report

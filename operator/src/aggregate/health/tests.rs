@@ -14,49 +14,49 @@ fn like(state: InstanceState, reason: Reason, firing: bool) -> ProbeReport {
 #[test]
 fn silence_is_no_fault_of_a_quiet_kind() {
     for (reason, loud) in [
-        (Reason::Silent, Outlook::Stays(Reason::Silent)),
-        (Reason::Attaching, Outlook::Passes),
+        (Reason::Silent, Prognosis::Lasting(Reason::Silent)),
+        (Reason::Attaching, Prognosis::Passing),
     ] {
         let report = like(InstanceState::Attached, reason, false);
-        assert_eq!(ailment(&report, true), None);
-        let expected = Ailment {
+        assert_eq!(problem(&report, true), None);
+        let expected = Problem {
             reason,
             message: "as it is".into(),
-            outlook: loud,
+            prognosis: loud,
             firing: false,
         };
-        assert_eq!(ailment(&report, false), Some(expected));
+        assert_eq!(problem(&report, false), Some(expected));
     }
 }
 
 #[test]
 fn a_quiet_kind_that_is_not_attached_is_not_well() {
-    for (state, reason, outlook) in [
+    for (state, reason, prognosis) in [
         (
             InstanceState::Failed,
             Reason::UnsupportedByKernel,
-            Outlook::Stays(Reason::UnsupportedByKernel),
+            Prognosis::Lasting(Reason::UnsupportedByKernel),
         ),
         (
             InstanceState::Failed,
             Reason::Done,
-            Outlook::Stays(Reason::AttachFailed),
+            Prognosis::Lasting(Reason::AttachFailed),
         ),
         (
             InstanceState::Detached,
             Reason::TargetDied,
-            Outlook::Stays(Reason::TargetDied),
+            Prognosis::Lasting(Reason::TargetDied),
         ),
-        (InstanceState::Detached, Reason::Paused, Outlook::Meant),
+        (InstanceState::Detached, Reason::Paused, Prognosis::Intended),
         (
             InstanceState::Waiting,
             Reason::ExecutableNotFound,
-            Outlook::Passes,
+            Prognosis::Passing,
         ),
     ] {
         for quiet in [false, true] {
-            let found = ailment(&like(state, reason, true), quiet).unwrap();
-            assert_eq!((found.reason, found.outlook), (reason, outlook));
+            let found = problem(&like(state, reason, true), quiet).unwrap();
+            assert_eq!((found.reason, found.prognosis), (reason, prognosis));
         }
     }
 }
@@ -65,7 +65,7 @@ fn a_quiet_kind_that_is_not_attached_is_not_well() {
 fn one_that_fires_is_well_whatever_its_reason() {
     for reason in [Reason::Firing, Reason::Attaching, Reason::OverBudget] {
         let report = like(InstanceState::Attached, reason, true);
-        assert_eq!(ailment(&report, false), None);
+        assert_eq!(problem(&report, false), None);
     }
 }
 
@@ -83,7 +83,7 @@ fn a_reason_that_is_missing_or_makes_no_sense_is_the_usual_one() {
                 firing: false,
                 ..measuring("storage", vec![])
             };
-            let found = ailment(&report, false).unwrap();
+            let found = problem(&report, false).unwrap();
             assert_eq!(found.reason, expected);
             assert_eq!(found.message, expected.as_str(), "no message but that");
         }
@@ -92,7 +92,7 @@ fn a_reason_that_is_missing_or_makes_no_sense_is_the_usual_one() {
 
 #[test]
 fn the_gravest_comes_first_and_what_passes_after_it() {
-    let ailments = [
+    let problems = [
         like(InstanceState::Failed, Reason::PreflightFailed, false),
         like(InstanceState::Failed, Reason::UnsupportedByKernel, false),
         like(InstanceState::Failed, Reason::TooManyMatches, false),
@@ -101,6 +101,6 @@ fn the_gravest_comes_first_and_what_passes_after_it() {
         like(InstanceState::Waiting, Reason::AgentStarting, false),
         like(InstanceState::Detached, Reason::Paused, false),
     ]
-    .map(|report| ailment(&report, false).unwrap().gravity());
-    assert!(ailments.is_sorted_by(|a, b| a < b), "{ailments:?}");
+    .map(|report| problem(&report, false).unwrap().gravity());
+    assert!(problems.is_sorted_by(|a, b| a < b), "{problems:?}");
 }

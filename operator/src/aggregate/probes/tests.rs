@@ -1,4 +1,4 @@
-use ckb_probe_crds::{InstanceReport, Window};
+use ckb_probe_crds::{InstanceReport, IntervalFigures};
 use serde_json::json;
 
 use super::*;
@@ -106,7 +106,7 @@ fn an_interval_of_which_nothing_is_known_is_no_rate_of_zero() {
 #[test]
 fn before_the_first_interval_has_ended_no_share_is_known() {
     let mut fresh = recorded(0, 0);
-    fresh.window = Window::default();
+    fresh.window = IntervalFigures::default();
     let status = targets(vec![fresh]).status();
     assert_eq!(row_of(&status, "Get").sampling_percent, None);
     assert_eq!(status.probes[0].sampling_percent, None);

@@ -14,7 +14,7 @@ const NO_KPROBES: &str = "functions of this node's kernel cannot be probed";
 
 /// Two probes, `storage` and `kernel`, and the targets that `changes` makes.
 fn two_probes(
-    changes: impl FnOnce(&ProbeRow, &crate::world::TargetPod) -> Vec<crate::world::Change>,
+    changes: impl FnOnce(&CkbProbeEntry, &crate::world::TargetPod) -> Vec<crate::world::Change>,
 ) -> Scene {
     let rocksdb = json!({ "operations": ["Get"] });
     let probes = json!([
@@ -26,7 +26,7 @@ fn two_probes(
 
 /// The report of a target on both: `storage` fires, and `kernel` is like this.
 fn beside(
-    probe: &ProbeRow,
+    probe: &CkbProbeEntry,
     pod: &crate::world::TargetPod,
     kernel: impl FnOnce(ProbeReport) -> ProbeReport,
 ) -> InstanceReport {
@@ -382,7 +382,7 @@ fn a_kernel_stays_the_same_while_a_process_restarts() {
             vec![reports(node_probe("n", 1, vec![report]))]
         });
         let after = |generation| Scene {
-            probe: ProbeRow {
+            probe: CkbProbeEntry {
                 status: Some(known.clone()),
                 generation,
                 ..before.probe.clone()

@@ -7,7 +7,7 @@ use super::{agent_of, last_sign, name, node, patience};
 use crate::{
     desired::containers,
     template::agent_name,
-    world::{NodeProbeRow, Phase, TargetPod, ValidSpec, World},
+    world::{NodeProbeEntry, Phase, TargetPod, ValidSpec, World},
 };
 
 /// Why no agent could find a process in this pod, whatever it did.
@@ -44,7 +44,7 @@ pub fn absent(spec: &ValidSpec, pod: &TargetPod, world: &World) -> Option<(Reaso
 pub fn silence(
     spec: &ValidSpec,
     pod: &TargetPod,
-    row: Option<&NodeProbeRow>,
+    row: Option<&NodeProbeEntry>,
     world: &World,
     now: Timestamp,
 ) -> (InstanceState, Reason, String) {

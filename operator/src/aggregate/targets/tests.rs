@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// A CkbProbe, a pod on a node whose agent runs, and this besides.
-fn base(probe: &ProbeRow, more: impl IntoIterator<Item = Change>) -> World {
+fn base(probe: &CkbProbeEntry, more: impl IntoIterator<Item = Change>) -> World {
     let base = [
         has(probe),
         runs(&pod("a", "ckb-0", Some("n"))),
@@ -28,7 +28,7 @@ fn base(probe: &ProbeRow, more: impl IntoIterator<Item = Change>) -> World {
 }
 
 /// The report that the agent makes for the oldest of those that ask what `asking` asks.
-fn report(oldest: &ProbeRow, asking: &ProbeRow) -> NodeProbeRow {
+fn report(oldest: &CkbProbeEntry, asking: &CkbProbeEntry) -> NodeProbeEntry {
     let pod = pod("a", "ckb-0", Some("n"));
     let report = InstanceReport {
         asks: asking.spec.as_ref().unwrap().asks.clone(),

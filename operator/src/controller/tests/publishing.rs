@@ -1,13 +1,13 @@
 //! Who looks after profiles, and when.
 
 use super::*;
-use crate::profiles::rows::{News as Shelved, PartRow};
+use crate::profiles::rows::{News as Shelved, PartEntry};
 
 const PART: &str = "DELETE /apis/ckbprobe.dev/v1alpha1/namespaces/system/profileparts/n.0";
 
 /// A part that says nothing of itself.
 fn senseless() -> Change {
-    Change::Profiles(Shelved::Part(Event::Apply(PartRow {
+    Change::Profiles(Shelved::Part(Event::Apply(PartEntry {
         name: "n.0".into(),
         uid: "uid-n.0".into(),
         version: "1".into(),

@@ -15,7 +15,7 @@ use crate::{
     execute::Events,
     template::AgentTemplate,
     testing::{self, node, runs},
-    world::{AgentPod, ProbeRow, Raw, RawAgent, TargetPod},
+    world::{AgentPod, CkbProbeEntry, Raw, RawAgent, TargetPod},
 };
 
 pub(super) const ORDER: &str = "PATCH /apis/ckbprobe.dev/v1alpha1/namespaces/system/nodeprobes/n";
@@ -246,7 +246,7 @@ impl Rig {
         self.tell(Change::Agent(Event::InitDone));
     }
 
-    pub(super) fn target(&self, probe: &ProbeRow, pod: &TargetPod) {
+    pub(super) fn target(&self, probe: &CkbProbeEntry, pod: &TargetPod) {
         self.tell(node(pod.node.as_deref().unwrap()));
         self.tell(runs(pod));
         self.tell(testing::has(probe));

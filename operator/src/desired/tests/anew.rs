@@ -34,7 +34,7 @@ pub fn whole(world: &World, now: Timestamp, limits: &Limits) -> Whole {
 }
 
 /// The CkbProbes that want their targets measured, namespace by namespace. What comes later takes nothing from what was there.
-fn oldest_first(world: &World, now: Timestamp) -> Vec<Vec<(&ProbeRow, &ValidSpec)>> {
+fn oldest_first(world: &World, now: Timestamp) -> Vec<Vec<(&CkbProbeEntry, &ValidSpec)>> {
     let mut namespaces: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for probe in world.probes() {
         if let Some(spec) = active(probe, now) {
@@ -51,7 +51,7 @@ fn oldest_first(world: &World, now: Timestamp) -> Vec<Vec<(&ProbeRow, &ValidSpec
 /// What the CkbProbes of one namespace ask that is within the limits, by node. Those that ask the same of a pod are one.
 fn admitted<'a>(
     world: &'a World,
-    probes: Vec<(&'a ProbeRow, &'a ValidSpec)>,
+    probes: Vec<(&'a CkbProbeEntry, &'a ValidSpec)>,
     limits: &Limits,
     left_out: &mut BTreeMap<ObjectKey, LeftOut>,
 ) -> BTreeMap<&'a str, Vec<Asked<'a>>> {
@@ -112,7 +112,7 @@ fn admitted<'a>(
 /// The pods of a CkbProbe that there is something to be measured in, on which node, and in which containers: the oldest first.
 fn measurable<'a>(
     world: &'a World,
-    probe: &'a ProbeRow,
+    probe: &'a CkbProbeEntry,
     spec: &'a ValidSpec,
 ) -> Vec<(&'a str, &'a TargetPod, Vec<Container>)> {
     let mut pods: Vec<_> = world
@@ -153,7 +153,7 @@ fn order(
 
 fn leave_out(
     left_out: &mut BTreeMap<ObjectKey, LeftOut>,
-    probe: &ProbeRow,
+    probe: &CkbProbeEntry,
     pod: &TargetPod,
     limit: Limit,
 ) {

@@ -13,17 +13,17 @@ use crate::{
 };
 
 /// Keeps two windows of what it looks at.
-fn asking(name: &str) -> ProbeRow {
+fn asking(name: &str) -> CkbProbeEntry {
     let probes = json!([{ "name": "flames", "profile": { "modes": ["Cpu"], "keep": 2 } }]);
     probe("a", name, json!({ "probes": probes }))
 }
 
-fn asks(probe: &ProbeRow) -> String {
+fn asks(probe: &CkbProbeEntry) -> String {
     probe.spec.as_ref().unwrap().asks.clone()
 }
 
 /// This node is told to measure these pods for the CkbProbe.
-fn ordered(on: &str, probe: &ProbeRow, pods: &[TargetPod]) -> Change {
+fn ordered(on: &str, probe: &CkbProbeEntry, pods: &[TargetPod]) -> Change {
     let spec = &probe.spec.as_ref().unwrap().spec;
     let assignments = pods.iter().map(|pod| Assignment {
         probe: probe.reference.clone(),
@@ -43,8 +43,8 @@ fn ordered(on: &str, probe: &ProbeRow, pods: &[TargetPod]) -> Change {
     reports(row)
 }
 
-fn row(name: &str, probe: &ProbeRow, pod: &TargetPod, window: u64) -> PartRow {
-    PartRow {
+fn row(name: &str, probe: &CkbProbeEntry, pod: &TargetPod, window: u64) -> PartEntry {
+    PartEntry {
         name: name.into(),
         uid: format!("uid-{name}-{window}"),
         version: "1".into(),
@@ -60,7 +60,7 @@ fn row(name: &str, probe: &ProbeRow, pod: &TargetPod, window: u64) -> PartRow {
     }
 }
 
-fn comes(row: PartRow) -> Change {
+fn comes(row: PartEntry) -> Change {
     Change::Profiles(News::Part(Event::Apply(row)))
 }
 
@@ -71,9 +71,9 @@ fn listed() -> [Change; 2] {
     ]
 }
 
-fn profile(probe: &ProbeRow, window: u64, created: i64) -> ProfileRow {
+fn profile(probe: &CkbProbeEntry, window: u64, created: i64) -> ProfileEntry {
     let name = format!("{}.flames.cpu.{window}", probe.reference.name);
-    ProfileRow {
+    ProfileEntry {
         uid: format!("uid-{name}"),
         key: ObjectKey::new("a", name),
         owner: Some(probe.reference.uid.clone()),
@@ -85,12 +85,12 @@ fn profile(probe: &ProbeRow, window: u64, created: i64) -> ProfileRow {
     }
 }
 
-fn is_published(row: ProfileRow) -> Change {
+fn is_published(row: ProfileEntry) -> Change {
     Change::Profiles(News::Profile(Event::Apply(row)))
 }
 
 /// Two pods on two nodes, both measured for `p`.
-fn two() -> (World, ProbeRow, [TargetPod; 2]) {
+fn two() -> (World, CkbProbeEntry, [TargetPod; 2]) {
     let probe = asking("p");
     let pods = [pod("a", "ckb-0", Some("n")), pod("a", "ckb-1", Some("m"))];
     let world = world(listed().into_iter().chain([
@@ -111,16 +111,16 @@ fn names(job: &Publish) -> Vec<&str> {
 
 fn publishes(plan: &Plan) -> Vec<&Publish> {
     let publish = plan.jobs.iter().filter_map(|job| match job {
-        Job::Publish(job) => Some(job),
-        Job::Drop { .. } | Job::Remove { .. } => None,
+        ProfileAction::Publish(job) => Some(job),
+        ProfileAction::Drop { .. } | ProfileAction::Remove { .. } => None,
     });
     publish.collect()
 }
 
 fn drops(plan: &Plan) -> Vec<(&str, Why)> {
     let drops = plan.jobs.iter().filter_map(|job| match job {
-        Job::Drop { part, why } => Some((&*part.name, *why)),
-        Job::Publish(_) | Job::Remove { .. } => None,
+        ProfileAction::Drop { part, why } => Some((&*part.name, *why)),
+        ProfileAction::Publish(_) | ProfileAction::Remove { .. } => None,
     });
     drops.collect()
 }
@@ -128,7 +128,7 @@ fn drops(plan: &Plan) -> Vec<(&str, Why)> {
 #[test]
 fn a_window_is_published_once_all_that_are_measured_have_sent_their_part() {
     let (mut world, probe, pods) = two();
-    let mut desk = Desk::default();
+    let mut desk = PublishPlanner::default();
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
     let plan = desk.plan(&world, at(1));
     assert_eq!(plan.jobs, []);
@@ -152,7 +152,7 @@ fn a_window_is_published_once_all_that_are_measured_have_sent_their_part() {
 #[test]
 fn who_sends_nothing_is_waited_for_and_comes_late_into_the_same_profile() {
     let (mut world, probe, pods) = two();
-    let mut desk = Desk::default();
+    let mut desk = PublishPlanner::default();
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
     assert_eq!(desk.plan(&world, at(29)).jobs, []);
     let plan = desk.plan(&world, at(30));
@@ -178,7 +178,7 @@ fn a_part_answers_all_that_ask_the_same_and_select_its_pod_and_stays_until_all_h
     for (name, pod) in ["n.0", "m.0"].iter().zip(&pods) {
         world.apply(comes(row(name, &probe, pod, 7)), at(0));
     }
-    let mut desk = Desk::default();
+    let mut desk = PublishPlanner::default();
     let plan = desk.plan(&world, at(1));
     let objects: Vec<_> = publishes(&plan).iter().map(|job| job.object()).collect();
     assert_eq!(objects, ["p.flames.cpu.7", "q.flames.cpu.7"]);
@@ -192,7 +192,7 @@ fn a_part_answers_all_that_ask_the_same_and_select_its_pod_and_stays_until_all_h
 fn an_agent_has_no_say_about_pods_of_other_nodes() {
     let (mut world, probe, pods) = two();
     world.apply(comes(row("n.0", &probe, &pods[1], 7)), at(0));
-    let mut desk = Desk::default();
+    let mut desk = PublishPlanner::default();
     assert_eq!(desk.plan(&world, at(29)).jobs, []);
     let plan = desk.plan(&world, at(30));
     assert_eq!(drops(&plan), [("n.0", Why::Unasked)]);
@@ -204,7 +204,7 @@ fn a_pod_that_has_gone_meanwhile_has_its_last_stacks_published() {
     let (mut world, probe, pods) = two();
     world.apply(Change::Pod(Event::Delete(pods[0].clone())), at(0));
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(1));
-    let mut desk = Desk::default();
+    let mut desk = PublishPlanner::default();
     assert_eq!(desk.plan(&world, at(2)).jobs, []);
     // It is known by now whose they are: the order may go.
     world.apply(reports(node_probe("n", 1, vec![])), at(3));
@@ -215,8 +215,8 @@ fn a_pod_that_has_gone_meanwhile_has_its_last_stacks_published() {
 #[test]
 fn parts_of_nobody_without_sense_or_too_old_are_dropped() {
     let (mut world, probe, pods) = two();
-    let mut desk = Desk::default();
-    let nameless = PartRow {
+    let mut desk = PublishPlanner::default();
+    let nameless = PartEntry {
         about: None,
         ..row("n.1", &probe, &pods[0], 7)
     };
@@ -245,7 +245,7 @@ fn parts_of_nobody_without_sense_or_too_old_are_dropped() {
 #[test]
 fn a_ckb_probe_that_is_gone_gets_nothing() {
     let (mut world, probe, pods) = two();
-    let mut desk = Desk::default();
+    let mut desk = PublishPlanner::default();
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
     desk.plan(&world, at(1));
     world.apply(Change::Probe(Event::Delete(probe.clone())), at(2));
@@ -255,7 +255,7 @@ fn a_ckb_probe_that_is_gone_gets_nothing() {
 #[test]
 fn what_cannot_be_published_is_tried_again_ever_less_often() {
     let (mut world, probe, pods) = two();
-    let mut desk = Desk::default();
+    let mut desk = PublishPlanner::default();
     for (name, pod) in ["n.0", "m.0"].iter().zip(&pods) {
         world.apply(comes(row(name, &probe, pod, 7)), at(0));
     }
@@ -273,7 +273,7 @@ fn what_cannot_be_published_is_tried_again_ever_less_often() {
 #[test]
 fn a_failure_is_remembered_for_as_long_as_its_parts_may_wait() {
     let (mut world, probe, pods) = two();
-    let mut desk = Desk::default();
+    let mut desk = PublishPlanner::default();
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
     let job = publishes(&desk.plan(&world, at(30)))[0].clone();
     let seconds = SignedDuration::from_secs;
@@ -290,7 +290,7 @@ fn a_failure_is_remembered_for_as_long_as_its_parts_may_wait() {
 #[test]
 fn who_begins_anew_knows_nothing_of_what_was_done() {
     let (mut world, probe, pods) = two();
-    let mut desk = Desk::default();
+    let mut desk = PublishPlanner::default();
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
     let job = publishes(&desk.plan(&world, at(30)))[0].clone();
     desk.failed(&job, at(30));
@@ -318,10 +318,10 @@ fn the_oldest_go_where_there_are_more_than_are_kept() {
     for other in others {
         world.apply(is_published(other), at(4));
     }
-    let plan = Desk::default().plan(&world, at(5));
+    let plan = PublishPlanner::default().plan(&world, at(5));
     assert_eq!(
         plan.jobs,
-        [Job::Remove {
+        [ProfileAction::Remove {
             key: ObjectKey::new("a", "p.flames.cpu.900"),
             uid: "uid-p.flames.cpu.900".into(),
         }]
@@ -342,7 +342,7 @@ fn slow_calls_are_published_without_those_who_had_none_and_five_windows_of_them_
         (about.probe, about.mode) = ("storage".into(), ProfileMode::SlowCalls);
     }
     world.apply(comes(part), at(0));
-    let mut desk = Desk::default();
+    let mut desk = PublishPlanner::default();
     assert_eq!(desk.plan(&world, at(29)).next, Some(at(30)));
     let plan = desk.plan(&world, at(30));
     let [job] = &publishes(&plan)[..] else {
@@ -356,17 +356,17 @@ fn slow_calls_are_published_without_those_who_had_none_and_five_windows_of_them_
     assert_eq!(drops(&desk.plan(&world, at(31))), [("n.0", Why::Merged)]);
 
     for window in 1..=7 {
-        let row = ProfileRow {
+        let row = ProfileEntry {
             probe: "storage".into(),
             mode: Some(ProfileMode::SlowCalls),
             ..profile(&probe, window, window as i64)
         };
         world.apply(is_published(row), at(32));
     }
-    let plan = Desk::default().plan(&world, at(33));
+    let plan = PublishPlanner::default().plan(&world, at(33));
     let removed = plan.jobs.iter().filter_map(|job| match job {
-        Job::Remove { uid, .. } => Some(&**uid),
-        Job::Publish(_) | Job::Drop { .. } => None,
+        ProfileAction::Remove { uid, .. } => Some(&**uid),
+        ProfileAction::Publish(_) | ProfileAction::Drop { .. } => None,
     });
     let removed: BTreeSet<&str> = removed.collect();
     let oldest = ["uid-p.flames.cpu.1", "uid-p.flames.cpu.2"];
@@ -376,7 +376,7 @@ fn slow_calls_are_published_without_those_who_had_none_and_five_windows_of_them_
 /// Something that happens.
 #[derive(Clone, Debug)]
 enum Step {
-    Part {
+    PartToMerge {
         node: usize,
         slot: u8,
         pod: usize,
@@ -397,7 +397,7 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..2_usize, 0..4_u8, 0..4_usize, 0..3_u64)
-            .prop_map(|(node, slot, pod, window)| Step::Part { node, slot, pod, window }),
+            .prop_map(|(node, slot, pod, window)| Step::PartToMerge { node, slot, pod, window }),
         1 => Just(Step::Forget),
         1 => (0..2_usize, any::<bool>()).prop_map(|(which, there)| Step::Probe { which, there }),
         1 => (0..4_usize, any::<bool>()).prop_map(|(which, there)| Step::Pod { which, there }),
@@ -423,13 +423,13 @@ proptest! {
             let here: Vec<_> = pods.iter().skip(on).step_by(2).cloned().collect();
             world.apply(ordered(node, &probes[0], &here), at(0));
         }
-        let mut desk = Desk::default();
+        let mut desk = PublishPlanner::default();
         let (mut now, mut version) = (0, 0);
         // Which parts are in which profile.
         let mut shelf: HashMap<String, BTreeSet<PartId>> = HashMap::new();
         for step in steps.into_iter().chain([Step::Wait(700), Step::Wait(1)]) {
             match step {
-                Step::Part { node, slot, pod, window } => {
+                Step::PartToMerge { node, slot, pod, window } => {
                     let name = ckb_probe_crds::part_name(nodes[node], slot);
                     let mut row = row(&name, &probes[0], &pods[pod], window);
                     version += 1;
@@ -451,7 +451,7 @@ proptest! {
             prop_assert!(plan.next.is_none_or(|next| next > at(now)), "{plan:?} at {now}");
             for job in &plan.jobs {
                 match job {
-                    Job::Publish(job) => {
+                    ProfileAction::Publish(job) => {
                         let probe = world.probe(&ObjectKey::new("a", &job.probe.name));
                         prop_assert_eq!(probe.map(|row| &row.reference), Some(&job.probe));
                         for part in &job.parts {
@@ -463,7 +463,7 @@ proptest! {
                         }
                         desk.published(job);
                     }
-                    Job::Drop { part, why } => {
+                    ProfileAction::Drop { part, why } => {
                         let row = world.shelf().part(&part.name).unwrap().clone();
                         prop_assert_eq!(&PartId::of(&row), part);
                         if *why == Why::Merged {
@@ -472,7 +472,7 @@ proptest! {
                         }
                         world.apply(Change::Profiles(News::Part(Event::Delete(row))), at(now));
                     }
-                    Job::Remove { .. } => prop_assert!(false, "there is no profile"),
+                    ProfileAction::Remove { .. } => prop_assert!(false, "there is no profile"),
                 }
             }
         }

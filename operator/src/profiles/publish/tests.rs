@@ -161,7 +161,7 @@ fn spec(pod_name: &str, samples: u64) -> ProfilePartSpec {
 }
 
 fn job(parts: &[(&str, &str)]) -> Publish {
-    let part = |(name, pod_name): &(&str, &str)| Part {
+    let part = |(name, pod_name): &(&str, &str)| PartToMerge {
         id: PartId {
             name: (*name).into(),
             uid: format!("uid-{name}"),
@@ -190,10 +190,10 @@ impl Rig {
     }
 
     fn publish(&self, parts: &[(&str, &str)]) -> Result<(), PublishError> {
-        self.run(Job::Publish(job(parts)))
+        self.run(ProfileAction::Publish(job(parts)))
     }
 
-    fn run(&self, job: Job) -> Result<(), PublishError> {
+    fn run(&self, job: ProfileAction) -> Result<(), PublishError> {
         self.runtime.block_on(self.publisher.run(job))
     }
 
@@ -366,7 +366,7 @@ fn what_cannot_be_written_is_an_error_and_another_version_of_a_part_is_left_for_
     *rig.api.refuse.lock().unwrap() = None;
     let mut job = job(&[("n.0", "ckb-0")]);
     job.parts[0].id.version = "0".into();
-    rig.run(Job::Publish(job)).unwrap();
+    rig.run(ProfileAction::Publish(job)).unwrap();
     assert_eq!(rig.api.profile(), None);
 }
 
@@ -375,11 +375,11 @@ fn what_goes_is_deleted_in_the_version_that_was_meant_and_once() {
     let rig = rig();
     rig.sends("n.0", &spec("ckb-0", 60));
     let part = job(&[("n.0", "ckb-0")]).parts.remove(0).id;
-    let drop_it = || Job::Drop {
+    let drop_it = || ProfileAction::Drop {
         part: part.clone(),
         why: Why::TooOld,
     };
-    let remove = Job::Remove {
+    let remove = ProfileAction::Remove {
         key: ObjectKey::new("a", "p.flames.cpu.7"),
         uid: "uid-profile".into(),
     };
@@ -403,6 +403,6 @@ fn what_goes_is_deleted_in_the_version_that_was_meant_and_once() {
     assert!(rig.metric("ckb_probe_profile_parts_dropped_total{reason=\"TooOld\"} 2"));
     // What is in a profile is not lost.
     let why = Why::Merged;
-    rig.run(Job::Drop { part, why }).unwrap();
+    rig.run(ProfileAction::Drop { part, why }).unwrap();
     assert!(!rig.metric("reason=\"Merged\""));
 }

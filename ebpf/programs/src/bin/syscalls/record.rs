@@ -11,7 +11,9 @@ use aya_ebpf::{
 };
 use ckb_probe_common::{
     BUCKETS, bucket,
-    syscalls::{MAX_ERROR, NUMBERS, Order, PATH_BYTES, Row, SlowSyscall, SyscallLosses, error_key},
+    syscalls::{
+        MAX_ERROR, NUMBERS, Order, PATH_BYTES, SlowSyscall, SyscallLosses, SyscallRow, error_key,
+    },
 };
 use ckb_probe_programs::{
     constants::Constants,
@@ -81,7 +83,7 @@ pub fn call(call: &Call, order: &Order) {
 }
 
 #[inline(always)]
-fn count(call: &Call, order: &Order, row: *mut Row) {
+fn count(call: &Call, order: &Order, row: *mut SyscallRow) {
     let index = bucket(call.duration_ns) as usize;
     // SAFETY: a map's value, of this CPU; the index is within bounds, by the comparison that the verifier sees too.
     unsafe {

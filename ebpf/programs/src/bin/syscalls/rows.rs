@@ -5,7 +5,7 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, PerCpuArray, Stack},
 };
-use ckb_probe_common::syscalls::{MAX_TARGETS, NO_ROW, NUMBERS, Order, Row, Table};
+use ckb_probe_common::syscalls::{MAX_TARGETS, NO_ROW, NUMBERS, Order, SyscallRow, Table};
 use ckb_probe_programs::counters::{exchange, next};
 
 /// Every target's.
@@ -14,7 +14,7 @@ static TABLES: Array<Table> = Array::with_max_entries(MAX_TARGETS as u32, 0);
 
 /// For all targets; the loader sets how many.
 #[map]
-static ROWS: PerCpuArray<Row> = PerCpuArray::with_max_entries(1, 0);
+static ROWS: PerCpuArray<SyscallRow> = PerCpuArray::with_max_entries(1, 0);
 
 /// Rows that are nobody's; filled by the loader.
 #[map]
@@ -22,7 +22,7 @@ static FREE: Stack<u32> = Stack::with_max_entries(1, 0);
 
 /// The row of a call, and its number.
 #[inline(always)]
-pub fn row(target: u32, number: u32, order: &Order) -> Option<(u32, *mut Row)> {
+pub fn row(target: u32, number: u32, order: &Order) -> Option<(u32, *mut SyscallRow)> {
     let row = if number < NUMBERS as u32 {
         let table = TABLES.get_ptr_mut(target)?;
         // SAFETY: within the map's value, by the comparison.

@@ -168,19 +168,22 @@ fn what_is_remembered_is_bounded() {
     let mut known = Known::default();
     let now = Instant::now();
     let id = |number: usize| Id::of(&number.to_string());
-    known.note(id(0), Verdict::Admitted, now);
+    known.note(id(0), TokenVerdict::Admitted, now);
     for number in 1..=10 * REMEMBERED {
-        known.note(id(number), Verdict::Unknown, now);
+        known.note(id(number), TokenVerdict::Unknown, now);
         assert!(known.refused.len() <= REMEMBERED);
     }
-    assert_eq!(known.of(&id(0), now), Some(Verdict::Admitted));
-    assert_eq!(known.of(&id(10 * REMEMBERED), now), Some(Verdict::Unknown));
+    assert_eq!(known.of(&id(0), now), Some(TokenVerdict::Admitted));
+    assert_eq!(
+        known.of(&id(10 * REMEMBERED), now),
+        Some(TokenVerdict::Unknown)
+    );
     assert_eq!(known.of(&id(0), now + ADMITTED), None);
     // One who may no more is in one book only.
-    known.note(id(0), Verdict::Forbidden("curious".to_owned()), now);
+    known.note(id(0), TokenVerdict::Forbidden("curious".to_owned()), now);
     assert_eq!(
         known.of(&id(0), now),
-        Some(Verdict::Forbidden("curious".to_owned()))
+        Some(TokenVerdict::Forbidden("curious".to_owned()))
     );
     assert!(known.admitted.is_empty());
 }
@@ -190,19 +193,19 @@ fn what_would_be_the_first_to_end_is_forgotten_first() {
     let mut known = Known::default();
     let (now, id) = (Instant::now(), |number: usize| Id::of(&number.to_string()));
     let later = now + Duration::from_secs(1);
-    known.note(id(0), Verdict::Unknown, later);
-    known.note(id(1), Verdict::Unknown, now);
+    known.note(id(0), TokenVerdict::Unknown, later);
+    known.note(id(1), TokenVerdict::Unknown, now);
     for number in 2..REMEMBERED {
-        known.note(id(number), Verdict::Unknown, later);
+        known.note(id(number), TokenVerdict::Unknown, later);
     }
     let is_known = |known: &Known, number| known.of(&id(number), later).is_some();
     assert!((0..REMEMBERED).all(|number| is_known(&known, number)));
-    known.note(id(REMEMBERED), Verdict::Unknown, later);
+    known.note(id(REMEMBERED), TokenVerdict::Unknown, later);
     let forgotten: Vec<usize> = (0..=REMEMBERED)
         .filter(|number| !is_known(&known, *number))
         .collect();
     assert_eq!(forgotten, [1]);
     // What holds no more takes no place.
-    known.note(id(0), Verdict::Unknown, later + REFUSED);
+    known.note(id(0), TokenVerdict::Unknown, later + REFUSED);
     assert_eq!(known.refused.len(), 1);
 }

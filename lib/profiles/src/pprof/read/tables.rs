@@ -32,7 +32,7 @@ pub struct Tables<'a> {
 }
 
 /// A place in the program, and its functions, the innermost first.
-pub struct Place<'t> {
+pub struct ResolvedLocation<'t> {
     pub module: &'t str,
     pub functions: Vec<&'t str>,
     address: u64,
@@ -121,7 +121,7 @@ impl<'a> Tables<'a> {
         })
     }
 
-    pub fn location(&self, id: u64) -> Result<Place<'_>, ReadError> {
+    pub fn location(&self, id: u64) -> Result<ResolvedLocation<'_>, ReadError> {
         let missing = |what| move |id| ReadError::Missing { what, id };
         let location = self
             .locations
@@ -151,7 +151,7 @@ impl<'a> Tables<'a> {
         let offset = mapping.map_or(0, |mapping| {
             mapping.file_offset.wrapping_sub(mapping.memory_start)
         });
-        Ok(Place {
+        Ok(ResolvedLocation {
             module: if is_kernel { Frame::KERNEL } else { module },
             functions: functions.collect::<Result<_, _>>()?,
             address: location.address.wrapping_add(offset),
@@ -159,7 +159,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-impl Place<'_> {
+impl ResolvedLocation<'_> {
     /// What a place is called that has no function: `[libc.so.6+0x1234]`.
     pub fn address_text(&self) -> String {
         let file = self.module.rsplit('/').next().unwrap_or_default();

@@ -7,12 +7,12 @@ fn estimator() -> Estimator {
 }
 
 /// Counted all the time, or not at all.
-fn sight(hits: u64, open: Duration) -> Sight {
-    Sight {
+fn sight(hits: u64, open: Duration) -> Observation {
+    Observation {
         hits,
         open,
         attached: open,
-        ..Sight::default()
+        ..Observation::default()
     }
 }
 
@@ -20,7 +20,7 @@ fn rate(estimator: &Estimator) -> f64 {
     estimator.loads()[0].hits_per_second.unwrap()
 }
 
-fn observe(estimator: &mut Estimator, sight: Sight) -> Spent {
+fn observe(estimator: &mut Estimator, sight: Observation) -> Spent {
     estimator.observe(TENTH, TENTH, 0.0, &[sight])
 }
 
@@ -44,7 +44,7 @@ fn a_rise_is_believed_at_once_and_a_fall_soon() {
     assert!((rate(&estimator) - 60e3 * (-0.2f64).exp()).abs() < 1.0);
     // What was not seen for long is forgotten by the first look.
     for _ in 0..50 {
-        observe(&mut estimator, Sight::default());
+        observe(&mut estimator, Observation::default());
     }
     observe(&mut estimator, sight(10, TENTH));
     assert!(rate(&estimator) < 110.0);
@@ -73,11 +73,11 @@ fn what_is_not_seen_for_minutes_is_forgotten_slowly() {
     let mut estimator = estimator();
     observe(&mut estimator, sight(6000, TENTH));
     for _ in 0..1200 {
-        observe(&mut estimator, Sight::default());
+        observe(&mut estimator, Observation::default());
     }
     assert!(rate(&estimator) > 59_990.0);
     for _ in 0..6000 {
-        observe(&mut estimator, Sight::default());
+        observe(&mut estimator, Observation::default());
     }
     assert!((29_000.0..31_000.0).contains(&rate(&estimator)));
 }
@@ -85,11 +85,11 @@ fn what_is_not_seen_for_minutes_is_forgotten_slowly() {
 #[test]
 fn hits_that_the_edges_hid_are_paid_for() {
     let mut estimator = estimator();
-    let half = Sight {
+    let half = Observation {
         hits: 3000,
         open: TENTH / 2,
         attached: TENTH,
-        ..Sight::default()
+        ..Observation::default()
     };
     let spent = observe(&mut estimator, half);
     assert!((spent.cost - 6000.0 * MICROSECOND).abs() < 1e-12);
@@ -113,7 +113,7 @@ fn cpu_time_is_that_of_the_target_without_its_probes() {
 #[test]
 fn cpu_time_that_the_clock_has_not_shown_yet_is_taken_to_be_on_its_way() {
     let mut estimator = estimator();
-    estimator.observe(TENTH, Duration::ZERO, 0.0, &[Sight::default()]);
+    estimator.observe(TENTH, Duration::ZERO, 0.0, &[Observation::default()]);
     assert!((estimator.cpu() - 0.1).abs() < 0.01);
 }
 

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What is simulated.
-pub struct Scene {
+pub struct BeginContext {
     /// CPU time of a hit, of each operation.
     pub costs: Vec<Duration>,
     /// Hits per second of each operation.
@@ -23,7 +23,7 @@ pub struct Scene {
     pub seed: u64,
 }
 
-impl Scene {
+impl BeginContext {
     /// One percent for a target whose activity does not change.
     pub fn steady(costs: &[f64], rates: &[f64], cpu: f64) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl Random {
     }
 }
 
-pub fn run(scene: &Scene, seconds: f64) -> Record {
+pub fn run(scene: &BeginContext, seconds: f64) -> Record {
     let mut agent = Agent::new(scene);
     let mut record = Record {
         ratio: scene.ratio,
@@ -161,12 +161,12 @@ struct Seen {
 
 impl Seen {
     /// What the kernel tells of it; a part of a hit is left for later.
-    fn take(&mut self) -> Sight {
-        let sight = Sight {
+    fn take(&mut self) -> Observation {
+        let sight = Observation {
             hits: self.hits as u64,
             open: Duration::from_millis(self.open),
             attached: Duration::from_secs_f64(self.attached / 1e3),
-            ..Sight::default()
+            ..Observation::default()
         };
         let hits = self.hits - self.hits.floor();
         *self = Self {
@@ -178,7 +178,7 @@ impl Seen {
 }
 
 struct Agent<'a> {
-    scene: &'a Scene,
+    scene: &'a BeginContext,
     random: Random,
     /// CPU-seconds of a hit.
     costs: Vec<f64>,
@@ -197,7 +197,7 @@ struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    fn new(scene: &'a Scene) -> Self {
+    fn new(scene: &'a BeginContext) -> Self {
         let operations = scene.costs.len();
         let estimator = Estimator::new(&scene.costs);
         Self {
@@ -227,7 +227,7 @@ impl<'a> Agent<'a> {
 
     /// What an agent does every 50 ms, and after a slice: read, plan, attach.
     fn tick(&mut self, now: u64) {
-        let sights: Vec<Sight> = self.seen.iter_mut().map(Seen::take).collect();
+        let sights: Vec<Observation> = self.seen.iter_mut().map(Seen::take).collect();
         let clock = Duration::from_millis((self.cpu * 100.0) as u64 * 10);
         let cpu = clock - self.cpu_read;
         let elapsed = Duration::from_millis(now - self.read);
@@ -317,7 +317,7 @@ impl<'a> Agent<'a> {
     }
 }
 
-fn budget(scene: &Scene) -> Budget {
+fn budget(scene: &BeginContext) -> Budget {
     Budget {
         ratio: scene.ratio,
         edge: Duration::from_millis(scene.edge),

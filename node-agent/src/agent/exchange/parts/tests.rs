@@ -105,7 +105,7 @@ fn of_too_many_windows_the_oldest_are_given_up_and_counted() {
 }
 
 /// An API server that answers by how often it was asked.
-async fn written(answers: fn(usize) -> u16, windows: u64) -> (Parts, Vec<(String, Value)>) {
+async fn written(answers: fn(usize) -> u16, windows: u64) -> (ProfileParts, Vec<(String, Value)>) {
     let sent = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&sent);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -215,7 +215,7 @@ async fn what_is_refused_is_given_up_and_what_fails_is_tried_again() {
         3,
     )
     .await;
-    let known = Parts {
+    let known = ProfileParts {
         written: 2,
         refused: 1,
         failed: 2,

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ckb_probe_agent::{
-    mechanism::stacks::{self, Mode, Profile, Sampler, StacksError, State},
+    mechanism::stacks::{self, Mode, Profile, StackSampler, StacksError, State},
     observe::ProcessId,
 };
 use tokio::{
@@ -100,7 +100,7 @@ fn serve(
     orders: &Receiver<Order>,
     answers: &UnboundedSender<Result<Answer, StacksError>>,
 ) {
-    let mut sampler = match Sampler::begin(process, mode, frequency) {
+    let mut sampler = match StackSampler::begin(process, mode, frequency) {
         Ok(sampler) => sampler,
         // Where nobody listens any more, nobody needs to know.
         Err(error) => return drop(answers.send(Err(error))),

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// A function that is attached to.
-pub(in crate::mechanism::calls) struct Place {
+pub(in crate::mechanism::calls) struct FoundSite {
     pub(in crate::mechanism::calls) symbol: String,
     pub(in crate::mechanism::calls) payload: Payload,
     pub(in crate::mechanism::calls) family: FamilyArgument,
@@ -18,13 +18,13 @@ pub(in crate::mechanism::calls) struct Place {
 
 /// Where the functions are that are attached to. A place that has the names of two functions is there once, or its calls would
 /// count twice.
-pub(super) fn places(counted: &Counted, symbols: &Symbols) -> Vec<Place> {
+pub(super) fn places(counted: &Counted, symbols: &Symbols) -> Vec<FoundSite> {
     let mut seen = BTreeMap::new();
     for function in &counted.functions {
         for location in symbols.found.get(&function.symbol).into_iter().flatten() {
             if !is_left_out(counted, location) {
                 let place = (Arc::as_ptr(&location.binary), location.offset);
-                seen.entry(place).or_insert_with(|| Place {
+                seen.entry(place).or_insert_with(|| FoundSite {
                     symbol: function.symbol.to_string(),
                     payload: function.payload,
                     family: function.family,
@@ -33,7 +33,7 @@ pub(super) fn places(counted: &Counted, symbols: &Symbols) -> Vec<Place> {
             }
         }
     }
-    let mut places: Vec<Place> = seen.into_values().collect();
+    let mut places: Vec<FoundSite> = seen.into_values().collect();
     places.sort_by_key(|place| place.location.offset);
     places
 }

@@ -20,13 +20,13 @@ const CALIBRATION: Calibration = Calibration {
     counted: 0,
 };
 
-fn ask(operations: &[Operation], change: impl FnOnce(&mut RocksDbProbe)) -> Ask {
+fn ask(operations: &[Operation], change: impl FnOnce(&mut RocksDbProbe)) -> CallsConfig {
     let mut kind = RocksDbProbe {
         operations: operations.to_vec(),
         ..RocksDbProbe::default()
     };
     change(&mut kind);
-    let kinds::Ask::Calls(ask) = kind.ask() else {
+    let kinds::CollectorConfig::Calls(ask) = kind.config() else {
         unreachable!("it is a kind of calls");
     };
     ask
@@ -69,17 +69,22 @@ fn searched() -> Searched {
     }
 }
 
-fn answer(searched: &mut Searched, ask: &Ask, symbols: &Symbols) -> Result<Opened, Refusal> {
+fn answer(
+    searched: &mut Searched,
+    ask: &CallsConfig,
+    symbols: &Symbols,
+) -> Result<Accepted, Refusal> {
     let Sought::Listed(counted) = &ask.sought else {
         unreachable!("its functions have names");
     };
     let found = listed(counted, symbols)?;
-    searched.answer(found, &ask.measures, CALIBRATION, LoadId(3))
+    searched.answer(found, &ask.measures, CALIBRATION, GroupId(3))
 }
 
-fn loads(opened: &Opened) -> Vec<(&str, u16)> {
-    let strands = opened.strands.iter();
-    let named = strands.map(|strand| (strand.row.as_deref().unwrap(), strand.load.0));
+fn loads(opened: &Accepted) -> Vec<(&str, u16)> {
+    let subscriptions = opened.subscriptions.iter();
+    let named = subscriptions
+        .map(|subscription| (subscription.row.as_deref().unwrap(), subscription.group.0));
     named.collect()
 }
 
@@ -98,17 +103,17 @@ fn what_one_has_told_apart_by_family_is_counted_once_for_all() {
             unreachable!("its functions have names");
         };
         let found = listed(&together(counted, &asks), &there).unwrap();
-        let opened = all.answer(found, &ask.measures, CALIBRATION, LoadId(3));
+        let opened = all.answer(found, &ask.measures, CALIBRATION, GroupId(3));
         as_asked(opened.unwrap(), &ask.sought)
     });
     assert_eq!(loads(&opened[0]), [("Get", 3), ("TxnCommit", 4)]);
     assert_eq!(loads(&opened[1]), [("Get", 3)]);
     // Whose threshold is another has a program of its own.
     assert_eq!(loads(&opened[2]), [("Get", 5)]);
-    let parts = |opened: &Opened| opened.strands[0].parts;
+    let parts = |opened: &Accepted| opened.subscriptions[0].parts;
     assert_eq!(
         opened.each_ref().map(parts),
-        [Parts::None, Parts::All, Parts::None]
+        [Breakdown::None, Breakdown::All, Breakdown::None]
     );
     // The kernel traps once for both.
     let further = Duration::from_nanos(CALIBRATION.further_cost_ns);
@@ -261,15 +266,15 @@ fn more_than_a_byte_can_number_is_refused_and_leaves_the_rest() {
     assert!(asking(256).is_ok());
 }
 
-fn take(searched: &mut Searched, ask: &Ask, symbols: &Symbols, go: bool) {
+fn take(searched: &mut Searched, ask: &CallsConfig, symbols: &Symbols, go: bool) {
     let Sought::Listed(counted) = &ask.sought else {
         unreachable!("its functions have names");
     };
     let found = listed(counted, symbols).map(|found| Found { go, ..found });
-    searched.take(found, ask, CALIBRATION, LoadId(3));
+    searched.take(found, ask, CALIBRATION, GroupId(3));
 }
 
-fn is_said_to_be_entry_only(answer: &Result<Opened, Refusal>) -> bool {
+fn is_said_to_be_entry_only(answer: &Result<Accepted, Refusal>) -> bool {
     let (lacks, text) = match answer {
         Ok(opened) => (&opened.coverage.lacks, &opened.coverage.sentence),
         Err(refusal) => (&refusal.lacks, &refusal.message),

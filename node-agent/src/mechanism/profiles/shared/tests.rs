@@ -83,8 +83,8 @@ fn totals_add_up_and_the_last_window_is_how_things_stand() {
 
 #[test]
 fn a_window_goes_on_while_what_measures_the_process_is_replaced() {
-    let sampled = Arc::<Sampled>::default();
-    let mut first = Enrolled::of(&sampled, Some(0.01));
+    let sampled = Arc::<SharedSampler>::default();
+    let mut first = SamplerHandle::of(&sampled, Some(0.01));
     let heard = first.receiver();
     sampled.finish(finished(1), &[("scripts", seen(CPU, 100))].into());
     assert_eq!(told(&heard), [1]);
@@ -93,7 +93,7 @@ fn a_window_goes_on_while_what_measures_the_process_is_replaced() {
     // Nobody is there, but whoever was is told, as where the process has ended.
     sampled.finish(finished(2), &[("scripts", seen(CPU, 30))].into());
     assert_eq!(told(&heard), [2]);
-    let mut second = Enrolled::of(&sampled, None);
+    let mut second = SamplerHandle::of(&sampled, None);
     let then = second.receiver();
     sampled.finish(finished(3), &[("scripts", seen(CPU, 20))].into());
     assert_eq!((told(&heard), told(&then)), (vec![], vec![3]));
@@ -113,8 +113,8 @@ fn a_window_goes_on_while_what_measures_the_process_is_replaced() {
 
 #[test]
 fn what_nobody_was_told_of_waits_and_not_for_ever() {
-    let sampled = Arc::<Sampled>::default();
-    let mut holder = Enrolled::of(&sampled, None);
+    let sampled = Arc::<SharedSampler>::default();
+    let mut holder = SamplerHandle::of(&sampled, None);
     for number in 0..20 {
         sampled.finish(finished(number), &BTreeMap::new());
     }
@@ -123,7 +123,7 @@ fn what_nobody_was_told_of_waits_and_not_for_ever() {
 
 #[test]
 fn the_same_question_of_a_process_has_one_sampler() {
-    let ask = |window| Ask {
+    let ask = |window| ProfileConfig {
         modes: vec![CPU],
         frequency: 99,
         passes: 19,
@@ -143,7 +143,8 @@ fn the_same_question_of_a_process_has_one_sampler() {
     let registry = Arc::new(Mutex::new(Registry::default()));
     let enroll = |window| Registry::enroll(&registry, process, &ask(window), None).unwrap();
     let (one, same, other) = (enroll(1), enroll(1), enroll(2));
-    let is_one = |one: &Enrolled, other: &Enrolled| Arc::ptr_eq(&one.sampled, &other.sampled);
+    let is_one =
+        |one: &SamplerHandle, other: &SamplerHandle| Arc::ptr_eq(&one.sampled, &other.sampled);
     assert!(is_one(&one, &same) && !is_one(&one, &other));
     assert_eq!(one.sampled.sharing(), 2, "two share what the budget pays");
     // One that somebody has stays, unless its process is gone.
@@ -156,9 +157,12 @@ fn the_same_question_of_a_process_has_one_sampler() {
 
 #[test]
 fn a_sampler_outlasts_those_who_have_it_by_a_moment() {
-    let sampled = Arc::<Sampled>::default();
+    let sampled = Arc::<SharedSampler>::default();
     let patience = |after| sampled.state().patience(Instant::now() + after);
-    let (first, mut second) = (Enrolled::of(&sampled, None), Enrolled::of(&sampled, None));
+    let (first, mut second) = (
+        SamplerHandle::of(&sampled, None),
+        SamplerHandle::of(&sampled, None),
+    );
     drop(first);
     assert_eq!(patience(PATIENCE), Duration::MAX, "somebody has it");
     second.leave();
@@ -168,7 +172,7 @@ fn a_sampler_outlasts_those_who_have_it_by_a_moment() {
     let left = sampled.state().left;
     drop(second);
     assert_eq!(sampled.state().left, left, "it is nobody's since then");
-    let _third = Enrolled::of(&sampled, None);
+    let _third = SamplerHandle::of(&sampled, None);
     assert_eq!(patience(PATIENCE), Duration::MAX);
     sampled.state().left = Instant::now().checked_sub(PATIENCE);
     assert!(sampled.is_over());
@@ -176,8 +180,8 @@ fn a_sampler_outlasts_those_who_have_it_by_a_moment() {
 
 #[test]
 fn who_comes_or_goes_is_noticed_at_once() {
-    let sampled = Arc::<Sampled>::default();
-    let mut holder = Enrolled::of(&sampled, None);
+    let sampled = Arc::<SharedSampler>::default();
+    let mut holder = SamplerHandle::of(&sampled, None);
     let begun = Instant::now();
     let waiting = thread::spawn({
         let sampled = Arc::clone(&sampled);
@@ -189,7 +193,7 @@ fn who_comes_or_goes_is_noticed_at_once() {
     thread::sleep(Duration::from_millis(100));
     holder.leave();
     thread::sleep(Duration::from_millis(100));
-    let _next = Enrolled::of(&sampled, None);
+    let _next = SamplerHandle::of(&sampled, None);
     waiting.join().unwrap();
     assert!(begun.elapsed() < Duration::from_secs(30));
     let begun = Instant::now();
@@ -200,11 +204,11 @@ fn who_comes_or_goes_is_noticed_at_once() {
 #[test]
 fn who_has_a_sampler_pays_for_what_it_cost_since() {
     let ms = Duration::from_millis;
-    let sampled = Arc::<Sampled>::default();
-    let first = Enrolled::of(&sampled, Some(0.01));
+    let sampled = Arc::<SharedSampler>::default();
+    let first = SamplerHandle::of(&sampled, Some(0.01));
     assert_eq!(sampled.ratio(), Some(0.01));
     sampled.spend(ms(3));
-    let second = Enrolled::of(&sampled, None);
+    let second = SamplerHandle::of(&sampled, None);
     assert_eq!(sampled.ratio(), None, "the budget is that of now");
     sampled.spend(ms(2));
     assert_eq!((first.cost(), second.cost()), (ms(5), ms(2)));
@@ -212,8 +216,8 @@ fn who_has_a_sampler_pays_for_what_it_cost_since() {
 
 #[test]
 fn a_window_that_failed_is_told_and_counts_for_nothing() {
-    let sampled = Arc::<Sampled>::default();
-    let mut holder = Enrolled::of(&sampled, None);
+    let sampled = Arc::<SharedSampler>::default();
+    let mut holder = SamplerHandle::of(&sampled, None);
     let heard = holder.receiver();
     let failed = Finished {
         stacks: Err("no room".to_string()),

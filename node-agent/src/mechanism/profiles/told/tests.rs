@@ -3,10 +3,10 @@ use crate::mechanism::stacks::{Sample, TRUNCATED};
 
 const CPU: ProfileMode = ProfileMode::Cpu;
 
-fn call(name: &str, place: Place) -> Call {
+fn call(name: &str, place: CodeOrigin) -> Call {
     Call {
         name: name.into(),
-        file: if place == Place::User { "ckb" } else { "" }.into(),
+        file: if place == CodeOrigin::User { "ckb" } else { "" }.into(),
         place,
     }
 }
@@ -14,7 +14,7 @@ fn call(name: &str, place: Place) -> Call {
 /// Two stacks of RocksDB's, seen three times and once for 10 ms each, on which 8 KiB and 4 KiB were touched. Of the one that waits
 /// frames are missing.
 fn sampled() -> stacks::Profile {
-    let sample = |calls: &[(&str, Place)], count| Sample {
+    let sample = |calls: &[(&str, CodeOrigin)], count| Sample {
         thread: "verify_blocks".to_string(),
         calls: (calls.iter())
             .map(|(name, place)| call(name, *place))
@@ -23,13 +23,13 @@ fn sampled() -> stacks::Profile {
         time: Duration::from_millis(10 * count),
         memory: if count > 1 { 8_192 } else { 4_096 },
     };
-    let get = ("rocksdb::DBImpl::Get<std::string>", Place::User);
-    let read = ("[read of 000123.sst]", Place::Said);
-    let futex = ("[futex]", Place::Said);
+    let get = ("rocksdb::DBImpl::Get<std::string>", CodeOrigin::User);
+    let read = ("[read of 000123.sst]", CodeOrigin::Said);
+    let futex = ("[futex]", CodeOrigin::Said);
     stacks::Profile {
         samples: vec![
-            sample(&[get, ("ext4_file_read_iter", Place::Kernel), read], 3),
-            sample(&[(TRUNCATED, Place::Said), get, futex], 1),
+            sample(&[get, ("ext4_file_read_iter", CodeOrigin::Kernel), read], 3),
+            sample(&[(TRUNCATED, CodeOrigin::Said), get, futex], 1),
         ],
         frequency: 50.0,
         took: Duration::from_secs(2),
@@ -39,7 +39,7 @@ fn sampled() -> stacks::Profile {
     }
 }
 
-fn samples_of(told: &Told) -> Vec<(Vec<&str>, &str, &[u64])> {
+fn samples_of(told: &CategorizedStacks) -> Vec<(Vec<&str>, &str, &[u64])> {
     let stacks = told.profile.stacks.sorted().into_iter();
     let stacks = stacks.map(|stack| {
         let Stack {
@@ -78,7 +78,7 @@ fn what_was_sampled_is_weighed_by_its_mode() {
             20_000_000,
         ),
     ] {
-        let told = Told::sampled(mode, &sampled(), began);
+        let told = CategorizedStacks::sampled(mode, &sampled(), began);
         let expected = [
             (whole.to_vec(), waits[0], &*weights[0]),
             (cut.to_vec(), waits[1], &*weights[1]),
@@ -110,7 +110,7 @@ fn nobody_knows_the_period_of_what_was_never_looked_at() {
         samples: Vec::new(),
         ..sampled()
     };
-    let told = Told::sampled(CPU, &never, Duration::ZERO);
+    let told = CategorizedStacks::sampled(CPU, &never, Duration::ZERO);
     assert_eq!(told.profile.period, 0);
     assert!(told.profile.stacks.is_empty());
     assert_eq!(told.counts(), (0, 0));
@@ -125,11 +125,11 @@ fn threads_are_told_once_each_from_where_they_began() {
         since,
         wait: Some("[futex]".into()),
         calls: (calls.iter().rev())
-            .map(|name| call(name, Place::User))
+            .map(|name| call(name, CodeOrigin::User))
             .collect(),
     };
     let second = Some(Duration::from_secs(1));
-    let told = Told::dumped(
+    let told = CategorizedStacks::dumped(
         &[
             thread(second, &["main", "rocksdb_write"]),
             thread(None, &["main", "rocksdb_write"]),

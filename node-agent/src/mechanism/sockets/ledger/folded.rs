@@ -7,7 +7,7 @@ use std::{
 
 use ckb_probe_crds::report::OTHER;
 
-use super::row::Row;
+use super::row::RowTotals;
 
 /// So many rows, and so many parts of all rows, are counted and no more: who meets ever new peers must not cost the agent ever
 /// more memory.
@@ -45,7 +45,7 @@ impl Folded {
     }
 
     /// How many parts there are in this one: none but in that of the others.
-    pub fn parts_of(&self, row: &Row) -> u64 {
+    pub fn parts_of(&self, row: &RowTotals) -> u64 {
         let of_others = row.part.as_ref().is_some_and(|part| part.text == OTHER);
         let parts = self.parts.get(&row.row.text).filter(|_| of_others);
         parts.map_or(0, |parts| parts.len() as u64)

@@ -7,14 +7,14 @@ use ckb_probe_crds::{Distribution, Figures, Name};
 
 use crate::{
     kernel::Socket,
-    mechanism::{Raw, sockets::Measures},
+    mechanism::{RowId, sockets::Measures},
 };
 
 /// A row, or a part of it.
 #[derive(Debug, Default)]
-pub struct Row {
-    pub row: Raw,
-    pub part: Option<Raw>,
+pub struct RowTotals {
+    pub row: RowId,
+    pub part: Option<RowId>,
     pub connections: u64,
     pub established: u64,
     pub listening: u64,
@@ -88,7 +88,7 @@ impl Moved {
     }
 }
 
-impl Row {
+impl RowTotals {
     pub fn figures(&self, measures: &Measures, tick_ns: u64) -> Figures {
         let Self {
             row: _,
@@ -148,5 +148,5 @@ impl Row {
 
 /// A row of which nothing is known.
 pub fn blank(measures: &Measures) -> Figures {
-    Row::default().figures(measures, 0)
+    RowTotals::default().figures(measures, 0)
 }

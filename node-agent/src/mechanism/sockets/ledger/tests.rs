@@ -11,9 +11,9 @@ use crate::kinds::tcp::MEASURES;
 
 const SINCE: u64 = 1_000;
 
-fn ledger() -> Ledger {
+fn ledger() -> SocketTotals {
     let naming = TcpProbe::default();
-    let mut ledger = Ledger::new(Arc::new(naming), Duration::from_millis(4));
+    let mut ledger = SocketTotals::new(Arc::new(naming), Duration::from_millis(4));
     ledger.begin(SINCE);
     ledger
 }
@@ -45,20 +45,20 @@ fn opened(cookie: u64) -> Socket {
     }
 }
 
-fn only(ledger: &Ledger) -> Figures {
+fn only(ledger: &SocketTotals) -> Figures {
     let mut rows = ledger.reading(&MEASURES);
     assert_eq!(rows.len(), 1, "{rows:#?}");
     rows.remove(0).figures
 }
 
-fn close(ledger: &mut Ledger, socket: &Socket) {
+fn close(ledger: &mut SocketTotals, socket: &Socket) {
     ledger.changed(&Socket {
         event: CLOSED,
         ..*socket
     });
 }
 
-fn rows(ledger: &Ledger) -> Vec<(String, String)> {
+fn rows(ledger: &SocketTotals) -> Vec<(String, String)> {
     let rows = ledger.reading(&MEASURES).into_iter();
     rows.map(|row| {
         let part = row.part.map(|part| part.text);
@@ -303,7 +303,7 @@ fn what_is_folded_is_counted_once_and_costs_no_more_memory_than_is_set_aside() {
         one.remote[1..4].copy_from_slice(&(number as u32).to_be_bytes()[1..]);
         one
     };
-    let meet = |ledger: &mut Ledger, from, to| {
+    let meet = |ledger: &mut SocketTotals, from, to| {
         let sockets: Vec<Socket> = (from..to).map(peer).collect();
         ledger.pass(&sockets);
         for socket in &sockets {
@@ -368,7 +368,7 @@ fn what_is_not_asked_for_has_no_row() {
         group_by: GroupBy::LocalPort,
         local_ports: vec![8114],
     };
-    let mut ledger = Ledger::new(Arc::new(naming), Duration::from_millis(4));
+    let mut ledger = SocketTotals::new(Arc::new(naming), Duration::from_millis(4));
     ledger.begin(SINCE);
     ledger.pass(&[opened(1)]);
     close(&mut ledger, &opened(1));

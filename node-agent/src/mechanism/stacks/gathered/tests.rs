@@ -92,7 +92,7 @@ fn names_break_no_line() {
     let call = Call {
         name: Arc::from("a;b\nc"),
         file: Arc::from(""),
-        place: Place::User,
+        place: CodeOrigin::User,
     };
     let sample = Sample {
         thread: "x;y".to_string(),

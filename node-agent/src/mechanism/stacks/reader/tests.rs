@@ -1,7 +1,7 @@
 use std::{sync::mpsc::channel, thread};
 
 use super::*;
-use crate::kernel::memory::Account;
+use crate::kernel::memory::MemoryBudget;
 
 fn own() -> ProcessId {
     ProcessId {
@@ -222,7 +222,7 @@ fn who_panics_while_it_is_read_leaves_nothing_half_read() {
 
 #[test]
 fn where_there_is_no_room_for_its_files_it_is_said_how_much_is_lacking_until_there_is() {
-    static ACCOUNT: Account = Account::new();
+    static ACCOUNT: MemoryBudget = MemoryBudget::new();
     ACCOUNT.limit((48 << 20) + (4 << 20));
     let mut code = Code::unread(of(5), ACCOUNT.empty());
     for _ in 0..2 {

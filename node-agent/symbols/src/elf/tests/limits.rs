@@ -40,7 +40,7 @@ fn no_more_is_read_than_the_budget_allows() {
 #[test]
 fn of_a_piece_no_more_is_kept_than_is_asked_for() {
     let bytes = vec![7; 3 * PIECE as usize + 5];
-    let whole = Part {
+    let whole = FileRange {
         what: "pieces",
         offset: 0,
         bytes: bytes.len() as u64,

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// One target, of whose node there is this.
-fn reported(change: impl FnOnce(NodeProbeRow) -> NodeProbeRow) -> Scene {
+fn reported(change: impl FnOnce(NodeProbeEntry) -> NodeProbeEntry) -> Scene {
     scene(json!({}), |_, _| {
         vec![reports(change(node_probe("n", 1, vec![])))]
     })
@@ -40,7 +40,7 @@ fn a_report_that_cannot_be_read_is_not_taken_for_silence() {
             spec: Some(json!({ "assignments": [] })),
             status: Some(json!({ "instances": [{ "state": "of another version" }] })),
         };
-        let row = NodeProbeRow::from(raw);
+        let row = NodeProbeEntry::from(raw);
         assert_eq!(row.status, None);
         row
     });
@@ -54,10 +54,10 @@ fn a_report_that_cannot_be_read_is_not_taken_for_silence() {
 
 #[test]
 fn a_report_that_the_api_server_refuses_is_told_in_its_words() {
-    let refused = |row: NodeProbeRow| {
+    let refused = |row: NodeProbeEntry| {
         let mut status = row.status.unwrap_or_default();
         status.agent.report_refused = Some("forbidden by policy (403)".to_owned());
-        NodeProbeRow {
+        NodeProbeEntry {
             status: Some(status),
             ..row
         }
@@ -72,12 +72,12 @@ fn a_report_that_the_api_server_refuses_is_told_in_its_words() {
 
 #[test]
 fn a_target_that_a_full_report_leaves_out_is_not_said_to_be_on_its_way() {
-    let full = |row: NodeProbeRow| {
+    let full = |row: NodeProbeEntry| {
         let status = row.status.map(|status| NodeProbeStatus {
             instances_omitted: 7,
             ..status
         });
-        NodeProbeRow { status, ..row }
+        NodeProbeEntry { status, ..row }
     };
     let (reason, message) = told(&reported(full));
     assert_eq!(reason, "ReportTruncated");

@@ -1,0 +1,548 @@
+//! Several probes of one target, and their events.
+
+use ckb_probe_crds::{EventReport, ProbeReport};
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    mechanism::{Breakdown, Detail, GroupId, RowId},
+    state::fixtures::{paused, read, reading, resumed},
+};
+
+/// What there is of one probe is refused.
+fn refusal() -> Refusal {
+    Refusal {
+        reason: Reason::SymbolNotFound,
+        message: "there is no such function".to_string(),
+        lacks: vec![Lack {
+            reason: Reason::SymbolNotFound,
+            items: vec!["Write".to_string()],
+        }],
+    }
+}
+
+/// `reads` asks for Get, which is group 0, and `writes` for Write, which is group 1.
+fn two_probes() -> Instance {
+    let probes = vec![
+        calls("reads", &[Operation::Get]),
+        calls("writes", &[Operation::Write]),
+    ];
+    let terms = terms(Overhead::default());
+    let mut instance = Instance::new(InstanceKey::default(), probes, terms, Duration::ZERO);
+    attach(&mut instance, PROCESS, Duration::ZERO);
+    instance
+}
+
+fn both(gets: u64, writes: u64) -> Reading {
+    let [gets, writes] = [gets, writes].map(|count| whole(calls_of(count, 1_000)));
+    reading([(0, gets), (1, writes)])
+}
+
+fn standing(report: &ProbeReport) -> (InstanceState, Reason, bool) {
+    (report.state, report.reason.unwrap(), report.firing)
+}
+
+#[test]
+fn a_busy_probe_does_not_hide_a_silent_one() {
+    let mut instance = two_probes();
+    observe(&mut instance, both(10, 0), seconds(1));
+    let report = instance.report(seconds(1));
+    assert_eq!(report.reason, Some(Reason::Attaching));
+    assert_eq!(
+        report.message,
+        "attached to process 7, nothing counted yet for writes"
+    );
+    observe(&mut instance, both(20, 0), seconds(31));
+    assert!(!instance.is_firing(seconds(31)));
+    let report = instance.report(seconds(31));
+    assert_eq!(
+        (report.reason, report.firing),
+        (Some(Reason::Silent), false)
+    );
+    assert_eq!(
+        report.message,
+        "attached to process 7, but nothing that is measured by writes happened for 3 report intervals"
+    );
+    let [reads, writes] = &report.probes[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!(
+        standing(reads),
+        (InstanceState::Attached, Reason::Firing, true)
+    );
+    assert_eq!(
+        standing(writes),
+        (InstanceState::Attached, Reason::Silent, false)
+    );
+    observe(&mut instance, both(20, 1), seconds(32));
+    let report = instance.report(seconds(32));
+    assert_eq!((report.reason, report.firing), (Some(Reason::Firing), true));
+}
+
+#[test]
+fn a_refused_probe_leaves_the_others_in_place() {
+    let mut instance = two_probes();
+    let reads = opened(&instance.probes[0].probe, 0);
+    instance.process_gone(seconds(1));
+    instance.answered(SUCCESSOR, 0, vec![Ok(reads), Err(refusal())], seconds(2));
+    observe(&mut instance, both(10, 0), seconds(3));
+    let report = instance.report(seconds(3));
+    assert_eq!(
+        (report.state, report.firing),
+        (InstanceState::Attached, false)
+    );
+    assert_eq!(report.reason, Some(Reason::SymbolNotFound));
+    assert_eq!(
+        report.message,
+        "measuring process 8, but for the probe writes: there is no such function"
+    );
+    let [reads, writes] = &report.probes[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!(
+        standing(reads),
+        (InstanceState::Attached, Reason::Firing, true)
+    );
+    assert_eq!(count(&reads.rows[0].total), 10);
+    assert_eq!(
+        standing(writes),
+        (InstanceState::Failed, Reason::SymbolNotFound, false)
+    );
+    assert_eq!(writes.message, "there is no such function");
+    assert_eq!(writes.lacks, refusal().lacks);
+}
+
+#[test]
+fn what_the_kernel_does_not_support_is_no_silence_of_its_target() {
+    let unsupported = || Refusal::new(Reason::UnsupportedByKernel, "this kernel has no kprobes");
+    let mut instance = two_probes();
+    let reads = opened(&instance.probes[0].probe, 0);
+    instance.process_gone(seconds(1));
+    instance.answered(
+        SUCCESSOR,
+        0,
+        vec![Ok(reads), Err(unsupported())],
+        seconds(2),
+    );
+    let told = |instance: &Instance, now| {
+        let report = instance.report(now);
+        let standing = (report.reason.unwrap(), report.firing);
+        assert_eq!(instance.is_firing(now), report.firing);
+        (standing, report.message)
+    };
+    let (standing_of, message) = told(&instance, seconds(3));
+    assert_eq!(standing_of, (Reason::Attaching, false));
+    assert_eq!(
+        message,
+        "attached to process 8, nothing counted yet for reads"
+    );
+    observe(&mut instance, both(10, 0), seconds(4));
+    let (standing_of, message) = told(&instance, seconds(4));
+    assert_eq!(standing_of, (Reason::Firing, true));
+    assert_eq!(
+        message,
+        "measuring process 8, but for the probe writes: this kernel has no kprobes"
+    );
+    let (standing_of, message) = told(&instance, seconds(40));
+    assert_eq!(standing_of, (Reason::Silent, false));
+    assert!(message.contains("measured by reads happened"), "{message}");
+    let [_, writes] = &instance.report(seconds(40)).probes[..] else {
+        panic!("two probes");
+    };
+    assert_eq!(
+        standing(writes),
+        (InstanceState::Failed, Reason::UnsupportedByKernel, false)
+    );
+}
+
+#[test]
+fn a_target_of_which_nothing_can_be_measured_says_why() {
+    let mut instance = two_probes();
+    instance.process_gone(seconds(1));
+    instance.answered(
+        SUCCESSOR,
+        0,
+        vec![Err(refusal()), Err(refusal())],
+        seconds(2),
+    );
+    let report = instance.report(seconds(3));
+    assert_eq!((report.state, report.pid), (InstanceState::Failed, None));
+    assert_eq!(report.reason, Some(Reason::SymbolNotFound));
+    assert_eq!(report.message, "there is no such function");
+    // It is not measured: the gap goes on.
+    assert_eq!((report.reattaches, report.gap_milliseconds), (0, 2_000));
+}
+
+#[test]
+fn while_a_target_has_no_process_its_probes_say_so() {
+    let mut instance = two_probes();
+    instance.process_gone(seconds(1));
+    for probe in instance.report(seconds(2)).probes {
+        let waiting = (InstanceState::Waiting, Reason::ExecutableNotFound, false);
+        assert_eq!(standing(&probe), waiting);
+    }
+}
+
+#[test]
+fn what_need_not_happen_is_well_without_it() {
+    let mut instance = two_probes();
+    instance.probes[1].quiet = true;
+    observe(&mut instance, both(10, 0), seconds(31));
+    let report = instance.report(seconds(31));
+    assert_eq!((report.reason, report.firing), (Some(Reason::Firing), true));
+    let quiet = (InstanceState::Attached, Reason::Firing, false);
+    assert_eq!(standing(&report.probes[1]), quiet);
+    instance.process_gone(seconds(32));
+    assert!(!instance.is_firing(seconds(32)));
+}
+
+#[test]
+fn a_probe_that_was_just_asked_is_not_silent_yet() {
+    let mut instance = two_probes();
+    observe(&mut instance, both(10, 10), seconds(99));
+    instance.close_interval(seconds(99), None, always);
+    assert_eq!(instance.window_ends(), seconds(109));
+    let mut probes: Vec<_> = instance
+        .probes
+        .iter()
+        .map(|probe_state| probe_state.probe.clone())
+        .collect();
+    probes.push(calls("commits", &[Operation::TxnCommit]));
+    instance.reconfigure(probes, terms(Overhead::default()));
+    let unanswered = &instance.report(seconds(99)).probes[2];
+    assert_eq!(
+        standing(unanswered),
+        (InstanceState::Waiting, Reason::Attaching, false)
+    );
+    instance.suspend(seconds(100));
+    attach(&mut instance, PROCESS, seconds(100));
+    let report = instance.report(seconds(101));
+    assert_eq!(report.reason, Some(Reason::Attaching));
+    assert_eq!(
+        report.message,
+        "attached to process 7, nothing counted yet for commits"
+    );
+    assert!(report.probes[0].firing, "the others go on");
+    assert_eq!(
+        instance.window_ends(),
+        seconds(102),
+        "its first figures are waited for"
+    );
+}
+
+/// The series of a target once vanished from `/metrics` when its next process could not be attached to.
+#[test]
+fn what_was_counted_stays_while_a_later_process_cannot_be_measured() {
+    let mut instance = two_probes();
+    observe(&mut instance, both(10, 3), seconds(1));
+    instance.close_interval(seconds(2), None, always);
+    let totals = |instance: &Instance, now| -> Vec<(String, u64)> {
+        let report = instance.report(now);
+        let rows = report.probes.into_iter().flat_map(|probe| probe.rows);
+        rows.map(|row| (row.key, count(&row.total))).collect()
+    };
+    let expected = vec![("Get".to_string(), 10), ("Write".to_string(), 3)];
+    instance.process_gone(seconds(3));
+    assert_eq!(totals(&instance, seconds(3)), expected);
+    instance.answered(
+        SUCCESSOR,
+        0,
+        vec![Err(refusal()), Err(refusal())],
+        seconds(4),
+    );
+    instance.close_interval(seconds(13), None, always);
+    assert_eq!(totals(&instance, seconds(13)), expected);
+    instance.failed(Reason::AttachFailed, "broken".to_string(), seconds(14));
+    assert_eq!(totals(&instance, seconds(14)), expected);
+    attach(&mut instance, SUCCESSOR, seconds(15));
+    observe(&mut instance, both(1, 1), seconds(16));
+    let expected = vec![("Get".to_string(), 11), ("Write".to_string(), 4)];
+    assert_eq!(totals(&instance, seconds(16)), expected);
+}
+
+#[test]
+fn measured_anew_for_another_a_target_loses_but_the_moment_in_between() {
+    let mut instance = two_probes();
+    instance.close_interval(Duration::ZERO, None, always);
+    observe(&mut instance, both(5_000, 50), seconds(5));
+    instance.suspend(seconds(5));
+    // The groups have other numbers now, and count from zero.
+    let answers = vec![
+        Ok(opened(&instance.probes[0].probe, 4)),
+        Ok(opened(&instance.probes[1].probe, 9)),
+    ];
+    instance.answered(PROCESS, 0, answers, Duration::from_millis(5_010));
+    assert!(instance.is_firing(seconds(5)));
+    assert_eq!(instance.window_ends(), seconds(10));
+    let [gets, writes] = [4_990, 50].map(|count| whole(calls_of(count, 1_000)));
+    // What was group 0 is somebody else's.
+    let noise = whole(calls_of(1_000_000, 1_000));
+    let all = reading([(0, noise), (4, gets), (9, writes)]);
+    observe(&mut instance, all, seconds(10));
+    instance.close_interval(seconds(10), None, always);
+    let report = instance.report(seconds(10));
+    assert_eq!((report.reattaches, report.gap_milliseconds), (0, 10));
+    let RowReport { total, window, .. } = get(&report);
+    assert_eq!(window.samples, 9_990);
+    assert_eq!(
+        (window.milliseconds, window.recorded_milliseconds),
+        (10_000, 9_990)
+    );
+    // What happened in the moment that nobody saw, nobody guesses.
+    assert_eq!(count(total), 9_990);
+    let RowReport { total, window, .. } = row(&report, "Write");
+    assert_eq!((window.samples, count(total)), (100, 100));
+}
+
+#[test]
+fn what_a_mechanism_lost_counts_once_however_many_probes_stand_on_it() {
+    let mut instance = two_probes();
+    let losing = |calls, events, others| Reading {
+        lost: vec![
+            lost([0, 1], calls, 0),
+            lost([1], 0, events),
+            lost([7], others, others),
+        ],
+        ..both(0, 0)
+    };
+    observe(&mut instance, losing(3, 2, 100), seconds(1));
+    observe(&mut instance, losing(5, 2, 200), seconds(2));
+    let all = |lost: &BTreeMap<Name, u64>| (lost["calls"], lost["events"]);
+    assert_eq!(all(&instance.lost), (5, 2));
+    assert_eq!(all(&instance.probes[0].lost), (5, 0));
+    assert_eq!(all(&instance.probes[1].lost), (5, 2));
+    // Measured anew, it counts from zero.
+    instance.suspend(seconds(3));
+    attach(&mut instance, PROCESS, seconds(3));
+    observe(&mut instance, losing(1, 1, 0), seconds(4));
+    assert_eq!(all(&instance.lost), (6, 3));
+}
+
+fn slow_call(group: u16, nanoseconds: u64) -> Event {
+    Event {
+        time: "2026-01-02T03:04:05.678901Z".parse::<Timestamp>().unwrap(),
+        group: GroupId(group),
+        row: None,
+        part: None,
+        thread: 42,
+        thread_name: "verify_blocks".to_string(),
+        weight: nanoseconds,
+        details: vec![
+            ("duration", Detail::Nanoseconds(nanoseconds)),
+            ("bytes", Detail::Bytes(17)),
+            (
+                "during",
+                Detail::List(vec!["Flush".to_string(), "FileSync".to_string()]),
+            ),
+        ],
+    }
+}
+
+#[test]
+fn a_slow_call_is_a_line_with_all_that_is_known_of_it() {
+    let mut instance = two_probes();
+    let mut line = json!({
+        "time": "2026-01-02T03:04:05.678901Z",
+        "probe": "reads",
+        "operation": "Get",
+        "columnFamily": null,
+        "thread": 42,
+        "threadName": "verify_blocks",
+        "durationNanoseconds": 2_000_000,
+        "bytes": 17,
+        "during": ["Flush", "FileSync"],
+    });
+    let call = slow_call(0, 2_000_000);
+    assert_eq!(instance.event(&call), [line.clone()]);
+    let part = Some(RowId {
+        place: 1,
+        number: 11,
+        text: "10".to_string(),
+    });
+    let of_family = Event { part, ..call };
+    // It is told apart for somebody else.
+    assert_eq!(instance.clone().event(&of_family), [line.clone()]);
+    for series in &mut instance.probes[0].series {
+        series.subscription.parts = Breakdown::All;
+    }
+    line["columnFamily"] = json!("CELL");
+    assert_eq!(instance.event(&of_family), [line]);
+    instance.close_interval(seconds(2), None, always);
+    let report = instance.report(seconds(2));
+    assert!(report.probes[1].events.is_empty());
+    let [all, of_family] = &report.probes[0].events[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!(
+        (&all.part, of_family.part.as_deref()),
+        (&None, Some("CELL"))
+    );
+    let EventReport {
+        row,
+        thread,
+        text,
+        details,
+        ..
+    } = all;
+    assert_eq!((row.as_str(), thread.as_str()), ("Get", "verify_blocks"));
+    assert_eq!(text, "2ms, 17 bytes, during Flush, FileSync");
+    let details: Vec<_> = details
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    assert_eq!(
+        details,
+        [
+            ("bytes", "17"),
+            ("duration", "2ms"),
+            ("during", "Flush, FileSync")
+        ]
+    );
+}
+
+#[test]
+fn what_ran_beside_a_slow_call_is_no_detail_where_nothing_did() {
+    let mut call = slow_call(0, 2_000_000);
+    call.details[2].1 = Detail::List(Vec::new());
+    let report = call.report("Get", None);
+    assert_eq!(report.text, "2ms, 17 bytes");
+    assert_eq!(
+        report.details.into_keys().collect::<Vec<_>>(),
+        ["bytes", "duration"]
+    );
+}
+
+#[test]
+fn nobodys_event_is_no_event() {
+    let mut instance = two_probes();
+    assert!(instance.event(&slow_call(2, 5)).is_empty());
+    instance.process_gone(seconds(1));
+    assert!(instance.event(&slow_call(0, 5)).is_empty());
+}
+
+#[test]
+fn the_weightiest_events_of_an_interval_are_listed_weightiest_first() {
+    let mut instance = attached();
+    for nanoseconds in [5, 90, 20, 70, 10, 60, 30, 80, 40, 50, 100, 15] {
+        assert_eq!(instance.event(&slow_call(0, nanoseconds)).len(), 1);
+    }
+    assert!(instance.report(seconds(1)).probes[0].events.is_empty());
+    instance.close_interval(seconds(2), None, always);
+    let listed = |instance: &Instance| -> Vec<u64> {
+        let events = &instance.report(seconds(2)).probes[0].events;
+        events.iter().map(|event| event.weight).collect()
+    };
+    assert_eq!(listed(&instance), [100, 90, 80, 70, 60, 50, 40, 30, 20, 15]);
+    instance.close_interval(seconds(12), None, always);
+    assert_eq!(listed(&instance), [0; 0]);
+}
+
+/// A history of both probes, one of them in slices from the second second on.
+fn history(steps: &[(u64, u64)]) -> Vec<TimedFact> {
+    let (mut gets, mut writes) = (0, 0);
+    let mut entries = Vec::new();
+    for (second, (more_gets, more_writes)) in (1..).zip(steps) {
+        (gets, writes) = (gets + more_gets, writes + more_writes);
+        let reading = Reading {
+            lost: vec![lost([0, 1], gets / 7, writes / 5)],
+            ..both(gets, writes)
+        };
+        entries.push(read(reading, seconds(second)));
+        entries.push(paused([0], seconds(second)));
+        entries.push(resumed([0], seconds(second) + Duration::from_millis(700)));
+    }
+    entries
+}
+
+proptest! {
+    #[test]
+    fn a_replay_tells_the_same_in_whatever_portions_it_comes(
+        steps in prop::collection::vec((0u64..1000, 0u64..10), 1..20),
+        portions in prop::collection::vec(1usize..9, 60),
+    ) {
+        let entries = history(&steps);
+        let end = seconds(steps.len() as u64 + 1);
+        let told = |mut instance: Instance| {
+            instance.close_interval(end, Some(0.01), |series| series.subscription.group == GroupId(0));
+            instance.report(end)
+        };
+        let mut one_by_one = two_probes();
+        for entry in &entries {
+            one_by_one.take(entry);
+        }
+        let mut left = &entries[..];
+        let mut in_portions = two_probes();
+        for portion in portions {
+            let (now, later) = left.split_at(portion.min(left.len()));
+            now.iter().for_each(|entry| in_portions.take(entry));
+            // Whoever looks in between changes nothing.
+            in_portions.report(end);
+            left = later;
+        }
+        prop_assert!(left.is_empty());
+        prop_assert_eq!(told(in_portions), told(one_by_one));
+    }
+}
+
+#[test]
+fn what_is_not_told_apart_for_want_of_room_is_said_and_how_many_it_is() {
+    let mut instance = two_probes();
+    let mut gets = whole(calls_of(10, 1_000));
+    gets.folded = 12;
+    observe(&mut instance, reading([(0, gets)]), seconds(1));
+    let report = instance.report(seconds(1));
+    let lack = Lack {
+        reason: Reason::TooManyRows,
+        items: vec!["column family of Get: 12".to_string()],
+    };
+    let [reads, writes] = &report.probes[..] else {
+        panic!("two probes");
+    };
+    assert_eq!(reads.lacks, [lack]);
+    assert_eq!(
+        reads.message,
+        "there is no room to tell more apart, so that these count in other: column family of Get: 12"
+    );
+    assert!(writes.lacks.is_empty());
+}
+
+#[test]
+fn rows_that_the_mechanism_has_no_room_for_are_said_as_those_are_that_the_books_have_none_for() {
+    let mut instance = two_probes();
+    let mut seen = reading([(0, whole(calls_of(10, 1_000)))]);
+    let said = |instance: &Instance| {
+        let report = &instance.report(seconds(1)).probes[0];
+        let items = report.lacks.iter().flat_map(|lack| lack.items.clone());
+        (items.collect::<Vec<_>>(), report.message.clone())
+    };
+    seen.folded.insert(GroupId(0), 9_872);
+    observe(&mut instance, seen.clone(), seconds(1));
+    let message =
+        "there is no room to tell more apart, so that these count in other: operation: 9872";
+    let expected = vec!["operation: 9872".to_string()];
+    assert_eq!(said(&instance), (expected, message.to_string()));
+    // As much is said of the next process as there is to be said of it.
+    instance.process_gone(seconds(2));
+    attach(&mut instance, SUCCESSOR, seconds(2));
+    assert_eq!(
+        said(&instance),
+        (Vec::new(), "nothing counted yet".to_string())
+    );
+}
+
+#[test]
+fn a_line_that_is_not_written_is_counted_for_the_probe_that_it_is_of() {
+    let mut instance = two_probes();
+    let line = json!({ "probe": "writes" });
+    instance.leave_out(&line);
+    instance.leave_out(&line);
+    let report = instance.report(seconds(1));
+    let lost: Vec<_> = report
+        .probes
+        .iter()
+        .map(|probe| probe.lost.get("lines").copied())
+        .collect();
+    assert_eq!(lost, [None, Some(2)]);
+    assert_eq!(instance.lost.get("lines"), Some(&2));
+}
