@@ -6,7 +6,7 @@ use std::{fmt::Debug, sync::Arc};
 
 use ckb_probe_crds::{Kind, KindSpec, for_each_kind};
 
-use crate::mechanism::{Begin, RowId, calls, system_calls};
+use crate::mechanism::{self, Begin, RowId, calls};
 
 macro_rules! declare_kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal $module:ident $spec:ident $example:literal,)*) => {
@@ -74,7 +74,7 @@ pub enum CollectorConfig {
     /// Calls of functions of the process: all that is asked of one process is loaded and attached as one.
     Calls(calls::CallsConfig),
     /// System calls: likewise.
-    SystemCalls(system_calls::SyscallsConfig),
+    Syscalls(mechanism::syscalls::SyscallsConfig),
     /// Something that has a mechanism of its own: begun once for each process and question.
     Own(Box<dyn Begin>),
 }

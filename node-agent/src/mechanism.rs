@@ -4,17 +4,17 @@
 //! What is measured of a process is divided into **groups**: what can be attached and left alone by itself, and so what the
 //! governor decides about. A group has one row (an operation, a function) or as many as come by (system calls, peers).
 
+pub mod block_io;
 pub mod calls;
 pub mod counts;
-pub mod disks;
 mod event;
-pub mod kernel_calls;
+pub mod kernel_functions;
 pub mod node;
-pub mod profiles;
+pub mod profile;
 pub mod shared;
-pub mod sockets;
 pub mod stacks;
-pub mod system_calls;
+pub mod syscalls;
+pub mod tcp;
 
 use std::{
     borrow::Cow,
@@ -27,7 +27,7 @@ use std::{
 use ckb_probe_crds::{Figures, Lack, Name, Reason};
 pub use event::{Detail, Event, short_name};
 pub use node::Node;
-use profiles::Finished;
+use profile::Finished;
 
 use crate::{
     kernel::{AttachError, Links, ReadError},

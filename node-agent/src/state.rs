@@ -1,13 +1,13 @@
 //! The books: what was measured of each target, made of facts that the driver notes as they happen. No clock, no I/O, so that
 //! any history can be replayed.
 
+pub mod accumulator;
 #[cfg(test)]
 pub(crate) mod fixtures;
 pub mod instance;
 pub mod probe;
 pub mod series;
 pub mod slow_calls;
-pub mod tally;
 
 use std::time::Duration;
 

@@ -7,9 +7,9 @@
 pub mod block_io;
 mod cookie;
 pub mod counts;
-pub mod sockets;
 pub mod stacks;
 pub mod syscalls;
+pub mod tcp;
 
 pub use cookie::{Cookie, FamilyArgument, Payload, Session};
 

@@ -7,14 +7,14 @@
 
 pub mod figures;
 pub mod histogram;
+mod interval;
 pub mod numbers;
 mod share;
 mod summary;
-mod window;
 
 pub use figures::{Distribution, Figures, Name};
 pub use histogram::Histogram;
+pub use interval::IntervalFigures;
 pub use numbers::display_nanos;
 pub use share::Share;
 pub use summary::{Summary, Value};
-pub use window::IntervalFigures;

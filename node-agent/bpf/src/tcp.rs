@@ -7,10 +7,10 @@ use std::{
 };
 
 use aya::maps::{HashMap, MapData, MapError, PerCpuArray, RingBuf};
-pub use ckb_probe_common::sockets::Socket;
+pub use ckb_probe_common::tcp::Socket;
 use ckb_probe_common::{
     Field,
-    sockets::{MAX_PROCESSES, Met},
+    tcp::{MAX_PROCESSES, Met},
 };
 
 use super::{
@@ -112,7 +112,7 @@ impl SocketWatch {
         let fields = btf::as_bytes(&fields(&types)?);
         let sizes = [("CHANGED", RING_BYTES)];
         let mut object =
-            Object::load_with(programs::named("sockets")?, &sizes, &[("FIELDS", &fields)])?;
+            Object::load_with(programs::named("tcp")?, &sizes, &[("FIELDS", &fields)])?;
         Ok(Self {
             links: None,
             tracepoints: Tracepoints::load(&object, &types, &[("state_changed", TRACEPOINT)])?,

@@ -30,7 +30,7 @@ use tokio::{
 };
 use tracing::{error, warn};
 
-use super::pace::strain::Backpressure;
+use super::pace::backpressure::Backpressure;
 use crate::{export::reports::Reports, text};
 
 const FIELD_MANAGER: &str = "ckb-probe-agent";

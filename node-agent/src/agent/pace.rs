@@ -4,7 +4,7 @@
 //! process is gone) does not wait for the end of it, but never are two reports closer together than the shortest interval that
 //! anybody could ask for. Where the API server is slow to take reports, the interval is [longer](strain).
 
-pub mod strain;
+pub mod backpressure;
 
 use std::time::Duration;
 

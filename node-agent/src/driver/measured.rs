@@ -326,7 +326,7 @@ impl Measured {
         let (places, asks): (Vec<usize>, Vec<calls::CallsConfig>) = asks
             .filter_map(|(place, question)| match instrument(question).config() {
                 CollectorConfig::Calls(ask) => Some((place, ask)),
-                CollectorConfig::SystemCalls(_) | CollectorConfig::Own(_) => None,
+                CollectorConfig::Syscalls(_) | CollectorConfig::Own(_) => None,
             })
             .unzip();
         // What was refused for another reason than functions that are not there is tried again altogether, but not often.

@@ -25,7 +25,7 @@ use slice::{Moment, Slice};
 use crate::{
     governor::Spent,
     kernel::{AttachError, ReadError},
-    mechanism::{Event, GroupId, GroupIds, profiles::Finished},
+    mechanism::{Event, GroupId, GroupIds, profile::Finished},
     observe::{self, CpuTime, ProcessId},
     state::{Fact, TimedFact},
 };

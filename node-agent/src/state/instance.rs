@@ -2,9 +2,9 @@
 //!
 //! Time is passed in, as the time since the agent's start.
 
-mod standing;
+mod reported_state;
 
-pub use standing::ReportedState;
+pub use reported_state::ReportedState;
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -19,7 +19,7 @@ use record::{RecordedTime, Span};
 pub use row::RowState;
 use row::{Seen, with_room};
 
-use super::tally::Accumulator;
+use super::accumulator::Accumulator;
 use crate::{
     kinds::Instrument,
     mechanism::{Breakdown, GroupId, RowId, RowReading, Subscription},

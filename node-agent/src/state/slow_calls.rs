@@ -9,7 +9,7 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp}
 
 use crate::mechanism::{
     Event,
-    profiles::{Finished, nanos},
+    profile::{Finished, nanos},
     short_name,
     stacks::TRUNCATED,
 };

@@ -39,10 +39,10 @@ use crate::cluster::{AGENTS, SYSTEM};
 pub const OPERATIONS: [&str; 5] = ["Get", "TxnGet", "TxnPut", "TxnCommit", "Write"];
 
 /// How agents yield to a slow API server: their own code. Their crate would bring its BPF programs along.
-#[path = "../../../node-agent/src/agent/pace/strain.rs"]
-mod strain;
+#[path = "../../../node-agent/src/agent/pace/backpressure.rs"]
+mod backpressure;
 
-use strain::Backpressure;
+use backpressure::Backpressure;
 
 /// An agent whose report was not taken tries again after so long, as it does.
 const AGAIN: Duration = Duration::from_secs(1);

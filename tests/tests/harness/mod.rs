@@ -8,7 +8,7 @@ use ckb_probe_agent::{
     host::{Session, find_process},
     kernel::{CalibratedTier, Tier, calibrate},
     mechanism::Coverage,
-    state::{instance::Instance, series::RowState, tally::Accumulator},
+    state::{accumulator::Accumulator, instance::Instance, series::RowState},
 };
 use ckb_probe_crds::{
     Breach, Overhead,

@@ -12,14 +12,7 @@ use super::{
 };
 
 /// The programs that are there, but for those of tests.
-const PROGRAMS: [&str; 6] = [
-    "calls",
-    "syscalls",
-    "sockets",
-    "block_io",
-    "processes",
-    "exec",
-];
+const PROGRAMS: [&str; 6] = ["calls", "syscalls", "tcp", "block_io", "processes", "exec"];
 
 /// Ring buffers must have a size.
 const SIZES: [(&str, u32); 6] = [

@@ -182,7 +182,7 @@ fn where_nobody_asks_anything_only_orders_are_answered() {
 mod under_strain {
     use std::{collections::BTreeSet, time::Duration};
 
-    use super::super::strain::{Backpressure, ENOUGH, MOST};
+    use super::super::backpressure::{Backpressure, ENOUGH, MOST};
 
     const INTERVAL: Duration = Duration::from_secs(10);
 

@@ -9,7 +9,7 @@ use std::{
 };
 
 use ckb_probe_agent::{
-    mechanism::{Event, profiles::nanos},
+    mechanism::{Event, profile::nanos},
     state::slow_calls::add,
     text,
 };

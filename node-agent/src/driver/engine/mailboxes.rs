@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Engine, views_on};
 use crate::{
     driver::{measured::Measured, view::View},
-    mechanism::{GroupId, profiles::Finished},
+    mechanism::{GroupId, profile::Finished},
     observe::ProcessId,
     state::{probe::ProbeState, slow_calls::SlowCalls},
     target::InstanceKey,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     kinds::{CollectorConfig, Instrumented},
-    mechanism::{Accepted, BeginContext, GroupId, Mechanism, Refusal, calls, system_calls},
+    mechanism::{Accepted, BeginContext, GroupId, Mechanism, Refusal, calls, syscalls},
     observe::ProcessId,
 };
 
@@ -102,11 +102,11 @@ impl Prepared {
             next: GroupId::default(),
         };
         // All calls of functions together, and all system calls.
-        let (mut calls, mut system_calls, mut own) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut calls, mut syscall_configs, mut own) = (Vec::new(), Vec::new(), Vec::new());
         for (index, question) in questions.iter().enumerate() {
             match question.instrument.config() {
                 CollectorConfig::Calls(ask) => calls.push((index, ask)),
-                CollectorConfig::SystemCalls(ask) => system_calls.push((index, ask)),
+                CollectorConfig::Syscalls(ask) => syscall_configs.push((index, ask)),
                 CollectorConfig::Own(begin) => own.push((index, begin)),
             }
         }
@@ -123,9 +123,9 @@ impl Prepared {
             prepared.answer(askers, begun.answers);
             prepared.run(begun.calls);
         }
-        if !system_calls.is_empty() {
-            let (askers, asks): (Vec<usize>, Vec<_>) = system_calls.into_iter().unzip();
-            let begun = system_calls::begin(process, &asks, prepared.next, &mut tools.node);
+        if !syscall_configs.is_empty() {
+            let (askers, asks): (Vec<usize>, Vec<_>) = syscall_configs.into_iter().unzip();
+            let begun = syscalls::begin(process, &asks, prepared.next, &mut tools.node);
             prepared.answer(askers, begun.answers);
             prepared.run(begun.calls);
         }

@@ -5,7 +5,7 @@ use std::{sync::mpsc::Receiver, time::Duration};
 use super::Reaper;
 use crate::{
     kernel::{AttachError, Links, ReadError},
-    mechanism::{Event, GroupId, GroupIds, Mechanism, Reading, SharedTrap, profiles::Finished},
+    mechanism::{Event, GroupId, GroupIds, Mechanism, Reading, SharedTrap, profile::Finished},
 };
 
 /// A mechanism, and which groups are its.

@@ -8,7 +8,7 @@ use ckb_probe_crds::kinds::block_io::{
 };
 
 use super::{CollectorConfig, Instrument};
-use crate::mechanism::disks::{self, Measures};
+use crate::mechanism::block_io::{self, Measures};
 
 /// What is measured of a request.
 const MEASURES: Measures = Measures {
@@ -22,7 +22,7 @@ const MEASURES: Measures = Measures {
 
 impl Instrument for BlockIoProbe {
     fn config(&self) -> CollectorConfig {
-        CollectorConfig::Own(Box::new(disks::BlockIoConfig {
+        CollectorConfig::Own(Box::new(block_io::BlockIoConfig {
             measures: MEASURES,
             disks: self.devices.clone(),
             slow_threshold_ns: self.slow_threshold.as_nanos(),

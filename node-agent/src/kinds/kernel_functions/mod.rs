@@ -9,12 +9,12 @@ use ckb_probe_crds::{
 };
 
 use super::{CollectorConfig, Instrument};
-use crate::mechanism::{calls::Measures, kernel_calls};
+use crate::mechanism::{calls::Measures, kernel_functions};
 
 impl Instrument for KernelFunctionsProbe {
     fn config(&self) -> CollectorConfig {
         let threshold = self.threshold.map(|threshold| threshold.as_nanos());
-        CollectorConfig::Own(Box::new(kernel_calls::KernelFunctionsConfig {
+        CollectorConfig::Own(Box::new(kernel_functions::KernelFunctionsConfig {
             measures: Measures {
                 duration: DURATION.key(),
                 longest: LONGEST.key(),

@@ -10,7 +10,7 @@ use ckb_probe_crds::{
 };
 
 use super::{CollectorConfig, Instrument};
-use crate::mechanism::profiles::{self, Weighed};
+use crate::mechanism::profile::{self, Weighed};
 
 /// All threads are gone through no more often: what is waited for is waited for longer.
 const MOST_PASSES: u32 = 19;
@@ -22,10 +22,10 @@ impl Instrument for ProfileProbe {
 }
 
 /// Who lists the same modes in another order asks the same.
-fn asked(probe: &ProfileProbe) -> profiles::ProfileConfig {
+fn asked(probe: &ProfileProbe) -> profile::ProfileConfig {
     let mut modes = probe.modes.clone();
     modes.sort_unstable();
-    profiles::ProfileConfig {
+    profile::ProfileConfig {
         modes,
         frequency: probe.frequency,
         passes: probe.frequency.min(MOST_PASSES),

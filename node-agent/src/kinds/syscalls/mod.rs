@@ -13,14 +13,14 @@ use super::{CollectorConfig, Instrument};
 use crate::{
     mechanism::{
         RowId,
-        system_calls::{self, Measures},
+        syscalls::{self, Measures},
     },
     observe::syscall_name,
 };
 
 impl Instrument for SyscallsProbe {
     fn config(&self) -> CollectorConfig {
-        CollectorConfig::SystemCalls(system_calls::SyscallsConfig {
+        CollectorConfig::Syscalls(syscalls::SyscallsConfig {
             names: (!self.names.is_empty()).then(|| self.names.clone()),
             slow_threshold_ns: self.slow_threshold.as_nanos(),
             never_slow: &WAITS,

@@ -14,7 +14,7 @@ use ckb_probe_crds::kinds::tcp::{
 };
 
 use super::{CollectorConfig, Instrument};
-use crate::mechanism::sockets::{self, Endpoint, Measures, Naming, Role};
+use crate::mechanism::tcp::{self, Endpoint, Measures, Naming, Role};
 
 /// The row of sockets that listen, where rows are peers.
 const LISTENS: &str = "listening";
@@ -42,7 +42,7 @@ pub(crate) const MEASURES: Measures = Measures {
 
 impl Instrument for TcpProbe {
     fn config(&self) -> CollectorConfig {
-        CollectorConfig::Own(Box::new(sockets::TcpConfig {
+        CollectorConfig::Own(Box::new(tcp::TcpConfig {
             measures: MEASURES,
             naming: Arc::new(self.clone()),
         }))

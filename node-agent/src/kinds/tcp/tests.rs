@@ -61,7 +61,7 @@ fn every_measure_of_the_descriptor_is_measured() {
         some.map(|measure| measure.key())
             .collect::<std::collections::BTreeSet<_>>()
     };
-    let blank = sockets::blank(&MEASURES);
+    let blank = tcp::blank(&MEASURES);
     assert_eq!(names(Merge::Sum), blank.sums.into_keys().collect());
     assert_eq!(names(Merge::Level), blank.levels.into_keys().collect());
     let distributions = blank.distributions.into_keys().collect();

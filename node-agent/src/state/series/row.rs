@@ -7,7 +7,7 @@ use ckb_probe_crds::{
     report::{MAX_PARTS, OTHER},
 };
 
-use super::super::tally::Accumulator;
+use super::super::accumulator::Accumulator;
 use crate::{kinds::Instrument, mechanism::RowId};
 
 /// One row.

@@ -9,7 +9,7 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{driver::engine::Addressee, mechanism::profiles::Finished};
+use crate::{driver::engine::Addressee, mechanism::profile::Finished};
 
 fn window(number: u64) -> ProfileWindow {
     ProfileWindow {

@@ -1,7 +1,7 @@
 //! Calls of the kernel's functions on behalf of a process, by kprobes: programs of the same object and the same maps as for calls
 //! of the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
 
-mod means;
+mod tier;
 mod untouchable;
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 
 use ckb_probe_crds::{Lack, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
-use means::{CalibratedKernelTier, Costs};
+use tier::{CalibratedKernelTier, Costs};
 use untouchable::Untouchable;
 
 use super::{

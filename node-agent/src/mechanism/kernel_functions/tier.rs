@@ -12,7 +12,7 @@ use crate::{
     kernel::{AttachError, DEFAULT_RING_BYTES, KernelPlan, KernelSite, KernelTier, Probes, Slots},
     mechanism::{
         Node, Refusal,
-        system_calls::{CALLS, time_of_a_call},
+        syscalls::{CALLS, time_of_a_call},
     },
 };
 

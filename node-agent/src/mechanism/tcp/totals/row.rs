@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use ckb_probe_common::sockets::state;
+use ckb_probe_common::tcp::state;
 use ckb_probe_crds::{Distribution, Figures, Name};
 
 use crate::{
     kernel::Socket,
-    mechanism::{RowId, sockets::Measures},
+    mechanism::{RowId, tcp::Measures},
 };
 
 /// A row, or a part of it.

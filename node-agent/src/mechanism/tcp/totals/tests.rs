@@ -1,4 +1,4 @@
-use ckb_probe_common::sockets::UNKNOWN;
+use ckb_probe_common::tcp::UNKNOWN;
 use ckb_probe_crds::{
     Figures,
     kinds::tcp::{GroupBy, TcpProbe},

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_common::sockets::{CLOSED, INCOMING, OPENED, OUTGOING, family, state};
+use ckb_probe_common::tcp::{CLOSED, INCOMING, OPENED, OUTGOING, family, state};
 use ckb_probe_crds::{
     Distribution,
     histogram::bucket,

@@ -3,7 +3,7 @@
 use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::{bpf_get_socket_cookie, bpf_jiffies64, bpf_skc_to_tcp_sock};
-use ckb_probe_common::sockets::{Kept, Socket, family, state};
+use ckb_probe_common::tcp::{Kept, Socket, family, state};
 use ckb_probe_programs::fields::Fields;
 
 #[unsafe(no_mangle)]

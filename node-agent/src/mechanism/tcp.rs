@@ -4,7 +4,7 @@
 //! core, an iterator of the kernel's goes through the process's files. Between two such passes a connection may come and go:
 //! a tracepoint tells of each as it is established, and as it is closed with its last figures. The tracepoint is the node's, and attached once.
 
-mod ledger;
+mod totals;
 mod watch;
 
 use std::{
@@ -14,9 +14,9 @@ use std::{
 };
 
 use ckb_probe_crds::{Name, Reason};
-use ledger::SocketTotals;
-pub use ledger::blank;
 use nix::time::{ClockId, clock_getres};
+use totals::SocketTotals;
+pub use totals::blank;
 
 use super::{
     Accepted, Begin, BeginContext, Breakdown, Event, GroupId, GroupIds, Lost, Mechanism, Reading,

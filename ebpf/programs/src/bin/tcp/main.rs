@@ -16,7 +16,7 @@ use aya_ebpf::{
     maps::{HashMap, PerCpuArray, RingBuf},
     programs::BtfTracePointContext,
 };
-use ckb_probe_common::sockets::{
+use ckb_probe_common::tcp::{
     CLOSED, INCOMING, Kept, MAX_PROCESSES, Met, OPENED, OUTGOING, SEEN, Socket, UNKNOWN, state,
 };
 use ckb_probe_programs::{counters, iterator, socket_storage::SocketStorage};
