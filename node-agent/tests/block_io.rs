@@ -2,11 +2,6 @@
 //! else uses.
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
-#[path = "block_io/disk.rs"]
-#[allow(dead_code, reason = "others need the rest")]
-mod disk;
-#[path = "block_io/session.rs"]
-mod session;
 #[path = "block_io/views.rs"]
 mod views;
 
@@ -17,15 +12,27 @@ use std::{
     time::Duration,
 };
 
-use disk::{Disk, Requests};
-use session::{Session, own_pid};
+use ckb_probe_crds::Figures;
+use ckb_probe_testkit::{
+    Probe, Rows,
+    disk::{Disk, Requests, percent_off},
+    run,
+};
+use rustix::process::{Pid, Signal, kill_process};
 
-/// What was counted of the same.
-fn counted(session: &Session, disk: &Disk) -> Requests {
+/// Counts the requests to a disk from now on; this process is the one whose own they are.
+fn counting(disk: &Disk, arguments: &[&str]) -> Probe {
+    let arguments = [&["block-io", "--devices", disk.name()], arguments].concat();
+    let probe = Probe::start(std::process::id(), &arguments);
+    probe.says("attached; the figures are of the node's disks: own are");
+    probe
+}
+
+fn counted(rows: &Rows, disk: &Disk) -> Requests {
     ["read", "write", "discard", "flush"].map(|direction| {
-        let row = session.row(&disk.row(direction)).unwrap();
-        let requests = row.all.count("device").unwrap();
-        (direction, requests, row.all.sums["bytes"])
+        let all = rows.row(&disk.row(direction)).total();
+        let requests = all.count("device").unwrap();
+        (direction, requests, all.sums["bytes"])
     })
 }
 
@@ -40,19 +47,12 @@ fn lost(told: &str) -> u64 {
 fn is_exact(scheduler: &str) -> bool {
     let disk = Disk::new(64);
     disk.schedule_by(scheduler);
-    let mut session = Session::begin(own_pid(), &["--devices", disk.name()]);
+    let probe = counting(&disk, &["--json"]);
     let before = disk.statistics();
-    disk.read_direct(1000, 4096);
-    disk.write_direct(300, 64 << 10);
-    disk.sync();
-    disk.discard(1 << 20);
-    // Large ones are split, neighbours are merged, and what is written back nobody asks for.
-    disk.read_direct(3, 4 << 20);
-    disk.write_buffered(16 << 20);
-    disk.sync();
+    disk.of_all_sorts();
     let after = disk.at_rest();
-    let told = session.end();
-    let (counted, expected) = (counted(&session, &disk), after.since(before));
+    let (rows, told) = probe.rows();
+    let (counted, expected) = (counted(&rows, &disk), after.since(before));
     assert!(
         expected[0].1 >= 1003 && expected[1].1 >= 300 && expected[2].1 > 0 && expected[3].1 > 0
     );
@@ -85,15 +85,15 @@ const PER_REQUEST: Duration = Duration::from_micros(10);
 /// The milliseconds that requests took by what was seen, and by the kernel; and how many they were.
 fn took() -> (u64, u64, u64) {
     let disk = Disk::new(64);
-    let mut session = Session::begin(own_pid(), &["--devices", disk.name()]);
+    let probe = counting(&disk, &["--json"]);
     let before = disk.statistics();
     disk.read_direct(500, 1 << 20);
-    session.end();
+    let (rows, _) = probe.rows();
     let after = disk.at_rest();
-    let row = session.row(&disk.row("read")).unwrap();
-    let sum = |measure| row.all.distributions[measure].sum;
+    let all = rows.row(&disk.row("read")).total();
+    let sum = |measure| all.distributions[measure].sum;
     let seen = (sum("queue") + sum("device")) / 1_000_000;
-    assert_eq!(row.all.distributions["device"].unmeasured, 0);
+    assert_eq!(all.distributions["device"].unmeasured, 0);
     (seen, after.0[3] - before.0[3], after.since(before)[0].1)
 }
 
@@ -112,59 +112,33 @@ fn what_requests_took_is_what_diskstats_says() {
 #[test]
 fn what_the_target_asked_for_is_told_from_what_others_did() {
     let disk = Disk::new(16);
-    let mut session = Session::begin(own_pid(), &["--devices", disk.name()]);
+    let probe = counting(&disk, &["--json"]);
     disk.read_direct(100, 4096);
-    let input = format!("if={}", disk.path());
-    let other = [
-        "of=/dev/null",
-        "bs=4096",
-        "count=50",
-        "iflag=direct",
-        &input,
-    ];
-    assert!(
-        Command::new("dd")
-            .args(other)
-            .stderr(Stdio::null())
-            .status()
-            .unwrap()
-            .success()
-    );
-    session.end();
-    let row = session.row(&disk.row("read")).unwrap();
-    let parts: Vec<_> = row
-        .parts
-        .iter()
-        .map(|(name, figures)| {
-            (
-                name.as_str(),
-                figures.count("device"),
-                figures.sums["bytes"],
-            )
-        })
-        .collect();
+    let other = "of=/dev/null bs=4096 count=50 iflag=direct".split(' ');
+    run(Command::new("dd")
+        .args(other)
+        .arg(format!("if={}", disk.path())));
+    let (rows, _) = probe.rows();
+    let part = |figures: &Figures| (figures.count("device"), figures.sums["bytes"]);
+    let parts = rows.row(&disk.row("read")).totals();
+    let parts: Vec<_> = parts.iter().map(|(name, one)| (*name, part(one))).collect();
     assert_eq!(
         parts,
         [
-            ("other", Some(50), 50 * 4096),
-            ("own", Some(100), 100 * 4096)
+            ("other", (Some(50), 50 * 4096)),
+            ("own", (Some(100), 100 * 4096))
         ]
     );
 }
 
 #[test]
-fn a_slow_request_is_counted_and_told() {
+fn a_slow_request_is_told_with_who_asked_for_it_and_what_it_took_where() {
     let disk = Disk::new(16);
-    let arguments = ["--devices", disk.name(), "--slow-threshold", "1us"];
-    let mut counting = Session::begin(own_pid(), &arguments);
-    let mut telling = Session::begin_events(own_pid(), &arguments);
+    let probe = counting(&disk, &["--events", "--slow-threshold", "1us"]);
     disk.read_direct(40, 8192);
-    counting.end();
-    telling.end();
-    let row = counting.row(&disk.row("read")).unwrap();
-    assert_eq!(row.all.sums["slow"], 40);
-    assert_eq!(telling.lines.len(), 40);
-    for line in &telling.lines {
+    let (lines, _) = probe.events();
+    assert_eq!(lines.len(), 40);
+    for line in &lines {
         assert_eq!(line["disk"], disk.row("read"));
         assert_eq!(line["issuer"], "own");
         assert_eq!(line["bytes"], 8192);
@@ -177,32 +151,23 @@ fn a_slow_request_is_counted_and_told() {
 #[test]
 fn a_disk_that_nobody_asked_about_is_in_no_row() {
     let (asked, other) = (Disk::new(1), Disk::new(1));
-    let mut session = Session::begin(own_pid(), &["--devices", asked.name()]);
+    let probe = counting(&asked, &["--json"]);
     asked.read_direct(3, 4096);
     other.read_direct(5, 4096);
-    session.end();
-    assert_eq!(session.rows(), [asked.row("read")]);
+    assert_eq!(probe.rows().0.names(), [asked.row("read")]);
 }
 
 #[test]
 fn quantiles_are_those_of_bpftrace() {
     let disk = Disk::new(64);
-    let device = disk.device();
-    let script = format!(
-        "tracepoint:block:block_rq_issue /args->dev == {device}/ {{ @begun[args->sector] = nsecs; }}
-         tracepoint:block:block_io_done /args->dev == {device} && @begun[args->sector]/ {{
-             printf(\"%lu\\n\", nsecs - @begun[args->sector]); delete(@begun[args->sector]); }}
-         END {{ clear(@begun); }}"
-    );
     // First: the tracepoints run what was attached first, and to print takes bpftrace microseconds.
-    let mut session = Session::begin(own_pid(), &["--devices", disk.name()]);
+    let probe = counting(&disk, &["--json"]);
     // A mount namespace of its own: the machine need not have tracefs.
     let mounts = "mount -t debugfs debugfs /sys/kernel/debug; mount -t tracefs tracefs /sys/kernel/tracing; exec \"$@\"";
     let mut bpftrace = Command::new("unshare")
-        .args([
-            "-m", "sh", "-c", mounts, "sh", "bpftrace", "-B", "line", "-e",
-        ])
-        .arg(&script)
+        .args(["-m", "sh", "-c", mounts])
+        .args("sh bpftrace -B line -e".split(' '))
+        .arg(disk.durations_by_bpftrace())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -210,30 +175,21 @@ fn quantiles_are_those_of_bpftrace() {
     let mut lines = BufReader::new(bpftrace.stdout.take().unwrap()).lines();
     assert!(lines.next().unwrap().unwrap().starts_with("Attaching"));
     thread::sleep(Duration::from_secs(3));
-    // Of all sizes, so that it is not one duration.
-    for size in [4 << 10, 64 << 10, 256 << 10, 1 << 20] {
-        disk.read_direct(700, size);
-    }
-    session.end();
-    session::interrupt(bpftrace.id());
+    disk.read_all_sizes();
+    let (rows, _) = probe.rows();
+    kill_process(Pid::from_child(&bpftrace), Signal::INT).unwrap();
     let mut durations: Vec<u64> = lines
         .filter_map(|line| line.unwrap().parse().ok())
         .collect();
     bpftrace.wait().unwrap();
     durations.sort_unstable();
-    let row = session.row(&disk.row("read")).unwrap();
-    let device = &row.all.distributions["device"];
+    let all = rows.row(&disk.row("read")).total();
+    let device = &all.distributions["device"];
     assert_eq!(device.count(), durations.len() as u64);
     for quantile in [0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99] {
-        // The nearest of the ranks around it: in a tail of few, one duration may be twice the next.
-        let rank = (durations.len() as f64 * quantile).ceil() as usize - 1;
-        let ours = device.histogram.quantile(quantile).unwrap() as f64;
-        let near = durations[rank - 2..=rank + 2].iter();
-        let theirs = near.map(|theirs| *theirs as f64);
-        let off = theirs.map(|theirs| (ours / theirs - 1.0) * 100.0);
-        let off = off.min_by(|one, other| one.abs().total_cmp(&other.abs()));
-        let (theirs, off) = (durations[rank], off.unwrap());
-        println!("{quantile}: {ours} ns, bpftrace {theirs} ns, {off:+.1} %");
-        assert!(off.abs() < 5.0, "{quantile}: {ours} ns, not {theirs}");
+        let ours = device.histogram.quantile(quantile).unwrap();
+        let off = percent_off(ours, &durations, quantile);
+        println!("{quantile}: {ours} ns, {off:+.1} % off bpftrace's");
+        assert!(off.abs() < 5.0, "{quantile}: {ours} ns");
     }
 }

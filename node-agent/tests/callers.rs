@@ -6,8 +6,6 @@
     reason = "where it panics, a test fails"
 )]
 
-mod host;
-
 use std::{
     cell::Cell,
     fs,
@@ -15,7 +13,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use host::{CKB_PROBE, Fixture, Folder, Probe, refusal, run};
+use ckb_probe_testkit::{Fixture, Folder, Probe, ckb_probe, refusal, run};
 use serde_json::Value;
 
 const TIERS: [&str; 3] = ["session", "uprobe-multi", "perf-event"];
@@ -23,7 +21,7 @@ const TIERS: [&str; 3] = ["session", "uprobe-multi", "perf-event"];
 /// Those that this kernel has.
 fn tiers() -> Vec<&'static str> {
     let works = |tier: &&str| {
-        let check = Command::new(CKB_PROBE)
+        let check = Command::new(ckb_probe())
             .args(["check", "--tier", tier])
             .output();
         check.unwrap().status.success()
@@ -74,27 +72,6 @@ fn end(probe: Probe) -> (Vec<Value>, String) {
 fn stack(line: &Value) -> Vec<&str> {
     let names = line["stack"].as_array().unwrap().iter();
     names.map(|name| name.as_str().unwrap()).collect()
-}
-
-#[test]
-fn each_slow_call_is_told_with_who_called_it_by_every_tier() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
-    for tier in tiers() {
-        let arguments = ["--match", "slow_call", "--threshold", "1ms", "--tier", tier];
-        let (probe, bare) = begin(&mut fixture, &arguments);
-        fixture.tell("first 7");
-        let (lines, said) = end(probe);
-        assert_eq!(lines.len(), 7, "{tier}: {said}");
-        for line in lines {
-            let stack = stack(&line);
-            assert_eq!(stack[..2], ["first_caller", "run"], "{tier}");
-            assert_ne!(stack.last(), Some(&"[truncated]"), "{tier}");
-            assert_eq!(line["threadName"], "caller");
-        }
-        assert_eq!(lost(&said, "stacks"), bare, "{tier}: {said}");
-        assert_eq!(lost(&said, "frames"), 0, "{tier}: {said}");
-    }
 }
 
 #[test]
@@ -175,7 +152,7 @@ fn what_is_on_the_stack_of_a_slow_call_is_told_to_nobody() {
     let file = folder.path("slow.pb.gz");
     // Files: a pipe that nobody reads meanwhile has no room for all that is said.
     let [told, said] = ["told", "said"].map(|name| folder.path(name));
-    let mut probing = Command::new(CKB_PROBE)
+    let mut probing = Command::new(ckb_probe())
         .env("RUST_LOG", "trace")
         .args(EVENTS)
         .args(["--match", "slow_call", "--threshold", "1ms"])
@@ -204,7 +181,7 @@ fn the_slowest_stand_below_the_table_and_all_in_a_profile_that_can_be_drawn() {
     let folder = Folder::new();
     let mut fixture = Fixture::start(&fixture(&folder));
     let (file, drawn) = (folder.path("slow.pb.gz"), folder.path("slow.folded"));
-    let mut probing = Command::new(CKB_PROBE)
+    let mut probing = Command::new(ckb_probe())
         .args(["functions", "--stacks", "--include-single-stepped"])
         .args(["--match", "slow_call", "--threshold", "1ms"])
         .args(["--on-breach", "report", "--duration", "5s", "-o"])
@@ -225,7 +202,7 @@ fn the_slowest_stand_below_the_table_and_all_in_a_profile_that_can_be_drawn() {
         .unwrap_or_else(|| panic!("{table}"));
     assert!(line.contains("ms, called by "), "{line}");
     assert!(table.contains("called by first_caller, run, "), "{table}");
-    run(Command::new(CKB_PROBE)
+    run(Command::new(ckb_probe())
         .arg("render")
         .arg(&file)
         .arg("-o")
@@ -257,7 +234,7 @@ fn stacks_without_slow_calls_are_refused() {
         refusal(own, &asked),
         "--output takes the stacks of slow calls: it needs --stacks, which rocksdb and functions have"
     );
-    let output = Command::new(CKB_PROBE)
+    let output = Command::new(ckb_probe())
         .args(["functions", "--match", "slow_call", "--stacks"])
         .output()
         .unwrap();

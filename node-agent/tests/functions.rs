@@ -6,15 +6,13 @@
     reason = "where it panics, a test fails"
 )]
 
-mod host;
-
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use host::{CKB_PROBE, Fixture, Folder, Probe, Rows, refusal, run};
+use ckb_probe_testkit::{Fixture, Folder, Probe, Rows, ckb_probe, refusal, run};
 use serde_json::json;
 
 /// Attaches, has things done, and tells what was counted.
@@ -74,20 +72,6 @@ fn what_the_kernel_must_single_step_is_counted_on_demand() {
         "nothing that matches alpha_stepped is measured; alpha_stepped was left out, since the kernel would have to \
          single-step the first instruction, at many times the cost: includeSingleStepped: true measures them all the same"
     );
-}
-
-#[test]
-fn only_the_chosen_one_of_two_processes_of_one_binary_counts() {
-    let folder = Folder::new();
-    let program = fixture(&folder);
-    let (mut chosen, mut other) = (Fixture::start(&program), Fixture::start(&program));
-    let pid = chosen.pid();
-    let mut probe = Probe::start(pid, &["functions", "--json", "--match", "alpha_one"]);
-    probe.is_attached();
-    other.tell("alpha_one 5000");
-    chosen.tell("alpha_one 11");
-    other.tell("alpha_one 5000");
-    assert_eq!(probe.rows().0.counts(), BTreeMap::from([("alpha_one", 11)]));
 }
 
 #[test]
@@ -313,7 +297,7 @@ fn symbols_shows_what_would_be_attached_to_and_at_what_price() {
     let program = fixture(&folder);
     let fixture = Fixture::start(&program);
     let symbols = |glob: &str| {
-        let mut command = Command::new(CKB_PROBE);
+        let mut command = Command::new(ckb_probe());
         let pid = fixture.pid().to_string();
         let command = command.args(["symbols", "--match", glob, "--pid", &pid]);
         String::from_utf8(run(command).stdout).unwrap()

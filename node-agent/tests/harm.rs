@@ -5,7 +5,6 @@
     reason = "where it panics, a test fails"
 )]
 
-mod host;
 #[allow(dead_code, reason = "the agent's tests use more of it")]
 #[path = "engine/mount.rs"]
 mod mount;
@@ -16,14 +15,11 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use host::{CKB_PROBE, Fixture, Folder};
+use ckb_probe_testkit::{Fixture, Folder, PATIENCE, ckb_probe, is_linked, wait_until};
 use mount::Mount;
-
-/// However slow the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn fixture(folder: &Folder) -> PathBuf {
     let options = ["-O2", "-fomit-frame-pointer", "-pthread"];
@@ -31,7 +27,7 @@ fn fixture(folder: &Folder) -> PathBuf {
 }
 
 fn probe(fixture: &Fixture, arguments: &[&str]) -> Child {
-    Command::new(CKB_PROBE)
+    Command::new(ckb_probe())
         .args(arguments)
         .args(["--pid", &fixture.pid().to_string()])
         .stdout(Stdio::piped())
@@ -49,22 +45,6 @@ fn printed(child: Child) -> (String, String) {
     (printed, said)
 }
 
-/// Until it has attached.
-fn is_attached(child: &Child) {
-    let begun = Instant::now();
-    loop {
-        let held = fs::read_dir(format!("/proc/{}/fdinfo", child.id())).unwrap();
-        let is_link = |held: fs::DirEntry| {
-            fs::read_to_string(held.path()).is_ok_and(|text| text.contains("link_id:"))
-        };
-        if held.flatten().any(is_link) {
-            return;
-        }
-        assert!(begun.elapsed() < PATIENCE, "it does not attach");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn names_are_told_also_where_the_executable_is_replaced_while_it_is_sampled_and_the_process_gone_before_the_end()
  {
@@ -75,7 +55,7 @@ fn names_are_told_also_where_the_executable_is_replaced_while_it_is_sampled_and_
         &fixture,
         &["profile", "--frequency", "999", "--duration", "10m"],
     );
-    is_attached(&sampling);
+    wait_until("it attaches", || is_linked(sampling.id()));
     fs::remove_file(&program).unwrap();
     fs::write(&program, "something else").unwrap();
     fixture.tell("burn 2");
@@ -107,12 +87,12 @@ fn threads_that_come_and_go_by_the_thousand_do_no_harm() {
         ]
     };
     let sampling = ["cpu", "off-cpu"].map(|mode| probe(&fixture, &arguments(mode)));
-    is_attached(&sampling[0]);
+    wait_until("it attaches", || is_linked(sampling[0].id()));
     let dumping = {
         let pid = fixture.pid().to_string();
         thread::spawn(move || {
             let dump = || {
-                let output = Command::new(CKB_PROBE)
+                let output = Command::new(ckb_probe())
                     .args(["threads", "--pid", &pid])
                     .output();
                 output.unwrap()

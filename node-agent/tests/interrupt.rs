@@ -1,8 +1,6 @@
 //! Ctrl-C ends it whenever it comes: also in the moment in which something else is due.
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
-mod host;
-
 use std::{
     io::{BufRead, BufReader},
     process::{Command, Stdio},
@@ -11,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use host::{CKB_PROBE, Fixture, Folder};
+use ckb_probe_testkit::{Fixture, Folder, ckb_probe};
 use rustix::process::{Pid, Signal, kill_process};
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -24,7 +22,7 @@ fn an_interrupt_is_not_lost_to_what_is_due_with_it() {
     let folder = Folder::new();
     let mut target = Fixture::start(&folder.compile("cc", "syscalls.c", "syscalls", &[]));
     for _ in 0..TRIES {
-        let mut child = Command::new(CKB_PROBE)
+        let mut child = Command::new(ckb_probe())
             .args(["syscalls", "--pid", &target.pid().to_string(), "--json"])
             .args(["--interval", "200ms", "--on-breach", "report"])
             .stdout(Stdio::piped())

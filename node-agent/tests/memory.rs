@@ -1,8 +1,6 @@
 //! However many ask for however much, the agent stays within its memory: on this machine's kernel, as root.
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
-mod host;
-
 use std::{
     fs, thread,
     time::{Duration, Instant},
@@ -12,7 +10,7 @@ use ckb_probe_agent::{
     driver::engine::Engine, kernel::memory, mechanism::Refusal, preflight::preflight,
 };
 use ckb_probe_crds::{Assignment, InstanceState, Reason};
-use host::{Folder, container::Container};
+use ckb_probe_testkit::{Container, Folder};
 use serde_json::json;
 
 /// As the chart has it.

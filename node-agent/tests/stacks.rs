@@ -6,32 +6,14 @@
     reason = "where it panics, a test fails"
 )]
 
-mod host;
-
 use std::{
     collections::BTreeMap,
     fs,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
-use host::{CKB_PROBE, Fixture, Folder, Probe, refusal, run};
-
-/// Between two looks at what is to come about.
-const LOOK: Duration = Duration::from_millis(20);
-
-/// However slow the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        thread::sleep(LOOK);
-    }
-}
+use ckb_probe_testkit::{Fixture, Folder, Probe, ckb_probe, is_linked, refusal, run, wait_until};
 
 /// How often each thread has been switched to and from, where all of them are asleep.
 fn switches(pid: u32) -> Option<Vec<String>> {
@@ -56,20 +38,14 @@ fn settle(fixture: &Fixture) {
 
 /// Samples who runs, until the process ends; it has begun.
 fn sampling(fixture: &Fixture) -> Child {
-    let sampling = Command::new(CKB_PROBE)
+    let sampling = Command::new(ckb_probe())
         .args(["profile", "--mode", "cpu", "--frequency", "999"])
         .args(["--duration", "10m", "--pid", &fixture.pid().to_string()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_until("a sampler that is attached", || {
-        let held = fs::read_dir(format!("/proc/{}/fdinfo", sampling.id())).unwrap();
-        let is_link = |held: fs::DirEntry| {
-            fs::read_to_string(held.path()).is_ok_and(|text| text.contains("link_id:"))
-        };
-        held.flatten().any(is_link)
-    });
+    wait_until("a sampler that is attached", || is_linked(sampling.id()));
     sampling
 }
 
@@ -125,7 +101,7 @@ fn is_near(shares: &BTreeMap<&str, f64>, known: &[(&str, f64)]) {
 }
 
 fn probe(fixture: &Fixture, arguments: &[&str]) -> Output {
-    let mut command = Command::new(CKB_PROBE);
+    let mut command = Command::new(ckb_probe());
     command
         .args(arguments)
         .args(["--pid", &fixture.pid().to_string()]);
@@ -278,7 +254,7 @@ fn a_profile_is_written_as_pprof_that_can_be_drawn() {
         &fixture,
         &[&arguments[..], &[file.to_str().unwrap()]].concat(),
     );
-    run(Command::new(CKB_PROBE)
+    run(Command::new(ckb_probe())
         .arg("render")
         .arg(&file)
         .arg("-o")
@@ -298,7 +274,7 @@ fn what_is_on_a_stack_is_told_to_nobody() {
     settle(&fixture);
     let off_cpu = ["profile", "--mode", "off-cpu", "--duration", "1s"];
     for arguments in [&["threads"][..], &off_cpu] {
-        let output = Command::new(CKB_PROBE)
+        let output = Command::new(ckb_probe())
             .env("RUST_LOG", "trace")
             .args(arguments)
             .args(["--pid", &fixture.pid().to_string()])
@@ -332,7 +308,7 @@ fn a_process_that_is_not_there_is_told() {
     for command in ["profile", "threads"] {
         let mut arguments = vec![command];
         if command == "threads" {
-            let output = Command::new(CKB_PROBE)
+            let output = Command::new(ckb_probe())
                 .args(["threads", "--pid", &nobody.to_string()])
                 .output()
                 .unwrap();

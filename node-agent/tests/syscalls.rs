@@ -5,15 +5,13 @@
     reason = "where it panics, a test fails"
 )]
 
-mod host;
-
 use std::{
     collections::BTreeMap,
     path::PathBuf,
     process::{Child, Command, Stdio},
 };
 
-use host::{Fixture, Folder, Probe, refusal, run};
+use ckb_probe_testkit::{Fixture, Folder, Probe, refusal, run};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -66,33 +64,6 @@ fn each_call_is_counted_and_each_error_by_its_name() {
     assert_eq!(errors("read"), BTreeMap::from([("EBADF", 150)]));
     assert_eq!(errors("pread64"), BTreeMap::new());
     assert_eq!(errors("other"), BTreeMap::from([("ENOSYS", 3)]));
-}
-
-#[test]
-fn durations_are_those_of_the_calls() {
-    let folder = Folder::new();
-    let mut target = Fixture::start(&fixture(&folder));
-    let probe = attached(&mut target, &["--slow-threshold", "10ms"]);
-    target.tell("work");
-    target.tell("work");
-    let (rows, _) = probe.rows();
-    let waits = rows.row("clock_nanosleep");
-    assert_eq!(waits.figure("count"), 10);
-    let median = waits.quantile(0.5);
-    assert!((19_400_000..30_000_000).contains(&median), "{median}");
-    // It waits, which is never slow.
-    assert_eq!(waits.figure("slow"), 0);
-}
-
-#[test]
-fn only_those_that_are_named_are_counted() {
-    let folder = Folder::new();
-    let mut target = Fixture::start(&fixture(&folder));
-    let probe = attached(&mut target, &["--names", "getppid,read,getuid"]);
-    target.tell("work");
-    let (rows, _) = probe.rows();
-    assert_eq!(rows.names(), ["getppid", "getuid", "read"]);
-    assert_eq!((rows.count("getppid"), rows.count("read")), (1000, 250));
 }
 
 #[test]

@@ -3,21 +3,16 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    path::Path,
+    process::{Command, Output, Stdio},
     thread::sleep,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use ckb_probe_crds::Figures;
+use ckb_probe_testkit::{ckb_probe, fixtures, holds, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-
-const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
-
-/// Until the command line has tried how to attach, and waits.
-const READY: Duration = Duration::from_secs(60);
 
 /// What the process that is waited for calls a second, and for how long it does when it can.
 const RATE: &str = "2000";
@@ -48,7 +43,7 @@ fn what_is_mapped_only_after_a_while_is_measured_within_milliseconds() {
 
 /// Has the process wait so many milliseconds before it maps the library.
 fn from_mapping_to_first_call(late: &Path, delay: u64) -> Duration {
-    let measuring = Command::new(CKB_PROBE)
+    let measuring = Command::new(ckb_probe())
         .args(["rocksdb", "--wait", "--executable", "late", "--json"])
         .args(["--operations", "Get,TxnGet,TxnPut"])
         .args(["--on-breach", "report", "--interval", "1h"])
@@ -56,7 +51,9 @@ fn from_mapping_to_first_call(late: &Path, delay: u64) -> Duration {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    wait_until_it_watches(&measuring);
+    wait_until("it watches execs", || {
+        holds(measuring.id(), "sched_process_exec")
+    });
     let measured = Command::new(late)
         .args([&delay.to_string(), RATE])
         .stdout(Stdio::piped())
@@ -89,33 +86,4 @@ fn from_mapping_to_first_call(late: &Path, delay: u64) -> Duration {
         calls.len()
     );
     Duration::from_nanos(calls[calls.len() - counted] - mapped)
-}
-
-/// The tests' fixtures, compiled where they are older than their sources.
-fn fixtures() -> PathBuf {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let folder = repository.join("target/fixtures");
-    let status = Command::new(repository.join("tests/fixtures/build.sh"))
-        .arg(&folder)
-        .status()
-        .unwrap();
-    assert!(status.success(), "the fixtures do not compile: see above");
-    folder
-}
-
-/// Until it would be told of an exec.
-fn wait_until_it_watches(program: &Child) {
-    let folder = format!("/proc/{}/fdinfo", program.id());
-    let start = Instant::now();
-    let watches = || {
-        let descriptors = fs::read_dir(&folder).into_iter().flatten().flatten();
-        let texts = descriptors.filter_map(|one| fs::read_to_string(one.path()).ok());
-        texts
-            .into_iter()
-            .any(|text| text.contains("sched_process_exec"))
-    };
-    while !watches() {
-        assert!(start.elapsed() < READY, "{CKB_PROBE} watches no exec");
-        sleep(Duration::from_millis(10));
-    }
 }

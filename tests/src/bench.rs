@@ -21,10 +21,6 @@ mod call_cost;
 mod caller;
 mod chain;
 mod container;
-// What the agent's tests of disks use.
-#[allow(dead_code, reason = "they use more of it")]
-#[path = "../../node-agent/tests/block_io/disk.rs"]
-mod disk;
 mod execs;
 mod figures;
 mod footprint;

@@ -8,7 +8,7 @@ pub mod choice;
 pub mod cluster;
 pub mod comparison;
 pub mod failure;
-pub mod fixture;
+pub use ckb_probe_testkit as fixture;
 pub mod metrics;
 pub mod note;
 pub mod operations;

@@ -9,7 +9,7 @@ use ckb_probe_agent::{
 };
 use ckb_probe_crds::{KindSpec, kinds::block_io::BlockIoProbe};
 
-use crate::disk::Disk;
+use ckb_probe_testkit::disk::Disk;
 
 fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
     let question: KindSpec = BlockIoProbe {

@@ -7,8 +7,6 @@
 
 mod agent;
 mod detaching;
-#[path = "../host/mod.rs"]
-mod host;
 mod joining;
 mod mount;
 mod profiles;
@@ -20,7 +18,7 @@ mod storm;
 
 use std::time::Duration;
 
-use host::container;
+use ckb_probe_testkit::{self as host, container};
 
 /// Calls functions of RocksDB's names, as fast as it can.
 const FIXTURE: &str = "busy.c";

@@ -89,11 +89,6 @@ impl Actor {
         self.order(&format!("open {peer} {times} {send}"));
     }
 
-    /// So many connections that come to nothing.
-    pub fn fail(&mut self, peer: &str, times: u32) {
-        self.order(&format!("fail {peer} {times}"));
-    }
-
     /// Closes what it has opened.
     pub fn close(&mut self) {
         self.order("close");
@@ -185,12 +180,6 @@ fn act() {
                         0 => TcpStream::connect(words[1]).unwrap(),
                         send => begin(words[1], send, 0),
                     });
-                }
-                String::new()
-            }
-            "fail" => {
-                for _ in 0..number(2) {
-                    TcpStream::connect(words[1]).unwrap_err();
                 }
                 String::new()
             }

@@ -31,45 +31,6 @@ fn wait_for_a_pass() {
 }
 
 #[test]
-fn connections_are_counted_exactly_at_both_ends_over_both_families() {
-    for address in ["127.0.0.1", "::1"] {
-        let (mut client, mut server) = (Actor::start(), Actor::start());
-        let port = server.listen(address);
-        let peer = format!("{}:{port}", bracketed(address));
-        let mut of_client = Watched::of(&client, &by(GroupBy::RemoteAddress));
-        let mut of_server = Watched::of(&server, &by(GroupBy::RemoteAddress));
-        client.talk(&peer, 5, 3000, 70_000);
-        server.settle(5);
-        let expected = Count {
-            opened: 5,
-            closed: 5,
-            sent: 5 * (HEADER + 3000),
-            received: 5 * 70_000,
-            lifetimes: 5,
-            ..Count::default()
-        };
-        assert_eq!(
-            of_client.counts(),
-            [(peer.clone(), "outgoing".to_string(), expected)].into()
-        );
-        let listening = Count {
-            listening: 1,
-            ..Count::default()
-        };
-        let mirrored = Count {
-            sent: expected.received,
-            received: expected.sent,
-            ..expected
-        };
-        let expected = [
-            (address.to_string(), port.to_string(), mirrored),
-            ("listening".to_string(), port.to_string(), listening),
-        ];
-        assert_eq!(of_server.counts(), expected.into());
-    }
-}
-
-#[test]
 fn a_thousand_short_connections_are_all_counted_without_a_look_between() {
     let (mut client, mut server) = (Actor::start(), Actor::start());
     let port = server.listen("127.0.0.1");
@@ -131,20 +92,6 @@ fn open_connections_are_told_and_count_from_where_they_stand() {
     };
     wait_for_a_pass();
     assert_eq!(told(&watched.counts()), expected);
-}
-
-#[test]
-fn connects_that_come_to_nothing_are_failures() {
-    let mut client = Actor::start();
-    let mut watched = Watched::of(&client, &by(GroupBy::RemoteAddress));
-    // Nobody listens there.
-    client.fail("127.0.0.1:1", 7);
-    let expected = Count {
-        failed: 7,
-        ..Count::default()
-    };
-    let row = ("127.0.0.1:1".to_string(), "outgoing".to_string(), expected);
-    assert_eq!(watched.counts(), [row].into());
 }
 
 #[test]

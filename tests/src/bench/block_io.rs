@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use ckb_probe_crds::Histogram;
+use ckb_probe_testkit::disk::Disk;
 use tokio::task::spawn_blocking;
 
 use super::{
     Bench,
     account::{self, Account},
-    disk::Disk,
     probes::{Printed, Probes},
     statistics::{ratios, summary, to_and_fro},
 };

@@ -1,13 +1,13 @@
-//! What each kind tells of one target, at the same time, held against what others see of it: bpftrace, /proc/diskstats,
-//! `ss`, and what the test itself does.
+//! What each kind tells of one target, at the same time: from the CkbProbe to the status, the metrics, the log and Events. What
+//! the test itself does must be there to the last; all else is for tests of each kind by itself.
 
 use std::time::Duration;
 
 use ckb_probe_crds::{CkbProbeStatus, InstanceReport, ProbeReport, ProbeStatus, Reason};
+use ckb_probe_testkit::disk::Disk;
 use serde_json::{Value, json};
 
 use crate::{
-    bpf::Code,
     cluster::Component,
     failure::{Failure, Result, expect},
     metrics::Metrics,
@@ -17,7 +17,6 @@ use crate::{
 };
 
 mod block_io;
-mod disk;
 mod kernel_functions;
 mod peer;
 mod processes;
@@ -38,7 +37,6 @@ const INTERVAL: Duration = Duration::from_secs(2);
 struct Stage<'a> {
     scene: &'a Scene<'a>,
     target: &'a Target,
-    code: &'a Code,
     agent: &'a Component,
 }
 
@@ -48,7 +46,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .workload
         .deploy(scene.cluster, &scene.namespace, Load::Serving)
         .await?;
-    let disk = disk::Disk::new().await?;
+    let disk = block_io::disk().await?;
     scene.apply_probe(question(scene, &disk)).await?;
     let status = scene
         .status("an answer of every kind", ATTACH * 2, |status| {
@@ -76,11 +74,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     );
 
     let agent = scene.cluster.agent().await?;
-    let code = Code::of(target.process)?;
     let stage = Stage {
         scene,
         target: &target,
-        code: &code,
         agent: &agent,
     };
     // The first two have the target stand still: not while the other compares.
@@ -114,7 +110,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 }
 
 /// All that is asked, with nothing sampled.
-fn question(scene: &Scene<'_>, disk: &disk::Disk) -> Value {
+fn question(scene: &Scene<'_>, disk: &Disk) -> Value {
     let function = |name: &str, pattern: &str| {
         let mut functions = json!({ "match": pattern });
         // CKB has RocksDB within its executable.
@@ -176,21 +172,10 @@ impl Stage<'_> {
         sum.unwrap_or_default() as u64
     }
 
-    /// The values of a label among a probe's samples of a metric.
-    fn values<'b>(
-        &self,
-        metrics: &'b Metrics,
-        probe: &str,
-        metric: &str,
-        label: &str,
-    ) -> impl Iterator<Item = &'b str> {
-        let samples = metrics.samples.iter().filter(move |sample| {
-            let is = |label: &str, value: &str| {
-                sample.labels.get(label).is_some_and(|label| label == value)
-            };
-            sample.name == metric && is("namespace", &self.scene.namespace) && is("probe", probe)
-        });
-        samples.filter_map(move |sample| sample.labels.get(label).map(String::as_str))
+    /// What is counted while the target stands still.
+    async fn still(&self) -> Result<Metrics> {
+        let _stopped = self.target.process.stop().await?;
+        self.agent.scrape().await
     }
 
     /// What the agent reports of a probe.

@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use ckb_probe_agent::host::Session;
 use ckb_probe_crds::kinds::block_io::BlockIoProbe;
+use ckb_probe_testkit::disk::{Disk, Requests};
 
-use crate::{
-    disk::{Disk, Requests},
-    way::{in_every_way, lost, row},
-};
+use crate::way::{in_every_way, lost, row};
 
 /// What was counted of the same as /proc/diskstats says.
 fn counted(session: &Session, disk: &Disk) -> Requests {

@@ -94,6 +94,7 @@ fn slow_calls_say_where_they_came_from() {
         for stack in &stacks {
             assert_eq!(stack[0], "make_cpp_call", "{stack:?}");
             assert!(stack.contains(&"run_worker"), "{stack:?}");
+            assert_ne!(stack.last(), Some(&"[truncated]"));
         }
         // What is not told, where the machine is slow, is said to be missing; what is told reaches to where the thread began.
         assert!(!stacks.is_empty());

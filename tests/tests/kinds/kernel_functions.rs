@@ -6,10 +6,9 @@ use ckb_probe_crds::{Reason, kinds::kernel_functions::KernelFunctionsProbe};
 use ckb_probe_tests::rows;
 
 use crate::{
-    caller::Caller,
     harness::watching,
     kernel_tiers::{attach, kernel_tiers},
-    way::{Way, in_every_way, lost, total},
+    way::{Way, caller, in_every_way, lost, total},
     witness::DiskstatsCheck,
 };
 
@@ -29,16 +28,16 @@ fn matching(pattern: &str, threshold: Option<Duration>) -> KernelFunctionsProbe 
 #[test]
 fn each_tier_counts_what_the_kernels_own_kprobes_count() {
     in_every_way(matching(FUNCTIONS[0], None), |_| {
-        let (mut caller, mut other) = (Caller::start(), Caller::start());
+        let (mut caller, mut other) = (caller(), caller());
         let witnesses = FUNCTIONS.map(DiskstatsCheck::of);
         let witnessed = |process| witnesses.each_ref().map(|one| one.calls(process));
         for tier in kernel_tiers() {
             let before = witnessed(caller.pid());
             let mut probes = attach(*tier, caller.pid(), &FUNCTIONS).unwrap();
-            caller.make("getppid", 3000, 1);
-            other.make("getppid", 777, 1);
-            caller.make("openat", 300, 1);
-            other.make("openat", 77, 1);
+            caller.tell("getppid 3000 1");
+            other.tell("getppid 777 1");
+            caller.tell("openat 300 1");
+            other.tell("openat 77 1");
             let slots = probes.read().unwrap().slots.into_iter();
             let counted: Vec<u64> = slots.map(|slot| slot.histogram.count()).collect();
             let after = witnessed(caller.pid());
@@ -53,12 +52,12 @@ fn each_tier_counts_what_the_kernels_own_kprobes_count() {
 #[test]
 fn a_functions_calls_are_those_of_the_target_alone() {
     in_every_way(matching("__x64_sys_getp[gp]i?", None), |way| {
-        let (mut caller, mut other) = (Caller::start(), Caller::start());
+        let (mut caller, mut other) = (caller(), caller());
         let mut session = way.attach(caller.pid());
-        caller.make("getppid", 5000, 1);
-        caller.make("openat", 300, 1);
-        other.make("getppid", 777, 1);
-        caller.make("getppid", 100, 2);
+        caller.tell("getppid 5000 1");
+        caller.tell("openat 300 1");
+        other.tell("getppid 777 1");
+        caller.tell("getppid 100 2");
         session.read().unwrap();
         let getppid = total(&session, "__x64_sys_getppid");
         assert_eq!(rows::calls(getppid), 5200);
@@ -71,9 +70,9 @@ fn a_functions_calls_are_those_of_the_target_alone() {
 #[test]
 fn calls_that_sleep_are_timed_and_told_when_they_are_slow() {
     in_every_way(matching("__x64_sys_clock_nanosleep", Some(NAP)), |way| {
-        let mut caller = Caller::start();
+        let mut caller = caller();
         let mut session = way.attach(caller.pid());
-        caller.make("nap", 50, 2);
+        caller.tell("nap 50 2");
         session.read().unwrap();
         let naps = total(&session, "__x64_sys_clock_nanosleep");
         assert_eq!(rows::calls(naps), 100);
@@ -97,9 +96,9 @@ fn calls_that_sleep_are_timed_and_told_when_they_are_slow() {
 #[test]
 fn many_calls_in_flight_are_counted_though_some_may_not_be_timed() {
     in_every_way(matching("__x64_sys_clock_nanosleep", None), |way| {
-        let mut caller = Caller::start();
+        let mut caller = caller();
         let mut session = way.attach(caller.pid());
-        caller.make("nap", 20, 16);
+        caller.tell("nap 20 16");
         session.read().unwrap();
         let naps = total(&session, "__x64_sys_clock_nanosleep");
         let (calls, timed) = (rows::calls(naps), rows::durations(naps).count());

@@ -8,10 +8,6 @@
 mod harness;
 
 mod block_io;
-mod caller;
-#[allow(dead_code, reason = "they use more of it")]
-#[path = "../../../node-agent/tests/block_io/disk.rs"]
-mod disk;
 mod functions;
 mod kernel_functions;
 mod kernel_tiers;

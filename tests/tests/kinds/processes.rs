@@ -3,16 +3,12 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{BufRead, BufReader, Write},
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
 use ckb_probe_agent::host::Session;
 use ckb_probe_crds::kinds::processes::ProcessesProbe;
-use ckb_probe_tests::fixture::fixtures;
-use tempfile::TempDir;
+use ckb_probe_testkit::Parent;
 
 use crate::way::{in_every_way, lost, total};
 
@@ -33,57 +29,6 @@ const ROUND: [(&str, [u64; 4]); 9] = [
     ("p-after", [1, 1, 0, 0]),
 ];
 
-/// A process whose children end in every way.
-struct Fixture {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-    /// With the names that it goes by.
-    folder: TempDir,
-}
-
-impl Fixture {
-    fn start() -> Self {
-        let folder = TempDir::new().unwrap();
-        let program = fs::canonicalize(fixtures().join("ground-truth-processes")).unwrap();
-        for (name, _) in ROUND {
-            symlink(&program, folder.path().join(name)).unwrap();
-        }
-        let mut child = Command::new(folder.path().join("fixture"))
-            .arg(folder.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        Self {
-            input: child.stdin.take().unwrap(),
-            output: BufReader::new(child.stdout.take().unwrap()),
-            child,
-            folder,
-        }
-    }
-
-    /// Has something done, which is over when it has answered.
-    fn order(&mut self, order: &str) {
-        writeln!(self.input, "{order}").unwrap();
-        let mut answer = String::new();
-        self.output.read_line(&mut answer).unwrap();
-        assert_eq!(answer.trim(), order);
-    }
-
-    fn end(&mut self) {
-        writeln!(self.input, "end").unwrap();
-        assert_eq!(self.child.wait().unwrap().code(), Some(7));
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 fn counted(session: &Session, command: &str) -> [u64; 4] {
     let sums = &total(session, command).sums;
     ["execs", "ends", "failures", "kills"].map(|name| sums[name])
@@ -92,8 +37,8 @@ fn counted(session: &Session, command: &str) -> [u64; 4] {
 #[test]
 fn every_exec_and_every_end_is_counted_and_told() {
     in_every_way(ProcessesProbe::default(), |way| {
-        let mut fixture = Fixture::start();
-        let pid = fixture.child.id();
+        let mut fixture = Parent::start(&[]);
+        let pid = fixture.pid;
         let mut session = way.attach(pid);
         let mut told: BTreeMap<String, u64> = BTreeMap::new();
         let mut tell = |session: &mut Session| {
@@ -105,16 +50,19 @@ fn every_exec_and_every_end_is_counted_and_told() {
             events
         };
         for _ in 0..ROUNDS {
-            fixture.order("go 1");
+            fixture.tell("go 1");
             tell(&mut session);
         }
         session.read().unwrap();
         for (command, round) in ROUND {
             let expected = round.map(|count| ROUNDS * count);
             assert_eq!(counted(&session, command), expected, "{command}");
+            let lifetime = &total(&session, command).distributions["lifetime"];
+            let measured = (lifetime.count(), lifetime.unmeasured);
+            assert_eq!(measured, (expected[1], 0), "{command}");
         }
         // The end of the process itself is the last that there is to tell.
-        fixture.end();
+        assert_eq!(fixture.end().code(), Some(7));
         let last = tell(&mut session).pop().unwrap();
         assert_eq!((&last["pid"], &last["code"]), (&pid.into(), &7.into()));
         assert_eq!(last["notable"], true);
@@ -130,17 +78,17 @@ fn every_exec_and_every_end_is_counted_and_told() {
 #[test]
 fn an_exec_is_told_with_its_parent_and_its_arguments() {
     in_every_way(ProcessesProbe::default(), |way| {
-        let mut fixture = Fixture::start();
-        let mut session = way.attach(fixture.child.id());
-        fixture.order("go 1");
+        let mut fixture = Parent::start(&[]);
+        let mut session = way.attach(fixture.pid);
+        fixture.tell("go 1");
         let events = session.events();
-        let folder = fixture.folder.path().display();
+        let folder = fixture.folder().display();
         let mut execs = events.iter().filter(|event| event["what"] == "exec");
         let exec = execs.find(|exec| exec["command"] == "p-ok").unwrap();
         let arguments = format!("{folder}/p-ok {folder} 'an argument'");
         assert_eq!(exec["arguments"], arguments);
         assert_eq!(exec["parent"], "fixture");
-        assert_eq!(exec["parentPid"], fixture.child.id());
+        assert_eq!(exec["parentPid"], fixture.pid);
     });
 }
 
@@ -185,10 +133,10 @@ impl Drop for Group {
 fn who_dies_for_lack_of_memory_is_told_from_who_is_killed() {
     in_every_way(ProcessesProbe::default(), |way| {
         let group = Group::get();
-        let mut fixture = Fixture::start();
-        let mut session = way.attach(fixture.child.id());
+        let mut fixture = Parent::start(&[]);
+        let mut session = way.attach(fixture.pid);
         for _ in 0..3 {
-            fixture.order(&format!("oom {}", group.folder.display()));
+            fixture.tell(&format!("oom {}", group.folder.display()));
         }
         session.read().unwrap();
         assert_eq!(counted(&session, "fixture"), [0, 3, 0, 3]);

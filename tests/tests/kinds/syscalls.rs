@@ -5,10 +5,7 @@ use std::time::Duration;
 use ckb_probe_crds::kinds::syscalls::SyscallsProbe;
 use ckb_probe_tests::rows;
 
-use crate::{
-    caller::Caller,
-    way::{in_every_way, lost, row, total},
-};
+use crate::way::{caller, in_every_way, lost, row, rows_of, total};
 
 fn named(names: &[&str], slow_threshold: Duration) -> SyscallsProbe {
     SyscallsProbe {
@@ -24,13 +21,13 @@ fn calls_and_errors_are_those_of_the_target_to_the_last() {
         Duration::from_secs(60),
     );
     in_every_way(probe, |way| {
-        let (mut caller, mut other) = (Caller::start(), Caller::start());
+        let (mut caller, mut other) = (caller(), caller());
         let mut session = way.attach(caller.pid());
-        caller.make("getppid", 5000, 1);
-        caller.make("openat", 300, 2);
-        caller.make("nap", 10, 4);
-        other.make("getppid", 777, 1);
-        other.make("openat", 77, 1);
+        caller.tell("getppid 5000 1");
+        caller.tell("openat 300 2");
+        caller.tell("nap 10 4");
+        other.tell("getppid 777 1");
+        other.tell("openat 77 1");
         session.read().unwrap();
         for (name, calls, errors) in [
             ("getppid", 5000, 0),
@@ -42,6 +39,7 @@ fn calls_and_errors_are_those_of_the_target_to_the_last() {
             assert_eq!((rows::calls(total), timed), (calls, calls), "{name}");
             assert_eq!(total.sums["errors"], errors, "{name}");
         }
+        assert_eq!(rows_of(&session), ["clock_nanosleep", "getppid", "openat"]);
         let parts = row(&session, "openat").parts.iter();
         let parts = parts.map(|(name, part)| (name.as_str(), part.total.sums["errors"]));
         assert_eq!(parts.collect::<Vec<_>>(), [("ENOENT", 600)]);
@@ -54,13 +52,17 @@ fn calls_and_errors_are_those_of_the_target_to_the_last() {
 
 #[test]
 fn slow_calls_are_told_with_their_path_or_their_file() {
-    let probe = named(&["openat", "read"], Duration::from_nanos(1));
+    let probe = named(
+        &["openat", "read", "clock_nanosleep"],
+        Duration::from_nanos(1),
+    );
     in_every_way(probe, |way| {
-        let mut caller = Caller::start();
+        let mut caller = caller();
         let mut session = way.attach(caller.pid());
-        caller.make("openat", 20, 1);
+        caller.tell("openat 20 1");
+        caller.tell("nap 10 1");
         // It waits for this order in a read that began after the attach.
-        caller.make("openat", 20, 1);
+        caller.tell("openat 20 1");
         session.read().unwrap();
         let events = session.events();
         let of = |name| events.iter().filter(move |event| event["syscall"] == name);
@@ -72,6 +74,10 @@ fn slow_calls_are_told_with_their_path_or_their_file() {
         let read = of("read").next_back().unwrap();
         let file = read["file"].as_str().unwrap();
         assert!(file.starts_with("pipe:["), "{read}");
+        // It waits, which is never slow.
+        assert_eq!(of("clock_nanosleep").count(), 0);
+        let naps = total(&session, "clock_nanosleep");
+        assert_eq!((rows::calls(naps), rows::slow(naps)), (10, 0));
         assert_eq!(lost(&session), 0);
     });
 }

@@ -10,6 +10,7 @@ use ckb_probe_agent::{
     state::series::RowState,
 };
 use ckb_probe_crds::{Breach, Figures, KindSpec, Overhead, Reason, kinds::Kind};
+use ckb_probe_testkit::Fixture;
 
 use crate::{
     harness::{by_every_tier, tiers, watching},
@@ -119,6 +120,11 @@ fn refused_as(way: &Way, reason: Reason, sentence: &str) {
     println!("{refusal}\npassed by refusal");
 }
 
+/// A program that makes a known number of system calls: `CALL COUNT THREADS`.
+pub fn caller() -> Fixture {
+    Fixture::named("ground-truth-kernel", &[])
+}
+
 /// The books of a row.
 pub fn row<'a>(session: &'a Session, name: &str) -> &'a RowState {
     let series = || session.instance.probes[0].series.iter();
@@ -126,6 +132,16 @@ pub fn row<'a>(session: &'a Session, name: &str) -> &'a RowState {
     let known: Vec<&String> = known.collect();
     let row = series().find_map(|series| series.rows.get(name));
     row.unwrap_or_else(|| panic!("no row {name} among {known:?}"))
+}
+
+/// What all rows are called.
+pub fn rows_of(session: &Session) -> Vec<&str> {
+    let series = session.instance.probes[0].series.iter();
+    let mut names: Vec<&str> = series
+        .flat_map(|series| series.rows.keys().map(String::as_str))
+        .collect();
+    names.sort_unstable();
+    names
 }
 
 /// All that was counted in it.

@@ -9,11 +9,7 @@ use std::{
 
 use super::{super::tests::let_go, *};
 
-#[path = "../../../tests/block_io/disk.rs"]
-#[allow(dead_code, reason = "others need the rest")]
-mod disk;
-
-use disk::Disk;
+use ckb_probe_testkit::disk::Disk;
 
 /// Requests and bytes by direction.
 type Counts = BTreeMap<u16, (u64, u64)>;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ckb_probe_crds::{Reason, condition};
 
 use super::{KERNEL, Stage, traced};
-use crate::{failure::Result, metrics::Metrics, report::Bound, rows, scene::PROBE};
+use crate::{failure::Result, report::Bound, rows, scene::PROBE};
 
 /// What the system call write is in the kernel.
 pub const FUNCTION: &str = "__x64_sys_write";
@@ -61,9 +61,9 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
 
 /// The function's calls are the system call's.
 async fn compare(stage: Stage<'_>) -> Result<()> {
-    let before = still(stage).await?;
+    let before = stage.still().await?;
     tokio::time::sleep(WINDOW).await;
-    let after = still(stage).await?;
+    let after = stage.still().await?;
     let grown = |probe: &str, metric: &str, label: (&str, &str)| {
         stage.sum(&after, probe, metric, &[label]) - stage.sum(&before, probe, metric, &[label])
     };
@@ -78,10 +78,4 @@ async fn compare(stage: Stage<'_>) -> Result<()> {
         Bound::Exactly(0.0),
     );
     Ok(())
-}
-
-/// What is counted while the target stands still.
-async fn still(stage: Stage<'_>) -> Result<Metrics> {
-    let _stopped = stage.target.process.stop().await?;
-    stage.agent.scrape().await
 }

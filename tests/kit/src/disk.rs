@@ -13,6 +13,8 @@ use std::{
 
 use rustix::fs::OFlags;
 
+use crate::run;
+
 const ALIGNED: usize = 4096;
 const DIRECT: i32 = OFlags::DIRECT.bits() as i32;
 
@@ -59,9 +61,10 @@ impl Disk {
         let name = format!("ckb-probe-disk-{}-{number}", std::process::id());
         let file = std::env::temp_dir().join(name);
         fs::write(&file, vec![7; mebibytes << 20]).unwrap();
-        let output = run("losetup", &["-f", "--show", file.to_str().unwrap()]);
+        let output = run(Command::new("losetup").args(["-f", "--show"]).arg(&file));
+        let path = String::from_utf8(output.stdout).unwrap();
         Self {
-            path: output.trim().to_string(),
+            path: path.trim().to_string(),
             bytes: (mebibytes << 20) as u64,
             file: Some(file),
         }
@@ -168,7 +171,37 @@ impl Disk {
 
     /// Says of its first bytes that nothing is there.
     pub fn discard(&self, bytes: usize) {
-        run("blkdiscard", &["--length", &bytes.to_string(), &self.path]);
+        let length = bytes.to_string();
+        run(Command::new("blkdiscard").args(["--length", &length, &self.path]));
+    }
+
+    /// Does something of every sort.
+    pub fn of_all_sorts(&self) {
+        self.read_direct(1000, 4096);
+        self.write_direct(300, 64 << 10);
+        self.sync();
+        self.discard(1 << 20);
+        // Large ones are split, neighbours are merged, and what is written back nobody asks for.
+        self.read_direct(3, 4 << 20);
+        self.write_buffered(16 << 20);
+        self.sync();
+    }
+
+    /// Reads in requests of all sizes, so that it is not one duration.
+    pub fn read_all_sizes(&self) {
+        for size in [4 << 10, 64 << 10, 256 << 10, 1 << 20] {
+            self.read_direct(700, size);
+        }
+    }
+
+    /// A script that has bpftrace print how long the device had each request.
+    pub fn durations_by_bpftrace(&self) -> String {
+        let device = self.device();
+        format!(
+            "tracepoint:block:block_rq_issue /args->dev == {device}/ {{ @s[args->sector] = nsecs; }} \
+             tracepoint:block:block_io_done /args->dev == {device} && @s[args->sector]/ {{ \
+             printf(\"%lu\\n\", nsecs - @s[args->sector]); delete(@s[args->sector]); }} END {{ clear(@s); }}"
+        )
     }
 
     fn open(&self, flags: i32) -> File {
@@ -191,11 +224,12 @@ impl Drop for Disk {
     }
 }
 
-fn run(program: &str, arguments: &[&str]) -> String {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    assert!(
-        output.status.success(),
-        "{program}: run as root: {output:?}"
-    );
-    String::from_utf8(output.stdout).unwrap()
+/// How far a quantile is off that of durations in their order, in percent.
+pub fn percent_off(ours: u64, sorted: &[u64], quantile: f64) -> f64 {
+    // The nearest of the ranks around it: in a tail of few, one duration may be twice the next.
+    let rank = (sorted.len() as f64 * quantile).ceil() as usize - 1;
+    let near = sorted[rank - 2..=rank + 2].iter();
+    let off = near.map(|theirs| (ours as f64 / *theirs as f64 - 1.0) * 100.0);
+    off.min_by(|one, other| one.abs().total_cmp(&other.abs()))
+        .unwrap_or(f64::INFINITY)
 }

@@ -3,38 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io::{self, BufRead, BufReader, Write},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    sync::OnceLock,
 };
 
 use serde::Deserialize;
 
-/// The repository.
-pub fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// The folder with the compiled fixtures. What is older than its source is compiled first, but in a folder that
-/// `CKB_PROBE_FIXTURES` names: that one is for machines without a compiler.
-///
-/// # Panics
-/// When they do not compile: no test can go on.
-pub fn fixtures() -> &'static Path {
-    static FIXTURES: OnceLock<PathBuf> = OnceLock::new();
-    FIXTURES.get_or_init(|| {
-        if let Some(folder) = std::env::var_os("CKB_PROBE_FIXTURES") {
-            return folder.into();
-        }
-        let folder = repository().join("target/fixtures");
-        let status = Command::new(repository().join("tests/fixtures/build.sh"))
-            .arg(&folder)
-            .status()
-            .expect("tests/fixtures/build.sh can be started");
-        assert!(status.success(), "the fixtures do not compile: see above");
-        folder
-    })
-}
+use crate::fixtures;
 
 /// What the fixture says it did in a round. Times are of `CLOCK_MONOTONIC`.
 #[derive(Debug, Deserialize)]

@@ -1,148 +1,49 @@
-//! `ckb-probe` on a fixture: a program, compiled here, that does what it is told line by line.
-#![allow(
-    clippy::panic,
-    reason = "it is a part of tests, where that is how to fail"
-)]
-#![allow(
-    dead_code,
-    reason = "every file of tests uses a part of it, and each is a program of its own"
-)]
-
-pub mod container;
+//! The command line `ckb-probe`, at work on a process.
 
 use std::{
     collections::BTreeMap,
-    io::{BufRead, BufReader, Write},
-    path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
+    io::{BufRead, BufReader},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
     sync::{
-        atomic::{AtomicU32, Ordering},
+        Arc, Mutex,
         mpsc::{Receiver, RecvTimeoutError, channel},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use ckb_probe_crds::Figures;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-pub const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
+use crate::{PATIENCE, wait_until};
 
-/// However busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A folder of its own for each test.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    pub fn new() -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("ckb-probe-test-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-
-    /// Compiles one of `tests/fixtures`, without what would make other functions of those that are there.
-    pub fn compile(&self, compiler: &str, source: &str, name: &str, options: &[&str]) -> PathBuf {
-        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
-        let program = self.path(name);
-        let mut command = Command::new(compiler);
-        command
-            .args([
-                "-O0",
-                "-fno-omit-frame-pointer",
-                "-fcf-protection=none",
-                "-o",
-            ])
-            .args([&program, &fixtures.join(source)])
-            .args(options);
-        run(&mut command);
-        program
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
-    }
-}
-
-/// Runs it to its good end.
-pub fn run(command: &mut Command) -> Output {
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}");
-    output
-}
-
-/// A program that does what it is told.
-pub struct Fixture {
-    child: Child,
-    orders: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Fixture {
-    pub fn start(program: &Path) -> Self {
-        Self::start_with(program, &[])
-    }
-
-    pub fn start_with(program: &Path, arguments: &[&str]) -> Self {
-        let mut child = Command::new(program)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut fixture = Self {
-            orders: child.stdin.take().unwrap(),
-            answers: BufReader::new(child.stdout.take().unwrap()),
-            child,
-        };
-        // Its libraries are mapped.
-        assert_eq!(fixture.tell("ready"), "");
-        fixture
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Has something done, and waits until it is. What it says to that, after `done`.
-    pub fn tell(&mut self, order: &str) -> String {
-        self.orders
-            .write_all(format!("{order}\n").as_bytes())
-            .unwrap();
-        let mut answer = String::new();
-        self.answers.read_line(&mut answer).unwrap();
-        let answer = answer.trim_end().strip_prefix("done");
-        answer.unwrap().trim_start().to_string()
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+/// Where it is: beside the folder of the test that asks.
+///
+/// # Panics
+/// When a test is nowhere.
+pub fn ckb_probe() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.ancestors().nth(2).unwrap().join("ckb-probe")
 }
 
 /// `ckb-probe`, at work on a process.
 pub struct Probe {
     child: Child,
     lines: Receiver<Value>,
+    /// What it says beside these, so far.
+    said: Arc<Mutex<String>>,
+    listener: Option<JoinHandle<()>>,
 }
 
 impl Probe {
     /// Measures every call, whatever that costs, and prints lines of JSON.
+    ///
+    /// # Panics
+    /// When it cannot be started.
     pub fn start(pid: u32, arguments: &[&str]) -> Self {
-        let mut child = Command::new(CKB_PROBE)
+        let mut child = Command::new(ckb_probe())
             .args(arguments)
             .args(["--on-breach", "report", "--interval", "100ms"])
             .args(["--pid", &pid.to_string()])
@@ -151,6 +52,7 @@ impl Probe {
             .spawn()
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
+        let errors = BufReader::new(child.stderr.take().unwrap());
         let (sender, lines) = channel();
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
@@ -159,10 +61,25 @@ impl Probe {
                 }
             }
         });
-        Self { child, lines }
+        let said = Arc::new(Mutex::new(String::new()));
+        let heard = said.clone();
+        let listener = thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                *heard.lock().unwrap() += &(line + "\n");
+            }
+        });
+        Self {
+            child,
+            lines,
+            said,
+            listener: Some(listener),
+        }
     }
 
     /// The next line that is so, while something is done over and over.
+    ///
+    /// # Panics
+    /// When there is no such line.
     pub fn line_while(&mut self, wanted: impl Fn(&Value) -> bool, mut act: impl FnMut()) -> Value {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -175,8 +92,9 @@ impl Probe {
         }
     }
 
-    pub fn pid(&self) -> rustix::process::Pid {
-        rustix::process::Pid::from_child(&self.child)
+    /// Its process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
     }
 
     /// Waits until it prints, which it does when all is attached.
@@ -184,18 +102,35 @@ impl Probe {
         self.line_while(|_| true, || {});
     }
 
+    /// Waits until it says this beside what it prints.
+    pub fn says(&self, text: &str) {
+        wait_until(text, || self.said.lock().unwrap().contains(text));
+    }
+
     /// Ends it as Ctrl-C does: the lines that were not taken, and what it said besides.
     fn end(&mut self) -> (Vec<Value>, String) {
         // It may have ended by itself, and said why.
-        let _ = rustix::process::kill_process(self.pid(), rustix::process::Signal::INT);
-        let mut said = String::new();
-        let mut errors = self.child.stderr.take().unwrap();
-        std::io::Read::read_to_string(&mut errors, &mut said).unwrap();
+        let _ = kill_process(self.pid(), Signal::INT);
+        self.ended()
+    }
+
+    /// Waits until it has ended: the lines that were not taken, and what it said besides.
+    ///
+    /// # Panics
+    /// When it was ended before.
+    pub fn ended(&mut self) -> (Vec<Value>, String) {
         self.child.wait().unwrap();
-        (self.lines.iter().collect(), said)
+        self.listener.take().unwrap().join().unwrap();
+        (
+            self.lines.iter().collect(),
+            self.said.lock().unwrap().clone(),
+        )
     }
 
     /// Ends it: each row as it stands at the end, and what was said besides.
+    ///
+    /// # Panics
+    /// When it prints something else.
     pub fn rows(mut self) -> (Rows, String) {
         let (lines, said) = self.end();
         let lines = lines.into_iter();
@@ -221,6 +156,7 @@ impl Drop for Probe {
 pub struct Rows(BTreeMap<String, Row>);
 
 impl Rows {
+    /// What they are called.
     pub fn names(&self) -> Vec<&str> {
         self.0.keys().map(String::as_str).collect()
     }
@@ -237,6 +173,10 @@ impl Rows {
             .collect()
     }
 
+    /// One of them.
+    ///
+    /// # Panics
+    /// When it is not there.
     pub fn row(&self, name: &str) -> &Row {
         let known = self.names();
         self.0
@@ -261,6 +201,15 @@ impl Row {
         serde_json::from_value(self.0["total"].clone()).unwrap()
     }
 
+    /// What all its parts were counted to have done.
+    pub fn totals(&self) -> BTreeMap<&str, Figures> {
+        let parts = self.0["parts"].as_array().unwrap().iter();
+        let total = |part: &Value| serde_json::from_value(part["total"].clone()).unwrap();
+        parts
+            .map(|one| (one["key"].as_str().unwrap(), total(one)))
+            .collect()
+    }
+
     /// Nanoseconds.
     pub fn quantile(&self, quantile: f64) -> u64 {
         let durations = &self.total().distributions["duration"];
@@ -279,7 +228,7 @@ impl Row {
 
 /// What `ckb-probe` says where it cannot measure, after its name.
 pub fn refusal(pid: u32, arguments: &[&str]) -> String {
-    let output = Command::new(CKB_PROBE)
+    let output = Command::new(ckb_probe())
         .args(arguments)
         .args(["--duration", "100ms", "--pid", &pid.to_string()])
         .output()

@@ -1,0 +1,83 @@
+//! What the tests of all crates stand on: programs that do a known thing as often as they are told, containers and disks for
+//! them, and the command line that looks at them. Where something of it fails no test can go on, so it panics.
+
+pub mod container;
+pub mod disk;
+pub mod fixture;
+mod parent;
+pub mod probe;
+mod truth;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+pub use container::Container;
+pub use fixture::{Fixture, Folder};
+pub use parent::Parent;
+pub use probe::{Probe, Rows, ckb_probe, refusal};
+pub use truth::{Call, FunctionTruth, GroundTruth, SlowCall, Truth};
+
+/// However busy the machine is.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The repository.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The folder with the compiled fixtures. What is older than its source is compiled first, but in a folder that
+/// `CKB_PROBE_FIXTURES` names: that one is for machines without a compiler.
+///
+/// # Panics
+/// When they do not compile.
+pub fn fixtures() -> &'static Path {
+    static FIXTURES: OnceLock<PathBuf> = OnceLock::new();
+    FIXTURES.get_or_init(|| {
+        if let Some(folder) = std::env::var_os("CKB_PROBE_FIXTURES") {
+            return folder.into();
+        }
+        let folder = repository().join("target/fixtures");
+        run(Command::new(repository().join("tests/fixtures/build.sh")).arg(&folder));
+        folder
+    })
+}
+
+/// Runs a command to its good end.
+///
+/// # Panics
+/// When it does not come to one.
+pub fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}");
+    output
+}
+
+/// Looks every few milliseconds until something is so.
+///
+/// # Panics
+/// When it does not come about.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether a process holds links of BPF programs.
+pub fn is_linked(pid: u32) -> bool {
+    holds(pid, "link_id:")
+}
+
+/// Whether the kernel says this of something that the process has open.
+pub fn holds(pid: u32, text: &str) -> bool {
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fdinfo"));
+    let mut descriptors = descriptors.into_iter().flatten().flatten();
+    descriptors.any(|one| std::fs::read_to_string(one.path()).is_ok_and(|said| said.contains(text)))
+}
