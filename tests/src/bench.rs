@@ -4,9 +4,15 @@
 //! of ours to take its orders from, and the command line `ckb-probe`. Nothing of them is linked into the benchmark, but the
 //! operator's functions that make orders of CkbProbes.
 
-use std::path::PathBuf;
+use std::{
+    ffi::OsStr,
+    panic::AssertUnwindSafe,
+    path::{Path, PathBuf},
+};
 
-use futures::future::LocalBoxFuture;
+use ckb_probe_testkit::Container;
+use futures::{FutureExt as _, future::LocalBoxFuture};
+use tokio::process::Command;
 
 use crate::{
     failure::{Failure, Result},
@@ -20,14 +26,12 @@ mod block_io;
 mod call_cost;
 mod caller;
 mod chain;
-mod container;
 mod execs;
 mod figures;
 mod footprint;
 mod functions;
 mod identical;
 mod import;
-mod kernel_functions;
 mod kills;
 pub mod machine;
 mod mining;
@@ -44,6 +48,7 @@ mod slow;
 mod slow_stacks;
 pub(crate) mod statistics;
 mod syscalls;
+mod table;
 mod tcp;
 mod ticker;
 
@@ -115,10 +120,13 @@ pub struct Family {
 
 macro_rules! family {
     ($name:expr, $module:ident, $about:expr) => {
+        family!($name, $module, run, $about)
+    };
+    ($name:expr, $module:ident, $run:ident, $about:expr) => {
         Family {
             name: $name,
             about: $about,
-            run: |bench| Box::pin($module::run(bench)),
+            run: |bench| Box::pin($module::$run(bench)),
         }
     };
 }
@@ -158,7 +166,8 @@ pub const ALL: &[Family] = &[
     ),
     family!(
         "kernel-functions",
-        kernel_functions,
+        functions,
+        run_of_kernel,
         "the same for a function of the kernel"
     ),
     family!(
@@ -246,10 +255,17 @@ impl Bench {
             family.name,
             family.about
         );
-        if let Err(error) = (family.run)(self).await {
-            self.report
-                .failure(family.name.to_string(), error.to_string());
-        }
+        // What the tests of all crates stand on panics.
+        let measured = AssertUnwindSafe((family.run)(self)).catch_unwind().await;
+        let failure = match measured {
+            Ok(Ok(())) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(panic) => match panic.downcast_ref::<String>() {
+                Some(said) => said.clone(),
+                None => "it panicked: see above".to_string(),
+            },
+        };
+        self.report.failure(family.name.to_string(), failure);
     }
 
     /// Adds a figure to the report.
@@ -266,6 +282,17 @@ impl Bench {
     fn value(&mut self, name: &str, value: f64, unit: &str, bound: Option<Bound>) {
         self.figure(name, statistics::summary([value]), unit, bound);
     }
+}
+
+/// A command that runs in a container, and ends when it is dropped.
+fn command(
+    container: &Container,
+    program: &Path,
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Command {
+    let mut command = Command::from(container.command(program, arguments));
+    command.kill_on_drop(true);
+    command
 }
 
 /// A file of the benchmark's folder.

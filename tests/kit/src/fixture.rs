@@ -69,7 +69,10 @@ impl Fixture {
     /// # Panics
     /// When it has ended.
     pub fn order(&mut self, order: &str) {
-        writeln!(self.orders, "{order}").unwrap();
+        // In one piece: not everybody puts pieces of a line together.
+        self.orders
+            .write_all(format!("{order}\n").as_bytes())
+            .unwrap();
     }
 
     /// Waits until it says something.

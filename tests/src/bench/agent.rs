@@ -20,8 +20,7 @@ use tokio::process::Child;
 use super::{
     Settings,
     api::{ApiServer, NODE},
-    container::Container,
-    in_folder,
+    command, in_folder,
 };
 use crate::{
     cluster::SYSTEM,
@@ -30,6 +29,7 @@ use crate::{
     process::Process,
     wait,
 };
+use ckb_probe_testkit::Container;
 
 /// Until it has tried out the ways to attach, and taken its first orders.
 const START: Duration = Duration::from_secs(30);
@@ -126,8 +126,12 @@ impl Agent {
         let log = create(&in_folder(settings, "agent.log")?)?;
         let program = settings.programs.join("node-agent");
         // A cgroup of its own tells its CPU time.
-        let container = Container::new(0)?;
-        let mut command = container.command(&program, ["--node", NODE, "--namespace", SYSTEM]);
+        let container = Container::new(0);
+        let mut command = command(
+            &container,
+            &program,
+            ["--node", NODE, "--namespace", SYSTEM],
+        );
         command
             .env("KUBECONFIG", &api.kubeconfig)
             .args(["--metrics-address", &metrics])
@@ -240,7 +244,7 @@ impl Agent {
     }
 
     /// CPU time that it has used so far.
-    pub fn cpu_time(&self) -> Result<Duration> {
+    pub fn cpu_time(&self) -> Duration {
         self.container.cpu_time()
     }
 

@@ -2,20 +2,36 @@
 
 use std::sync::Arc;
 
-use ckb_probe_crds::Histogram;
-use ckb_probe_testkit::disk::Disk;
+use ckb_probe_testkit::disk::{Disk, percent_off};
 use tokio::task::spawn_blocking;
 
 use super::{
     Bench,
     account::{self, Account},
-    probes::{Printed, Probes},
-    statistics::{ratios, summary, to_and_fro},
+    probes::Probes,
+    table::{Order, Row, Series, table},
 };
 use crate::{
     failure::{Failure, Result, expect},
     process::Process,
-    report::Bound,
+    report::Bound::{Exactly, Within},
+};
+
+const COUNTS: [Row; 2] = table! {
+    "requests that ckb-probe counted otherwise than /proc/diskstats" = "worst requests" in "requests", Exactly(0.0);
+    "bytes that ckb-probe counted otherwise than /proc/diskstats" = "worst bytes" in "bytes", Exactly(0.0);
+};
+
+const OFF: [Row; 3] = table! {
+    "p50 of reads, off bpftrace's of the same reads" = "p50" in "%", Within(5.0);
+    "p90 of reads, off bpftrace's of the same reads" = "p90" in "%", Within(5.0);
+    "p99 of reads, off bpftrace's of the same reads" = "p99" in "%", Within(5.0);
+};
+
+const COSTS: [Row; 3] = table! {
+    "ckb-probe" = "ours" in "ns";
+    "bpftrace's biolatency" = "theirs" in "ns";
+    "ckb-probe against bpftrace's biolatency" = "ours / theirs" in "x";
 };
 
 /// The quantiles that tables show.
@@ -35,66 +51,52 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 }
 
 async fn counts(bench: &mut Bench, disk: &Arc<Disk>) -> Result<()> {
-    let (mut requests_astray, mut bytes_astray) = (0, 0);
+    let mut series = Series::default();
     for _ in 0..bench.settings.rounds {
         let ours = ours(bench, disk).await?;
-        let before = on(disk, |disk| {
-            let before = disk.statistics();
-            disk.read_direct(1000, 4096);
-            disk.write_direct(300, 64 << 10);
-            disk.sync();
-            disk.discard(1 << 20);
-            // Large ones are split, neighbours are merged, and what is written back nobody asks for.
-            disk.read_direct(3, 4 << 20);
-            disk.write_buffered(16 << 20);
-            disk.sync();
-            before
-        })
-        .await?;
+        let before = disk.statistics();
+        on(disk, Disk::of_all_sorts).await?;
         let after = on(disk, Disk::at_rest).await?;
         let ours = ours.stop().await?;
-        // The worst, not the median: this is exact, or it is wrong.
         for (direction, requests, bytes) in after.since(before) {
             let total = ours.total(&disk.row(direction));
             let counted = total.count("device").unwrap_or_default();
-            requests_astray = requests.abs_diff(counted).max(requests_astray);
+            series.push("requests", requests.abs_diff(counted) as f64);
             let counted = total.sums.get("bytes").copied().unwrap_or_default();
-            bytes_astray = bytes.abs_diff(counted).max(bytes_astray);
+            series.push("bytes", bytes.abs_diff(counted) as f64);
         }
     }
-    for (what, astray) in [("requests", requests_astray), ("bytes", bytes_astray)] {
-        let name =
-            format!("block-io: {what} that ckb-probe counted otherwise than /proc/diskstats");
-        bench.value(&name, astray as f64, what, Some(Bound::Exactly(0.0)));
-    }
+    bench.tell("block-io: ", &series, &COUNTS);
     Ok(())
 }
 
 async fn quantiles(bench: &mut Bench, disk: &Arc<Disk>) -> Result<()> {
-    let mut offs = Vec::new();
+    let mut series = Series::default();
     for _ in 0..bench.settings.rounds {
         // First: tracepoints run what was attached first, and to print takes bpftrace microseconds.
         let ours = ours(bench, disk).await?;
-        let theirs = Probes::script(&printing(disk), 2).await?;
-        on(disk, |disk| {
-            // Of all sizes, so that it is not one duration.
-            for size in [4 << 10, 64 << 10, 256 << 10, 1 << 20] {
-                disk.read_direct(700, size);
-            }
-        })
-        .await?;
+        let theirs = Probes::script(&disk.durations_by_bpftrace(), 2).await?;
+        on(disk, Disk::read_all_sizes).await?;
         on(disk, Disk::at_rest).await?;
         let (ours, theirs) = (ours.stop().await?, theirs.stop().await?);
         let mut reads = ours.total(&disk.row("read"));
         let durations = reads.distributions.remove("device");
-        let histogram = durations.map(|one| one.histogram).unwrap_or_default();
-        offs.push(off(&histogram, &theirs)?);
+        let ours = durations.map(|one| one.histogram).unwrap_or_default();
+        let texts = theirs.bpftrace_texts().map(|text| text.trim().parse());
+        let durations: std::result::Result<Vec<u64>, _> = texts.collect();
+        let mut durations = durations.map_err(Failure::format("what bpftrace printed"))?;
+        durations.sort_unstable();
+        expect(
+            durations.len() as u64 == ours.count() && durations.len() > 1000,
+            format!("{} reads seen by bpftrace", ours.count()),
+            || format!("{}; {}", durations.len(), theirs.errors),
+        )?;
+        for (quantile, name) in QUANTILES {
+            let ours = ours.quantile(quantile).unwrap_or_default();
+            series.push(name, percent_off(ours, &durations, quantile));
+        }
     }
-    for (index, (_, quantile)) in QUANTILES.iter().enumerate() {
-        let name = format!("block-io: {quantile} of reads, off bpftrace's of the same reads");
-        let off = summary(offs.iter().map(|off| off[index]));
-        bench.figure(&name, off, "%", Some(Bound::Within(5.0)));
-    }
+    bench.tell("block-io: ", &series, &OFF);
     Ok(())
 }
 
@@ -112,39 +114,6 @@ async fn ours(bench: &Bench, disk: &Disk) -> Result<Probes> {
     Probes::of_kind(&bench.settings.programs, "block-io", PROGRAM, own, &options).await
 }
 
-/// How long the device had each request.
-fn printing(disk: &Disk) -> String {
-    let device = disk.device();
-    format!(
-        "tracepoint:block:block_rq_issue /args->dev == {device}/ {{ @s[args->sector] = nsecs; }} \
-         tracepoint:block:block_io_done /args->dev == {device} && @s[args->sector]/ {{ \
-         printf(\"%lu\\n\", nsecs - @s[args->sector]); delete(@s[args->sector]); }}"
-    )
-}
-
-fn off(ours: &Histogram, theirs: &Printed) -> Result<[f64; QUANTILES.len()]> {
-    let mut durations = theirs
-        .bpftrace_texts()
-        .map(|text| text.trim().parse())
-        .collect::<std::result::Result<Vec<u64>, _>>()
-        .map_err(Failure::format("what bpftrace printed"))?;
-    durations.sort_unstable();
-    expect(
-        durations.len() as u64 == ours.count() && durations.len() > 1000,
-        format!("{} reads seen by bpftrace", ours.count()),
-        || format!("{}; {}", durations.len(), theirs.errors),
-    )?;
-    Ok(QUANTILES.map(|(quantile, _)| {
-        // The nearest of the ranks around it: in a tail of few, one duration may be twice the next.
-        let rank = (durations.len() as f64 * quantile).ceil() as usize - 1;
-        let ours = ours.quantile(quantile).unwrap_or_default() as f64;
-        let near = durations[rank - 2..=rank + 2].iter();
-        let off = near.map(|theirs| (ours / *theirs as f64 - 1.0) * 100.0);
-        off.min_by(|one, other| one.abs().total_cmp(&other.abs()))
-            .unwrap_or(f64::INFINITY)
-    }))
-}
-
 /// Of the CPU, by the kernel's account of the programs.
 async fn cost(bench: &mut Bench, disk: &Arc<Disk>) -> Result<()> {
     // As bpftrace's biolatency: one histogram, from a request's beginning to its end, of all disks.
@@ -152,42 +121,31 @@ async fn cost(bench: &mut Bench, disk: &Arc<Disk>) -> Result<()> {
                   tracepoint:block:block_io_done /@s[args->dev, args->sector]/ { \
                   @d = hist((nsecs - @s[args->dev, args->sector]) / 1000); delete(@s[args->dev, args->sector]); }";
     let _account = Account::open()?;
-    let mut nanos = [const { Vec::new() }; 2];
-    for round in 0..bench.settings.rounds {
-        for index in to_and_fro(nanos.len(), round) {
-            let probes = match index {
-                0 => ours(bench, disk).await?,
-                _ => Probes::script(script, 2).await?,
-            };
-            let process = probes.process()?;
-            let before = account::runs(process).await?;
-            on(disk, |disk| disk.read_direct(READS, 4096)).await?;
-            on(disk, Disk::at_rest).await?;
-            let after = account::runs(process).await?;
-            probes.stop().await?;
-            // Others on this machine use disks, too.
-            let requests = match index {
-                0 => account::since(&before, &after, PROGRAM)?.count,
-                // One program at the beginning, one at the end.
-                _ => account::all(&before, &after).count / 2,
-            };
-            expect(
-                requests >= READS as u64,
-                format!("{READS} requests"),
-                || requests.to_string(),
-            )?;
-            nanos[index].push(account::all(&before, &after).nanoseconds as f64 / requests as f64);
-        }
-    }
-    let [ours, theirs] = &nanos;
-    let mut add = |what: &str, values: &[f64], unit| {
-        let name = format!("block-io: programs of a request, {what}");
-        bench.figure(&name, summary(values.iter().copied()), unit, None);
+    let measure = async |is_ours| {
+        let probes = match is_ours {
+            true => ours(bench, disk).await?,
+            false => Probes::script(script, 2).await?,
+        };
+        let process = probes.process()?;
+        let before = account::runs(process).await?;
+        on(disk, |disk| disk.read_direct(READS, 4096)).await?;
+        on(disk, Disk::at_rest).await?;
+        let after = account::runs(process).await?;
+        probes.stop().await?;
+        // Others on this machine use disks, too.
+        let requests = match is_ours {
+            true => account::since(&before, &after, PROGRAM)?.count,
+            // One program at the beginning, one at the end.
+            false => account::all(&before, &after).count / 2,
+        };
+        let enough = requests >= READS as u64;
+        expect(enough, format!("{READS} requests"), || requests.to_string())?;
+        let nanos = account::all(&before, &after).nanoseconds as f64;
+        Ok(vec![("", nanos / requests as f64)])
     };
-    add("ckb-probe", ours, "ns");
-    add("bpftrace's biolatency", theirs, "ns");
-    let against = "ckb-probe against bpftrace's biolatency";
-    add(against, &ratios(ours, theirs), "x");
+    let both = [("ours", true), ("theirs", false)];
+    let series = bench.turns(Order::ToAndFro, &both, measure).await?;
+    bench.tell("block-io: programs of a request, ", &series, &COSTS);
     Ok(())
 }
 

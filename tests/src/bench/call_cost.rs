@@ -6,18 +6,18 @@ use super::{
     Bench, Tier,
     caller::{self, Caller},
     probes::{Floor, Probes},
-    statistics::{ratios, rotated, summary},
+    table::{Order, Row, table},
 };
 use crate::{
     failure::{Result, expect},
-    report::Bound,
+    report::Bound::AtMost,
 };
 
 /// Calls in one batch: a fifth of a second when probed.
-const CALLS: u64 = 200_000;
+pub const CALLS: u64 = 200_000;
 
 /// Batches for each attach; the median of them is the attach's figure.
-const BATCHES: usize = 5;
+pub const BATCHES: usize = 5;
 
 /// A function, its operation, and what is said of it.
 const FUNCTIONS: [(&str, &str, &str); 2] = [
@@ -42,54 +42,37 @@ enum By {
     Bpftrace,
 }
 
-const ALL: [By; 7] = [
-    By::Nothing,
-    By::Floor(Floor::Empty),
-    By::Floor(Floor::Clock),
-    By::Tier(Tier::Session),
-    By::Tier(Tier::UprobeMulti),
-    By::Tier(Tier::PerfEvent),
-    By::Bpftrace,
+const ALL: [(&str, By); 7] = [
+    ("nothing", By::Nothing),
+    ("empty", By::Floor(Floor::Empty)),
+    ("clock", By::Floor(Floor::Clock)),
+    ("session", By::Tier(Tier::Session)),
+    ("uprobe-multi", By::Tier(Tier::UprobeMulti)),
+    ("perf-event", By::Tier(Tier::PerfEvent)),
+    ("bpftrace", By::Bpftrace),
 ];
 
-impl By {
-    fn name(self) -> String {
-        match self {
-            Self::Nothing => "nothing".to_string(),
-            Self::Floor(Floor::Empty) => "empty programs".to_string(),
-            Self::Floor(Floor::Clock) => "programs that read the clock".to_string(),
-            Self::Tier(tier) => format!("tier {}", tier.name()),
-            Self::Bpftrace => "bpftrace's histogram pair".to_string(),
-        }
-    }
-
-    fn bound(self) -> Option<Bound> {
-        match self {
-            Self::Tier(Tier::Session) => Some(Bound::AtMost(1.10)),
-            Self::Tier(Tier::UprobeMulti) => Some(Bound::AtMost(1.25)),
-            _ => None,
-        }
-    }
-}
+const ROWS: [Row; 12] = table! {
+    "nothing" = "nothing" in "ns";
+    "empty programs" = "empty" in "ns";
+    "programs that read the clock" = "clock" in "ns";
+    "programs that read the clock, against empty programs" = "clock / empty" in "x";
+    "tier session" = "session" in "ns";
+    "tier session, against empty programs" = "session / empty" in "x", AtMost(1.10);
+    "tier uprobe-multi" = "uprobe-multi" in "ns";
+    "tier uprobe-multi, against empty programs" = "uprobe-multi / empty" in "x", AtMost(1.25);
+    "tier perf-event" = "perf-event" in "ns";
+    "tier perf-event, against empty programs" = "perf-event / empty" in "x";
+    "bpftrace's histogram pair" = "bpftrace" in "ns";
+    "bpftrace's histogram pair, against empty programs" = "bpftrace / empty" in "x";
+};
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
     for (function, operation, what) in FUNCTIONS {
-        let mut target = Caller::start().await?;
-        let mut nanos = [const { Vec::new() }; ALL.len()];
-        for round in 0..bench.settings.rounds {
-            for index in rotated(ALL.len(), round) {
-                nanos[index].push(cost(bench, &mut target, ALL[index], function, operation).await?);
-            }
-        }
-        let floor = &nanos[1];
-        for (by, nanos) in ALL.into_iter().zip(&nanos) {
-            let name = format!("call-cost: {operation}, {what}: {}", by.name());
-            bench.figure(&name, summary(nanos.iter().copied()), "ns", None);
-            if !matches!(by, By::Nothing | By::Floor(Floor::Empty)) {
-                let name = format!("{name}, against empty programs");
-                bench.figure(&name, summary(ratios(nanos, floor)), "x", by.bound());
-            }
-        }
+        let mut target = Caller::start()?;
+        let cost = async |by| cost(bench, &mut target, by, function, operation).await;
+        let series = bench.turns(Order::Rotated, &ALL, cost).await?;
+        bench.tell(&format!("call-cost: {operation}, {what}: "), &series, &ROWS);
     }
     Ok(())
 }
@@ -101,7 +84,7 @@ async fn cost(
     by: By,
     function: &str,
     operation: &str,
-) -> Result<f64> {
+) -> Result<Vec<(&'static str, f64)>> {
     let (process, file) = (target.process, caller::file());
     let functions = [function];
     let probes = match by {
@@ -109,23 +92,16 @@ async fn cost(
         By::Floor(floor) => Some(Probes::floor(floor, process, &file, &functions).await?),
         By::Bpftrace => Some(Probes::bpftrace(&file, &functions).await?),
         By::Tier(tier) => {
-            let options = [
-                "--operations",
-                operation,
-                "--interval",
-                "1h",
-                "--json",
-                "--tier",
-                tier.name(),
-            ];
+            let options = ["--operations", operation, "--tier", tier.name()];
+            let options = [&options[..], &["--interval", "1h", "--json"]].concat();
             Some(Probes::ckb_probe(&bench.settings.programs, "rocksdb", process, &options).await?)
         }
     };
-    let cost = target.cost(function, CALLS, BATCHES).await?;
-    let printed = match probes {
-        Some(probes) => probes.stop().await?,
-        None => return Ok(cost),
+    let cost = target.cost(function, CALLS, BATCHES)?;
+    let Some(probes) = probes else {
+        return Ok(vec![("", cost)]);
     };
+    let printed = probes.stop().await?;
     // A probe that did not count was not in place, or not all of the time.
     let counted = match by {
         By::Nothing | By::Floor(_) => None,
@@ -135,8 +111,8 @@ async fn cost(
     let made = CALLS * BATCHES as u64;
     expect(
         counted.is_none_or(|counted| counted == made),
-        format!("{made} calls counted by {}", by.name()),
+        format!("{made} calls counted by {by:?}"),
         || format!("{counted:?}; {}", printed.errors),
     )?;
-    Ok(cost)
+    Ok(vec![("", cost)])
 }

@@ -1,13 +1,10 @@
 //! The program `call-cost`, which calls something over and over and says what that took.
 
-use std::{path::PathBuf, process::Stdio};
+use std::{path::PathBuf, process::Command};
 
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines},
-    process::{Child, ChildStdin, ChildStdout, Command},
-};
+use ckb_probe_testkit::{Container, Fixture};
 
-use super::{agent::of, container::Container, statistics::summary};
+use super::statistics::summary;
 use crate::{
     failure::{Failure, Result},
     fixture::fixtures,
@@ -21,9 +18,7 @@ pub const EXECUTABLE: &str = "call-cost";
 pub struct Caller {
     /// The process that calls.
     pub process: Process,
-    input: ChildStdin,
-    output: Lines<BufReader<ChildStdout>>,
-    _child: Child,
+    fixture: Fixture,
 }
 
 /// Where it is.
@@ -33,85 +28,50 @@ pub fn file() -> PathBuf {
 
 impl Caller {
     /// Starts one, wherever the kernel likes.
-    pub async fn start() -> Result<Self> {
-        Self::run(Command::new(file())).await
+    pub fn start() -> Result<Self> {
+        Self::run(Command::new(file()))
     }
 
     /// Starts one that stays on a processor.
-    pub async fn start_on(processor: usize) -> Result<Self> {
+    pub fn start_on(processor: usize) -> Result<Self> {
         let mut command = Command::new("taskset");
-        command
-            .args(["--cpu-list", &processor.to_string()])
-            .arg(file());
-        Self::run(command).await
+        command.args(["--cpu-list", &processor.to_string()]);
+        command.arg(file());
+        Self::run(command)
     }
 
     /// Starts one in a container.
-    pub async fn start_in(container: &Container) -> Result<Self> {
-        Self::run(container.command(&file(), [""; 0])).await
+    pub fn start_in(container: &Container) -> Result<Self> {
+        Self::run(container.command(&file(), [""; 0]))
     }
 
-    async fn run(mut command: Command) -> Result<Self> {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .map_err(Failure::system(EXECUTABLE))?;
-        let missing = || Failure::format(EXECUTABLE)("it has no pipe");
-        let input = child.stdin.take().ok_or_else(missing)?;
-        let output = child.stdout.take().ok_or_else(missing)?;
-        let mut output = BufReader::new(output).lines();
+    fn run(mut command: Command) -> Result<Self> {
+        let mut fixture = Fixture::run(&mut command);
         // Whatever started it has become it.
-        line(&mut output).await?;
-        Ok(Self {
-            process: of(&child)?,
-            input,
-            output,
-            _child: child,
-        })
+        fixture.answer();
+        let process = Process::of(fixture.pid() as i32)?;
+        Ok(Self { process, fixture })
     }
 
     /// Makes so many calls, and returns how many nanoseconds of CPU time they took in all.
-    pub async fn call(&mut self, function: &str, calls: u64) -> Result<u64> {
-        self.begin(function, calls).await?;
-        self.end().await
-    }
-
-    /// Begins to make them.
-    pub async fn begin(&mut self, function: &str, calls: u64) -> Result<()> {
-        let order = format!("{function} {calls}\n");
-        self.input
-            .write_all(order.as_bytes())
-            .await
-            .map_err(Failure::system(EXECUTABLE))
-    }
-
-    /// Waits until they are made.
-    pub async fn end(&mut self) -> Result<u64> {
-        let line = line(&mut self.output).await?;
+    pub fn call(&mut self, function: &str, calls: u64) -> Result<u64> {
+        self.begin(function, calls);
+        let line = self.fixture.answer();
         line.parse()
             .map_err(Failure::format(format!("{line:?} of {EXECUTABLE}")))
     }
 
-    /// What one call takes: the median of some batches, in nanoseconds.
-    pub async fn cost(&mut self, function: &str, calls: u64, batches: usize) -> Result<f64> {
-        let mut costs = Vec::new();
-        for _ in 0..batches {
-            costs.push(self.call(function, calls).await? as f64 / calls as f64);
-        }
-        let summary = summary(costs).map(|summary| summary.median);
-        summary.ok_or_else(|| Failure::Unexpected {
-            expected: "a batch of calls".to_string(),
-            got: "none".to_string(),
-        })
+    /// Begins to make them.
+    pub fn begin(&mut self, function: &str, calls: u64) {
+        self.fixture.order(&format!("{function} {calls}"));
     }
-}
 
-async fn line(output: &mut Lines<BufReader<ChildStdout>>) -> Result<String> {
-    let line = output
-        .next_line()
-        .await
-        .map_err(Failure::system(EXECUTABLE))?;
-    line.ok_or_else(|| Failure::format(EXECUTABLE)("it has ended"))
+    /// What one call takes: the median of some batches, in nanoseconds.
+    pub fn cost(&mut self, function: &str, calls: u64, batches: usize) -> Result<f64> {
+        let costs = (0..batches).map(|_| Ok(self.call(function, calls)? as f64 / calls as f64));
+        let costs = summary(costs.collect::<Result<Vec<f64>>>()?);
+        costs
+            .map(|costs| costs.median)
+            .ok_or_else(|| Failure::format(EXECUTABLE)("no batch of calls"))
+    }
 }

@@ -7,9 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ckb_probe_testkit::Container;
 use tokio::process::Child;
 
-use super::{Settings, agent::of, container::Container, in_folder};
+use super::{Settings, agent::of, command, in_folder, table::Found};
 use crate::{
     failure::{Failure, Result, expect},
     process::Process,
@@ -29,6 +30,16 @@ pub struct Took {
     pub wall: Duration,
     /// CPU time of all of its threads.
     pub cpu: Duration,
+}
+
+impl Took {
+    /// Both, in seconds.
+    pub fn found(self) -> Found {
+        vec![
+            ("wall", self.wall.as_secs_f64()),
+            ("cpu", self.cpu.as_secs_f64()),
+        ]
+    }
 }
 
 /// A running import.
@@ -70,10 +81,9 @@ impl<'a> Import<'a> {
         let blocks = chain.join("blocks.jsonl");
         let arguments = [Path::new("import"), Path::new("-C"), &data, &blocks];
         let arguments = arguments.into_iter().chain(options.iter().map(Path::new));
-        let cpu_before = container.cpu_time()?;
+        let cpu_before = container.cpu_time();
         let started = Instant::now();
-        let child = container
-            .command(&settings.ckb, arguments)
+        let child = command(container, &settings.ckb, arguments)
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)
@@ -112,7 +122,7 @@ impl<'a> Import<'a> {
         let ended = tokio::time::timeout(LIMIT, self.child.wait()).await;
         let took = Took {
             wall: self.started.elapsed(),
-            cpu: self.container.cpu_time()?.saturating_sub(self.cpu_before),
+            cpu: self.container.cpu_time().saturating_sub(self.cpu_before),
         };
         let text = |path: &Path| {
             fs::read_to_string(path).map_err(Failure::system(path.display().to_string()))

@@ -14,16 +14,16 @@ use tokio::time::sleep;
 use super::{
     Bench,
     agent::{self, Agent, budget, of},
-    container::Container,
-    in_folder,
-    statistics::summary,
+    command, in_folder,
+    table::{Row, Series, table},
     ticker::{EXECUTABLE, Ticker},
 };
 use crate::{
     failure::{Failure, Result},
     fixture::fixtures,
-    report::Bound,
+    report::Bound::{AtLeast, AtMost},
 };
+use ckb_probe_testkit::Container;
 
 /// Execs a second, of so many threads: a shell for each would be the limit before the agent is.
 const RATE: u64 = 200;
@@ -45,9 +45,9 @@ const REACHED: f64 = 0.95;
 const LIMIT: f64 = 5.0;
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let attached = Container::new(31)?;
-    let waiting = Container::new(32)?;
-    let stranger = Container::of_a_pod(33)?;
+    let attached = Container::new(31);
+    let waiting = Container::new(32);
+    let stranger = Container::of(33, Some("pod"));
     let program = namesake(&in_folder(&bench.settings, "namesake")?)?;
     let _target = Ticker::start(&attached, 100)?;
     let agent = Agent::start(&bench.settings).await?;
@@ -81,46 +81,38 @@ async fn measure(
     program: &Path,
 ) -> Result<()> {
     sleep(SETTLE).await;
-    let mut percents = Vec::new();
-    let mut rates = Vec::new();
-    let mut quiet = Vec::new();
+    let mut series = Series::default();
     let window = Duration::from_secs(bench.settings.seconds);
     for _ in 0..bench.settings.rounds {
-        quiet.push(percent(agent, sleep(window / 3)).await?.0);
+        series.push("quiet", percent(agent, sleep(window / 3)).await.0);
         let mut execs = Ok(0);
         let storm = async { execs = storm(stranger, program, window).await };
-        let (percent, took) = percent(agent, storm).await?;
-        percents.push(percent);
-        rates.push(execs? as f64 / took.as_secs_f64());
+        let (percent, took) = percent(agent, storm).await;
+        series.push("cpu", percent);
+        series.push("rate", execs? as f64 / took.as_secs_f64());
     }
-    let mut figure = |figure: &str, values, unit, bound| {
-        let name = format!("execs: {figure}, {what}");
-        bench.figure(&name, summary(values), unit, bound);
-    };
-    figure(
-        "others' of the name that is asked for",
-        rates,
-        "a second",
-        Some(Bound::AtLeast(RATE as f64 * REACHED)),
-    );
-    figure("the agent's CPU without them", quiet, "% of a core", None);
-    let limit = Some(Bound::AtMost(LIMIT));
-    figure("the agent's CPU", percents, "% of a core", limit);
+    let others = table! { "others' of the name that is asked for" = "rate" in "a second", AtLeast(RATE as f64 * REACHED); };
+    let quiet = table! { "the agent's CPU without them" = "quiet" in "% of a core"; };
+    let cpu = table! { "the agent's CPU" = "cpu" in "% of a core", AtMost(LIMIT); };
+    for [row] in [others, quiet, cpu] {
+        let name = format!("execs: {}, {what}", row.name);
+        bench.tell(&name, &series, &[Row { name: "", ..row }]);
+    }
     Ok(())
 }
 
 /// What of a core the agent uses meanwhile, and how long that is.
-async fn percent(agent: &Agent, meanwhile: impl Future) -> Result<(f64, Duration)> {
-    let (start, used) = (Instant::now(), agent.cpu_time()?);
+async fn percent(agent: &Agent, meanwhile: impl Future) -> (f64, Duration) {
+    let (start, used) = (Instant::now(), agent.cpu_time());
     meanwhile.await;
-    let (took, used) = (start.elapsed(), agent.cpu_time()?.saturating_sub(used));
-    Ok((100.0 * used.as_secs_f64() / took.as_secs_f64(), took))
+    let (took, used) = (start.elapsed(), agent.cpu_time().saturating_sub(used));
+    (100.0 * used.as_secs_f64() / took.as_secs_f64(), took)
 }
 
 /// A process in the container executes the program over and over. How often it did.
 async fn storm(container: &Container, program: &Path, lasts: Duration) -> Result<u64> {
     let failure = Failure::system("storm");
-    let mut command = container.command(&fixtures().join("storm"), [program]);
+    let mut command = command(container, &fixtures().join("storm"), [program]);
     let storm = command
         .args([RATE, THREADS].map(|number| number.to_string()))
         .stdout(Stdio::piped())

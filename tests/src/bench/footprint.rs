@@ -8,12 +8,12 @@ use tokio::time::{interval, sleep, sleep_until};
 use super::{
     Bench,
     agent::{self, Agent, budget, no_budget},
-    container::Container,
     figures::Figures,
-    statistics::summary,
+    table::{Row, Series, table},
     ticker::{EXECUTABLE, Ticker},
 };
-use crate::{failure::Result, report::Bound};
+use crate::{failure::Result, report::Bound::AtMost};
+use ckb_probe_testkit::Container;
 
 /// As by default.
 const REPORT: Duration = Duration::from_secs(10);
@@ -34,29 +34,27 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 
 /// Ten targets, of 100 calls a second each.
 async fn memory(bench: &mut Bench) -> Result<()> {
-    let containers = (10..10 + TARGETS)
-        .map(Container::new)
-        .collect::<Result<Vec<_>>>()?;
+    let containers = (10..10 + TARGETS).map(Container::new).collect::<Vec<_>>();
     let targets = containers
         .iter()
         .map(|container| Ticker::start(container, 100));
     let _targets = targets.collect::<Result<Vec<_>>>()?;
     let agent = agent(bench, &containers, budget()).await?;
-    let mut values = Vec::new();
+    let mut series = Series::default();
     for _ in 0..bench.settings.rounds {
         sleep(Duration::from_secs(bench.settings.seconds) / 3).await;
         agent.scrape().await?;
-        values.push(agent.rss_mb()?);
+        series.push("rss", agent.rss_mb()?);
     }
     agent.stop().await?;
-    let name = format!("agent: RSS with {TARGETS} targets");
-    bench.figure(&name, summary(values), "MB", Some(Bound::AtMost(20.0)));
+    let rss = table! { "RSS with 10 targets" = "rss" in "MB", AtMost(20.0); };
+    bench.tell("agent: ", &series, &rss);
     Ok(())
 }
 
 /// One target that makes 100,000 calls a second.
 async fn cpu(bench: &mut Bench, what: &str, overhead: Overhead) -> Result<()> {
-    let containers = [Container::new(4)?];
+    let containers = [Container::new(4)];
     let window = Duration::from_secs(bench.settings.seconds.div_ceil(2));
     let _target = Ticker::start(&containers[0], 100_000)?;
     let agent = agent(bench, &containers, overhead).await?;
@@ -64,9 +62,9 @@ async fn cpu(bench: &mut Bench, what: &str, overhead: Overhead) -> Result<()> {
     sleep(REPORT).await;
     let counted = || Figures::of(&agent.reports());
     let before = counted();
-    let mut percents = Vec::new();
+    let mut series = Series::default();
     for _ in 0..bench.settings.rounds {
-        let (start, used) = (Instant::now(), agent.cpu_time()?);
+        let (start, used) = (Instant::now(), agent.cpu_time());
         let mut scrapes = interval(SCRAPE);
         while start.elapsed() < window {
             tokio::select! {
@@ -74,19 +72,24 @@ async fn cpu(bench: &mut Bench, what: &str, overhead: Overhead) -> Result<()> {
                 () = sleep_until((start + window).into()) => {}
             }
         }
-        let used = agent.cpu_time()?.saturating_sub(used);
-        percents.push(100.0 * used.as_secs_f64() / start.elapsed().as_secs_f64());
+        let used = agent.cpu_time().saturating_sub(used);
+        series.push(
+            "cpu",
+            100.0 * used.as_secs_f64() / start.elapsed().as_secs_f64(),
+        );
     }
     let after = counted();
     agent.stop().await?;
     let calls = (after.calls() - before.calls()) as f64;
-    let name = |figure: &str| format!("agent: {figure}, of 100,000 calls a second, {what}");
-    let bound = Some(Bound::AtMost(0.5));
-    bench.figure(&name("CPU"), summary(percents), "% of a core", bound);
-    let rate = calls / (after.seconds() - before.seconds());
-    bench.value(&name("calls reported"), rate, "a second", None);
-    let share = after.sampling_percent();
-    bench.value(&name("sampling share"), share, "%", None);
+    series.push("rate", calls / (after.seconds() - before.seconds()));
+    series.push("share", after.sampling_percent());
+    let cpu = table! { "CPU" = "cpu" in "% of a core", AtMost(0.5); };
+    let rate = table! { "calls reported" = "rate" in "a second"; };
+    let share = table! { "sampling share" = "share" in "%"; };
+    for [row] in [cpu, rate, share] {
+        let name = format!("agent: {}, of 100,000 calls a second, {what}", row.name);
+        bench.tell(&name, &series, &[Row { name: "", ..row }]);
+    }
     Ok(())
 }
 

@@ -1,117 +1,155 @@
-//! What a call costs under the kind `functions`, against bpftrace's usual histogram pair on the same function.
+//! What a call costs under the kinds `functions` and `kernel-functions`, against bpftrace's usual histogram pair on the same
+//! function; of the kernel, where the kernel lets its functions be probed.
 //!
 //! As in call-cost the function does nothing, so that what it does itself does not dilute the ratio.
 
+use std::{path::Path, time::Duration};
+
+use tokio::time::sleep;
+
 use super::{
     Bench,
+    call_cost::{BATCHES, CALLS},
     caller::{self, Caller},
-    probes::{Printed, Probes},
-    statistics::{ratios, rotated, summary},
+    probes::{Probes, histogram_pair},
+    table::{Order, Row, table},
 };
 use crate::{
     failure::{Result, expect},
-    report::Bound,
+    report::Bound::{AtMost, Exactly},
+    wait,
 };
-
-/// Calls in one batch: a fifth of a second when probed.
-const CALLS: u64 = 200_000;
-
-/// Batches for each attach; the median of them is the attach's figure.
-const BATCHES: usize = 5;
 
 const FUNCTION: &str = "rocksdb_transaction_commit";
 
-/// Somebody's functions, and two who make a histogram of them.
-pub trait Subject {
-    /// The family.
-    const FAMILY: &'static str;
-    /// What the program `call-cost` is told to call.
-    const CALL: &'static str;
-    /// What is probed thereby.
-    const FUNCTION: &'static str;
+#[cfg(target_arch = "x86_64")]
+const OF_THE_KERNEL: &str = "__x64_sys_getppid";
+#[cfg(target_arch = "aarch64")]
+const OF_THE_KERNEL: &str = "__arm64_sys_getppid";
 
-    /// Has `ckb-probe` measure it, and returns when it does, and how much it has counted by then.
-    async fn ours(bench: &Bench, caller: &mut Caller) -> Result<(Probes, u64)>;
+/// There where the kernel has kprobes, which bpftrace needs.
+const KPROBES: &str = "/sys/bus/event_source/devices/kprobe";
 
-    /// The same for bpftrace.
-    async fn theirs(caller: &Caller) -> Result<Probes>;
+/// Until it has tried out the ways to attach to functions of the kernel.
+const ATTACH: Duration = Duration::from_secs(60);
+
+/// Between two lines of `ckb-probe`.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+/// Whose function it is.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Of {
+    Process,
+    Kernel,
 }
 
-struct UserFunction;
-
-impl Subject for UserFunction {
-    const FAMILY: &'static str = "functions";
-    const CALL: &'static str = FUNCTION;
-    const FUNCTION: &'static str = FUNCTION;
-
-    async fn ours(bench: &Bench, caller: &mut Caller) -> Result<(Probes, u64)> {
-        let options = ["--match", FUNCTION, "--interval", "1h", "--json"];
-        let programs = &bench.settings.programs;
-        let probes = Probes::ckb_probe(programs, "functions", caller.process, &options).await?;
-        Ok((probes, 0))
-    }
-
-    async fn theirs(_: &Caller) -> Result<Probes> {
-        Probes::bpftrace(&caller::file(), &[FUNCTION]).await
-    }
+/// Who makes a histogram of it.
+#[derive(Clone, Copy)]
+enum By {
+    Nothing,
+    Ours,
+    Theirs,
 }
+
+const ALL: [(&str, By); 3] = [
+    ("nothing", By::Nothing),
+    ("ours", By::Ours),
+    ("theirs", By::Theirs),
+];
+
+const ROWS: [Row; 5] = table! {
+    "a call, nothing attached" = "nothing" in "ns";
+    "a call, ckb-probe" = "ours" in "ns";
+    "a call, bpftrace's histogram pair" = "theirs" in "ns";
+    "a call, ckb-probe against bpftrace's histogram pair" = "ours / theirs" in "x", AtMost(0.85);
+    "calls that ckb-probe counted otherwise than bpftrace" = "worst ours.astray" in "calls", Exactly(0.0);
+};
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    compare::<UserFunction>(bench).await
+    compare(bench, "functions", Of::Process).await
 }
 
-/// Measures both of them, in turns.
-pub async fn compare<S: Subject>(bench: &mut Bench) -> Result<()> {
-    let mut caller = Caller::start().await?;
-    let mut nanos = [const { Vec::new() }; 3];
-    let mut astray = 0;
-    for round in 0..bench.settings.rounds {
-        for index in rotated(nanos.len(), round) {
-            nanos[index].push(match index {
-                0 => caller.cost(S::CALL, CALLS, BATCHES).await?,
-                1 => {
-                    let (probes, before) = S::ours(bench, &mut caller).await?;
-                    let (cost, printed) = cost::<S>(&mut caller, probes).await?;
-                    let counted = printed.counted(S::FUNCTION) - before;
-                    astray = astray.max(counted.abs_diff(CALLS * BATCHES as u64));
-                    cost
-                }
-                _ => {
-                    let probes = S::theirs(&caller).await?;
-                    let (cost, printed) = cost::<S>(&mut caller, probes).await?;
-                    let (counted, made) = (printed.bpftrace_calls(), CALLS * BATCHES as u64);
-                    // Whoever missed calls was not in place all of the time.
-                    expect(
-                        counted == made,
-                        format!("{made} calls counted by bpftrace"),
-                        || format!("{counted}; {}", printed.errors),
-                    )?;
-                    cost
-                }
-            });
-        }
+pub async fn run_of_kernel(bench: &mut Bench) -> Result<()> {
+    let family = "kernel-functions";
+    if Path::new(KPROBES).exists() {
+        return compare(bench, family, Of::Kernel).await;
     }
-    let [nothing, ours, theirs] = &nanos;
-    let name = |what: &str| format!("{}: a call, {what}", S::FAMILY);
-    let mut add = |what, values: &[f64], unit, bound| {
-        bench.figure(&name(what), summary(values.iter().copied()), unit, bound);
-    };
-    add("nothing attached", nothing, "ns", None);
-    add("ckb-probe", ours, "ns", None);
-    add("bpftrace's histogram pair", theirs, "ns", None);
-    let bound = Some(Bound::AtMost(0.85));
-    let against = "ckb-probe against bpftrace's histogram pair";
-    add(against, &ratios(ours, theirs), "x", bound);
-    let name = format!(
-        "{}: calls that ckb-probe counted otherwise than bpftrace",
-        S::FAMILY
+    let why = format!(
+        "this kernel has no kprobes ({KPROBES} is not there), so that bpftrace, which it is held against, cannot \
+         probe its functions; make test-kernels has kernels that do"
     );
-    // The worst, not the median: this is exact, or it is wrong.
-    bench.value(&name, astray as f64, "calls", Some(Bound::Exactly(0.0)));
+    bench.report.absent(family.to_string(), why);
     Ok(())
 }
 
-async fn cost<S: Subject>(caller: &mut Caller, probes: Probes) -> Result<(f64, Printed)> {
-    let cost = caller.cost(S::CALL, CALLS, BATCHES).await?;
-    Ok((cost, probes.stop().await?))
+/// Measures both of them, in turns.
+async fn compare(bench: &mut Bench, family: &str, of: Of) -> Result<()> {
+    let mut caller = Caller::start()?;
+    let (call, function) = match of {
+        Of::Process => (FUNCTION, FUNCTION),
+        Of::Kernel => ("getppid", OF_THE_KERNEL),
+    };
+    let made = CALLS * BATCHES as u64;
+    let measure = async |by| {
+        let (probes, before) = match by {
+            By::Nothing => return Ok(vec![("", caller.cost(call, CALLS, BATCHES)?)]),
+            By::Ours => ours(bench, &mut caller, of).await?,
+            By::Theirs => (theirs(&caller, of).await?, 0),
+        };
+        let cost = caller.cost(call, CALLS, BATCHES)?;
+        let printed = probes.stop().await?;
+        if let By::Ours = by {
+            let counted = printed.counted(function) - before;
+            return Ok(vec![("", cost), ("astray", counted.abs_diff(made) as f64)]);
+        }
+        let counted = printed.bpftrace_calls();
+        // Whoever missed calls was not in place all of the time.
+        let expected = format!("{made} calls counted by bpftrace");
+        expect(counted == made, expected, || {
+            format!("{counted}; {}", printed.errors)
+        })?;
+        Ok(vec![("", cost)])
+    };
+    let series = bench.turns(Order::Rotated, &ALL, measure).await?;
+    bench.tell(&format!("{family}: "), &series, &ROWS);
+    Ok(())
+}
+
+/// Has `ckb-probe` measure it, and returns when it does, and how much it has counted by then.
+async fn ours(bench: &Bench, caller: &mut Caller, of: Of) -> Result<(Probes, u64)> {
+    let programs = &bench.settings.programs;
+    if of == Of::Process {
+        let options = ["--match", FUNCTION, "--interval", "1h", "--json"];
+        let probes = Probes::ckb_probe(programs, "functions", caller.process, &options).await?;
+        return Ok((probes, 0));
+    }
+    let function = OF_THE_KERNEL;
+    let options = ["--match", function, "--json", "--interval", "100ms"];
+    let options = [&options[..], &["--on-breach", "report"]].concat();
+    let probes = Probes::begin(programs, "kernel-functions", caller.process, &options)?;
+    // It attaches more than once, to find out how. What counts is that a call is counted.
+    wait::until("a call to be counted", ATTACH, async || {
+        probes.expect_alive()?;
+        caller.call("getppid", 1)?;
+        let counted = probes.so_far()?.counted(function);
+        expect(counted > 0, "a call", || "none".to_string())
+    })
+    .await?;
+    sleep(INTERVAL * 5).await;
+    let before = probes.so_far()?.counted(function);
+    Ok((probes, before))
+}
+
+/// The same for bpftrace.
+async fn theirs(caller: &Caller, of: Of) -> Result<Probes> {
+    if of == Of::Process {
+        return Probes::bpftrace(&caller::file(), &[FUNCTION]).await;
+    }
+    let (function, pid) = (OF_THE_KERNEL, caller.process.pid);
+    let script = histogram_pair(
+        function,
+        &format!("kprobe:{function} /pid == {pid}/ {{"),
+        &format!("kretprobe:{function} /@s[tid]/ {{"),
+    );
+    Probes::script(&script, 2).await
 }

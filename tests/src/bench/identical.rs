@@ -20,16 +20,14 @@ use super::{
     account::{self, Account},
     agent::Agent,
     api::NODE,
-    container::Container,
-    statistics::{ratios, summary},
+    table::{Found, Row, Series, table},
     ticker::{EXECUTABLE, Ticker},
 };
 use crate::{
     failure::{Failure, Result},
-    report::Bound,
+    report::Bound::AtMost,
 };
-
-const MANY: usize = 100;
+use ckb_probe_testkit::Container;
 
 /// Calls a second.
 const RATE: u32 = 10_000;
@@ -37,56 +35,32 @@ const RATE: u32 = 10_000;
 /// Until the agent has attached.
 const ATTACH: Duration = Duration::from_secs(60);
 
-/// What is measured of one order.
-#[derive(Default)]
-struct Costs {
-    /// Nanoseconds that programs ran for the target, in a second.
-    programs: Vec<f64>,
-    /// MB of the agent.
-    rss: Vec<f64>,
-    /// Bytes of the NodeProbe: the order, and the report.
-    bytes: Vec<f64>,
-    /// Reports that were written, in a second.
-    writes: Vec<f64>,
-}
+const ROWS: [Row; 8] = table! {
+    "programs in the target, of one CkbProbe" = "one.programs" in "ns a second";
+    "programs in the target, of 100 that ask the same, against one" = "many.programs / one.programs" in "x", AtMost(1.2);
+    "RSS of the agent, of one CkbProbe" = "one.rss" in "MB";
+    "RSS of the agent, of 100 that ask the same, against one" = "many.rss / one.rss" in "x", AtMost(1.2);
+    "the NodeProbe, of one CkbProbe" = "one.bytes" in "bytes";
+    "the NodeProbe, of 100 that ask the same, against one" = "many.bytes / one.bytes" in "x", AtMost(1.2);
+    "reports, of one CkbProbe" = "one.writes" in "a second";
+    "reports, of 100 that ask the same, against one" = "many.writes / one.writes" in "x", AtMost(1.2);
+};
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let mut costs = [Costs::default(), Costs::default()];
+    let mut series = Series::default();
     for _ in 0..bench.settings.rounds {
-        for (costs, probes) in costs.iter_mut().zip([1, MANY]) {
-            measure(bench, probes, costs).await?;
+        for (of, probes) in [("one", 1), ("many", 100)] {
+            series.extend(of, measure(bench, probes).await?);
         }
     }
-    let [one, many] = &costs;
-    let mut add = |what: &str, one: &[f64], many: &[f64], unit: &str| {
-        let name = |rest: &str| format!("identical: {what}{rest}");
-        bench.figure(
-            &name(", of one CkbProbe"),
-            summary(one.to_vec()),
-            unit,
-            None,
-        );
-        bench.figure(
-            &name(&format!(", of {MANY} that ask the same, against one")),
-            summary(ratios(many, one)),
-            "x",
-            Some(Bound::AtMost(1.2)),
-        );
-    };
-    add(
-        "programs in the target",
-        &one.programs,
-        &many.programs,
-        "ns a second",
-    );
-    add("RSS of the agent", &one.rss, &many.rss, "MB");
-    add("the NodeProbe", &one.bytes, &many.bytes, "bytes");
-    add("reports", &one.writes, &many.writes, "a second");
+    bench.tell("identical: ", &series, &ROWS);
     Ok(())
 }
 
-async fn measure(bench: &Bench, probes: usize, costs: &mut Costs) -> Result<()> {
-    let container = Container::new(6)?;
+/// Nanoseconds that programs ran for the target in a second, MB of the agent, bytes of the NodeProbe (the order, and the report),
+/// and reports that were written in a second.
+async fn measure(bench: &Bench, probes: usize) -> Result<Found> {
+    let container = Container::new(6);
     let _target = Ticker::start(&container, RATE)?;
     let agent = Agent::start(&bench.settings).await?;
     let order = order(&container, probes)?;
@@ -100,17 +74,16 @@ async fn measure(bench: &Bench, probes: usize, costs: &mut Costs) -> Result<()> 
     sleep(window).await;
     let seconds = begun.elapsed().as_secs_f64();
     let ran = account::all(&before, &account::runs(agent.process).await?);
-    let written = agent.reports();
-    costs.programs.push(ran.nanoseconds as f64 / seconds);
-    costs
-        .writes
-        .push((written.len() - reports) as f64 / seconds);
-    costs.rss.push(agent.rss_mb()?);
+    let (written, rss) = (agent.reports(), agent.rss_mb()?);
     let report = serde_json::to_string(&written.last()).map_err(Failure::format("a report"))?;
     let order = serde_json::to_string(&order).map_err(Failure::format("an order"))?;
-    costs.bytes.push((order.len() + report.len()) as f64);
     agent.stop().await?;
-    Ok(())
+    Ok(vec![
+        ("programs", ran.nanoseconds as f64 / seconds),
+        ("rss", rss),
+        ("bytes", (order.len() + report.len()) as f64),
+        ("writes", (written.len() - reports) as f64 / seconds),
+    ])
 }
 
 /// What the operator orders of the agent's node when so many CkbProbes ask the same of the pod of this container.

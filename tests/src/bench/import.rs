@@ -4,19 +4,20 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use ckb_probe_crds::{Histogram, InstanceState, Overhead};
+use ckb_probe_testkit::Container;
 
 use super::{
     Bench,
     agent::{self, Agent, budget, no_budget},
     chain::{Import, Took},
-    container::Container,
     figures::{Figures, Operation},
     probes::{Floor, Probes},
-    statistics::{percent_more, summary, to_and_fro},
+    statistics::{summary, to_and_fro},
+    table::{Order, Row, table},
 };
 use crate::{
     failure::{Result, expect},
-    report::Bound,
+    report::Bound::{AtMost, Within},
     wait,
 };
 
@@ -63,91 +64,59 @@ enum By {
     NoBudget,
     Nothing,
     Budget,
-    /// Once more: what two equal imports differ by is what no figure here can tell.
-    NothingAgain,
-    NoBudgetAgain,
 }
 
-const ALL: [By; 7] = [
-    By::Bpftrace,
-    By::Floor,
-    By::NoBudget,
-    By::Nothing,
-    By::Budget,
-    By::NothingAgain,
-    By::NoBudgetAgain,
+const ALL: [(&str, By); 7] = [
+    ("bpftrace", By::Bpftrace),
+    ("floor", By::Floor),
+    ("traced", By::NoBudget),
+    ("nothing", By::Nothing),
+    ("budget", By::Budget),
+    // Once more: what two equal imports differ by is what no figure here can tell.
+    ("again", By::Nothing),
+    ("retraced", By::NoBudget),
 ];
 
-/// The imports of one way of probing.
-#[derive(Default)]
-struct Imports {
-    wall: Vec<f64>,
-    cpu: Vec<f64>,
-    figures: Vec<Figures>,
-}
-
-impl Imports {
-    /// Of two that were probed in the same way, the mean of each round: two scatter less than one.
-    fn halfway_to(&self, other: &Self) -> Self {
-        let means = |one: &[f64], other: &[f64]| {
-            let pairs = one.iter().zip(other);
-            pairs.map(|(one, other)| one.midpoint(*other)).collect()
-        };
-        Self {
-            wall: means(&self.wall, &other.wall),
-            cpu: means(&self.cpu, &other.cpu),
-            figures: Vec::new(),
-        }
-    }
-}
+// Of two that were probed in the same way, what is halfway between them in each round: two scatter less than one.
+const ROWS: [Row; 12] = table! {
+    "unprobed" = "nothing.wall" in "s";
+    "unprobed once more, slower" = "again.wall % nothing.wall" in "%";
+    "unprobed once more, more CPU time" = "again.cpu % nothing.cpu" in "%";
+    "budget 1 %, slower" = "budget.wall % nothing.wall~again.wall" in "%", AtMost(1.5);
+    "budget 1 %, more CPU time" = "budget.cpu % nothing.cpu~again.cpu" in "%";
+    "budget off, all operations, slower" = "traced.wall~retraced.wall % nothing.wall~again.wall" in "%";
+    "budget off, all operations, more CPU time" = "traced.cpu~retraced.cpu % nothing.cpu~again.cpu" in "%";
+    "empty programs, slower" = "floor.wall % nothing.wall~again.wall" in "%";
+    "empty programs, more CPU time" = "floor.cpu % nothing.cpu~again.cpu" in "%";
+    "bpftrace's histogram pair on 6 functions, slower" = "bpftrace.wall % nothing.wall~again.wall" in "%";
+    "bpftrace's histogram pair on 6 functions, more CPU time" = "bpftrace.cpu % nothing.cpu~again.cpu" in "%";
+    "budget off, all operations, slower than with empty programs" = "traced.wall % floor.wall" in "%", AtMost(2.0);
+};
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let mut imports: [Imports; ALL.len()] = Default::default();
     // Not measured: it fetches node and blocks from the disk.
     import(bench, By::Nothing).await?;
-    for round in 0..bench.settings.rounds {
-        for index in to_and_fro(ALL.len(), round) {
-            let (took, figures) = import(bench, ALL[index]).await?;
-            let imports = &mut imports[index];
-            imports.wall.push(took.wall.as_secs_f64());
-            imports.cpu.push(took.cpu.as_secs_f64());
-            imports.figures.extend(figures);
-        }
-    }
-    let [bpftrace, floor, traced, nothing, budget, again, retraced] = &imports;
-    let seconds = |imports: &Imports| summary(imports.wall.iter().copied());
-    bench.figure("import: unprobed", seconds(nothing), "s", None);
-    slower(bench, "unprobed once more", again, nothing, None);
-    let unprobed = &nothing.halfway_to(again);
-    let bound = Some(Bound::AtMost(1.5));
-    slower(bench, "budget 1 %", budget, unprobed, bound);
-    let all = "budget off, all operations";
-    slower(bench, all, &traced.halfway_to(retraced), unprobed, None);
-    slower(bench, "empty programs", floor, unprobed, None);
-    let peer = "bpftrace's histogram pair on 6 functions";
-    slower(bench, peer, bpftrace, unprobed, None);
-    let more = summary(percent_more(&traced.wall, &floor.wall));
-    let name = "import: budget off, all operations, slower than with empty programs";
-    bench.figure(name, more, "%", Some(Bound::AtMost(2.0)));
-    sampled(bench, &budget.figures, [&traced.figures, &retraced.figures]);
+    let (mut figures, mut turn) = ([(); ALL.len()].map(|()| Vec::new()), 0);
+    let measure = async |by| {
+        let (took, found) = import(bench, by).await?;
+        let order: Vec<usize> = to_and_fro(ALL.len(), turn / ALL.len()).collect();
+        figures[order[turn % ALL.len()]].extend(found);
+        turn += 1;
+        Ok(took.found())
+    };
+    let series = bench.turns(Order::ToAndFro, &ALL, measure).await?;
+    bench.tell("import: ", &series, &ROWS);
+    let [_, _, traced, _, budget, _, retraced] = &figures;
+    sampled(bench, budget, [traced, retraced]);
     Ok(())
-}
-
-fn slower(bench: &mut Bench, what: &str, imports: &Imports, base: &Imports, bound: Option<Bound>) {
-    let wall = summary(percent_more(&imports.wall, &base.wall));
-    bench.figure(&format!("import: {what}, slower"), wall, "%", bound);
-    let cpu = summary(percent_more(&imports.cpu, &base.cpu));
-    bench.figure(&format!("import: {what}, more CPU time"), cpu, "%", None);
 }
 
 /// One import.
 async fn import(bench: &Bench, by: By) -> Result<(Took, Option<Figures>)> {
     let settings = &bench.settings;
-    let container = Container::new(1)?;
+    let container = Container::new(1);
     match by {
-        By::Nothing | By::NothingAgain => {
-            Ok((Import::start(settings, &container)?.finish().await?, None))
-        }
+        By::Nothing => Ok((Import::start(settings, &container)?.finish().await?, None)),
         By::Floor => {
             let import = Import::start(settings, &container)?;
             let process = import.process().await?;
@@ -168,7 +137,7 @@ async fn import(bench: &Bench, by: By) -> Result<(Took, Option<Figures>)> {
             Ok((took, None))
         }
         By::Budget => by_agent(bench, &container, budget()).await,
-        By::NoBudget | By::NoBudgetAgain => by_agent(bench, &container, no_budget()).await,
+        By::NoBudget => by_agent(bench, &container, no_budget()).await,
     }
 }
 
@@ -240,13 +209,13 @@ fn of_operation(bench: &mut Bench, operation: &str, rounds: &[Round]) {
         round.sampled.samples as f64
     });
     let rate = |round: &Round| off(round.sampled.calls as f64, round.full_calls());
-    figure("rate is off by", "%", Some(Bound::Within(5.0)), &rate);
+    figure("rate is off by", "%", Some(Within(5.0)), &rate);
     let samples: u64 = rounds.iter().map(|round| round.sampled.samples).sum();
     if samples <= 1000 {
         return;
     }
     for (what, quantile) in [("p50", 0.5), ("p99", 0.99)] {
-        let bound = Some(Bound::Within(10.0));
+        let bound = Some(Within(10.0));
         figure(&format!("{what} is off by"), "%", bound, &|round| {
             let sampled = quantile_of(&round.sampled.histogram, quantile);
             off(sampled, round.full_quantile(quantile))

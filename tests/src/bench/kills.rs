@@ -8,16 +8,16 @@ use rustix::process::Signal;
 use super::{
     Bench,
     agent::{self, Agent, budget},
-    container::Container,
-    statistics::summary,
+    table::{Series, table},
     ticker::{EXECUTABLE, OPERATIONS, Ticker},
 };
 use crate::{
     bpf::Held,
     failure::{Result, expect},
-    report::Bound,
+    report::Bound::{AtMost, Exactly},
     wait,
 };
+use ckb_probe_testkit::Container;
 
 /// Until the target of an agent that has just started is attached.
 const ATTACH: Duration = Duration::from_secs(30);
@@ -29,10 +29,10 @@ const GONE: Duration = Duration::from_secs(30);
 const RATE: u32 = 100;
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let container = Container::new(5)?;
+    let container = Container::new(5);
     // One target for all of them: it is never harmed.
     let target = Ticker::start(&container, RATE)?;
-    let mut seconds = Vec::new();
+    let mut series = Series::default();
     for _ in 0..bench.settings.kills {
         let agent = Agent::start(&bench.settings).await?;
         let kind = RocksDbProbe {
@@ -54,16 +54,20 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
             held.expect_gone().await
         })
         .await?;
-        seconds.push(killed.elapsed().as_secs_f64());
+        series.push("seconds", killed.elapsed().as_secs_f64());
     }
     let alive = target.process.is_alive();
     target.stop().await?;
+    series.push("dead", f64::from(u8::from(!alive)));
     let kills = bench.settings.kills;
-    let name =
+    let until =
         format!("kills: until nothing is left in the kernel of a killed agent, {kills} times");
-    bench.figure(&name, summary(seconds), "s", Some(Bound::AtMost(5.0)));
-    let name = "kills: targets that died";
-    let dead = f64::from(u8::from(!alive));
-    bench.value(name, dead, "", Some(Bound::Exactly(0.0)));
+    bench.tell(
+        &until,
+        &series,
+        &table! { "" = "seconds" in "s", AtMost(5.0); },
+    );
+    let dead = table! { "targets that died" = "dead" in "", Exactly(0.0); };
+    bench.tell("kills: ", &series, &dead);
     Ok(())
 }

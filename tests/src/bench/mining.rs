@@ -7,16 +7,17 @@ use ckb_probe_crds::InstanceState;
 use super::{
     Bench,
     agent::{self, Agent, budget},
-    container::Container,
     figures::Figures,
     node::{Node, Pace},
-    statistics::{mean, percent_more, summary},
+    statistics::mean,
+    table::{Found, Order, Row, table},
 };
 use crate::{
     failure::{Result, expect},
     report::Bound,
     wait,
 };
+use ckb_probe_testkit::Container;
 
 /// Between two reports of the agent.
 const REPORT: Duration = Duration::from_secs(5);
@@ -27,20 +28,14 @@ const ATTACH: Duration = Duration::from_secs(10);
 /// Until the first report interval has ended.
 const FIRST_REPORT: Duration = Duration::from_secs(30);
 
-/// Some blocks, unprobed or probed.
-struct Window {
-    /// CPU time for each block, in milliseconds.
-    cpu_per_block: f64,
-    probed: Option<Probed>,
-}
-
-/// What the agent reported meanwhile.
-struct Probed {
-    figures: Figures,
-    /// Calls that were recorded, times what one costs by the agent's calibration, in percent of the CPU time that the node
-    /// used by its cgroup's account.
-    overhead_percent: f64,
-}
+const ROWS: [Row; 6] = table! {
+    "overhead, as reported" = "probed.estimate" in "%";
+    "calls" = "probed.calls" in "a second";
+    "CPU time of a block, unprobed" = "unprobed" in "ms";
+    "CPU time of a block, probed, more" = "probed % unprobed" in "%";
+    "sampling share" = "probed.share" in "%";
+    "overhead, calls times cost" = "probed.overhead" in "%";
+};
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
     let seconds = bench.settings.seconds;
@@ -77,81 +72,59 @@ struct Load {
 }
 
 async fn measure(bench: &mut Bench, load: &Load) -> Result<()> {
-    let container = Container::new(2)?;
+    let container = Container::new(2);
     let node = Node::start(&bench.settings, &container, load.pace).await?;
-    let (mut unprobed, mut probed) = (Vec::new(), Vec::new());
-    for round in 0..bench.settings.rounds {
-        // Now the one first, now the other: the chain grows all the time.
-        for with_agent in [round % 2 == 1, round % 2 == 0] {
-            let window = window(bench, &node, &container, load.blocks, with_agent).await?;
-            if with_agent {
-                &mut probed
-            } else {
-                &mut unprobed
-            }
-            .push(window);
-        }
-    }
-    let cpu = |windows: &[Window]| -> Vec<f64> {
-        let windows = windows.iter();
-        windows.map(|window| window.cpu_per_block).collect()
+    // Now the one first, now the other: the chain grows all the time.
+    let both = [("unprobed", false), ("probed", true)];
+    let measure = async |probed| window(bench, &node, &container, load.blocks, probed).await;
+    let series = bench.turns(Order::ToAndFro, &both, measure).await?;
+    let [estimate, calls, unprobed, more, share, overhead] = ROWS;
+    let share = Row {
+        bound: load.share,
+        ..share
     };
-    let (without, with) = (cpu(&unprobed), cpu(&probed));
-    let probed: Vec<Probed> = probed.into_iter().filter_map(|one| one.probed).collect();
-    let of = |figure: fn(&Probed) -> Option<f64>| summary(probed.iter().filter_map(figure));
-
-    let name = |what: &str| format!("mining, {}: {what}", load.name);
-    let share = of(|one| Some(one.figures.sampling_percent()));
-    bench.figure(&name("sampling share"), share, "%", load.share);
-    let overhead = of(|one| Some(one.overhead_percent));
-    let what = name("overhead, calls times cost");
-    bench.figure(&what, overhead, "%", load.bound);
-    let estimate = of(|one| mean(&one.figures.overhead_percent));
-    bench.figure(&name("overhead, as reported"), estimate, "%", None);
-    let calls = of(|one| Some(one.figures.calls() as f64 / one.figures.seconds()));
-    bench.figure(&name("calls"), calls, "a second", None);
-    let what = name("CPU time of a block, unprobed");
-    bench.figure(&what, summary(without.iter().copied()), "ms", None);
-    let what = name("CPU time of a block, probed, more");
-    bench.figure(&what, summary(percent_more(&with, &without)), "%", None);
+    let overhead = Row {
+        bound: load.bound,
+        ..overhead
+    };
+    let rows = [share, overhead, estimate, calls, unprobed, more];
+    bench.tell(&format!("mining, {}: ", load.name), &series, &rows);
     Ok(())
 }
 
-/// So many blocks, from one to another.
+/// So many blocks, from one to another: CPU time for each of them, in milliseconds, and what the agent reported meanwhile.
 async fn window(
     bench: &Bench,
     node: &Node,
     container: &Container,
     blocks: u64,
     with_agent: bool,
-) -> Result<Window> {
+) -> Result<Found> {
     let agent = if with_agent {
         Some(attached(bench, container).await?)
     } else {
         None
     };
     let first = node.blocks(node.blocks(0).await? + 1).await?;
-    let (start, before) = (Instant::now(), container.cpu_time()?);
+    let (start, before) = (Instant::now(), container.cpu_time());
     let last = node.blocks(first + blocks).await?;
-    let used = container.cpu_time()?.saturating_sub(before).as_secs_f64();
+    let used = container.cpu_time().saturating_sub(before).as_secs_f64();
     let used_a_second = used / start.elapsed().as_secs_f64();
-    let probed = match agent {
-        None => None,
-        Some(agent) => {
-            let figures = Figures::of(&agent.reports());
-            let cost = agent.cost_per_call()?.as_secs_f64();
-            agent.stop().await?;
-            let cost_a_second = figures.samples() as f64 * cost / figures.seconds();
-            Some(Probed {
-                overhead_percent: 100.0 * cost_a_second / used_a_second,
-                figures,
-            })
-        }
-    };
-    Ok(Window {
-        cpu_per_block: used * 1000.0 / (last - first) as f64,
-        probed,
-    })
+    let mut found = vec![("", used * 1000.0 / (last - first) as f64)];
+    if let Some(agent) = agent {
+        let figures = Figures::of(&agent.reports());
+        let cost = agent.cost_per_call()?.as_secs_f64();
+        agent.stop().await?;
+        // Calls that were recorded, times what one costs by the agent's calibration, of the CPU time that the node used by its
+        // cgroup's account.
+        let cost_a_second = figures.samples() as f64 * cost / figures.seconds();
+        found.push(("overhead", 100.0 * cost_a_second / used_a_second));
+        found.push(("share", figures.sampling_percent()));
+        found.push(("calls", figures.calls() as f64 / figures.seconds()));
+        let estimate = mean(&figures.overhead_percent);
+        found.extend(estimate.map(|estimate| ("estimate", estimate)));
+    }
+    Ok(found)
 }
 
 /// An agent that has reported for the first time.

@@ -9,12 +9,13 @@ use std::{
 
 use tokio::process::{Child, Command};
 
-use super::{Settings, container::Container, in_folder};
+use super::{Settings, command, in_folder};
 use crate::{
     cluster::run,
     failure::{Failure, Result, expect},
     wait,
 };
+use ckb_probe_testkit::Container;
 
 /// Of the key that every dev chain's specification publishes.
 const MINERS_LOCK: &str = "0xc8328aabcd9b9e8e64fbc566c4385c3bdeb219d7";
@@ -57,7 +58,7 @@ impl Node {
             replace(&miner, "\npoll_interval = 1000\n", "\npoll_interval = 10\n")?;
         }
         let node = spawn(
-            container.command(&settings.ckb, ["run", "-C", &directory]),
+            command(container, &settings.ckb, ["run", "-C", &directory]),
             &folder.join("node.out"),
         )?;
         let mut miner = Command::new(&settings.ckb);

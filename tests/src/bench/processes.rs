@@ -7,11 +7,11 @@ use super::{
     account::{self, Account, Runs},
     caller::Caller,
     probes::{Printed, Probes},
-    statistics::{percent_more, ratios, summary, to_and_fro},
+    table::{Order, Row, table},
 };
 use crate::{
     failure::{Failure, Result},
-    report::Bound,
+    report::Bound::Exactly,
 };
 
 /// Children, each of which executes a program and ends.
@@ -32,7 +32,27 @@ enum Of {
 }
 
 /// Twice nobody's, on both sides of the others: what these differ by from each other means nothing.
-const ALL: [Of; 4] = [Of::Nobody, Of::Bystander, Of::Target, Of::Nobody];
+const ALL: [(&str, Of); 4] = [
+    ("one", Of::Nobody),
+    ("bystander", Of::Bystander),
+    ("target", Of::Target),
+    ("other", Of::Nobody),
+];
+
+const ROWS: [Row; 12] = table! {
+    "CPU of a child that executes a program and ends" = "one~other" in "us";
+    "the same, nothing attached once more, more" = "other % one" in "%";
+    "the same, a bystander's, more" = "bystander % one~other" in "%";
+    "the same, a target's, more" = "target % one~other" in "%";
+    "program at a bystander's exec" = "bystander.exec" in "ns";
+    "program at a bystander's end" = "bystander.end" in "ns";
+    "both programs, of a bystander's child" = "bystander.share" in "%";
+    "program at a target's exec" = "target.exec" in "ns";
+    "program at a target's end" = "target.end" in "ns";
+    "both programs, of a target's child" = "target.share" in "%";
+    "events told as lost" = "target.lost" in "";
+    "of 10,000 execs and 10,000 ends, neither told nor lost" = "worst target.astray" in "", Exactly(0.0);
+};
 
 /// An event, as far as it matters here.
 #[derive(Deserialize)]
@@ -41,74 +61,33 @@ struct Event {
 }
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let (mut parent, other) = (Caller::start().await?, Caller::start().await?);
+    let (mut parent, other) = (Caller::start()?, Caller::start()?);
     let _account = Account::open()?;
-    let mut micros = [const { Vec::new() }; ALL.len()];
-    let mut each = [const { [const { Vec::new() }; 2] }; ALL.len()];
-    let (mut astray, mut lost) = (0, Vec::new());
-    for round in 0..bench.settings.rounds {
-        for index in to_and_fro(ALL.len(), round) {
-            let probes = match ALL[index] {
-                Of::Nobody => None,
-                Of::Bystander => Some(attach(bench, &other).await?),
-                Of::Target => Some(attach(bench, &parent).await?),
-            };
-            let took = parent.call("spawn", CHILDREN).await?;
-            micros[index].push(took as f64 / 1e3 / CHILDREN as f64);
-            let Some(probes) = probes else {
-                continue;
-            };
-            for (each, runs) in each[index].iter_mut().zip(runs(&probes).await?) {
-                each.push(runs.each());
-            }
-            let printed = probes.stop().await?;
-            if ALL[index] == Of::Target {
-                let (told, missing) = told(&printed)?;
-                astray = astray.max((2 * CHILDREN).abs_diff(told + missing));
-                lost.push(missing as f64);
-            }
+    let measure = async |of| {
+        let probes = match of {
+            Of::Nobody => None,
+            Of::Bystander => Some(attach(bench, &other).await?),
+            Of::Target => Some(attach(bench, &parent).await?),
+        };
+        let micros = parent.call("spawn", CHILDREN)? as f64 / 1e3 / CHILDREN as f64;
+        let mut found = vec![("", micros)];
+        let Some(probes) = probes else {
+            return Ok(found);
+        };
+        let [exec, end] = runs(&probes).await?.map(Runs::each);
+        let share = (exec + end) / micros / 10.0;
+        found.extend([("exec", exec), ("end", end), ("share", share)]);
+        let printed = probes.stop().await?;
+        if of == Of::Target {
+            let (told, lost) = told(&printed)?;
+            let astray = (2 * CHILDREN).abs_diff(told + lost);
+            found.extend([("lost", lost as f64), ("astray", astray as f64)]);
         }
-    }
-    add_costs(bench, &micros, &each);
-    let lost = summary(lost);
-    bench.figure("processes: events told as lost", lost, "", None);
-    // The worst, not the median: this is exact, or it is wrong.
-    let name = "processes: of 10,000 execs and 10,000 ends, neither told nor lost";
-    bench.value(name, astray as f64, "", Some(Bound::Exactly(0.0)));
-    Ok(())
-}
-
-fn add_costs(bench: &mut Bench, micros: &[Vec<f64>; ALL.len()], each: &[[Vec<f64>; 2]; ALL.len()]) {
-    let [one, bystander, target, other] = micros;
-    let nothing: Vec<f64> = one.iter().zip(other).map(|(a, b)| (a + b) / 2.0).collect();
-    let mut add = |what: &str, values: &[f64], unit| {
-        let name = format!("processes: {what}");
-        bench.figure(&name, summary(values.iter().copied()), unit, None);
+        Ok(found)
     };
-    add(
-        "CPU of a child that executes a program and ends",
-        &nothing,
-        "us",
-    );
-    let more = [
-        ("nothing attached once more", percent_more(other, one)),
-        ("a bystander's", percent_more(bystander, &nothing)),
-        ("a target's", percent_more(target, &nothing)),
-    ];
-    for (whose, percents) in &more {
-        add(&format!("the same, {whose}, more"), percents, "%");
-    }
-    for (whose, [exec, end], cpu) in [
-        ("a bystander's", &each[1], bystander),
-        ("a target's", &each[2], target),
-    ] {
-        add(&format!("program at {whose} exec"), exec, "ns");
-        add(&format!("program at {whose} end"), end, "ns");
-        let both: Vec<f64> = exec.iter().zip(end).map(|(exec, end)| exec + end).collect();
-        let parts = ratios(&both, cpu);
-        let percents: Vec<f64> = parts.iter().map(|part| part / 10.0).collect();
-        add(&format!("both programs, of {whose} child"), &percents, "%");
-    }
+    let series = bench.turns(Order::ToAndFro, &ALL, measure).await?;
+    bench.tell("processes: ", &series, &ROWS);
+    Ok(())
 }
 
 /// Everything that happens around a process is listed.

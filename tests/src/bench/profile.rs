@@ -12,7 +12,6 @@ pub mod peer;
 mod scripts;
 pub mod threads;
 pub mod vm;
-mod waits;
 mod window;
 
 use std::{
@@ -26,13 +25,14 @@ use std::{
 use rustix::process::Signal;
 use tokio::{process::Child, time::timeout};
 
-use super::{Settings, agent::of, container::Container, in_folder};
+use super::{Settings, agent::of, command, in_folder};
 use crate::{
     bpf::Held,
     failure::{Failure, Result, expect},
     process::Process,
     wait,
 };
+use ckb_probe_testkit::Container;
 
 /// Until it samples.
 const BEGIN: Duration = Duration::from_secs(20);
@@ -144,15 +144,12 @@ impl Profiling {
         name: &str,
         options: &[&str],
     ) -> Result<Self> {
-        let container = Container::new(number)?;
+        let container = Container::new(number);
         let file = in_folder(settings, name)?;
         let (pid, path) = (target.pid.to_string(), file.display().to_string());
         let arguments = ["profile", "--duration", "1h", "--pid", &pid, "-o", &path];
-        let child = container
-            .command(
-                &settings.programs.join("ckb-probe"),
-                arguments.iter().chain(options),
-            )
+        let program = settings.programs.join("ckb-probe");
+        let child = command(&container, &program, arguments.iter().chain(options))
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -179,7 +176,7 @@ impl Profiling {
     }
 
     /// CPU time that it has taken so far.
-    pub fn cpu_time(&self) -> Result<Duration> {
+    pub fn cpu_time(&self) -> Duration {
         self.container.cpu_time()
     }
 

@@ -3,7 +3,11 @@
 use ckb_probe_crds::Histogram;
 use std::collections::BTreeMap;
 
-use super::{Bench, Tier, probes::Probes, statistics::summary};
+use super::{
+    Bench, Tier,
+    probes::Probes,
+    table::{Row, Series, table},
+};
 use crate::{
     failure::{Failure, Result, expect},
     fixture::{GroundTruth, Truth},
@@ -63,16 +67,14 @@ const PLANS: [Plan; 3] = [
 pub async fn run(bench: &mut Bench) -> Result<()> {
     for plan in PLANS {
         for tier in [Tier::Session, Tier::UprobeMulti, Tier::PerfEvent] {
-            let mut errors = Vec::new();
+            let mut series = Series::default();
             for _ in 0..bench.settings.rounds {
-                errors.push(worst_error(bench, tier, &plan).await?);
+                series.push("error", worst_error(bench, tier, &plan).await?);
             }
-            let name = format!(
-                "quantiles: {}, tier {}: largest error",
-                plan.what,
-                tier.name()
-            );
-            bench.figure(&name, summary(errors), "%", plan.bound);
+            let of = format!("quantiles: {}, tier {}: ", plan.what, tier.name());
+            let [row] = table! { "largest error" = "error" in "%"; };
+            let bound = plan.bound;
+            bench.tell(&of, &series, &[Row { bound, ..row }]);
         }
     }
     Ok(())

@@ -8,15 +8,15 @@ use tokio::time::sleep;
 use super::{
     Bench,
     agent::{self, Agent, budget},
-    container::Container,
-    statistics::summary,
+    table::{Row, Series, table},
     ticker::{EXECUTABLE, OPERATIONS, Ticker},
 };
 use crate::{
     failure::{Failure, Result, expect},
-    report::Bound,
+    report::Bound::{AtMost, Exactly},
     rows, wait,
 };
+use ckb_probe_testkit::Container;
 
 /// Restarts before the first look: memory is taken at first, and kept.
 const WARM_UP: usize = 50;
@@ -42,9 +42,24 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// What RSS may differ by, in MB: a hundredth of that for each restart would be a leak that shows in a day.
 const RSS_MB: f64 = 0.5;
 
+const ROWS: [Row; 2] = table! {
+    "from the target's exec to the first counted call" = "latency" in "ms", AtMost(250.0);
+    "targets that ended before a call of theirs was counted" = "uncounted" in "%", AtMost(1.0);
+};
+
+const HELD: [Row; 6] = table! {
+    "file descriptors" = "more" in "", Exactly(0.0);
+    "BPF programs" = "more" in "", Exactly(0.0);
+    "BPF links" = "more" in "", Exactly(0.0);
+    "BPF maps" = "more" in "", Exactly(0.0);
+    "RSS" = "more" in "MB", AtMost(RSS_MB);
+    // The rest is code that something rare had run.
+    "memory that it has allocated" = "more" in "MB", AtMost(RSS_MB);
+};
+
 pub async fn run(bench: &mut Bench) -> Result<()> {
     let settings = &bench.settings;
-    let container = Container::new(3)?;
+    let container = Container::new(3);
     let agent = Agent::start(settings).await?;
     let mut target = Target {
         agent: &agent,
@@ -57,56 +72,29 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         target.restart().await?;
     }
     let before = Holdings::settled(&agent).await?;
-    let mut latencies = Vec::new();
+    let mut series = Series::default();
+    let restarts = bench.settings.restarts;
     let mut uncounted = 0;
-    for _ in 0..bench.settings.restarts {
+    for _ in 0..restarts {
         match target.restart().await? {
-            Some(latency) => latencies.push(latency.as_secs_f64() * 1000.0),
+            Some(latency) => series.push("latency", latency.as_secs_f64() * 1000.0),
             None => uncounted += 1,
         }
     }
     let after = Holdings::settled(&agent).await?;
     agent.stop().await?;
-
-    let name = "restarts: from the target's exec to the first counted call";
-    bench.figure(name, summary(latencies), "ms", Some(Bound::AtMost(250.0)));
-    let restarts = bench.settings.restarts;
     // A machine that is busy may keep one from running for as long as it lives.
     let percent = 100.0 * f64::from(uncounted) / restarts.max(1) as f64;
-    let name = "restarts: targets that ended before a call of theirs was counted";
-    bench.value(name, percent, "%", Some(Bound::AtMost(1.0)));
-    let exactly = Some(Bound::Exactly(0.0));
-    for (what, more, unit, bound) in [
-        (
-            "file descriptors",
-            after.descriptors - before.descriptors,
-            "",
-            exactly,
-        ),
-        (
-            "BPF programs",
-            after.programs - before.programs,
-            "",
-            exactly,
-        ),
-        ("BPF links", after.links - before.links, "", exactly),
-        ("BPF maps", after.maps - before.maps, "", exactly),
-        (
-            "RSS",
-            after.rss_mb - before.rss_mb,
-            "MB",
-            Some(Bound::AtMost(RSS_MB)),
-        ),
-        // The rest is code that something rare had run.
-        (
-            "memory that it has allocated",
-            after.own_mb - before.own_mb,
-            "MB",
-            Some(Bound::AtMost(RSS_MB)),
-        ),
-    ] {
-        let name = format!("restarts: {what} more in the agent after {restarts} of them");
-        bench.value(&name, more, unit, bound);
+    series.push("uncounted", percent);
+    bench.tell("restarts: ", &series, &ROWS);
+    for ((row, after), before) in HELD.into_iter().zip(after.0).zip(before.0) {
+        series = Series::default();
+        series.push("more", after - before);
+        let name = format!(
+            "restarts: {} more in the agent after {restarts} of them",
+            row.name
+        );
+        bench.tell(&name, &series, &[Row { name: "", ..row }]);
     }
     Ok(())
 }
@@ -197,39 +185,25 @@ fn total(instance: &InstanceReport) -> u64 {
     rows.map(|row| rows::calls(&row.total)).sum()
 }
 
-/// What an agent holds.
-struct Holdings {
-    descriptors: f64,
-    programs: f64,
-    links: f64,
-    maps: f64,
-    rss_mb: f64,
-    own_mb: f64,
-}
+/// What an agent holds, in the order of [`HELD`].
+struct Holdings([f64; HELD.len()]);
 
 impl Holdings {
     async fn settled(agent: &Agent) -> Result<Self> {
         sleep(SETTLE).await;
         let folder = format!("/proc/{}/fdinfo", agent.process.pid);
-        let descriptors = fs::read_dir(&folder).map_err(Failure::system(folder))?;
-        let mut held = Self {
-            descriptors: 0.0,
-            programs: 0.0,
-            links: 0.0,
-            maps: 0.0,
-            rss_mb: agent.rss_mb()?,
-            own_mb: agent.own_mb()?,
-        };
+        let open = fs::read_dir(&folder).map_err(Failure::system(folder))?;
+        let (mut descriptors, mut programs, mut links) = (0.0, 0.0, 0.0);
         let mut maps = BTreeSet::new();
-        for descriptor in descriptors.flatten() {
-            held.descriptors += 1.0;
+        for descriptor in open.flatten() {
+            descriptors += 1.0;
             // It may have been closed meanwhile.
             let text = fs::read_to_string(descriptor.path()).unwrap_or_default();
             for line in text.lines() {
                 match line.split_once(':') {
                     // A link says which program it runs.
-                    Some(("link_id", _)) => held.links += 1.0,
-                    Some(("prog_jited", _)) => held.programs += 1.0,
+                    Some(("link_id", _)) => links += 1.0,
+                    Some(("prog_jited", _)) => programs += 1.0,
                     Some(("map_id", id)) => {
                         maps.insert(id.trim().to_string());
                     }
@@ -237,7 +211,7 @@ impl Holdings {
                 }
             }
         }
-        held.maps = maps.len() as f64;
-        Ok(held)
+        let (maps, rss, own) = (maps.len() as f64, agent.rss_mb()?, agent.own_mb()?);
+        Ok(Self([descriptors, programs, links, maps, rss, own]))
     }
 }

@@ -10,7 +10,6 @@ use ckb_probe_crds::{
 use super::{
     Bench,
     agent::{self, Agent, no_budget},
-    container::Container,
     probes::Probes,
     statistics::summary,
 };
@@ -21,6 +20,7 @@ use crate::{
     report::Bound,
     rows,
 };
+use ckb_probe_testkit::Container;
 
 /// How many slow calls there are, and how fast they come.
 struct Load {
@@ -120,8 +120,8 @@ async fn play(bench: &Bench, load: &Load, reader: Reader) -> Result<Outcome> {
 }
 
 async fn by_agent(bench: &Bench, mut target: GroundTruth) -> Result<(Truth, u64, u64)> {
-    let container = Container::new(5)?;
-    container.adopt(Process::of(target.pid() as i32)?)?;
+    let container = Container::new(5);
+    container.adopt(target.pid() as i32);
     let agent = Agent::start(&bench.settings).await?;
     let kind = RocksDbProbe {
         operations: vec![Operation::Put],

@@ -10,7 +10,8 @@ use super::{
     caller::Caller,
     probes::Probes,
     slow::listed,
-    statistics::{rotated, summary},
+    statistics::summary,
+    table::{Order, Row, table},
 };
 use crate::failure::{Failure, Result, expect};
 
@@ -19,7 +20,6 @@ const CALLERS: [(&str, &str); 2] = [
     ("rocksdb_put_cf", "in a row"),
     ("rocksdb_put_cf-cold", "with cold caches"),
 ];
-const OPERATION: &str = "Put";
 
 /// Calls at a time: there is room for 64 copies until they are unwound.
 const CALLS: u64 = 48;
@@ -30,77 +30,61 @@ const UNWIND: Duration = Duration::from_millis(200);
 
 /// What is compared.
 const ALL: [(&str, &[&str]); 3] = [
-    ("not slow", &["--slow-threshold", "1h"]),
+    ("not", &["--slow-threshold", "1h"]),
     ("slow", &["--slow-threshold", "1us"]),
-    (
-        "slow, with its stack",
-        &["--slow-threshold", "1us", "--stacks"],
-    ),
+    ("stack", &["--slow-threshold", "1us", "--stacks"]),
 ];
-const SLOW: usize = 1;
-const WITH_STACK: usize = 2;
+
+const CALL: [Row; 3] = table! {
+    "not slow" = "not" in "µs";
+    "slow" = "slow" in "µs";
+    "slow, with its stack" = "stack" in "µs";
+};
+
+const MORE: [Row; 2] = table! {
+    "to list a slow call" = "slow - not" in "µs";
+    "to copy its stack" = "stack - slow" in "µs";
+};
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
     for (caller, how) in CALLERS {
-        measure(bench, caller, how).await?;
+        let mut target = Caller::start()?;
+        let cost = async |options| cost(bench, &mut target, caller, options).await;
+        let series = bench.turns(Order::Rotated, &ALL, cost).await?;
+        let call = format!("slow-stacks: a call of 2 µs {how}, ");
+        bench.tell(&call, &series, &CALL);
+        bench.tell(&format!("slow-stacks: {how}, "), &series, &MORE);
     }
-    Ok(())
-}
-
-async fn measure(bench: &mut Bench, caller: &str, how: &str) -> Result<()> {
-    let mut target = Caller::start().await?;
-    let mut micros = [const { Vec::new() }; ALL.len()];
-    for round in 0..bench.settings.rounds {
-        for index in rotated(ALL.len(), round) {
-            micros[index].push(cost(bench, &mut target, caller, index).await?);
-        }
-    }
-    for ((what, _), micros) in ALL.into_iter().zip(&micros) {
-        let name = format!("slow-stacks: a call of 2 µs {how}, {what}");
-        bench.figure(&name, summary(micros.iter().copied()), "µs", None);
-    }
-    let more = |with: usize, without: usize| {
-        let pairs = micros[with].iter().zip(&micros[without]);
-        summary(pairs.map(|(with, without)| with - without))
-    };
-    let (listing, copying) = (more(SLOW, 0), more(WITH_STACK, SLOW));
-    let name = |what: &str| format!("slow-stacks: {how}, {what}");
-    bench.figure(&name("to list a slow call"), listing, "µs", None);
-    bench.figure(&name("to copy its stack"), copying, "µs", None);
     Ok(())
 }
 
 /// What one call takes, in microseconds.
-async fn cost(bench: &Bench, target: &mut Caller, caller: &str, index: usize) -> Result<f64> {
-    let (_, how) = ALL[index];
-    let options = [
-        &["--operations", OPERATION, "--events", "--interval", "1h"],
-        how,
-    ]
-    .concat();
-    let programs = &bench.settings.programs;
-    let probes = Probes::ckb_probe(programs, "rocksdb", target.process, &options).await?;
+async fn cost(
+    bench: &Bench,
+    target: &mut Caller,
+    caller: &str,
+    options: &[&str],
+) -> Result<Vec<(&'static str, f64)>> {
+    let kind = ["--operations", "Put", "--events", "--interval", "1h"];
+    let (programs, all) = (&bench.settings.programs, [&kind, options].concat());
+    let probes = Probes::ckb_probe(programs, "rocksdb", target.process, &all).await?;
     let mut costs = Vec::new();
     for _ in 0..BATCHES {
-        costs.push(target.call(caller, CALLS).await? as f64 / CALLS as f64 / 1e3);
+        costs.push(target.call(caller, CALLS)? as f64 / CALLS as f64 / 1e3);
         sleep(UNWIND).await;
     }
     let printed = probes.stop().await?;
-    let made = CALLS * BATCHES as u64;
-    let wanted = |yes: bool| if yes { made } else { 0 };
-    let slow = listed(&printed.output);
+    let made = |yes| if yes { CALLS * BATCHES as u64 } else { 0 };
     let calls = printed.output.lines();
     let with_stack = calls.filter(|line| line.contains("\"stack\"")).count() as u64;
+    let seen = [listed(&printed.output), with_stack];
+    let expected = [options != ALL[0].1, options == ALL[2].1].map(made);
     expect(
-        (slow, with_stack) == (wanted(index >= SLOW), wanted(index == WITH_STACK)),
-        format!("{made} calls, all of them {}", ALL[index].0),
-        || {
-            format!(
-                "{slow} slow ones, {with_stack} with a stack; {}",
-                printed.errors
-            )
-        },
+        seen == expected,
+        format!("slow ones, and those with a stack: {expected:?}"),
+        || format!("{seen:?}; {}", printed.errors),
     )?;
     let median = summary(costs).map(|costs| costs.median);
-    median.ok_or_else(|| Failure::format(caller)("it was not called"))
+    let median = median.ok_or_else(|| Failure::format(caller)("it was not called"))?;
+    Ok(vec![("", median)])
 }

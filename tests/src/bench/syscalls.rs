@@ -14,11 +14,12 @@ use super::{
     Bench,
     caller::Caller,
     probes::Probes,
-    statistics::{mean, ratios, rotated, summary, to_and_fro},
+    statistics::{mean, ratios},
+    table::{Order, Row, table},
 };
 use crate::{
     failure::{Failure, Result, expect},
-    report::Bound,
+    report::Bound::AtMost,
 };
 
 const CALL: &str = "getppid";
@@ -52,18 +53,41 @@ enum By {
     EntryAlone,
 }
 
-const ALL: [By; 4] = [By::Nothing, By::Ours, By::Tracepoints, By::EntryAlone];
+const ALL: [(&str, By); 4] = [
+    ("nothing", By::Nothing),
+    ("ours", By::Ours),
+    ("both", By::Tracepoints),
+    ("entry", By::EntryAlone),
+];
+
+const ATTACHED: [Row; 6] = table! {
+    "mean of all processors: nothing attached" = "nothing.all" in "ns";
+    "mean of all processors: ckb-probe" = "ours.all" in "ns";
+    "mean of all processors: bpftrace's filter at both tracepoints" = "both.all" in "ns";
+    "mean of all processors: bpftrace's filter at the entry alone" = "entry.all" in "ns";
+    "mean of all processors: ckb-probe against bpftrace's filter at both tracepoints" = "ours.all / both.all" in "x", AtMost(1.0);
+    "mean of all processors: ckb-probe against bpftrace's filter at the entry alone" = "ours.all / entry.all" in "x";
+};
+
+/// There may be no other processor.
+const ELSEWHERE: [Row; 6] = table! {
+    "all processors but 0: nothing attached" = "nothing.others" in "ns";
+    "all processors but 0: ckb-probe" = "ours.others" in "ns";
+    "all processors but 0: bpftrace's filter at both tracepoints" = "both.others" in "ns";
+    "all processors but 0: bpftrace's filter at the entry alone" = "entry.others" in "ns";
+    "all processors but 0: ckb-probe against bpftrace's filter at both tracepoints" = "ours.others / both.others" in "x", AtMost(1.0);
+    "all processors but 0: ckb-probe against bpftrace's filter at the entry alone" = "ours.others / entry.others" in "x";
+};
+
+const SLICED: [Row; 3] = table! {
+    "untraced" = "one~other" in "ns";
+    "ckb-probe" = "sliced" in "ns";
+    "untraced once more, against untraced" = "other / one" in "x";
+};
+
+const OF: &str = "syscalls: a bystander's getppid, ";
 
 impl By {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing attached",
-            Self::Ours => "ckb-probe",
-            Self::Tracepoints => "bpftrace's filter at both tracepoints",
-            Self::EntryAlone => "bpftrace's filter at the entry alone",
-        }
-    }
-
     /// Traces the system calls of a process that makes none.
     async fn attach(self, bench: &Bench, target: &Caller) -> Result<Option<Probes>> {
         let pid = target.process.pid;
@@ -92,101 +116,75 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 
 /// All of the time.
 async fn attached(bench: &mut Bench) -> Result<()> {
-    let target = Caller::start().await?;
-    let mut bystanders = Vec::new();
-    for processor in 0..processors()? {
-        bystanders.push(Caller::start_on(processor).await?);
-    }
-    let mut means = [const { Vec::new() }; ALL.len()];
-    let mut elsewhere = [const { Vec::new() }; ALL.len()];
-    for round in 0..bench.settings.rounds {
-        for index in rotated(ALL.len(), round) {
-            let probes = ALL[index].attach(bench, &target).await?;
-            let mut nanos = Vec::new();
-            for bystander in &mut bystanders {
-                nanos.push(bystander.cost(CALL, CALLS, BATCHES).await?);
-            }
-            if let Some(probes) = probes {
-                probes.expect_alive()?;
-                probes.stop().await?;
-            }
-            means[index].extend(mean(&nanos));
-            elsewhere[index].extend(mean(&nanos[1..]));
+    let target = Caller::start()?;
+    let bystanders = (0..processors()?).map(Caller::start_on);
+    let mut bystanders = bystanders.collect::<Result<Vec<_>>>()?;
+    let measure = async |by: By| {
+        let probes = by.attach(bench, &target).await?;
+        let mut nanos = Vec::new();
+        for bystander in &mut bystanders {
+            nanos.push(bystander.cost(CALL, CALLS, BATCHES)?);
         }
+        if let Some(probes) = probes {
+            probes.expect_alive()?;
+            probes.stop().await?;
+        }
+        let means = [("all", mean(&nanos)), ("others", mean(&nanos[1..]))];
+        let known = means.into_iter();
+        Ok(known.filter_map(|(of, mean)| Some((of, mean?))).collect())
+    };
+    let series = bench.turns(Order::Rotated, &ALL, measure).await?;
+    bench.tell(OF, &series, &ATTACHED);
+    if !series.of("nothing.others").is_empty() {
+        bench.tell(OF, &series, &ELSEWHERE);
     }
-    add(bench, "mean of all processors", &means);
-    add(bench, "all processors but 0", &elsewhere);
     Ok(())
-}
-
-fn add(bench: &mut Bench, processors: &str, nanos: &[Vec<f64>; ALL.len()]) {
-    // There may be no other.
-    if nanos[0].is_empty() {
-        return;
-    }
-    let name = |what: String| format!("syscalls: a bystander's getppid, {processors}: {what}");
-    for (by, nanos) in ALL.into_iter().zip(nanos) {
-        let name = name(by.name().to_string());
-        bench.figure(&name, summary(nanos.iter().copied()), "ns", None);
-    }
-    let [_, ours, peers @ ..] = nanos;
-    for (by, peer) in ALL[2..].iter().zip(peers) {
-        let name = name(format!("ckb-probe against {}", by.name()));
-        let bound = (*by == By::Tracepoints).then_some(Bound::AtMost(1.0));
-        bench.figure(&name, summary(ratios(ours, peer)), "x", bound);
-    }
 }
 
 /// With a budget of 1 %: of the time of a process that does nothing but system calls itself.
 async fn by_slices(bench: &mut Bench) -> Result<()> {
-    let mut target = Caller::start_on(0).await?;
-    target.begin(CALL, FOR_EVER).await?;
-    let mut bystander = Caller::start_on(processors()? - 1).await?;
+    let mut target = Caller::start_on(0)?;
+    target.begin(CALL, FOR_EVER);
+    let mut bystander = Caller::start_on(processors()? - 1)?;
     let window = Duration::from_secs(bench.settings.seconds);
-    let mut nanos = [const { Vec::new() }; 3];
-    for round in 0..bench.settings.rounds {
-        for index in to_and_fro(nanos.len(), round) {
-            let probes = if index == 1 {
-                let programs = &bench.settings.programs;
-                let probes = Probes::begin(programs, KIND, target.process, &JSON)?;
-                sleep(SETTLE).await;
-                Some(probes)
-            } else {
-                None
-            };
-            nanos[index].push(for_so_long(&mut bystander, window).await?);
-            if let Some(probes) = probes {
-                let printed = probes.stop().await?;
-                let counted = printed.counted(CALL);
-                expect(counted > 0, "slices in which calls are counted", || {
-                    printed.errors
-                })?;
-            }
+    let measure = async |sliced: bool| {
+        if !sliced {
+            return Ok(vec![("", for_so_long(&mut bystander, window)?)]);
         }
-    }
-    let [one, sliced, other] = &nanos;
-    let untraced: Vec<f64> = one.iter().zip(other).map(|(a, b)| (a + b) / 2.0).collect();
-    let control = ratios(other, one);
+        let programs = &bench.settings.programs;
+        let probes = Probes::begin(programs, KIND, target.process, &JSON)?;
+        sleep(SETTLE).await;
+        let nanos = for_so_long(&mut bystander, window)?;
+        let printed = probes.stop().await?;
+        let counted = printed.counted(CALL);
+        expect(counted > 0, "slices in which calls are counted", || {
+            printed.errors
+        })?;
+        Ok(vec![("", nanos)])
+    };
+    let all = [("one", false), ("sliced", true), ("other", false)];
+    let series = bench.turns(Order::ToAndFro, &all, measure).await?;
+    let of = format!("{OF}budget 1 %: ");
+    bench.tell(&of, &series, &SLICED);
+    let control = ratios(&series.of("other"), &series.of("one"));
     let spread = control.iter().map(|ratio| (ratio - 1.0).abs());
     let spread = spread.fold(0.0, f64::max);
-    let name = |what: &str| format!("syscalls: a bystander's getppid, budget 1 %: {what}");
-    let mut add = |what, values: &[f64], unit, bound| {
-        bench.figure(&name(what), summary(values.iter().copied()), unit, bound);
+    let bound = AtMost(((1.01 + spread) * 1000.0).round() / 1000.0);
+    let against = Row {
+        name: "ckb-probe, against untraced",
+        formula: "sliced / one~other",
+        unit: "x",
+        bound: Some(bound),
     };
-    add("untraced", &untraced, "ns", None);
-    add("ckb-probe", sliced, "ns", None);
-    add("untraced once more, against untraced", &control, "x", None);
-    let bound = Bound::AtMost(((1.01 + spread) * 1000.0).round() / 1000.0);
-    let against = "ckb-probe, against untraced";
-    add(against, &ratios(sliced, &untraced), "x", Some(bound));
+    bench.tell(&of, &series, &[against]);
     Ok(())
 }
 
 /// The mean over a time: slices come and go.
-async fn for_so_long(bystander: &mut Caller, window: Duration) -> Result<f64> {
+fn for_so_long(bystander: &mut Caller, window: Duration) -> Result<f64> {
     let (start, mut nanos, mut calls) = (Instant::now(), 0, 0);
     while start.elapsed() < window {
-        nanos += bystander.call(CALL, CALLS).await?;
+        nanos += bystander.call(CALL, CALLS)?;
         calls += CALLS;
     }
     Ok(nanos as f64 / calls as f64)

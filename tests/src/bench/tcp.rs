@@ -11,14 +11,15 @@ use super::{
     account::{self, Account},
     agent::{self, Agent, no_budget},
     caller::{Caller, EXECUTABLE},
-    container::Container,
-    statistics::{ratios, summary},
+    command,
+    table::{Row, Series, table},
 };
 use crate::{
     failure::{Failure, Result, expect},
-    report::Bound,
+    report::Bound::AtMost,
     rows, wait,
 };
+use ckb_probe_testkit::Container;
 
 /// Each has two sockets, both of the process.
 const CONNECTIONS: u64 = 5000;
@@ -46,6 +47,14 @@ struct Window {
     passes: f64,
 }
 
+const ROWS: [Row; 5] = table! {
+    "CPU of the agent, a pass" = "pass" in "ms", AtMost(15.0);
+    "RSS of the agent, more than with 200" = "grown" in "MB", AtMost(8.0);
+    "RSS of the agent with 200, more than idle" = "with_few" in "MB";
+    "CPU of ss -tin" = "ss" in "ms";
+    "a pass against ss -tin" = "pass / ss" in "x";
+};
+
 pub async fn run(bench: &mut Bench) -> Result<()> {
     let (few, many) = (
         Target::start(6, FEW).await?,
@@ -57,39 +66,20 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     // Memory that was used once is kept for a while: only what comes first tells how much more it is than nothing.
     few.watch(&agent).await?;
     let before = agent.rss_mb()?;
-    let [mut passes, mut grown, mut peer] = [const { Vec::new() }; 3];
+    let mut series = Series::default();
+    series.push("with_few", before - idle);
     for _ in 0..bench.settings.rounds {
         let besides = few.watch(&agent).await?;
         let with = many.watch(&agent).await?;
         let besides = besides.cpu / besides.seconds * with.seconds;
         // Of the sockets that it has more.
         let part = (CONNECTIONS - FEW) as f64 / CONNECTIONS as f64;
-        passes.push((with.cpu - besides) / with.passes / part);
-        grown.push(agent.rss_mb()? - before);
-        peer.push(ss().await?);
+        series.push("pass", (with.cpu - besides) / with.passes / part);
+        series.push("grown", agent.rss_mb()? - before);
+        series.push("ss", ss().await?);
     }
     agent.stop().await?;
-    let mut add = |what: &str, values: &[f64], unit, bound| {
-        let name = format!("tcp: 10,000 sockets: {what}");
-        bench.figure(&name, summary(values.iter().copied()), unit, bound);
-    };
-    let (milliseconds, megabytes) = (Some(Bound::AtMost(15.0)), Some(Bound::AtMost(8.0)));
-    add("CPU of the agent, a pass", &passes, "ms", milliseconds);
-    add(
-        "RSS of the agent, more than with 200",
-        &grown,
-        "MB",
-        megabytes,
-    );
-    add(
-        "RSS of the agent with 200, more than idle",
-        &[before - idle],
-        "MB",
-        None,
-    );
-    add("CPU of ss -tin", &peer, "ms", None);
-    let against = "a pass against ss -tin";
-    add(against, &ratios(&passes, &peer), "x", None);
+    bench.tell("tcp: 10,000 sockets: ", &series, &ROWS);
     Ok(())
 }
 
@@ -102,9 +92,9 @@ struct Target {
 
 impl Target {
     async fn start(number: u32, connections: u64) -> Result<Self> {
-        let container = Container::new(number)?;
-        let mut caller = Caller::start_in(&container).await?;
-        caller.call("connect", connections).await?;
+        let container = Container::new(number);
+        let mut caller = Caller::start_in(&container)?;
+        caller.call("connect", connections)?;
         Ok(Self {
             container,
             caller,
@@ -121,7 +111,7 @@ impl Target {
         // The attach, and the first report.
         sleep(REPORT * 2).await;
         let _account = Account::open()?;
-        let (begun, used) = (Instant::now(), agent.cpu_time()?);
+        let (begun, used) = (Instant::now(), agent.cpu_time());
         let ran = account::runs(agent.process).await?;
         // A pass that takes long is followed by the next one later.
         let passes = wait::until("passes", ATTACH, async || {
@@ -134,7 +124,7 @@ impl Target {
             Ok(passes)
         })
         .await?;
-        let used = agent.cpu_time()?.saturating_sub(used);
+        let used = agent.cpu_time().saturating_sub(used);
         self.expect_seen(agent)?;
         Ok(Window {
             seconds: begun.elapsed().as_secs_f64(),
@@ -165,12 +155,12 @@ impl Target {
 
 /// CPU time that `ss` takes to tell the same of the same sockets, in milliseconds.
 async fn ss() -> Result<f64> {
-    let container = Container::new(8)?;
+    let container = Container::new(8);
     // So that it does not matter who reads it.
     let script = ["-c", "exec ss -tinH > /dev/null"];
-    let mut command = container.command("sh".as_ref(), script);
+    let mut command = command(&container, "sh".as_ref(), script);
     let ended = timeout(ATTACH, command.status()).await;
     let succeeded = matches!(&ended, Ok(Ok(status)) if status.success());
     expect(succeeded, "ss to succeed", || format!("{ended:?}"))?;
-    Ok(container.cpu_time()?.as_secs_f64() * 1e3)
+    Ok(container.cpu_time().as_secs_f64() * 1e3)
 }

@@ -9,12 +9,13 @@ use rustix::{
 };
 use tokio::process::Child;
 
-use super::{agent::of, container::Container};
+use super::{agent::of, command};
 use crate::{
     failure::{Failure, Result},
     fixture::fixtures,
     process::Process,
 };
+use ckb_probe_testkit::Container;
 
 /// The base name of its executable.
 pub const EXECUTABLE: &str = "ticker";
@@ -40,8 +41,7 @@ impl Ticker {
     pub fn start(container: &Container, rate: u32) -> Result<Self> {
         // Before the fork, and so before the exec: what is found is never less than it was.
         let started = now();
-        let child = container
-            .command(&fixtures().join(EXECUTABLE), [rate.to_string()])
+        let child = command(container, &fixtures().join(EXECUTABLE), [rate.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

@@ -57,9 +57,11 @@ fn every_exec_and_every_end_is_counted_and_told() {
         for (command, round) in ROUND {
             let expected = round.map(|count| ROUNDS * count);
             assert_eq!(counted(&session, command), expected, "{command}");
-            let lifetime = &total(&session, command).distributions["lifetime"];
-            let measured = (lifetime.count(), lifetime.unmeasured);
-            assert_eq!(measured, (expected[1], 0), "{command}");
+            if expected[1] > 0 {
+                let lifetime = &total(&session, command).distributions["lifetime"];
+                let measured = (lifetime.count(), lifetime.unmeasured);
+                assert_eq!(measured, (expected[1], 0), "{command}");
+            }
         }
         // The end of the process itself is the last that there is to tell.
         assert_eq!(fixture.end().code(), Some(7));

@@ -5,12 +5,18 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 use super::{
-    super::{Bench, chain::Import, container::Container, in_folder, statistics::summary},
+    super::{
+        Bench,
+        chain::Import,
+        in_folder,
+        table::{Row, Series, table},
+    },
     Profiling,
-    waits::Waits,
+    answers::Program,
     window,
 };
-use crate::{failure::Result, process::Process, report::Bound};
+use crate::{failure::Result, process::Process, report::Bound::AtMost};
+use ckb_probe_testkit::Container;
 
 /// So many threads wait in a hundred ways.
 const THREADS: usize = 100;
@@ -21,46 +27,41 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// Less than an import takes.
 const IMPORTING: Duration = Duration::from_secs(6);
 
-/// What one run used.
-#[derive(Default)]
-struct Used {
-    percents: Vec<f64>,
-    megabytes: Vec<f64>,
-}
+const ROWS: [Row; 2] = table! {
+    "CPU" = "cpu" in "% of a core", AtMost(2.0);
+    "RSS" = "rss" in "MB", AtMost(30.0);
+};
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let file = in_folder(&bench.settings, "synchronised")?;
-    let window = Duration::from_secs(bench.settings.seconds);
-    let [mut waiting, mut running, mut importing, mut off_importing] =
-        [(); 4].map(|()| Used::default());
-    for _ in 0..bench.settings.rounds {
-        let waits = Waits::rounds(THREADS, &file).await?;
-        measure(bench, waits.process, "off-cpu", window, &mut waiting).await?;
-        measure(bench, waits.process, "cpu", window, &mut running).await?;
+    let settings = &bench.settings;
+    let file = in_folder(settings, "synchronised")?;
+    let window = Duration::from_secs(settings.seconds);
+    let mut series = [(); 4].map(|()| Series::default());
+    for _ in 0..settings.rounds {
+        let waits = Program::that_waits(THREADS, &file)?;
+        measure(bench, waits.process, "off-cpu", window, &mut series[0]).await?;
+        measure(bench, waits.process, "cpu", window, &mut series[1]).await?;
         drop(waits);
-        for (mode, used) in [("cpu", &mut importing), ("off-cpu", &mut off_importing)] {
-            let container = Container::new(1)?;
-            let import = Import::start(&bench.settings, &container)?;
+        for (place, mode) in [(2, "cpu"), (3, "off-cpu")] {
+            let container = Container::new(1);
+            let import = Import::start(settings, &container)?;
             let process = import.process().await?;
-            measure(bench, process, mode, IMPORTING, used).await?;
+            measure(bench, process, mode, IMPORTING, &mut series[place]).await?;
             import.finish().await?;
         }
     }
     let hundred = format!("{THREADS} threads that wait");
-    told(bench, &format!("{hundred}, off-cpu"), waiting);
-    told(bench, &format!("{hundred}, cpu"), running);
-    told(bench, "a CKB import, cpu", importing);
-    told(bench, "a CKB import, off-cpu", off_importing);
+    let import = "a CKB import".to_string();
+    let of = [
+        (&hundred, "off-cpu"),
+        (&hundred, "cpu"),
+        (&import, "cpu"),
+        (&import, "off-cpu"),
+    ];
+    for ((of, mode), series) in of.into_iter().zip(&series) {
+        bench.tell(&format!("profile-agent: {of}, {mode}: "), series, &ROWS);
+    }
     window::run(bench).await
-}
-
-fn told(bench: &mut Bench, what: &str, used: Used) {
-    let name = format!("profile-agent: {what}: CPU");
-    let bound = Some(Bound::AtMost(2.0));
-    bench.figure(&name, summary(used.percents), "% of a core", bound);
-    let name = format!("profile-agent: {what}: RSS");
-    let bound = Some(Bound::AtMost(30.0));
-    bench.figure(&name, summary(used.megabytes), "MB", bound);
 }
 
 async fn measure(
@@ -68,18 +69,17 @@ async fn measure(
     target: Process,
     mode: &str,
     window: Duration,
-    used: &mut Used,
+    series: &mut Series,
 ) -> Result<()> {
     let options = ["--mode", mode];
     let profiling = Profiling::start(&bench.settings, 2, target, "agent.pb.gz", &options).await?;
     sleep(SETTLE).await;
-    let (start, before) = (Instant::now(), profiling.cpu_time()?);
+    let (start, before) = (Instant::now(), profiling.cpu_time());
     sleep(window).await;
-    let spent = profiling.cpu_time()?.saturating_sub(before).as_secs_f64();
-    used.percents
-        .push(100.0 * spent / start.elapsed().as_secs_f64());
+    let spent = profiling.cpu_time().saturating_sub(before).as_secs_f64();
+    series.push("cpu", 100.0 * spent / start.elapsed().as_secs_f64());
     let resident = profiling.process().memory()?.resident;
-    used.megabytes.push(resident as f64 / 1e6);
+    series.push("rss", resident as f64 / 1e6);
     profiling.stop().await?;
     Ok(())
 }

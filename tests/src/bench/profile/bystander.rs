@@ -5,7 +5,7 @@ use super::{
         Bench,
         account::{self, Account},
         caller::Caller,
-        statistics::{percent_more, summary},
+        table::{Order, table},
     },
     Profiling,
 };
@@ -18,38 +18,38 @@ const MODES: [(&str, &str, u64); 2] = [("cpu", "getppid", 4_000_000), ("memory",
 const SEEN: u64 = 500;
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let mut bystander = Caller::start().await?;
+    let mut bystander = Caller::start()?;
     let _account = Account::open()?;
     for (mode, function, calls) in MODES {
-        let (mut without, mut with, mut each) = (Vec::new(), Vec::new(), Vec::new());
         // Not measured: it makes of the bystander what it is from then on.
-        bystander.call(function, calls).await?;
-        for round in 0..bench.settings.rounds {
-            // Now the one first, now the other.
-            for sampled in [round % 2 == 1, round % 2 == 0] {
-                if sampled {
-                    let mut target = Caller::start().await?;
-                    let profiling = begin(bench, &target, mode).await?;
-                    let before = account::runs(profiling.process()).await?;
-                    let took = bystander.call(function, calls).await?;
-                    let after = account::runs(profiling.process()).await?;
-                    let runs = account::all(&before, &after);
-                    expect(runs.count > 0, "programs that run", || "none".to_string())?;
-                    // There must be something to tell: it touches 4 MiB, again and again.
-                    target.call("rocksdb_put_cf-cold", SEEN).await?;
-                    profiling.stop().await?;
-                    with.push(took as f64);
-                    each.push(runs.each());
-                } else {
-                    without.push(bystander.call(function, calls).await? as f64);
-                }
+        bystander.call(function, calls)?;
+        let measure = async |sampled: bool| {
+            if !sampled {
+                return Ok(vec![("", bystander.call(function, calls)? as f64)]);
             }
-        }
-        let name = |what: &str| format!("profile-bystander: {mode}: {what}");
-        let what = name(&format!("a loop of {function}, more CPU time"));
-        bench.figure(&what, summary(percent_more(&with, &without)), "%", None);
-        let what = name("a run of a program that finds another process");
-        bench.figure(&what, summary(each), "ns", None);
+            let mut target = Caller::start()?;
+            let profiling = begin(bench, &target, mode).await?;
+            let before = account::runs(profiling.process()).await?;
+            let took = bystander.call(function, calls)? as f64;
+            let after = account::runs(profiling.process()).await?;
+            let runs = account::all(&before, &after);
+            expect(runs.count > 0, "programs that run", || "none".to_string())?;
+            // There must be something to tell: it touches 4 MiB, again and again.
+            target.call("rocksdb_put_cf-cold", SEEN)?;
+            profiling.stop().await?;
+            Ok(vec![("", took), ("each", runs.each())])
+        };
+        let both = [("without", false), ("with", true)];
+        let series = bench.turns(Order::ToAndFro, &both, measure).await?;
+        let name = format!("profile-bystander: {mode}: ");
+        let looped = format!("{name}a loop of {function}, ");
+        bench.tell(
+            &looped,
+            &series,
+            &table! { "more CPU time" = "with % without" in "%"; },
+        );
+        let run = table! { "a run of a program that finds another process" = "with.each" in "ns"; };
+        bench.tell(&name, &series, &run);
     }
     Ok(())
 }

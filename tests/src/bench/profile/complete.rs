@@ -8,12 +8,13 @@ use super::{
     super::{
         Bench,
         chain::Import,
-        container::Container,
         node::{Node, Pace},
+        table::{Row, Series, table},
     },
     Profiling, Stacks,
 };
-use crate::{failure::Result, process::Process, report::Bound};
+use crate::{failure::Result, process::Process, report::Bound::AtLeast};
+use ckb_probe_testkit::Container;
 
 /// What is sampled, and how often while it mines.
 const MODES: [(&str, &str); 3] = [("cpu", "999"), ("off-cpu", "19"), ("memory", "99")];
@@ -23,20 +24,24 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     mining(bench).await
 }
 
+const ROWS: [Row; 2] = table! {
+    "complete stacks" = "complete" in "%", AtLeast(99.0);
+    "samples, microseconds or bytes" = "all" in "";
+};
+
 /// Of all rounds together: while it mines, there is little to sample.
 fn told(bench: &mut Bench, what: &str, all: &Stacks) {
-    let name = format!("profile-complete: {what}: complete stacks");
-    let bound = Some(Bound::AtLeast(99.0));
-    bench.value(&name, all.complete(), "%", bound);
-    let name = format!("profile-complete: {what}: samples, microseconds or bytes");
-    bench.value(&name, all.total(), "", None);
+    let mut series = Series::default();
+    series.push("complete", all.complete());
+    series.push("all", all.total());
+    bench.tell(&format!("profile-complete: {what}: "), &series, &ROWS);
 }
 
 async fn importing(bench: &mut Bench) -> Result<()> {
     for (mode, _) in MODES {
         let mut all = Stacks::default();
         for _ in 0..bench.settings.rounds {
-            let container = Container::new(1)?;
+            let container = Container::new(1);
             let import = Import::start(&bench.settings, &container)?;
             let process = import.process().await?;
             let options = ["--mode", mode];
@@ -51,7 +56,7 @@ async fn importing(bench: &mut Bench) -> Result<()> {
 }
 
 async fn mining(bench: &mut Bench) -> Result<()> {
-    let container = Container::new(2)?;
+    let container = Container::new(2);
     let _node = Node::start(&bench.settings, &container, Pace::Fast).await?;
     let process = Process::in_cgroup(&container.id, "ckb")?;
     let window = Duration::from_secs(bench.settings.seconds);

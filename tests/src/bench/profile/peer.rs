@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    super::{Bench, Settings, agent::of, chain::Import, container::Container, in_folder},
+    super::{Bench, Settings, agent::of, chain::Import, in_folder},
     Profiling, Stack, Stacks,
     names::plain,
     printed,
@@ -27,6 +27,7 @@ use crate::{
     report::Bound,
     wait,
 };
+use ckb_probe_testkit::Container;
 
 /// Asked of both: it keeps no step with anything, and no more than the kernel ticks.
 pub const FREQUENCY: &str = "199";
@@ -40,7 +41,7 @@ const PERF: Duration = Duration::from_secs(60);
 pub async fn run(bench: &mut Bench) -> Result<()> {
     let (mut ours, mut perfs) = (Stacks::default(), Stacks::default());
     for _ in 0..bench.settings.rounds {
-        let container = Container::new(1)?;
+        let container = Container::new(1);
         let import = Import::start(&bench.settings, &container)?;
         let process = import.process().await?;
         let options = ["--mode", "cpu", "--frequency", FREQUENCY];

@@ -4,7 +4,7 @@
 use std::fs;
 
 use super::{
-    super::{Bench, Settings, chain::Import, container::Container, statistics::summary},
+    super::{Bench, Settings, chain::Import, statistics::summary},
     Profiling, Stack, Stacks,
     names::plain,
     peer::{FREQUENCY, Perf, perf_stacks},
@@ -14,6 +14,7 @@ use crate::{
     failure::{Failure, Result},
     report::Bound,
 };
+use ckb_probe_testkit::Container;
 
 /// What the names of rows begin with.
 const WHAT: &str = "import of blocks that run scripts: ";
@@ -54,7 +55,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 
 /// An import that both look at.
 async fn sampled(settings: &Settings) -> Result<(Stacks, Stacks)> {
-    let container = Container::new(1)?;
+    let container = Container::new(1);
     let import = Import::of(settings, &settings.scripts, &container, &[])?;
     let process = import.process().await?;
     let options = ["--mode", "cpu", "--frequency", FREQUENCY];
@@ -70,7 +71,7 @@ async fn sampled(settings: &Settings) -> Result<(Stacks, Stacks)> {
 
 /// What an import takes that nobody looks at.
 async fn cpu_seconds(settings: &Settings, options: &[&str]) -> Result<f64> {
-    let container = Container::new(1)?;
+    let container = Container::new(1);
     let import = Import::of(settings, &settings.scripts, &container, options)?;
     Ok(import.finish().await?.cpu.as_secs_f64())
 }

@@ -3,81 +3,66 @@
 use std::{collections::BTreeMap, path::Path};
 
 use super::{
-    super::{Bench, container::Container, statistics::summary},
+    super::{
+        Bench, command,
+        table::{Row, Series, table},
+    },
+    answers::Program,
     printed,
-    waits::{EXECUTABLE, Waits},
 };
 use crate::{
     failure::{Failure, Result, expect},
     process::Process,
-    report::Bound,
+    report::Bound::{AtLeast, AtMost, Exactly},
 };
+use ckb_probe_testkit::Container;
 
 const THREADS: usize = 200;
+
+const ROWS: [Row; 4] = table! {
+    "calls that were interrupted" = "interrupted" in "", Exactly(0.0);
+    "CPU of the whole dump" = "cpu" in "ms", AtMost(100.0);
+    "threads that gdb has stacks of" = "all" in "", AtLeast(THREADS as f64);
+    "stacks that are not gdb's" = "others" in "", Exactly(0.0);
+};
 
 /// The calls of each thread, by its number, from the innermost on: a function of the fixture, or a file.
 type Dump = BTreeMap<u32, Vec<String>>;
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let mut waits = Waits::hold(THREADS).await?;
+    let mut waits = Program::start("waits", &["hold", &THREADS.to_string()])?;
     let program = bench.settings.programs.join("ckb-probe");
     let pid = waits.process.pid.to_string();
-    let mut costs = Vec::new();
+    let mut series = Series::default();
     let mut text = String::new();
     for _ in 0..bench.settings.rounds {
-        let container = Container::new(1)?;
-        let output = container
-            .command(&program, ["threads", "--pid", &pid])
+        let container = Container::new(1);
+        let output = command(&container, &program, ["threads", "--pid", &pid])
             .output()
             .await
             .map_err(Failure::system("ckb-probe threads"))?;
         expect(output.status.success(), "a dump", || {
             String::from_utf8_lossy(&output.stderr).into_owned()
         })?;
-        costs.push(container.cpu_time()?.as_secs_f64() * 1000.0);
+        series.push("cpu", container.cpu_time().as_secs_f64() * 1000.0);
         text = String::from_utf8_lossy(&output.stdout).into_owned();
     }
-    let interrupted = waits.told().await?.interrupted;
+    series.push("interrupted", waits.ask().number("interrupted")?);
     let ours = ours(&text);
     // Only now: it stops them all, and their waits are interrupted.
     let gdbs = gdb(waits.process).await?;
-    let same = gdbs
-        .iter()
-        .filter(|(thread, calls)| ours.get(thread) == Some(calls));
-    let (same, all) = (same.count(), gdbs.len());
-    for (thread, calls) in gdbs
-        .iter()
-        .filter(|(thread, calls)| ours.get(thread) != Some(calls))
-        .take(3)
-    {
-        println!(
-            "           {thread}: gdb {calls:?}, ours {:?}",
-            ours.get(thread)
-        );
+    let is_other = |(thread, calls): &(&u32, &Vec<String>)| ours.get(thread) != Some(calls);
+    let others: Vec<_> = gdbs.iter().filter(is_other).collect();
+    for (thread, calls) in others.iter().take(3) {
+        let ours = ours.get(thread);
+        println!("           {thread}: gdb {calls:?}, ours {ours:?}");
     }
-    let name = |what: &str| format!("profile-threads: {THREADS} threads: {what}");
-    let bound = Some(Bound::Exactly(0.0));
-    bench.value(
-        &name("calls that were interrupted"),
-        interrupted as f64,
-        "",
-        bound,
-    );
-    let bound = Some(Bound::AtMost(100.0));
-    bench.figure(&name("CPU of the whole dump"), summary(costs), "ms", bound);
-    let bound = Some(Bound::AtLeast(THREADS as f64));
-    bench.value(
-        &name("threads that gdb has stacks of"),
-        all as f64,
-        "",
-        bound,
-    );
-    let bound = Some(Bound::Exactly(0.0));
-    bench.value(
-        &name("stacks that are not gdb's"),
-        (all - same) as f64,
-        "",
-        bound,
+    series.push("all", gdbs.len() as f64);
+    series.push("others", others.len() as f64);
+    bench.tell(
+        &format!("profile-threads: {THREADS} threads: "),
+        &series,
+        &ROWS,
     );
     Ok(())
 }
@@ -85,7 +70,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 /// Of a file that is not the fixture's own only that it is in it: what has no exported name gdb calls by the one before.
 fn told(function: &str, file: &str) -> String {
     match file {
-        "" | EXECUTABLE => function.to_string(),
+        "" | "waits" => function.to_string(),
         file => format!("[{file}]"),
     }
 }

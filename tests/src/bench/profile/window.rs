@@ -10,14 +10,14 @@ use super::super::{
     account::{self, Account},
     agent::{Agent, budget, order},
     chain::Import,
-    container::Container,
-    statistics::summary,
+    table::{Row, Series, table},
 };
 use crate::{
     failure::{Result, expect},
-    report::Bound,
+    report::Bound::AtMost,
     wait,
 };
+use ckb_probe_testkit::Container;
 
 /// Less than an import takes.
 const WINDOW: Duration = Duration::from_secs(6);
@@ -47,30 +47,29 @@ const MODES: [ProfileMode; 4] = [
     ProfileMode::Threads,
 ];
 
+const ROWS: [Row; 4] = table! {
+    "all modes: RSS at its highest, more than before" = "taken" in "MB", AtMost(30.0);
+    "all modes: of that, allocated" = "own" in "MB";
+    "all modes: RSS afterwards, more than before" = "kept" in "MB", AtMost(4.0);
+    "all modes, the default budget: programs, of the import's CPU time" = "cost" in "%", AtMost(1.0);
+};
+
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let (mut taken, mut own, mut kept) = (Vec::new(), Vec::new(), Vec::new());
-    let mut costs = Vec::new();
+    let mut series = Series::default();
     for _ in 0..bench.settings.rounds {
         let agent = Agent::start(&bench.settings).await?;
         // The first one reads the kernel's types and its own code, which stay.
         window(bench, &agent).await?;
         let before = Memory::of(&agent)?;
         let most = window(bench, &agent).await?;
-        taken.push(most.rss - before.rss);
-        own.push(most.own - before.own);
-        kept.push(agent.rss_mb()? - before.rss);
-        costs.push(cost(bench, &agent).await?);
+        series.push("taken", most.rss - before.rss);
+        series.push("own", most.own - before.own);
+        series.push("kept", agent.rss_mb()? - before.rss);
+        series.push("cost", cost(bench, &agent).await?);
         agent.stop().await?;
     }
-    let name = "profile-agent: a node-agent, a CKB import, all modes: RSS at its highest, more than before";
-    bench.figure(name, summary(taken), "MB", Some(Bound::AtMost(30.0)));
-    let name = "profile-agent: a node-agent, a CKB import, all modes: of that, allocated";
-    bench.figure(name, summary(own), "MB", None);
-    let name =
-        "profile-agent: a node-agent, a CKB import, all modes: RSS afterwards, more than before";
-    bench.figure(name, summary(kept), "MB", Some(Bound::AtMost(4.0)));
-    let name = "profile-agent: a node-agent, a CKB import, all modes, the default budget: programs, of the import's CPU time";
-    bench.figure(name, summary(costs), "%", Some(Bound::AtMost(1.0)));
+    let of = "profile-agent: a node-agent, a CKB import, ";
+    bench.tell(of, &series, &ROWS);
     Ok(())
 }
 
@@ -92,7 +91,7 @@ impl Memory {
 
 /// An import with a window of all modes. Returns what the agent had in memory at most.
 async fn window(bench: &Bench, agent: &Agent) -> Result<Memory> {
-    let container = Container::new(1)?;
+    let container = Container::new(1);
     let import = Import::start(&bench.settings, &container)?;
     import.process().await?;
     // So much that it is sampled as often as is asked.
@@ -141,7 +140,7 @@ fn all_modes(bench: &Bench, container: &Container, overhead: Overhead) -> Assign
 
 /// What programs take of an import's CPU time in a window of all modes, in percent.
 async fn cost(bench: &Bench, agent: &Agent) -> Result<f64> {
-    let container = Container::new(1)?;
+    let container = Container::new(1);
     let import = Import::start(&bench.settings, &container)?;
     import.process().await?;
     let account = Account::open()?;
@@ -157,10 +156,10 @@ async fn cost(bench: &Bench, agent: &Agent) -> Result<f64> {
         Ok(runs)
     })
     .await?;
-    let used = container.cpu_time()?;
+    let used = container.cpu_time();
     sleep(COSTS).await;
     let after = account::runs(agent.process).await?;
-    let used = container.cpu_time()?.saturating_sub(used);
+    let used = container.cpu_time().saturating_sub(used);
     drop(account);
     agent.order(Vec::new()).await?;
     import.finish().await?;
