@@ -28,7 +28,7 @@ fn attached(fixture: &mut Fixture, arguments: &[&str]) -> Probe {
 }
 
 #[test]
-fn each_call_is_counted_and_each_error_by_its_name() {
+fn each_call_is_counted_and_each_error_by_its_name_as_by_strace() {
     let folder = Folder::new();
     let program = fixture(&folder);
     let (mut target, mut other) = (Fixture::start(&program), Fixture::start(&program));
@@ -64,6 +64,17 @@ fn each_call_is_counted_and_each_error_by_its_name() {
     assert_eq!(errors("read"), BTreeMap::from([("EBADF", 150)]));
     assert_eq!(errors("pread64"), BTreeMap::new());
     assert_eq!(errors("other"), BTreeMap::from([("ENOSYS", 3)]));
+
+    let mut traced = Fixture::start(&program);
+    let strace = Strace::start(&folder, &mut traced);
+    for _ in 0..3 {
+        traced.tell("work");
+    }
+    let theirs = strace.end();
+    for (row, _) in counts.into_iter().filter(|(row, _)| *row != "other") {
+        let ours = (rows.count(row), rows.row(row).figure("errors"));
+        assert_eq!(theirs.get(row), Some(&ours), "{row}");
+    }
 }
 
 #[test]
@@ -172,33 +183,4 @@ impl Strace {
         };
         table.lines().filter_map(row).collect()
     }
-}
-
-#[test]
-fn strace_counts_the_same() {
-    let folder = Folder::new();
-    let program = fixture(&folder);
-    let mut traced = Fixture::start(&program);
-    let strace = Strace::start(&folder, &mut traced);
-    traced.tell("work");
-    traced.tell("work");
-    let theirs = strace.end();
-
-    let mut target = Fixture::start(&program);
-    let probe = attached(&mut target, &[]);
-    target.tell("work");
-    target.tell("work");
-    let (rows, _) = probe.rows();
-    for row in [
-        "getppid",
-        "openat",
-        "read",
-        "pread64",
-        "clock_nanosleep",
-        "close",
-    ] {
-        let ours = (rows.count(row), rows.row(row).figure("errors"));
-        assert_eq!(theirs.get(row), Some(&ours), "{row}");
-    }
-    assert_eq!(rows.count("getppid"), 2000);
 }

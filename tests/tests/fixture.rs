@@ -6,39 +6,9 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_tests::fixture::{Call, FunctionTruth, GroundTruth, Truth, fixtures};
-
-/// Calls of each function, no two as many.
-const PLAN: [&str; 28] = [
-    "rocksdb_get_pinned_cf 2001 constant:1000",
-    "rocksdb_transaction_get_pinned_cf 1002 uniform:500..5000",
-    "rocksdb_transaction_get_for_update_cf 703 uniform:500..5000",
-    "rocksdb_transaction_put_cf 604 lognormal:10000,0.5",
-    "rocksdb_transaction_delete_cf 405 constant:1000",
-    "rocksdb_transaction_commit 306 constant:1000",
-    "rocksdb_write 107 constant:1000",
-    "rocksdb_put 78 constant:1000",
-    "rocksdb_put_cf 709 constant:1000",
-    "rocksdb_delete 50 constant:1000",
-    "rocksdb_delete_cf 711 constant:1000",
-    "rocksdb_create_iterator_cf 712 constant:1000",
-    "rocksdb_transaction_create_iterator_cf 713 constant:1000",
-    "rocksdb_multi_get_cf 714 constant:1000",
-    "rocksdb_iter_seek 65 constant:1000",
-    "rocksdb_iter_seek_for_prev 66 constant:1000",
-    "rocksdb_iter_seek_to_first 67 constant:1000",
-    "rocksdb_iter_seek_to_last 68 constant:1000",
-    "rocksdb_iter_next 69 constant:1000",
-    "rocksdb_iter_prev 70 constant:1000",
-    "rocksdb::CompactionJob::Run 11 constant:1000",
-    "rocksdb::FlushJob::Run 12 constant:1000",
-    "rocksdb::DBImpl::SyncWAL 13 constant:1000",
-    "rocksdb::WritableFileWriter::Sync 14 constant:1000",
-    "rocksdb::DBImpl::DelayWrite 15 constant:1000",
-    "rocksdb::CompactionJob::Run.cold 16 constant:1000",
-    "rocksdb::CompactionJob::Run::lambda 17 constant:1000",
-    "rocksdb::DBImplReadOnly::SyncWAL 18 constant:1000",
-];
+use ckb_probe_testkit::{
+    Call, EVERY_FUNCTION as PLAN, FunctionTruth, GroundTruth, Truth, fixtures,
+};
 
 const CAUSES: [&str; 5] = [
     "rocksdb::CompactionJob::Run",
@@ -352,7 +322,7 @@ fn a_confined_fixture_does_the_same() {
     for _ in 0..2 {
         assert_eq!(
             fixture.go().unwrap().functions["rocksdb_get_pinned_cf"].calls,
-            2001
+            20_000
         );
     }
     let free = GroundTruth::start("ground-truth", &[], &PLAN).unwrap();

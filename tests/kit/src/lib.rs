@@ -20,7 +20,7 @@ pub use container::Container;
 pub use fixture::{Fixture, Folder};
 pub use parent::Parent;
 pub use probe::{Probe, Rows, ckb_probe, refusal};
-pub use truth::{Call, FunctionTruth, GroundTruth, SlowCall, Truth};
+pub use truth::{Call, EVERY_FUNCTION, FunctionTruth, GroundTruth, SlowCall, Truth};
 
 /// However busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,6 +1,7 @@
 //! `ground-truth-processes`: a process whose children end in every way.
 
 use std::{
+    ffi::OsStr,
     fs,
     os::unix::fs::symlink,
     path::Path,
@@ -43,11 +44,11 @@ impl Parent {
         for name in NAMES {
             symlink(&program, folder.path(name)).unwrap();
         }
-        let mut command = Command::new("env");
-        command
-            .args(by)
-            .arg(folder.path("fixture"))
-            .arg(folder.root());
+        let program = folder.path("fixture");
+        // There may be nothing else on this machine.
+        let mut words = by.iter().map(OsStr::new).chain([program.as_os_str()]);
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words).arg(folder.root());
         let fixture = Fixture::run(&mut command);
         let pid = fixture.pid();
         let mut parent = Self {

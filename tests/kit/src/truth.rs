@@ -11,6 +11,38 @@ use serde::Deserialize;
 
 use crate::fixtures;
 
+/// A plan that calls each function, no two equally often.
+pub const EVERY_FUNCTION: [&str; 28] = [
+    "rocksdb_get_pinned_cf 20000 constant:1000",
+    "rocksdb_transaction_get_pinned_cf 5000 uniform:500..5000",
+    "rocksdb_transaction_get_for_update_cf 700 uniform:500..5000",
+    "rocksdb_transaction_put_cf 3000 uniform:500..3000",
+    "rocksdb_transaction_delete_cf 411 constant:1000",
+    "rocksdb_transaction_commit 300 lognormal:200000,0.5",
+    "rocksdb_write 123 constant:30000",
+    "rocksdb_put 77 constant:1000",
+    "rocksdb_put_cf 78 constant:1000",
+    "rocksdb_delete 55 constant:1000",
+    "rocksdb_delete_cf 56 constant:1000",
+    "rocksdb_create_iterator_cf 91 constant:1000",
+    "rocksdb_transaction_create_iterator_cf 92 constant:1000",
+    "rocksdb_multi_get_cf 33 constant:1000",
+    "rocksdb_iter_seek 65 constant:1000",
+    "rocksdb_iter_seek_for_prev 66 constant:1000",
+    "rocksdb_iter_seek_to_first 67 constant:1000",
+    "rocksdb_iter_seek_to_last 68 constant:1000",
+    "rocksdb_iter_next 69 constant:1000",
+    "rocksdb_iter_prev 70 constant:1000",
+    "rocksdb::CompactionJob::Run 11 constant:1000",
+    "rocksdb::FlushJob::Run 12 constant:1000",
+    "rocksdb::DBImpl::SyncWAL 13 constant:1000",
+    "rocksdb::WritableFileWriter::Sync 14 constant:1000",
+    "rocksdb::DBImpl::DelayWrite 15 constant:1000",
+    "rocksdb::CompactionJob::Run.cold 16 constant:1000",
+    "rocksdb::CompactionJob::Run::lambda 17 constant:1000",
+    "rocksdb::DBImplReadOnly::SyncWAL 18 constant:1000",
+];
+
 /// What the fixture says it did in a round. Times are of `CLOCK_MONOTONIC`.
 #[derive(Debug, Deserialize)]
 pub struct Truth {

@@ -118,7 +118,7 @@ pub struct Agent {
 impl Agent {
     /// Starts one, and returns when it waits for orders. What it logs and prints is kept in the benchmark's folder.
     pub async fn start(settings: &Settings) -> Result<Self> {
-        let api = ApiServer::start().await?;
+        let api = ApiServer::start()?;
         let metrics = free_address()?;
         let output = in_folder(settings, "agent.out")?;
         let create =

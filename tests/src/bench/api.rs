@@ -26,15 +26,11 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio_rustls::{
     TlsAcceptor,
-    rustls::{
-        ServerConfig,
-        crypto::ring,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-    },
+    rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer},
 };
 
 use crate::{
-    cluster::{SYSTEM, run},
+    cluster::SYSTEM,
     failure::{Failure, Result},
 };
 
@@ -63,9 +59,8 @@ pub struct ApiServer {
 
 impl ApiServer {
     /// Starts one, with a NodeProbe that orders nothing.
-    pub async fn start() -> Result<Self> {
+    pub fn start() -> Result<Self> {
         let folder = TempDir::new().map_err(Failure::system("a temporary folder"))?;
-        certificates(folder.path()).await?;
         let tls = tls(folder.path())?;
         let (listener, address) = listen()?;
         let kubeconfig = kubeconfig(folder.path(), address)?;
@@ -263,69 +258,20 @@ fn listen() -> Result<(tokio::net::TcpListener, SocketAddr)> {
     bound.map_err(Failure::system("a port for the API server"))
 }
 
-/// An authority, and a certificate of it for 127.0.0.1.
-async fn certificates(folder: &Path) -> Result<()> {
-    let path = |name: &str| folder.join(name).display().to_string();
-    let (authority, authority_key) = (path("ca.crt"), path("ca.key"));
-    let (certificate, key) = (path("server.crt"), path("server.key"));
-    let new = [
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:prime256v1",
-    ];
-    let brief = ["-nodes", "-days", "2"];
-    let files = ["-keyout", &authority_key, "-out", &authority];
-    let subject = ["-subj", "/CN=ckb-probe-bench"];
-    run(
-        "openssl",
-        &[&new[..], &brief, &files, &subject].concat(),
-        None,
-    )
-    .await?;
-    let files = [
-        "-keyout",
-        &key,
-        "-out",
-        &certificate,
-        "-CA",
-        &authority,
-        "-CAkey",
-        &authority_key,
-    ];
-    let subject = [
-        "-subj",
-        "/CN=127.0.0.1",
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-        "-addext",
-        "basicConstraints=critical,CA:FALSE",
-    ];
-    run(
-        "openssl",
-        &[&new[..], &brief, &files, &subject].concat(),
-        None,
-    )
-    .await?;
-    Ok(())
-}
-
+/// With a certificate for 127.0.0.1 that nobody has signed but itself, which a client is told to trust.
 fn tls(folder: &Path) -> Result<TlsAcceptor> {
-    let error = |error: &dyn std::fmt::Display| {
-        Failure::format("the API server's certificate")(error.to_string())
-    };
-    let certificate =
-        CertificateDer::from_pem_file(folder.join("server.crt")).map_err(|cause| error(&cause))?;
-    let key =
-        PrivateKeyDer::from_pem_file(folder.join("server.key")).map_err(|cause| error(&cause))?;
+    let what = "the API server's certificate";
+    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_string()]);
+    let made = made.map_err(Failure::format(what))?;
+    fs::write(folder.join("ca.crt"), made.cert.pem()).map_err(Failure::system(what))?;
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der());
+    let key = key.map_err(Failure::format(what))?;
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|cause| error(&cause))?
+        .map_err(Failure::format(what))?
         .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .map_err(|cause| error(&cause))?;
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .map_err(Failure::format(what))?;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

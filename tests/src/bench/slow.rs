@@ -11,13 +11,13 @@ use super::{
     Bench,
     agent::{self, Agent, no_budget},
     probes::Probes,
-    statistics::summary,
+    table::{Found, Row, Series, table},
 };
 use crate::{
     failure::{Failure, Result, expect},
     fixture::{GroundTruth, Truth},
     process::Process,
-    report::Bound,
+    report::Bound::Exactly,
     rows,
 };
 use ckb_probe_testkit::Container;
@@ -54,13 +54,10 @@ enum Reader {
 const REPORT: Duration = Duration::from_secs(1);
 const REPORTED: Duration = Duration::from_secs(10);
 
-/// What became of the slow calls of a run.
-struct Outcome {
-    /// Calls that were made.
-    made: u64,
-    delivered: u64,
-    lost: u64,
-}
+const ROWS: [Row; 2] = table! {
+    "lost" = "lost" in "%";
+    "neither delivered nor lost" = "worst astray" in "calls", Exactly(0.0);
+};
 
 pub async fn run(bench: &mut Bench) -> Result<()> {
     for load in &LOADS {
@@ -68,41 +65,25 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
             ("node-agent", Reader::Agent),
             ("ckb-probe", Reader::CommandLine),
         ] {
-            let mut outcomes = Vec::new();
+            let mut series = Series::default();
             for _ in 0..bench.settings.rounds {
-                outcomes.push(play(bench, load, reader).await?);
+                series.extend("", play(bench, load, reader).await?);
             }
-            add(
-                bench,
-                &format!("slow: {who}, {}", load.what),
-                load,
-                &outcomes,
+            let overflows = series.of("lost").into_iter().all(|lost| lost > 0.0);
+            expect(
+                overflows || load.rate.is_some(),
+                "a ring that overflows",
+                || "it took everything".to_string(),
             )?;
+            let name = format!("slow: {who}, {}: ", load.what);
+            bench.tell(&name, &series, &ROWS);
         }
     }
     Ok(())
 }
 
-fn add(bench: &mut Bench, name: &str, load: &Load, outcomes: &[Outcome]) -> Result<()> {
-    let lost = |one: &Outcome| 100.0 * one.lost as f64 / one.made as f64;
-    let lost = summary(outcomes.iter().map(lost));
-    if load.rate.is_none() {
-        let least = lost.map_or(0.0, |lost| lost.least);
-        expect(least > 0.0, "a ring that overflows", || {
-            "it took everything".to_string()
-        })?;
-    }
-    bench.figure(&format!("{name}: lost"), lost, "%", None);
-    let astray = |one: &Outcome| one.made.abs_diff(one.delivered + one.lost);
-    // The worst, not the median: this is exact, or it is wrong.
-    let astray = outcomes.iter().map(astray).max().unwrap_or(u64::MAX);
-    let name = format!("{name}: neither delivered nor lost");
-    bench.value(&name, astray as f64, "calls", Some(Bound::Exactly(0.0)));
-    Ok(())
-}
-
 /// Every call of a program that knows how many it makes is slow: each takes 2 us at least, and 1 us is slow.
-async fn play(bench: &Bench, load: &Load, reader: Reader) -> Result<Outcome> {
+async fn play(bench: &Bench, load: &Load, reader: Reader) -> Result<Found> {
     let mut options = vec!["--threads", "2"];
     options.extend(load.rate.iter().flat_map(|rate| ["--rate", rate]));
     let mut target = GroundTruth::start("ground-truth", &options, &[load.plan])
@@ -111,12 +92,11 @@ async fn play(bench: &Bench, load: &Load, reader: Reader) -> Result<Outcome> {
         Reader::Agent => by_agent(bench, target).await?,
         Reader::CommandLine => by_command_line(bench, &mut target).await?,
     };
-    let functions = truth.functions.values();
-    Ok(Outcome {
-        made: functions.map(|function| function.calls).sum(),
-        delivered,
-        lost,
-    })
+    let made: u64 = truth.functions.values().map(|one| one.calls).sum();
+    Ok(vec![
+        ("lost", 100.0 * lost as f64 / made as f64),
+        ("astray", made.abs_diff(delivered + lost) as f64),
+    ])
 }
 
 async fn by_agent(bench: &Bench, mut target: GroundTruth) -> Result<(Truth, u64, u64)> {

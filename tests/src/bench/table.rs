@@ -66,7 +66,8 @@ impl Series {
     /// Adds those of one turn, under the name of what was measured.
     pub fn extend(&mut self, of: &str, found: Found) {
         for (name, value) in found {
-            let separator = if name.is_empty() { "" } else { "." };
+            let both = !name.is_empty() && !of.is_empty();
+            let separator = if both { "." } else { "" };
             self.push(&format!("{of}{separator}{name}"), value);
         }
     }

@@ -48,9 +48,11 @@ async fn of(bench: &mut Bench, threads: usize) -> Result<()> {
         let before = waits.ask();
         sleep(Duration::from_secs(settings.seconds)).await;
         let after = waits.ask();
-        if let Ok(code) = Code::of(target) {
-            series.push("probes", code.probed()?.len() as f64);
-        }
+        let probes = match Code::of(target) {
+            Ok(code) => code.probed()?.len(),
+            Err(_) => 0,
+        };
+        series.push("probes", probes as f64);
         let mut stacks = profiling.stop().await?.stacks()?;
         series.push("complete", stacks.complete());
         stacks.0.retain(|stack| stack.thread == "waiter");

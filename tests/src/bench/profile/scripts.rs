@@ -4,20 +4,24 @@
 use std::fs;
 
 use super::{
-    super::{Bench, Settings, chain::Import, statistics::summary},
+    super::{
+        Bench, Settings,
+        chain::Import,
+        table::{Row, Series, table},
+    },
     Profiling, Stack, Stacks,
     names::plain,
     peer::{FREQUENCY, Perf, perf_stacks},
-    vm::{HEADING, Seen, by_heading},
+    vm::{ROWS, by_heading, seen},
 };
 use crate::{
     failure::{Failure, Result},
-    report::Bound,
+    report::Bound::Within,
 };
 use ckb_probe_testkit::Container;
 
 /// What the names of rows begin with.
-const WHAT: &str = "import of blocks that run scripts: ";
+const WHAT: &str = "profile-vm: import of blocks that run scripts: ";
 
 /// What the names of functions begin with that run scripts, and do nothing else. perf takes labels within the interpreter for
 /// functions (`.CKB_VM_ASM_LABEL_OP_ADD`, `.divu_branch1`): nothing else in the node has such names.
@@ -26,30 +30,25 @@ const RUN_SCRIPTS: [&str; 3] = ["ckb_script::", "ckb_vm", "."];
 /// Where a script that loads something leaves them.
 const OTHERS: &str = "rocksdb";
 
+const AGAINST: [Row; 4] = table! {
+    "scripts by perf" = "perf" in "%";
+    "under scripts, off from that by perf" = "scripts - perf" in "points", Within(3.0);
+    "scripts by the CPU time of an import that leaves them out" = "node" in "%";
+    "under scripts, off from that by the CPU time of an import that leaves them out" = "scripts - node" in "points", Within(3.0);
+};
+
 pub async fn run(bench: &mut Bench) -> Result<()> {
-    let mut seen = Seen::default();
-    let (mut ours, mut perfs, mut nodes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut series = Series::default();
     for _ in 0..bench.settings.rounds {
         let (own, perf) = sampled(&bench.settings).await?;
-        seen.add(&own);
-        ours.push(own.share(|stack| stack.thread == HEADING));
-        perfs.push(perf.share(runs_scripts));
+        series.extend("", seen(&own));
+        series.push("perf", perf.share(runs_scripts));
         let all = cpu_seconds(&bench.settings, &[]).await?;
         let without = cpu_seconds(&bench.settings, &["--skip-script-verify"]).await?;
-        nodes.push(100.0 * (1.0 - without / all));
+        series.push("node", 100.0 * (1.0 - without / all));
     }
-    seen.tell(bench, WHAT, None);
-    for (what, others) in [
-        ("by perf", perfs),
-        ("by the CPU time of an import that leaves them out", nodes),
-    ] {
-        let off = ours.iter().zip(&others).map(|(own, other)| own - other);
-        let off = summary(off);
-        let name = format!("profile-vm: {WHAT}scripts {what}");
-        bench.figure(&name, summary(others), "%", None);
-        let name = format!("profile-vm: {WHAT}under scripts, off from that {what}");
-        bench.figure(&name, off, "points", Some(Bound::Within(3.0)));
-    }
+    bench.tell(WHAT, &series, &ROWS);
+    bench.tell(WHAT, &series, &AGAINST);
     Ok(())
 }
 

@@ -5,7 +5,12 @@ use std::{fs, path::Path, process::Stdio, time::Duration};
 use tokio::{process::Command, time::sleep};
 
 use super::{
-    super::{Bench, Settings, agent::of, in_folder, statistics::summary},
+    super::{
+        Bench, Settings,
+        agent::of,
+        in_folder,
+        table::{Found, Row, Series, table},
+    },
     Profile, Profiling, Stacks,
     peer::FREQUENCY,
     printed, scripts,
@@ -13,7 +18,7 @@ use super::{
 use crate::{
     failure::{Failure, Result},
     fixture::repository,
-    report::Bound,
+    report::Bound::AtLeast,
 };
 
 /// The interpreter.
@@ -27,36 +32,20 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     scripts::run(bench).await
 }
 
-/// What was seen of each round.
-#[derive(Default)]
-pub struct Seen {
-    complete: Vec<f64>,
-    scripts: Vec<f64>,
-    within: Vec<f64>,
-}
+pub const ROWS: [Row; 3] = table! {
+    "complete stacks" = "complete" in "%", AtLeast(99.0);
+    "under scripts" = "scripts" in "%";
+    "through the interpreter in assembly" = "within" in "%";
+};
 
-impl Seen {
-    /// Adds a round.
-    pub fn add(&mut self, stacks: &Stacks) {
-        let within = |stack: &super::Stack| stack.calls.iter().any(|call| call == INTERPRETER);
-        self.complete.push(stacks.complete());
-        self.scripts
-            .push(stacks.share(|stack| stack.thread == HEADING));
-        self.within.push(stacks.share(within));
-    }
-
-    /// Writes down all rounds.
-    pub fn tell(self, bench: &mut Bench, of: &str, scripts: Option<Bound>) {
-        let complete = Some(Bound::AtLeast(99.0));
-        for (what, shares, bound) in [
-            ("complete stacks", self.complete, complete),
-            ("under scripts", self.scripts, scripts),
-            ("through the interpreter in assembly", self.within, None),
-        ] {
-            let name = format!("profile-vm: {of}{what}");
-            bench.figure(&name, summary(shares), "%", bound);
-        }
-    }
+/// What is seen of a round.
+pub fn seen(stacks: &Stacks) -> Found {
+    let within = |stack: &super::Stack| stack.calls.iter().any(|call| call == INTERPRETER);
+    vec![
+        ("complete", stacks.complete()),
+        ("scripts", stacks.share(|stack| stack.thread == HEADING)),
+        ("within", stacks.share(within)),
+    ]
 }
 
 /// Of a program that does nothing else.
@@ -67,16 +56,9 @@ async fn program(bench: &mut Bench) -> Result<()> {
         .display()
         .to_string();
     let target = folder.display().to_string();
-    let build = [
-        "build",
-        "--quiet",
-        "--locked",
-        "--release",
-        "--manifest-path",
-        &manifest,
-        "--target-dir",
-        &target,
-    ];
+    let build = "build --quiet --locked --release".split(' ');
+    let paths = ["--manifest-path", &manifest, "--target-dir", &target];
+    let build: Vec<&str> = build.chain(paths).collect();
     printed(Path::new("cargo"), &build).await?;
     let target = Command::new(folder.join("release/runs-scripts"))
         .stdin(Stdio::null())
@@ -84,15 +66,21 @@ async fn program(bench: &mut Bench) -> Result<()> {
         .spawn()
         .map_err(Failure::system("runs-scripts"))?;
     let process = of(&target)?;
-    let mut seen = Seen::default();
+    let mut series = Series::default();
     let options = ["--frequency", FREQUENCY];
     for _ in 0..bench.settings.rounds {
         let settings = &bench.settings;
         let profiling = Profiling::start(settings, 1, process, "vm.pb.gz", &options).await?;
         sleep(Duration::from_secs(settings.seconds)).await;
-        seen.add(&by_heading(settings, &profiling.stop().await?).await?);
+        let profile = profiling.stop().await?;
+        series.extend("", seen(&by_heading(settings, &profile).await?));
     }
-    seen.tell(bench, "", Some(Bound::AtLeast(99.0)));
+    let [complete, scripts, within] = ROWS;
+    let scripts = Row {
+        bound: Some(AtLeast(99.0)),
+        ..scripts
+    };
+    bench.tell("profile-vm: ", &series, &[complete, scripts, within]);
     Ok(())
 }
 
