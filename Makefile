@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-browser test-ckb test-kernels e2e soak scale crds image bench demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-browser test-ckb test-kernels fuzz e2e soak scale crds image bench demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -19,8 +19,11 @@ build: ## build the operator, the agent and the command line
 
 test: test-unit e2e ## unit, property, kernel and end-to-end tests
 
-test-unit: ## unit and property tests, kernel tests against a program whose calls are known, and crafted ELF files
-	scripts/setup.sh build cluster fuzz && scripts/test-unit.sh && scripts/fuzz.sh
+test-unit: ## unit and property tests, kernel tests against a program whose calls are known, and the seeds of the fuzzer
+	scripts/setup.sh build unit cluster && scripts/test-unit.sh
+
+fuzz: ## crafted files, profiles and stacks, for half an hour; FUZZ_SECONDS=30 each for a short one
+	scripts/setup.sh build fuzz && scripts/fuzz.sh $(or $(FUZZ_SECONDS),600)
 
 test-browser: ## flame graphs in headless Chromium, also by speedscope: search, zoom, and screenshots in target/tmp/flames/browser
 	scripts/setup.sh build browser && cargo test --locked --package ckb-probe-agent --test flames -- --ignored

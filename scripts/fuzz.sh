@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# fuzz.sh [SECONDS]: feeds crafted ELF files to the search of a target's files, crafted profiles to the reader of pprof, and
-# crafted tables, stacks and registers to the unwinder, beginning with node-agent/fuzz/seeds. Without SECONDS it makes 20,000 runs of each, for 30 seconds at most, which takes two
-# minutes more when it has to be built first.
+# fuzz.sh [SECONDS]: feeds crafted ELF files to the search of a target's files, crafted profiles to the reader of pprof, and crafted
+# tables, stacks and registers to the unwinder, beginning with node-agent/fuzz/seeds: for so many seconds each, or 20,000 runs and 30
+# seconds at most. Building it first takes two minutes more.
 #
-# What it learns is kept in target/fuzz/corpus for the next time. A file that breaks something is left in
-# target/fuzz/artifacts: mend the code, and add the file to node-agent/fuzz/seeds/elf, which unit tests read too, or to that of
-# another target.
+# What it learns is kept in target/fuzz/corpus for the next time. A file that breaks something is left in target/fuzz/artifacts: mend
+# the code, and add the file to the target's folder of node-agent/fuzz/seeds, which `make test` reads.
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh

@@ -93,6 +93,52 @@ kinds() {
   ((strays == 0)) || die "a kind is named outside of its folders and crds/src/kinds.rs"
 }
 
+# Words that were replaced, each by the one that an engineer of the field would search for.
+declare -A REPLACED=(
+  [Ailment]=Problem [Belonging]=Membership [Deaf]=CalibratedTier [Departures]=PendingDetaches [Desk]=PublishPlanner
+  [Disturbance]=ObserverEffect [Flow]=Backpressure [Guests]=SharedTrap [Heading]=Category [Inquiry]=KindSpec [Ledger]=SocketTotals
+  [LoadId]=GroupId [Means]=Tier [Outlook]=Prognosis [ProbeBook]=ProbeState [Shelf]=ProfileIndex [Sight]=ReportedState
+  [Sighting]=ObservedLease [Strain]=Backpressure [Strand]=Subscription [Tally]=Accumulator [Verdict]=Prognosis
+  [Witness]=DiskstatsCheck
+)
+
+# style: no word comes back that was replaced, no comment is one pronoun, and the glossary is of names that exist.
+style() {
+  local word found=0
+  for word in "${!REPLACED[@]}"; do
+    if committed '*.rs' | xargs grep --line-number --word-regexp "$word"; then
+      echo "$word is called ${REPLACED[$word]} here: see docs/glossary.md"
+      found=1
+    fi
+  done
+  if committed '*.rs' | xargs grep --line-number --extended-regexp '^\s*//[/!] (It|Its|They|Them|This|That|When|What|Where|Who|Why|How)\.$'; then
+    echo "a comment of one pronoun tells nothing"
+    found=1
+  fi
+  # shellcheck disable=SC2016  # the backquotes are Markdown's
+  while read -r word; do
+    committed '*.rs' | xargs grep --quiet --extended-regexp "\\b(struct|enum|trait|type|fn) $word\\b|kind = \"$word\"" || {
+      echo "docs/glossary.md: there is no $word"
+      found=1
+    }
+  done < <(grep --only-matching --extended-regexp '`[A-Z][A-Za-z]+`' docs/glossary.md | tr --delete '`' | sort --unique)
+  links || found=1
+  ((found == 0))
+}
+
+# links: what Markdown refers to in the repository is there.
+links() {
+  local page target broken=0
+  while IFS=: read -r page target; do
+    [[ -e $(dirname "$page")/$target ]] || {
+      echo "$page: there is no $target"
+      broken=1
+    }
+  done < <(committed '*.md' |
+    xargs grep --only-matching --with-filename --extended-regexp '\]\([^)#: ]+[)#]' | sed 's/\](//; s/.$//')
+  ((broken == 0))
+}
+
 # same WHAT IN_CODE IN_DOCS: whether both list the same.
 same() {
   local difference
@@ -114,7 +160,7 @@ tool() {
 committed() { git ls-files --cached --others --exclude-standard "$1"; }
 
 failed=()
-for check in format lints dependencies shell generated chart documentation kinds; do
+for check in format lints dependencies shell generated chart documentation kinds style; do
   step "$check"
   # A subshell of its own, so that `die` ends the check and not the script.
   ("$check") || failed+=("$check")

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# setup.sh [build|cluster|fuzz|lint|browser|bench|all]...: installs what is missing to build, to run the test cluster, to fuzz, to
+# setup.sh [build|unit|cluster|fuzz|lint|browser|bench|all]...: installs what is missing to build, to run the test cluster, to fuzz, to
 # lint, to open what is drawn, or to measure. The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
+#   unit     a C++ compiler                          seconds
 #   cluster  Kubernetes, helm, containerd, etcd, …   the first time 10 minutes
 #   fuzz     cargo-fuzz and a C++ compiler           the first time 1 minute
 #   lint     shellcheck and cargo-deny               the first time 4 minutes
@@ -23,9 +24,9 @@ SPEEDSCOPE_DIR=$CACHE/speedscope-$SPEEDSCOPE
 
 main() {
   local group groups=("$@") packages
-  [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build cluster fuzz lint browser)
+  [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build unit cluster fuzz lint browser)
   for group in "${groups[@]}"; do
-    [[ $group == @(build|cluster|fuzz|lint|browser|bench) ]] || die "usage: setup.sh [build|cluster|fuzz|lint|browser|bench|all]..."
+    [[ $group == @(build|unit|cluster|fuzz|lint|browser|bench) ]] || die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|bench|all]..."
   done
   mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
   install_packages "${packages[@]}"
@@ -112,6 +113,9 @@ go_build() {
 }
 
 # Unit tests search programs of C++ too.
+unit_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }
+unit_tools() { :; }
+
 fuzz_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }
 
 fuzz_tools() {

@@ -1,44 +1,7 @@
 //! Crafted profiles: the reader of pprof, on any bytes, and what is made of what it reads.
 #![no_main]
 
-use ckb_probe_profiles::{
-    Profile,
-    categories::{split, summary},
-    names::shorten,
-    pprof::Limits,
-    render::{By, View, folded},
-};
-use libfuzzer_sys::fuzz_target;
+#[path = "../src/checks/pprof.rs"]
+mod checks;
 
-/// Less than agents may send, so that what goes beyond is found soon.
-const LIMITS: Limits = Limits {
-    unzipped: 1 << 20,
-    elements: 10_000,
-    frames: 100_000,
-};
-
-fuzz_target!(|bytes: &[u8]| {
-    shorten(&String::from_utf8_lossy(bytes));
-    let Ok(profile) = Profile::from_pprof(bytes, &LIMITS) else {
-        return;
-    };
-    let stacks = &profile.stacks;
-    let place = stacks.shown();
-    let by_heading: u128 = split(stacks, place)
-        .iter()
-        .map(|(_, sum)| u128::from(*sum))
-        .sum();
-    assert!(by_heading >= u128::from(stacks.total(place)));
-    summary(stacks);
-    folded(
-        stacks,
-        View {
-            place,
-            by: By::Thread,
-        },
-    );
-    let written = Profile::from_pprof(&profile.to_pprof(), &Limits::FILE).unwrap();
-    assert_eq!(written.stacks.sorted(), stacks.sorted());
-    let pruned = profile.prune(512);
-    assert_eq!(pruned.profile.stacks.total(place), stacks.total(place));
-});
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| checks::check(bytes));

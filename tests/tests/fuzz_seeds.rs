@@ -1,0 +1,86 @@
+//! What the fuzzer begins with, and whatever broke something once, breaks nothing; nor does it when it is damaged a little. What is
+//! checked of each is what the fuzzer checks. `scripts/fuzz.sh` looks for more.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use proptest::{
+    prelude::RngExt,
+    test_runner::{TestRng, TestRunner},
+};
+
+#[path = "../../node-agent/fuzz/src/checks/elf.rs"]
+mod elf;
+#[path = "../../node-agent/fuzz/src/checks/pprof.rs"]
+mod pprof;
+#[path = "../../node-agent/fuzz/src/checks/unwind.rs"]
+mod unwind;
+
+/// The seeds of a fuzz target, in the order of their names.
+fn seeds(target: &str) -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../node-agent/fuzz/seeds")
+        .join(target);
+    let mut seeds: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    seeds.sort();
+    assert!(!seeds.is_empty(), "{target} has seeds");
+    seeds
+}
+
+/// Damaged copies of each target's seeds, in all.
+const DAMAGED: usize = 20_000;
+
+fn check_all(target: &str, check: fn(&[u8])) {
+    let seeds = seeds(target);
+    // The same each time: a test that fails by chance teaches people to look away.
+    let mut random = TestRunner::deterministic();
+    for seed in &seeds {
+        let bytes = fs::read(seed).unwrap();
+        println!("{}", seed.display());
+        check(&bytes);
+        for number in 0..DAMAGED / seeds.len() {
+            println!("damaged, number {number}");
+            check(&damaged(bytes.clone(), random.rng()));
+        }
+    }
+}
+
+/// With up to eight bytes replaced, and one time in eight without its end.
+fn damaged(mut bytes: Vec<u8>, random: &mut TestRng) -> Vec<u8> {
+    if bytes.is_empty() {
+        return bytes;
+    }
+    for _ in 0..random.random_range(1..=8) {
+        let at = random.random_range(0..bytes.len());
+        bytes[at] = match random.random_range(0..4) {
+            0 => 0,
+            1 => 0xff,
+            2 => bytes[at] ^ 1 << random.random_range(0..8),
+            _ => random.random(),
+        };
+    }
+    if random.random_range(0..8) == 0 {
+        bytes.truncate(random.random_range(0..bytes.len()));
+    }
+    bytes
+}
+
+#[test]
+fn elf_files() {
+    check_all("elf", elf::check);
+}
+
+#[test]
+fn profiles() {
+    check_all("pprof", pprof::check);
+}
+
+#[test]
+fn tables_stacks_and_registers() {
+    check_all("unwind", unwind::check);
+}
