@@ -44,7 +44,6 @@ impl Code for AnyCode {
 ///
 /// Two bytes say how many are of the stack, two where in it the stack pointer is, four where the instruction is, as seen from the
 /// tables, and two the frame pointer. Then come the stack and the tables.
-
 pub fn check(bytes: &[u8]) {
     let Some((head, rest)) = bytes.split_at_checked(10) else {
         return;
