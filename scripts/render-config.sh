@@ -24,9 +24,10 @@ main() {
 
 # render: everything, at its path under $WORK.
 render() {
-  local generate=(cargo run --quiet --locked --manifest-path "$ROOT/Cargo.toml" --package ckb-probe-crds --bin)
-  "${generate[@]}" crdgen "$WORK/crds/generated"
-  "${generate[@]}" crdref "$WORK/docs/reference"
+  # With the features of the whole workspace: tests are built with these.
+  (cd "$ROOT" && cargo build --quiet --locked --workspace --bin crdgen --bin crdref)
+  "$ROOT/target/debug/crdgen" "$WORK/crds/generated"
+  "$ROOT/target/debug/crdref" "$WORK/docs/reference"
   mkdir -p "$WORK/charts/ckb-probe/crds-files" "$WORK/config/crd" "$WORK/config/default"
   cp "$WORK"/crds/generated/*.yaml "$WORK/charts/ckb-probe/crds-files"
   cp "$WORK"/crds/generated/*.yaml "$WORK/config/crd"

@@ -24,7 +24,7 @@ run=$(realpath --canonicalize-missing "${CKB_PROBE_RUN:-target/cluster}")
 export KUBECONFIG=$run/admin.kubeconfig
 
 step "building the soak test"
-cargo build --locked --quiet --package ckb-probe-tests --bin soak
+cargo build --locked --quiet --workspace --bin soak
 image=${IMAGE:-target/images/ckb-probe.tar}
 [[ -n ${IMAGE:-} ]] || scripts/image.sh "$image"
 tests/workload/image.sh rocksdb target/images/rocksdb.tar
