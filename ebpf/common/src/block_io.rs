@@ -1,6 +1,8 @@
 //! Requests to disks: what the programs of `block_io` and the node-agent share.
 
 use crate::BUCKETS;
+#[cfg(feature = "user")]
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Places to count in: each for a disk, what is done to it, and who asked for it.
 pub const MAX_SLOTS: u32 = 192;
@@ -19,6 +21,7 @@ pub const IN_FLIGHT: u32 = 8192;
 
 /// What user space tells the programs while they run.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct Control {
     /// Numbers the times that the programs were attached. What was remembered of a request under another number is stale: its
@@ -65,6 +68,7 @@ impl Direction {
 
 /// What is counted together.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotKey {
     /// The disk's major number, and its minor number in the lower 20 bits.
@@ -77,6 +81,7 @@ pub struct SlotKey {
 
 /// What a slot is of.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slot {
     /// The key.
@@ -87,6 +92,7 @@ pub struct Slot {
 
 /// What the kernel side keeps of one slot: all but the histograms. All CPUs share it: disks are slow beside memory.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Default)]
 pub struct Totals {
     /// Bytes transferred, or discarded.
@@ -107,6 +113,7 @@ pub struct Totals {
 
 /// The requests of one slot by their times.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct Times {
     /// By the time before the device had them: see [`crate::bucket`].
@@ -135,6 +142,7 @@ pub struct InFlight {
 
 /// How many requests there were, and what could not be recorded.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Default)]
 pub struct Met {
     /// Requests that ended.
@@ -147,6 +155,7 @@ pub struct Met {
 
 /// One slow request.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowRequest {
     /// `CLOCK_MONOTONIC` as it ended.

@@ -1,6 +1,9 @@
 //! What programs that count and tell share with the mechanism `counts`: who is a target, what is counted for it, what is told
 //! of it one by one, and what could not be.
 
+#[cfg(feature = "user")]
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 /// Bytes that name a row of a target: whatever the kind makes of them.
 pub const KEY_BYTES: usize = 32;
 
@@ -45,6 +48,7 @@ pub mod space {
 
 /// What tasks belong to a target by.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TargetKey {
     /// One of [`space`].
@@ -55,6 +59,7 @@ pub struct TargetKey {
 
 /// A target that is measured now: what is not in the map is not.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetEntry {
     /// Tells its rows from those of every other target, also of one that is gone.
@@ -69,6 +74,7 @@ pub struct TargetEntry {
 
 /// What counting for a target takes, on each CPU.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetTally {
     /// How often a program ran on its behalf.
@@ -83,6 +89,7 @@ pub struct TargetTally {
 
 /// What it takes to find out that a task belongs to no target, on each CPU.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Misses {
     /// How often a task was looked up.
@@ -93,6 +100,7 @@ pub struct Misses {
 
 /// About how many keys a target has: whoever finds the number that it found before, before and after it read, knows them all.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetKeys {
     /// How many keys are rows.
@@ -105,6 +113,7 @@ pub struct TargetKeys {
 
 /// A row of a target.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CountKey {
     /// [`TargetEntry::id`].
@@ -136,6 +145,7 @@ pub const fn of_distribution(key: u32) -> Option<(u32, u32)> {
 
 /// Something that happened to a target, with as many bytes more as it says.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CountEvent {
     /// `CLOCK_MONOTONIC`.

@@ -1,7 +1,8 @@
 //! What the BPF programs and the node-agent share: layouts, cookies, the histogram's scale.
 //!
 //! Everything here crosses the boundary between kernel and user space: `repr(C)`, fixed-width integers,
-//! no padding that is not spelled out. Sizes and offsets are asserted at the end.
+//! no padding that is not spelled out. Sizes and offsets are asserted at the end; that any bytes make such a type, and that it has
+//! no padding, `zerocopy` proves where user space is compiled (feature `user`).
 #![no_std]
 
 pub mod block_io;
@@ -12,6 +13,8 @@ pub mod syscalls;
 pub mod tcp;
 
 pub use cookie::{Cookie, FamilyArgument, Payload, Session};
+#[cfg(feature = "user")]
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// Buckets of a histogram: 16 to each power of two, up to 2^42 ns.
 pub const BUCKETS: usize = 624;
@@ -64,6 +67,7 @@ pub const fn bucket(nanos: u64) -> u32 {
 ///
 /// The number of timed calls is the sum of the slot's [`Histogram`]: one number less to keep in step.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Default)]
 pub struct Totals {
     /// Nanoseconds spent in the calls.
@@ -85,6 +89,7 @@ pub struct Totals {
 
 /// The calls of one slot by duration, on each CPU.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct Histogram {
     /// See [`bucket`].
@@ -130,6 +135,7 @@ pub const MAX_OPERATIONS: usize = 256;
 
 /// What user space tells the programs while they run. One for each target.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct Control {
     /// Its parity selects the half of [`Totals::maxima`] that is written.
@@ -177,6 +183,7 @@ impl Group {
 
 /// What could not be recorded, on each CPU.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Default)]
 pub struct Losses {
     /// Calls whose beginning found the table of calls in flight full: in no figure.
@@ -191,6 +198,7 @@ pub struct Losses {
 /// The stack pointer tells a recursive call from its caller, so both are measured. Several operations may have one function:
 /// each of them sees the same call to its end.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct CallKey {
     /// See [`CallKey::new`].
@@ -214,6 +222,7 @@ impl CallKey {
 
 /// What is remembered of a call from its entry to its return.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct CallStart {
     /// `bpf_ktime_get_ns` at entry.
@@ -247,6 +256,7 @@ pub const fn cell_index(key: &CallKey) -> u32 {
 
 /// Names the column family of an operation.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct FamilyKey {
     /// The address of its handle in the target.
@@ -257,6 +267,7 @@ pub struct FamilyKey {
 
 /// A column family of an operation, as it was first seen. Its slot is [`Control::first_family`] plus its index.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Family {
     /// The operation's slot.
@@ -269,6 +280,7 @@ pub struct Family {
 
 /// Work that RocksDB does on its own account, or a wait that it imposes.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Default)]
 pub struct Cause {
     /// How many are under way.
@@ -282,6 +294,7 @@ pub const MAX_CAUSE: u8 = 7;
 
 /// One slow call.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowCall {
     /// `CLOCK_MONOTONIC` at return.
@@ -304,6 +317,7 @@ pub struct SlowCall {
 
 /// Where a field of one of the kernel's structures lies, on the kernel that runs. The loader tells the programs.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Field {
     /// Bytes from the beginning of the structure.
@@ -331,12 +345,11 @@ pub const TEXT_BYTES: usize = 48;
 /// Begins a text that could not be read: its page was not in memory. No text in UTF-8 has this byte.
 pub const UNREADABLE: u8 = 0xff;
 
-/// A slow call with its arguments.
+/// What follows a slow call whose arguments are kept.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlowCallWithArguments {
-    /// The call.
-    pub call: SlowCall,
+pub struct SlowArguments {
     /// The values of the arguments.
     pub values: [u64; MAX_ARGUMENTS],
     /// What those point to that are texts, as they stand at the return; NUL-padded; [`UNREADABLE`] where it
@@ -344,8 +357,19 @@ pub struct SlowCallWithArguments {
     pub texts: [[u8; TEXT_BYTES]; MAX_ARGUMENTS],
 }
 
+/// A slow call with its arguments.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowCallWithArguments {
+    /// The call.
+    pub call: SlowCall,
+    /// Its arguments.
+    pub arguments: SlowArguments,
+}
+
 /// A process that called exec.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exec {
     /// Its number in the host's pid namespace.

@@ -1,5 +1,8 @@
 //! What the program `stacks` and its loader share.
 
+#[cfg(feature = "user")]
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 /// A page: copies begin at one, and a page that is not there ends them.
 pub const PAGE: usize = 4096;
 
@@ -54,6 +57,7 @@ pub const IDLE_NS: u64 = 15_000_000;
 
 /// What the programs are to do.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     /// Whose threads are sampled, in the host's pid namespace.
@@ -70,6 +74,7 @@ pub struct Order {
 
 /// What a CPU has seen.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
     /// When the next sample is due.

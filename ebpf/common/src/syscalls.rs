@@ -1,6 +1,8 @@
 //! What the program `syscalls` and its loader share.
 
 use crate::Histogram;
+#[cfg(feature = "user")]
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// System calls that are told apart, by their number.
 pub const NUMBERS: usize = 512;
@@ -19,6 +21,7 @@ pub const CELLS: u32 = 4096;
 
 /// Which target a process may be.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
     /// The process, [`NOBODY`], or [`SEVERAL`].
@@ -35,6 +38,7 @@ pub const SEVERAL: u32 = u32::MAX;
 
 /// What user space tells the programs of a target.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     /// 0: its calls are left alone. Otherwise they are recorded, if they also began under this very number: user space
@@ -56,6 +60,7 @@ pub struct Order {
 
 /// The row of each number, for a target; written by the programs as calls come.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct Table {
     /// [`NO_ROW`], or the row; [`Order::other_row`] for what came when there were no more.
@@ -77,6 +82,7 @@ impl Table {
 
 /// What is kept of one system call of one target, on each CPU. How many calls there were is the sum of the histogram.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct SyscallRow {
     /// Nanoseconds spent in the calls.
@@ -93,6 +99,7 @@ pub struct SyscallRow {
 
 /// How many calls met the programs, on each CPU.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
     /// Taken up, to be recorded at their end.
@@ -103,6 +110,7 @@ pub struct Met {
 
 /// What could not be recorded, on each CPU.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Default)]
 pub struct SyscallLosses {
     /// Calls whose beginning could not be remembered: in no figure.
@@ -147,6 +155,7 @@ pub const PATH_BYTES: usize = 96;
 
 /// One slow system call.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlowSyscall {
     /// `CLOCK_MONOTONIC` at its end.

@@ -1,5 +1,8 @@
 //! What the program `sockets` and its loader share.
 
+#[cfg(feature = "user")]
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 /// Processes that are watched at a time.
 pub const MAX_PROCESSES: usize = 256;
 
@@ -56,6 +59,7 @@ pub struct Kept {
 
 /// A TCP socket as it stands, or as it stood when it was closed.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Socket {
     /// Its number, which no other socket has or had since the kernel booted: its cookie.
@@ -104,6 +108,7 @@ pub struct Socket {
 
 /// What the programs counted, on each CPU.
 #[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Met {
     /// How often a socket of any process changed its state.

@@ -4,7 +4,6 @@ mod diskstats;
 
 use std::thread;
 
-use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 pub use ckb_probe_common::block_io::SlowRequest;
 use ckb_probe_common::{
     block_io::{Control, MAX_SLOTS, MAX_THRESHOLDS, Met, NO_SLOT, Slot, Times, Totals},
@@ -15,12 +14,12 @@ use ckb_probe_figures::{Distribution, Histogram};
 use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
-    maps::{GRACE, absent, error},
+    maps::GRACE,
     memory::Reservation,
     object::Object,
-    pod::pod,
     programs,
     tracing::Tracepoints,
+    typed::{Counts, PerCpu, Ring, Table, Values},
 };
 use ckb_probe_symbols::text;
 use diskstats::{DiskstatsCheck, Ended};
@@ -42,15 +41,6 @@ const FIELDS: [(&str, &str, u32); 9] = [
 const RQF_FLUSH_SEQ: u32 = 4;
 const RQF_IO_STAT: u32 = 13;
 
-pod! {
-    ControlValue(Control);
-    SlotValue(Slot);
-    TotalsValue(Totals);
-    TimesValue(Times);
-    MetValue(Met);
-    SlowValue(SlowRequest);
-}
-
 /// What is counted of all disks, once for the node.
 pub struct Disks {
     // Declared first: links go before the maps that their programs write to.
@@ -59,14 +49,14 @@ pub struct Disks {
     witness: DiskstatsCheck,
     tells_beginnings: bool,
     control: Control,
-    control_map: Array<MapData, ControlValue>,
-    owners: HashMap<MapData, u32, u32>,
-    slots: Array<MapData, SlotValue>,
-    slots_taken: Array<MapData, u32>,
-    totals: Array<MapData, TotalsValue>,
-    times: Array<MapData, TimesValue>,
-    met: PerCpuArray<MapData, MetValue>,
-    slow_requests: RingBuf<MapData>,
+    control_map: Values<Control>,
+    owners: Table<u32, u32>,
+    slots: Values<Slot>,
+    slots_taken: Values<u32>,
+    totals: Values<Totals>,
+    times: Values<Times>,
+    met: PerCpu<Met>,
+    slow_requests: Ring<SlowRequest>,
     _room: Option<Reservation>,
 }
 
@@ -158,14 +148,14 @@ impl Disks {
             witness: DiskstatsCheck::default(),
             tells_beginnings,
             control,
-            control_map: object.take_map("CONTROL")?,
-            owners: object.take_map("OWNERS")?,
-            slots: object.take_map("SLOTS")?,
-            slots_taken: object.take_map("SLOTS_TAKEN")?,
-            totals: object.take_map("TOTALS")?,
-            times: object.take_map("TIMES")?,
-            met: object.take_map("MET")?,
-            slow_requests: object.take_map("SLOW_REQUESTS")?,
+            control_map: Values::take(&mut object, "CONTROL")?,
+            owners: Table::take(&mut object, "OWNERS")?,
+            slots: Values::take(&mut object, "SLOTS")?,
+            slots_taken: Values::take(&mut object, "SLOTS_TAKEN")?,
+            totals: Values::take(&mut object, "TOTALS")?,
+            times: Values::take(&mut object, "TIMES")?,
+            met: PerCpu::take(&mut object, "MET")?,
+            slow_requests: Ring::take(&mut object, "SLOW_REQUESTS")?,
             _room: object.take_room(),
         })
     }
@@ -193,13 +183,12 @@ impl Disks {
 
     /// From now on, counts the requests of a process apart, as this owner's.
     pub fn own(&mut self, process: u32, owner: u16) -> Result<(), ReadError> {
-        let result = self.owners.insert(process, u32::from(owner), 0);
-        result.map_err(error("OWNERS"))
+        self.owners.insert(process, u32::from(owner))
     }
 
     /// Counts them as everybody's again.
     pub fn disown(&mut self, process: u32) -> Result<(), ReadError> {
-        absent(self.owners.remove(&process), "OWNERS")
+        self.owners.remove(process)
     }
 
     /// Sets from when on requests are slow; `u64::MAX` where there is no such threshold.
@@ -243,21 +232,12 @@ impl Disks {
 
     /// Takes the slow requests that wait.
     pub fn slow_requests(&mut self) -> Vec<SlowRequest> {
-        let mut requests = Vec::new();
-        while let Some(item) = self.slow_requests.next() {
-            if item.len() >= size_of::<SlowRequest>() {
-                // SAFETY: long enough, and a SlowRequest is integers only; read_unaligned relies on no alignment.
-                let SlowValue(request) =
-                    unsafe { item.as_ptr().cast::<SlowValue>().read_unaligned() };
-                requests.push(request);
-            }
-        }
-        requests
+        self.slow_requests.drain()
     }
 
     /// What a slot is of, without its counts; None for one without a disk.
     pub fn slot(&self, slot: u32) -> Option<DiskSlot> {
-        let SlotValue(known) = self.slots.get(&slot, 0).ok()?;
+        let known = self.slots.get(slot).ok()?;
         let of = DiskSlot::of(slot, &known);
         (!of.disk.is_empty()).then_some(of)
     }
@@ -284,28 +264,20 @@ impl Disks {
     }
 
     fn met(&self) -> Result<Met, ReadError> {
-        let mut all = Met::default();
-        for MetValue(cpu) in self.met.get(&0, 0).map_err(error("MET"))?.iter() {
-            all.requests += cpu.requests;
-            all.untimed += cpu.untimed;
-            all.events += cpu.events;
-        }
-        Ok(all)
+        self.met.sum(0)
     }
 
     fn order(&mut self, change: impl FnOnce(&mut Control)) -> Result<(), ReadError> {
         change(&mut self.control);
-        self.control_map
-            .set(0, ControlValue(self.control), 0)
-            .map_err(error("CONTROL"))
+        self.control_map.set(0, self.control)
     }
 
     fn counts(&self, retired: Option<u32>) -> Result<Vec<DiskSlot>, ReadError> {
-        let taken = self.slots_taken.get(&0, 0).map_err(error("SLOTS_TAKEN"))?;
+        let taken = self.slots_taken.get(0)?;
         let slots = (NO_SLOT + 1..=taken.min(MAX_SLOTS - 1)).chain([NO_SLOT]);
         let mut counted = Vec::new();
         for slot in slots {
-            let SlotValue(known) = self.slots.get(&slot, 0).map_err(error("SLOTS"))?;
+            let known = self.slots.get(slot)?;
             let mut of = DiskSlot::of(slot, &known);
             // Its name is on its way: it is read the next time.
             if of.disk.is_empty() && slot != NO_SLOT {
@@ -318,8 +290,8 @@ impl Disks {
     }
 
     fn count(&self, of: &mut DiskSlot, retired: Option<u32>) -> Result<(), ReadError> {
-        let TotalsValue(totals) = self.totals.get(&of.slot, 0).map_err(error("TOTALS"))?;
-        let TimesValue(times) = self.times.get(&of.slot, 0).map_err(error("TIMES"))?;
+        let totals = self.totals.get(of.slot)?;
+        let times = self.times.get(of.slot)?;
         let distribution = |buckets: &[u64], sum| {
             let mut histogram = Histogram::default();
             for (bucket, count) in (0..).zip(buckets) {
@@ -343,6 +315,8 @@ impl Disks {
         Ok(())
     }
 }
+
+impl Counts for Met {}
 
 impl DiskSlot {
     fn of(slot: u32, known: &Slot) -> Self {

@@ -4,6 +4,7 @@
 use std::{fs, io};
 
 use ckb_probe_common::Field;
+use zerocopy::IntoBytes;
 
 use super::AttachError;
 
@@ -285,11 +286,7 @@ impl Drop for Types {
 
 /// Fields as a program's static holds them.
 pub(super) fn as_bytes(fields: &[Field]) -> Vec<u8> {
-    fields
-        .iter()
-        .flat_map(|field| [field.offset.to_ne_bytes(), field.size.to_ne_bytes()])
-        .flatten()
-        .collect()
+    fields.as_bytes().to_vec()
 }
 
 /// The number of the key's type in [`of_map`].

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use aya::maps::{Array, HashMap, MapData, PerCpuArray, RingBuf};
 use ckb_probe_common::counts::{
     CountEvent, CountKey, KEY_BYTES, Misses, OTHER_ROW, Sums, TargetEntry, TargetKey, TargetKeys,
     TargetTally,
@@ -12,13 +11,11 @@ use ckb_probe_common::counts::{
 use super::{
     AttachError, Links, ReadError, btf,
     btf::Types,
-    maps::{absent, error, walk_error},
     memory::Reservation,
     object::Object,
-    pod::pod,
     programs,
     tracing::Tracepoints,
-    walk::Walk,
+    typed::{Counts, PerCpu, Ring, Table, Values},
 };
 
 /// The ring for what is told: some thousands of events between two readings.
@@ -37,15 +34,6 @@ const TARGET_FIELDS: [(&str, &str); 10] = [
     ("pid", "numbers"),
     ("upid", "ns"),
 ];
-
-pod! {
-    KeyOfTarget(TargetKey);
-    EntryOfTarget(TargetEntry);
-    TallyValue(TargetTally);
-    MissesValue(Misses);
-    KeysValue(TargetKeys);
-    CountKeyValue(CountKey);
-}
 
 /// A program that counts and tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,16 +61,14 @@ pub struct SeenEvent {
 /// A program, loaded. Dropping it frees its maps; what was attached goes with its links.
 pub struct Counter {
     tracepoints: Tracepoints,
-    spaces: Array<MapData, u32>,
-    targets: HashMap<MapData, KeyOfTarget, EntryOfTarget>,
-    tallies: PerCpuArray<MapData, TallyValue>,
-    misses: PerCpuArray<MapData, MissesValue>,
-    walk: Walk<CountKeyValue, Sums>,
-    counts: HashMap<MapData, CountKeyValue, Sums>,
-    folded_walk: Walk<CountKeyValue, u8>,
-    folded: HashMap<MapData, CountKeyValue, u8>,
-    keys: Array<MapData, KeysValue>,
-    events: RingBuf<MapData>,
+    spaces: Values<u32>,
+    targets: Table<TargetKey, TargetEntry>,
+    tallies: PerCpu<TargetTally>,
+    misses: PerCpu<Misses>,
+    counts: Table<CountKey, Sums>,
+    folded: Table<CountKey, u8>,
+    keys: Values<TargetKeys>,
+    events: Ring<CountEvent>,
     _room: Option<Reservation>,
 }
 
@@ -98,20 +84,17 @@ impl Counter {
             &[("FIELDS", &fields), ("TARGET_FIELDS", &target_fields)],
         )?;
         let tracepoints = Tracepoints::load(&object, &types, program.tracepoints)?;
-        let mut ring: Array<MapData, u32> = object.take_map("RING")?;
-        ring.set(0, RING_BYTES, 0).map_err(error("RING"))?;
+        Values::take(&mut object, "RING")?.set(0, RING_BYTES)?;
         Ok(Self {
             tracepoints,
-            spaces: object.take_map("SPACES")?,
-            targets: object.take_map("TARGETS")?,
-            tallies: object.take_map("TALLIES")?,
-            misses: object.take_map("MISSES")?,
-            walk: object.walk("COUNTS")?,
-            counts: object.take_map("COUNTS")?,
-            folded_walk: object.walk("FOLDED")?,
-            folded: object.take_map("FOLDED")?,
-            keys: object.take_map("KEYS")?,
-            events: object.take_map("EVENTS")?,
+            spaces: Values::take(&mut object, "SPACES")?,
+            targets: Table::take(&mut object, "TARGETS")?,
+            tallies: PerCpu::take(&mut object, "TALLIES")?,
+            misses: PerCpu::take(&mut object, "MISSES")?,
+            counts: Table::take(&mut object, "COUNTS")?,
+            folded: Table::take(&mut object, "FOLDED")?,
+            keys: Values::take(&mut object, "KEYS")?,
+            events: Ring::take(&mut object, "EVENTS")?,
             _room: object.take_room(),
         })
     }
@@ -123,44 +106,38 @@ impl Counter {
 
     /// Looks for targets in these spaces from now on.
     pub fn set_spaces(&mut self, spaces: u32) -> Result<(), ReadError> {
-        self.spaces.set(0, spaces, 0).map_err(error("SPACES"))
+        self.spaces.set(0, spaces)
     }
 
     /// Makes room for a target that was not there before.
     pub fn prepare(&mut self, entry: TargetEntry) -> Result<(), ReadError> {
-        let none = KeysValue(TargetKeys::default());
-        self.keys.set(entry.slot, none, 0).map_err(error("KEYS"))?;
-        let other = CountKeyValue(CountKey {
+        self.keys.set(entry.slot, TargetKeys::default())?;
+        let other = CountKey {
             target: entry.id,
             bucket: 0,
             key: OTHER_ROW,
-        });
-        let nothing = Sums::default();
-        self.counts
-            .insert(other, nothing, 0)
-            .map_err(error("COUNTS"))
+        };
+        self.counts.insert(other, Sums::default())
     }
 
     /// Counts for this target from now on, or wants something else of it.
     pub fn open(&mut self, key: TargetKey, entry: TargetEntry) -> Result<(), ReadError> {
-        self.targets
-            .insert(KeyOfTarget(key), EntryOfTarget(entry), 0)
-            .map_err(error("TARGETS"))
+        self.targets.insert(key, entry)
     }
 
     /// Counts for it no more. What was counted stays.
     pub fn close(&mut self, key: TargetKey) -> Result<(), ReadError> {
-        absent(self.targets.remove(&KeyOfTarget(key)), "TARGETS")
+        self.targets.remove(key)
     }
 
     /// Forgets the rows of a target that nobody asks about any more.
     pub fn forget(&mut self, target: u32) -> Result<(), ReadError> {
         for key in self.known(target)? {
-            absent(self.counts.remove(&CountKeyValue(key)), "COUNTS")?;
+            self.counts.remove(key)?;
         }
-        for key in self.folded_walk.keys().map_err(walk_error("FOLDED"))? {
-            if key.0.target == target {
-                absent(self.folded.remove(&key), "FOLDED")?;
+        for key in self.folded.keys()? {
+            if key.target == target {
+                self.folded.remove(key)?;
             }
         }
         Ok(())
@@ -168,75 +145,46 @@ impl Counter {
 
     /// What counting for the target of a slot has taken, since the load.
     pub fn tally(&self, slot: u32) -> Result<TargetTally, ReadError> {
-        let cpus = self.tallies.get(&slot, 0).map_err(error("TALLIES"))?;
-        let mut sum = TargetTally::default();
-        for TallyValue(cpu) in cpus.iter() {
-            sum.runs += cpu.runs;
-            sum.time_ns += cpu.time_ns;
-            sum.counts_lost += cpu.counts_lost;
-            sum.events_lost += cpu.events_lost;
-        }
-        Ok(sum)
+        self.tallies.sum(slot)
     }
 
     /// What everybody who is no target has taken, since the load.
     pub fn misses(&self) -> Result<Misses, ReadError> {
-        let cpus = self.misses.get(&0, 0).map_err(error("MISSES"))?;
-        let mut sum = Misses::default();
-        for MissesValue(cpu) in cpus.iter() {
-            sum.runs += cpu.runs;
-            sum.time_ns += cpu.time_ns;
-        }
-        Ok(sum)
+        self.misses.sum(0)
     }
 
     /// About how many keys the target of a slot has: another number where there are others.
     pub fn keys(&self, slot: u32) -> Result<u32, ReadError> {
-        let keys = self.keys.get(&slot, 0).map_err(error("KEYS"))?;
-        Ok(keys.0.all)
+        Ok(self.keys.get(slot)?.all)
     }
 
     /// How many names of the target of a slot have no row of their own; no more than `MAX_FOLDED`.
     pub fn folded(&self, slot: u32) -> Result<u32, ReadError> {
-        let keys = self.keys.get(&slot, 0).map_err(error("KEYS"))?;
-        Ok(keys.0.folded)
+        Ok(self.keys.get(slot)?.folded)
     }
 
     /// The keys of a target, found among those of all; rows before buckets.
     pub fn known(&self, target: u32) -> Result<Vec<CountKey>, ReadError> {
-        let mut found = Vec::new();
-        for CountKeyValue(key) in self.walk.keys().map_err(walk_error("COUNTS"))? {
-            if key.target == target {
-                found.push(key);
-            }
-        }
+        let mut found = self.counts.keys()?;
+        found.retain(|key| key.target == target);
         found.sort();
         Ok(found)
     }
 
     /// What was counted under these keys, read in their order.
     pub fn read(&self, keys: &[CountKey]) -> Result<Tallied, ReadError> {
-        let read = keys.iter().map(|key| {
-            let sums = self.counts.get(&CountKeyValue(*key), 0);
-            Ok(((key.key, key.bucket), sums.map_err(error("COUNTS"))?))
-        });
-        read.collect()
+        let read = keys.iter();
+        read.map(|key| Ok(((key.key, key.bucket), self.counts.get(*key)?)))
+            .collect()
     }
 
     /// Takes the next event that waits.
     pub fn next_event(&mut self) -> Option<SeenEvent> {
-        loop {
-            let item = self.events.next()?;
-            let Some((head, payload)) = item.split_at_checked(size_of::<CountEvent>()) else {
-                continue;
-            };
-            // SAFETY: long enough, and a CountEvent is integers only; read_unaligned relies on no alignment.
-            let event = unsafe { head.as_ptr().cast::<CountEvent>().read_unaligned() };
-            let length = payload.len().min(event.length as usize);
-            return Some(SeenEvent {
-                event,
-                payload: payload[..length].to_vec(),
-            });
-        }
+        let (event, mut payload) = self.events.next()?;
+        payload.truncate(event.length as usize);
+        Some(SeenEvent { event, payload })
     }
 }
+
+impl Counts for TargetTally {}
+impl Counts for Misses {}

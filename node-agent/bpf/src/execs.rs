@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use aya::maps::{MapData, RingBuf};
 use ckb_probe_common::Exec;
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -15,6 +14,7 @@ use super::{
     object::Object,
     programs,
     sys::{self, AttachType, ProgramType},
+    typed::Ring,
 };
 
 const TRACEPOINT: &str = "sched_process_exec";
@@ -28,7 +28,7 @@ const GATHER: Duration = Duration::from_millis(10);
 
 /// A watch for execs. Dropping it ends it.
 pub struct Execs {
-    ring: AsyncFd<RingBuf<MapData>>,
+    ring: AsyncFd<Ring<Exec>>,
     _link: OwnedFd,
 }
 
@@ -44,7 +44,7 @@ impl Execs {
             object.program("process_exec", ProgramType::RawTracepoint, AttachType::None)?;
         let link =
             sys::open_raw_tracepoint(&program, Some(c"sched_process_exec")).map_err(error)?;
-        let ring: RingBuf<MapData> = object.take_map("EXECS")?;
+        let ring = Ring::take(&mut object, "EXECS")?;
         #[expect(
             deprecated,
             reason = "a ring buffer owns its descriptor, which is what its successor is unsafe for"
@@ -59,15 +59,8 @@ impl Execs {
             drop(self.ring.readable().await?);
             tokio::time::sleep(GATHER).await;
             let mut guard = self.ring.readable_mut().await?;
-            let ring = guard.get_inner_mut();
-            let mut pids = Vec::new();
-            while let Some(item) = ring.next() {
-                if item.len() >= size_of::<Exec>() {
-                    // SAFETY: long enough, and an Exec is an integer; read_unaligned relies on no alignment.
-                    let exec = unsafe { item.as_ptr().cast::<Exec>().read_unaligned() };
-                    pids.push(exec.pid);
-                }
-            }
+            let execs = guard.get_inner_mut().drain();
+            let pids: Vec<u32> = execs.into_iter().map(|exec| exec.pid).collect();
             guard.clear_ready();
             if !pids.is_empty() {
                 return Ok(pids);

@@ -24,13 +24,13 @@ mod object;
 mod own;
 
 mod plan;
-mod pod;
 mod programs;
 pub mod stacks;
 mod sys;
 pub mod syscalls;
 mod tcp;
 mod tracing;
+mod typed;
 mod walk;
 
 use std::{collections::BTreeSet, time::Duration};
@@ -39,7 +39,9 @@ pub use binary::Binary;
 pub use block_io::{DiskSlot, Disks, DisksLost, SlowRequest};
 pub use calibrate::{Attempt, CalibratedTier, Calibration, CalibrationError, calibrate, try_tiers};
 use ckb_probe_common::{Control, Group, MAX_OPERATIONS};
-pub use ckb_probe_common::{FamilyArgument, MAX_CAUSE, Payload, SlowCall, TEXT_BYTES, UNREADABLE};
+pub use ckb_probe_common::{
+    FamilyArgument, MAX_CAUSE, Payload, SlowArguments, SlowCall, TEXT_BYTES, UNREADABLE,
+};
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
 pub use error::{AttachError, ReadError};
 pub use execs::Execs;

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aya::maps::{Array, HashMap, MapData, MapError, PerCpuArray};
+use aya::maps::MapError;
 use ckb_probe_common::{
     Field,
     stacks::{ANY, BEGINS_LATER, FILLED, FREE, LEARN, NAMES, Order, PAGE, Pace, STACK_PAGES, Slot},
@@ -20,13 +20,12 @@ use ckb_probe_common::{
 use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
-    maps::error,
     memory::{self, Reservation},
     object::Object,
-    pod::pod,
     programs,
     sys::Mapped,
     tracing::{Iteration, Iterator, Tracepoints},
+    typed::{PerCpu, Table, Values, error},
 };
 pub use ckb_probe_common::stacks::{Head, MOVED, NO_USER, ON_CPU, UNCHANGED};
 pub use slow::SlowStacks;
@@ -80,11 +79,6 @@ const RETURNS: [(&str, &str); 5] = [
 /// Where a thread's control block is, which ends its stack; not all kernels say it.
 const CONTROL_BLOCK: (&str, &str) = ("task_struct", "thread.fsbase");
 
-pod! {
-    OrderValue(Order);
-    PaceValue(Pace);
-}
-
 /// The stack of a thread as it was copied.
 #[derive(Clone, Copy)]
 pub struct Copied<'a> {
@@ -116,10 +110,10 @@ pub struct Stacks {
     tracepoints: Option<Tracepoints>,
     threads: Option<Iteration>,
     names: Iteration,
-    order: Array<MapData, OrderValue>,
-    pace: PerCpuArray<MapData, PaceValue>,
-    functions: HashMap<MapData, u64, u64>,
-    addresses: Array<MapData, u64>,
+    order: Values<Order>,
+    pace: PerCpu<Pace>,
+    functions: Table<u64, u64>,
+    addresses: Values<u64>,
     slots: Mapped,
     told: Order,
     _room: Option<Reservation>,
@@ -206,10 +200,10 @@ impl Stacks {
             links: None,
             threads,
             names,
-            order: object.take_map("ORDER")?,
-            pace: object.take_map("PACE")?,
-            functions: object.take_map("FUNCTIONS")?,
-            addresses: object.take_map("ADDRESSES")?,
+            order: Values::take(&mut object, "ORDER")?,
+            pace: PerCpu::take(&mut object, "PACE")?,
+            functions: Table::take(&mut object, "FUNCTIONS")?,
+            addresses: Values::take(&mut object, "ADDRESSES")?,
             slots,
             told,
             tracepoints,
@@ -232,8 +226,7 @@ impl Stacks {
     }
 
     fn tell(&mut self) -> Result<(), ReadError> {
-        let order = OrderValue(self.told);
-        self.order.set(0, order, 0).map_err(error("ORDER"))
+        self.order.set(0, self.told)
     }
 
     /// Of how many page faults one is a sample from now on.
@@ -248,7 +241,7 @@ impl Stacks {
         while Instant::now() < end {
             std::hint::spin_loop();
         }
-        let met: Vec<u64> = self.functions.keys().filter_map(Result::ok).collect();
+        let met = self.functions.keys()?;
         let names = self.names(&met)?;
         let mut found = met.iter().zip(&names);
         let tick = found.find(|(_, name)| TICKS.contains(&name.as_str()));
@@ -261,8 +254,7 @@ impl Stacks {
         let mut names = Vec::with_capacity(addresses.len());
         for some in addresses.chunks(NAMES) {
             for (index, address) in (0..).zip(some) {
-                let set = self.addresses.set(index, address, 0);
-                set.map_err(error("ADDRESSES"))?;
+                self.addresses.set(index, *address)?;
             }
             let mut text = String::new();
             let mut file = self.names.begin().map_err(failed)?;
@@ -317,7 +309,6 @@ impl Stacks {
 
     /// How many samples were taken since it began.
     pub fn taken(&self) -> Result<Taken, ReadError> {
-        let cpus = self.pace.get(&0, 0).map_err(error("PACE"))?;
         let missed = self.tracepoints.as_ref();
         let missed = missed.map_or(0, |tracepoints| {
             let all = TICK.iter().chain(FAULTS);
@@ -327,7 +318,7 @@ impl Stacks {
             lost: missed,
             ..Taken::default()
         };
-        for PaceValue(cpu) in cpus.iter() {
+        for cpu in self.pace.get(0)? {
             taken.ticking += Duration::from_nanos(cpu.ticking_ns);
             taken.looks += cpu.taken;
             taken.met += cpu.met;

@@ -10,14 +10,11 @@ use std::{
     thread,
 };
 
-use aya::{
-    maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf, Stack},
-    util::nr_cpus,
-};
+use aya::maps::{MapData, MapError, Stack};
 pub use ckb_probe_common::syscalls::{MAX_ERROR, Met, SlowSyscall, SyscallLosses};
 use ckb_probe_common::{
     BUCKETS,
-    syscalls::{CELLS, Cell, MAX_TARGETS, NOBODY, Order, SEVERAL, SyscallRow, Table, of_error_key},
+    syscalls::{self, CELLS, Cell, MAX_TARGETS, NOBODY, Order, SEVERAL, SyscallRow, of_error_key},
 };
 use options::paths;
 pub use options::{OF_PROBES, SyscallOptions, SyscallSizes};
@@ -26,23 +23,13 @@ pub use reading::{SyscallReading, TargetReading};
 use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
-    maps::{GRACE, error, walk_error},
+    maps::GRACE,
     memory::Reservation,
     object::Object,
-    pod::pod,
     programs,
     tracing::Tracepoints,
-    walk::Walk,
+    typed::{PerCpu, Ring, Table, Values, error},
 };
-
-pod! {
-    CellValue(Cell);
-    OrderValue(Order);
-    TableValue(Table);
-    RowValue(SyscallRow);
-    MetValue(Met);
-    LossesValue(SyscallLosses);
-}
 
 /// Names a target of a tracer, until it is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -62,17 +49,16 @@ pub struct SyscallTracer {
     targets: BTreeMap<TargetId, Target>,
     /// The last number that a gate had.
     gates: u64,
-    places: HashMap<MapData, u32, u32>,
-    finder: Array<MapData, CellValue>,
-    orders: Array<MapData, OrderValue>,
-    met: PerCpuArray<MapData, MetValue>,
-    tables: Array<MapData, TableValue>,
-    rows: PerCpuArray<MapData, RowValue>,
+    places: Table<u32, u32>,
+    finder: Values<Cell>,
+    orders: Values<Order>,
+    met: PerCpu<Met>,
+    tables: Values<syscalls::Table>,
+    rows: PerCpu<SyscallRow>,
     free: Stack<MapData, u32>,
-    errors_seen: Walk<u32, u64>,
-    errors: HashMap<MapData, u32, u64>,
-    losses: PerCpuArray<MapData, LossesValue>,
-    slow_calls: RingBuf<MapData>,
+    errors: Table<u32, u64>,
+    losses: PerCpu<SyscallLosses>,
+    slow_calls: Ring<SlowSyscall>,
     _room: Option<Reservation>,
 }
 
@@ -112,17 +98,16 @@ impl SyscallTracer {
             tracepoints,
             targets: BTreeMap::new(),
             gates: 0,
-            places: object.take_map("TARGETS")?,
-            finder: object.take_map("FINDER")?,
-            orders: object.take_map("ORDERS")?,
-            met: object.take_map("MET")?,
-            tables: object.take_map("TABLES")?,
-            rows: object.take_map("ROWS")?,
+            places: Table::take(&mut object, "TARGETS")?,
+            finder: Values::take(&mut object, "FINDER")?,
+            orders: Values::take(&mut object, "ORDERS")?,
+            met: PerCpu::take(&mut object, "MET")?,
+            tables: Values::take(&mut object, "TABLES")?,
+            rows: PerCpu::take(&mut object, "ROWS")?,
             free: object.take_map("FREE")?,
-            errors_seen: object.walk("ERRORS")?,
-            errors: object.take_map("ERRORS")?,
-            losses: object.take_map("LOSSES")?,
-            slow_calls: object.take_map("SLOW_CALLS")?,
+            errors: Table::take(&mut object, "ERRORS")?,
+            losses: PerCpu::take(&mut object, "LOSSES")?,
+            slow_calls: Ring::take(&mut object, "SLOW_CALLS")?,
             _room: object.take_room(),
         };
         for row in (0..sizes.rows).rev() {
@@ -193,14 +178,10 @@ impl SyscallTracer {
     }
 
     fn install(&mut self, id: TargetId, process: u32) -> Result<(), ReadError> {
-        self.tables
-            .set(id.0, TableValue(Table::EMPTY), 0)
-            .map_err(error("TABLES"))?;
-        self.set_met(id.0)?;
+        self.tables.set(id.0, syscalls::Table::EMPTY)?;
+        self.met.set(id.0, Met::default())?;
         self.order(id, |_| {})?;
-        self.places
-            .insert(process, id.0, 0)
-            .map_err(error("TARGETS"))?;
+        self.places.insert(process, id.0)?;
         self.point_to(process)
     }
 
@@ -221,14 +202,7 @@ impl SyscallTracer {
             return Ok(());
         };
         change(&mut target.order);
-        self.orders
-            .set(id.0, OrderValue(target.order), 0)
-            .map_err(error("ORDERS"))
-    }
-
-    fn set_met(&mut self, place: u32) -> Result<(), ReadError> {
-        let none = on_each_cpu(MetValue(Met::default())).map_err(error("MET"))?;
-        self.met.set(place, none, 0).map_err(error("MET"))
+        self.orders.set(id.0, target.order)
     }
 
     /// Forgets a target: its rows are given back, empty.
@@ -238,8 +212,7 @@ impl SyscallTracer {
         let Some(target) = self.targets.remove(&id) else {
             return Ok(());
         };
-        // It may not have been put there.
-        let _ = self.places.remove(&target.process);
+        self.places.remove(target.process)?;
         self.point_to(target.process)?;
         // A program that saw the gate open may still write.
         thread::sleep(GRACE);
@@ -256,17 +229,16 @@ impl SyscallTracer {
                     buckets: [0; BUCKETS],
                 },
             };
-            let empty = on_each_cpu(RowValue(empty)).map_err(error("ROWS"))?;
-            self.rows.set(row, empty, 0).map_err(error("ROWS"))?;
+            self.rows.set(row, empty)?;
             self.free.push(row, 0).map_err(error("FREE"))?;
         }
         Ok(())
     }
 
     fn forget_errors(&mut self, rows: &BTreeSet<u32>) -> Result<(), ReadError> {
-        for key in self.errors_seen.keys().map_err(walk_error("ERRORS"))? {
+        for key in self.errors.keys()? {
             if rows.contains(&of_error_key(key).0) {
-                self.errors.remove(&key).map_err(error("ERRORS"))?;
+                self.errors.remove(key)?;
             }
         }
         Ok(())
@@ -293,15 +265,8 @@ impl SyscallTracer {
                 place: 0,
             },
         };
-        self.finder
-            .set(index, CellValue(cell), 0)
-            .map_err(error("FINDER"))
+        self.finder.set(index, cell)
     }
-}
-
-fn on_each_cpu<T: aya::Pod>(value: T) -> Result<PerCpuValues<T>, MapError> {
-    let cpus = nr_cpus().map_err(|(_, source)| source)?;
-    Ok(PerCpuValues::try_from(vec![value; cpus])?)
 }
 
 #[cfg(test)]

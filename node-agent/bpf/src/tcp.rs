@@ -6,22 +6,22 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use aya::maps::{HashMap, MapData, MapError, PerCpuArray, RingBuf};
+use aya::maps::MapError;
 pub use ckb_probe_common::tcp::Socket;
 use ckb_probe_common::{
     Field,
     tcp::{MAX_PROCESSES, Met},
 };
+use zerocopy::FromBytes;
 
 use super::{
     AttachError, Links, ReadError,
     btf::{self, Types},
-    maps::{absent, error},
     memory::Reservation,
     object::Object,
-    pod::pod,
     programs,
     tracing::{Iteration, Iterator, Tracepoints},
+    typed::{Counts, PerCpu, Ring, Table, error},
 };
 
 const TRACEPOINT: &str = "inet_sock_set_state";
@@ -82,19 +82,15 @@ const FIELDS: [(&str, &str, u32); 18] = [
 const WINDOW_LIMITED: u32 = 4;
 const BUFFER_LIMITED: u32 = 8;
 
-pod! {
-    MetValue(Met);
-}
-
 /// The programs, loaded once for a node. Dropping it detaches.
 pub struct SocketWatch {
     // Declared first: links go before the maps that their programs write to.
     links: Option<Links>,
     tracepoints: Tracepoints,
     iterator: Iterator,
-    processes: HashMap<MapData, u32, u32>,
-    met: PerCpuArray<MapData, MetValue>,
-    changed: RingBuf<MapData>,
+    processes: Table<u32, u32>,
+    met: PerCpu<Met>,
+    changed: Ring<Socket>,
     _room: Option<Reservation>,
 }
 
@@ -117,9 +113,9 @@ impl SocketWatch {
             links: None,
             tracepoints: Tracepoints::load(&object, &types, &[("state_changed", TRACEPOINT)])?,
             iterator: Iterator::load(&object, &types, "list", "task_file")?,
-            processes: object.take_map("PROCESSES")?,
-            met: object.take_map("MET")?,
-            changed: object.take_map("CHANGED")?,
+            processes: Table::take(&mut object, "PROCESSES")?,
+            met: PerCpu::take(&mut object, "MET")?,
+            changed: Ring::take(&mut object, "CHANGED")?,
             _room: object.take_room(),
         })
     }
@@ -139,16 +135,18 @@ impl SocketWatch {
 
     /// Has sockets that this process connects or listens with be known as its own.
     pub fn add(&mut self, process: u32) -> Result<(), AttachError> {
-        let added = self.processes.insert(process, 0, 0);
-        added.map_err(|source| match self.processes.keys().count() {
-            MAX_PROCESSES => AttachError::NoRoom("as many are watched as can be"),
-            _ => AttachError::Map(error("PROCESSES")(source)),
+        let added = self.processes.insert(process, 0);
+        added.map_err(|failed| match self.processes.keys() {
+            Ok(all) if all.len() == MAX_PROCESSES => {
+                AttachError::NoRoom("as many are watched as can be")
+            }
+            _ => AttachError::Map(failed),
         })
     }
 
     /// Has no more of them be known.
     pub fn remove(&mut self, process: u32) -> Result<(), ReadError> {
-        absent(self.processes.remove(&process), "PROCESSES")
+        self.processes.remove(process)
     }
 
     /// What goes through the sockets of a process.
@@ -162,24 +160,14 @@ impl SocketWatch {
     /// How often sockets of any process changed their state since the load, and how many are not told of. Changes
     /// are among those that nobody saw, as the program was running already on that CPU: each may have been a beginning or an end.
     pub fn met(&self) -> Result<Met, ReadError> {
-        let cpus = self.met.get(&0, 0).map_err(error("MET"))?;
-        let unseen = Met {
-            changes: 0,
-            lost: self.tracepoints.missed(TRACEPOINT),
-        };
-        Ok(cpus.iter().fold(unseen, |sum, MetValue(cpu)| Met {
-            changes: sum.changes + cpu.changes,
-            lost: sum.lost + cpu.lost,
-        }))
+        let mut met = self.met.sum(0)?;
+        met.lost += self.tracepoints.missed(TRACEPOINT);
+        Ok(met)
     }
 
     /// Takes the sockets that were established or closed.
     pub fn changed(&mut self) -> Vec<Socket> {
-        let mut changed = Vec::new();
-        while let Some(item) = self.changed.next() {
-            changed.extend(sockets(&item));
-        }
-        changed
+        self.changed.drain()
     }
 }
 
@@ -213,11 +201,11 @@ impl Passes {
 }
 
 fn sockets(records: &[u8]) -> impl std::iter::Iterator<Item = Socket> {
-    records.chunks_exact(size_of::<Socket>()).map(|record| {
-        // SAFETY: long enough, and a Socket is integers only; read_unaligned relies on no alignment.
-        unsafe { record.as_ptr().cast::<Socket>().read_unaligned() }
-    })
+    let records = records.chunks_exact(size_of::<Socket>());
+    records.filter_map(|record| Socket::read_from_bytes(record).ok())
 }
+
+impl Counts for Met {}
 
 fn fields(types: &Types) -> Result<Vec<Field>, AttachError> {
     let known = |&(structure, field, size): &(&'static str, &'static str, u32)| {

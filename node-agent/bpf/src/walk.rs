@@ -50,12 +50,6 @@ impl<K: Pod, V: Pod> Walk<K, V> {
             }
         }
     }
-
-    /// Their keys.
-    pub(super) fn keys(&self) -> io::Result<Vec<K>> {
-        let entries = self.entries()?;
-        Ok(entries.into_iter().map(|(key, _)| key).collect())
-    }
 }
 
 #[cfg(test)]
@@ -129,8 +123,8 @@ mod tests {
         for key in 0..3 {
             map.insert(key, 7, 0).unwrap();
         }
-        let mut keys = walk.keys().unwrap();
-        keys.sort_unstable();
-        assert_eq!(keys, [0, 1, 2]);
+        let mut entries = walk.entries().unwrap();
+        entries.sort_unstable();
+        assert_eq!(entries, [(0, 7), (1, 7), (2, 7)]);
     }
 }

@@ -272,8 +272,8 @@ impl Calls {
         if *has_bytes {
             details.push(("bytes", Detail::Bytes(call.bytes)));
         }
-        if let Some((values, texts)) = &seen.arguments {
-            let told = arguments.iter().zip(values).zip(texts);
+        if let Some(seen) = &seen.arguments {
+            let told = arguments.iter().zip(&seen.values).zip(&seen.texts);
             let told = told.map(|((kept, value), text)| kept.told(*value, text));
             details.push(("arguments", Detail::List(told.collect())));
         }

@@ -9,11 +9,8 @@ use ckb_probe_common::{
 use ckb_probe_figures::Histogram;
 
 use super::{
-    super::{
-        ReadError,
-        maps::{GRACE, error, walk_error},
-    },
-    LossesValue, MetValue, RowValue, SyscallTracer, TableValue, Target, TargetId,
+    super::{ReadError, maps::GRACE, typed::Counts},
+    SyscallTracer, Target, TargetId,
 };
 
 /// What a target did since it was added.
@@ -50,7 +47,7 @@ impl SyscallTracer {
         }
         thread::sleep(GRACE);
         let mut errors = BTreeMap::<u32, Vec<(u32, u64)>>::new();
-        for (key, count) in self.errors_seen.entries().map_err(walk_error("ERRORS"))? {
+        for (key, count) in self.errors.entries()? {
             let (row, error) = of_error_key(key);
             errors.entry(row).or_default().push((error, count));
         }
@@ -86,7 +83,7 @@ impl SyscallTracer {
         let Some(Target { order, .. }) = self.targets.get(&id) else {
             return Ok(Vec::new());
         };
-        let TableValue(table) = self.tables.get(&id.0, 0).map_err(error("TABLES"))?;
+        let table = self.tables.get(id.0)?;
         Ok((0..)
             .zip(table.rows)
             .filter(|(_, row)| *row != NO_ROW && *row != order.other_row)
@@ -95,7 +92,7 @@ impl SyscallTracer {
 
     fn read_row(&self, row: u32, retired: u32) -> Result<SyscallReading, ReadError> {
         let mut reading = SyscallReading::default();
-        for RowValue(cpu) in self.rows.get(&row, 0).map_err(error("ROWS"))?.iter() {
+        for cpu in self.rows.get(row)? {
             reading.sum_ns += cpu.sum_ns;
             reading.failed += cpu.errors;
             reading.slow += cpu.slow;
@@ -110,51 +107,30 @@ impl SyscallTracer {
 
     /// How many calls of a target met the programs, since it was added: cheap to ask often.
     pub fn hits(&self, id: TargetId) -> Result<Met, ReadError> {
-        self.met_at(id.0)
+        self.met.sum(id.0)
     }
 
     /// How many calls of processes that are no targets met the programs, since the load.
     pub fn misses(&self) -> Result<u64, ReadError> {
-        Ok(self.met_at(MAX_TARGETS as u32)?.left)
-    }
-
-    fn met_at(&self, place: u32) -> Result<Met, ReadError> {
-        let cpus = self.met.get(&place, 0).map_err(error("MET"))?;
-        Ok(cpus.iter().fold(Met::default(), |sum, MetValue(cpu)| Met {
-            taken: sum.taken + cpu.taken,
-            left: sum.left + cpu.left,
-        }))
+        Ok(self.met.sum(MAX_TARGETS as u32)?.left)
     }
 
     /// What could not be recorded since the load, of all targets.
     pub fn losses(&self) -> Result<SyscallLosses, ReadError> {
-        let cpus = self.losses.get(&0, 0).map_err(error("LOSSES"))?;
-        Ok(cpus
-            .iter()
-            .fold(SyscallLosses::default(), |sum, LossesValue(cpu)| {
-                SyscallLosses {
-                    calls: sum.calls + cpu.calls,
-                    events: sum.events + cpu.events,
-                    error_numbers: sum.error_numbers + cpu.error_numbers,
-                }
-            }))
+        self.losses.sum(0)
     }
 
     /// Takes the slow calls that wait in the ring buffer; those of targets that were removed are dropped.
     pub fn slow_calls(&mut self) -> Vec<(TargetId, SlowSyscall)> {
-        let mut calls = Vec::new();
-        while let Some(item) = self.slow_calls.next() {
-            if item.len() < size_of::<SlowSyscall>() {
-                continue;
-            }
-            // SAFETY: long enough, and a SlowSyscall is integers only; read_unaligned relies on no alignment.
-            let call = unsafe { item.as_ptr().cast::<SlowSyscall>().read_unaligned() };
-            let id = TargetId(call.target);
-            let target = self.targets.get(&id);
-            if target.is_some_and(|target| target.process == call.process) {
-                calls.push((id, call));
-            }
-        }
-        calls
+        let calls = self.slow_calls.drain().into_iter();
+        let calls = calls.map(|call| (TargetId(call.target), call));
+        let is_of_target = |(id, call): &(TargetId, SlowSyscall)| {
+            let target = self.targets.get(id);
+            target.is_some_and(|target| target.process == call.process)
+        };
+        calls.filter(is_of_target).collect()
     }
 }
+
+impl Counts for Met {}
+impl Counts for SyscallLosses {}

@@ -3,10 +3,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-use aya::maps::Array;
-
 use super::*;
-use crate::{btf, programs, tests::let_go};
+use crate::{btf, programs, tests::let_go, typed::Values};
 
 fn load(types: &Types) -> Object {
     let fields = types.fields(&[
@@ -35,16 +33,16 @@ fn a_tracepoints_program_counts_while_it_is_attached() {
     let types = Types::read().unwrap();
     let mut object = load(&types);
     let tracepoints = Tracepoints::load(&object, &types, &[("count", "sys_enter")]).unwrap();
-    let mut process: Array<_, u32> = object.take_map("PROCESS").unwrap();
-    let calls: Array<_, u64> = object.take_map("CALLS").unwrap();
-    process.set(0, std::process::id(), 0).unwrap();
+    let mut process = Values::take(&mut object, "PROCESS").unwrap();
+    let calls: Values<u64> = Values::take(&mut object, "CALLS").unwrap();
+    process.set(0, std::process::id()).unwrap();
     getppid(10);
-    assert_eq!(calls.get(&0, 0).unwrap(), 0);
+    assert_eq!(calls.get(0).unwrap(), 0);
     let links = tracepoints.attach().unwrap();
     getppid(1000);
     let_go(links);
     getppid(10);
-    assert_eq!(calls.get(&0, 0).unwrap(), 1000);
+    assert_eq!(calls.get(0).unwrap(), 1000);
 }
 
 #[test]

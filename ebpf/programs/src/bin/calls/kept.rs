@@ -7,7 +7,7 @@ use aya_ebpf::{
     helpers::bpf_probe_read_user_str_bytes, macros::map, maps::LruHashMap, programs::ProbeContext,
 };
 use ckb_probe_common::{
-    Arguments, CallKey, Cookie, MAX_ARGUMENTS, SlowCallWithArguments, UNREADABLE,
+    Arguments, CallKey, Cookie, MAX_ARGUMENTS, SlowArguments, UNREADABLE,
 };
 
 use crate::{POPPED_BY_RETURN, stack, thread};
@@ -54,20 +54,20 @@ pub fn of(stack: u64, operation: u32) -> Option<&'static Arguments> {
 
 /// Tells what arguments point to, of those that are texts.
 #[inline(never)]
-pub fn tell(event: &mut SlowCallWithArguments, arguments: &Arguments, texts: u8) {
+pub fn tell(told: &mut SlowArguments, arguments: &Arguments, texts: u8) {
     for index in 0..MAX_ARGUMENTS {
-        event.values[index] = arguments.values[index];
-        event.texts[index] = [0; ckb_probe_common::TEXT_BYTES];
+        told.values[index] = arguments.values[index];
+        told.texts[index] = [0; ckb_probe_common::TEXT_BYTES];
         if texts & 1 << index != 0 {
             // SAFETY: the helper checks the address itself.
             let read = unsafe {
                 bpf_probe_read_user_str_bytes(
                     arguments.values[index] as *const u8,
-                    &mut event.texts[index],
+                    &mut told.texts[index],
                 )
             };
             if read.is_err() {
-                event.texts[index][0] = UNREADABLE;
+                told.texts[index][0] = UNREADABLE;
             }
         }
     }

@@ -195,7 +195,7 @@ fn report_with(slow: SlowCall, arguments: &Arguments, operation: u32, control: &
     unsafe {
         let event = &mut *event.as_mut_ptr();
         event.call = slow;
-        kept::tell(event, arguments, texts);
+        kept::tell(&mut event.arguments, arguments, texts);
     }
     event.submit(0);
     true
