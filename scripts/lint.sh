@@ -63,7 +63,7 @@ chart() {
 # shellcheck disable=SC2016  # the backquotes are Markdown's
 documentation() {
   same "reasons" \
-    <(sed -n 's/^ *Self::[A-Za-z]* => "\([A-Za-z]*\)",$/\1/p' crds/src/conditions.rs) \
+    <(sed -n '/^pub enum Reason {/,/^}/s/^    \([A-Za-z]*\),$/\1/p' crds/src/conditions.rs) \
     <(sed -n 's/^### \([A-Za-z]*\)$/\1/p' docs/troubleshooting.md) &&
     same "metrics" \
       <(exported | grep --invert-match --line-regexp --fixed-strings --file <(metrics_of docs/reference/kinds.md)) \

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::value::StrDeserializer};
+use strum::IntoStaticStr;
 
 /// The condition types of a `CkbProbe`. Always chosen by type, never by index.
 pub mod condition {
@@ -25,7 +26,19 @@ pub mod condition {
 
 /// Why an instance, or a condition, is as it is. One list for both, so that a reason means one thing.
 #[derive(
-    Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Deserialize,
+    Eq,
+    Hash,
+    IntoStaticStr,
+    JsonSchema,
+    Ord,
+    PartialEq,
+    PartialOrd,
+    Serialize,
+    strum::Display,
 )]
 pub enum Reason {
     /// Attached, and something was counted lately.
@@ -99,42 +112,6 @@ impl Reason {
 
     /// The CamelCase word as it stands in conditions, Events and metrics.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Firing => "Firing",
-            Self::Silent => "Silent",
-            Self::Attaching => "Attaching",
-            Self::NoMatchingPods => "NoMatchingPods",
-            Self::PodNotRunning => "PodNotRunning",
-            Self::ExecutableNotFound => "ExecutableNotFound",
-            Self::SymbolNotFound => "SymbolNotFound",
-            Self::TooManyMatches => "TooManyMatches",
-            Self::SingleStepped => "SingleStepped",
-            Self::AttachFailed => "AttachFailed",
-            Self::UnsupportedByKernel => "UnsupportedByKernel",
-            Self::PreflightFailed => "PreflightFailed",
-            Self::TargetDied => "TargetDied",
-            Self::EntryOnly => "EntryOnly",
-            Self::AgentStarting => "AgentStarting",
-            Self::AgentUnavailable => "AgentUnavailable",
-            Self::AgentSilent => "AgentSilent",
-            Self::LimitExceeded => "LimitExceeded",
-            Self::ReportRefused => "ReportRefused",
-            Self::ReportTruncated => "ReportTruncated",
-            Self::MemoryLimit => "MemoryLimit",
-            Self::TooManyRows => "TooManyRows",
-            Self::OverBudget => "OverBudget",
-            Self::UnderBudget => "UnderBudget",
-            Self::NothingAttached => "NothingAttached",
-            Self::Paused => "Paused",
-            Self::Expired => "Expired",
-            Self::InvalidSpec => "InvalidSpec",
-            Self::Done => "Done",
-        }
-    }
-}
-
-impl std::fmt::Display for Reason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+        self.into()
     }
 }

@@ -14,58 +14,8 @@ use crate::PodReference;
 
 mod labels;
 
+pub use ckb_probe_profiles::ProfileMode;
 pub use labels::{PartLabels, label, part_name, part_place};
-
-/// What is sampled, and by what stacks are weighted.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Deserialize,
-    Eq,
-    Hash,
-    JsonSchema,
-    Ord,
-    PartialEq,
-    PartialOrd,
-    Serialize,
-)]
-pub enum ProfileMode {
-    /// Time on a CPU.
-    #[default]
-    Cpu,
-    /// Time that threads waited.
-    OffCpu,
-    /// Memory that was touched for the first time.
-    Memory,
-    /// What each thread does at one moment.
-    Threads,
-    /// Time of slow calls, of probes with `stacks: true`.
-    SlowCalls,
-}
-
-impl ProfileMode {
-    /// Every mode.
-    pub const ALL: [Self; 5] = [
-        Self::Cpu,
-        Self::OffCpu,
-        Self::Memory,
-        Self::Threads,
-        Self::SlowCalls,
-    ];
-
-    /// Its name in specs, statuses and the names of objects.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cpu => "Cpu",
-            Self::OffCpu => "OffCpu",
-            Self::Memory => "Memory",
-            Self::Threads => "Threads",
-            Self::SlowCalls => "SlowCalls",
-        }
-    }
-}
 
 /// The most bytes of pprof, gzipped, in one object: in base64 two thirds of what the API server takes.
 pub const PPROF_LIMIT: usize = 512 << 10;

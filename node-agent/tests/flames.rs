@@ -13,7 +13,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use ckb_probe_profiles::{Frame, Mode, Profile, Stack};
+use ckb_probe_profiles::{Frame, Profile, ProfileMode, Stack};
 
 const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
 
@@ -27,7 +27,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 /// A profile of lines such as `verify_blocks;main;ksys_write_[k] 30`, in samples of 10 ms.
-fn profile(mode: Mode, lines: &[&str]) -> Vec<u8> {
+fn profile(mode: ProfileMode, lines: &[&str]) -> Vec<u8> {
     let mut profile = Profile::of(mode);
     for line in lines {
         let (stack, samples) = line.rsplit_once(' ').unwrap();
@@ -96,8 +96,12 @@ fn refused(folder: &Path, arguments: &[&str]) -> String {
 /// Both profiles, in a folder.
 fn profiles(name: &str) -> PathBuf {
     let folder = folder(name);
-    fs::write(folder.join("before.pb.gz"), profile(Mode::Cpu, BEFORE)).unwrap();
-    fs::write(folder.join("after.pb.gz"), profile(Mode::Cpu, AFTER)).unwrap();
+    fs::write(
+        folder.join("before.pb.gz"),
+        profile(ProfileMode::Cpu, BEFORE),
+    )
+    .unwrap();
+    fs::write(folder.join("after.pb.gz"), profile(ProfileMode::Cpu, AFTER)).unwrap();
     folder
 }
 
@@ -163,7 +167,11 @@ fn a_profile_is_printed_as_text_or_written_as_what_the_name_says() {
 fn another_program_s_names_are_made_readable() {
     let folder = folder("names");
     let mangled = "t;_ZN9ckb_chain6verify3run17h0123456789abcdefE;_ZN7rocksdb6DBImpl7SyncWALEv 1";
-    fs::write(folder.join("x.pb.gz"), profile(Mode::Cpu, &[mangled])).unwrap();
+    fs::write(
+        folder.join("x.pb.gz"),
+        profile(ProfileMode::Cpu, &[mangled]),
+    )
+    .unwrap();
     assert_eq!(
         printed(&folder, &["render", "x.pb.gz"]),
         "t;ckb_chain::verify::run;rocksdb::DBImpl::SyncWAL 10000000\n"
@@ -200,8 +208,12 @@ fn a_difference_is_printed_or_drawn() {
 #[test]
 fn what_cannot_be_drawn_is_refused_with_what_to_do() {
     let folder = profiles("refused");
-    fs::write(folder.join("wait.pb.gz"), profile(Mode::OffCpu, BEFORE)).unwrap();
-    fs::write(folder.join("none.pb.gz"), profile(Mode::Cpu, &[])).unwrap();
+    fs::write(
+        folder.join("wait.pb.gz"),
+        profile(ProfileMode::OffCpu, BEFORE),
+    )
+    .unwrap();
+    fs::write(folder.join("none.pb.gz"), profile(ProfileMode::Cpu, &[])).unwrap();
     fs::write(folder.join("text.txt"), "main;run 5\n").unwrap();
     for (arguments, message) in [
         (

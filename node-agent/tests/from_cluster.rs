@@ -15,13 +15,13 @@ use std::{
 };
 
 use ckb_probe_crds::{CkbProfile, CkbProfileSpec, ProfileCounts, ProfileMode, ProfileWindow};
-use ckb_probe_profiles::{Frame, Mode, Profile, Stack};
+use ckb_probe_profiles::{Frame, Profile, Stack};
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 use serde_json::{Value, json};
 
 /// With samples of two pods.
 fn profile(name: &str, samples: [u64; 2]) -> Value {
-    let mut profile = Profile::of(Mode::Cpu);
+    let mut profile = Profile::of(ProfileMode::Cpu);
     for (number, samples) in samples.into_iter().enumerate() {
         profile.stacks.add(&Stack {
             frames: vec![Frame::user("rocksdb_get_pinned_cf", "ckb")],

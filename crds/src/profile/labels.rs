@@ -90,18 +90,11 @@ impl PartLabels {
         Some(Self {
             asks: text(label::ASKS)?,
             probe: text(label::PROBE)?,
-            mode: mode(&text(label::MODE)?)?,
+            mode: ProfileMode::named(&text(label::MODE)?)?,
             window: text(label::WINDOW)?.parse().ok()?,
             pod: text(label::POD)?,
         })
     }
-}
-
-/// The mode of this name.
-fn mode(name: &str) -> Option<ProfileMode> {
-    ProfileMode::ALL
-        .into_iter()
-        .find(|mode| mode.as_str() == name)
 }
 
 #[cfg(test)]
@@ -125,7 +118,7 @@ mod tests {
         fn labels_are_read_as_they_were_written(
             asks in "[0-9a-f]{16}",
             probe in "[a-z][a-z0-9-]{0,61}[a-z0-9]",
-            mode in prop::sample::select(ProfileMode::ALL.to_vec()),
+            mode in prop::sample::select(ProfileMode::ALL),
             window: u64,
             pod in "[0-9a-f-]{1,36}",
             without in 0_usize..5,

@@ -4,22 +4,36 @@ pub(crate) mod rules;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 pub use rules::{RULES, Rule, Where};
+use strum::{IntoStaticStr, VariantArray};
 
-use crate::{Mode, PRUNED, Stack, Stacks};
+use crate::{PRUNED, ProfileMode, Stack, Stacks};
 
 /// A part of CKB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Eq,
+    Hash,
+    IntoStaticStr,
+    Ord,
+    PartialEq,
+    PartialOrd,
+    VariantArray,
+    strum::Display,
+)]
+#[strum(serialize_all = "lowercase")]
 pub enum Category {
     /// Blocks and transactions are checked, but for their scripts.
     Verification,
     /// Scripts run in CKB-VM.
     Scripts,
     /// RocksDB looks something up.
+    #[strum(serialize = "rocksdb read")]
     RocksDbRead,
     /// RocksDB writes, and writes out what was written to memory.
+    #[strum(serialize = "rocksdb write")]
     RocksDbWrite,
     /// RocksDB tidies up.
     Compaction,
@@ -30,6 +44,7 @@ pub enum Category {
     /// Blocks are sought, and made for miners.
     Miner,
     /// The pool of threads for what is asynchronous has nothing to do.
+    #[strum(serialize = "tokio idle")]
     TokioIdle,
     /// Everything else.
     Other,
@@ -37,39 +52,11 @@ pub enum Category {
 
 impl Category {
     /// Every part, in the order of the table.
-    pub const ALL: [Self; 10] = [
-        Self::Verification,
-        Self::Scripts,
-        Self::RocksDbRead,
-        Self::RocksDbWrite,
-        Self::Compaction,
-        Self::Network,
-        Self::Rpc,
-        Self::Miner,
-        Self::TokioIdle,
-        Self::Other,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// What it is called where it is shown.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Verification => "verification",
-            Self::Scripts => "scripts",
-            Self::RocksDbRead => "rocksdb read",
-            Self::RocksDbWrite => "rocksdb write",
-            Self::Compaction => "compaction",
-            Self::Network => "network",
-            Self::Rpc => "rpc",
-            Self::Miner => "miner",
-            Self::TokioIdle => "tokio idle",
-            Self::Other => "other",
-        }
-    }
-}
-
-impl fmt::Display for Category {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
+        self.into()
     }
 }
 
@@ -80,9 +67,8 @@ pub fn category(stack: &Stack) -> Category {
     {
         // Stacks that were folded keep the category that they had.
         let named = |frame: &crate::Frame| {
-            Category::ALL
-                .into_iter()
-                .find(|one| one.as_str() == frame.name)
+            let mut all = Category::ALL.iter().copied();
+            all.find(|one| one.as_str() == frame.name)
         };
         return rest.first().and_then(named).unwrap_or(Category::Other);
     }
@@ -107,7 +93,8 @@ fn path(name: &str) -> &str {
 
 /// How much of a sample type belongs to each category, the greatest first. What has none is not there.
 pub fn split(stacks: &Stacks, place: usize) -> Vec<(Category, u64)> {
-    let mut sums = Category::ALL.map(|category| (category, 0_u64));
+    let all = Category::ALL.iter();
+    let mut sums: Vec<_> = all.map(|category| (*category, 0_u64)).collect();
     for stack in stacks.iter() {
         let of = category(&stack);
         for (_, sum) in sums.iter_mut().filter(|(category, _)| *category == of) {
@@ -128,7 +115,7 @@ pub fn summary(stacks: &Stacks) -> String {
         (percent > 0).then(|| format!("{category} {percent} %"))
     });
     let shares: Vec<String> = shares.collect();
-    let name = stacks.mode().map(Mode::as_str);
+    let name = stacks.mode().map(ProfileMode::as_str);
     let types = stacks.types().get(stacks.shown());
     let name = name
         .or(types.map(|of| of.name.as_str()))

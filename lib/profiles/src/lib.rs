@@ -14,5 +14,6 @@ mod stacks;
 mod testing;
 
 pub use stacks::{
-    Frame, Mismatch, Mode, PRUNED, Profile, Pruned, SampleType, Stack, Stacks, WEIGHT_LIMIT, Window,
+    Frame, Mismatch, PRUNED, Profile, ProfileMode, Pruned, SampleType, Stack, Stacks, WEIGHT_LIMIT,
+    Window,
 };

@@ -10,7 +10,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use indexmap::IndexSet;
 
-pub use mode::{Mode, SampleType};
+pub use mode::{ProfileMode, SampleType};
 pub use prune::{PRUNED, Pruned};
 
 /// No weight is greater: what is added to it is lost. It is what pprof has room for, and 292 years of nanoseconds.
@@ -90,7 +90,7 @@ pub struct Mismatch {
 
 impl Stacks {
     /// No stacks yet, of a mode.
-    pub fn of(mode: Mode) -> Self {
+    pub fn of(mode: ProfileMode) -> Self {
         Self::new(mode.sample_types(), mode.shown())
     }
 
@@ -116,10 +116,9 @@ impl Stacks {
     }
 
     /// The mode, unless the profile is somebody else's.
-    pub fn mode(&self) -> Option<Mode> {
-        Mode::ALL
-            .into_iter()
-            .find(|mode| mode.sample_types() == self.types)
+    pub fn mode(&self) -> Option<ProfileMode> {
+        let mut all = ProfileMode::ALL.iter().copied();
+        all.find(|mode| mode.sample_types() == self.types)
     }
 
     /// How many different stacks there are.
@@ -319,7 +318,7 @@ pub struct Profile {
 
 impl Profile {
     /// Nothing yet.
-    pub fn of(mode: Mode) -> Self {
+    pub fn of(mode: ProfileMode) -> Self {
         Self {
             stacks: Stacks::of(mode),
             window: Window::default(),

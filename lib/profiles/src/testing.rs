@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use crate::{Frame, Mode, Profile, Stack, Stacks, WEIGHT_LIMIT, Window};
+use crate::{Frame, Profile, ProfileMode, Stack, Stacks, WEIGHT_LIMIT, Window};
 
 /// Stacks of a mode, of lines such as `verify_blocks;ckb|main;[k]schedule 3 30`: a thread, functions with their modules, weights.
-pub fn stacks(mode: Mode, lines: &[&str]) -> Stacks {
+pub fn stacks(mode: ProfileMode, lines: &[&str]) -> Stacks {
     let mut stacks = Stacks::of(mode);
     for line in lines {
         let mut words: Vec<&str> = line.split(' ').collect();
@@ -40,7 +40,7 @@ fn few(names: &'static [&'static str]) -> impl Strategy<Value = &'static str> {
 }
 
 /// Any stacks of a mode, of few names, so that many are alike.
-pub fn any_stacks(mode: Mode) -> impl Strategy<Value = Stacks> {
+pub fn any_stacks(mode: ProfileMode) -> impl Strategy<Value = Stacks> {
     let frame = (
         few(&[
             "main",
@@ -83,12 +83,12 @@ pub fn any_stacks(mode: Mode) -> impl Strategy<Value = Stacks> {
     })
 }
 
-pub fn any_mode() -> impl Strategy<Value = Mode> {
-    prop::sample::select(&Mode::ALL[..])
+pub fn any_mode() -> impl Strategy<Value = ProfileMode> {
+    prop::sample::select(ProfileMode::ALL)
 }
 
 /// Any profile of a mode.
-pub fn any_profile(mode: Mode) -> impl Strategy<Value = Profile> {
+pub fn any_profile(mode: ProfileMode) -> impl Strategy<Value = Profile> {
     let number = prop_oneof![Just(0), 0..1_000_u64, 0..=WEIGHT_LIMIT / 2];
     (any_stacks(mode), number.clone(), number.clone(), number).prop_map(
         |(stacks, start_ns, duration_ns, period)| Profile {

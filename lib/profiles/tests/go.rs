@@ -7,10 +7,10 @@
 
 use std::{path::Path, process::Command};
 
-use ckb_probe_profiles::{Frame, Mode, Profile, Stack, Window, pprof::Limits};
+use ckb_probe_profiles::{Frame, Profile, ProfileMode, Stack, Window, pprof::Limits};
 
 fn profile() -> Profile {
-    let mut profile = Profile::of(Mode::Cpu);
+    let mut profile = Profile::of(ProfileMode::Cpu);
     profile.window = Window {
         start_ns: 1_700_000_000_000_000_000,
         duration_ns: 30_000_000_000,

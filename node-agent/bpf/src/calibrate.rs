@@ -201,7 +201,7 @@ pub enum Attempt {
 /// `confined` says whether this program is itself restricted by seccomp.
 pub fn try_tiers(forced: Option<Tier>, confined: bool) -> Vec<(Tier, Attempt)> {
     let mut works = false;
-    let attempts = Tier::ALL.map(|tier| {
+    let attempts = Tier::ALL.iter().map(|&tier| {
         if works || forced.is_some_and(|forced| forced != tier) {
             return (tier, Attempt::NotTried);
         }
@@ -209,7 +209,7 @@ pub fn try_tiers(forced: Option<Tier>, confined: bool) -> Vec<(Tier, Attempt)> {
         works = matches!(attempt, Attempt::Works { .. });
         (tier, attempt)
     });
-    attempts.into()
+    attempts.collect()
 }
 
 /// The child goes first: where this program is confined itself, it would die in its place.
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn every_tier_that_the_kernel_has_counts_every_call_of_each_of_two_operations_at_one_place() {
         let mut tiers = 0;
-        for tier in Tier::ALL {
+        for &tier in Tier::ALL {
             match calibrate(tier) {
                 Ok(_) => tiers += 1,
                 Err(CalibrationError::Attach(_)) => {}
@@ -378,7 +378,7 @@ mod tests {
     fn an_agent_whose_returns_must_not_be_touched_measures_entries_alone() {
         let root = "as root, on Linux 5.15 or later";
         let works = |tier: &Tier| calibrate(*tier).is_ok();
-        let tier = Tier::ALL.into_iter().find(works).expect(root);
+        let tier = Tier::ALL.iter().copied().find(works).expect(root);
         let Measured { emulated, .. } = measure(tier, true).expect(root);
         assert_eq!(emulated.untimed, EMULATED.calls * ROUNDS as u64);
         assert_eq!(emulated.durations.count(), 0, "nothing is timed");

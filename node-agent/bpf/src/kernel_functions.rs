@@ -6,6 +6,7 @@ use std::{collections::BTreeSet, ffi::CString, io, os::fd::OwnedFd, sync::OnceLo
 
 use ckb_probe_common::{Control, Cookie, FamilyArgument, Group, MAX_OPERATIONS, Payload};
 use nix::errno::Errno;
+use strum::{IntoStaticStr, VariantArray};
 
 use super::{
     AttachError, Attachable, CALLS, Links, Probes, Slots,
@@ -18,7 +19,8 @@ use super::{
 use ckb_probe_symbols::text;
 
 /// How the kernel is asked to attach to functions of its own. The best is the least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case", prefix = "kprobe-")]
 pub enum KernelTier {
     /// One link and one program for both ends of a call: kernel 6.14 and later. Since 6.10 they are there, but up to 6.13 the
     /// kernel has room for no more than two calls in flight for each function and CPU, and says nothing of those that
@@ -34,7 +36,7 @@ pub enum KernelTier {
 
 impl KernelTier {
     /// Every tier, the best first.
-    pub const ALL: [Self; 3] = [Self::Session, Self::Multi, Self::PerfEvent];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Whether the kernel waits after each function that it detaches.
     pub fn detaches_one_by_one(self) -> bool {
@@ -43,11 +45,7 @@ impl KernelTier {
 
     /// The word in messages.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Session => "kprobe-session",
-            Self::Multi => "kprobe-multi",
-            Self::PerfEvent => "kprobe-perf-event",
-        }
+        self.into()
     }
 
     /// Its programs: by name, and whether they are for returns. Returns first: a call that enters in between is ignored at

@@ -54,6 +54,7 @@ pub use maps::{FamilyReading, MapsReading, SeenCall, SlotReading};
 use object::Object;
 pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, Plan, Site};
 use stacks::SlowStacks;
+use strum::{EnumString, IntoStaticStr, VariantArray};
 pub use syscalls::{
     Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
     TargetId, TargetReading,
@@ -65,7 +66,10 @@ pub use tracing::Traced;
 const CALLS: &str = "calls";
 
 /// How the kernel is asked to attach: the one thing that differs between kernels. The best is the least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr, VariantArray, EnumString,
+)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = unknown_tier)]
 pub enum Tier {
     /// One link for all functions of a file, one program for both ends of a call, and what it must remember kept by
     /// the kernel: kernel 6.13 and later.
@@ -79,7 +83,7 @@ pub enum Tier {
 
 impl Tier {
     /// Every tier, the best first.
-    pub const ALL: [Self; 3] = [Self::Session, Self::UprobeMulti, Self::PerfEvent];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// Whether the kernel waits after each site that it detaches, so that the last of them cost until then. By the other
     /// tiers they all go at first, and then it waits once.
@@ -89,26 +93,13 @@ impl Tier {
 
     /// The word in statuses and logs.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Session => "session",
-            Self::UprobeMulti => "uprobe-multi",
-            Self::PerfEvent => "perf-event",
-        }
+        self.into()
     }
 }
 
-impl std::str::FromStr for Tier {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|tier| tier.as_str() == text)
-            .ok_or_else(|| {
-                let known = Self::ALL.map(Self::as_str).join(", ");
-                format!("no tier {text:?}; there are {known}")
-            })
-    }
+fn unknown_tier(text: &str) -> String {
+    let known: Vec<&str> = Tier::ALL.iter().map(|tier| tier.as_str()).collect();
+    format!("no tier {text:?}; there are {}", known.join(", "))
 }
 
 /// A process's slots.

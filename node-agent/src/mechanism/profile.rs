@@ -4,10 +4,10 @@
 //! What is measured of a process begins anew whenever something else is asked of it; a window that is under way does not: its
 //! sampler goes on, and whoever asks the same within [`PATIENCE`] has it.
 
+pub mod categorized;
 mod sampling;
 mod schedule;
 mod shared;
-mod told;
 
 use std::{
     collections::BTreeMap,
@@ -16,13 +16,13 @@ use std::{
     time::Duration,
 };
 
+pub use categorized::nanos;
 use ckb_probe_crds::{
     Figures, Lack, Name, ProfileCounts, ProfileMode, ProfileWindow, Reason, report::OTHER,
 };
 use ckb_probe_profiles::Profile;
 pub use shared::PATIENCE;
 use shared::{Registry, SamplerHandle, Totals};
-pub use told::nanos;
 
 use super::{
     Accepted, Begin, BeginContext, Breakdown, Coverage, Event, GroupIds, Lost, Mechanism, Reading,

@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ckb_probe_profiles::ProfileMode;
 pub use gathered::{Call, CodeOrigin, Profile, Sample, State, TRUNCATED, folded};
 use gathered::{Each, Gathered};
 use pace::Pace;
@@ -41,15 +42,37 @@ pub const PAGE: u64 = 4096;
 /// How often a thread that ran while its stack was copied is tried again.
 const ATTEMPTS: usize = 5;
 
-/// What is wanted of a process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Where the time goes in which threads run.
+/// The modes that sample for as long as a window lasts. As the command line has them, too.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub enum SamplerMode {
+    /// Time on a CPU. Folded text counts samples.
     Cpu,
-    /// Where the time goes in which they wait.
+    /// Time that threads wait, and what for. Folded text counts microseconds.
     OffCpu,
-    /// Where memory is touched for the first time.
+    /// Memory that is touched for the first time. Folded text counts bytes.
     Memory,
+}
+
+impl SamplerMode {
+    /// That of a probe's mode, if it is one of them.
+    pub fn of(mode: ProfileMode) -> Option<Self> {
+        match mode {
+            ProfileMode::Cpu => Some(Self::Cpu),
+            ProfileMode::OffCpu => Some(Self::OffCpu),
+            ProfileMode::Memory => Some(Self::Memory),
+            ProfileMode::Threads | ProfileMode::SlowCalls => None,
+        }
+    }
+}
+
+impl From<SamplerMode> for ProfileMode {
+    fn from(mode: SamplerMode) -> Self {
+        match mode {
+            SamplerMode::Cpu => Self::Cpu,
+            SamplerMode::OffCpu => Self::OffCpu,
+            SamplerMode::Memory => Self::Memory,
+        }
+    }
 }
 
 /// Why stacks cannot be had.
@@ -77,7 +100,7 @@ pub enum StacksError {
 /// Samples one process. Dropping it ends that.
 pub struct StackSampler {
     stacks: Stacks,
-    mode: Mode,
+    mode: SamplerMode,
     reader: Reader,
     gathered: Gathered,
     frequency: u32,
@@ -89,17 +112,21 @@ pub struct StackSampler {
 }
 
 impl StackSampler {
-    /// Begins to sample, so many times a second: of [`Mode::Cpu`] each CPU, no more often than the kernel ticks; of
-    /// [`Mode::OffCpu`] all threads, whenever [`Self::step`] is called, which is to be no more often than [`Self::pace`] says by then.
-    pub fn begin(process: ProcessId, mode: Mode, frequency: u32) -> Result<Self, StacksError> {
+    /// Begins to sample, so many times a second: of [`SamplerMode::Cpu`] each CPU, no more often than the kernel ticks; of
+    /// [`SamplerMode::OffCpu`] all threads, whenever [`Self::step`] is called, which is to be no more often than [`Self::pace`] says by then.
+    pub fn begin(
+        process: ProcessId,
+        mode: SamplerMode,
+        frequency: u32,
+    ) -> Result<Self, StacksError> {
         let reader = Reader::of(process)?.complete()?;
         let period = Duration::from_secs(1) / frequency.max(1);
         let sampled = match mode {
-            Mode::Cpu => Sampled::Running { period },
-            Mode::OffCpu => Sampled::All {
+            SamplerMode::Cpu => Sampled::Running { period },
+            SamplerMode::OffCpu => Sampled::All {
                 skip_unchanged: true,
             },
-            Mode::Memory => Sampled::Faults { one_in: ONE_IN },
+            SamplerMode::Memory => Sampled::Faults { one_in: ONE_IN },
         };
         let stacks = Stacks::begin(process.pid, sampled)?;
         let now = Instant::now();
@@ -120,14 +147,14 @@ impl StackSampler {
     pub fn pace(&self) -> Duration {
         match self.mode {
             // There is room for eight samples of each CPU.
-            Mode::Cpu => (Duration::from_secs(2) / self.frequency.max(1))
+            SamplerMode::Cpu => (Duration::from_secs(2) / self.frequency.max(1))
                 .clamp(Duration::from_millis(2), Duration::from_millis(20)),
-            Mode::OffCpu => self.pace.period(),
-            Mode::Memory => Duration::from_millis(10),
+            SamplerMode::OffCpu => self.pace.period(),
+            SamplerMode::Memory => Duration::from_millis(10),
         }
     }
 
-    /// Of how many page faults one is a sample from now on, of [`Mode::Memory`].
+    /// Of how many page faults one is a sample from now on, of [`SamplerMode::Memory`].
     pub fn set_one_in(&mut self, one_in: u32) -> Result<(), ReadError> {
         self.stacks.set_one_in(one_in)
     }
@@ -142,11 +169,11 @@ impl StackSampler {
             ..
         } = self;
         match self.mode {
-            Mode::Cpu | Mode::Memory => stacks.samples(|head, stack| {
+            SamplerMode::Cpu | SamplerMode::Memory => stacks.samples(|head, stack| {
                 let stands_for = head.stands_for.into();
                 gathered.add(reader.key(head, stack, None), stands_for);
             }),
-            Mode::OffCpu => {
+            SamplerMode::OffCpu => {
                 let before = thread_time();
                 let now = Instant::now();
                 let waited = now.duration_since(self.passed).as_nanos();
@@ -169,8 +196,8 @@ impl StackSampler {
     pub fn spent(&self) -> Result<(u64, Duration), ReadError> {
         let taken = self.stacks.taken()?;
         let passed_over = match self.mode {
-            Mode::Memory => taken.met.saturating_sub(taken.looks),
-            Mode::Cpu | Mode::OffCpu => 0,
+            SamplerMode::Memory => taken.met.saturating_sub(taken.looks),
+            SamplerMode::Cpu | SamplerMode::OffCpu => 0,
         };
         let passed_over = PASSED_OVER.as_secs_f64() * passed_over as f64;
         Ok((
@@ -182,23 +209,23 @@ impl StackSampler {
     /// Ends, and says what was found.
     pub fn finish(mut self) -> Result<Profile, StacksError> {
         self.stacks.stop();
-        if self.mode != Mode::OffCpu {
+        if self.mode != SamplerMode::OffCpu {
             self.step()?;
         }
         let took = self.began.elapsed();
         let taken = self.stacks.taken()?;
         let (rate, each) = match self.mode {
-            Mode::Cpu => {
+            SamplerMode::Cpu => {
                 let ticking = taken.ticking.as_secs_f64();
                 let rate = taken.looks as f64 / ticking.max(1e-9);
                 let each = if rate > 0.0 { 1e9 / rate } else { 0.0 };
                 (rate, Each::Nanoseconds(each))
             }
-            Mode::OffCpu => {
+            SamplerMode::OffCpu => {
                 let rate = self.passes as f64 / took.as_secs_f64().max(1e-9);
                 (rate, Each::Nanoseconds(1.0))
             }
-            Mode::Memory => {
+            SamplerMode::Memory => {
                 // Those that were lost, and chance, leave out some: how many there were in all is known.
                 let seen = self.gathered.sum().max(1) as f64;
                 let rate = taken.looks as f64 / took.as_secs_f64().max(1e-9);
@@ -211,7 +238,7 @@ impl StackSampler {
             .into_iter()
             .zip(names.into_iter().map(Arc::from))
             .collect();
-        let is_running = self.mode != Mode::OffCpu;
+        let is_running = self.mode != SamplerMode::OffCpu;
         Ok(Profile {
             samples: self
                 .gathered

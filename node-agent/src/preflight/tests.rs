@@ -43,7 +43,7 @@ fn refused() -> Attempt {
 
 /// All tiers, from the best down.
 fn attempts(outcomes: [Attempt; 3]) -> Vec<(Tier, Attempt)> {
-    Tier::ALL.into_iter().zip(outcomes).collect()
+    Tier::ALL.iter().copied().zip(outcomes).collect()
 }
 
 fn sessions() -> Vec<(Tier, Attempt)> {

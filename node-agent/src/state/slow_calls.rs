@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{ProfileCounts, ProfileMode, ProfileWindow};
-use ckb_probe_profiles::{Frame, Mode, Profile, Stack, Window};
+use ckb_probe_profiles::{Frame, Profile, Stack, Window};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 
 use crate::mechanism::{
@@ -53,7 +53,7 @@ impl SlowCalls {
         let gathered = self.0.entry(number).or_insert_with(|| Gathered {
             begins: Duration::from_nanos(nanos(every).saturating_mul(number)),
             lasts: every,
-            profile: Profile::of(Mode::SlowCalls),
+            profile: Profile::of(ProfileMode::SlowCalls),
             counts: ProfileCounts::default(),
             added: 0,
         });

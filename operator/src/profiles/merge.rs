@@ -262,7 +262,7 @@ fn read(pprof: &[u8], mode: ProfileMode) -> Result<Profile, PartError> {
     }
     let profile = Profile::from_pprof(pprof, &LIMITS)?;
     match profile.stacks.mode() {
-        Some(found) if found.as_str() == mode.as_str() => Ok(profile),
+        Some(found) if found == mode => Ok(profile),
         _ => Err(PartError::Mode(mode.as_str())),
     }
 }

@@ -89,7 +89,7 @@ impl Publish {
 }
 
 /// Why a part goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 pub enum Why {
     /// It is in the profiles of all that asked for it.
     Merged,
@@ -104,12 +104,7 @@ pub enum Why {
 impl Why {
     /// The word for the metric's label `reason`.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Merged => "Merged",
-            Self::Unasked => "Unasked",
-            Self::TooOld => "TooOld",
-            Self::Unreadable => "Unreadable",
-        }
+        self.into()
     }
 }
 

@@ -193,13 +193,10 @@ impl From<PartialObjectMeta<CkbProfile>> for ProfileEntry {
         let meta = object.metadata;
         let labels = meta.labels.unwrap_or_default();
         let text = |key: &str| labels.get(key).map(String::as_str).unwrap_or_default();
-        let mode = text(label::MODE);
         Self {
             owner: owner(meta.owner_references.as_deref().unwrap_or_default()),
             probe: text(label::PROBE).to_owned(),
-            mode: ProfileMode::ALL
-                .into_iter()
-                .find(|one| one.as_str() == mode),
+            mode: ProfileMode::named(text(label::MODE)),
             window: text(label::WINDOW).parse().unwrap_or_default(),
             key: ObjectKey::new(
                 meta.namespace.unwrap_or_default(),

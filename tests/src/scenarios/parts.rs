@@ -9,7 +9,7 @@ use ckb_probe_crds::{
     CkbProbe, CkbProfile, PPROF_LIMIT, PartLabels, PodReference, ProfileCounts, ProfileMode,
     ProfilePart, ProfilePartSpec, ProfileWindow, part_name,
 };
-use ckb_probe_profiles::{Frame, Mode, Profile, Stack, pprof::Limits};
+use ckb_probe_profiles::{Frame, Profile, Stack, pprof::Limits};
 use k8s_openapi::{
     ByteString,
     api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
@@ -108,7 +108,7 @@ async fn as_agent(scene: &Scene<'_>, agent: &Pod) -> Result<Api<ProfilePart>> {
 }
 
 fn spec(asks: &str, pod: &PodReference, window: u64) -> ProfilePartSpec {
-    let mut profile = Profile::of(Mode::Memory);
+    let mut profile = Profile::of(ProfileMode::Memory);
     profile.stacks.add(&Stack {
         frames: vec![Frame::user("rocksdb_get_pinned_cf", "ckb")],
         thread: "verify_blocks",

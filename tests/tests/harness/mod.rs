@@ -29,7 +29,7 @@ pub fn tiers() -> &'static (Vec<CalibratedTier>, String) {
     static TIERS: OnceLock<(Vec<CalibratedTier>, String)> = OnceLock::new();
     TIERS.get_or_init(|| {
         let (mut works, mut refused) = (Vec::new(), String::new());
-        for tier in Tier::ALL {
+        for &tier in Tier::ALL {
             match calibrate(tier) {
                 Ok(calibration) => works.push(CalibratedTier {
                     tier,

@@ -39,7 +39,7 @@ pub fn kernel_tiers() -> &'static [KernelTier] {
     static TIERS: OnceLock<Vec<KernelTier>> = OnceLock::new();
     TIERS.get_or_init(|| {
         let (mut works, mut names, mut refused) = (Vec::new(), Vec::new(), String::new());
-        for tier in KernelTier::ALL {
+        for &tier in KernelTier::ALL {
             match attach(tier, std::process::id(), &["__x64_sys_getppid"]) {
                 Ok(_) => {
                     works.push(tier);

@@ -6,6 +6,7 @@ pub use descriptor::{BYTES, DESCRIPTOR, DURATION, LONGEST, SLOW};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::Duration;
 
@@ -60,7 +61,19 @@ impl Default for RocksDbProbe {
 
 /// A RocksDB operation. Several C functions may serve one.
 #[derive(
-    Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Deserialize,
+    Eq,
+    Hash,
+    IntoStaticStr,
+    JsonSchema,
+    Ord,
+    PartialEq,
+    PartialOrd,
+    Serialize,
+    VariantArray,
 )]
 pub enum Operation {
     /// A read outside any transaction: `rocksdb_get_pinned_cf`.
@@ -101,25 +114,7 @@ pub enum Operation {
 
 impl Operation {
     /// Every operation, in the order in which tables show them.
-    pub const ALL: [Self; 17] = [
-        Self::Get,
-        Self::TxnGet,
-        Self::TxnPut,
-        Self::TxnDelete,
-        Self::TxnCommit,
-        Self::Write,
-        Self::Put,
-        Self::Delete,
-        Self::IteratorNew,
-        Self::MultiGet,
-        Self::IteratorSeek,
-        Self::IteratorNext,
-        Self::Compaction,
-        Self::Flush,
-        Self::WalSync,
-        Self::FileSync,
-        Self::WriteStall,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The work that RocksDB does on its own account, and the waits it imposes: what a slow call may be due to.
     pub const CAUSES: [Self; 5] = [
@@ -132,25 +127,7 @@ impl Operation {
 
     /// The word used in the spec, the status and the metrics.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Get => "Get",
-            Self::TxnGet => "TxnGet",
-            Self::TxnPut => "TxnPut",
-            Self::TxnDelete => "TxnDelete",
-            Self::TxnCommit => "TxnCommit",
-            Self::Write => "Write",
-            Self::Put => "Put",
-            Self::Delete => "Delete",
-            Self::IteratorNew => "IteratorNew",
-            Self::MultiGet => "MultiGet",
-            Self::IteratorSeek => "IteratorSeek",
-            Self::IteratorNext => "IteratorNext",
-            Self::Compaction => "Compaction",
-            Self::Flush => "Flush",
-            Self::WalSync => "WalSync",
-            Self::FileSync => "FileSync",
-            Self::WriteStall => "WriteStall",
-        }
+        self.into()
     }
 }
 
@@ -158,9 +135,8 @@ impl std::str::FromStr for Operation {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL
-            .into_iter()
-            .find(|operation| operation.as_str().eq_ignore_ascii_case(text))
+        let mut all = Self::ALL.iter().copied();
+        all.find(|operation| operation.as_str().eq_ignore_ascii_case(text))
             .ok_or_else(|| {
                 let known: Vec<_> = Self::ALL
                     .iter()

@@ -3,6 +3,7 @@
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 mod descriptor;
 
@@ -32,7 +33,19 @@ pub struct TcpProbe {
 
 /// What connections have in common that count in one row.
 #[derive(
-    Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Deserialize,
+    Eq,
+    Hash,
+    IntoStaticStr,
+    JsonSchema,
+    PartialEq,
+    Serialize,
+    VariantArray,
+    strum::Display,
 )]
 pub enum GroupBy {
     /// The peer's address: with its port where the process connected to it (`10.1.2.3:8115`), without where the peer
@@ -47,21 +60,11 @@ pub enum GroupBy {
 
 impl GroupBy {
     /// Every way to group.
-    pub const ALL: [Self; 3] = [Self::RemoteAddress, Self::RemoteNetwork, Self::LocalPort];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// The word in the spec.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::RemoteAddress => "RemoteAddress",
-            Self::RemoteNetwork => "RemoteNetwork",
-            Self::LocalPort => "LocalPort",
-        }
-    }
-}
-
-impl std::fmt::Display for GroupBy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
+        self.into()
     }
 }
 
@@ -70,10 +73,11 @@ impl std::str::FromStr for GroupBy {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let plain = text.replace(['-', '_'], "");
-        let mut all = Self::ALL.into_iter();
+        let mut all = Self::ALL.iter().copied();
         all.find(|one| one.as_str().eq_ignore_ascii_case(&plain))
             .ok_or_else(|| {
-                let known = Self::ALL.map(Self::as_str).join(", ");
+                let known = Self::ALL.iter().map(|one| one.as_str()).collect::<Vec<_>>();
+                let known = known.join(", ");
                 format!("cannot group by {text:?}: there are {known}")
             })
     }

@@ -131,7 +131,7 @@ const STACKS: &[(&str, Category)] = &[
 #[test]
 fn each_stack_of_the_table_is_put_where_it_belongs() {
     for (line, expected) in STACKS {
-        let stacks = stacks(Mode::OffCpu, &[&format!("{line} 1")]);
+        let stacks = stacks(ProfileMode::OffCpu, &[&format!("{line} 1")]);
         let stack = stacks.iter().next().unwrap();
         assert_eq!(category(&stack), *expected, "{line}");
     }
@@ -140,7 +140,7 @@ fn each_stack_of_the_table_is_put_where_it_belongs() {
 #[test]
 fn each_heading_and_each_rule_is_tried() {
     let under = |category| STACKS.iter().filter(move |(_, of)| *of == category);
-    for category in Category::ALL {
+    for &category in Category::ALL {
         assert!(under(category).next().is_some(), "{category}");
     }
     for rule in RULES {
@@ -168,7 +168,7 @@ fn rules_for_threads_fit_in_what_the_kernel_keeps_of_a_name() {
 #[test]
 fn the_split_is_told_in_one_line() {
     let some = stacks(
-        Mode::Cpu,
+        ProfileMode::Cpu,
         &[
             "x;ckb_vm_x64_execute 41 410",
             "x;rocksdb_get 22 220",
@@ -190,16 +190,19 @@ fn the_split_is_told_in_one_line() {
         "Cpu: scripts 41 %, rocksdb write 37 %, rocksdb read 22 %"
     );
     assert_eq!(
-        summary(&Stacks::of(Mode::OffCpu)),
+        summary(&Stacks::of(ProfileMode::OffCpu)),
         "OffCpu: nothing was seen"
     );
     // To the nearest percent, and nothing that is none.
     let some = stacks(
-        Mode::OffCpu,
+        ProfileMode::OffCpu,
         &["x;ckb_vm_x64_execute 991", "x;rocksdb_get 5", "x;main 4"],
     );
     assert_eq!(summary(&some), "OffCpu: scripts 99 %, rocksdb read 1 %");
-    let some = stacks(Mode::OffCpu, &["x;ckb_vm_x64_execute 994", "x;main 6"]);
+    let some = stacks(
+        ProfileMode::OffCpu,
+        &["x;ckb_vm_x64_execute 994", "x;main 6"],
+    );
     assert_eq!(summary(&some), "OffCpu: scripts 99 %, other 1 %");
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Mode, testing::stacks};
+use crate::{ProfileMode, testing::stacks};
 
 fn listed(functions: &[Function]) -> Vec<(&str, &str, u64, u64)> {
     (functions.iter())
@@ -10,7 +10,7 @@ fn listed(functions: &[Function]) -> Vec<(&str, &str, u64, u64)> {
 #[test]
 fn functions_are_listed_by_what_is_seen_of_themselves_and_below_them() {
     let some = stacks(
-        Mode::Cpu,
+        ProfileMode::Cpu,
         &[
             "a;ckb|main;ckb|run;ckb|verify 1 30",
             // A function that calls itself is on the stack once.
@@ -52,7 +52,7 @@ fn functions_are_listed_by_what_is_seen_of_themselves_and_below_them() {
 
 #[test]
 fn functions_seen_equally_are_in_the_order_of_their_names() {
-    let some = stacks(Mode::OffCpu, &["t;c 1", "t;a 1", "t;b 1"]);
+    let some = stacks(ProfileMode::OffCpu, &["t;c 1", "t;a 1", "t;b 1"]);
     let all = top(&some, 0, 2);
     let expected = [("a", "", 1, 1), ("b", "", 1, 1)];
     assert_eq!(listed(&all.by_self), expected);

@@ -4,7 +4,7 @@ use prost::Message;
 
 use super::{messages, *};
 use crate::{
-    Frame, Mode, Profile, SampleType, Stack,
+    Frame, Profile, ProfileMode, SampleType, Stack,
     testing::{any_mode, any_profile, stacks},
 };
 
@@ -27,7 +27,7 @@ proptest! {
 
     #[test]
     fn no_change_of_a_profile_breaks_it(
-        profile in any_profile(Mode::Cpu),
+        profile in any_profile(ProfileMode::Cpu),
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
         end in any::<prop::sample::Index>(),
     ) {
@@ -194,10 +194,10 @@ fn what_is_no_profile_is_called_what_it_is() {
     ] {
         assert_eq!(refused(bytes), message, "{bytes:?}");
     }
-    let whole = stacks(Mode::Cpu, &["a;main 1 10"]);
+    let whole = stacks(ProfileMode::Cpu, &["a;main 1 10"]);
     let whole = Profile {
         stacks: whole,
-        ..Profile::of(Mode::Cpu)
+        ..Profile::of(ProfileMode::Cpu)
     }
     .to_pprof();
     assert!(

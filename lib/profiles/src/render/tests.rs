@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Mode,
+    ProfileMode,
     testing::{any_stacks, stacks},
 };
 
@@ -14,7 +14,7 @@ const VIEW: View = View {
 #[test]
 fn stacks_become_lines() {
     let mut some = stacks(
-        Mode::Cpu,
+        ProfileMode::Cpu,
         &[
             "verify_blocks;ckb|main;libc.so.6|write;[k]ksys_write 1 10",
             "verify_blocks;ckb|main 2 20",
@@ -48,7 +48,7 @@ fn stacks_become_lines() {
 
 #[test]
 fn a_number_at_the_end_of_a_name_is_no_weight() {
-    let mut some = Stacks::of(Mode::OffCpu);
+    let mut some = Stacks::of(ProfileMode::OffCpu);
     let frames = vec![Frame::user("worker 12", "")];
     some.add(&Stack {
         frames,
@@ -65,10 +65,13 @@ fn a_number_at_the_end_of_a_name_is_no_weight() {
 #[test]
 fn a_difference_is_of_equal_totals_and_marks_what_is_new_and_gone() {
     let before = stacks(
-        Mode::Cpu,
+        ProfileMode::Cpu,
         &["t;main;old 0 10", "t;main;both 0 20", "t;main 0 10"],
     );
-    let after = stacks(Mode::Cpu, &["t;main;new;deep 0 20", "t;main;both 0 60"]);
+    let after = stacks(
+        ProfileMode::Cpu,
+        &["t;main;new;deep 0 20", "t;main;both 0 60"],
+    );
     let difference = Difference::of(&before, &after, VIEW).unwrap();
     assert_eq!((difference.before, difference.after), (40, 80));
     assert_eq!(
@@ -79,17 +82,20 @@ fn a_difference_is_of_equal_totals_and_marks_what_is_new_and_gone() {
 
 #[test]
 fn a_difference_to_nothing_is_all_new_or_all_gone() {
-    let (some, none) = (stacks(Mode::Cpu, &["t;main 0 10"]), Stacks::of(Mode::Cpu));
+    let (some, none) = (
+        stacks(ProfileMode::Cpu, &["t;main 0 10"]),
+        Stacks::of(ProfileMode::Cpu),
+    );
     let folded = |before, after| Difference::of(before, after, VIEW).unwrap().folded();
     assert_eq!(folded(&none, &some), "t [new];main [new] 0 10\n");
     assert_eq!(folded(&some, &none), "t [gone];main [gone] 10 0\n");
     assert_eq!(folded(&none, &none), "");
-    Difference::of(&some, &Stacks::of(Mode::OffCpu), VIEW).unwrap_err();
+    Difference::of(&some, &Stacks::of(ProfileMode::OffCpu), VIEW).unwrap_err();
 }
 
 proptest! {
     #[test]
-    fn lines_weigh_what_stacks_weigh(some in any_stacks(Mode::Cpu)) {
+    fn lines_weigh_what_stacks_weigh(some in any_stacks(ProfileMode::Cpu)) {
         let text = folded(&some, VIEW);
         let mut sum = 0_u64;
         for line in text.lines() {
@@ -101,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn both_sides_of_a_difference_have_the_total_of_the_second((before, after) in (any_stacks(Mode::Cpu), any_stacks(Mode::Cpu))) {
+    fn both_sides_of_a_difference_have_the_total_of_the_second((before, after) in (any_stacks(ProfileMode::Cpu), any_stacks(ProfileMode::Cpu))) {
         let difference = Difference::of(&before, &after, VIEW).unwrap();
         let mut sums = [0_u128; 2];
         for line in difference.folded().lines() {
@@ -123,7 +129,7 @@ mod pictures {
 
     fn some() -> Stacks {
         stacks(
-            Mode::Cpu,
+            ProfileMode::Cpu,
             &[
                 "verify_blocks;ckb|main;ckb|ckb_vm_x64_execute 2 20000000",
                 "verify_blocks;ckb|main;ckb|<script>alert(1)</script>&\"' 1 10000000",
@@ -164,7 +170,7 @@ mod pictures {
 
     #[test]
     fn there_is_no_picture_of_nothing() {
-        let none = Stacks::of(Mode::Cpu);
+        let none = Stacks::of(ProfileMode::Cpu);
         let message = "there is nothing to draw: no stack of the profile has any cpu";
         assert_eq!(svg(&none, VIEW, "").unwrap_err().to_string(), message);
         let difference = Difference::of(&none, &none, VIEW).unwrap();
@@ -180,7 +186,7 @@ mod pictures {
     fn weights_beyond_what_can_be_drawn_are_refused() {
         let limit = crate::WEIGHT_LIMIT;
         let many = stacks(
-            Mode::Cpu,
+            ProfileMode::Cpu,
             &[&format!("a;main 0 {limit}"), &format!("b;main 0 {limit}")],
         );
         let message = "it cannot be drawn: its weights add up to 9223372036854775807, which is beyond all measure";
@@ -197,7 +203,7 @@ mod pictures {
     #[test]
     fn what_is_gone_is_drawn_as_wide_as_it_was_and_differences_are_those_of_all_that_is_called() {
         let before = stacks(
-            Mode::Cpu,
+            ProfileMode::Cpu,
             &[
                 "t;main;old 0 40",
                 "t;main;both 0 40",
@@ -205,7 +211,7 @@ mod pictures {
             ],
         );
         let after = stacks(
-            Mode::Cpu,
+            ProfileMode::Cpu,
             &[
                 "t;main;new 0 10",
                 "t;main;both;deep 0 90",

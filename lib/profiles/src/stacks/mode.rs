@@ -2,30 +2,46 @@
 
 use std::{fmt, str::FromStr};
 
-/// What is sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
-    /// What runs.
+use strum::{IntoStaticStr, VariantArray};
+
+/// What is sampled, and by what stacks are weighted.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    Eq,
+    Hash,
+    IntoStaticStr,
+    Ord,
+    PartialEq,
+    PartialOrd,
+    VariantArray,
+    strum::Display,
+)]
+#[cfg_attr(
+    feature = "api",
+    derive(schemars::JsonSchema, serde::Deserialize, serde::Serialize)
+)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+pub enum ProfileMode {
+    /// Time on a CPU.
+    #[default]
     Cpu,
-    /// What waits.
+    /// Time that threads waited.
     OffCpu,
-    /// What touches memory for the first time.
+    /// Memory that was touched for the first time.
     Memory,
-    /// All threads, once.
+    /// What each thread does at one moment.
     Threads,
-    /// Calls that took long, and who called.
+    /// Time of slow calls, of probes with `stacks: true`.
+    #[cfg_attr(feature = "cli", value(skip))]
     SlowCalls,
 }
 
-impl Mode {
+impl ProfileMode {
     /// Every mode.
-    pub const ALL: [Self; 5] = [
-        Self::Cpu,
-        Self::OffCpu,
-        Self::Memory,
-        Self::Threads,
-        Self::SlowCalls,
-    ];
+    pub const ALL: &[Self] = Self::VARIANTS;
 
     /// What a stack's weights are, in their order.
     pub fn sample_types(self) -> Vec<SampleType> {
@@ -49,31 +65,25 @@ impl Mode {
         }
     }
 
-    /// Its name, as in a CkbProbe.
+    /// Its name in specs, statuses and the names of objects.
     pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Cpu => "Cpu",
-            Self::OffCpu => "OffCpu",
-            Self::Memory => "Memory",
-            Self::Threads => "Threads",
-            Self::SlowCalls => "SlowCalls",
-        }
+        self.into()
     }
-}
 
-impl fmt::Display for Mode {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.as_str())
+    /// The mode of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|mode| mode.as_str() == name)
     }
 }
 
 /// In any letters, with or without a hyphen: `cpu`, `off-cpu`.
-impl FromStr for Mode {
+impl FromStr for ProfileMode {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let asked = text.replace('-', "");
-        (Self::ALL.into_iter())
+        (Self::ALL.iter().copied())
             .find(|mode| mode.as_str().eq_ignore_ascii_case(&asked))
             .ok_or_else(|| "there are cpu, off-cpu, memory, threads and slow-calls".to_owned())
     }

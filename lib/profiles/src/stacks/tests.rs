@@ -29,7 +29,7 @@ proptest! {
     }
 
     #[test]
-    fn the_sum_weighs_what_its_parts_weigh((a, b) in (any_stacks(Mode::Cpu), any_stacks(Mode::Cpu))) {
+    fn the_sum_weighs_what_its_parts_weigh((a, b) in (any_stacks(ProfileMode::Cpu), any_stacks(ProfileMode::Cpu))) {
         let mut sum = a.clone();
         sum.merge(&b).unwrap();
         for place in [0, 1] {
@@ -57,7 +57,7 @@ proptest! {
 
 /// On-CPU time of these calls, in samples of 10 ms.
 fn calls(calls: &[(u32, u64)]) -> Profile {
-    let mut profile = Profile::of(Mode::Cpu);
+    let mut profile = Profile::of(ProfileMode::Cpu);
     for (call, samples) in calls {
         profile.stacks.add(&Stack {
             frames: vec![
@@ -121,7 +121,7 @@ proptest! {
 #[test]
 fn equal_stacks_are_one_and_a_thread_s_name_tells_them_apart() {
     let some = stacks(
-        Mode::Cpu,
+        ProfileMode::Cpu,
         &[
             "a;main;run 1 10",
             "b;main;run 1 10",
@@ -131,27 +131,30 @@ fn equal_stacks_are_one_and_a_thread_s_name_tells_them_apart() {
     );
     assert_eq!(
         some,
-        stacks(Mode::Cpu, &["b;main;run 1 10", "a;main;run 3 30"])
+        stacks(ProfileMode::Cpu, &["b;main;run 1 10", "a;main;run 3 30"])
     );
     assert_eq!((some.len(), some.total(0), some.total(1)), (2, 4, 40));
-    assert!(!some.is_empty() && Stacks::of(Mode::Cpu).is_empty());
+    assert!(!some.is_empty() && Stacks::of(ProfileMode::Cpu).is_empty());
     let order: Vec<&str> = some.sorted().iter().map(|stack| stack.thread).collect();
     assert_eq!(order, ["a", "b"]);
 }
 
 #[test]
 fn profiles_differ_where_anything_of_them_does() {
-    let some = stacks(Mode::Cpu, &["a;main 1 10"]);
+    let some = stacks(ProfileMode::Cpu, &["a;main 1 10"]);
     for other in [
         "b;main 1 10",
         "a;run 1 10",
         "a;ckb|main 1 10",
         "a;main 1 11",
     ] {
-        assert_ne!(some, stacks(Mode::Cpu, &[other]), "{other}");
+        assert_ne!(some, stacks(ProfileMode::Cpu, &[other]), "{other}");
     }
-    assert_ne!(Stacks::of(Mode::Cpu), Stacks::of(Mode::OffCpu));
-    let showing = |shown| Stacks::new(Mode::Cpu.sample_types(), shown);
+    assert_ne!(
+        Stacks::of(ProfileMode::Cpu),
+        Stacks::of(ProfileMode::OffCpu)
+    );
+    let showing = |shown| Stacks::new(ProfileMode::Cpu.sample_types(), shown);
     assert_ne!(showing(0), showing(1));
     assert_eq!(showing(7).shown(), 1, "there is no other");
     assert_eq!(Stacks::new(Vec::new(), 1).shown(), 0);
@@ -160,7 +163,7 @@ fn profiles_differ_where_anything_of_them_does() {
 #[test]
 fn weights_that_are_missing_are_none_and_those_too_many_count_for_nothing() {
     let some = stacks(
-        Mode::Cpu,
+        ProfileMode::Cpu,
         &["a;main 1", "b;main 0 5", "c;main 2 10 7", "d;main 0 0 7"],
     );
     assert_eq!((some.len(), some.total(0), some.total(1)), (3, 3, 15));
@@ -170,14 +173,14 @@ fn weights_that_are_missing_are_none_and_those_too_many_count_for_nothing() {
 #[test]
 fn a_weight_stops_at_the_limit_and_does_not_begin_again() {
     let limit = format!("a;main {WEIGHT_LIMIT}");
-    let some = stacks(Mode::OffCpu, &[&limit, "a;main 1"]);
+    let some = stacks(ProfileMode::OffCpu, &[&limit, "a;main 1"]);
     assert_eq!(some.total(0), WEIGHT_LIMIT);
 }
 
 #[test]
 fn profiles_of_different_modes_do_not_merge() {
-    let error = Stacks::of(Mode::Cpu)
-        .merge(&Stacks::of(Mode::OffCpu))
+    let error = Stacks::of(ProfileMode::Cpu)
+        .merge(&Stacks::of(ProfileMode::OffCpu))
         .unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -198,18 +201,19 @@ fn a_window_spans_from_the_first_to_the_last() {
 
 #[test]
 fn a_mode_is_told_by_its_types_and_its_name() {
-    for mode in Mode::ALL {
+    for &mode in ProfileMode::ALL {
         assert_eq!(Stacks::of(mode).mode(), Some(mode));
         assert_eq!(mode.as_str().parse(), Ok(mode));
     }
-    assert_eq!("off-cpu".parse(), Ok(Mode::OffCpu));
+    assert_eq!("off-cpu".parse(), Ok(ProfileMode::OffCpu));
     assert_eq!(
         Stacks::new(vec![SampleType::new("alloc", "count")], 0).mode(),
         None
     );
-    let shown = Mode::ALL.map(|mode| mode.sample_types().remove(mode.shown()).to_string());
+    let shown = ProfileMode::ALL.iter();
+    let shown = shown.map(|mode| mode.sample_types().remove(mode.shown()).to_string());
     assert_eq!(
-        shown,
+        shown.collect::<Vec<_>>(),
         [
             "cpu/nanoseconds",
             "wait/nanoseconds",
@@ -222,7 +226,7 @@ fn a_mode_is_told_by_its_types_and_its_name() {
 
 /// Three thousand stacks, of names that do not compress well.
 fn large() -> Profile {
-    let mut profile = Profile::of(Mode::Cpu);
+    let mut profile = Profile::of(ProfileMode::Cpu);
     let mut noise = 1_u64;
     let mut next = || {
         noise = noise
@@ -282,7 +286,7 @@ fn the_lightest_stacks_go_and_what_is_said_by_heading_and_target_stays() {
     // Where not even one for each category and target fits, all are one.
     let least = large.prune(0);
     let all = stacks(
-        Mode::Cpu,
+        ProfileMode::Cpu,
         &[&format!(
             ";[pruned] {} {}",
             before.total(0),
@@ -310,11 +314,11 @@ fn what_was_pruned_merges_and_is_pruned_again() {
 
 #[test]
 fn names_are_changed_and_what_becomes_equal_is_one() {
-    let some = stacks(Mode::Cpu, &["a;x<A>::f 1 10", "a;x<B>::f 2 20"]);
+    let some = stacks(ProfileMode::Cpu, &["a;x<A>::f 1 10", "a;x<B>::f 2 20"]);
     let renamed = some.renamed(|name| name.replace(['A', 'B'], "_"));
-    assert_eq!(renamed, stacks(Mode::Cpu, &["a;x<_>::f 3 30"]));
+    assert_eq!(renamed, stacks(ProfileMode::Cpu, &["a;x<_>::f 3 30"]));
     assert_eq!(
         renamed.map(|stack| stack.thread = ""),
-        stacks(Mode::Cpu, &[";x<_>::f 3 30"])
+        stacks(ProfileMode::Cpu, &[";x<_>::f 3 30"])
     );
 }

@@ -12,12 +12,14 @@ use std::{
 
 use ckb_probe_agent::{
     host::find_process,
-    mechanism::stacks::{self, CodeOrigin, Mode, ONE_IN, PAGE, Profile, State, folded},
+    mechanism::{
+        profile::categorized::CategorizedStacks,
+        stacks::{self, ONE_IN, Profile, SamplerMode, State, folded},
+    },
     observe::Exit,
     text,
 };
-use ckb_probe_profiles::{self as profiles, Frame, Stack, Window, names::shorten};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use sampling::Sampling;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -39,16 +41,6 @@ const PPROF: &str = ".pb.gz";
 /// So many functions are listed.
 const LISTED: usize = 10;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ModeArgument {
-    /// Time on a CPU. Folded text counts samples.
-    Cpu,
-    /// Time that threads wait, and what for. Folded text counts microseconds.
-    OffCpu,
-    /// Memory that is touched for the first time. Folded text counts bytes.
-    Memory,
-}
-
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ckb-probe profile --mode cpu --duration 30s -o cpu.pb.gz        where the CPU time goes\n  \
@@ -60,7 +52,7 @@ pub struct ProfileArguments {
     process: ProcessArguments,
     /// What to sample.
     #[arg(long, value_enum, default_value = "cpu")]
-    mode: ModeArgument,
+    mode: SamplerMode,
     /// Stop after this time, or at Ctrl-C.
     #[arg(long, default_value = "30s")]
     duration: ckb_probe_crds::Duration,
@@ -90,10 +82,10 @@ pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> 
     let ProcessArguments { pid, executable } = &arguments.process;
     let process = find_process(*pid, executable)?;
     let exit = Exit::of(process.id)?;
-    let (mode, usual) = match arguments.mode {
-        ModeArgument::Cpu => (Mode::Cpu, RUNNING_FREQUENCY),
-        ModeArgument::OffCpu => (Mode::OffCpu, WAITING_FREQUENCY),
-        ModeArgument::Memory => (Mode::Memory, RUNNING_FREQUENCY),
+    let mode = arguments.mode;
+    let usual = match mode {
+        SamplerMode::Cpu | SamplerMode::Memory => RUNNING_FREQUENCY,
+        SamplerMode::OffCpu => WAITING_FREQUENCY,
     };
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
@@ -132,16 +124,16 @@ pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> 
         next = (next + sampling.pace).max(Instant::now());
     }
     let mut profile = sampling.finish().await?;
-    if mode == Mode::OffCpu && !arguments.idle {
+    if mode == SamplerMode::OffCpu && !arguments.idle {
         profile = profile.with_idle_folded();
     }
     let is_pprof =
         (arguments.output.as_deref()).is_some_and(|path| text::of_path(path).ends_with(PPROF));
     let written = match mode {
         _ if is_pprof => pprof(&profile, mode, &process.executable),
-        Mode::Cpu => folded(&profile.samples, |sample| sample.count).into_bytes(),
-        Mode::OffCpu => folded(&profile.samples, |sample| micros(sample.time)).into_bytes(),
-        Mode::Memory => folded(&profile.samples, |sample| sample.memory).into_bytes(),
+        SamplerMode::Cpu => folded(&profile.samples, |sample| sample.count).into_bytes(),
+        SamplerMode::OffCpu => folded(&profile.samples, |sample| micros(sample.time)).into_bytes(),
+        SamplerMode::Memory => folded(&profile.samples, |sample| sample.memory).into_bytes(),
     };
     output.write_all(&written)?;
     output.flush()?;
@@ -153,51 +145,12 @@ pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> 
 }
 
 /// As other programs read it.
-fn pprof(profile: &Profile, mode: Mode, executable: &str) -> Vec<u8> {
-    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let mut told = profiles::Profile::of(match mode {
-        Mode::Cpu => profiles::Mode::Cpu,
-        Mode::OffCpu => profiles::Mode::OffCpu,
-        Mode::Memory => profiles::Mode::Memory,
-    });
-    for sample in &profile.samples {
-        let names: Vec<String> = sample
-            .calls
-            .iter()
-            .map(|call| shorten(&call.name))
-            .collect();
-        let frames = sample.calls.iter().zip(&names);
-        let frames = frames.map(|(call, name)| match call.place {
-            CodeOrigin::Kernel => Frame::kernel(name),
-            CodeOrigin::User | CodeOrigin::Said => Frame::user(name, &call.file),
-        });
-        let last = sample.calls.last().filter(|_| mode == Mode::OffCpu);
-        let wait = last.map_or("", |call| call.name.trim_matches(['[', ']']));
-        let weights = match mode {
-            Mode::Cpu => vec![sample.count, nanos(sample.time)],
-            Mode::OffCpu => vec![nanos(sample.time)],
-            Mode::Memory => vec![sample.memory / PAGE, sample.memory],
-        };
-        told.stacks.add(&Stack {
-            frames: frames.collect(),
-            thread: &sample.thread,
-            target: executable,
-            wait,
-            weights: &weights,
-            ..Stack::default()
-        });
-    }
+fn pprof(profile: &Profile, mode: SamplerMode, executable: &str) -> Vec<u8> {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = since_1970.unwrap_or_default();
-    told.window = Window {
-        start_ns: nanos(now.saturating_sub(profile.took)),
-        duration_ns: nanos(profile.took),
-    };
-    told.period = match profile.frequency > 0.0 {
-        true => (1e9 / profile.frequency) as u64,
-        false => 0,
-    };
-    told.to_pprof()
+    let began = since_1970.unwrap_or_default().saturating_sub(profile.took);
+    CategorizedStacks::sampled(mode.into(), profile, began, executable)
+        .profile
+        .to_pprof()
 }
 
 /// Whether a file's name is that of another format.
@@ -213,10 +166,10 @@ fn micros(time: Duration) -> u64 {
 }
 
 /// What there is to say of a profile, for a person.
-fn summary(profile: &Profile, mode: Mode, asked: u32) -> String {
+fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
     let weight = |sample: &stacks::Sample| match mode {
-        Mode::Cpu | Mode::OffCpu => micros(sample.time),
-        Mode::Memory => sample.memory,
+        SamplerMode::Cpu | SamplerMode::OffCpu => micros(sample.time),
+        SamplerMode::Memory => sample.memory,
     };
     let mut own: BTreeMap<&str, u64> = BTreeMap::new();
     for sample in &profile.samples {
@@ -231,9 +184,9 @@ fn summary(profile: &Profile, mode: Mode, asked: u32) -> String {
     };
     let seconds = total as f64 / 1e6;
     let (looked, what) = match mode {
-        Mode::Cpu => (looked("each CPU"), format!("{seconds:.2} s on a CPU")),
-        Mode::OffCpu => (looked("all threads"), format!("{seconds:.2} s waiting")),
-        Mode::Memory => (
+        SamplerMode::Cpu => (looked("each CPU"), format!("{seconds:.2} s on a CPU")),
+        SamplerMode::OffCpu => (looked("all threads"), format!("{seconds:.2} s waiting")),
+        SamplerMode::Memory => (
             format!("one for each {ONE_IN} page faults"),
             format!("{:.1} MB touched for the first time", total as f64 / 1e6),
         ),

@@ -13,7 +13,7 @@ use ckb_probe_agent::{
     state::slow_calls::add,
     text,
 };
-use ckb_probe_profiles::{Mode, Profile, Window};
+use ckb_probe_profiles::{Profile, ProfileMode, Window};
 use serde_json::Value;
 
 use super::CliError;
@@ -45,7 +45,7 @@ impl Flames {
         Ok(Self {
             file: fs::File::create(path).map_err(failed)?,
             path: path.to_owned(),
-            profile: Profile::of(Mode::SlowCalls),
+            profile: Profile::of(ProfileMode::SlowCalls),
             begun: (SystemTime::now(), Instant::now()),
         })
     }

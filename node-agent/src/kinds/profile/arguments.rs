@@ -4,7 +4,7 @@ use ckb_probe_crds::{
     Duration, ProfileMode, KindSpec,
     kinds::profile::{ProfileProbe, default_frequency},
 };
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::kinds::Asking;
 
@@ -17,7 +17,7 @@ use crate::kinds::Asking;
 pub struct Arguments {
     /// What to sample: cpu, off-cpu, memory or threads.
     #[arg(long = "mode", value_enum, value_delimiter = ',', default_value = "cpu,off-cpu")]
-    modes: Vec<ModeArgument>,
+    modes: Vec<ProfileMode>,
     /// How many samples to take per second.
     #[arg(long, default_value_t = default_frequency(), value_parser = clap::value_parser!(u32).range(1..=999))]
     frequency: u32,
@@ -26,23 +26,11 @@ pub struct Arguments {
     window: Duration,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ModeArgument {
-    /// Time on a CPU.
-    Cpu,
-    /// Time that threads wait.
-    OffCpu,
-    /// Memory that is touched for the first time.
-    Memory,
-    /// What each thread does at the end of the window.
-    Threads,
-}
-
 impl Asking for Arguments {
     const COMMAND: &str = "headings";
 
     fn kind_spec(self) -> KindSpec {
-        let mut modes: Vec<ProfileMode> = self.modes.into_iter().map(ModeArgument::mode).collect();
+        let mut modes = self.modes;
         modes.sort_unstable();
         modes.dedup();
         ProfileProbe {
@@ -53,16 +41,5 @@ impl Asking for Arguments {
             ..ProfileProbe::default()
         }
         .into()
-    }
-}
-
-impl ModeArgument {
-    fn mode(self) -> ProfileMode {
-        match self {
-            Self::Cpu => ProfileMode::Cpu,
-            Self::OffCpu => ProfileMode::OffCpu,
-            Self::Memory => ProfileMode::Memory,
-            Self::Threads => ProfileMode::Threads,
-        }
     }
 }

@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn no_function_serves_two_operations() {
         let mut seen = BTreeSet::new();
-        for operation in Operation::ALL {
+        for &operation in Operation::ALL {
             assert!(!functions(operation).is_empty(), "{operation:?}");
             for function in functions(operation) {
                 assert!(seen.insert(function.symbol), "{} twice", function.symbol);

@@ -59,7 +59,7 @@ impl CalibratedKernelTier {
 fn try_tiers() -> Result<(KernelTier, Costs), Refusal> {
     let mut refused = Vec::new();
     let mut reason = Reason::UnsupportedByKernel;
-    for tier in KernelTier::ALL {
+    for &tier in KernelTier::ALL {
         match calibrate(tier) {
             Ok(Ok(costs)) => return Ok((tier, costs)),
             Ok(Err(counted)) => refused.push(format!(

@@ -2,9 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ckb_probe_crds::ProfileMode;
 use ckb_probe_profiles::{
-    Frame, Mode, Profile, Stack, Window, categories::category, names::shorten,
+    Frame, Profile, ProfileMode, Stack, Window, categories::category, names::shorten,
 };
 
 use super::{
@@ -14,44 +13,45 @@ use super::{
 
 /// Stacks, and what part of them belongs to which category.
 #[derive(Clone, Debug)]
-pub(super) struct CategorizedStacks {
-    pub(super) profile: Profile,
+pub struct CategorizedStacks {
+    /// The stacks.
+    pub profile: Profile,
     pub(super) headings: BTreeMap<&'static str, Weighed>,
 }
 
 impl CategorizedStacks {
-    fn of(mode: Mode) -> Self {
+    fn of(mode: ProfileMode) -> Self {
         Self {
             profile: Profile::of(mode),
             headings: BTreeMap::new(),
         }
     }
 
-    /// What was sampled in a window that began then.
-    pub(super) fn sampled(mode: ProfileMode, sampled: &stacks::Profile, began: Duration) -> Self {
-        let of = match mode {
-            ProfileMode::Cpu => Mode::Cpu,
-            ProfileMode::Memory => Mode::Memory,
-            _ => Mode::OffCpu,
-        };
-        let mut told = Self::of(of);
-        // Of what is waited for, idle pools are the most, and tell nothing.
-        let folded = (of == Mode::OffCpu).then(|| sampled.clone().with_idle_folded());
-        for sample in &folded.as_ref().unwrap_or(sampled).samples {
+    /// What was sampled of a process in a window that began then; `target` is what the process is called in each stack.
+    pub fn sampled(
+        mode: ProfileMode,
+        sampled: &stacks::Profile,
+        began: Duration,
+        target: &str,
+    ) -> Self {
+        let mut told = Self::of(mode);
+        for sample in &sampled.samples {
             let time = nanos(sample.time);
-            let weights: &[u64] = match of {
-                Mode::Cpu => &[sample.count, time],
-                Mode::Memory => &[sample.memory / stacks::PAGE, sample.memory],
-                Mode::OffCpu | Mode::Threads | Mode::SlowCalls => &[time],
+            let weights: &[u64] = match mode {
+                ProfileMode::Cpu => &[sample.count, time],
+                ProfileMode::Memory => &[sample.memory / stacks::PAGE, sample.memory],
+                ProfileMode::OffCpu | ProfileMode::Threads | ProfileMode::SlowCalls => &[time],
             };
-            let wait = sample.calls.last().filter(|_| of == Mode::OffCpu);
+            let wait = sample.calls.last();
+            let wait = wait.filter(|_| mode == ProfileMode::OffCpu);
             let stack = Stack {
                 thread: &sample.thread,
+                target,
                 wait: wait.map_or("", |call| call.name.trim_matches(['[', ']'])),
                 weights,
                 ..Stack::default()
             };
-            let weight = weights.get(of.shown()).copied().unwrap_or_default();
+            let weight = weights.get(mode.shown()).copied().unwrap_or_default();
             told.add(mode, &sample.calls, stack, sample.count, weight);
         }
         told.profile.window = Window {
@@ -59,7 +59,7 @@ impl CategorizedStacks {
             duration_ns: nanos(sampled.took),
         };
         // Of memory it varies with how much there is to see.
-        told.profile.period = match sampled.frequency > 0.0 && of != Mode::Memory {
+        told.profile.period = match sampled.frequency > 0.0 && mode != ProfileMode::Memory {
             true => (1e9 / sampled.frequency) as u64,
             false => 0,
         };
@@ -68,7 +68,7 @@ impl CategorizedStacks {
 
     /// What threads did at a moment.
     pub(super) fn dumped(threads: &[State], at: Duration) -> Self {
-        let mut told = Self::of(Mode::Threads);
+        let mut told = Self::of(ProfileMode::Threads);
         for thread in threads {
             let since = thread.since.map_or(0, nanos);
             let wait = thread.wait.as_deref().unwrap_or_default();

@@ -12,11 +12,12 @@ use ckb_probe_crds::{ProfileCounts, ProfileMode, ProfileWindow};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 
 use super::{
-    super::stacks::{self, Mode, Reader, StackSampler, StacksError},
-    Finished, ProfileConfig, lacking,
+    super::stacks::{self, Reader, SamplerMode, StackSampler, StacksError},
+    Finished, ProfileConfig,
+    categorized::{CategorizedStacks, nanos},
+    lacking,
     schedule::{Upcoming, upcoming},
     shared::SharedSampler,
-    told::{CategorizedStacks, nanos},
 };
 use crate::{
     governor::{self, Thinned},
@@ -120,7 +121,12 @@ impl Thread<'_> {
                 sampler.finish().map_err(|error| error.to_string())
             });
             let told = found.map(|found| {
-                let told = CategorizedStacks::sampled(mode, &found, began);
+                // Of what is waited for, idle pools are the most, and tell nothing.
+                let found = match mode {
+                    ProfileMode::OffCpu => found.with_idle_folded(),
+                    _ => found,
+                };
+                let told = CategorizedStacks::sampled(mode, &found, began, "");
                 let counts = ProfileCounts {
                     samples: found.taken,
                     complete: found.complete,
@@ -137,7 +143,7 @@ impl Thread<'_> {
             .ask
             .modes
             .iter()
-            .filter(|mode| of_samplers(**mode).is_none());
+            .filter(|mode| SamplerMode::of(**mode).is_none());
         for mode in others {
             let told = match lacking(*mode) {
                 Some(why) => Err(why.to_string()),
@@ -151,13 +157,13 @@ impl Thread<'_> {
     fn begin(&self) -> Vec<Sampling> {
         let ratio = self.shared.ratio();
         let modes = self.ask.modes.iter();
-        let modes = modes.filter_map(|mode| Some((*mode, of_samplers(*mode)?)));
+        let modes = modes.filter_map(|mode| Some((*mode, SamplerMode::of(*mode)?)));
         modes
             .map(|(mode, sampled)| {
                 let frequency = match sampled {
                     // What it does not run in costs the process nothing; and page faults come as they come.
-                    Mode::OffCpu | Mode::Memory => self.ask.passes,
-                    Mode::Cpu => {
+                    SamplerMode::OffCpu | SamplerMode::Memory => self.ask.passes,
+                    SamplerMode::Cpu => {
                         let asked = f64::from(self.ask.frequency);
                         let samplers = self.samplers();
                         governor::frequency(asked, self.cost, ratio, samplers).max(1.0) as u32
@@ -340,16 +346,6 @@ impl Sampling {
 
     fn fail(&mut self, error: &StacksError) {
         self.sampler = Err(error.to_string());
-    }
-}
-
-/// The modes that samplers have.
-fn of_samplers(mode: ProfileMode) -> Option<Mode> {
-    match mode {
-        ProfileMode::Cpu => Some(Mode::Cpu),
-        ProfileMode::OffCpu => Some(Mode::OffCpu),
-        ProfileMode::Memory => Some(Mode::Memory),
-        ProfileMode::Threads | ProfileMode::SlowCalls => None,
     }
 }
 

@@ -1,4 +1,4 @@
-use ckb_probe_profiles::{Frame, Mode, PRUNED, Stack};
+use ckb_probe_profiles::{Frame, PRUNED, ProfileMode, Stack};
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn pod(name: &str) -> PodReference {
 
 /// On-CPU time of these calls, in samples of 10 ms.
 fn stacks(calls: &[(&str, u64)]) -> Profile {
-    let mut profile = Profile::of(Mode::Cpu);
+    let mut profile = Profile::of(ProfileMode::Cpu);
     for (call, samples) in calls {
         profile.stacks.add(&Stack {
             frames: vec![
@@ -191,7 +191,7 @@ fn hostile_parts_are_refused_and_leave_the_profile_as_it_was() {
         out.finish().unwrap()
     };
     assert!(bomb.len() < 100 << 10);
-    let other_mode = Profile::of(Mode::Memory).to_pprof();
+    let other_mode = Profile::of(ProfileMode::Memory).to_pprof();
     let refused = [
         with(vec![0; PPROF_LIMIT + 1]),
         with(bomb),
@@ -237,17 +237,17 @@ fn a_container_has_a_name_that_kubernetes_takes() {
 
 #[test]
 fn a_part_has_the_sample_types_of_what_it_says_it_is_of() {
-    for says in ProfileMode::ALL {
-        for mode in Mode::ALL {
+    for &says in ProfileMode::ALL {
+        for &mode in ProfileMode::ALL {
             let spec = ProfilePartSpec {
                 mode: says,
                 ..part(&Profile::of(mode), 5)
             };
             let added = Merger::new(says).add("u", "n", &pod("ckb-0"), spec);
             match added {
-                Ok(()) => assert_eq!(says.as_str(), mode.as_str()),
+                Ok(()) => assert_eq!(says, mode),
                 Err(error) => {
-                    assert_ne!(says.as_str(), mode.as_str());
+                    assert_ne!(says, mode);
                     assert!(
                         matches!(error, PartError::Mode(of) if of == says.as_str()),
                         "{error}"
@@ -262,7 +262,7 @@ fn a_part_has_the_sample_types_of_what_it_says_it_is_of() {
 fn what_is_kept_between_parts_is_bounded() {
     let names: Vec<String> = (0..600).map(|number| format!("f{number}")).collect();
     let deep = {
-        let mut profile = Profile::of(Mode::Cpu);
+        let mut profile = Profile::of(ProfileMode::Cpu);
         for last in &names {
             let mut frames = vec![Frame::user("f", "ckb"); 400];
             frames.push(Frame::user(last, "ckb"));

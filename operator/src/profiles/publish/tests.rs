@@ -6,7 +6,7 @@ use std::{
 use ckb_probe_crds::{
     PodReference, ProbeReference, ProfileCounts, ProfileMode, ProfilePartSpec, ProfileWindow,
 };
-use ckb_probe_profiles::{Frame, Mode, Profile, Stack};
+use ckb_probe_profiles::{Frame, Profile, Stack};
 use http_body_util::BodyExt;
 use hyper::{Method, Request, Response, StatusCode};
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
@@ -133,7 +133,7 @@ fn pod(name: &str) -> PodReference {
 }
 
 fn spec(pod_name: &str, samples: u64) -> ProfilePartSpec {
-    let mut profile = Profile::of(Mode::Cpu);
+    let mut profile = Profile::of(ProfileMode::Cpu);
     profile.stacks.add(&Stack {
         frames: vec![Frame::user("rocksdb_get_pinned_cf", "ckb")],
         weights: &[samples, samples * 10_000_000],
@@ -335,7 +335,7 @@ fn where_nobody_has_stacks_there_is_no_profile_and_an_event_says_why() {
 fn where_nothing_was_seen_there_is_no_profile_and_whoever_is_seen_later_has_one() {
     let rig = rig();
     let mut idle = spec("ckb-0", 40);
-    idle.pprof = Some(ByteString(Profile::of(Mode::Cpu).to_pprof()));
+    idle.pprof = Some(ByteString(Profile::of(ProfileMode::Cpu).to_pprof()));
     idle.counts = ProfileCounts::default();
     rig.sends("n.0", &idle);
     rig.publish(&[("n.0", "ckb-0")]).unwrap();

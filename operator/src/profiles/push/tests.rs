@@ -6,7 +6,7 @@ use std::{
 };
 
 use ckb_probe_crds::{ProfileCounts, ProfileWindow};
-use ckb_probe_profiles::{Frame, Mode, Profile, Stack, pprof::Limits};
+use ckb_probe_profiles::{Frame, Profile, ProfileMode, Stack, pprof::Limits};
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 
 use super::*;
@@ -55,7 +55,7 @@ fn request(stream: &mut TcpStream) -> (String, Vec<u8>) {
 }
 
 fn spec() -> CkbProfileSpec {
-    let mut profile = Profile::of(Mode::Cpu);
+    let mut profile = Profile::of(ProfileMode::Cpu);
     profile.stacks.add(&Stack {
         frames: vec![Frame::user("rocksdb_get_pinned_cf", "ckb")],
         weights: &[3, 30_000_000],

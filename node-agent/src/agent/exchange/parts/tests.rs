@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use ckb_probe_crds::{PodReference, ProfileCounts, ProfileMode, ProfileWindow};
-use ckb_probe_profiles::{Frame, Mode, pprof::Limits};
+use ckb_probe_profiles::{Frame, pprof::Limits};
 use http_body_util::BodyExt as _;
 use hyper::{Request, Response};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
@@ -21,7 +21,7 @@ fn window(number: u64) -> ProfileWindow {
 
 /// A window of as many different stacks.
 fn delivery(number: u64, stacks: usize) -> Delivery {
-    let mut profile = Profile::of(Mode::Cpu);
+    let mut profile = Profile::of(ProfileMode::Cpu);
     for stack in 0..stacks {
         profile.stacks.add(&Stack {
             frames: vec![Frame::user(&format!("function_{stack}"), "ckb")],

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ckb_probe_agent::{
-    mechanism::stacks::{self, Mode, Profile, StackSampler, StacksError, State},
+    mechanism::stacks::{self, Profile, SamplerMode, StackSampler, StacksError, State},
     observe::ProcessId,
 };
 use tokio::{
@@ -43,7 +43,11 @@ pub struct Sampling {
 
 impl Sampling {
     /// Begins to sample.
-    pub async fn begin(process: ProcessId, mode: Mode, frequency: u32) -> Result<Self, CliError> {
+    pub async fn begin(
+        process: ProcessId,
+        mode: SamplerMode,
+        frequency: u32,
+    ) -> Result<Self, CliError> {
         let (orders, taken) = channel();
         let (sender, answers) = unbounded_channel();
         start(move || serve(process, mode, frequency, &taken, &sender))?;
@@ -95,7 +99,7 @@ impl Sampling {
 
 fn serve(
     process: ProcessId,
-    mode: Mode,
+    mode: SamplerMode,
     frequency: u32,
     orders: &Receiver<Order>,
     answers: &UnboundedSender<Result<Answer, StacksError>>,

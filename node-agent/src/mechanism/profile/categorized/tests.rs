@@ -78,7 +78,7 @@ fn what_was_sampled_is_weighed_by_its_mode() {
             20_000_000,
         ),
     ] {
-        let told = CategorizedStacks::sampled(mode, &sampled(), began);
+        let told = CategorizedStacks::sampled(mode, &sampled(), began, "ckb");
         let expected = [
             (whole.to_vec(), waits[0], &*weights[0]),
             (cut.to_vec(), waits[1], &*weights[1]),
@@ -110,7 +110,7 @@ fn nobody_knows_the_period_of_what_was_never_looked_at() {
         samples: Vec::new(),
         ..sampled()
     };
-    let told = CategorizedStacks::sampled(CPU, &never, Duration::ZERO);
+    let told = CategorizedStacks::sampled(CPU, &never, Duration::ZERO, "ckb");
     assert_eq!(told.profile.period, 0);
     assert!(told.profile.stacks.is_empty());
     assert_eq!(told.counts(), (0, 0));

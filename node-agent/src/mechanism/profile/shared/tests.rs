@@ -32,7 +32,7 @@ fn finished(number: u64) -> Finished {
             lost: 1,
             ..ProfileCounts::default()
         },
-        stacks: Ok(Arc::new(Profile::of(ckb_probe_profiles::Mode::Cpu))),
+        stacks: Ok(Arc::new(Profile::of(ckb_probe_profiles::ProfileMode::Cpu))),
     }
 }
 
