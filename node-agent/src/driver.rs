@@ -10,17 +10,14 @@ pub mod measurement;
 pub mod view;
 pub mod workers;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use measurement::Reaper;
 use workers::Workers;
 
 use crate::{
     kernel::CalibratedTier,
-    mechanism::{Node, Refusal, calls},
+    mechanism::{Node, Refusal},
 };
 
 /// Time since the agent's start: what the pure part counts in.
@@ -42,10 +39,6 @@ impl Clock {
 /// What measuring takes. Clones are of the same.
 #[derive(Clone)]
 pub struct Tools {
-    /// How functions of processes are attached to on this node; or why they are not, which leaves other mechanisms working.
-    pub means: Result<CalibratedTier, Refusal>,
-    /// What was found in files.
-    pub found: Arc<calls::Caches>,
     /// What is there once for all processes.
     pub node: Node,
     /// Where links go.
@@ -57,12 +50,10 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Those of a node where functions are measured by these means.
-    pub fn new(means: Result<CalibratedTier, Refusal>) -> Self {
+    /// Those of a node where functions are attached to like this.
+    pub fn new(tier: Result<CalibratedTier, Refusal>) -> Self {
         Self {
-            means,
-            found: Arc::default(),
-            node: Node::default(),
+            node: Node::new(tier),
             reaper: Reaper::start(),
             ceiling: None,
             workers: Workers::default(),

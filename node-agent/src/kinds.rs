@@ -6,7 +6,7 @@ use std::{fmt::Debug, sync::Arc};
 
 use ckb_probe_crds::{Kind, KindSpec, for_each_kind};
 
-use crate::mechanism::{self, Begin, RowId, calls};
+use crate::mechanism::{CollectorConfig, RowId, calls};
 
 macro_rules! declare_kinds {
     ($($(#[$doc:meta])* $kind:ident $name:literal $module:ident $spec:ident $example:literal,)*) => {
@@ -54,7 +54,7 @@ pub trait Asking {
 
 /// What a kind makes of its spec.
 pub trait Instrument: Debug + Send + Sync {
-    /// What is to be measured.
+    /// What is to be measured, and by which mechanism.
     fn config(&self) -> CollectorConfig;
 
     /// What a row is called that came by, of a load that has several.
@@ -66,17 +66,6 @@ pub trait Instrument: Debug + Send + Sync {
     fn part(&self, raw: &RowId) -> String {
         raw.text.clone()
     }
-}
-
-/// What a kind asks of a mechanism.
-#[derive(Debug)]
-pub enum CollectorConfig {
-    /// Calls of functions of the process: all that is asked of one process is loaded and attached as one.
-    Calls(calls::CallsConfig),
-    /// System calls: likewise.
-    Syscalls(mechanism::syscalls::SyscallsConfig),
-    /// Something that has a mechanism of its own: begun once for each process and question.
-    Own(Box<dyn Begin>),
 }
 
 /// A probe of a spec, as it is answered.

@@ -6,6 +6,7 @@
 
 pub mod block_io;
 pub mod calls;
+mod config;
 pub mod counts;
 mod event;
 pub mod kernel_functions;
@@ -19,19 +20,19 @@ pub mod tcp;
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    fmt,
     sync::mpsc::Receiver,
     time::Duration,
 };
 
 use ckb_probe_crds::{Figures, Lack, Name, Reason};
+pub use config::{Answer, Batch, BeginContext, Begun, CollectorConfig, Config, Search};
 pub use event::{Detail, Event, short_name};
 pub use node::Node;
 use profile::Finished;
 
 use crate::{
     kernel::{AttachError, Links, ReadError},
-    observe::{ObserveError, ProcessId, SymbolsError},
+    observe::{ObserveError, SymbolsError},
 };
 
 /// A group of one process, numbered as its measurement begins.
@@ -252,24 +253,6 @@ impl Reading {
     }
 }
 
-/// Begins a mechanism on a process.
-pub trait Begin: fmt::Debug {
-    /// Loads it, and attaches nothing yet. Its groups are numbered from `scene.first` on.
-    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal>;
-}
-
-/// Where a mechanism is begun.
-pub struct BeginContext<'a> {
-    /// The process.
-    pub process: ProcessId,
-    /// The number of its first group.
-    pub first: GroupId,
-    /// What measuring may cost, per CPU time of the process; None: whatever it costs.
-    pub ratio: Option<f64>,
-    /// What is there once for all processes of the node.
-    pub node: &'a mut Node,
-}
-
 /// A group that is hit where another one is, for which the kernel traps anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedTrap {
@@ -294,16 +277,25 @@ pub trait Mechanism: Send {
 
     /// Attaches these groups for good, in place of those that were so before, whose links it hands back: nothing of a group
     /// that is in both is missed or counted twice. Others' groups may be among them, and do not matter.
-    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError>;
+    /// One that has nothing to attach need not say so.
+    fn attach(&mut self, _: &GroupIds) -> Result<Option<Links>, AttachError> {
+        Ok(None)
+    }
 
     /// Begins a slice of these groups: attaches, and then counts.
-    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError>;
+    fn open_slice(&mut self, _: &GroupIds) -> Result<(), AttachError> {
+        Ok(())
+    }
 
     /// Ends a slice: counts no more, and hands back the links.
-    fn close_slice(&mut self) -> Result<Option<Links>, ReadError>;
+    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
+        Ok(None)
+    }
 
     /// About how many hits each of its groups has had while it was counted: cheap, and asked for twenty times a second.
-    fn hits(&self) -> Result<Vec<u64>, ReadError>;
+    fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        Ok(vec![0; self.costs().len()])
+    }
 
     /// What it has cost since it was begun besides the hits of its groups: what nobody can switch off for a while and have the
     /// rest of it mean anything. Cheap, and asked for as often.
@@ -315,7 +307,9 @@ pub trait Mechanism: Send {
     fn read(&mut self) -> Result<Reading, ReadError>;
 
     /// Takes the events that wait.
-    fn events(&mut self) -> Vec<Event>;
+    fn events(&mut self) -> Vec<Event> {
+        Vec::new()
+    }
 
     /// Where what it finishes comes from that is more than figures, and of which group that is: asked for once, after it was begun.
     /// What the process's end finishes comes yet, also where the mechanism is gone by then.

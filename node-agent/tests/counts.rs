@@ -10,7 +10,7 @@ use std::{
 
 use ckb_probe_agent::{
     mechanism::{
-        Begin, BeginContext, Detail, GroupId, GroupIds, Mechanism, Node, RowId,
+        BeginContext, Config, Detail, GroupId, GroupIds, Mechanism, Node, RowId,
         counts::{CountProgram, Counted, CountsConfig, Decode, DecodedEvent, Membership, RawEvent},
     },
     observe::ProcessId,
@@ -74,7 +74,7 @@ fn begin(node: &mut Node, pid: u32, wants: u32) -> Box<dyn Mechanism> {
         sliced: true,
         decode: Arc::new(Numbers),
     };
-    let scene = BeginContext {
+    let context = BeginContext {
         process: ProcessId {
             pid,
             start_ticks: 0,
@@ -83,7 +83,7 @@ fn begin(node: &mut Node, pid: u32, wants: u32) -> Box<dyn Mechanism> {
         ratio: None,
         node,
     };
-    ask.begin(scene).unwrap().0
+    CountsConfig::begin(&[ask], context).mechanisms.remove(0)
 }
 
 fn own() -> u32 {

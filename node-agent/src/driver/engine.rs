@@ -125,7 +125,7 @@ impl Engine {
 
     /// How it measures.
     pub fn means(&self) -> Option<CalibratedTier> {
-        self.tools.means.as_ref().ok().copied()
+        self.tools.node.tier.as_ref().ok().copied()
     }
 
     /// The targets, and the time to look at them with.

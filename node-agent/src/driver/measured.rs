@@ -4,7 +4,6 @@ mod errands;
 mod fresh;
 
 use std::{
-    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -21,8 +20,8 @@ use super::{
 };
 use crate::{
     kernel::memory,
-    kinds::{CollectorConfig, Instrumented, instrument},
-    mechanism::{Accepted, GroupId, Refusal, calls},
+    kinds::{Instrumented, instrument},
+    mechanism::{Answer, Batch, Refusal},
     observe::{Exit, ObserveError, ProcessId},
     state::{self, TimedFact, instance::Instance},
 };
@@ -54,7 +53,7 @@ pub struct Measured {
     /// What was noted of it before it went away to attach: whatever becomes of it there, that is known.
     noted: Vec<TimedFact>,
     questions: Vec<KindSpec>,
-    answers: Vec<Result<Accepted, Refusal>>,
+    answers: Vec<Answer>,
     retry: Option<Retry>,
     /// Whether the views know the answers.
     told: bool,
@@ -135,7 +134,7 @@ pub fn combined(overheads: &[&Overhead], ceiling: Option<f64>) -> Budget {
 }
 
 /// Lets through what there is memory for, to keep books of it.
-fn within_memory() -> impl FnMut(Result<Accepted, Refusal>) -> Result<Accepted, Refusal> {
+fn within_memory() -> impl FnMut(Answer) -> Answer {
     let account = memory::budget();
     let mut left = account.left();
     move |answer| {
@@ -322,43 +321,27 @@ impl Measured {
         if !self.told && !self.is_young() {
             return true;
         }
-        let asks = self.questions.iter().enumerate();
-        let (places, asks): (Vec<usize>, Vec<calls::CallsConfig>) = asks
-            .filter_map(|(place, question)| match instrument(question).config() {
-                CollectorConfig::Calls(ask) => Some((place, ask)),
-                CollectorConfig::Syscalls(_) | CollectorConfig::Own(_) => None,
-            })
-            .unzip();
-        // What was refused for another reason than functions that are not there is tried again altogether, but not often.
-        let mut others = (0..self.answers.len()).filter(|place| !places.contains(place));
-        let may_pass =
-            |place: usize| matches!(&self.answers[place], Err(refusal) if !refusal.is_lasting());
-        if !self.is_young() && others.any(may_pass) {
+        let configs = self.questions.iter();
+        let configs = configs.map(|question| instrument(question).config());
+        let (mut searches, mut may_pass) = (Vec::new(), false);
+        for batch in Batch::all(configs) {
+            let places = batch.places.iter();
+            let answers: Vec<Answer> = places.map(|place| self.answers[*place].clone()).collect();
+            let refused = |answer: &Answer| answer.as_ref().is_err_and(|error| !error.is_lasting());
+            let refused = answers.iter().any(refused);
+            match batch.search(answers, self.process, &tools.node) {
+                Some(search) => searches.push(search),
+                None => may_pass |= refused,
+            }
+        }
+        // Where nothing is looked for, all is tried again altogether, but not often.
+        if !self.is_young() && may_pass {
             return true;
         }
-        let Ok(means) = tools.means else {
-            return false;
-        };
-        if asks.is_empty() {
+        if searches.is_empty() {
             return false;
         }
-        let held: Vec<_> = places
-            .iter()
-            .map(|place| self.answers[*place].clone())
-            .collect();
-        let (process, caches) = (self.process, Arc::clone(&tools.found));
-        let search = move || {
-            let Ok(found) = calls::search(means, process, &asks, GroupId::default(), &caches)
-            else {
-                return false;
-            };
-            let mut all = found.answers.iter().zip(&held);
-            all.any(|pair| match pair {
-                (Ok(found), Ok(held)) => found.coverage.lacks != held.coverage.lacks,
-                (Ok(_), Err(_)) => true,
-                (Err(_), _) => false,
-            })
-        };
+        let search = move || searches.into_iter().any(|search| search());
         self.search = Some(tools.workers.start(search));
         false
     }

@@ -12,8 +12,8 @@ use k8s_openapi::jiff::Timestamp;
 use shared::NodeDisks;
 
 use super::{
-    Accepted, Begin, BeginContext, Breakdown, Coverage, Detail, Event, GroupId, GroupIds, Lost,
-    Mechanism, Reading, Refusal, RowId, RowReading, Subscription, reason_of,
+    Accepted, BeginContext, Begun, Breakdown, Config, Coverage, Detail, Event, GroupId, GroupIds,
+    Lost, Mechanism, Reading, Refusal, RowId, RowReading, Subscription, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
@@ -99,11 +99,20 @@ impl Counts {
     }
 }
 
-impl Begin for BlockIoConfig {
-    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+impl Config for BlockIoConfig {
+    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
+        Begun::each(configs, context, Self::begin_one)
+    }
+}
+
+impl BlockIoConfig {
+    fn begin_one(
+        &self,
+        context: BeginContext<'_>,
+    ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
         let group = || NodeDisks::load().map(Shared::of);
-        let shared = scene.node.shared(group).map_err(refusal)?;
-        let process = scene.process.pid;
+        let shared = context.node.shared(group).map_err(refusal)?;
+        let process = context.process.pid;
         let handle = Handle::to(shared, |program| {
             let view = program.view(&self.disks, self.slow_threshold_ns, process)?;
             view.ok_or_else(|| {
@@ -124,7 +133,7 @@ impl Begin for BlockIoConfig {
         let (threshold, owner, sentence) = own.unwrap_or_default();
         let disks = Disks {
             ask: self.clone(),
-            group: scene.first,
+            group: context.first,
             handle,
             threshold,
             owner,
@@ -135,7 +144,7 @@ impl Begin for BlockIoConfig {
         };
         let opened = Accepted {
             subscriptions: vec![Subscription {
-                group: scene.first,
+                group: context.first,
                 row: None,
                 parts: if owner > 0 {
                     Breakdown::All

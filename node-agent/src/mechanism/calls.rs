@@ -21,13 +21,13 @@ use origins::Origins;
 pub use search::{Searched, search};
 
 use super::{
-    Accepted, Detail, Event, GroupId, GroupIds, Lost, Mechanism, Reading, Refusal, RowId,
-    RowReading, SharedTrap, stacks::Callers,
+    Answer, BeginContext, Begun, Config, Detail, Event, GroupId, GroupIds, Lost, Mechanism, Node,
+    Reading, Refusal, RowId, RowReading, Search, SharedTrap, stacks::Callers,
 };
 use crate::{
     kernel::{
-        AttachError, CalibratedTier, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall,
-        SlotReading, Slots, SlowCall, Tier, memory,
+        AttachError, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall, SlotReading,
+        Slots, SlowCall, Tier, memory,
     },
     observe::{self, FunctionCache, ProcessId, SymbolCache},
     text,
@@ -77,15 +77,6 @@ struct Slot {
     stacks: bool,
 }
 
-/// What there is for the questions about the calls of one process: an answer to each, and what measures them, if anything is
-/// there to be measured.
-pub struct Begun {
-    /// In the order of the questions.
-    pub answers: Vec<Result<Accepted, Refusal>>,
-    /// Loaded, and attached to nothing yet.
-    pub calls: Option<Calls>,
-}
-
 /// What was found in files.
 #[derive(Default)]
 pub struct Caches {
@@ -95,98 +86,111 @@ pub struct Caches {
     pub functions: FunctionCache,
 }
 
-/// Searches the process's binaries and loads what measures what is there. Its groups are numbered from `first` on. `ratio`: what
-/// measuring may cost, per CPU time of the process; None: whatever it costs.
-pub fn begin(
-    means: &Result<CalibratedTier, Refusal>,
-    process: ProcessId,
-    asks: &[CallsConfig],
-    first: GroupId,
-    caches: &Caches,
-    ratio: Option<f64>,
-) -> Begun {
-    let means = match means {
-        Ok(means) => *means,
-        Err(refusal) => {
-            let refused = asks.iter().map(|_| Err(refusal.clone()));
-            return Begun {
-                answers: refused.collect(),
-                calls: None,
-            };
-        }
-    };
-    let searched = match search(means, process, asks, first, caches) {
-        Ok(searched) => searched,
-        Err(error) => {
-            let refused = asks.iter().map(|_| Err(Refusal::from(&error)));
-            return Begun {
-                answers: refused.collect(),
-                calls: None,
-            };
-        }
-    };
-    let families = searched.families();
-    let Searched {
-        mut answers,
-        slots,
-        sites,
-        beside,
-        entry_only,
-        ..
-    } = searched;
-    if sites.is_empty() {
-        return Begun {
-            answers,
-            calls: None,
-        };
-    }
-    let mut costs = vec![None; slots.len()];
-    for (site, cost) in &sites {
-        let slot: &mut Option<Duration> = &mut costs[usize::from(site.slot)];
-        *slot = (*slot).max(Some(*cost));
-    }
-    let plan = Plan {
-        pid: process.pid,
-        slots: slots.len() as u32,
-        sites: sites.into_iter().map(|(site, _)| site).collect(),
-        families,
-        entry_only,
-        ring_bytes: DEFAULT_RING_BYTES,
-        trap_ns: means.calibration.trap_ns,
-    };
-    let mut causes: Vec<Cause> = slots.iter().filter_map(|(one, _)| one.cause).collect();
-    causes.sort_by_key(|cause| cause.number);
-    causes.dedup();
-    let loaded = load(means.tier, &plan, process, ratio);
-    let calls = match loaded {
-        Ok((probes, origins)) => Some(Calls {
-            probes,
-            origins,
-            untold: vec![PendingStacks::default(); slots.len()],
+impl Config for CallsConfig {
+    fn begin(asks: &[Self], context: BeginContext<'_>) -> Begun {
+        let BeginContext {
+            process,
             first,
-            slots: slots
-                .into_iter()
-                .map(|(counted, measures)| Slot {
-                    has_bytes: counted.has_bytes(),
-                    arguments: counted.arguments,
-                    stacks: counted.stacks,
-                    measures,
-                })
-                .collect(),
-            costs,
+            ratio,
+            node,
+        } = context;
+        let refused = |refusal: Refusal| Begun::refused(vec![refusal; asks.len()]);
+        let means = match &node.tier {
+            Ok(tier) => *tier,
+            Err(refusal) => return refused(refusal.clone()),
+        };
+        let searched = match search(means, process, asks, first, &node.found) {
+            Ok(searched) => searched,
+            Err(error) => return refused(Refusal::from(&error)),
+        };
+        let families = searched.families();
+        let Searched {
+            mut answers,
+            slots,
+            sites,
             beside,
-            causes,
-            booted: observe::boot_time(),
-            one_by_one: means.tier.detaches_one_by_one(),
-        }),
-        Err(refusal) => {
-            for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
-                *answer = Err(refusal.clone());
-            }
-            None
+            entry_only,
+            ..
+        } = searched;
+        if sites.is_empty() {
+            return Begun {
+                answers,
+                mechanisms: Vec::new(),
+            };
         }
-    };
-    Begun { answers, calls }
+        let mut costs = vec![None; slots.len()];
+        for (site, cost) in &sites {
+            let slot: &mut Option<Duration> = &mut costs[usize::from(site.slot)];
+            *slot = (*slot).max(Some(*cost));
+        }
+        let plan = Plan {
+            pid: process.pid,
+            slots: slots.len() as u32,
+            sites: sites.into_iter().map(|(site, _)| site).collect(),
+            families,
+            entry_only,
+            ring_bytes: DEFAULT_RING_BYTES,
+            trap_ns: means.calibration.trap_ns,
+        };
+        let mut causes: Vec<Cause> = slots.iter().filter_map(|(one, _)| one.cause).collect();
+        causes.sort_by_key(|cause| cause.number);
+        causes.dedup();
+        let loaded = load(means.tier, &plan, process, ratio);
+        let mut mechanisms: Vec<Box<dyn Mechanism>> = Vec::new();
+        match loaded {
+            Ok((probes, origins)) => mechanisms.push(Box::new(Calls {
+                probes,
+                origins,
+                untold: vec![PendingStacks::default(); slots.len()],
+                first,
+                slots: slots
+                    .into_iter()
+                    .map(|(counted, measures)| Slot {
+                        has_bytes: counted.has_bytes(),
+                        arguments: counted.arguments,
+                        stacks: counted.stacks,
+                        measures,
+                    })
+                    .collect(),
+                costs,
+                beside,
+                causes,
+                booted: observe::boot_time(),
+                one_by_one: means.tier.detaches_one_by_one(),
+            })),
+            Err(refusal) => {
+                for answer in answers.iter_mut().filter(|answer| answer.is_ok()) {
+                    *answer = Err(refusal.clone());
+                }
+            }
+        }
+        Begun {
+            answers,
+            mechanisms,
+        }
+    }
+
+    fn search(
+        asks: Vec<Self>,
+        held: Vec<Answer>,
+        process: ProcessId,
+        node: &Node,
+    ) -> Option<Search> {
+        let (tier, caches) = (node.tier.clone(), Arc::clone(&node.found));
+        Some(Box::new(move || {
+            let Ok(tier) = tier else {
+                return false;
+            };
+            let Ok(found) = search(tier, process, &asks, GroupId::default(), &caches) else {
+                return false;
+            };
+            found.answers.iter().zip(&held).any(|pair| match pair {
+                (Ok(found), Ok(held)) => found.coverage.lacks != held.coverage.lacks,
+                (Ok(_), Err(_)) => true,
+                (Err(_), _) => false,
+            })
+        }))
+    }
 }
 
 /// Loads the probes, and begins to unwind the stacks that they are to copy.

@@ -14,8 +14,8 @@ use ckb_probe_crds::{Figures, Histogram, report::OTHER};
 use shared::Groups;
 
 use super::{
-    Accepted, Begin, BeginContext, Detail, Event, GroupId, GroupIds, Lost, Mechanism, Reading,
-    Refusal, RowId, RowReading, Subscription, reason_of,
+    Accepted, BeginContext, Begun, Config, Detail, Event, GroupId, GroupIds, Lost, Mechanism,
+    Reading, Refusal, RowId, RowReading, Subscription, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 pub use crate::kernel::counts::CountProgram;
@@ -101,21 +101,30 @@ pub struct DecodedEvent {
     pub details: Vec<(&'static str, Detail)>,
 }
 
-impl Begin for CountsConfig {
-    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
-        let target = target(self.belonging, scene.process)?;
+impl Config for CountsConfig {
+    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
+        Begun::each(configs, context, Self::begin_one)
+    }
+}
+
+impl CountsConfig {
+    fn begin_one(
+        &self,
+        context: BeginContext<'_>,
+    ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+        let target = target(self.belonging, context.process)?;
         let program = self.program;
-        let shared = scene
+        let shared = context
             .node
             .shared_as(program.name, || Groups::load(program).map(Shared::of))
             .map_err(refusal)?;
         let handle = Handle::to(shared, |targets| {
-            targets.enroll(target, scene.process.pid, self.wants)
+            targets.enroll(target, context.process.pid, self.wants)
         })
         .map_err(refusal)?;
         let opened = Accepted {
             subscriptions: vec![Subscription {
-                group: scene.first,
+                group: context.first,
                 ..Subscription::default()
             }],
             ..Accepted::default()
@@ -123,8 +132,8 @@ impl Begin for CountsConfig {
         let counts = Counts {
             handle,
             gate: Gate::default(),
-            process: scene.process,
-            group: scene.first,
+            process: context.process,
+            group: context.first,
             costs: [Some(if self.sliced { HIT } else { Duration::ZERO })],
             decode: self.decode.clone(),
             places: BTreeMap::new(),

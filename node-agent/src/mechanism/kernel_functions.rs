@@ -15,8 +15,8 @@ use tier::{CalibratedKernelTier, Costs};
 use untouchable::Untouchable;
 
 use super::{
-    Accepted, Begin, BeginContext, Coverage, Detail, Event, GroupId, GroupIds, Lost, Mechanism,
-    Reading, Refusal, RowReading, Subscription,
+    Accepted, BeginContext, Begun, Config, Coverage, Detail, Event, GroupId, GroupIds, Lost,
+    Mechanism, Reading, Refusal, RowReading, Subscription,
     calls::{Measures, events_lost, slow_call},
 };
 use crate::{
@@ -60,10 +60,19 @@ struct KernelCalls {
     _means: CalibratedKernelTier,
 }
 
-impl Begin for KernelFunctionsConfig {
-    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+impl Config for KernelFunctionsConfig {
+    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
+        Begun::each(configs, context, Self::begin_one)
+    }
+}
+
+impl KernelFunctionsConfig {
+    fn begin_one(
+        &self,
+        context: BeginContext<'_>,
+    ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
         let chosen = self.choose()?;
-        let means = CalibratedKernelTier::of(scene.node)?;
+        let means = CalibratedKernelTier::of(context.node)?;
         let (tier, cost) = means.get();
         let names: Vec<&str> = chosen.functions.iter().map(String::as_str).collect();
         let refused = refused_functions(tier, &names)?;
@@ -82,7 +91,7 @@ impl Begin for KernelFunctionsConfig {
             });
         }
         let plan = KernelPlan {
-            process: scene.process.pid,
+            process: context.process.pid,
             sites: functions
                 .iter()
                 .map(|function| KernelSite {
@@ -95,7 +104,7 @@ impl Begin for KernelFunctionsConfig {
         };
         let calls = KernelCalls {
             probes: Probes::load_kernel(tier, &plan)?,
-            first: scene.first,
+            first: context.first,
             measures: self.measures.clone(),
             costs: vec![Some(cost.hit); functions.len()],
             cost,
@@ -103,7 +112,7 @@ impl Begin for KernelFunctionsConfig {
             _means: means,
         };
         let subscription = |(slot, function)| Subscription {
-            group: scene.first.offset(slot),
+            group: context.first.offset(slot),
             row: Some(function),
             blank: self.measures.figures(Default::default(), false),
             ..Subscription::default()

@@ -7,16 +7,45 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
+use ckb_probe_crds::Reason;
+
+use super::{Refusal, calls};
+use crate::kernel::CalibratedTier;
+
 /// By type and name.
 type Known = HashMap<(TypeId, &'static str), Box<dyn Any + Send>>;
 
-/// One thing of each type and name that mechanisms ask for, for as long as any of them holds it.
-#[derive(Clone, Default)]
+/// What there is on a node for all of its processes. Clones are of the same.
+#[derive(Clone)]
 pub struct Node {
+    /// How functions of processes are attached to; or why they are not, which leaves other mechanisms working.
+    pub tier: Result<CalibratedTier, Refusal>,
+    /// What was found in files.
+    pub found: Arc<calls::Caches>,
+    /// One thing of each type and name that mechanisms ask for, for as long as any of them holds it.
     shared: Arc<Mutex<Known>>,
 }
 
+/// One where functions of processes can't be attached to.
+impl Default for Node {
+    fn default() -> Self {
+        Self::new(Err(Refusal::new(
+            Reason::PreflightFailed,
+            "functions are not attached to here",
+        )))
+    }
+}
+
 impl Node {
+    /// One where functions are attached to like this.
+    pub fn new(tier: Result<CalibratedTier, Refusal>) -> Self {
+        Self {
+            tier,
+            found: Arc::default(),
+            shared: Arc::default(),
+        }
+    }
+
     /// The one that others hold, or a new one, made by `make`.
     pub fn shared<T: Send + 'static, E>(
         &mut self,

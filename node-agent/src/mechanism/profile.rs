@@ -25,12 +25,12 @@ pub use shared::PATIENCE;
 use shared::{Registry, SamplerHandle, Totals};
 
 use super::{
-    Accepted, Begin, BeginContext, Breakdown, Coverage, Event, GroupIds, Lost, Mechanism, Reading,
+    Accepted, BeginContext, Begun, Breakdown, Config, Coverage, GroupIds, Lost, Mechanism, Reading,
     Refusal, RowId, RowReading, Subscription,
 };
 use crate::{
     kernel::{
-        AttachError, Links, ReadError,
+        Links, ReadError,
         memory::{self, Reservation},
         stacks::Stacks,
     },
@@ -125,8 +125,17 @@ fn lacking(mode: ProfileMode) -> Option<&'static str> {
     }
 }
 
-impl Begin for ProfileConfig {
-    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+impl Config for ProfileConfig {
+    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
+        Begun::each(configs, context, Self::begin_one)
+    }
+}
+
+impl ProfileConfig {
+    fn begin_one(
+        &self,
+        context: BeginContext<'_>,
+    ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
         let missing = self.modes.iter();
         let missing: Vec<(ProfileMode, &str)> = missing
             .filter_map(|mode| Some((*mode, lacking(*mode)?)))
@@ -152,16 +161,19 @@ impl Begin for ProfileConfig {
             });
         }
         let room = reserve(&self.modes)?;
-        let Ok(registry) = scene.node.shared(|| Ok::<_, Refusal>(Registry::default())) else {
+        let Ok(registry) = context
+            .node
+            .shared(|| Ok::<_, Refusal>(Registry::default()))
+        else {
             return Err(Refusal::new(
                 Reason::AttachFailed,
                 "no registry of samplers",
             ));
         };
-        let enrolled = Registry::enroll(&registry, scene.process, self, scene.ratio)?;
+        let enrolled = Registry::enroll(&registry, context.process, self, context.ratio)?;
         let opened = Accepted {
             subscriptions: vec![Subscription {
-                group: scene.first,
+                group: context.first,
                 parts: Breakdown::All,
                 ..Subscription::default()
             }],
@@ -176,7 +188,7 @@ impl Begin for ProfileConfig {
         };
         let profiles = Profiles {
             enrolled,
-            group: scene.first,
+            group: context.first,
             figures: self.figures,
             costs: [Some(Duration::ZERO)],
             _room: room,
@@ -218,26 +230,10 @@ struct Profiles {
     _room: Reservation,
 }
 
+/// The sampler attaches and detaches by itself, as its windows begin and end.
 impl Mechanism for Profiles {
     fn costs(&self) -> &[Option<Duration>] {
         &self.costs
-    }
-
-    fn attach(&mut self, _: &GroupIds) -> Result<Option<Links>, AttachError> {
-        // The sampler attaches and detaches by itself, as its windows begin and end.
-        Ok(None)
-    }
-
-    fn open_slice(&mut self, _: &GroupIds) -> Result<(), AttachError> {
-        Ok(())
-    }
-
-    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        Ok(None)
-    }
-
-    fn hits(&self) -> Result<Vec<u64>, ReadError> {
-        Ok(vec![0])
     }
 
     fn fixed_cost(&self) -> Result<Duration, ReadError> {
@@ -267,10 +263,6 @@ impl Mechanism for Profiles {
             }],
             ..Reading::default()
         })
-    }
-
-    fn events(&mut self) -> Vec<Event> {
-        Vec::new()
     }
 
     fn profiles(&mut self) -> Option<(GroupId, Receiver<Finished>)> {

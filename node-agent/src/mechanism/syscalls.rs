@@ -17,8 +17,8 @@ use tracer::Tracer;
 pub(super) use tracer::{CALLS, time_of_a_call};
 
 use super::{
-    Accepted, Breakdown, Event, GroupId, GroupIds, Lost, Mechanism, Node, Reading, Refusal, RowId,
-    RowReading, Subscription, reason_of,
+    Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, GroupIds, Lost, Mechanism,
+    Reading, Refusal, RowId, RowReading, Subscription, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
@@ -69,78 +69,64 @@ pub struct SystemCalls {
     never_slow: &'static [&'static str],
 }
 
-/// What there is for the questions about the system calls of one process.
-pub struct Begun {
-    /// In the order of the questions.
-    pub answers: Vec<Result<Accepted, Refusal>>,
-    /// What traces them, if anything does; attached to nothing yet.
-    pub calls: Option<SystemCalls>,
-}
-
 /// Makes the process a target of the node's tracer.
-pub fn begin(
-    process: ProcessId,
-    asks: &[SyscallsConfig],
-    group: GroupId,
-    node: &mut Node,
-) -> Begun {
-    let wanted: Vec<Result<Option<BTreeSet<u32>>, Refusal>> = asks
-        .iter()
-        .map(|ask| numbers(ask.names.as_deref()))
-        .collect();
-    let good: Vec<(&SyscallsConfig, &Option<BTreeSet<u32>>)> = asks
-        .iter()
-        .zip(&wanted)
-        .filter_map(|(ask, wanted)| Some((ask, wanted.as_ref().ok()?)))
-        .collect();
-    let refused = |refusal: &Refusal| {
-        let all = wanted.iter();
-        all.map(|wanted| Err(wanted.as_ref().err().unwrap_or(refusal).clone()))
-            .collect()
-    };
-    let Some((first, _)) = good.first() else {
-        let nothing = Refusal::new(Reason::AttachFailed, "no system call is asked for");
-        return Begun {
-            answers: refused(&nothing),
-            calls: None,
-        };
-    };
-    let threshold = good.iter().map(|(ask, _)| ask.slow_threshold_ns).min();
-    let threshold = threshold.unwrap_or(u64::MAX);
-    let options = SyscallOptions {
-        wanted: good
-            .iter()
-            .map(|(_, wanted)| (*wanted).clone())
-            .try_fold(BTreeSet::new(), |all, wanted| Some(&all | &wanted?)),
-        slow_threshold_ns: threshold,
-        ..SyscallOptions::default()
-    };
-    let subscribed = node
-        .shared(|| Tracer::load().map(Shared::of))
-        .and_then(|tracer| Handle::to(tracer, |tracer| tracer.add(process.pid, &options)));
-    let cost = |handle: &Handle<Tracer>| handle.lock().program.cost_of_hit();
-    let calls = match subscribed {
-        Ok(handle) => SystemCalls {
-            costs: [Some(cost(&handle))],
-            handle,
-            gate: Gate::default(),
+impl Config for SyscallsConfig {
+    fn begin(asks: &[Self], context: BeginContext<'_>) -> Begun {
+        let BeginContext {
             process,
-            group,
-            measures: first.measures.clone(),
-            never_slow: first.never_slow,
-        },
-        Err(error) => {
-            return Begun {
-                answers: refused(&refusal(&error)),
-                calls: None,
-            };
+            first: group,
+            node,
+            ..
+        } = context;
+        let wanted: Vec<Result<Option<BTreeSet<u32>>, Refusal>> = asks
+            .iter()
+            .map(|ask| numbers(ask.names.as_deref()))
+            .collect();
+        let good: Vec<(&SyscallsConfig, &Option<BTreeSet<u32>>)> = asks
+            .iter()
+            .zip(&wanted)
+            .filter_map(|(ask, wanted)| Some((ask, wanted.as_ref().ok()?)))
+            .collect();
+        let refused = |refusal: &Refusal| {
+            let all = wanted.iter();
+            Begun::refused(all.map(|wanted| wanted.as_ref().err().unwrap_or(refusal).clone()))
+        };
+        let Some((first, _)) = good.first() else {
+            let nothing = Refusal::new(Reason::AttachFailed, "no system call is asked for");
+            return refused(&nothing);
+        };
+        let threshold = good.iter().map(|(ask, _)| ask.slow_threshold_ns).min();
+        let threshold = threshold.unwrap_or(u64::MAX);
+        let options = SyscallOptions {
+            wanted: good
+                .iter()
+                .map(|(_, wanted)| (*wanted).clone())
+                .try_fold(BTreeSet::new(), |all, wanted| Some(&all | &wanted?)),
+            slow_threshold_ns: threshold,
+            ..SyscallOptions::default()
+        };
+        let subscribed = node
+            .shared(|| Tracer::load().map(Shared::of))
+            .and_then(|tracer| Handle::to(tracer, |tracer| tracer.add(process.pid, &options)));
+        let cost = |handle: &Handle<Tracer>| handle.lock().program.cost_of_hit();
+        let calls = match subscribed {
+            Ok(handle) => SystemCalls {
+                costs: [Some(cost(&handle))],
+                handle,
+                gate: Gate::default(),
+                process,
+                group,
+                measures: first.measures.clone(),
+                never_slow: first.never_slow,
+            },
+            Err(error) => return refused(&refusal(&error)),
+        };
+        let answers = asks.iter().zip(wanted);
+        let answers = answers.map(|(ask, wanted)| Ok(opened(ask, wanted?, threshold, group)));
+        Begun {
+            answers: answers.collect(),
+            mechanisms: vec![Box::new(calls)],
         }
-    };
-    let answers = asks.iter().zip(wanted);
-    let answers = answers.map(|(ask, wanted)| Ok(opened(ask, wanted?, threshold, group)));
-    Begun {
-        answers: answers.collect(),
-        calls: Some(calls),
     }
 }
 

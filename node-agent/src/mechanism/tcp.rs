@@ -19,8 +19,8 @@ use totals::SocketTotals;
 pub use totals::blank;
 
 use super::{
-    Accepted, Begin, BeginContext, Breakdown, Event, GroupId, GroupIds, Lost, Mechanism, Reading,
-    Refusal, Subscription, reason_of,
+    Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, GroupIds, Lost, Mechanism,
+    Reading, Refusal, Subscription, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
@@ -124,11 +124,20 @@ pub struct Sockets {
     costs: [Option<Duration>; 1],
 }
 
-impl Begin for TcpConfig {
-    fn begin(&self, scene: BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+impl Config for TcpConfig {
+    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
+        Begun::each(configs, context, Self::begin_one)
+    }
+}
+
+impl TcpConfig {
+    fn begin_one(
+        &self,
+        context: BeginContext<'_>,
+    ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
         let group = || SocketWatch::load().map(Shared::of);
-        let watch = scene.node.shared(group).map_err(refusal)?;
-        let process = scene.process.pid;
+        let watch = context.node.shared(group).map_err(refusal)?;
+        let process = context.process.pid;
         let handle = Handle::to(watch, |_| Ok::<_, Refusal>(process))?;
         let passes = handle.lock().program.over(process);
         let sockets = Sockets {
@@ -137,13 +146,13 @@ impl Begin for TcpConfig {
             next_pass: None,
             ledger: SocketTotals::new(self.naming.clone(), tick()),
             measures: self.measures.clone(),
-            group: scene.first,
+            group: context.first,
             gate: Gate::default(),
             costs: [Some(COST)],
         };
         let opened = Accepted {
             subscriptions: vec![Subscription {
-                group: scene.first,
+                group: context.first,
                 row: None,
                 parts: if self.naming.parted() {
                     Breakdown::All

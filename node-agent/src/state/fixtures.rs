@@ -13,10 +13,10 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Fact, TimedFact};
 use crate::{
     kernel::SlotReading,
-    kinds::{CollectorConfig, Instrument, Instrumented},
+    kinds::{Instrument, Instrumented},
     mechanism::{
-        Accepted, Breakdown, Detail, Event, GroupId, GroupIds, Lost, Reading, RowId, RowReading,
-        Subscription,
+        Accepted, Breakdown, CollectorConfig, Detail, Event, GroupId, GroupIds, Lost, Reading,
+        RowId, RowReading, Subscription,
         calls::{self, Counted, Sought},
         stacks::{Call, Callers, CodeOrigin},
     },
@@ -51,10 +51,8 @@ impl Instrument for Peers {
 }
 
 fn asked(probe: &Instrumented) -> (calls::Measures, Vec<Counted>) {
-    let CollectorConfig::Calls(calls::CallsConfig { measures, sought }) = probe.instrument.config()
-    else {
-        unreachable!("it is a probe of calls");
-    };
+    let config = probe.instrument.config().of();
+    let calls::CallsConfig { measures, sought } = config.unwrap();
     let Sought::Listed(counted) = sought else {
         unreachable!("its functions have names");
     };

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_agent::{
-    kinds::{CollectorConfig, instrument},
-    mechanism::{BeginContext, GroupId, GroupIds, Mechanism, Node},
+    kinds::instrument,
+    mechanism::{
+        BeginContext, Config, GroupId, GroupIds, Mechanism, Node, block_io::BlockIoConfig,
+    },
     observe::ProcessId,
 };
 use ckb_probe_crds::{KindSpec, kinds::block_io::BlockIoProbe};
@@ -17,10 +19,8 @@ fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
         ..BlockIoProbe::default()
     }
     .into();
-    let CollectorConfig::Own(begin) = instrument(&question).config() else {
-        unreachable!("it has a mechanism of its own")
-    };
-    let scene = BeginContext {
+    let config: BlockIoConfig = instrument(&question).config().of().unwrap();
+    let context = BeginContext {
         process: ProcessId {
             pid,
             start_ticks: 0,
@@ -29,7 +29,9 @@ fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
         ratio: None,
         node,
     };
-    begin.begin(scene).unwrap().0
+    BlockIoConfig::begin(&[config], context)
+        .mechanisms
+        .remove(0)
 }
 
 /// Reads by part.

@@ -151,7 +151,13 @@ fn medians(slices: &[Seen]) -> (Duration, Duration) {
 #[tokio::test]
 async fn while_many_targets_go_the_slices_of_another_keep_their_length() {
     let tools = Tools::new(means(Some(Tier::PerfEvent)));
-    let cost = tools.means.clone().unwrap().calibration.cost_per_call_ns;
+    let cost = tools
+        .node
+        .tier
+        .clone()
+        .unwrap()
+        .calibration
+        .cost_per_call_ns;
     let folder = Folder::new();
     let program = folder.compile("cc", FIXTURE, "detached", &[]);
     // It calls nothing before it is told to.

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ckb_probe_agent::{
-    kinds::{CollectorConfig, Instrument},
-    mechanism::{BeginContext, GroupId, GroupIds, Mechanism, Node, RowReading},
+    kinds::Instrument,
+    mechanism::{
+        BeginContext, Config, GroupId, GroupIds, Mechanism, Node, RowReading, tcp::TcpConfig,
+    },
     observe::ProcessId,
 };
 use ckb_probe_crds::{Name, kinds::tcp::TcpProbe};
@@ -37,11 +39,9 @@ pub struct Watched {
 impl Watched {
     /// Watches it from now on.
     pub fn of(actor: &Actor, probe: &TcpProbe) -> Self {
-        let CollectorConfig::Own(begin) = probe.config() else {
-            unreachable!("tcp has a mechanism of its own");
-        };
+        let config: TcpConfig = probe.config().of().unwrap();
         let mut node = Node::default();
-        let scene = BeginContext {
+        let context = BeginContext {
             process: ProcessId {
                 pid: actor.pid(),
                 start_ticks: 0,
@@ -50,8 +50,9 @@ impl Watched {
             ratio: None,
             node: &mut node,
         };
-        let (mut mechanism, opened) = begin.begin(scene).unwrap();
-        assert_eq!(opened.subscriptions.len(), 1);
+        let mut begun = TcpConfig::begin(&[config], context);
+        assert_eq!(begun.answers[0].as_ref().unwrap().subscriptions.len(), 1);
+        let mut mechanism = begun.mechanisms.remove(0);
         let all: GroupIds = [GroupId::default()].into();
         assert!(mechanism.attach(&all).unwrap().is_none());
         Self {

@@ -12,15 +12,15 @@ use super::{
     Budget,
 };
 use crate::{
-    kinds::{CollectorConfig, Instrumented},
-    mechanism::{Accepted, BeginContext, GroupId, Mechanism, Refusal, calls, syscalls},
+    kinds::Instrumented,
+    mechanism::{Answer, Batch, BeginContext, GroupId, Refusal},
     observe::ProcessId,
 };
 
 /// What began, of what was asked of a process.
 pub(super) struct Fresh {
     pub(super) questions: Vec<KindSpec>,
-    pub(super) answers: Vec<Result<Accepted, Refusal>>,
+    pub(super) answers: Vec<Answer>,
     pub(super) measurement: Option<Measurement>,
     /// When that was done.
     pub(super) attached: Duration,
@@ -83,7 +83,7 @@ fn asked(questions: &[Instrumented]) -> Vec<KindSpec> {
 /// What there is to be measured of a process.
 struct Prepared {
     /// In the order of the questions; None of what was not asked yet.
-    answers: Vec<Option<Result<Accepted, Refusal>>>,
+    answers: Vec<Option<Answer>>,
     mechanisms: Vec<Running>,
     /// Where the loads of the next mechanism begin.
     next: GroupId,
@@ -101,65 +101,24 @@ impl Prepared {
             mechanisms: Vec::new(),
             next: GroupId::default(),
         };
-        // All calls of functions together, and all system calls.
-        let (mut calls, mut syscall_configs, mut own) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, question) in questions.iter().enumerate() {
-            match question.instrument.config() {
-                CollectorConfig::Calls(ask) => calls.push((index, ask)),
-                CollectorConfig::Syscalls(ask) => syscall_configs.push((index, ask)),
-                CollectorConfig::Own(begin) => own.push((index, begin)),
-            }
-        }
-        if !calls.is_empty() {
-            let (askers, asks): (Vec<usize>, Vec<_>) = calls.into_iter().unzip();
-            let begun = calls::begin(
-                &tools.means,
-                process,
-                &asks,
-                prepared.next,
-                &tools.found,
-                budget.ratio(),
-            );
-            prepared.answer(askers, begun.answers);
-            prepared.run(begun.calls);
-        }
-        if !syscall_configs.is_empty() {
-            let (askers, asks): (Vec<usize>, Vec<_>) = syscall_configs.into_iter().unzip();
-            let begun = syscalls::begin(process, &asks, prepared.next, &mut tools.node);
-            prepared.answer(askers, begun.answers);
-            prepared.run(begun.calls);
-        }
-        for (index, begin) in own {
-            let scene = BeginContext {
+        let configs = questions.iter().map(|one| one.instrument.config());
+        for batch in Batch::all(configs) {
+            let places = batch.places.clone();
+            let begun = batch.begin(BeginContext {
                 process,
                 first: prepared.next,
                 ratio: budget.ratio(),
                 node: &mut tools.node,
-            };
-            let answer = begin.begin(scene).map(|(mechanism, opened)| {
-                prepared.add(mechanism);
-                opened
             });
-            prepared.answers[index] = Some(answer);
+            for (place, answer) in places.into_iter().zip(begun.answers) {
+                prepared.answers[place] = Some(answer);
+            }
+            for mechanism in begun.mechanisms {
+                let first = prepared.next;
+                prepared.next = first.offset(mechanism.costs().len());
+                prepared.mechanisms.push(Running { mechanism, first });
+            }
         }
         prepared
-    }
-
-    fn answer(&mut self, askers: Vec<usize>, answers: Vec<Result<Accepted, Refusal>>) {
-        for (index, answer) in askers.into_iter().zip(answers) {
-            self.answers[index] = Some(answer);
-        }
-    }
-
-    fn run(&mut self, mechanism: Option<impl Mechanism + 'static>) {
-        if let Some(mechanism) = mechanism {
-            self.add(Box::new(mechanism));
-        }
-    }
-
-    fn add(&mut self, mechanism: Box<dyn Mechanism>) {
-        let first = self.next;
-        self.next = first.offset(mechanism.costs().len());
-        self.mechanisms.push(Running { mechanism, first });
     }
 }

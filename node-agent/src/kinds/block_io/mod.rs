@@ -7,7 +7,8 @@ use ckb_probe_crds::kinds::block_io::{
     BYTES, BlockIoProbe, DEVICE, DEVICE_LONGEST, QUEUE, QUEUE_LONGEST, SLOW,
 };
 
-use super::{CollectorConfig, Instrument};
+use super::Instrument;
+use crate::mechanism::CollectorConfig;
 use crate::mechanism::block_io::{self, Measures};
 
 /// What is measured of a request.
@@ -22,10 +23,11 @@ const MEASURES: Measures = Measures {
 
 impl Instrument for BlockIoProbe {
     fn config(&self) -> CollectorConfig {
-        CollectorConfig::Own(Box::new(block_io::BlockIoConfig {
+        block_io::BlockIoConfig {
             measures: MEASURES,
             disks: self.devices.clone(),
             slow_threshold_ns: self.slow_threshold.as_nanos(),
-        }))
+        }
+        .into()
     }
 }

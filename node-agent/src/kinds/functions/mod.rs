@@ -8,7 +8,8 @@ use ckb_probe_crds::{
     kinds::functions::{Argument, DURATION, FunctionsProbe, LONGEST, SLOW},
 };
 
-use super::{CollectorConfig, Instrument};
+use super::Instrument;
+use crate::mechanism::CollectorConfig;
 use crate::{
     mechanism::calls::{self, Kept, Matching, Measures, Sought},
     observe::Pattern,
@@ -17,7 +18,7 @@ use crate::{
 impl Instrument for FunctionsProbe {
     fn config(&self) -> CollectorConfig {
         let threshold = self.threshold.map(|threshold| threshold.as_nanos());
-        CollectorConfig::Calls(calls::CallsConfig {
+        calls::CallsConfig {
             measures: Measures {
                 duration: DURATION.key(),
                 longest: LONGEST.key(),
@@ -43,6 +44,7 @@ impl Instrument for FunctionsProbe {
                     .collect(),
                 stacks: self.stacks && self.threshold.is_some(),
             }),
-        })
+        }
+        .into()
     }
 }

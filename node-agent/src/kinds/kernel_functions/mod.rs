@@ -8,13 +8,13 @@ use ckb_probe_crds::{
     kinds::kernel_functions::{DURATION, KernelFunctionsProbe, LONGEST, SLOW},
 };
 
-use super::{CollectorConfig, Instrument};
-use crate::mechanism::{calls::Measures, kernel_functions};
+use super::Instrument;
+use crate::mechanism::{CollectorConfig, calls::Measures, kernel_functions};
 
 impl Instrument for KernelFunctionsProbe {
     fn config(&self) -> CollectorConfig {
         let threshold = self.threshold.map(|threshold| threshold.as_nanos());
-        CollectorConfig::Own(Box::new(kernel_functions::KernelFunctionsConfig {
+        kernel_functions::KernelFunctionsConfig {
             measures: Measures {
                 duration: DURATION.key(),
                 longest: LONGEST.key(),
@@ -25,6 +25,7 @@ impl Instrument for KernelFunctionsProbe {
             glob: self.r#match.clone(),
             limit: self.limit as usize,
             slow_threshold_ns: threshold.unwrap_or(u64::MAX),
-        }))
+        }
+        .into()
     }
 }

@@ -18,9 +18,10 @@ use ckb_probe_crds::{
 };
 use layout::sum;
 
-use super::{CollectorConfig, Instrument};
+use super::Instrument;
 use crate::{
     mechanism::{
+        CollectorConfig,
         RowId,
         counts::{self, Membership, CountProgram, Counted, Decode, RawEvent, DecodedEvent},
     },
@@ -54,14 +55,15 @@ const PROGRAM: CountProgram = CountProgram {
 
 impl Instrument for ProcessesProbe {
     fn config(&self) -> CollectorConfig {
-        CollectorConfig::Own(Box::new(counts::CountsConfig {
+        counts::CountsConfig {
             program: &PROGRAM,
             belonging: Membership::Pod,
             wants: wants(self),
             // A process ends once.
             sliced: false,
             decode: Arc::new(self.clone()),
-        }))
+        }
+        .into()
     }
 }
 

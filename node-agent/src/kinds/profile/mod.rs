@@ -9,7 +9,8 @@ use ckb_probe_crds::{
     kinds::profile::{COMPLETE, MEMORY, ProfileProbe, SAMPLES, THREADS, TIME},
 };
 
-use super::{CollectorConfig, Instrument};
+use super::Instrument;
+use crate::mechanism::CollectorConfig;
 use crate::mechanism::profile::{self, Weighed};
 
 /// All threads are gone through no more often: what is waited for is waited for longer.
@@ -17,7 +18,7 @@ const MOST_PASSES: u32 = 19;
 
 impl Instrument for ProfileProbe {
     fn config(&self) -> CollectorConfig {
-        CollectorConfig::Own(Box::new(asked(self)))
+        asked(self).into()
     }
 }
 

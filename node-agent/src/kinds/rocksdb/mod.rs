@@ -5,7 +5,7 @@ mod arguments;
 pub use arguments::Arguments;
 use ckb_probe_crds::kinds::rocksdb::{BYTES, DURATION, LONGEST, Operation, RocksDbProbe, SLOW};
 
-use super::{CollectorConfig, Instrument};
+use super::Instrument;
 use crate::{
     kernel::{
         FamilyArgument::{self, Argument1, Argument2},
@@ -15,6 +15,7 @@ use crate::{
         },
     },
     mechanism::{
+        CollectorConfig,
         RowId,
         calls::{self, Cause, Counted, Function, Measures, Sought},
     },
@@ -31,10 +32,11 @@ const MEASURES: Measures = Measures {
 
 impl Instrument for RocksDbProbe {
     fn config(&self) -> CollectorConfig {
-        CollectorConfig::Calls(calls::CallsConfig {
+        calls::CallsConfig {
             measures: MEASURES,
             sought: Sought::Listed(counted(self)),
-        })
+        }
+        .into()
     }
 
     fn part(&self, raw: &RowId) -> String {

@@ -9,9 +9,10 @@ use ckb_probe_crds::{
 };
 use nix::errno::Errno;
 
-use super::{CollectorConfig, Instrument};
+use super::Instrument;
 use crate::{
     mechanism::{
+        CollectorConfig,
         RowId,
         syscalls::{self, Measures},
     },
@@ -20,7 +21,7 @@ use crate::{
 
 impl Instrument for SyscallsProbe {
     fn config(&self) -> CollectorConfig {
-        CollectorConfig::Syscalls(syscalls::SyscallsConfig {
+        syscalls::SyscallsConfig {
             names: (!self.names.is_empty()).then(|| self.names.clone()),
             slow_threshold_ns: self.slow_threshold.as_nanos(),
             never_slow: &WAITS,
@@ -30,7 +31,8 @@ impl Instrument for SyscallsProbe {
                 errors: ERRORS.key(),
                 slow: SLOW.key(),
             },
-        })
+        }
+        .into()
     }
 
     fn row(&self, raw: &RowId) -> String {

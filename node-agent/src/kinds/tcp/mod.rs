@@ -13,7 +13,8 @@ use ckb_probe_crds::kinds::tcp::{
     RECEIVED, RETRANSMITS, RTT, SEGMENTS, SENT, TcpProbe, WINDOW_LIMITED,
 };
 
-use super::{CollectorConfig, Instrument};
+use super::Instrument;
+use crate::mechanism::CollectorConfig;
 use crate::mechanism::tcp::{self, Endpoint, Measures, Naming, Role};
 
 /// The row of sockets that listen, where rows are peers.
@@ -42,10 +43,11 @@ pub(crate) const MEASURES: Measures = Measures {
 
 impl Instrument for TcpProbe {
     fn config(&self) -> CollectorConfig {
-        CollectorConfig::Own(Box::new(tcp::TcpConfig {
+        tcp::TcpConfig {
             measures: MEASURES,
             naming: Arc::new(self.clone()),
-        }))
+        }
+        .into()
     }
 }
 

@@ -5,9 +5,9 @@ use proptest::test_runner::RngSeed;
 use super::{simulator::*, *};
 
 /// An import between two times, in seconds; else nearly nothing.
-fn burst(seed: u64, quiet: f64, cpu: f64) -> BeginContext {
+fn burst(seed: u64, quiet: f64, cpu: f64) -> Workload {
     let active = move |time| (30.0..60.0).contains(&time);
-    BeginContext {
+    Workload {
         activity: Box::new(move |time| {
             if active(time) {
                 (1.0, 1.4)
@@ -17,15 +17,15 @@ fn burst(seed: u64, quiet: f64, cpu: f64) -> BeginContext {
         }),
         noise: 0.2,
         seed,
-        ..BeginContext::steady(&[1.1 * MICROSECOND; 6], &IMPORT, 0.0)
+        ..Workload::steady(&[1.1 * MICROSECOND; 6], &IMPORT, 0.0)
     }
 }
 
 #[test]
 fn an_import_stays_within_its_budget_and_uses_it() {
-    let scene = BeginContext {
+    let scene = Workload {
         noise: 0.2,
-        ..BeginContext::steady(&[1.1 * MICROSECOND; 6], &IMPORT, 1.4)
+        ..Workload::steady(&[1.1 * MICROSECOND; 6], &IMPORT, 1.4)
     };
     let record = run(&scene, 60.0);
     assert_eq!(
@@ -39,9 +39,9 @@ fn an_import_stays_within_its_budget_and_uses_it() {
 
 #[test]
 fn mining_stays_within_its_budget_though_its_clock_is_coarse() {
-    let scene = BeginContext {
+    let scene = Workload {
         noise: 0.2,
-        ..BeginContext::steady(&[1.1 * MICROSECOND; 6], &MINING, 0.03)
+        ..Workload::steady(&[1.1 * MICROSECOND; 6], &MINING, 0.03)
     };
     let record = run(&scene, 120.0);
     assert_eq!(record.changes(10.0), 0);
@@ -83,10 +83,10 @@ fn when_all_fits_again_all_is_attached_within_five_seconds_and_stays() {
 fn a_follower_that_gets_a_block_now_and_then_stays_within_its_budget_in_the_long_run() {
     for seed in 1..=2 {
         let quiet = (0.0, 0.02);
-        let scene = BeginContext {
+        let scene = Workload {
             activity: Box::new(move |time| if time % 10.0 < 0.2 { (1.0, 1.0) } else { quiet }),
             seed,
-            ..BeginContext::steady(&[1.1 * MICROSECOND; 3], &[60e3, 50e3, 300.0], 0.0)
+            ..Workload::steady(&[1.1 * MICROSECOND; 3], &[60e3, 50e3, 300.0], 0.0)
         };
         let mean = run(&scene, 600.0).mean(0.0);
         // A minute of the budget may still be owed.
@@ -97,10 +97,10 @@ fn a_follower_that_gets_a_block_now_and_then_stays_within_its_budget_in_the_long
 /// A slice that takes 60 ms to attach and detach when the governor was told 20 is paid for all the same.
 #[test]
 fn edges_longer_than_expected_are_paid_for() {
-    let scene = BeginContext {
+    let scene = Workload {
         attach: 20,
         detach: 40,
-        ..BeginContext::steady(&[1.1 * MICROSECOND; 6], &IMPORT, 1.4)
+        ..Workload::steady(&[1.1 * MICROSECOND; 6], &IMPORT, 1.4)
     };
     let record = run(&scene, 60.0);
     assert!(record.worst(5.0..60.0, 10.0) < 1.05);
@@ -110,9 +110,9 @@ fn edges_longer_than_expected_are_paid_for() {
 #[test]
 fn what_is_off_is_tried_again_now_and_then() {
     let rates = [220e3, 10.0];
-    let scene = BeginContext {
+    let scene = Workload {
         ratio: 0.001,
-        ..BeginContext::steady(&[1.1 * MICROSECOND; 2], &rates, 0.1)
+        ..Workload::steady(&[1.1 * MICROSECOND; 2], &rates, 0.1)
     };
     let record = run(&scene, 1300.0);
     let plans = record.plans(10.0);
@@ -130,12 +130,12 @@ fn what_is_sampled_for_a_while_gets_its_part_of_the_budget_from_what_is_attached
     // A node that mines, of which stacks are sampled for ten seconds of each minute, for half of the budget.
     let rates = IMPORT.map(|rate| rate / 10.0);
     for begin in [0.0, 3.0, 7.0] {
-        let scene = BeginContext {
+        let scene = Workload {
             besides: Box::new(move |time| match (time - begin).rem_euclid(60.0) < 10.0 {
                 true => 0.005 * 0.05,
                 false => 0.0,
             }),
-            ..BeginContext::steady(&[1.1 * MICROSECOND; 6], &rates, 0.05)
+            ..Workload::steady(&[1.1 * MICROSECOND; 6], &rates, 0.05)
         };
         let record = run(&scene, 200.0);
         let worst = record.worst(60.0..200.0, 10.0);
@@ -155,7 +155,7 @@ prop_compose! {
         attach in 4..24u64,
         detach in 5..45u64,
         seed in any::<u64>(),
-    ) -> BeginContext {
+    ) -> Workload {
         let costs: Vec<f64> = operations.iter()
             .map(|(_, cost, stepped)| MICROSECOND * if *stepped { 19.0 } else { *cost })
             .collect();
@@ -164,10 +164,10 @@ prop_compose! {
         let cpu = 10f64.powf(cpu);
         let hundred = costs.iter().copied().fold(0.0, f64::max) * 100.0;
         let ratio = (load / cpu / 10f64.powf(excess)).clamp(hundred / cpu, 0.5);
-        BeginContext {
+        Workload {
             noise, ratio, attach, detach, seed,
             edge: (attach + detach) / 2,
-            ..BeginContext::steady(&costs, &rates, cpu)
+            ..Workload::steady(&costs, &rates, cpu)
         }
     }
 }
@@ -180,19 +180,19 @@ prop_compose! {
         quiet in -2.3..-0.3f64,
         activity in prop::sample::select(vec![0.0, 0.001, 0.01]),
         seed in any::<u64>(),
-    ) -> BeginContext {
+    ) -> Workload {
         let quiet = (activity, 10f64.powf(quiet));
         let period = 10f64.powf(period);
         let works = move |time: f64| (time / period).fract() < duty;
-        BeginContext {
+        Workload {
             activity: Box::new(move |time| if works(time) { (1.0, 1.0) } else { quiet }),
             seed,
-            ..BeginContext::steady(&[1.1 * MICROSECOND; 3], &[60e3, 50e3, 300.0], 0.0)
+            ..Workload::steady(&[1.1 * MICROSECOND; 3], &[60e3, 50e3, 300.0], 0.0)
         }
     }
 }
 
-impl std::fmt::Debug for BeginContext {
+impl std::fmt::Debug for Workload {
     fn fmt(&self, to: &mut std::fmt::Formatter) -> std::fmt::Result {
         let Self {
             costs,

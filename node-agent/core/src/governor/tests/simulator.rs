@@ -3,7 +3,7 @@
 use super::*;
 
 /// What is simulated.
-pub struct BeginContext {
+pub struct Workload {
     /// CPU time of a hit, of each operation.
     pub costs: Vec<Duration>,
     /// Hits per second of each operation.
@@ -23,7 +23,7 @@ pub struct BeginContext {
     pub seed: u64,
 }
 
-impl BeginContext {
+impl Workload {
     /// One percent for a target whose activity does not change.
     pub fn steady(costs: &[f64], rates: &[f64], cpu: f64) -> Self {
         Self {
@@ -114,7 +114,7 @@ impl Random {
     }
 }
 
-pub fn run(scene: &BeginContext, seconds: f64) -> Record {
+pub fn run(scene: &Workload, seconds: f64) -> Record {
     let mut agent = Agent::new(scene);
     let mut record = Record {
         ratio: scene.ratio,
@@ -178,7 +178,7 @@ impl Seen {
 }
 
 struct Agent<'a> {
-    scene: &'a BeginContext,
+    scene: &'a Workload,
     random: Random,
     /// CPU-seconds of a hit.
     costs: Vec<f64>,
@@ -197,7 +197,7 @@ struct Agent<'a> {
 }
 
 impl<'a> Agent<'a> {
-    fn new(scene: &'a BeginContext) -> Self {
+    fn new(scene: &'a Workload) -> Self {
         let operations = scene.costs.len();
         let estimator = Estimator::new(&scene.costs);
         Self {
@@ -317,7 +317,7 @@ impl<'a> Agent<'a> {
     }
 }
 
-fn budget(scene: &BeginContext) -> Budget {
+fn budget(scene: &Workload) -> Budget {
     Budget {
         ratio: scene.ratio,
         edge: Duration::from_millis(scene.edge),

@@ -6,10 +6,7 @@ use ckb_probe_crds::{
 };
 
 use super::*;
-use crate::{
-    kernel::Binary,
-    kinds::{self, Instrument},
-};
+use crate::{kernel::Binary, kinds::Instrument};
 
 const CALIBRATION: Calibration = Calibration {
     cost_per_call_ns: 1_200,
@@ -26,10 +23,7 @@ fn ask(operations: &[Operation], change: impl FnOnce(&mut RocksDbProbe)) -> Call
         ..RocksDbProbe::default()
     };
     change(&mut kind);
-    let kinds::CollectorConfig::Calls(ask) = kind.config() else {
-        unreachable!("it is a kind of calls");
-    };
-    ask
+    kind.config().of().unwrap()
 }
 
 /// A binary that has these functions, in this order; those marked are single-stepped.
