@@ -112,6 +112,7 @@ pub(super) fn plan(dummies: &[Dummy], pid: u32, entry_only: bool) -> io::Result<
             slow_threshold_ns: u64::MAX,
             arguments: None,
             stacks: false,
+            entry_only,
         })
     };
     let sites: Vec<Site> = (0..).zip(dummies).map(site).collect::<io::Result<_>>()?;
@@ -120,7 +121,6 @@ pub(super) fn plan(dummies: &[Dummy], pid: u32, entry_only: bool) -> io::Result<
         slots: sites.len() as u32,
         sites,
         families: 0,
-        entry_only,
         ring_bytes: DEFAULT_RING_BYTES,
         trap_ns: 0,
     })
@@ -272,10 +272,11 @@ impl Measured {
     }
 }
 
+/// Two at a time would count each other's calls.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// Probes all the functions at once, since the kernel takes its time to attach and to detach.
 fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
-    /// Two at a time would count each other's calls.
-    static ALONE: Mutex<()> = Mutex::new(());
     let _alone = ALONE.lock();
     const DUMMIES: [Dummy; 4] = [EMULATED, AT_WORK, STEPPED, TWICE];
     const SLOTS: [Dummy; 5] = [EMULATED, AT_WORK, STEPPED, TWICE, TWICE];
@@ -370,6 +371,30 @@ mod tests {
                 Err(CalibrationError::Attach(_)) => {}
                 Err(error) => panic!("{tier:?}: {error}"),
             }
+        }
+        assert!(tiers > 0, "as root, on Linux 5.15 or later");
+    }
+
+    #[test]
+    fn of_one_process_calls_at_one_site_are_timed_and_at_another_only_counted() {
+        let _alone = ALONE.lock();
+        let mut tiers = 0;
+        for &tier in Tier::ALL {
+            let mut plan = plan(&[EMULATED, STEPPED], std::process::id(), false).unwrap();
+            plan.sites[1].entry_only = true;
+            let Ok(mut probes) = Probes::load(tier, &plan) else {
+                continue;
+            };
+            if probes.attach(&Slots::from([0, 1])).is_err() {
+                continue;
+            }
+            tiers += 1;
+            EMULATED.call(100);
+            STEPPED.call(70);
+            let reading = probes.read().unwrap();
+            let counted = reading.slots.iter();
+            let counted = counted.map(|slot| (slot.histogram.count(), slot.untimed));
+            assert_eq!(counted.collect::<Vec<_>>(), [(100, 0), (0, 70)], "{tier:?}");
         }
         assert!(tiers > 0, "as root, on Linux 5.15 or later");
     }

@@ -174,7 +174,7 @@ impl Probes {
             true => Some(SlowStacks::of(&object)?),
             false => None,
         };
-        let programs = Programs::load(&object, tier, plan.entry_only)?;
+        let programs = Programs::load(&object, tier, &plan.sites)?;
         let mut control = Control {
             epoch: 0,
             entering: 0,

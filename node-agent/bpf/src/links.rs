@@ -49,9 +49,12 @@ impl Links {
     }
 }
 
-/// What sees calls by a tier: programs that are attached to every site.
+/// What sees calls by a tier.
 pub(super) struct Programs {
-    parts: Vec<LinkHalf>,
+    /// Attached to every site whose calls are timed.
+    timing: Vec<LinkHalf>,
+    /// Attached to every other.
+    counting: Vec<LinkHalf>,
     /// None: by uprobe_multi.
     pmu: Option<ProbePmu>,
 }
@@ -63,36 +66,41 @@ struct LinkHalf {
 }
 
 impl Programs {
-    /// Loads what the tier needs; `entry_only` for targets whose returns must not be touched.
-    pub(super) fn load(object: &Object, tier: Tier, entry_only: bool) -> Result<Self, AttachError> {
+    /// Loads what the tier needs for these sites.
+    pub(super) fn load(object: &Object, tier: Tier, sites: &[Site]) -> Result<Self, AttachError> {
         let pair = match tier {
             Tier::PerfEvent => AttachType::None,
             Tier::Session | Tier::UprobeMulti => AttachType::UprobeMulti,
         };
-        let parts: &[(&'static str, AttachType, bool)] = if entry_only {
-            &[("call_count", pair, false)]
-        } else if tier == Tier::Session {
-            &[("call_session", AttachType::UprobeSession, false)]
-        } else {
+        let timing: &[(&'static str, AttachType, bool)] = match tier {
+            Tier::Session => &[("call_session", AttachType::UprobeSession, false)],
             // Returns first: a call that enters in between is ignored at its return. The other way round it would
             // stay in the table of calls in flight.
-            &[("call_return", pair, true), ("call_enter", pair, false)]
+            Tier::UprobeMulti | Tier::PerfEvent => {
+                &[("call_return", pair, true), ("call_enter", pair, false)]
+            }
         };
-        let parts = parts
-            .iter()
-            .map(|&(name, attach_type, returns)| {
+        let load = |halves: &[(&'static str, AttachType, bool)], entry_only| {
+            let needed = sites.iter().any(|site| site.entry_only == entry_only);
+            let halves = halves.iter().filter(|_| needed);
+            let halves = halves.map(|&(name, attach_type, returns)| {
                 Ok(LinkHalf {
                     program: object.program(name, ProgramType::Kprobe, attach_type)?,
                     attach_type,
                     returns,
                 })
-            })
-            .collect::<Result<_, AttachError>>()?;
+            });
+            halves.collect::<Result<Vec<_>, AttachError>>()
+        };
         let pmu = match tier {
             Tier::PerfEvent => Some(ProbePmu::of_uprobes().map_err(AttachError::NoUprobePmu)?),
             Tier::Session | Tier::UprobeMulti => None,
         };
-        Ok(Self { parts, pmu })
+        Ok(Self {
+            timing: load(timing, false)?,
+            counting: load(&[("call_count", pair, false)], true)?,
+            pmu,
+        })
     }
 
     /// Attaches to every site, or to none.
@@ -108,10 +116,14 @@ impl Programs {
             answer.map_err(|source| error(&[site], source))?;
         }
         let mut descriptors = Vec::new();
-        for part in &self.parts {
-            match self.pmu {
-                Some(pmu) => part.attach_each(pmu, pid, sites, group, &mut descriptors)?,
-                None => part.attach_all(pid, sites, group, &mut descriptors)?,
+        let (counted, timed): (Vec<&Site>, Vec<&Site>) =
+            sites.iter().partition(|site| site.entry_only);
+        for (halves, sites) in [(&self.timing, timed), (&self.counting, counted)] {
+            for half in halves {
+                match self.pmu {
+                    Some(pmu) => half.attach_each(pmu, pid, &sites, group, &mut descriptors)?,
+                    None => half.attach_all(pid, &sites, group, &mut descriptors)?,
+                }
             }
         }
         Ok(Links::of(descriptors))

@@ -38,6 +38,8 @@ pub struct Site {
     pub arguments: Option<KeptArguments>,
     /// Whether the stacks of its slow calls are copied.
     pub stacks: bool,
+    /// Its calls are counted and not timed: their returns are not touched.
+    pub entry_only: bool,
 }
 
 /// Which arguments of a call are told when it is slow.
@@ -68,8 +70,6 @@ pub struct Plan {
     pub sites: Vec<Site>,
     /// How many column families, each of one operation, are told apart; more count with their operation's others.
     pub families: u32,
-    /// Count calls and do not time them: their returns are not touched.
-    pub entry_only: bool,
     /// Size of the ring buffer for slow calls: a power of two, and a multiple of the page size.
     pub ring_bytes: u32,
     /// Nanoseconds that the traps add to every call as the programs see it: see [`Calibration::trap_ns`](super::Calibration::trap_ns).

@@ -109,7 +109,6 @@ impl Config for CallsConfig {
             slots,
             sites,
             beside,
-            entry_only,
             ..
         } = searched;
         if sites.is_empty() {
@@ -128,7 +127,6 @@ impl Config for CallsConfig {
             slots: slots.len() as u32,
             sites: sites.into_iter().map(|(site, _)| site).collect(),
             families,
-            entry_only,
             ring_bytes: DEFAULT_RING_BYTES,
             trap_ns: means.calibration.trap_ns,
         };

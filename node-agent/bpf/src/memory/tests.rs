@@ -60,7 +60,6 @@ fn plan(slots: u32, families: u32) -> Plan {
         slots,
         sites: Vec::new(),
         families,
-        entry_only: false,
         ring_bytes: super::super::DEFAULT_RING_BYTES,
         trap_ns: 0,
     }

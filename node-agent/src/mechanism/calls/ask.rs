@@ -26,6 +26,16 @@ pub enum Sought {
     Matching(Matching),
 }
 
+impl Sought {
+    /// Those that have names, which are looked for all at once.
+    pub fn listed(&self) -> &[Counted] {
+        match self {
+            Self::Listed(counted) => counted,
+            Self::Matching(_) => &[],
+        }
+    }
+}
+
 /// Functions by a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Matching {

@@ -48,8 +48,6 @@ pub struct Searched {
     pub sites: Vec<(Site, Duration)>,
     /// Those that have each of their sites in common with one that came before, and what a call costs beside that one.
     pub beside: BTreeMap<u8, (u8, Duration)>,
-    /// Calls are to be counted and not timed.
-    pub entry_only: bool,
     /// Something is measured of a program that is written in Go.
     go: bool,
     /// How many column families are told apart, if any are.
@@ -102,7 +100,6 @@ pub fn search(
         slots: Vec::new(),
         sites: Vec::new(),
         beside: BTreeMap::new(),
-        entry_only: false,
         go: false,
         families: super::families(memory::possible_cpus()),
         bounds: Bounds::now(),
@@ -132,8 +129,7 @@ fn together(own: &[Counted], asks: &[CallsConfig]) -> Vec<Counted> {
             ..counted.clone()
         };
         let mut asks = asks.iter();
-        let asked =
-            asks.any(|ask| matches!(&ask.sought, Sought::Listed(all) if all.contains(&wanted)));
+        let asked = asks.any(|ask| ask.sought.listed().contains(&wanted));
         if asked { wanted } else { counted.clone() }
     };
     own.iter().map(by_family).collect()
@@ -141,12 +137,10 @@ fn together(own: &[Counted], asks: &[CallsConfig]) -> Vec<Counted> {
 
 /// The answer without what only others have told apart.
 fn as_asked(mut opened: Accepted, sought: &Sought) -> Accepted {
-    let Sought::Listed(counted) = sought else {
-        return opened;
-    };
     for subscription in &mut opened.subscriptions {
         let own = |one: &&Counted| subscription.row.as_ref() == Some(&one.row);
-        if counted.iter().find(own).is_some_and(|one| !one.by_family) {
+        let mut listed = sought.listed().iter();
+        if listed.find(own).is_some_and(|one| !one.by_family) {
             subscription.parts = Breakdown::None;
         }
     }
@@ -154,10 +148,7 @@ fn as_asked(mut opened: Accepted, sought: &Sought) -> Accepted {
 }
 
 fn names(asks: &[CallsConfig]) -> BTreeSet<SymbolName> {
-    let counted = asks.iter().flat_map(|ask| match &ask.sought {
-        Sought::Listed(counted) => &counted[..],
-        Sought::Matching(_) => &[],
-    });
+    let counted = asks.iter().flat_map(|ask| ask.sought.listed());
     let functions = counted.flat_map(|counted| &counted.functions);
     functions.map(|function| function.symbol).collect()
 }
@@ -220,12 +211,14 @@ impl Searched {
         self.answers.push(answer);
     }
 
-    /// Says of all that is measured that calls are counted and not timed, where they are: what holds for one holds for all of the
-    /// process. What is refused is neither.
+    /// Where returns must not be touched, has calls be counted and not timed, and says so of all that is measured: what holds for one
+    /// is taken to hold for all of the process, since a return that is touched by mistake kills it. What is refused is neither.
     fn tell_entry_only(&mut self, confined: bool) {
-        self.entry_only = self.go || confined;
-        if !self.entry_only {
+        if !self.go && !confined {
             return;
+        }
+        for (site, _) in &mut self.sites {
+            site.entry_only = true;
         }
         for Accepted { coverage, .. } in self.answers.iter_mut().flatten() {
             coverage.lacks.push(lack(Reason::EntryOnly, Vec::new()));
@@ -386,6 +379,7 @@ impl Searched {
                 slow_threshold_ns: counted.slow_threshold_ns,
                 arguments: (!counted.arguments.is_empty()).then_some(KeptArguments { texts }),
                 stacks: counted.stacks,
+                entry_only: false,
             };
             self.sites.push((site, Duration::from_nanos(nanos)));
         }

@@ -53,7 +53,6 @@ fn searched() -> Searched {
         slots: Vec::new(),
         sites: Vec::new(),
         beside: BTreeMap::new(),
-        entry_only: false,
         go: false,
         families: 160,
         bounds: Bounds {
@@ -68,10 +67,7 @@ fn answer(
     ask: &CallsConfig,
     symbols: &Symbols,
 ) -> Result<Accepted, Refusal> {
-    let Sought::Listed(counted) = &ask.sought else {
-        unreachable!("its functions have names");
-    };
-    let found = listed(counted, symbols)?;
+    let found = listed(ask.sought.listed(), symbols)?;
     searched.answer(found, &ask.measures, CALIBRATION, GroupId(3))
 }
 
@@ -93,10 +89,7 @@ fn what_one_has_told_apart_by_family_is_counted_once_for_all() {
     let there = symbols(&[(GET, false), (COMMIT, false)]);
     let mut all = searched();
     let opened = asks.each_ref().map(|ask| {
-        let Sought::Listed(counted) = &ask.sought else {
-            unreachable!("its functions have names");
-        };
-        let found = listed(&together(counted, &asks), &there).unwrap();
+        let found = listed(&together(ask.sought.listed(), &asks), &there).unwrap();
         let opened = all.answer(found, &ask.measures, CALIBRATION, GroupId(3));
         as_asked(opened.unwrap(), &ask.sought)
     });
@@ -261,10 +254,7 @@ fn more_than_a_byte_can_number_is_refused_and_leaves_the_rest() {
 }
 
 fn take(searched: &mut Searched, ask: &CallsConfig, symbols: &Symbols, go: bool) {
-    let Sought::Listed(counted) = &ask.sought else {
-        unreachable!("its functions have names");
-    };
-    let found = listed(counted, symbols).map(|found| Found { go, ..found });
+    let found = listed(ask.sought.listed(), symbols).map(|found| Found { go, ..found });
     searched.take(found, ask, CALIBRATION, GroupId(3));
 }
 
@@ -290,7 +280,7 @@ fn of_what_is_measured_of_a_confined_process_it_is_said_that_calls_are_not_timed
         false,
     );
     all.tell_entry_only(true);
-    assert!(all.entry_only);
+    assert!(all.sites.iter().all(|(site, _)| site.entry_only));
     let [Ok(opened), refused] = &all.answers[..] else {
         unreachable!("one of them is there");
     };
@@ -321,7 +311,10 @@ fn what_is_not_timed_for_the_sake_of_another_question_says_so_unless_that_was_re
         );
         all.tell_entry_only(false);
         let told = all.answers.iter().map(is_said_to_be_entry_only);
-        (all.entry_only, told.collect::<Vec<_>>())
+        (
+            all.sites.iter().all(|(site, _)| site.entry_only),
+            told.collect::<Vec<_>>(),
+        )
     };
     let roomy = searched().bounds;
     assert_eq!(told(roomy, Operation::Get), (true, vec![true, true]));
