@@ -34,11 +34,14 @@ use crate::{
     mechanism::Refusal,
     observe,
     preflight::{Preflight, preflight},
-    server::{self, Endpoint, EndpointRequest, Server, ServerError},
+    server::{self, MetricsRequest, Pulse, Server, ServerError},
 };
 
 /// How often the ring buffers of slow calls are emptied: a thousand slow calls fit in between.
 const DRAIN: Duration = Duration::from_millis(250);
+
+/// So long the engine waits for a look at /proc, which goes on beside it where it takes longer.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// At its end the agent waits no longer for windows of stacks to be written. It is killed after five seconds.
 const LAST_PARTS: Duration = Duration::from_secs(2);
@@ -96,7 +99,8 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     log(&preflight);
 
     let server = Server::open(&settings.server, client.clone()).await?;
-    let (serving, mut asked) = server.serve();
+    let pulse = Arc::new(Pulse::default());
+    let (serving, mut wanted) = server.serve(Arc::clone(&pulse))?;
     let mut server = tokio::spawn(serving);
 
     let parts = Arc::new(Queue::default());
@@ -119,10 +123,12 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
         written,
         parts,
         engine: Engine::new(preflight.means.map_err(Refusal::from))
-            .with_ceiling(settings.max_overhead_percent),
+            .with_ceiling(settings.max_overhead_percent)
+            .with_patience(PATIENCE),
         assignments: Vec::new(),
         about,
         order: None,
+        carried_out: None,
         ordered: false,
     };
     let mut execs = watch_execs();
@@ -138,10 +144,14 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             _ = ended(&mut writer) => return Err(AgentError::TaskEnded("reports")),
             _ = ended(&mut parts_writer) => return Err(AgentError::TaskEnded("profile parts")),
             order = orders.next() => match order {
-                Some(order) => work.take(order),
+                Some(order) => {
+                    work.take(order);
+                    false
+                }
                 None => return Err(AgentError::TaskEnded("orders")),
             },
-            Some(inquiry) = asked.recv() => work.answer(inquiry),
+            Some(metrics) = wanted.recv() => work.render(metrics),
+            () = pulse.wanted() => false,
             () = work.engine.process_ended() => work.engine.reconcile(),
             pids = next_execs(&mut execs) => work.engine.execs(&pids),
             () = until(step) => work.engine.step(),
@@ -155,7 +165,8 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
                 work.expire()
             }
         };
-        if changed {
+        pulse.beat(work.ordered);
+        if work.carries_out() || changed {
             work.pace.note(News::Standing);
         }
         if work.due().is_some_and(|due| due <= Instant::now()) {
@@ -177,6 +188,8 @@ struct Work {
     assignments: Vec<Assignment>,
     about: AgentStatus,
     order: Option<OrderId>,
+    /// The order that the engine has carried out: which a report answers.
+    carried_out: Option<OrderId>,
     ordered: bool,
 }
 
@@ -184,41 +197,40 @@ struct Work {
 type OrderId = (String, i64);
 
 impl Work {
-    fn take(&mut self, order: Option<NodeProbe>) -> bool {
+    fn take(&mut self, order: Option<NodeProbe>) {
         self.ordered = true;
         let (id, assignments) = taken_apart(order);
         if id == self.order {
-            return false;
+            return;
         }
         self.order = id;
         self.engine.assign(current(&assignments, Timestamp::now()));
         self.assignments = assignments;
-        // The report says which generation it answers.
-        true
     }
 
-    fn answer(&mut self, (question, answer): EndpointRequest) -> bool {
-        let text = match question {
-            Endpoint::Healthy => Ok("ok\n".to_string()),
-            Endpoint::Ready if self.ordered => Ok("ok\n".to_string()),
-            Endpoint::Ready => {
-                Err("no orders seen yet: is the API server reachable?\n".to_string())
-            }
-            Endpoint::Metrics => {
-                self.engine.read();
-                let (now, instances) = self.engine.instances();
-                metrics::render(self.engine.means(), now, instances)
-                    .and_then(|text| {
-                        Ok(
-                            text + &self.written.count().render()?
-                                + &self.parts.count().render()?,
-                        )
-                    })
-                    .map_err(|error| format!("cannot render the metrics: {error}\n"))
-            }
-        };
-        // Whoever asked may have gone.
-        let _ = answer.send(text);
+    /// Notes it when the last order is carried out. True when that is new: the report says which generation it answers.
+    fn carries_out(&mut self) -> bool {
+        let is_new = self.carried_out != self.order && !self.engine.is_looking();
+        if is_new {
+            self.carried_out = self.order.clone();
+        }
+        is_new
+    }
+
+    /// Answers with the text of `/metrics`, which is made where nobody waits for it. False: nothing changed.
+    fn render(&mut self, answer: MetricsRequest) -> bool {
+        self.engine.read();
+        let (now, instances) = self.engine.instances();
+        let means = self.engine.means();
+        let (reports, parts) = (self.written.count(), self.parts.count());
+        self.engine.aside(move || {
+            let instances = instances.iter().map(|instance| &**instance);
+            let text = metrics::render(means, now, instances)
+                .and_then(|text| Ok(text + &reports.render()? + &parts.render()?))
+                .map_err(|error| format!("cannot render the metrics: {error}\n"));
+            // Whoever asked may have gone.
+            let _ = answer.send(text);
+        });
         false
     }
 
@@ -277,7 +289,7 @@ impl Work {
         let asked = interval(&self.assignments);
         let kept = asked.map(|asked| self.written.stretch(asked));
         NodeProbeStatus {
-            observed_generation: self.order.as_ref().map(|(_, generation)| *generation),
+            observed_generation: self.carried_out.as_ref().map(|(_, generation)| *generation),
             reported_at: Some(MicroTime(Timestamp::now())),
             report_interval: kept.filter(|_| kept > asked).map(Into::into),
             agent: self.about.clone(),

@@ -1,10 +1,19 @@
-//! The agent's HTTP endpoints. Each request is answered by the engine itself, so `/healthz` is a sign of life
-//! and not of a listening socket, and `/metrics` is read from the kernel when it is asked for.
+//! The agent's HTTP endpoints, behind two doors.
 //!
-//! They are behind two doors, and the engine answers first who asks whether it lives: whatever comes to the metrics' door, the
-//! kubelet is told.
+//! `/healthz` is a sign of life of the engine and not of a listening socket, and is told on a thread of its own: whatever comes to the
+//! metrics' door, and however long the engine takes to come round, the kubelet has its answer at once. `/metrics` is read from the
+//! kernel when it is asked for.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
 use ckb_probe_k8s::{
     listener::{self, Answer, ListenError, Page},
@@ -13,24 +22,21 @@ use ckb_probe_k8s::{
 use kube::Client;
 use tokio::{
     net::TcpListener,
-    sync::{mpsc, oneshot},
+    runtime,
+    sync::{Notify, mpsc, oneshot},
+    time::timeout,
 };
 
-/// What is asked of the engine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoint {
-    /// `/healthz`: does it live?
-    Healthy,
-    /// `/readyz`: has it had its first orders?
-    Ready,
-    /// `/metrics`.
-    Metrics,
-}
+/// The engine came round so lately that it need not be asked whether it lives.
+const FRESH: Duration = Duration::from_secs(1);
 
-/// A question, and where its answer goes: a text, or the reason why not.
-pub type EndpointRequest = (Endpoint, oneshot::Sender<Result<String, String>>);
+/// It has so long to come round when it is asked; the kubelet waits for three seconds.
+const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How many of a kind wait at most, before those who ask do.
+/// Where the text of `/metrics` goes, or the reason why there is none.
+pub type MetricsRequest = oneshot::Sender<Result<String, String>>;
+
+/// How many wait for metrics at most, before those who ask do.
 const WAITING: usize = 16;
 
 /// Where the doors are, and who may come in.
@@ -53,6 +59,76 @@ pub enum ServerError {
     /// There is no certificate to protect the metrics with.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
+    /// There is no thread to answer the kubelet.
+    #[error("cannot answer for the agent's health: {0}")]
+    Health(#[source] std::io::Error),
+}
+
+/// The engine's signs of life.
+pub struct Pulse {
+    began: Instant,
+    /// When it came round last, in milliseconds since then.
+    beat: AtomicU64,
+    /// Whether it has had its first orders.
+    ordered: AtomicBool,
+    wanted: Notify,
+    beaten: Notify,
+}
+
+impl Default for Pulse {
+    fn default() -> Self {
+        Self {
+            began: Instant::now(),
+            beat: AtomicU64::new(0),
+            ordered: AtomicBool::new(false),
+            wanted: Notify::new(),
+            beaten: Notify::new(),
+        }
+    }
+}
+
+impl Pulse {
+    /// The engine has come round, with or without orders so far.
+    pub fn beat(&self, ordered: bool) {
+        self.beat.store(self.now(), Ordering::Relaxed);
+        self.ordered.store(ordered, Ordering::Relaxed);
+        self.beaten.notify_waiters();
+    }
+
+    /// Waits until somebody wants to know whether the engine comes round, which it does for nothing else when it is idle.
+    pub async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn age(&self) -> Duration {
+        let beat = self.beat.load(Ordering::Relaxed);
+        Duration::from_millis(self.now().saturating_sub(beat))
+    }
+
+    async fn health(&self) -> Page {
+        let mut beaten = pin!(self.beaten.notified());
+        beaten.as_mut().enable();
+        if self.age() >= FRESH {
+            self.wanted.notify_one();
+            if timeout(PATIENCE, beaten).await.is_err() {
+                let seconds = self.age().as_secs();
+                return Page::Unavailable(format!("the engine is stuck for {seconds} s\n"));
+            }
+        }
+        Page::Text("ok\n".to_string())
+    }
+
+    fn readiness(&self) -> Page {
+        if self.ordered.load(Ordering::Relaxed) {
+            Page::Text("ok\n".to_string())
+        } else {
+            Page::Unavailable("no orders seen yet: is the API server reachable?\n".to_string())
+        }
+    }
 }
 
 /// Two doors that nobody stands behind yet.
@@ -60,12 +136,6 @@ pub struct Server {
     metrics: TcpListener,
     secure: Option<Arc<Secure>>,
     health: TcpListener,
-}
-
-/// What those who came want to know.
-pub struct EndpointRequests {
-    health: mpsc::Receiver<EndpointRequest>,
-    metrics: mpsc::Receiver<EndpointRequest>,
 }
 
 impl Server {
@@ -78,49 +148,56 @@ impl Server {
         })
     }
 
-    /// Serves for ever what the engine answers to the inquiries.
-    pub fn serve(self) -> (impl Future<Output = ()> + Send + use<>, EndpointRequests) {
-        let (health, health_inquiries) = mpsc::channel(WAITING);
-        let (metrics, metrics_inquiries) = mpsc::channel(WAITING);
-        let inquiries = EndpointRequests {
-            health: health_inquiries,
-            metrics: metrics_inquiries,
-        };
-        let health = listener::serve(self.health, None, move |path| match path {
-            "/healthz" => ask(&health, Endpoint::Healthy),
-            "/readyz" => ask(&health, Endpoint::Ready),
-            _ => unknown("there are /healthz and /readyz here\n"),
-        });
+    /// Serves for ever: the signs of life from now on, and what the engine answers to those who want metrics, once that is awaited.
+    pub fn serve(
+        self,
+        pulse: Arc<Pulse>,
+    ) -> Result<
+        (
+            impl Future<Output = ()> + Send + use<>,
+            mpsc::Receiver<MetricsRequest>,
+        ),
+        ServerError,
+    > {
+        let health = self.health.into_std().map_err(ServerError::Health)?;
+        let named = thread::Builder::new().name("health".to_string());
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(ServerError::Health)?;
+        named
+            .spawn(move || {
+                runtime.block_on(async {
+                    if let Ok(health) = TcpListener::from_std(health) {
+                        serve_health(health, pulse).await;
+                    }
+                });
+            })
+            .map_err(ServerError::Health)?;
+        let (wanting, wanted) = mpsc::channel(WAITING);
         let metrics = listener::serve(self.metrics, self.secure, move |path| match path {
-            "/metrics" => ask(&metrics, Endpoint::Metrics),
+            "/metrics" => ask(&wanting),
             _ => unknown("there is /metrics here, and /healthz at a door of its own\n"),
         });
-        let both = async {
-            tokio::select! {
-                () = health => {}
-                () = metrics => {}
-            }
-        };
-        (both, inquiries)
+        Ok((metrics, wanted))
     }
 }
 
-impl EndpointRequests {
-    /// The next one; of health, if there is any.
-    pub async fn recv(&mut self) -> Option<EndpointRequest> {
-        tokio::select! {
-            biased;
-            inquiry = self.health.recv() => inquiry,
-            inquiry = self.metrics.recv() => inquiry,
+async fn serve_health(listener: TcpListener, pulse: Arc<Pulse>) {
+    listener::serve(listener, None, move |path| {
+        let pulse = Arc::clone(&pulse);
+        match path {
+            "/healthz" => Box::pin(async move { pulse.health().await }),
+            "/readyz" => Box::pin(async move { pulse.readiness() }),
+            _ => unknown("there are /healthz and /readyz here\n"),
         }
-    }
+    })
+    .await;
 }
 
-fn ask(inquiries: &mpsc::Sender<EndpointRequest>, question: Endpoint) -> Answer {
-    let inquiries = inquiries.clone();
+fn ask(wanting: &mpsc::Sender<MetricsRequest>) -> Answer {
+    let wanting = wanting.clone();
     Box::pin(async move {
         let (sender, receiver) = oneshot::channel();
-        let _ = inquiries.send((question, sender)).await;
+        let _ = wanting.send(sender).await;
         match receiver.await {
             Ok(Ok(text)) => Page::Text(text),
             Ok(Err(reason)) => Page::Unavailable(reason),

@@ -49,6 +49,7 @@ async fn a_target_without_a_process_is_reported_on_at_every_interval() {
         assignments: Vec::new(),
         about: AgentStatus::default(),
         order: None,
+        carried_out: None,
         ordered: false,
     };
     assert_eq!(work.due(), None);
@@ -57,9 +58,14 @@ async fn a_target_without_a_process_is_reported_on_at_every_interval() {
     let spec = NodeProbeSpec {
         assignments: vec![order],
     };
-    assert!(work.take(Some(NodeProbe::new("node0", spec))));
+    let mut order = NodeProbe::new("node0", spec);
+    order.metadata.generation = Some(3);
+    work.take(Some(order));
+    assert!(work.carries_out());
+    assert!(!work.carries_out());
     let before = Instant::now();
     let report = work.report();
+    assert_eq!(report.observed_generation, Some(3));
     let after = Instant::now();
     assert_eq!(report.instances[0].reason, Some(Reason::ExecutableNotFound));
     assert_eq!(work.engine.next_window(), None, "no interval ends here");

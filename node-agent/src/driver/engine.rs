@@ -6,6 +6,7 @@ mod processes;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -20,11 +21,12 @@ use super::{
     Clock, Tools,
     measured::Measured,
     view::{Stage, View},
+    workers::{Errand, Outcome},
 };
 use crate::{
     kernel::CalibratedTier,
     mechanism::Refusal,
-    observe::{self, Found, Place, Process, ProcessId},
+    observe::{self, Found, ObserveError, Place, Process, ProcessId},
     state::{
         instance::{EARLY_DEATH, Instance},
         slow_calls,
@@ -62,6 +64,11 @@ pub struct Engine {
     search_interval: Duration,
     /// How often /proc was searched.
     searches: u64,
+    /// The look at /proc that is under way, and whether it is to be followed by another, since something is asked that it may have
+    /// missed.
+    scan: Option<(Errand<Result<Found, ObserveError>>, bool)>,
+    /// How long a look at /proc is waited for.
+    patience: Duration,
 }
 
 impl Engine {
@@ -83,7 +90,15 @@ impl Engine {
             next_scan: Instant::now(),
             search_interval: SEARCH.0,
             searches: 0,
+            scan: None,
+            patience: Duration::MAX,
         }
+    }
+
+    /// Waits no longer than this for a look at /proc: what it finds is taken by [`Self::receive`] then.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
     }
 
     /// Takes a target for killed by its probes when it dies within this time of an attach, instead of [`EARLY_DEATH`].
@@ -129,11 +144,15 @@ impl Engine {
     }
 
     /// The targets, and the time to look at them with.
-    pub fn instances(&self) -> (Duration, impl Iterator<Item = &Instance>) {
-        (
-            self.clock.now(),
-            self.views.values().map(|view| &view.instance),
-        )
+    pub fn instances(&self) -> (Duration, Vec<Arc<Instance>>) {
+        let views = self.views.values();
+        let instances = views.map(|view| Arc::clone(&view.instance));
+        (self.clock.now(), instances.collect())
+    }
+
+    /// Has this done beside all else.
+    pub fn aside(&self, work: impl FnOnce() + Send + 'static) {
+        self.tools.workers.hand_over(work);
     }
 
     /// Takes new orders, and carries them out. True when anything changed.
@@ -143,24 +162,44 @@ impl Engine {
         self.reconcile()
     }
 
-    /// Looks for processes and attaches, detaches and forgets as the orders ask. True when anything changed.
+    /// Looks for processes and attaches, detaches and forgets as the orders ask. True when anything changed; where looking takes
+    /// longer than anybody waits, [`Self::receive`] says so.
     pub fn reconcile(&mut self) -> bool {
-        let wanted: BTreeSet<&str> = self
-            .assignments
-            .iter()
-            .map(|assignment| assignment.executable.as_str())
-            .collect();
-        let processes = if wanted.is_empty() {
-            Ok(Found::default())
-        } else {
-            self.searches += 1;
-            observe::processes(|executable| wanted.contains(executable))
+        match &mut self.scan {
+            Some((_, again)) => {
+                *again = true;
+                false
+            }
+            None => self.scan(),
+        }
+    }
+
+    fn scan(&mut self) -> bool {
+        let orders = self.assignments.iter();
+        let wanted: BTreeSet<String> = orders.map(|order| order.executable.clone()).collect();
+        if wanted.is_empty() {
+            return self.carry_out_orders(&Found::default());
+        }
+        self.searches += 1;
+        let look = move || observe::processes(|executable| wanted.contains(executable));
+        let scan = self.tools.workers.start(look);
+        // Nobody looks a second time meanwhile.
+        self.next_scan = Instant::now() + STEADY;
+        let outcome = scan.within(self.patience);
+        self.scan = Some((scan, false));
+        self.scanned(outcome)
+    }
+
+    /// Takes what a look at /proc has found, if it is done.
+    fn scanned(&mut self, outcome: Outcome<Result<Found, ObserveError>>) -> bool {
+        let found = match outcome {
+            Outcome::UnderWay => return false,
+            Outcome::Done(found) => found.map_err(|error| error.to_string()),
+            Outcome::Lost => Err("the thread that looked has failed".to_string()),
         };
-        let Found {
-            processes,
-            unreadable,
-        } = match processes {
-            Ok(found) => found,
+        let again = self.scan.take().is_some_and(|(_, again)| again);
+        let changed = match found {
+            Ok(found) => self.carry_out_orders(&found),
             Err(error) => {
                 warn!(%error, "cannot look for processes; trying again");
                 // Whoever waits for the end of a process would be back at once.
@@ -169,9 +208,21 @@ impl Engine {
                 return false;
             }
         };
+        if again {
+            return self.scan() || changed;
+        }
+        changed
+    }
+
+    /// Attaches, detaches and forgets as the orders ask, where these are the processes. True when anything changed.
+    fn carry_out_orders(&mut self, found: &Found) -> bool {
+        let Found {
+            processes,
+            unreadable,
+        } = found;
         self.inherit();
-        let mut desired = target::locate(&self.assignments, &processes, self.views.keys());
-        target::hold(&mut desired, self.held(&unreadable));
+        let mut desired = target::locate(&self.assignments, processes, self.views.keys());
+        target::hold(&mut desired, self.held(unreadable));
         let unmatched: Vec<Assignment> = target::unmatched(&self.assignments, &desired)
             .into_iter()
             .cloned()
@@ -188,6 +239,11 @@ impl Engine {
         }
         self.schedule_scan(changed);
         changed
+    }
+
+    /// Whether a look at /proc is under way: the orders are not carried out as long.
+    pub fn is_looking(&self) -> bool {
+        self.scan.is_some()
     }
 
     /// How often it has searched /proc for processes.
@@ -272,6 +328,10 @@ impl Engine {
 
     /// Waits until the process of some target ends; for ever when there is none.
     pub async fn process_ended(&self) {
+        if self.scan.is_some() {
+            // What it finds comes first; an end is still one then.
+            return std::future::pending().await;
+        }
         let measured = self.processes.values();
         let mut ends: FuturesUnordered<_> = measured.map(|one| one.exit.wait()).collect();
         if ends.next().await.is_none() {
@@ -323,22 +383,24 @@ impl Engine {
             Some(measurement) => {
                 let total = measurement.total(now);
                 let ratio = total.ratio_since(&view.spent);
-                view.instance.own_ratio = total.part_since(&view.spent, &view.instance.loads());
+                let own = total.part_since(&view.spent, &view.instance.loads());
+                view.instance_mut().own_ratio = own;
                 view.spent = total;
                 let sampled = |series: &crate::state::series::Series| {
                     series.live && measurement.is_sampled(series.subscription.group)
                 };
-                view.instance.close_interval(now, ratio, sampled);
+                view.instance_mut().close_interval(now, ratio, sampled);
             }
             None => {
-                view.instance.own_ratio = None;
-                view.instance.close_interval(now, None, |_| false);
+                view.instance_mut().own_ratio = None;
+                view.instance_mut().close_interval(now, None, |_| false);
             }
         }
         self.news |= view.told != Some(view.instance.stands(now));
         let message = view.instance.must_detach()?;
         warn!(pod = %key.pod.name, %message, "over budget");
-        view.instance.detached(Reason::OverBudget, message, now);
+        view.instance_mut()
+            .detached(Reason::OverBudget, message, now);
         view.stage = Stage::Held;
         process
     }

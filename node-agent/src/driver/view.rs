@@ -1,5 +1,7 @@
 //! A target on behalf of one CkbProbe, and what it is at.
 
+use std::sync::Arc;
+
 use ckb_probe_crds::Assignment;
 
 use super::{log_limiter::LogLimiter, measurement::Total};
@@ -13,8 +15,8 @@ use crate::{
 pub struct View {
     /// The order.
     pub assignment: Assignment,
-    /// What was counted of the target.
-    pub instance: Instance,
+    /// What was counted of the target. Whoever renders it holds it for a moment: what changes meanwhile is a copy.
+    pub instance: Arc<Instance>,
     /// What it is at.
     pub stage: Stage,
     /// What measuring its process had cost when its last interval ended.
@@ -42,6 +44,11 @@ pub enum Stage {
 }
 
 impl View {
+    /// What was counted of the target, to be changed.
+    pub fn instance_mut(&mut self) -> &mut Instance {
+        Arc::make_mut(&mut self.instance)
+    }
+
     /// The process that is measured, if there is one.
     pub fn process(&self) -> Option<ProcessId> {
         match self.stage {
@@ -52,11 +59,11 @@ impl View {
 
     /// The same for the CkbProbe of this order, which asks the same.
     pub fn handed_to(&self, order: Assignment) -> Self {
-        let mut instance = self.instance.clone();
+        let mut instance = Instance::clone(&self.instance);
         instance.key.probe = order.probe.clone();
         Self {
             assignment: order,
-            instance,
+            instance: Arc::new(instance),
             stage: self.stage,
             spent: self.spent.clone(),
             flow: self.flow.clone(),

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -7,8 +5,13 @@ use tokio::{
 
 use super::*;
 
-/// Two doors, where they are, and what is asked there.
-async fn server() -> (SocketAddr, SocketAddr, EndpointRequests) {
+/// Two doors: where they are, the engine's pulse, and who wants metrics.
+async fn server() -> (
+    SocketAddr,
+    SocketAddr,
+    Arc<Pulse>,
+    mpsc::Receiver<MetricsRequest>,
+) {
     let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
     let server = Server {
         metrics: listener::bind(anywhere).await.unwrap(),
@@ -17,9 +20,10 @@ async fn server() -> (SocketAddr, SocketAddr, EndpointRequests) {
     };
     let metrics = server.metrics.local_addr().unwrap();
     let health = server.health.local_addr().unwrap();
-    let (serving, inquiries) = server.serve();
+    let pulse = Arc::new(Pulse::default());
+    let (serving, wanted) = server.serve(Arc::clone(&pulse)).unwrap();
     tokio::spawn(serving);
-    (metrics, health, inquiries)
+    (metrics, health, pulse, wanted)
 }
 
 async fn ask(address: SocketAddr, path: &str) -> TcpStream {
@@ -35,61 +39,69 @@ async fn answer(mut stream: TcpStream) -> String {
     answer
 }
 
-#[tokio::test]
-async fn each_door_has_its_pages() {
-    let (metrics, health, mut inquiries) = server().await;
-    tokio::spawn(async move {
-        while let Some((question, answer)) = inquiries.recv().await {
-            let text = match question {
-                Endpoint::Healthy => Ok("alive\n".to_string()),
-                Endpoint::Ready => Err("not yet\n".to_string()),
-                Endpoint::Metrics => Ok("calls 1\n".to_string()),
-            };
-            answer.send(text).unwrap();
-        }
-    });
-    for (door, path, status, text) in [
-        (health, "/healthz", "200", "alive\n"),
-        (health, "/readyz", "503", "not yet\n"),
-        (metrics, "/metrics", "200", "calls 1\n"),
-        (
-            health,
-            "/metrics",
-            "404",
-            "there are /healthz and /readyz here\n",
-        ),
-        (
-            metrics,
-            "/healthz",
-            "404",
-            "there is /metrics here, and /healthz at a door of its own\n",
-        ),
-    ] {
-        let said = answer(ask(door, path).await).await;
-        assert!(
-            said.starts_with(&format!("HTTP/1.1 {status} ")),
-            "{path}: {said}"
-        );
-        assert!(said.ends_with(&format!("\r\n\r\n{text}")), "{path}: {said}");
-    }
+async fn is_answered(door: SocketAddr, path: &str, status: &str, text: &str) {
+    let said = answer(ask(door, path).await).await;
+    let begins = said.starts_with(&format!("HTTP/1.1 {status} "));
+    let ends = said.ends_with(&format!("\r\n\r\n{text}"));
+    assert!(begins && ends, "{path}: {said}");
 }
 
-/// However many want metrics, the engine is asked first whether it lives.
 #[tokio::test]
-async fn who_asks_for_health_does_not_wait_for_those_who_want_metrics() {
-    let (metrics, health, mut inquiries) = server().await;
+async fn each_door_has_its_pages() {
+    let (metrics, health, pulse, mut wanted) = server().await;
+    tokio::spawn(async move {
+        while let Some(answer) = wanted.recv().await {
+            answer.send(Ok("calls 1\n".to_string())).unwrap();
+        }
+    });
+    let early = "no orders seen yet: is the API server reachable?\n";
+    is_answered(health, "/readyz", "503", early).await;
+    pulse.beat(true);
+    is_answered(health, "/readyz", "200", "ok\n").await;
+    is_answered(health, "/healthz", "200", "ok\n").await;
+    is_answered(metrics, "/metrics", "200", "calls 1\n").await;
+    let known = "there are /healthz and /readyz here\n";
+    is_answered(health, "/metrics", "404", known).await;
+    let known = "there is /metrics here, and /healthz at a door of its own\n";
+    is_answered(metrics, "/healthz", "404", known).await;
+}
+
+/// This runtime has one thread: what serves metrics stands still with it.
+#[tokio::test]
+async fn who_asks_for_health_waits_neither_for_metrics_nor_for_an_engine_that_is_busy() {
+    let (metrics, health, pulse, wanted) = server().await;
     let mut wanting = Vec::new();
-    for _ in 0..8 {
+    for _ in 0..2 * WAITING {
         wanting.push(ask(metrics, "/metrics").await);
     }
-    let first = inquiries.metrics.recv().await.unwrap();
-    let _asking = ask(health, "/healthz").await;
-    while inquiries.health.is_empty() || inquiries.metrics.is_empty() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-    drop(first);
-    let (question, _) = inquiries.recv().await.unwrap();
-    assert_eq!(question, Endpoint::Healthy);
-    let (question, _) = inquiries.recv().await.unwrap();
-    assert_eq!(question, Endpoint::Metrics);
+    pulse.beat(true);
+    let (done, is_done) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build();
+        let healthy = async { is_answered(health, "/healthz", "200", "ok\n").await };
+        runtime.unwrap().block_on(healthy);
+        done.send(()).unwrap();
+    });
+    // Busy meanwhile.
+    is_done.recv_timeout(Duration::from_secs(60)).unwrap();
+    drop(wanted);
+}
+
+#[tokio::test]
+async fn an_idle_engine_comes_round_when_it_is_asked_and_one_that_does_not_is_stuck() {
+    let (_metrics, health, pulse, _wanted) = server().await;
+    tokio::time::sleep(FRESH).await;
+    let said = answer(ask(health, "/healthz").await).await;
+    assert!(said.starts_with("HTTP/1.1 503 "), "{said}");
+    assert!(said.contains("the engine is stuck for "), "{said}");
+    let comes_round = tokio::spawn(async move {
+        loop {
+            pulse.wanted().await;
+            pulse.beat(true);
+        }
+    });
+    // Whoever doubted before has it come round once.
+    tokio::time::sleep(2 * FRESH).await;
+    is_answered(health, "/healthz", "200", "ok\n").await;
+    comes_round.abort();
 }

@@ -49,7 +49,8 @@ pub fn means(tier: Option<Tier>) -> Result<CalibratedTier, Refusal> {
 impl Agent {
     pub fn start() -> Self {
         Self {
-            engine: Engine::new(means(None)),
+            // As in a storm: no look at /proc is ever done as soon as somebody wants it.
+            engine: Engine::new(means(None)).with_patience(Duration::ZERO),
             windows: 0,
             told: None,
             execs: 0,

@@ -46,8 +46,8 @@ async fn names_times_places_times_slots_are_capped_in_all_and_who_has_no_room_is
     };
     agent
         .until(PATIENCE, |agent| {
-            let mut others = others.iter().filter_map(|name| probe(agent, name));
-            others.all(|probe| counted(&probe) > 0)
+            let mut others = others.iter().map(|name| probe(agent, name));
+            others.all(|probe| probe.is_some_and(|probe| counted(&probe) > 0))
         })
         .await;
     for name in others {

@@ -1,6 +1,9 @@
 //! What mechanisms finish that is more than figures, on its way to those who asked for it.
 
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{
+    Arc,
+    mpsc::{Receiver, TryRecvError},
+};
 
 use ckb_probe_crds::PodReference;
 use k8s_openapi::jiff::Timestamp;
@@ -10,7 +13,7 @@ use crate::{
     driver::{measured::Measured, view::View},
     mechanism::{GroupId, profile::Finished},
     observe::ProcessId,
-    state::{probe::ProbeState, slow_calls::SlowCalls},
+    state::{instance::Instance, probe::ProbeState, slow_calls::SlowCalls},
     target::InstanceKey,
 };
 
@@ -143,8 +146,10 @@ fn addressee(asks: &str, key: &InstanceKey, book: &ProbeState) -> Addressee {
 
 /// What is taken of the slow calls of a view.
 fn gathered(view: &mut View, take: impl Fn(&mut SlowCalls) -> Vec<Finished>) -> Vec<Delivery> {
-    let (key, asks) = (&view.instance.key, &view.assignment.asks);
-    let books = view.instance.probes.iter_mut();
+    let asks = &view.assignment.asks;
+    let Instance { key, probes, .. } = Arc::make_mut(&mut view.instance);
+    let key = &*key;
+    let books = probes.iter_mut();
     let deliveries = books.flat_map(|book| {
         let finished = take(&mut book.slow_calls).into_iter();
         let book = &*book;

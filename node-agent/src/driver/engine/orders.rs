@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Instant,
 };
 
@@ -128,7 +129,7 @@ impl Engine {
         self.take_events(process);
         let now = self.clock.now();
         let view = self.views.get_mut(key)?;
-        view.instance.process_gone(now);
+        view.instance_mut().process_gone(now);
         view.stage = Stage::Waiting;
         match view.instance.may_be_killing() {
             None => {
@@ -136,7 +137,8 @@ impl Engine {
             }
             Some(message) => {
                 warn!(pod = %key.pod.name, %message, "left alone");
-                view.instance.detached(Reason::TargetDied, message, now);
+                view.instance_mut()
+                    .detached(Reason::TargetDied, message, now);
                 view.stage = Stage::Held;
             }
         }
@@ -155,7 +157,7 @@ impl Engine {
         let Some(view) = self.views.get(&key) else {
             let now = self.clock.now();
             let view = View {
-                instance: Instance::new(key.clone(), probes, terms, now),
+                instance: Arc::new(Instance::new(key.clone(), probes, terms, now)),
                 assignment: assignment.clone(),
                 stage: Stage::Waiting,
                 spent: Total::default(),
@@ -176,7 +178,7 @@ impl Engine {
         if !changed {
             return None;
         }
-        view.instance.reconfigure(probes, terms);
+        view.instance_mut().reconfigure(probes, terms);
         if view.stage == Stage::Held {
             view.stage = Stage::Waiting;
         }

@@ -43,7 +43,8 @@ impl Engine {
                     let now = self.clock.now();
                     for view in views {
                         let message = error.to_string();
-                        view.instance.failed(Reason::AttachFailed, message, now);
+                        view.instance_mut()
+                            .failed(Reason::AttachFailed, message, now);
                         view.stage = Stage::Waiting;
                     }
                     return;
@@ -69,8 +70,9 @@ impl Engine {
 
     /// Takes what was done for processes where nobody waited for it. True when anything changed that a report would say.
     pub fn receive(&mut self) -> bool {
+        let scanned = self.scan.as_ref().map(|(scan, _)| scan.outcome());
+        let mut changed = scanned.is_some_and(|outcome| self.scanned(outcome));
         let processes: Vec<ProcessId> = self.processes.keys().copied().collect();
-        let mut changed = false;
         for process in processes {
             self.account_for_books(Some(process));
             let Some(measured) = self.processes.get_mut(&process) else {
@@ -109,7 +111,7 @@ impl Engine {
         }
         let since = read.unwrap_or_else(|| self.clock.now());
         for view in views_on(&mut self.views, process) {
-            let instance = &mut view.instance;
+            let instance = view.instance_mut();
             instance.failed(Reason::AttachFailed, message.clone(), since);
         }
     }
@@ -167,7 +169,7 @@ impl Engine {
         }
         for view in views_on(&mut self.views, process) {
             for entry in &entries {
-                view.instance.take(entry);
+                view.instance_mut().take(entry);
             }
         }
     }
@@ -193,7 +195,7 @@ impl Engine {
             let mut lines = Vec::new();
             let mut weights = Vec::new();
             for event in &events {
-                for line in view.instance.event(event) {
+                for line in view.instance_mut().event(event) {
                     lines.push(line);
                     weights.push(event.weight);
                 }
@@ -203,7 +205,7 @@ impl Engine {
                 if chosen {
                     deliver(line);
                 } else {
-                    view.instance.leave_out(&line);
+                    view.instance_mut().leave_out(&line);
                 }
             }
             if let Some(lines) = view.flow.left_out(now) {
@@ -224,7 +226,7 @@ fn looking<'a>(views: impl IntoIterator<Item = &'a mut View>) -> Vec<(&'a mut In
             Stage::On { others, .. } => others,
             Stage::Waiting | Stage::Held => 0,
         };
-        (&mut view.instance, others)
+        (view.instance_mut(), others)
     });
     looking.collect()
 }

@@ -50,7 +50,7 @@ fn known(assignment: Assignment) -> View {
     instance.reattaches = 3;
     View {
         assignment,
-        instance,
+        instance: instance.into(),
         stage: Stage::Waiting,
         spent: Total::default(),
         flow: LogLimiter::new(Duration::ZERO),
@@ -72,8 +72,8 @@ fn gathering(millis: i64) -> Engine {
     for view in engine.views.values_mut() {
         let probe = calls("storage", &[Operation::Get]);
         let terms = terms(&view.assignment);
-        view.instance.reconfigure(vec![probe], terms);
-        let gathered = &mut view.instance.probes[0].slow_calls;
+        view.instance_mut().reconfigure(vec![probe], terms);
+        let gathered = &mut view.instance_mut().probes[0].slow_calls;
         gathered.add(&call(millis, 5, &["read"]), "Get", slow_calls::WINDOW);
     }
     engine
@@ -185,9 +185,9 @@ fn what_was_counted_since_the_last_reading_and_is_gone_is_a_gap() {
             let probe = calls("storage", &[Operation::Get]);
             let answers = vec![Ok(opened(&probe, 0))];
             let terms = terms(&view.assignment);
-            view.instance.reconfigure(vec![probe], terms);
+            view.instance_mut().reconfigure(vec![probe], terms);
             let since = Duration::from_secs(1);
-            view.instance.answered(process, 0, answers, since);
+            view.instance_mut().answered(process, 0, answers, since);
             view.stage = Stage::On { process, others: 0 };
         }
         engine.give_up(process, "it is gone", read);
@@ -195,4 +195,21 @@ fn what_was_counted_since_the_last_reading_and_is_gone_is_a_gap() {
     };
     assert_eq!(gap_since(None), 0);
     assert_eq!(gap_since(Some(Duration::from_secs(60))), 60);
+}
+
+#[tokio::test]
+async fn a_look_at_proc_is_waited_for_by_nobody_and_followed_by_another_where_more_was_asked_meanwhile()
+ {
+    let nothing = Refusal::new(Reason::PreflightFailed, "nothing can be measured here");
+    let mut engine = Engine::new(Err(nothing)).with_patience(Duration::ZERO);
+    assert!(!engine.assign(vec![order("one", "same")]));
+    assert!(!engine.assign(vec![order("one", "same"), order("other", "more")]));
+    assert_eq!((engine.searches(), engine.reports().len()), (1, 0));
+    let mut received = Vec::new();
+    while engine.scan.is_some() {
+        engine.news().await;
+        received.push(engine.receive());
+    }
+    assert_eq!((engine.searches(), engine.reports().len()), (2, 2));
+    assert!(received.contains(&true), "{received:?}");
 }
