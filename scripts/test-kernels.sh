@@ -228,6 +228,9 @@ on_this_machine() {
 # - An NVMe disk: the one sort that Debian's cloud kernels need no module for. Its requests are real ones, of a queue for each CPU.
 # - preempt=full: where a thread can be preempted inside of a probe, two of them can be in one at a time on one CPU. Debian's
 #   kernels allow that (7.2) or not (6.1, 6.12) by default, and others' do.
+# - thread=single: one thread of this machine's for both emulated CPUs. With one for each, a CPU may still run what another has just
+#   patched: the kernel, which takes the patching for done, meets an int3 that is nobody's and dies (Oops: int3 in a function that was
+#   being probed; it was one run in three of kernel_functions on 6.12).
 # - tsc=reliable: where this machine is busy, the emulated clocks drift apart, and a kernel that looks for that rewrites code of its own
 #   while it runs. Emulation may not survive it (an int3 in sched_clock_cpu).
 emulated() {
@@ -237,7 +240,7 @@ emulated() {
     initrd=$MACHINE.$kernel.cpio
     cat "$MACHINE.cpio" "$modules" > "$initrd"
   }
-  timeout --foreground "$LIMIT" qemu-system-x86_64 -accel tcg -cpu qemu64,-cx16 -smp 2 -m 1024 -nodefaults -display none \
+  timeout --foreground "$LIMIT" qemu-system-x86_64 -accel tcg,thread=single -cpu qemu64,-cx16 -smp 2 -m 1024 -nodefaults -display none \
     -drive "file=$MACHINE.disk,format=raw,if=none,id=disk" -device nvme,drive=disk,serial=disk \
     -serial stdio -no-reboot -kernel "$CACHE/kernels/$kernel/vmlinuz" -initrd "$initrd" \
     -append "console=ttyS0 loglevel=4 oops=panic panic=-1 preempt=full tsc=reliable slab_debug=F,kmalloc-* -- $*" || echo "qemu ended with $?"

@@ -5,10 +5,6 @@
     reason = "where it panics, a test fails"
 )]
 
-#[allow(dead_code, reason = "the agent's tests use more of it")]
-#[path = "engine/mount.rs"]
-mod mount;
-
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
@@ -18,8 +14,9 @@ use std::{
     time::Instant,
 };
 
-use ckb_probe_testkit::{Fixture, Folder, PATIENCE, ckb_probe, is_linked, wait_until};
-use mount::Mount;
+use ckb_probe_testkit::{
+    Fixture, Folder, PATIENCE, ckb_probe, is_linked, mount::Mount, wait_until,
+};
 
 fn fixture(folder: &Folder) -> PathBuf {
     let options = ["-O2", "-fomit-frame-pointer", "-pthread"];

@@ -30,6 +30,7 @@ mod execs;
 mod figures;
 mod footprint;
 mod functions;
+mod hostile;
 mod identical;
 mod import;
 mod kills;
@@ -191,6 +192,11 @@ pub const ALL: &[Family] = &[
         "identical",
         identical,
         "a hundred CkbProbes that ask the same of a process, against one"
+    ),
+    family!(
+        "hostile",
+        hostile,
+        "nine targets and who asks after the agent's health, beside a target whose file system has fallen silent"
     ),
     family!(
         "execs",

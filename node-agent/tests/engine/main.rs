@@ -8,7 +8,6 @@
 mod agent;
 mod detaching;
 mod joining;
-mod mount;
 mod profiles;
 mod silence;
 mod sites;

@@ -6,7 +6,11 @@ use ckb_probe_crds::{InstanceState, Reason};
 use nix::unistd::{Pid, gettid};
 
 use super::{
-    FIXTURE, PATIENCE, agent::Agent, container::Container, host::Folder, mount::Mount, slow_calls,
+    FIXTURE, PATIENCE,
+    agent::Agent,
+    container::Container,
+    host::{Folder, mount::Mount},
+    slow_calls,
 };
 
 /// Has a thread of its own ask for the file, and tells which.
@@ -57,8 +61,8 @@ async fn a_file_system_that_falls_silent_holds_up_nobody_but_its_own_targets() {
         .await;
     assert_eq!(agent.state(&local).0, InstanceState::Attached);
     // Others wait for it: the loop, which is this thread, never has.
-    assert!(mount.is_waited_for() && mount.has_kept_waiting(another));
-    assert!(!mount.has_kept_waiting(gettid()));
+    assert!(mount.is_waited_for() && mount.has_kept_waiting(another.as_raw().cast_unsigned()));
+    assert!(!mount.has_kept_waiting(gettid().as_raw().cast_unsigned()));
 
     mount.speak();
     agent
@@ -85,7 +89,7 @@ async fn an_agent_that_ends_waits_for_no_file_system() {
         .await;
     drop(agent);
     // It has gone, and what waits does so still.
-    assert!(mount.is_waited_for() && !mount.has_kept_waiting(gettid()));
+    assert!(mount.is_waited_for() && !mount.has_kept_waiting(gettid().as_raw().cast_unsigned()));
     mount.speak();
     drop(target);
 }
@@ -122,8 +126,8 @@ async fn who_made_slow_calls_is_told_after_the_file_system_fell_silent_too() {
         }
     }
     // Its file is what nobody gets an answer about; the loop, which is this thread, never asked.
-    assert!(mount.is_waited_for() && mount.has_kept_waiting(another));
-    assert!(!mount.has_kept_waiting(gettid()));
+    assert!(mount.is_waited_for() && mount.has_kept_waiting(another.as_raw().cast_unsigned()));
+    assert!(!mount.has_kept_waiting(gettid().as_raw().cast_unsigned()));
     mount.speak();
     drop(mute);
 }

@@ -4,6 +4,7 @@
 pub mod container;
 pub mod disk;
 pub mod fixture;
+pub mod mount;
 mod parent;
 pub mod probe;
 mod truth;

@@ -25,7 +25,7 @@ use super::{
 use crate::{
     cluster::SYSTEM,
     failure::{Failure, Result, expect},
-    metrics::Metrics,
+    metrics::{Metrics, get},
     process::Process,
     wait,
 };
@@ -112,14 +112,20 @@ pub struct Agent {
     container: Container,
     api: ApiServer,
     metrics: String,
+    health: String,
     output: PathBuf,
 }
 
 impl Agent {
     /// Starts one, and returns when it waits for orders. What it logs and prints is kept in the benchmark's folder.
     pub async fn start(settings: &Settings) -> Result<Self> {
+        Self::start_logging(settings, "info").await
+    }
+
+    /// The same of one that logs more, in the syntax of its `--log-level`.
+    pub async fn start_logging(settings: &Settings, level: &str) -> Result<Self> {
         let api = ApiServer::start()?;
-        let metrics = free_address()?;
+        let (metrics, health) = (free_address()?, free_address()?);
         let output = in_folder(settings, "agent.out")?;
         let create =
             |path: &Path| File::create(path).map_err(Failure::system(path.display().to_string()));
@@ -135,8 +141,8 @@ impl Agent {
         command
             .env("KUBECONFIG", &api.kubeconfig)
             .args(["--metrics-address", &metrics])
-            // Nobody asks there.
-            .args(["--health-address", "127.0.0.1:0"])
+            .args(["--health-address", &health])
+            .args(["--log-level", level])
             // What is measured without a budget is measured whatever it costs.
             .args(["--max-overhead-percent", "0"])
             // Targets come and go here faster than reports are written otherwise.
@@ -164,6 +170,7 @@ impl Agent {
             container,
             api,
             metrics,
+            health,
             output,
         };
         agent.order(Vec::new()).await?;
@@ -241,6 +248,11 @@ impl Agent {
     /// Scrapes it, as a Prometheus does.
     pub async fn scrape(&self) -> Result<Metrics> {
         Metrics::scrape(&self.metrics).await
+    }
+
+    /// Asks whether it lives, as a kubelet does.
+    pub async fn health(&self) -> Result<()> {
+        get(&self.health, "/healthz").await.map(drop)
     }
 
     /// CPU time that it has used so far.

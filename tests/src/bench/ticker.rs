@@ -1,6 +1,6 @@
 //! `ticker`, a program that calls RocksDB's functions at a steady pace from its start on, in a container.
 
-use std::{process::Stdio, time::Duration};
+use std::{path::Path, process::Stdio, time::Duration};
 
 use ckb_probe_crds::kinds::rocksdb::Operation;
 use rustix::{
@@ -39,9 +39,14 @@ pub struct Ticks {
 impl Ticker {
     /// Starts one that makes so many calls a second.
     pub fn start(container: &Container, rate: u32) -> Result<Self> {
+        Self::start_at(&fixtures().join(EXECUTABLE), container, rate)
+    }
+
+    /// The same, of a copy of the program.
+    pub fn start_at(program: &Path, container: &Container, rate: u32) -> Result<Self> {
         // Before the fork, and so before the exec: what is found is never less than it was.
         let started = now();
-        let child = command(container, &fixtures().join(EXECUTABLE), [rate.to_string()])
+        let child = command(container, program, [rate.to_string()])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()

@@ -294,6 +294,8 @@ impl Measurement {
         let receipt = self.reaper.take_soon(links);
         ended?;
         let closed = end.time;
+        let slice_us = closed.saturating_sub(slice.since.time).as_micros() as u64;
+        debug!(slice_us, pid = self.process.pid, "a slice is over");
         self.departures.add(Detaching {
             groups: slice.groups.clone(),
             since: closed,

@@ -9,7 +9,7 @@ use crate::{mechanism::GroupIds, observe::CpuTime};
 pub struct Slice {
     /// The groups that are attached in the slice.
     pub groups: GroupIds,
-    /// Since when its time is not booked yet.
+    /// Since when its time is not booked yet; at first, when it was opened.
     pub opened: Duration,
     /// How long it took to attach.
     pub attaching: Duration,

@@ -9,14 +9,12 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
+use super::PATIENCE;
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry,
     ReplyOpen, ReplyStatfs, Request, spawn_mount,
 };
-use nix::unistd::Pid;
-
-use super::PATIENCE;
 
 /// What it said of a file holds for so long.
 const TTL: Duration = Duration::from_millis(100);
@@ -71,6 +69,9 @@ pub struct Mount {
 
 impl Mount {
     /// Mounts one that has a copy of this program.
+    ///
+    /// # Panics
+    /// When it cannot be mounted, which takes root.
     pub fn with(program: &Path, folder: &Path) -> Self {
         std::fs::create_dir_all(folder).unwrap();
         let name = program.file_name().unwrap().to_str().unwrap().to_string();
@@ -107,11 +108,9 @@ impl Mount {
     }
 
     /// Whether this thread has ever waited for one.
-    pub fn has_kept_waiting(&self, thread: Pid) -> bool {
+    pub fn has_kept_waiting(&self, thread: u32) -> bool {
         let silence = self.voice.0.0.lock().unwrap();
-        silence
-            .kept_waiting
-            .contains(&thread.as_raw().cast_unsigned())
+        silence.kept_waiting.contains(&thread)
     }
 
     /// It answers again, also those who wait.
