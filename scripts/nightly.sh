@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# nightly.sh [PART]...: what takes too long for a gate, one part after the other, whatever becomes of each; then a table of how each
+# ended and how long it took, which is also in target/nightly/report.md, beside what each part printed. Needs root, and the machine for
+# itself for eight hours.
+#
+#   soak     an hour of everything that goes wrong
+#   fuzz     ten minutes for each fuzz target
+#   kernels  each kind on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's own: some hours
+#   scale    the operator beside 1,000 nodes
+#   bench    what probing costs and how true its figures are, with each bound that it misses a failure
+set -uo pipefail
+ROOT=$(dirname "$(dirname "$(realpath "$0")")")
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$ROOT/scripts/lib.sh"
+need_root nightly.sh
+cd "$ROOT" || exit 1
+
+OUT=target/nightly
+
+part() {
+  case $1 in
+    soak) make soak MINUTES=60 ;;
+    fuzz) make fuzz ;;
+    kernels) make test-kernels ;;
+    scale) make scale ;;
+    bench) make bench ROWS=--strict ;;
+    *) die "usage: nightly.sh [soak|fuzz|kernels|scale|bench]..." ;;
+  esac
+}
+
+mkdir -p "$OUT"
+(($# > 0)) || set -- soak fuzz kernels scale bench
+failed=0
+report="| part | ended | after |"$'\n'"| --- | --- | --- |"$'\n'
+for name in "$@"; do
+  step "$name"
+  begin=$SECONDS
+  if part "$name" 2>&1 | tee "$OUT/$name.log"; then ended=well; else
+    ended=failed
+    failed=$((failed + 1))
+  fi
+  report+="| $name | $ended | $(((SECONDS - begin) / 60)) min |"$'\n'
+done
+printf '\n%s\n%s: %d of %d parts failed\n' "$report" "$(git describe --always --dirty)" "$failed" "$#" | tee "$OUT/report.md"
+((failed == 0))
