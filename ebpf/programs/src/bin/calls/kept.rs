@@ -6,9 +6,7 @@
 use aya_ebpf::{
     helpers::bpf_probe_read_user_str_bytes, macros::map, maps::LruHashMap, programs::ProbeContext,
 };
-use ckb_probe_common::{
-    Arguments, CallKey, Cookie, MAX_ARGUMENTS, SlowArguments, UNREADABLE,
-};
+use ckb_probe_common::{Arguments, CallKey, Cookie, MAX_ARGUMENTS, SlowArguments, UNREADABLE};
 
 use crate::{POPPED_BY_RETURN, stack, thread};
 
