@@ -32,12 +32,12 @@ pub mod condition {
     Deserialize,
     Eq,
     Hash,
-    IntoStaticStr,
     JsonSchema,
     Ord,
     PartialEq,
     PartialOrd,
     Serialize,
+    IntoStaticStr,
     strum::Display,
 )]
 pub enum Reason {

@@ -1,6 +1,8 @@
 //! What a kind of probe gives: the names, units and meanings of its figures, said once. Metrics and their reference, the
 //! columns of statuses and tables, and headlines are made from this.
 
+pub mod calls;
+
 use std::{cmp::Ordering, collections::BTreeMap};
 
 use crate::{Name, Summary, Value, display_nanos, numbers};

@@ -29,6 +29,7 @@ pub use config::{Answer, Batch, BeginContext, Begun, CollectorConfig, Config, Se
 pub use event::{Detail, Event, short_name};
 pub use node::Node;
 use profile::Finished;
+use shared::OneGroup;
 
 use crate::{
     kernel::{AttachError, Links, ReadError},
@@ -277,19 +278,33 @@ pub trait Mechanism: Send {
 
     /// Attaches these groups for good, in place of those that were so before, whose links it hands back: nothing of a group
     /// that is in both is missed or counted twice. Others' groups may be among them, and do not matter.
-    /// One that has nothing to attach need not say so.
-    fn attach(&mut self, _: &GroupIds) -> Result<Option<Links>, AttachError> {
-        Ok(None)
+    /// One that has nothing to attach, or has [`OneGroup`], need not say so.
+    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
+        match self.one_group() {
+            Some(one) => one.attach_load(groups),
+            None => Ok(None),
+        }
     }
 
     /// Begins a slice of these groups: attaches, and then counts.
-    fn open_slice(&mut self, _: &GroupIds) -> Result<(), AttachError> {
-        Ok(())
+    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
+        match self.one_group() {
+            Some(one) => one.open_load(groups),
+            None => Ok(()),
+        }
     }
 
     /// Ends a slice: counts no more, and hands back the links.
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        Ok(None)
+        match self.one_group() {
+            Some(one) => one.close_load(),
+            None => Ok(None),
+        }
+    }
+
+    /// How it counts and ceases to, where it has one group, which counts or does not.
+    fn one_group(&mut self) -> Option<&mut dyn OneGroup> {
+        None
     }
 
     /// About how many hits each of its groups has had while it was counted: cheap, and asked for twenty times a second.

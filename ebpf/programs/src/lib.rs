@@ -11,3 +11,18 @@ pub mod iterator;
 pub mod socket_storage;
 pub mod stack_pages;
 pub mod task_storage;
+
+/// What each program ends with: the licence by which the kernel lets it call helpers; and a panic, which none of them has.
+#[macro_export]
+macro_rules! end {
+    () => {
+        #[panic_handler]
+        fn panic(_: &core::panic::PanicInfo) -> ! {
+            loop {}
+        }
+
+        #[unsafe(link_section = "license")]
+        #[unsafe(no_mangle)]
+        static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+    };
+}

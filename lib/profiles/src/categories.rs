@@ -16,10 +16,10 @@ use crate::{PRUNED, ProfileMode, Stack, Stacks};
     Debug,
     Eq,
     Hash,
-    IntoStaticStr,
     Ord,
     PartialEq,
     PartialOrd,
+    IntoStaticStr,
     VariantArray,
     strum::Display,
 )]

@@ -86,18 +86,7 @@ impl Probes {
     /// Loads an object for a process and functions of the kernel, and attaches nothing yet.
     pub fn load_kernel(tier: KernelTier, plan: &KernelPlan) -> Result<Self, AttachError> {
         let slots = plan.sites.len().clamp(1, MAX_OPERATIONS) as u32;
-        let mut control = Control {
-            epoch: 0,
-            entering: 0,
-            counting: Group::First.bit() | Group::Second.bit(),
-            slice: 0,
-            trap_ns: plan.trap_ns,
-            first_family: slots,
-            process: plan.process,
-            slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
-            texts: [0; MAX_OPERATIONS],
-            stacks: [0; MAX_OPERATIONS],
-        };
+        let mut control = Control::of(plan.process, slots, plan.trap_ns);
         for (threshold, site) in control.slow_thresholds_ns.iter_mut().zip(&plan.sites) {
             *threshold = site.slow_threshold_ns;
         }

@@ -38,7 +38,7 @@ use std::{collections::BTreeSet, time::Duration};
 pub use binary::Binary;
 pub use block_io::{DiskSlot, Disks, DisksLost, SlowRequest};
 pub use calibrate::{Attempt, CalibratedTier, Calibration, CalibrationError, calibrate, try_tiers};
-use ckb_probe_common::{Control, Group, MAX_OPERATIONS};
+use ckb_probe_common::{Control, Group};
 pub use ckb_probe_common::{
     FamilyArgument, MAX_CAUSE, Payload, SlowArguments, SlowCall, TEXT_BYTES, UNREADABLE,
 };
@@ -175,18 +175,7 @@ impl Probes {
             false => None,
         };
         let programs = Programs::load(&object, tier, &plan.sites)?;
-        let mut control = Control {
-            epoch: 0,
-            entering: 0,
-            counting: Group::First.bit() | Group::Second.bit(),
-            slice: 0,
-            trap_ns: plan.trap_ns,
-            first_family: slots,
-            process: plan.pid,
-            slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
-            texts: [0; MAX_OPERATIONS],
-            stacks: [0; MAX_OPERATIONS],
-        };
+        let mut control = Control::of(plan.pid, slots, plan.trap_ns);
         for site in &plan.sites {
             control.stacks[usize::from(site.slot)] |= u8::from(site.stacks);
             if let Some(arguments) = site.arguments {

@@ -12,8 +12,8 @@ use k8s_openapi::jiff::Timestamp;
 use shared::NodeDisks;
 
 use super::{
-    Accepted, BeginContext, Begun, Breakdown, Config, Coverage, Detail, Event, GroupId, GroupIds,
-    Lost, Mechanism, Reading, Refusal, RowId, RowReading, Subscription, reason_of,
+    Accepted, BeginContext, Begun, Breakdown, Config, Coverage, Detail, Event, GroupId, Lost,
+    Mechanism, Reading, Refusal, RowId, RowReading, Subscription, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
@@ -303,16 +303,8 @@ impl Mechanism for Disks {
         &[Some(COST)]
     }
 
-    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
-        self.attach_load(groups)
-    }
-
-    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
-        self.open_load(groups)
-    }
-
-    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        self.close_load()
+    fn one_group(&mut self) -> Option<&mut dyn OneGroup> {
+        Some(self)
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {

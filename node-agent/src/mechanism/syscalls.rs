@@ -269,16 +269,8 @@ impl Mechanism for SystemCalls {
         &self.costs
     }
 
-    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
-        self.attach_load(groups)
-    }
-
-    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
-        self.open_load(groups)
-    }
-
-    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        self.close_load()
+    fn one_group(&mut self) -> Option<&mut dyn OneGroup> {
+        Some(self)
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {

@@ -19,8 +19,8 @@ use totals::SocketTotals;
 pub use totals::blank;
 
 use super::{
-    Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, GroupIds, Lost, Mechanism,
-    Reading, Refusal, Subscription, reason_of,
+    Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, Lost, Mechanism, Reading,
+    Refusal, Subscription, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
@@ -241,16 +241,8 @@ impl Mechanism for Sockets {
         &self.costs
     }
 
-    fn attach(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
-        self.attach_load(groups)
-    }
-
-    fn open_slice(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
-        self.open_load(groups)
-    }
-
-    fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        self.close_load()
+    fn one_group(&mut self) -> Option<&mut dyn OneGroup> {
+        Some(self)
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {

@@ -1,34 +1,16 @@
 //! What `kernelFunctions` gives: each function's calls, by duration.
 
-use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
-
-/// How long calls took.
-pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Distribution);
-/// The longest of them.
-pub const LONGEST: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Maximum);
-/// Calls as slow as `threshold`, or slower.
-pub const SLOW: Measure = Measure::new("slow", Unit::Count, Merge::Sum);
+use crate::descriptor::{Descriptor, Export, Metric, calls, none_apart};
+pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
 /// The kind.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     row: "function",
     part: None,
     measures: &[DURATION, LONGEST, SLOW],
-    columns: &[
-        Column::new("perSecond", "PER SECOND", Value::Rate("duration")),
-        Column::new("p50", "P50", Value::Quantile("duration", 0.5)),
-        Column::new("p90", "P90", Value::Quantile("duration", 0.9)),
-        Column::new("p99", "P99", Value::Quantile("duration", 0.99)),
-        Column::new("max", "MAX", Value::Maximum("duration")),
-        Column::new("slow", "SLOW", Value::Total("slow")),
-        Column::new("count", "COUNT", Value::Total("duration")),
-    ],
+    columns: calls::COLUMNS,
     split: &[],
-    headline: &[
-        Phrase::new("", Value::Rate("duration"), "/s"),
-        Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),
-        Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
-    ],
+    headline: calls::HEADLINE,
     metrics: &[
         Metric::new(
             "ckb_probe_kernel_function_duration_seconds",

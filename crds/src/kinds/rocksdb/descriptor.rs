@@ -1,16 +1,11 @@
 //! What `rocksdb` gives: each operation's calls, by duration.
 
 use super::Operation;
-use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit}};
+use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Unit, calls}};
+pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
-/// How long calls took. Those that were counted and not timed are in it too.
-pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Distribution);
-/// The longest of them.
-pub const LONGEST: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Maximum);
 /// Payload bytes; of operations of which they are known.
 pub const BYTES: Measure = Measure::new("bytes", Unit::Bytes, Merge::Sum);
-/// Calls as slow as `slowThreshold`, or slower.
-pub const SLOW: Measure = Measure::new("slow", Unit::Count, Merge::Sum);
 
 /// The kind.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -28,11 +23,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("count", "COUNT", Value::Total("duration")),
     ],
     split: &[],
-    headline: &[
-        Phrase::new("", Value::Rate("duration"), "/s"),
-        Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),
-        Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
-    ],
+    headline: calls::HEADLINE,
     metrics: &[
         Metric::new(
             "ckb_probe_operation_duration_seconds",

@@ -60,21 +60,8 @@ impl Default for RocksDbProbe {
 }
 
 /// A RocksDB operation. Several C functions may serve one.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Deserialize,
-    Eq,
-    Hash,
-    IntoStaticStr,
-    JsonSchema,
-    Ord,
-    PartialEq,
-    PartialOrd,
-    Serialize,
-    VariantArray,
-)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, JsonSchema, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(IntoStaticStr, VariantArray)]
 pub enum Operation {
     /// A read outside any transaction: `rocksdb_get_pinned_cf`.
     Get,

@@ -32,21 +32,8 @@ pub struct TcpProbe {
 }
 
 /// What connections have in common that count in one row.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    Deserialize,
-    Eq,
-    Hash,
-    IntoStaticStr,
-    JsonSchema,
-    PartialEq,
-    Serialize,
-    VariantArray,
-    strum::Display,
-)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, JsonSchema, PartialEq, Serialize)]
+#[derive(IntoStaticStr, VariantArray, strum::Display)]
 pub enum GroupBy {
     /// The peer's address: with its port where the process connected to it (`10.1.2.3:8115`), without where the peer
     /// connected, from whatever port (`10.1.2.3`).

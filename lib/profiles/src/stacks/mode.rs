@@ -12,10 +12,10 @@ use strum::{IntoStaticStr, VariantArray};
     Default,
     Eq,
     Hash,
-    IntoStaticStr,
     Ord,
     PartialEq,
     PartialOrd,
+    IntoStaticStr,
     VariantArray,
     strum::Display,
 )]

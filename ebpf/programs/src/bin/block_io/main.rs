@@ -211,11 +211,4 @@ fn count(request: Request, control: &Control) {
     forget(request);
 }
 
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+ckb_probe_programs::end!();

@@ -24,11 +24,4 @@ pub fn process_exec(_: RawTracePointContext) -> i32 {
     0
 }
 
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+ckb_probe_programs::end!();

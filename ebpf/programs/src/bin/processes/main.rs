@@ -238,11 +238,4 @@ unsafe fn name(task: *const c_void) -> [u8; 16] {
     unsafe { FIELDS.value::<NAME, _>(task) }.unwrap_or_default()
 }
 
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+ckb_probe_programs::end!();

@@ -345,11 +345,4 @@ unsafe fn copy(slot: *mut Slot, limit: u32, read: impl Fn(*mut u8, u64) -> bool)
     }
 }
 
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+ckb_probe_programs::end!();

@@ -160,11 +160,4 @@ fn is_wanted(order: &Order, number: u32) -> bool {
     }
 }
 
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+ckb_probe_programs::end!();

@@ -68,11 +68,4 @@ pub fn list(context: *mut c_void) -> i32 {
     i32::from(!context.write(&record))
 }
 
-#[panic_handler]
-fn panic(_: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
-
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
+ckb_probe_programs::end!();
