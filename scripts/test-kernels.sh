@@ -228,9 +228,9 @@ on_this_machine() {
 # - An NVMe disk: the one sort that Debian's cloud kernels need no module for. Its requests are real ones, of a queue for each CPU.
 # - preempt=full: where a thread can be preempted inside of a probe, two of them can be in one at a time on one CPU. Debian's
 #   kernels allow that (7.2) or not (6.1, 6.12) by default, and others' do.
-# - thread=single: one thread of this machine's for both emulated CPUs. With one for each, a CPU may still run what another has just
-#   patched: the kernel, which takes the patching for done, meets an int3 that is nobody's and dies (Oops: int3 in a function that was
-#   being probed; it was one run in three of kernel_functions on 6.12).
+# - thread=single: one thread of this machine's for both emulated CPUs. With one for each, a CPU may still run what another has patched
+#   over: it met an int3 in __x64_sys_clock_nanosleep where memory had the call already that was to stand there, and the kernel, for
+#   which the patching was over, died (Oops). That was one run of kernel_functions on 6.12 in five; with one thread, none in twelve.
 # - tsc=reliable: where this machine is busy, the emulated clocks drift apart, and a kernel that looks for that rewrites code of its own
 #   while it runs. Emulation may not survive it (an int3 in sched_clock_cpu).
 emulated() {
