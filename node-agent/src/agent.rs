@@ -28,7 +28,10 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use crate::{
-    driver::engine::Engine,
+    driver::{
+        engine::Engine,
+        workers::{Errand, Outcome},
+    },
     export::metrics,
     kernel::{CalibratedTier, Execs, Tier, memory},
     mechanism::Refusal,
@@ -129,11 +132,13 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
         about,
         order: None,
         carried_out: None,
+        rendering: None,
         ordered: false,
     };
     let mut execs = watch_execs();
     let mut drain = Instant::now() + DRAIN;
     loop {
+        let rendering = work.is_rendering();
         let scan = work.engine.next_scan().into();
         let window = work.engine.next_window().map(Instant::from);
         let step = work.engine.next_step().map(Instant::from);
@@ -150,7 +155,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
                 }
                 None => return Err(AgentError::TaskEnded("orders")),
             },
-            Some(metrics) = wanted.recv() => work.render(metrics),
+            Some(metrics) = wanted.recv(), if !rendering => work.render(metrics),
             () = pulse.wanted() => false,
             () = work.engine.process_ended() => work.engine.reconcile(),
             pids = next_execs(&mut execs) => work.engine.execs(&pids),
@@ -190,6 +195,8 @@ struct Work {
     order: Option<OrderId>,
     /// The order that the engine has carried out: which a report answers.
     carried_out: Option<OrderId>,
+    /// One at a time, however many want metrics: each takes as much memory as all that is told.
+    rendering: Option<Errand<()>>,
     ordered: bool,
 }
 
@@ -223,15 +230,22 @@ impl Work {
         let (now, instances) = self.engine.instances();
         let means = self.engine.means();
         let (reports, parts) = (self.written.count(), self.parts.count());
-        self.engine.aside(move || {
+        self.rendering = Some(self.engine.aside(move || {
             let instances = instances.iter().map(|instance| &**instance);
             let text = metrics::render(means, now, instances)
                 .and_then(|text| Ok(text + &reports.render()? + &parts.render()?))
                 .map_err(|error| format!("cannot render the metrics: {error}\n"));
             // Whoever asked may have gone.
             let _ = answer.send(text);
-        });
+        }));
         false
+    }
+
+    /// Whether metrics are being rendered; [`Engine::news`] tells of the end.
+    fn is_rendering(&mut self) -> bool {
+        let is_under_way = |one: &Errand<()>| one.outcome() == Outcome::UnderWay;
+        self.rendering = self.rendering.take().filter(is_under_way);
+        self.rendering.is_some()
     }
 
     /// Detaches what has expired, also while no operator is there to withdraw it. True when something had.

@@ -377,18 +377,16 @@ mod tests {
 
     #[test]
     fn of_one_process_calls_at_one_site_are_timed_and_at_another_only_counted() {
+        let works = |tier: &Tier| calibrate(*tier).is_ok();
+        let tiers: Vec<Tier> = Tier::ALL.iter().copied().filter(works).collect();
+        assert!(!tiers.is_empty(), "as root, on Linux 5.15 or later");
         let _alone = ALONE.lock();
-        let mut tiers = 0;
-        for &tier in Tier::ALL {
+        for tier in tiers {
             let mut plan = plan(&[EMULATED, STEPPED], std::process::id(), false).unwrap();
             plan.sites[1].entry_only = true;
-            let Ok(mut probes) = Probes::load(tier, &plan) else {
-                continue;
-            };
-            if probes.attach(&Slots::from([0, 1])).is_err() {
-                continue;
-            }
-            tiers += 1;
+            let mut probes =
+                Probes::load(tier, &plan).unwrap_or_else(|error| panic!("{tier:?}: {error}"));
+            drop(probes.attach(&Slots::from([0, 1])).unwrap());
             EMULATED.call(100);
             STEPPED.call(70);
             let reading = probes.read().unwrap();
@@ -396,7 +394,6 @@ mod tests {
             let counted = counted.map(|slot| (slot.histogram.count(), slot.untimed));
             assert_eq!(counted.collect::<Vec<_>>(), [(100, 0), (0, 70)], "{tier:?}");
         }
-        assert!(tiers > 0, "as root, on Linux 5.15 or later");
     }
 
     #[test]

@@ -72,11 +72,16 @@ impl Programs {
             Tier::PerfEvent => AttachType::None,
             Tier::Session | Tier::UprobeMulti => AttachType::UprobeMulti,
         };
+        // All programs of an object have a table in common (`stack.rs` of the programs), which the kernel keeps to one way to attach:
+        // beside programs that count alone there can be no session.
+        let mixed = sites
+            .iter()
+            .any(|site| site.entry_only != sites[0].entry_only);
         let timing: &[(&'static str, AttachType, bool)] = match tier {
-            Tier::Session => &[("call_session", AttachType::UprobeSession, false)],
+            Tier::Session if !mixed => &[("call_session", AttachType::UprobeSession, false)],
             // Returns first: a call that enters in between is ignored at its return. The other way round it would
             // stay in the table of calls in flight.
-            Tier::UprobeMulti | Tier::PerfEvent => {
+            Tier::Session | Tier::UprobeMulti | Tier::PerfEvent => {
                 &[("call_return", pair, true), ("call_enter", pair, false)]
             }
         };

@@ -50,9 +50,16 @@ async fn a_target_without_a_process_is_reported_on_at_every_interval() {
         about: AgentStatus::default(),
         order: None,
         carried_out: None,
+        rendering: None,
         ordered: false,
     };
     assert_eq!(work.due(), None);
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    work.rendering = Some(work.engine.aside(move || held.recv().unwrap_or_default()));
+    assert!(work.is_rendering());
+    drop(release);
+    work.engine.news().await;
+    assert!(!work.is_rendering());
     let mut order = assignment(None);
     order.executable = "no such executable".to_string();
     let spec = NodeProbeSpec {

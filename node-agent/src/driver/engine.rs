@@ -151,8 +151,8 @@ impl Engine {
     }
 
     /// Has this done beside all else.
-    pub fn aside(&self, work: impl FnOnce() + Send + 'static) {
-        self.tools.workers.hand_over(work);
+    pub fn aside(&self, work: impl FnOnce() + Send + 'static) -> Errand<()> {
+        self.tools.workers.start(work)
     }
 
     /// Takes new orders, and carries them out. True when anything changed.
