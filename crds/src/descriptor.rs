@@ -292,8 +292,22 @@ impl Phrase {
 }
 
 impl Metric {
-    /// A family of metrics of rows.
-    pub const fn new(name: &'static str, help: &'static str, export: Export) -> Self {
+    /// A distribution of rows, as a histogram.
+    pub const fn histogram(name: &'static str, measure: &'static str, help: &'static str) -> Self {
+        Self::new(name, Export::Histogram(measure), help)
+    }
+
+    /// A sum of rows, or how many values a distribution of theirs has.
+    pub const fn counter(name: &'static str, measure: &'static str, help: &'static str) -> Self {
+        Self::new(name, Export::Counter(measure), help)
+    }
+
+    /// A level of rows.
+    pub const fn gauge(name: &'static str, measure: &'static str, help: &'static str) -> Self {
+        Self::new(name, Export::Gauge(measure), help)
+    }
+
+    const fn new(name: &'static str, export: Export, help: &'static str) -> Self {
         Self {
             name,
             help,

@@ -1,6 +1,6 @@
 //! What kinds of calls have in common: how many there were, how long they took, and how many were slow.
 
-use super::{Column, Measure, Merge, Phrase, Unit, Value};
+use super::{Column, Descriptor, Measure, Merge, Phrase, Unit, Value, none_apart};
 
 /// How long calls took. Those that were counted and not timed are in it too.
 pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Distribution);
@@ -26,3 +26,16 @@ pub const HEADLINE: &[Phrase] = &[
     Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),
     Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
 ];
+
+/// What a kind of functions gives, but for its metrics.
+pub const FUNCTIONS: Descriptor = Descriptor {
+    row: "function",
+    part: None,
+    measures: &[DURATION, LONGEST, SLOW],
+    columns: COLUMNS,
+    split: &[],
+    headline: HEADLINE,
+    metrics: &[],
+    apart: none_apart,
+    quiet: false,
+};

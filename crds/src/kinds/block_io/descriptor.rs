@@ -1,6 +1,6 @@
 //! What `blockIo` gives: each disk's requests, by direction and by what they took.
 
-use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, none_apart}};
 
 /// How long the device had requests. Those of which it is not known are counted in it too.
 pub const DEVICE: Measure = Measure::new("device", Unit::Nanoseconds, Merge::Distribution);
@@ -21,86 +21,37 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     part: Some("issuer"),
     measures: &[DEVICE, DEVICE_LONGEST, QUEUE, QUEUE_LONGEST, BYTES, SLOW],
     columns: &[
-        column("perSecond", "PER SECOND", Value::Rate("device")),
-        column("bytesPerSecond", "BYTES/S", Value::Rate("bytes")),
-        column("p50", "P50", Value::Quantile("device", 0.5)),
-        column("p99", "P99", Value::Quantile("device", 0.99)),
-        column("max", "MAX", Value::Maximum("device")),
-        column("queueP99", "QUEUE P99", Value::Quantile("queue", 0.99)),
-        column("slow", "SLOW", Value::Total("slow")),
-        column("count", "COUNT", Value::Total("device")),
+        Column::new("perSecond", "PER SECOND", Value::Rate("device")),
+        Column::new("bytesPerSecond", "BYTES/S", Value::Rate("bytes")),
+        Column::new("p50", "P50", Value::Quantile("device", 0.5)),
+        Column::new("p99", "P99", Value::Quantile("device", 0.99)),
+        Column::new("max", "MAX", Value::Maximum("device")),
+        Column::new("queueP99", "QUEUE P99", Value::Quantile("queue", 0.99)),
+        Column::new("slow", "SLOW", Value::Total("slow")),
+        Column::new("count", "COUNT", Value::Total("device")),
     ],
     split: &[],
     headline: &[
-        phrase("", Value::Rate("device"), "/s"),
-        phrase("p99 ", Value::Quantile("device", 0.99), ""),
-        Phrase {
-            of_zero: false,
-            ..phrase("", Value::Total("slow"), " slow")
-        },
+        Phrase::new("", Value::Rate("device"), "/s"),
+        Phrase::new("p99 ", Value::Quantile("device", 0.99), ""),
+        Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
     ],
     metrics: &[
-        Metric {
-            name: "ckb_probe_block_io_device_seconds",
-            help: "How long the device had requests, by disk and direction; of the node, whoever asked for them. Scaled up where they were sampled.",
-            export: Export::Histogram("device"),
-            of_parts: false,
-        },
-        Metric {
-            name: "ckb_probe_block_io_queue_seconds",
-            help: "How long requests waited before the device had them; of the node. Scaled up where they were sampled.",
-            export: Export::Histogram("queue"),
-            of_parts: false,
-        },
-        Metric {
-            name: "ckb_probe_block_io_bytes_total",
-            help: "Bytes read, written or discarded; of the node. Scaled up where they were sampled.",
-            export: Export::Counter("bytes"),
-            of_parts: false,
-        },
-        Metric {
-            name: "ckb_probe_block_io_requests_total",
-            help: "Requests that ended, also those of which it is not known when the device got them; of the node. Scaled up where they were sampled.",
-            export: Export::Counter("device"),
-            of_parts: false,
-        },
-        Metric {
-            name: "ckb_probe_block_io_slow_total",
-            help: "Requests that took the probe's slowThreshold or longer, from beginning to end; of the node. Scaled up where they were sampled.",
-            export: Export::Counter("slow"),
-            of_parts: false,
-        },
-        Metric {
-            name: "ckb_probe_block_io_issuer_requests_total",
-            help: "Requests by who asked for them: own, by a thread of the target, or other. What the kernel writes later on the target's behalf is other.",
-            export: Export::Counter("device"),
-            of_parts: true,
-        },
-        Metric {
-            name: "ckb_probe_block_io_issuer_bytes_total",
-            help: "The bytes of these requests.",
-            export: Export::Counter("bytes"),
-            of_parts: true,
-        },
+        Metric::histogram("ckb_probe_block_io_device_seconds", "device",
+            "How long the device had requests, by disk and direction; of the node, whoever asked for them. Scaled up where they were sampled."),
+        Metric::histogram("ckb_probe_block_io_queue_seconds", "queue",
+            "How long requests waited before the device had them; of the node. Scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_io_bytes_total", "bytes",
+            "Bytes read, written or discarded; of the node. Scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_io_requests_total", "device",
+            "Requests that ended, also those of which it is not known when the device got them; of the node. Scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_io_slow_total", "slow",
+            "Requests that took the probe's slowThreshold or longer, from beginning to end; of the node. Scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_io_issuer_requests_total", "device",
+            "Requests by who asked for them: own, by a thread of the target, or other. What the kernel writes later on the target's behalf is other.").by_part(),
+        Metric::counter("ckb_probe_block_io_issuer_bytes_total", "bytes",
+            "The bytes of these requests.").by_part(),
     ],
     apart: none_apart,
     quiet: true,
 };
-
-const fn column(name: &'static str, head: &'static str, value: Value) -> Column {
-    Column {
-        name,
-        head,
-        value,
-        of_parts: true,
-    }
-}
-
-const fn phrase(before: &'static str, value: Value, after: &'static str) -> Phrase {
-    Phrase {
-        before,
-        value,
-        after,
-        of_zero: true,
-    }
-}

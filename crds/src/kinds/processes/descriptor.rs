@@ -1,6 +1,6 @@
 //! What `processes` gives: execs and ends by the process's name.
 
-use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, none_apart}};
 
 /// Successful execs.
 pub const EXECS: Measure = Measure::new("execs", Unit::Count, Merge::Sum);
@@ -38,36 +38,18 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Phrase::new("", Value::Total("oomKills"), " out of memory").unless_zero(),
     ],
     metrics: &[
-        Metric::new(
-            "ckb_probe_process_execs_total",
-            "Successful execs in the target's pod, by the name of what they execute.",
-            Export::Counter("execs"),
-        ),
-        Metric::new(
-            "ckb_probe_process_ends_total",
-            "Ends of processes of the target's pod.",
-            Export::Counter("ends"),
-        ),
-        Metric::new(
-            "ckb_probe_process_failures_total",
-            "Ends of processes by an exit code other than 0.",
-            Export::Counter("failures"),
-        ),
-        Metric::new(
-            "ckb_probe_process_kills_total",
-            "Ends of processes by a signal, those for lack of memory included.",
-            Export::Counter("kills"),
-        ),
-        Metric::new(
-            "ckb_probe_process_oom_kills_total",
-            "Ends of processes that the kernel killed to free memory.",
-            Export::Counter("oomKills"),
-        ),
-        Metric::new(
-            "ckb_probe_process_lifetime_seconds",
-            "How long processes that ended had been there, from their fork on.",
-            Export::Histogram("lifetime"),
-        ),
+        Metric::counter("ckb_probe_process_execs_total", "execs",
+            "Successful execs in the target's pod, by the name of what they execute."),
+        Metric::counter("ckb_probe_process_ends_total", "ends",
+            "Ends of processes of the target's pod."),
+        Metric::counter("ckb_probe_process_failures_total", "failures",
+            "Ends of processes by an exit code other than 0."),
+        Metric::counter("ckb_probe_process_kills_total", "kills",
+            "Ends of processes by a signal, those for lack of memory included."),
+        Metric::counter("ckb_probe_process_oom_kills_total", "oomKills",
+            "Ends of processes that the kernel killed to free memory."),
+        Metric::histogram("ckb_probe_process_lifetime_seconds", "lifetime",
+            "How long processes that ended had been there, from their fork on."),
     ],
     apart: none_apart,
     quiet: true,

@@ -1,6 +1,6 @@
 //! What `profile` gives besides the stacks: how they divide by part of CKB.
 
-use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, none_apart}};
 
 /// Time on a CPU, or waited.
 pub const TIME: Measure = Measure::new("time", Unit::Nanoseconds, Merge::Sum);
@@ -50,28 +50,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         "% of stacks complete",
     )],
     metrics: &[
-        Metric::new(
-            "ckb_probe_profile_seconds_total",
-            "Time that threads were on a CPU or waited in the windows that were profiled, by part of CKB.",
-            Export::Counter("time"),
-        )
-        .by_part(),
-        Metric::new(
-            "ckb_probe_profile_memory_bytes_total",
-            "Memory that was touched for the first time in the windows that were profiled, by part of CKB.",
-            Export::Counter("memory"),
-        )
-        .by_part(),
-        Metric::new(
-            "ckb_probe_profile_samples_total",
-            "Stacks that were taken.",
-            Export::Counter("samples"),
-        ),
-        Metric::new(
-            "ckb_probe_profile_complete_samples_total",
-            "Stacks that reach to where the thread began.",
-            Export::Counter("complete"),
-        ),
+        Metric::counter("ckb_probe_profile_seconds_total", "time",
+            "Time that threads were on a CPU or waited in the windows that were profiled, by part of CKB.").by_part(),
+        Metric::counter("ckb_probe_profile_memory_bytes_total", "memory",
+            "Memory that was touched for the first time in the windows that were profiled, by part of CKB.").by_part(),
+        Metric::counter("ckb_probe_profile_samples_total", "samples",
+            "Stacks that were taken."),
+        Metric::counter("ckb_probe_profile_complete_samples_total", "complete",
+            "Stacks that reach to where the thread began."),
     ],
     apart: none_apart,
     quiet: true,

@@ -1,7 +1,7 @@
 //! What `rocksdb` gives: each operation's calls, by duration.
 
 use super::Operation;
-use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Unit, calls}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Unit, calls}};
 pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
 /// Payload bytes; of operations of which they are known.
@@ -25,32 +25,16 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     split: &[],
     headline: calls::HEADLINE,
     metrics: &[
-        Metric::new(
-            "ckb_probe_operation_duration_seconds",
-            "Duration of the operation's calls since the agent first attached to the target; scaled up where they were sampled.",
-            Export::Histogram("duration"),
-        ),
-        Metric::new(
-            "ckb_probe_column_family_operation_duration_seconds",
-            "The same by column family, where byColumnFamily asks for it and the operation is on one.",
-            Export::Histogram("duration"),
-        )
-        .by_part(),
-        Metric::new(
-            "ckb_probe_operation_bytes_total",
-            "Payload bytes of the operation's calls, where they are known; scaled up where they were sampled.",
-            Export::Counter("bytes"),
-        ),
-        Metric::new(
-            "ckb_probe_operation_calls_total",
-            "The operation's calls, also those that are counted and not timed; scaled up where they were sampled.",
-            Export::Counter("duration"),
-        ),
-        Metric::new(
-            "ckb_probe_slow_operations_total",
-            "Calls at or above the probe's slowThreshold; scaled up where they were sampled.",
-            Export::Counter("slow"),
-        ),
+        Metric::histogram("ckb_probe_operation_duration_seconds", "duration",
+            "Duration of the operation's calls since the agent first attached to the target; scaled up where they were sampled."),
+        Metric::histogram("ckb_probe_column_family_operation_duration_seconds", "duration",
+            "The same by column family, where byColumnFamily asks for it and the operation is on one.").by_part(),
+        Metric::counter("ckb_probe_operation_bytes_total", "bytes",
+            "Payload bytes of the operation's calls, where they are known; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_operation_calls_total", "duration",
+            "The operation's calls, also those that are counted and not timed; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_slow_operations_total", "slow",
+            "Calls at or above the probe's slowThreshold; scaled up where they were sampled."),
     ],
     apart: is_background,
     quiet: false,

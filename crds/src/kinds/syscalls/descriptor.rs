@@ -1,15 +1,10 @@
 //! What `syscalls` gives: each system call, by duration and by error.
 
-use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit}};
+pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
-/// How long calls took.
-pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Distribution);
-/// The longest of them.
-pub const LONGEST: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Maximum);
 /// Those that failed.
 pub const ERRORS: Measure = Measure::new("errors", Unit::Count, Merge::Sum);
-/// Calls as slow as `slowThreshold`, or slower.
-pub const SLOW: Measure = Measure::new("slow", Unit::Count, Merge::Sum);
 
 /// The calls that wait for something to happen: a thread with nothing to do is in one of these all of the time, and who adds
 /// them to the rest learns nothing.
@@ -64,22 +59,12 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
     ],
     metrics: &[
-        Metric::new(
-            "ckb_probe_syscall_duration_seconds",
-            "Duration of the system calls since the agent first attached to the target; scaled up where they were sampled.",
-            Export::Histogram("duration"),
-        ),
-        Metric::new(
-            "ckb_probe_syscall_errors_total",
-            "System calls that failed, by the error's name; scaled up where they were sampled.",
-            Export::Counter("errors"),
-        )
-        .by_part(),
-        Metric::new(
-            "ckb_probe_slow_syscalls_total",
-            "System calls at or above the probe's slowThreshold; scaled up where they were sampled.",
-            Export::Counter("slow"),
-        ),
+        Metric::histogram("ckb_probe_syscall_duration_seconds", "duration",
+            "Duration of the system calls since the agent first attached to the target; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_syscall_errors_total", "errors",
+            "System calls that failed, by the error's name; scaled up where they were sampled.").by_part(),
+        Metric::counter("ckb_probe_slow_syscalls_total", "slow",
+            "System calls at or above the probe's slowThreshold; scaled up where they were sampled."),
     ],
     apart: waits,
     quiet: false,

@@ -1,6 +1,6 @@
 //! What `tcp` gives: the connections of each peer, network or port.
 
-use crate::{Value, descriptor::{Column, Descriptor, Export, Measure, Merge, Metric, Phrase, Unit, none_apart}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, none_apart}};
 
 /// Connections that the process has, in whatever state.
 pub const CONNECTIONS: Measure = Measure::new("connections", Unit::Count, Merge::Level);
@@ -78,66 +78,30 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Phrase::new("", Value::Recent("failed"), " failed").unless_zero(),
     ],
     metrics: &[
-        Metric::new(
-            "ckb_probe_tcp_connections",
-            "Connections that the process has open to the peer, in whatever state.",
-            Export::Gauge("connections"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_rtt_seconds",
-            "Smoothed round-trip time: that of each established connection at each look, which is every second at most.",
-            Export::Histogram("rtt"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_sent_bytes_total",
-            "Payload bytes sent, those that were sent again too.",
-            Export::Counter("sent"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_received_bytes_total",
-            "Payload bytes received.",
-            Export::Counter("received"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_segments_total",
-            "Segments sent, those that were sent again too.",
-            Export::Counter("segments"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_retransmits_total",
-            "Segments that were sent again.",
-            Export::Counter("retransmits"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_window_limited_seconds_total",
-            "Time for which connections had something to send and the peer's receive window was full.",
-            Export::Counter("windowLimited"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_buffer_limited_seconds_total",
-            "Time for which connections had something to send and their own send buffer was full.",
-            Export::Counter("bufferLimited"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_opened_total",
-            "Connections that were established.",
-            Export::Counter("opened"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_closed_total",
-            "Connections that ended.",
-            Export::Counter("closed"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_failed_total",
-            "Connects of the process that came to nothing, and connects of others that its listening sockets dropped.",
-            Export::Counter("failed"),
-        ),
-        Metric::new(
-            "ckb_probe_tcp_lifetime_seconds",
-            "How long connections were open that ended; those whose beginning was not seen are in ckb_probe_tcp_closed_total only.",
-            Export::Histogram("lifetime"),
-        ),
+        Metric::gauge("ckb_probe_tcp_connections", "connections",
+            "Connections that the process has open to the peer, in whatever state."),
+        Metric::histogram("ckb_probe_tcp_rtt_seconds", "rtt",
+            "Smoothed round-trip time: that of each established connection at each look, which is every second at most."),
+        Metric::counter("ckb_probe_tcp_sent_bytes_total", "sent",
+            "Payload bytes sent, those that were sent again too."),
+        Metric::counter("ckb_probe_tcp_received_bytes_total", "received",
+            "Payload bytes received."),
+        Metric::counter("ckb_probe_tcp_segments_total", "segments",
+            "Segments sent, those that were sent again too."),
+        Metric::counter("ckb_probe_tcp_retransmits_total", "retransmits",
+            "Segments that were sent again."),
+        Metric::counter("ckb_probe_tcp_window_limited_seconds_total", "windowLimited",
+            "Time for which connections had something to send and the peer's receive window was full."),
+        Metric::counter("ckb_probe_tcp_buffer_limited_seconds_total", "bufferLimited",
+            "Time for which connections had something to send and their own send buffer was full."),
+        Metric::counter("ckb_probe_tcp_opened_total", "opened",
+            "Connections that were established."),
+        Metric::counter("ckb_probe_tcp_closed_total", "closed",
+            "Connections that ended."),
+        Metric::counter("ckb_probe_tcp_failed_total", "failed",
+            "Connects of the process that came to nothing, and connects of others that its listening sockets dropped."),
+        Metric::histogram("ckb_probe_tcp_lifetime_seconds", "lifetime",
+            "How long connections were open that ended; those whose beginning was not seen are in ckb_probe_tcp_closed_total only."),
     ],
     apart: none_apart,
     quiet: true,
