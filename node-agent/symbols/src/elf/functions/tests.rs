@@ -306,24 +306,14 @@ proptest! {
         before in (0u64..40).prop_map(|less| "z".repeat((PIECE - less) as usize)),
         picks in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(0u32), 0u32..1040]), 1..40),
     ) {
-        let (mut table, mut starts) = (Vec::new(), Vec::new());
-        for string in [&before].into_iter().chain(&strings) {
-            starts.push(table.len() as u32);
-            table.extend_from_slice(string.as_bytes());
-            table.push(0);
-        }
-        let symbols: Vec<Symbol> = picks
-            .iter()
-            .zip(PUSHES..)
-            .map(|((pick, within), offset)| function(pick.get(&starts) + within, offset))
-            .collect();
+        let strings: Vec<&String> = [&before].into_iter().chain(&strings).collect();
+        let (table, symbols) = named(&strings, &picks);
         let mut expected = Vec::new();
         for symbol in &symbols {
-            let Some(rest) = table.get(symbol.name as usize..).filter(|rest| !rest.is_empty()) else {
+            if symbol.name as usize >= table.len() {
                 continue;
-            };
-            let string = rest.split(|byte| *byte == 0).next().unwrap_or_default();
-            let string = std::str::from_utf8(string).unwrap();
+            }
+            let string = string_at(&table, symbol);
             if string.len() <= SYMBOL_LIMIT && form(string) == Form::Whole {
                 let name = demangle(string).unwrap_or_else(|| plain(string).to_string());
                 expected.push((name, symbol.offset));
@@ -338,18 +328,9 @@ proptest! {
     /// Numbers that matter, anywhere in a file.
     #[test]
     fn a_file_with_any_numbers_in_it_is_searched_or_refused(
-        patches in prop::collection::vec(
-            (any::<prop::sample::Index>(), prop_oneof![
-                Just(0u64), Just(1), Just(u64::MAX), Just(1 << 32), Just(1 << 63), any::<u64>(),
-            ], 1usize..=8),
-            1..6,
-        ),
+        patches in patches(),
     ) {
-        let mut image = Image::of(&[("rocksdb_write", PUSHES), (SYNC, MOVES)]);
-        for (at, value, width) in patches {
-            let at = at.index(image.bytes.len() - 8);
-            image.bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
-        }
+        let image = Image::of(&[("rocksdb_write", PUSHES), (SYNC, MOVES)]).patched(patches);
         if let Ok(functions) = search(&image, "*") {
             for found in functions.found {
                 prop_assert!(found.place.offset < image.bytes.len() as u64);

@@ -1,5 +1,7 @@
 //! Small ELF files, well-formed unless a test makes them otherwise.
 
+use proptest::{prelude::*, sample::Index};
+
 /// Where the file says that it is mapped.
 pub const BASE: u64 = 0x40_0000;
 
@@ -126,6 +128,15 @@ impl Image {
         self
     }
 
+    /// The same with these numbers in it.
+    pub fn patched(mut self, patches: Vec<(Index, u64, usize)>) -> Self {
+        for (at, value, width) in patches {
+            let at = at.index(self.bytes.len() - 8);
+            self.bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
+        }
+        self
+    }
+
     fn put(&mut self, at: usize, value: impl Field) {
         let bytes = value.bytes(self.big_endian);
         self.bytes[at..at + bytes.len()].copy_from_slice(&bytes);
@@ -139,6 +150,42 @@ pub fn function(name: u32, offset: u64) -> Symbol {
         section: 1,
         offset,
     }
+}
+
+/// A string table, and symbols whose names begin somewhere in one of its strings.
+pub fn named(strings: &[&String], picks: &[(Index, u32)]) -> (Vec<u8>, Vec<Symbol>) {
+    let (mut table, mut starts) = (Vec::new(), Vec::new());
+    for string in strings {
+        starts.push(table.len() as u32);
+        table.extend_from_slice(string.as_bytes());
+        table.push(0);
+    }
+    let symbols = picks
+        .iter()
+        .zip(PUSHES..)
+        .map(|((pick, within), offset)| function(pick.get(&starts) + within, offset));
+    let symbols = symbols.collect();
+    (table, symbols)
+}
+
+/// What the string table of a symbol's name has there.
+pub fn string_at<'a>(table: &'a [u8], symbol: &Symbol) -> &'a str {
+    let rest = table.get(symbol.name as usize..).unwrap_or_default();
+    let string = rest.split(|byte| *byte == 0).next().unwrap_or_default();
+    std::str::from_utf8(string).unwrap()
+}
+
+/// Numbers that matter, of some width, and where.
+pub fn patches() -> impl Strategy<Value = Vec<(Index, u64, usize)>> {
+    let number = prop_oneof![
+        Just(0),
+        Just(1),
+        Just(u64::MAX),
+        Just(1 << 32),
+        Just(1 << 63),
+        any::<u64>(),
+    ];
+    prop::collection::vec((any::<Index>(), number, 1usize..=8), 1..6)
 }
 
 /// A number in a header.

@@ -30,23 +30,11 @@ proptest! {
         before in (0u64..40).prop_map(|less| "z".repeat((PIECE - less) as usize)),
         picks in prop::collection::vec((any::<prop::sample::Index>(), prop_oneof![Just(0u32), 0u32..40]), 1..40),
     ) {
-        let mut table = Vec::new();
-        let mut starts = Vec::new();
-        for string in [&before].into_iter().chain(&strings) {
-            starts.push(table.len() as u32);
-            table.extend_from_slice(string.as_bytes());
-            table.push(0);
-        }
-        let symbols: Vec<Symbol> = picks
-            .iter()
-            .zip(PUSHES..)
-            .map(|((pick, within), offset)| function(pick.get(&starts) + within, offset))
-            .collect();
+        let strings: Vec<&String> = [&before].into_iter().chain(&strings).collect();
+        let (table, symbols) = named(&strings, &picks);
         let mut expected: BTreeMap<SymbolName, Vec<u64>> = BTreeMap::new();
         for symbol in &symbols {
-            let rest = table.get(symbol.name as usize..).unwrap_or_default();
-            let string = rest.split(|byte| *byte == 0).next().unwrap_or_default();
-            let name = match std::str::from_utf8(string).unwrap() {
+            let name = match string_at(&table, symbol) {
                 WRITE => Exact(WRITE),
                 SYNC => Demangled("rocksdb::DBImpl::SyncWAL"),
                 _ => continue,
@@ -67,18 +55,9 @@ proptest! {
     /// Numbers that matter, anywhere in a file.
     #[test]
     fn a_file_with_any_numbers_in_it_is_searched_or_refused(
-        patches in prop::collection::vec(
-            (any::<prop::sample::Index>(), prop_oneof![
-                Just(0u64), Just(1), Just(u64::MAX), Just(1 << 32), Just(1 << 63), any::<u64>(),
-            ], 1usize..=8),
-            1..6,
-        ),
+        patches in patches(),
     ) {
-        let mut bytes = both().bytes;
-        for (at, value, width) in patches {
-            let at = at.index(bytes.len() - 8);
-            bytes[at..at + width].copy_from_slice(&value.to_le_bytes()[..width]);
-        }
+        let bytes = both().patched(patches).bytes;
         let file = Counting::new(&bytes);
         if let Ok(table) = search(&file) {
             for place in table.found.values().flatten() {
