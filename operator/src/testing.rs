@@ -1,18 +1,20 @@
 //! Objects for tests, small to write: everything that a test does not say is as it usually is.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io};
 
 use ckb_probe_crds::{
     AgentStatus, CkbProbeSpec, Container, Distribution, Figures, Histogram, InstanceReport,
     InstanceState, IntervalFigures, Lack, NodeProbeSpec, NodeProbeStatus, PodReference,
     ProbeReference, ProbeReport, Reason, RowReport,
 };
+use http_body_util::BodyExt;
+use hyper::{Request, Response, StatusCode, http::request::Parts};
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::{SignedDuration, Timestamp},
 };
-use kube::runtime::watcher::Event;
-use serde_json::json;
+use kube::{Client, client::Body, runtime::watcher::Event};
+use serde_json::{Value, json};
 
 use crate::{
     template::agent_name,
@@ -21,6 +23,25 @@ use crate::{
         World,
     },
 };
+
+/// A client of an API server that answers each request, and what was sent with it, by a code and an object.
+pub fn client<A>(answer: impl Fn(Parts, Vec<u8>) -> A + Clone + Send + 'static) -> Client
+where
+    A: Future<Output = io::Result<(u16, Value)>> + Send,
+{
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let answer = answer.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let sent = body.collect().await.unwrap().to_bytes();
+            let (code, object) = answer(parts, sent.to_vec()).await?;
+            let mut response = Response::new(Body::from(serde_json::to_vec(&object).unwrap()));
+            *response.status_mut() = StatusCode::from_u16(code).unwrap();
+            Ok::<_, io::Error>(response)
+        }
+    });
+    Client::new(service, "system")
+}
 
 pub const NOW: i64 = 1_800_000_000;
 pub const HASH: &str = "0123";
@@ -38,7 +59,8 @@ pub fn world(changes: impl IntoIterator<Item = Change>) -> World {
     world
 }
 
-fn synced() -> [Change; 5] {
+/// Each kind was listed.
+pub fn synced() -> [Change; 5] {
     [
         Change::Probe(Event::InitDone),
         Change::Pod(Event::InitDone),

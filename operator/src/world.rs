@@ -23,6 +23,7 @@ pub use labels::Labels;
 pub use node_probe::NodeProbeEntry;
 pub use pod::{Phase, RawPod, TargetPod};
 pub use probe::{CkbProbeEntry, InvalidProbe, ValidSpec};
+pub(crate) use table::rows;
 pub use table::{Row, Table};
 
 use by_node::ByNode;
@@ -67,17 +68,9 @@ pub struct Node {
     pub ready: bool,
 }
 
-impl Row for Node {
-    type Key = String;
-
-    fn key(&self) -> String {
-        self.name.clone()
-    }
-
-    /// Pods are bound to a node by its name alone.
-    fn same(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
+rows! {
+    // Pods are bound to a node by its name alone.
+    Node by String: |row| row.name.clone(), name;
 }
 
 /// News of one object.

@@ -176,7 +176,7 @@ fn statuses_are_made_less_often_where_that_takes_more_than_its_share() {
 
 /// What the metrics say has failed.
 fn failures(rig: &Rig) -> String {
-    let metrics = rig.metrics.render().unwrap();
+    let metrics = rig.page();
     let failed = metrics
         .lines()
         .filter(|line| line.starts_with("ckb_probe_reconcile_errors_total"));
@@ -194,8 +194,7 @@ fn without_the_deployment_that_is_to_own_them_there_are_no_orders() {
         assert!(rig.api.count(OWNER) >= 1);
         assert_eq!(rig.api.count(ORDER), 0);
         assert_eq!(rig.api.count(PODS), 0);
-        let metrics = rig.metrics.render().unwrap();
-        assert!(metrics.contains(r#"reason="ReadOwner""#), "{metrics}");
+        rig.says(r#"reason="ReadOwner""#);
     });
 }
 
@@ -232,12 +231,7 @@ fn a_lost_lease_stops_the_writing_by_itself() {
         rig.target(&probe("p"), &pod("a", "ckb-0", Some("n")));
         seconds(5).await;
         assert_eq!(rig.api.counts().len(), 0);
-        assert!(
-            rig.metrics
-                .render()
-                .unwrap()
-                .contains("ckb_probe_operator_leader 0")
-        );
+        rig.says("ckb_probe_operator_leader 0");
     });
 }
 
@@ -259,10 +253,9 @@ fn one_broken_probe_or_node_stalls_no_other() {
         let tries = rig.api.count(&status_of("broken"));
         assert!((12..40).contains(&tries), "{tries} tries in ten minutes");
         assert_eq!(rig.api.count(ORDER), 1);
-        let metrics = rig.metrics.render().unwrap();
-        assert!(metrics.contains(&format!(
+        rig.says(&format!(
             "ckb_probe_reconcile_errors_total{{reason=\"WriteStatus\"}} {tries}"
-        )));
+        ));
     });
 }
 
@@ -275,7 +268,7 @@ fn a_probe_that_is_gone_is_no_error() {
         rig.tell(testing::has(&probe("p")));
         seconds(60).await;
         assert_eq!(rig.api.count(&status_of("p")), 1);
-        assert!(!rig.metrics.render().unwrap().contains("WriteStatus"));
+        assert!(!rig.page().contains("WriteStatus"));
     });
 }
 
@@ -330,8 +323,7 @@ fn a_watch_that_fails_is_counted() {
         };
         rig.news.unbounded_send(Err(error)).unwrap();
         seconds(1).await;
-        let metrics = rig.metrics.render().unwrap();
-        assert!(metrics.contains("ckb_probe_reconcile_errors_total{reason=\"Watch\"} 1"));
+        rig.says("ckb_probe_reconcile_errors_total{reason=\"Watch\"} 1");
     });
 }
 
@@ -392,7 +384,7 @@ fn what_another_replica_has_told_is_told_again_in_the_same_words_and_is_no_error
         let events = events(&rig.api);
         assert_eq!(events.len(), 2, "once for each time it leads");
         assert_eq!(events[0]["metadata"]["name"], events[1]["metadata"]["name"]);
-        let metrics = rig.metrics.render().unwrap();
+        let metrics = rig.page();
         assert!(!metrics.contains("WriteEvent"), "{metrics}");
     });
 }
@@ -407,7 +399,6 @@ fn what_cannot_be_told_is_tried_again() {
         seconds(600).await;
         let tries = events(&rig.api).len();
         assert!((12..40).contains(&tries), "{tries} tries in ten minutes");
-        let metrics = rig.metrics.render().unwrap();
-        assert!(metrics.contains(r#"reason="WriteEvent""#), "{metrics}");
+        rig.says(r#"reason="WriteEvent""#);
     });
 }

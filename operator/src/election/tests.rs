@@ -1,12 +1,11 @@
 use std::sync::{Arc, Mutex};
 
-use http_body_util::BodyExt;
-use hyper::{Method, Request, Response, StatusCode};
-use kube::client::Body;
+use hyper::{Method, http::request::Parts};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::testing;
 
 const DURATION: Duration = Duration::from_secs(15);
 
@@ -58,16 +57,10 @@ struct State {
 impl FakeApi {
     fn client(&self) -> Client {
         let api = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let api = api.clone();
-            async move { api.answer(request).await }
-        });
-        Client::new(service, "system")
+        testing::client(move |parts, body| api.clone().answer(parts, body))
     }
 
-    async fn answer(&self, request: Request<Body>) -> Result<Response<Body>, std::io::Error> {
-        let (parts, body) = request.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
+    async fn answer(self, parts: Parts, body: Vec<u8>) -> std::io::Result<(u16, Value)> {
         if self.0.lock().unwrap().hangs {
             std::future::pending::<()>().await;
         }
@@ -76,7 +69,7 @@ impl FakeApi {
             return Err(std::io::ErrorKind::ConnectionRefused.into());
         }
         let known = state.lease.clone();
-        let (status, answer) = match (parts.method, known) {
+        Ok(match (parts.method, known) {
             (Method::GET, Some(lease)) => (200, lease),
             (Method::GET, None) => (404, failure(404)),
             (Method::POST, None) => (201, state.store(&body)),
@@ -90,11 +83,7 @@ impl FakeApi {
                 }
             }
             (method, _) => panic!("{method}"),
-        };
-        let answer = serde_json::to_vec(&answer).unwrap();
-        let mut response = Response::new(Body::from(answer));
-        *response.status_mut() = StatusCode::from_u16(status).unwrap();
-        Ok(response)
+        })
     }
 
     fn holder(&self) -> Option<String> {
@@ -176,12 +165,19 @@ async fn seconds(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn of_two_replicas_one_leads_for_as_long_as_it_lives() {
+/// Two replicas, of which the first leads.
+async fn two() -> (FakeApi, Replica, Replica) {
     let api = FakeApi::default();
     let first = Replica::start(&api, "a");
-    seconds(2).await;
+    seconds(1).await;
     let second = Replica::start(&api, "b");
+    seconds(1).await;
+    (api, first, second)
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_replicas_one_leads_for_as_long_as_it_lives() {
+    let (api, first, second) = two().await;
     for _ in 0..120 {
         seconds(1).await;
         assert!(first.leads() && !second.leads());
@@ -191,11 +187,7 @@ async fn of_two_replicas_one_leads_for_as_long_as_it_lives() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_stops_hands_over_at_once() {
-    let api = FakeApi::default();
-    let first = Replica::start(&api, "a");
-    seconds(1).await;
-    let second = Replica::start(&api, "b");
-    seconds(1).await;
+    let (api, first, second) = two().await;
     first.release().await;
     assert_eq!(api.holder(), None);
     seconds(2).await;
@@ -204,11 +196,7 @@ async fn a_replica_that_stops_hands_over_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_dies_is_replaced_after_the_leases_duration() {
-    let api = FakeApi::default();
-    let first = Replica::start(&api, "a");
-    seconds(1).await;
-    let second = Replica::start(&api, "b");
-    seconds(1).await;
+    let (_api, first, second) = two().await;
     first.kill();
     seconds(10).await;
     assert!(!second.leads());
@@ -218,11 +206,7 @@ async fn a_replica_that_dies_is_replaced_after_the_leases_duration() {
 
 #[tokio::test(start_paused = true)]
 async fn a_standby_does_not_release_what_another_holds() {
-    let api = FakeApi::default();
-    let first = Replica::start(&api, "a");
-    seconds(1).await;
-    let second = Replica::start(&api, "b");
-    seconds(2).await;
+    let (api, first, second) = two().await;
     second.release().await;
     assert_eq!(api.holder().as_deref(), Some("a"));
     assert!(first.leads());

@@ -3,7 +3,12 @@ use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::*;
 
-fn set(type_: &str, status: &str, reason: &str) -> Condition {
+/// Such as `Degraded True: AgentSilent`.
+fn set(condition: &str) -> Condition {
+    let words: Vec<&str> = condition.split([' ', ':']).collect();
+    let [type_, status, _, reason] = words[..] else {
+        panic!("{condition}");
+    };
     Condition {
         last_transition_time: Time(Timestamp::UNIX_EPOCH),
         message: format!("{reason}, in full"),
@@ -14,9 +19,9 @@ fn set(type_: &str, status: &str, reason: &str) -> Condition {
     }
 }
 
-fn status(attached: u32, matched: u32, conditions: &[(&str, &str, &str)]) -> CkbProbeStatus {
+fn status(attached: u32, matched: u32, conditions: &str) -> CkbProbeStatus {
     CkbProbeStatus {
-        conditions: conditions.iter().map(|(t, s, r)| set(t, s, r)).collect(),
+        conditions: conditions.split_terminator(", ").map(set).collect(),
         targets: TargetCounts {
             matched,
             attached,
@@ -55,24 +60,10 @@ fn the_same_status_twice_tells_nothing() {
     let degraded = status(
         1,
         2,
-        &[
-            ("Degraded", "True", "SymbolNotFound"),
-            ("WithinBudget", "False", "OverBudget"),
-        ],
+        "Degraded True: SymbolNotFound, WithinBudget False: OverBudget",
     );
-    let paused = status(
-        0,
-        2,
-        &[
-            ("Ready", "False", "Paused"),
-            ("Degraded", "False", "Paused"),
-        ],
-    );
-    let whole = status(
-        2,
-        2,
-        &[("Ready", "True", "Firing"), ("Degraded", "False", "Done")],
-    );
+    let paused = status(0, 2, "Ready False: Paused, Degraded False: Paused");
+    let whole = status(2, 2, "Ready True: Firing, Degraded False: Done");
     for status in [degraded, paused, whole] {
         assert_eq!(notes(Some(&status), &status), []);
     }
@@ -80,9 +71,9 @@ fn the_same_status_twice_tells_nothing() {
 
 #[test]
 fn trouble_is_told_when_it_begins_when_it_becomes_another_and_when_it_ends() {
-    let fine = status(1, 1, &[("Degraded", "False", "Done")]);
-    let silent = status(0, 1, &[("Degraded", "True", "AgentSilent")]);
-    let missing = status(0, 1, &[("Degraded", "True", "NoMatchingPods")]);
+    let fine = status(1, 1, "Degraded False: Done");
+    let silent = status(0, 1, "Degraded True: AgentSilent");
+    let missing = status(0, 1, "Degraded True: NoMatchingPods");
     assert_eq!(reasons(None, &silent), ["AgentSilent"]);
     assert_eq!(reasons(Some(&fine), &silent), ["AgentSilent"]);
     assert_eq!(reasons(Some(&silent), &missing), ["NoMatchingPods"]);
@@ -93,7 +84,7 @@ fn trouble_is_told_when_it_begins_when_it_becomes_another_and_when_it_ends() {
 
 #[test]
 fn attached_is_told_when_all_are_and_were_not() {
-    let of = |attached, matched| status(attached, matched, &[]);
+    let of = |attached, matched| status(attached, matched, "");
     assert_eq!(reasons(None, &of(0, 0)), Vec::<&str>::new());
     assert_eq!(reasons(None, &of(1, 2)), Vec::<&str>::new());
     assert_eq!(reasons(Some(&of(1, 2)), &of(2, 2)), ["Attached"]);
@@ -103,29 +94,12 @@ fn attached_is_told_when_all_are_and_were_not() {
 
 #[test]
 fn a_breach_is_told_once_whichever_condition_says_it() {
-    let fine = status(
-        1,
-        1,
-        &[
-            ("WithinBudget", "True", "UnderBudget"),
-            ("Degraded", "False", "Done"),
-        ],
-    );
-    let over = status(
-        1,
-        1,
-        &[
-            ("WithinBudget", "False", "OverBudget"),
-            ("Degraded", "False", "Done"),
-        ],
-    );
+    let fine = status(1, 1, "WithinBudget True: UnderBudget, Degraded False: Done");
+    let over = status(1, 1, "WithinBudget False: OverBudget, Degraded False: Done");
     let detached = status(
         0,
         1,
-        &[
-            ("WithinBudget", "False", "OverBudget"),
-            ("Degraded", "True", "OverBudget"),
-        ],
+        "WithinBudget False: OverBudget, Degraded True: OverBudget",
     );
     assert_eq!(reasons(Some(&fine), &over), ["OverBudget"]);
     assert_eq!(reasons(Some(&fine), &detached), ["OverBudget"]);
@@ -133,22 +107,8 @@ fn a_breach_is_told_once_whichever_condition_says_it() {
 
 #[test]
 fn a_pause_is_told_and_is_no_recovery() {
-    let silent = status(
-        0,
-        1,
-        &[
-            ("Ready", "False", "AgentSilent"),
-            ("Degraded", "True", "AgentSilent"),
-        ],
-    );
-    let paused = status(
-        0,
-        1,
-        &[
-            ("Ready", "False", "Paused"),
-            ("Degraded", "False", "Paused"),
-        ],
-    );
+    let silent = status(0, 1, "Ready False: AgentSilent, Degraded True: AgentSilent");
+    let paused = status(0, 1, "Ready False: Paused, Degraded False: Paused");
     assert_eq!(reasons(Some(&silent), &paused), ["Paused"]);
 }
 
@@ -176,7 +136,7 @@ fn each_target_that_died_is_told_of_once() {
     };
     let with = |instances: Vec<InstanceStatus>| CkbProbeStatus {
         instances,
-        ..status(0, 2, &[("Degraded", "True", "TargetDied")])
+        ..status(0, 2, "Degraded True: TargetDied")
     };
     let lives = with(vec![instance(1)]);
     let one = with(vec![died("ckb-0")]);
@@ -267,7 +227,7 @@ fn what_is_notable_is_told_once() {
             events,
             ..ProbeStatus::default()
         }],
-        ..status(1, 1, &[])
+        ..status(1, 1, "")
     };
     let none = with(vec![event("sh", "false")]);
     let one = with(vec![event("ckb", "true"), event("sh", "false")]);
@@ -284,26 +244,16 @@ fn what_is_notable_is_told_once() {
 
 #[test]
 fn what_a_kernel_does_not_support_is_told_once_and_not_beside_degraded() {
-    let fine = status(
-        1,
-        1,
-        &[("Degraded", "False", "Done"), ("Supported", "True", "Done")],
-    );
+    let fine = status(1, 1, "Degraded False: Done, Supported True: Done");
     let part = status(
         1,
         1,
-        &[
-            ("Degraded", "False", "Done"),
-            ("Supported", "False", "UnsupportedByKernel"),
-        ],
+        "Degraded False: Done, Supported False: UnsupportedByKernel",
     );
     let nothing = status(
         1,
         1,
-        &[
-            ("Degraded", "True", "UnsupportedByKernel"),
-            ("Supported", "False", "UnsupportedByKernel"),
-        ],
+        "Degraded True: UnsupportedByKernel, Supported False: UnsupportedByKernel",
     );
     assert_eq!(reasons(None, &part), ["UnsupportedByKernel", "Attached"]);
     assert_eq!(reasons(Some(&fine), &part), ["UnsupportedByKernel"]);

@@ -8,7 +8,7 @@ use ckb_probe_crds::{
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
 use kube::{Resource, core::PartialObjectMeta, runtime::watcher::Event};
 
-use crate::world::{ObjectKey, Row, Table};
+use crate::world::{ObjectKey, Table, rows};
 
 /// A part on its way.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,28 +143,9 @@ impl ProfileIndex {
     }
 }
 
-impl Row for PartEntry {
-    type Key = String;
-
-    fn key(&self) -> String {
-        self.name.clone()
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        self.uid == other.uid
-    }
-}
-
-impl Row for ProfileEntry {
-    type Key = ObjectKey;
-
-    fn key(&self) -> ObjectKey {
-        self.key.clone()
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        self.uid == other.uid
-    }
+rows! {
+    PartEntry by String: |row| row.name.clone(), uid;
+    ProfileEntry by ObjectKey: |row| row.key.clone(), uid;
 }
 
 impl From<PartialObjectMeta<ProfilePart>> for PartEntry {

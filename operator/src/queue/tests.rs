@@ -12,10 +12,21 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
+fn queue() -> (Queue, Instant) {
+    (Queue::default(), Instant::now())
+}
+
+/// One that has just handed out this key.
+fn taken(key: &Key) -> (Queue, Instant) {
+    let (mut queue, now) = queue();
+    queue.add(key.clone(), now);
+    assert_eq!(queue.take(now, 9), [key.clone()]);
+    (queue, now)
+}
+
 #[test]
 fn keys_are_taken_when_due_the_longest_due_first_and_once() {
-    let now = Instant::now();
-    let mut queue = Queue::default();
+    let (mut queue, now) = queue();
     queue.add(node("later"), now + seconds(5));
     queue.add(node("b"), now - seconds(1));
     queue.add(node("a"), now);
@@ -28,10 +39,7 @@ fn keys_are_taken_when_due_the_longest_due_first_and_once() {
 
 #[test]
 fn news_that_come_during_the_work_make_more_work_when_it_is_done() {
-    let now = Instant::now();
-    let mut queue = Queue::default();
-    queue.add(node("a"), now);
-    queue.take(now, 9);
+    let (mut queue, now) = taken(&node("a"));
     queue.add(node("a"), now);
     assert_eq!(queue.take(now, 9), []);
     assert_eq!(queue.next_due(), None);
@@ -41,8 +49,7 @@ fn news_that_come_during_the_work_make_more_work_when_it_is_done() {
 
 #[test]
 fn a_status_is_written_once_a_second_however_many_news_there_are() {
-    let now = Instant::now();
-    let mut queue = Queue::default();
+    let (mut queue, now) = queue();
     let mut writes = 0;
     for tick in 0..100 {
         let now = now + Duration::from_millis(100) * tick;
@@ -57,10 +64,7 @@ fn a_status_is_written_once_a_second_however_many_news_there_are() {
 
 #[test]
 fn what_rests_waits_however_much_news_there_is() {
-    let now = Instant::now();
-    let mut queue = Queue::default();
-    queue.add(probe("p"), now);
-    queue.take(now, 9);
+    let (mut queue, now) = taken(&probe("p"));
     queue.done(&probe("p"), true, now);
     // No shorter than the pace of writes.
     queue.rest(&probe("p"), now + Duration::from_millis(10));
@@ -73,8 +77,7 @@ fn what_rests_waits_however_much_news_there_is() {
 
 #[test]
 fn a_few_of_a_thousand_are_those_that_wait_longest() {
-    let now = Instant::now();
-    let mut queue = Queue::default();
+    let (mut queue, now) = queue();
     for index in 0..1000_u64 {
         let early = Duration::from_millis((index * 7_919) % 1000);
         queue.add(
@@ -89,10 +92,7 @@ fn a_few_of_a_thousand_are_those_that_wait_longest() {
 
 #[test]
 fn looking_without_writing_is_not_paced() {
-    let now = Instant::now();
-    let mut queue = Queue::default();
-    queue.add(probe("p"), now);
-    queue.take(now, 9);
+    let (mut queue, now) = taken(&probe("p"));
     queue.done(&probe("p"), false, now);
     queue.add(probe("p"), now);
     assert_eq!(queue.take(now, 9), [probe("p")]);
@@ -100,8 +100,7 @@ fn looking_without_writing_is_not_paced() {
 
 #[test]
 fn what_fails_waits_longer_each_time_up_to_a_limit_and_delays_no_other() {
-    let mut now = Instant::now();
-    let mut queue = Queue::default();
+    let (mut queue, mut now) = queue();
     let mut waits = Vec::new();
     queue.add(probe("broken"), now);
     for _ in 0..20 {
@@ -127,8 +126,7 @@ fn what_fails_waits_longer_each_time_up_to_a_limit_and_delays_no_other() {
 
 #[test]
 fn success_ends_the_waits() {
-    let now = Instant::now();
-    let mut queue = Queue::default();
+    let (mut queue, now) = queue();
     queue.add(node("a"), now);
     for _ in 0..8 {
         queue.again(&node("a"), now);
@@ -139,8 +137,7 @@ fn success_ends_the_waits() {
 
 #[test]
 fn work_that_does_not_last_is_done_ever_less_often_although_it_succeeds() {
-    let mut now = Instant::now();
-    let mut queue = Queue::default();
+    let (mut queue, mut now) = queue();
     let mut wait = Duration::ZERO;
     queue.add(node("a"), now);
     for _ in 0..9 {
@@ -161,8 +158,7 @@ fn work_that_does_not_last_is_done_ever_less_often_although_it_succeeds() {
 
 #[test]
 fn what_was_done_is_looked_at_again_at_once_upon_news_and_ever_later_without() {
-    let mut now = Instant::now();
-    let mut queue = Queue::default();
+    let (mut queue, mut now) = queue();
     queue.add(node("a"), now);
     for _ in 0..9 {
         queue.take(now, 9);
@@ -178,10 +174,7 @@ fn what_was_done_is_looked_at_again_at_once_upon_news_and_ever_later_without() {
 
 #[test]
 fn what_is_idle_is_forgotten() {
-    let now = Instant::now();
-    let mut queue = Queue::default();
-    queue.add(probe("p"), now);
-    queue.take(now, 9);
+    let (mut queue, now) = taken(&probe("p"));
     queue.done(&probe("p"), true, now);
     queue.take(now + seconds(2), 9);
     assert!(queue.items.is_empty());

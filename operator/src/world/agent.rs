@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Phase, RawPod, Row, pod::sentence};
+use super::{Phase, RawPod, pod::sentence, rows};
 use crate::template::TEMPLATE_HASH;
 
 /// An agent pod as the watch brings it.
@@ -74,14 +74,6 @@ impl From<RawAgent> for AgentPod {
     }
 }
 
-impl Row for AgentPod {
-    type Key = String;
-
-    fn key(&self) -> String {
-        self.name.clone()
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        self.uid == other.uid
-    }
+rows! {
+    AgentPod by String: |row| row.name.clone(), uid;
 }

@@ -9,8 +9,9 @@ use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::runtime::watcher::Event;
 
 use super::{
-    ObjectKey, Raw, Row, Table,
+    ObjectKey, Raw, Row as _, Table,
     packed::{self, Packed},
+    rows,
 };
 
 /// A NodeProbe as the API has it.
@@ -164,16 +165,8 @@ impl From<Raw> for NodeProbeEntry {
     }
 }
 
-impl Row for NodeProbeEntry {
-    type Key = String;
-
-    fn key(&self) -> String {
-        self.node.clone()
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        self.uid == other.uid
-    }
+rows! {
+    NodeProbeEntry by String: |row| row.node.clone(), uid;
 }
 
 /// Dates each report by this process's clock, since the agents' clocks may be off. A report that was there when

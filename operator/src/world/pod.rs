@@ -5,7 +5,7 @@ use ckb_probe_crds::{Container, PodReference};
 use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 
-use super::{Labels, ObjectKey, Row};
+use super::{Labels, ObjectKey, rows};
 
 /// A pod as the watch brings it.
 pub type RawPod = kube::core::Object<PodSpec, PodStatus>;
@@ -244,14 +244,6 @@ pub(super) fn sentence(reason: &Option<String>, message: &Option<String>) -> Str
     }
 }
 
-impl Row for TargetPod {
-    type Key = ObjectKey;
-
-    fn key(&self) -> ObjectKey {
-        ObjectKey::new(&self.reference.namespace, &self.reference.name)
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        self.reference.uid == other.reference.uid
-    }
+rows! {
+    TargetPod by ObjectKey: |row| ObjectKey::new(&row.reference.namespace, &row.reference.name), reference.uid;
 }

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::{Selector, SelectorExt};
 use serde_json::json;
 
-use super::{ObjectKey, Raw, Row};
+use super::{ObjectKey, Raw, rows};
 use crate::{
     hash::fnv1a,
     selector::{self, SelectorError},
@@ -157,14 +157,6 @@ impl From<Raw> for CkbProbeEntry {
     }
 }
 
-impl Row for CkbProbeEntry {
-    type Key = ObjectKey;
-
-    fn key(&self) -> ObjectKey {
-        ObjectKey::new(&self.reference.namespace, &self.reference.name)
-    }
-
-    fn same(&self, other: &Self) -> bool {
-        self.reference.uid == other.reference.uid
-    }
+rows! {
+    CkbProbeEntry by ObjectKey: |row| ObjectKey::new(&row.reference.namespace, &row.reference.name), reference.uid;
 }

@@ -16,6 +16,26 @@ pub trait Row: Clone + PartialEq {
     fn same(&self, other: &Self) -> bool;
 }
 
+/// Has types be rows: each by its key, and the same object where this field is the same.
+macro_rules! rows {
+    ($($row:ident by $key:ty: |$own:ident| $value:expr, $($uid:ident).+;)*) => {
+        $(impl $crate::world::Row for $row {
+            type Key = $key;
+
+            fn key(&self) -> $key {
+                let $own = self;
+                $value
+            }
+
+            fn same(&self, other: &Self) -> bool {
+                self.$($uid).+ == other.$($uid).+
+            }
+        })*
+    };
+}
+
+pub(crate) use rows;
+
 /// A key with the row before and after.
 pub type Changed<R> = (<R as Row>::Key, Option<R>, Option<R>);
 

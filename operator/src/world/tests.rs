@@ -4,7 +4,7 @@ use ckb_probe_crds::Container;
 use serde_json::json;
 
 use super::*;
-use crate::testing::{at, firing, has, node, node_probe, pod, probe, reports, runs, world};
+use crate::testing::{at, firing, has, node, node_probe, pod, probe, reports, runs, synced, world};
 
 fn target(pod: serde_json::Value) -> TargetPod {
     serde_json::from_value::<RawPod>(pod).unwrap().into()
@@ -158,14 +158,7 @@ fn an_unreadable_spec_or_status_leaves_the_rest_readable() {
 #[test]
 fn the_world_is_synced_when_every_kind_was_listed() {
     let mut world = World::default();
-    let changes = [
-        Change::Probe(Event::InitDone),
-        Change::Pod(Event::InitDone),
-        Change::Node(Event::InitDone),
-        Change::NodeProbe(Event::InitDone),
-        Change::Agent(Event::InitDone),
-    ];
-    for change in changes {
+    for change in synced() {
         assert!(!world.synced());
         world.apply(change, at(0));
     }

@@ -4,10 +4,9 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Mutex};
 
 use ckb_probe_crds::NodeProbeSpec;
 use futures::channel::mpsc;
-use http_body_util::BodyExt;
-use hyper::{Request, Response, StatusCode};
+use hyper::http::request::Parts;
 use k8s_openapi::jiff::SignedDuration;
-use kube::{Client, client::Body, runtime::watcher::Event};
+use kube::{Client, runtime::watcher::Event};
 use serde_json::{Value, json};
 
 use super::super::*;
@@ -47,23 +46,19 @@ impl FakeApi {
 
     pub(super) fn client(&self) -> Client {
         let api = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let api = api.clone();
-            async move { Ok::<_, std::io::Error>(api.answer(request).await) }
-        });
-        Client::new(service, "system")
+        testing::client(move |parts, body| {
+            let answer = api.answer(&parts, &body);
+            async { Ok(answer) }
+        })
     }
 
-    pub(super) async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        let (parts, body) = request.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        let mut object: Value = serde_json::from_slice(&body).unwrap_or_default();
+    pub(super) fn answer(&self, parts: &Parts, body: &[u8]) -> (u16, Value) {
+        let mut object: Value = serde_json::from_slice(body).unwrap_or_default();
         let line = format!("{} {}", parts.method, parts.uri.path());
-        self.requests
-            .lock()
-            .unwrap()
-            .push((line.clone(), object.clone()));
-        let (code, answer) = match (self.refuse)(&line) {
+        let mut requests = self.requests.lock().unwrap();
+        requests.push((line.clone(), object.clone()));
+        drop(requests);
+        match (self.refuse)(&line) {
             Some(code) => {
                 let failure =
                     json!({ "status": "Failure", "code": code, "reason": "", "message": "no" });
@@ -113,10 +108,7 @@ impl FakeApi {
                 }
                 (200, object)
             }
-        };
-        let mut response = Response::new(Body::from(serde_json::to_vec(&answer).unwrap()));
-        *response.status_mut() = StatusCode::from_u16(code).unwrap();
-        response
+        }
     }
 
     pub(super) fn tell(&self, change: Change) {
@@ -222,6 +214,18 @@ impl Rig {
             .send_modify(|leadership| leadership.until = until);
     }
 
+    /// What the metrics say.
+    pub(super) fn page(&self) -> String {
+        self.metrics.render().unwrap()
+    }
+
+    /// The metrics say this.
+    #[track_caller]
+    pub(super) fn says(&self, metric: &str) {
+        let page = self.page();
+        assert!(page.contains(metric), "{page}");
+    }
+
     pub(super) fn tell(&self, change: Change) {
         self.news.unbounded_send(Ok(change)).unwrap();
     }
@@ -239,11 +243,9 @@ impl Rig {
     }
 
     pub(super) fn synced(&self) {
-        self.tell(Change::Probe(Event::InitDone));
-        self.tell(Change::Pod(Event::InitDone));
-        self.tell(Change::Node(Event::InitDone));
-        self.tell(Change::NodeProbe(Event::InitDone));
-        self.tell(Change::Agent(Event::InitDone));
+        testing::synced()
+            .into_iter()
+            .for_each(|change| self.tell(change));
     }
 
     pub(super) fn target(&self, probe: &CkbProbeEntry, pod: &TargetPod) {

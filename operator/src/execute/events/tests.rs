@@ -1,32 +1,21 @@
-use std::{convert::Infallible, sync::Mutex};
+use std::sync::Mutex;
 
-use http_body_util::BodyExt;
-use hyper::{Request, Response};
-use kube::client::Body;
 use serde_json::Value;
 
 use super::*;
-use crate::notes::TARGET_RESTARTED;
+use crate::{notes::TARGET_RESTARTED, testing};
 
 /// What was asked of an API server that does all of it, and its objects.
 type Requests = Arc<Mutex<Vec<(String, Value)>>>;
 
-fn client(requests: Requests) -> Client {
-    let service = tower::service_fn(move |request: Request<Body>| {
-        let requests = Arc::clone(&requests);
-        async move {
-            let line = format!("{} {}", request.method(), request.uri().path());
-            let body = request.into_body().collect().await.unwrap().to_bytes();
-            let object = serde_json::from_slice(&body).unwrap_or_default();
-            requests.lock().unwrap().push((line, object));
-            Ok::<_, Infallible>(Response::new(Body::from(body)))
-        }
-    });
-    Client::new(service, "system")
-}
-
 fn events(requests: &Requests, metrics: Metrics) -> Events {
-    let client = client(Arc::clone(requests));
+    let requests = Arc::clone(requests);
+    let client = testing::client(move |parts, body| {
+        let line = format!("{} {}", parts.method, parts.uri.path());
+        let object: Value = serde_json::from_slice(&body).unwrap_or_default();
+        requests.lock().unwrap().push((line, object.clone()));
+        async { Ok((200, object)) }
+    });
     Events::new(client, "system".into(), "me".into(), metrics)
 }
 

@@ -7,14 +7,12 @@ use ckb_probe_crds::{
     PodReference, ProbeReference, ProfileCounts, ProfileMode, ProfilePartSpec, ProfileWindow,
 };
 use ckb_probe_profiles::{Frame, Profile, Stack};
-use http_body_util::BodyExt;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, http::request::Parts};
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
-use kube::client::Body;
 use serde_json::Value;
 
 use super::*;
-use crate::world::ObjectKey;
+use crate::{testing, world::ObjectKey};
 
 const PARTS: &str = "/apis/ckbprobe.dev/v1alpha1/namespaces/system/profileparts";
 const PROFILE: &str = "/apis/ckbprobe.dev/v1alpha1/namespaces/a/ckbprofiles/p.flames.cpu.7";
@@ -31,17 +29,14 @@ struct FakeApi {
 impl FakeApi {
     fn client(&self) -> Client {
         let api = self.clone();
-        let service = tower::service_fn(move |request: Request<Body>| {
-            let api = api.clone();
-            async move { Ok::<_, std::io::Error>(api.answer(request).await) }
-        });
-        Client::new(service, "system")
+        testing::client(move |parts, body| {
+            let answer = api.answer(&parts, &body);
+            async { Ok(answer) }
+        })
     }
 
-    async fn answer(&self, request: Request<Body>) -> Response<Body> {
-        let (parts, body) = request.into_parts();
-        let body = body.collect().await.unwrap().to_bytes();
-        let sent: Value = serde_json::from_slice(&body).unwrap_or_default();
+    fn answer(&self, parts: &Parts, body: &[u8]) -> (u16, Value) {
+        let sent: Value = serde_json::from_slice(body).unwrap_or_default();
         let path = parts.uri.path().to_owned();
         let line = format!("{} {path}", parts.method);
         let refused = self.refuse.lock().unwrap().is_some_and(|one| one == line);
@@ -58,11 +53,7 @@ impl FakeApi {
         };
         let failure =
             json!({ "status": "Failure", "code": 404, "reason": "NotFound", "message": "no" });
-        let code = if answer.is_some() { 200 } else { 404 };
-        let text = serde_json::to_vec(&answer.unwrap_or(failure)).unwrap();
-        let mut response = Response::new(Body::from(text));
-        *response.status_mut() = StatusCode::from_u16(code).unwrap();
-        response
+        answer.map_or((404, failure), |object| (200, object))
     }
 
     fn has(&self, name: &str, spec: &ProfilePartSpec, labels: &PartLabels) {
