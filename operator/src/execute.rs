@@ -13,6 +13,7 @@ use kube::{
     core::ApiResource,
 };
 use serde_json::json;
+use strum::IntoStaticStr;
 
 use crate::{
     notes::Note,
@@ -35,7 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why an action failed.
 #[allow(missing_docs, reason = "the texts name the fields")]
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, IntoStaticStr)]
 pub enum ExecuteError {
     /// The Deployment that is to own NodeProbes could not be read.
     #[error("cannot read Deployment {deployment}, which is to own NodeProbes: {source}")]
@@ -84,15 +85,7 @@ impl ExecuteError {
 
     /// The word for the metric's label `reason`.
     pub fn reason(&self) -> &'static str {
-        match self {
-            Self::ReadOwner { .. } => "ReadOwner",
-            Self::ApplyNodeProbe { .. } => "ApplyNodeProbe",
-            Self::DeleteNodeProbe { .. } => "DeleteNodeProbe",
-            Self::CreateAgent { .. } => "CreateAgent",
-            Self::DeleteAgent { .. } => "DeleteAgent",
-            Self::WriteEvent { .. } => "WriteEvent",
-            Self::WriteStatus { .. } => "WriteStatus",
-        }
+        self.into()
     }
 }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use ckb_probe_crds::NodeProbeSpec;
+use strum::IntoStaticStr;
 
 use crate::{
     desired::{Desired, Stale, View},
@@ -14,7 +15,7 @@ use crate::{
 };
 
 /// One step on one node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, IntoStaticStr)]
 pub enum Action {
     /// Write the order of a node, new or changed.
     ApplyNodeProbe {
@@ -51,12 +52,7 @@ pub enum Action {
 impl Action {
     /// The word for logs.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::ApplyNodeProbe { .. } => "ApplyNodeProbe",
-            Self::DeleteNodeProbe { .. } => "DeleteNodeProbe",
-            Self::CreateAgent { .. } => "CreateAgent",
-            Self::DeleteAgent { .. } => "DeleteAgent",
-        }
+        self.into()
     }
 
     /// Whether it replaces an agent that ended by itself, and so may have to be done again and again.

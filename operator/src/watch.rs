@@ -11,7 +11,7 @@ use futures::{
 use k8s_openapi::api::core::v1;
 use kube::{
     Api, Client,
-    core::{ApiResource, NamespaceResourceScope, PartialObjectMeta},
+    core::{ApiResource, DynamicResourceScope, NamespaceResourceScope, PartialObjectMeta},
     runtime::{
         WatchStreamExt,
         watcher::{self, Config, Event, ExponentialBackoff, watcher},
@@ -75,84 +75,62 @@ pub fn changes(
             .join(","),
     );
     let own = Some(&*scope.own);
+    let ckb_probes = trimmed::<Raw, CkbProbe>(client, watched);
+    let pods = trimmed::<RawPod, v1::Pod>(client, watched);
+    let nodes = trimmed::<RawNode, v1::Node>(client, None);
+    let node_probes = trimmed::<Raw, NodeProbe>(client, own);
+    let agent_pods = trimmed::<RawAgent, v1::Pod>(client, own);
+    let parts = metadata::<ProfilePart>(client, own);
+    let profiles = metadata::<CkbProfile>(client, watched);
+    let part = |event| Change::Profiles(News::Part(event));
+    let profile = |event| Change::Profiles(News::Profile(event));
     select_all([
-        watch::<Raw, _, CkbProbe>("ckbprobes", client, watched, all.clone(), Change::Probe),
-        watch::<RawPod, _, v1::Pod>("pods", client, watched, unfinished, Change::Pod),
-        watch::<RawNode, _, v1::Node>("nodes", client, None, all.clone(), Change::Node),
-        watch::<Raw, _, NodeProbe>("nodeprobes", client, own, all.clone(), Change::NodeProbe),
-        watch::<RawAgent, _, v1::Pod>("agent pods", client, own, agents, Change::Agent),
-        metadata::<ProfilePart, _>(PARTS, client, own, all.clone(), |event| {
-            Change::Profiles(News::Part(event))
-        }),
-        metadata::<CkbProfile, _>(PROFILES, client, watched, all, |event| {
-            Change::Profiles(News::Profile(event))
-        }),
+        watch("ckbprobes", ckb_probes, all.clone(), Change::Probe),
+        watch("pods", pods, unfinished, Change::Pod),
+        watch("nodes", nodes, all.clone(), Change::Node),
+        watch("nodeprobes", node_probes, all.clone(), Change::NodeProbe),
+        watch("agent pods", agent_pods, agents, Change::Agent),
+        watch(PARTS, parts, all.clone(), part),
+        watch(PROFILES, profiles, all, profile),
     ])
 }
 
-/// Watches the metadata of `Kind`: stacks stay where they are.
-fn metadata<Kind, Row>(
-    kind: &'static str,
-    client: &Client,
-    namespace: Option<&str>,
-    config: Config,
-    change: fn(Event<Row>) -> Change,
-) -> Changes
+/// Objects of `Kind`, of which nothing is read but what is in `Raw`.
+fn trimmed<Raw, Kind>(client: &Client, namespace: Option<&str>) -> Api<Raw>
 where
-    Kind: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + Send
-        + serde::de::DeserializeOwned
-        + 'static,
-    Row: From<PartialObjectMeta<Kind>> + 'static,
-{
-    let api: Api<PartialObjectMeta<Kind>> = match namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    told(kind, watcher(api, config), change)
-}
-
-type Changes = BoxStream<'static, Result<Change, WatchError>>;
-
-/// Watches `Kind` as `Raw`, and turns what comes into rows.
-fn watch<Raw, Row, Kind>(
-    kind: &'static str,
-    client: &Client,
-    namespace: Option<&str>,
-    config: Config,
-    change: fn(Event<Row>) -> Change,
-) -> Changes
-where
-    Raw: kube::Resource<DynamicType = ApiResource, Scope = kube::core::DynamicResourceScope>
-        + Clone
-        + std::fmt::Debug
-        + Send
-        + serde::de::DeserializeOwned
-        + 'static,
-    Row: From<Raw> + 'static,
+    Raw: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
     Kind: kube::Resource<DynamicType = ()>,
 {
     let resource = ApiResource::erase::<Kind>(&());
-    let api: Api<Raw> = match namespace {
+    match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
         None => Api::all_with(client.clone(), &resource),
-    };
-    told(kind, watcher(api, config), change)
+    }
+}
+
+/// The metadata of objects of `Kind`: stacks stay where they are.
+fn metadata<Kind>(client: &Client, namespace: Option<&str>) -> Api<PartialObjectMeta<Kind>>
+where
+    Kind: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    }
 }
 
 /// What a watch tells, as rows, for ever.
-fn told<Raw, Row>(
+fn watch<Raw, Row>(
     kind: &'static str,
-    events: impl Stream<Item = watcher::Result<Event<Raw>>> + Send + 'static,
+    api: Api<Raw>,
+    config: Config,
     change: fn(Event<Row>) -> Change,
-) -> Changes
+) -> BoxStream<'static, Result<Change, WatchError>>
 where
-    Raw: 'static,
+    Raw: kube::Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
     Row: From<Raw> + 'static,
 {
-    events
+    watcher(api, config)
         .backoff(backoff())
         .map(move |event| match event {
             Ok(event) => Ok(change(rows(event))),

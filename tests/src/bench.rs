@@ -53,11 +53,6 @@ mod table;
 mod tcp;
 mod ticker;
 
-use profile::{
-    agent as profile_agent, bystander as profile_bystander, complete as profile_complete,
-    cost as profile_cost, memory as profile_memory, off_cpu as profile_off_cpu,
-    peer as profile_peer, threads as profile_threads, vm as profile_vm,
-};
 use report::Report;
 use statistics::Summary;
 
@@ -119,138 +114,46 @@ pub struct Family {
     run: for<'a> fn(&'a mut Bench) -> LocalBoxFuture<'a, Result<()>>,
 }
 
-macro_rules! family {
-    ($name:expr, $module:ident, $about:expr) => {
-        family!($name, $module, run, $about)
-    };
-    ($name:expr, $module:ident, $run:ident, $about:expr) => {
-        Family {
+macro_rules! families {
+    ($($name:literal: $module:ident $(:: $run:ident)+, $about:literal;)*) => {
+        &[$(Family {
             name: $name,
             about: $about,
-            run: |bench| Box::pin($module::$run(bench)),
-        }
+            run: |bench| Box::pin($module $(:: $run)+ (bench)),
+        }),*]
     };
 }
 
 /// All of them, in the order in which they are measured.
-pub const ALL: &[Family] = &[
-    family!(
-        "call-cost",
-        call_cost,
-        "what probing adds to a call, against empty programs"
-    ),
-    family!(
-        "import",
-        import,
-        "a CKB import, probed in several ways; sampled against full tracing"
-    ),
-    family!("mining", mining, "a CKB node that mines at a steady rate"),
-    family!(
-        "quantiles",
-        quantiles,
-        "quantiles against a program that knows them"
-    ),
-    family!(
-        "slow",
-        slow,
-        "more slow calls than the ring buffer can take"
-    ),
-    family!(
-        "slow-stacks",
-        slow_stacks,
-        "what a copy of its stack adds to a slow call"
-    ),
-    family!(
-        "functions",
-        functions,
-        "a call under our functions, against bpftrace's histogram pair"
-    ),
-    family!(
-        "kernel-functions",
-        functions,
-        run_of_kernel,
-        "the same for a function of the kernel"
-    ),
-    family!(
-        "syscalls",
-        syscalls,
-        "what others pay while a process's system calls are traced"
-    ),
-    family!(
-        "block-io",
-        block_io,
-        "requests against /proc/diskstats and bpftrace"
-    ),
-    family!("tcp", tcp, "10,000 sockets of one process"),
-    family!(
-        "processes",
-        processes,
-        "10,000 execs and ends, of a bystander and of a target"
-    ),
-    family!("agent", footprint, "what the agent itself uses"),
-    family!(
-        "identical",
-        identical,
-        "a hundred CkbProbes that ask the same of a process, against one"
-    ),
-    family!(
-        "hostile",
-        hostile,
-        "nine targets and who asks after the agent's health, beside a target whose file system has fallen silent"
-    ),
-    family!(
-        "execs",
-        execs,
-        "what the agent uses while others execute files of its targets' name"
-    ),
-    family!(
-        "restarts",
-        restarts,
-        "how soon a restarted target is counted, and what is left behind"
-    ),
-    family!("kills", kills, "what a killed agent leaves behind"),
-    family!(
-        "profile-complete",
-        profile_complete,
-        "stacks of a CKB node that reach to where their thread began"
-    ),
-    family!(
-        "profile-perf",
-        profile_peer,
-        "in which functions an import spends its time, against perf"
-    ),
-    family!(
-        "profile-vm",
-        profile_vm,
-        "stacks through CKB-VM's interpreter in assembly, in a program and in a node"
-    ),
-    family!(
-        "profile-off-cpu",
-        profile_off_cpu,
-        "what is waited for, against a program that knows it"
-    ),
-    family!(
-        "profile-memory",
-        profile_memory,
-        "who touches memory first, against a program that knows where it grows"
-    ),
-    family!(
-        "profile-threads",
-        profile_threads,
-        "a dump of 200 threads, against gdb"
-    ),
-    family!(
-        "profile-cost",
-        profile_cost,
-        "a CKB import, profiled in several ways"
-    ),
-    family!("profile-agent", profile_agent, "what profiling itself uses"),
-    family!(
-        "profile-bystander",
-        profile_bystander,
-        "what sampling costs a process that is not sampled"
-    ),
-];
+pub const ALL: &[Family] = families! {
+    "call-cost": call_cost::run, "what probing adds to a call, against empty programs";
+    "import": import::run, "a CKB import, probed in several ways; sampled against full tracing";
+    "mining": mining::run, "a CKB node that mines at a steady rate";
+    "quantiles": quantiles::run, "quantiles against a program that knows them";
+    "slow": slow::run, "more slow calls than the ring buffer can take";
+    "slow-stacks": slow_stacks::run, "what a copy of its stack adds to a slow call";
+    "functions": functions::run, "a call under our functions, against bpftrace's histogram pair";
+    "kernel-functions": functions::run_of_kernel, "the same for a function of the kernel";
+    "syscalls": syscalls::run, "what others pay while a process's system calls are traced";
+    "block-io": block_io::run, "requests against /proc/diskstats and bpftrace";
+    "tcp": tcp::run, "10,000 sockets of one process";
+    "processes": processes::run, "10,000 execs and ends, of a bystander and of a target";
+    "agent": footprint::run, "what the agent itself uses";
+    "identical": identical::run, "a hundred CkbProbes that ask the same of a process, against one";
+    "hostile": hostile::run, "nine targets and who asks after the agent's health, beside a target whose file system has fallen silent";
+    "execs": execs::run, "what the agent uses while others execute files of its targets' name";
+    "restarts": restarts::run, "how soon a restarted target is counted, and what is left behind";
+    "kills": kills::run, "what a killed agent leaves behind";
+    "profile-complete": profile::complete::run, "stacks of a CKB node that reach to where their thread began";
+    "profile-perf": profile::peer::run, "in which functions an import spends its time, against perf";
+    "profile-vm": profile::vm::run, "stacks through CKB-VM's interpreter in assembly, in a program and in a node";
+    "profile-off-cpu": profile::off_cpu::run, "what is waited for, against a program that knows it";
+    "profile-memory": profile::memory::run, "who touches memory first, against a program that knows where it grows";
+    "profile-threads": profile::threads::run, "a dump of 200 threads, against gdb";
+    "profile-cost": profile::cost::run, "a CKB import, profiled in several ways";
+    "profile-agent": profile::agent::run, "what profiling itself uses";
+    "profile-bystander": profile::bystander::run, "what sampling costs a process that is not sampled";
+};
 
 impl Bench {
     /// Measures a family. Whatever becomes of it, the next can be measured.
@@ -271,22 +174,20 @@ impl Bench {
                 None => "it panicked: see above".to_string(),
             },
         };
-        self.report.failure(family.name.to_string(), failure);
+        self.report.failure(family.name, failure);
     }
 
     /// Adds a figure to the report.
     fn figure(&mut self, name: &str, figure: Option<Summary>, unit: &str, bound: Option<Bound>) {
         match figure {
-            Some(figure) => self.report.figure(name.to_string(), figure, unit, bound),
-            None => self
-                .report
-                .failure(name.to_string(), "no value".to_string()),
+            Some(figure) => self.report.figure(name, figure, unit, bound),
+            None => self.report.failure(name, "no value"),
         }
     }
 
     /// Adds a single value to the report.
     fn value(&mut self, name: &str, value: f64, unit: &str, bound: Option<Bound>) {
-        self.figure(name, statistics::summary([value]), unit, bound);
+        self.report.value(name, value, unit, bound);
     }
 }
 
@@ -303,7 +204,6 @@ fn command(
 
 /// A file of the benchmark's folder.
 fn in_folder(settings: &Settings, name: &str) -> Result<PathBuf> {
-    std::fs::create_dir_all(&settings.folder)
-        .map_err(Failure::system(settings.folder.display().to_string()))?;
+    std::fs::create_dir_all(&settings.folder).map_err(Failure::at(&settings.folder))?;
     Ok(settings.folder.join(name))
 }

@@ -55,7 +55,7 @@ impl Code {
                 continue;
             }
             let file = process.path(&path.to_string_lossy());
-            let bytes = fs::read(&file).map_err(Failure::system(file.display().to_string()))?;
+            let bytes = fs::read(&file).map_err(Failure::at(&file))?;
             let offsets = offsets(&bytes, &file)?;
             if offsets.is_empty() {
                 continue;
@@ -77,10 +77,10 @@ impl Code {
                 file,
             });
         }
-        Err(Failure::Unexpected {
-            expected: "functions of RocksDB".to_string(),
-            got: format!("none in the process {}", process.pid),
-        })
+        Err(Failure::unexpected(
+            "functions of RocksDB",
+            format!("none in the process {}", process.pid),
+        ))
     }
 
     /// The functions that serve these operations.
@@ -173,9 +173,11 @@ fn address(maps: &[&MemoryMap], file: &Path, offset: u64) -> Result<u64> {
             let address = map.address.0 + offset.checked_sub(map.offset)?;
             (address < map.address.1).then_some(address)
         })
-        .ok_or_else(|| Failure::Unexpected {
-            expected: format!("{}+{offset:#x} mapped as code", file.display()),
-            got: "no mapping of it".to_string(),
+        .ok_or_else(|| {
+            Failure::unexpected(
+                format!("{}+{offset:#x} mapped as code", file.display()),
+                "no mapping of it",
+            )
         })
 }
 

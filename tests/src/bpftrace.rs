@@ -63,10 +63,7 @@ impl Bpftrace {
             .kill_on_drop(true)
             .spawn()
             .map_err(Failure::system("bpftrace"))?;
-        let missing = || Failure::Unexpected {
-            expected: "bpftrace to run".to_string(),
-            got: "it has ended".to_string(),
-        };
+        let missing = || Failure::unexpected("bpftrace to run", "it has ended");
         let process = Process::of(child.id().ok_or_else(missing)? as i32)?;
         let mut lines = BufReader::new(child.stdout.take().ok_or_else(missing)?).lines();
         let (sender, printed) = watch::channel((0, Counts::new()));
@@ -94,7 +91,7 @@ impl Bpftrace {
             expect(
                 own == probes,
                 format!("{probes} probes of bpftrace"),
-                || own.to_string(),
+                || own,
             )
         })
         .await?;
@@ -112,10 +109,10 @@ impl Bpftrace {
         let fresh = self.printed.wait_for(|(printed, _)| *printed >= enough);
         match tokio::time::timeout(Duration::from_secs(10), fresh).await {
             Ok(Ok(printed)) => Ok(printed.1.clone()),
-            _ => Err(Failure::Unexpected {
-                expected: "bpftrace to print its counts".to_string(),
-                got: "nothing for 10 s".to_string(),
-            }),
+            _ => Err(Failure::unexpected(
+                "bpftrace to print its counts",
+                "nothing for 10 s",
+            )),
         }
     }
 

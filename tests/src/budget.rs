@@ -97,11 +97,11 @@ pub fn median<T>(minutes: &[T], value: impl Fn(&T) -> f64) -> f64 {
 /// Adds to the report how the budget was kept.
 pub fn judge<T>(scene: &Scene<'_>, minutes: &[T], watched: impl Fn(&T) -> &Watched, ceiling: f64) {
     let looks = minutes.first().map_or(0, |minute| watched(minute).looks);
-    scene.figure(
+    scene.equal_of(
         "looks at which WithinBudget was not True",
         median(minutes, |minute| watched(minute).beyond as f64),
         &format!("of {looks}"),
-        Bound::Exactly(0.0),
+        0,
     );
     scene.figure(
         "highest estimate in the status, as a part of maxPercent",

@@ -101,9 +101,7 @@ impl Cluster {
     pub async fn connect() -> Result<Self> {
         let kubeconfig = env::var("KUBECONFIG").map_err(Failure::format("KUBECONFIG"))?;
         let folder = Path::new(&kubeconfig).parent().unwrap_or(Path::new("."));
-        let folder = folder
-            .canonicalize()
-            .map_err(Failure::system(folder.display().to_string()))?;
+        let folder = folder.canonicalize().map_err(Failure::at(&folder))?;
         let client = Client::try_default().await?;
         client.apiserver_version().await?;
         Ok(Self { client, folder })
@@ -173,8 +171,7 @@ impl Cluster {
     /// Kills a process of the local cluster, such as `kubelet`, and has it start again. Returns when another runs.
     pub async fn crash(&self, name: &str) -> Result<()> {
         let file = self.folder.join(format!("{name}.pid"));
-        let pid =
-            || std::fs::read_to_string(&file).map_err(Failure::system(file.display().to_string()));
+        let pid = || std::fs::read_to_string(&file).map_err(Failure::at(&file));
         let before = pid()?;
         let script = crate::fixture::repository().join("tests/cluster/kill.sh");
         let folder = self.folder.to_string_lossy();
@@ -195,10 +192,8 @@ impl Cluster {
     pub async fn service_address(&self) -> Result<String> {
         let service = self.api::<Service>("default").get("kubernetes").await?;
         let address = service.spec.and_then(|spec| spec.cluster_ip);
-        let address = address.ok_or_else(|| Failure::Unexpected {
-            expected: "the address of the service default/kubernetes".to_string(),
-            got: "none".to_string(),
-        })?;
+        let address = address
+            .ok_or_else(|| Failure::missing("the address of the service default/kubernetes"))?;
         Ok(format!("{address}:443"))
     }
 
@@ -347,7 +342,7 @@ impl Cluster {
                 expect(
                     left == 0,
                     format!("no assignment for the namespace {namespace}"),
-                    || left.to_string(),
+                    || left,
                 )
             },
         )
@@ -372,7 +367,7 @@ impl Cluster {
         expect(
             pods.len() == 1,
             format!("one pod with the labels {labels}"),
-            || pods.len().to_string(),
+            || pods.len(),
         )?;
         Ok(pods.remove(0))
     }
@@ -426,8 +421,10 @@ fn container_id(pod: &Pod, container: &str) -> Result<String> {
         .and_then(|status| status.container_id.as_deref());
     id.and_then(|id| id.split_once("://"))
         .map(|(_, id)| id.to_string())
-        .ok_or_else(|| Failure::Unexpected {
-            expected: format!("the container {container} of {} to run", pod.name_any()),
-            got: format!("{:?}", status.map(|status| &status.state)),
+        .ok_or_else(|| {
+            Failure::unexpected(
+                format!("the container {container} of {} to run", pod.name_any()),
+                format!("{:?}", status.map(|status| &status.state)),
+            )
         })
 }

@@ -1,6 +1,6 @@
 //! Why a scenario could not go on.
 
-use std::{io, time::Duration};
+use std::{fmt, fs, io, path::Path, time::Duration};
 
 /// Why a step of a scenario failed.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +65,25 @@ impl Failure {
         move |source| Self::System { what, source }
     }
 
+    /// For `map_err`: the system's word, with the file that it is about.
+    pub fn at(path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let what = path.display().to_string();
+        move |source| Self::System { what, source }
+    }
+
+    /// What must be, and what there is instead.
+    pub fn unexpected(expected: impl Into<String>, got: impl fmt::Display) -> Self {
+        Self::Unexpected {
+            expected: expected.into(),
+            got: got.to_string(),
+        }
+    }
+
+    /// What must be, and is not there.
+    pub fn missing(expected: impl Into<String>) -> Self {
+        Self::unexpected(expected, "none")
+    }
+
     /// For `map_err`: a text that is not in its format.
     pub fn format<E: std::fmt::Display>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         let what = what.into();
@@ -76,16 +95,18 @@ impl Failure {
 }
 
 /// Succeeds when `holds`; says what was expected and what there is otherwise.
-pub fn expect(
+pub fn expect<D: fmt::Display>(
     holds: bool,
     expected: impl Into<String>,
-    got: impl FnOnce() -> String,
+    got: impl FnOnce() -> D,
 ) -> Result<()> {
-    if holds {
-        return Ok(());
+    match holds {
+        true => Ok(()),
+        false => Err(Failure::unexpected(expected, got())),
     }
-    Err(Failure::Unexpected {
-        expected: expected.into(),
-        got: got(),
-    })
+}
+
+/// What is in a text file.
+pub fn read(path: impl AsRef<Path>) -> Result<String> {
+    fs::read_to_string(&path).map_err(Failure::at(path.as_ref()))
 }

@@ -61,6 +61,22 @@ impl Metrics {
         fitting.peek()?;
         Some(fitting.map(|sample| sample.value).sum())
     }
+
+    /// The same; 0 when there are none.
+    pub fn total(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
+        self.sum(name, labels).unwrap_or_default()
+    }
+
+    /// How many counters are less than they were.
+    pub fn backwards(&self, before: &Self) -> u64 {
+        let counter = |name: &str| name.ends_with("_total") || name.ends_with("_count");
+        let less = self.samples.iter().filter(|now| {
+            let same = |one: &&Sample| one.name == now.name && one.labels == now.labels;
+            let before = before.samples.iter().find(same);
+            counter(&now.name) && before.is_some_and(|before| before.value > now.value)
+        });
+        less.count() as u64
+    }
 }
 
 /// What the metrics say of one operation of one target.
@@ -202,52 +218,44 @@ mod tests {
             r#"ckb_probe_column_family_operation_duration_seconds_count{namespace="n",ckbprobe="a",operation="Get",column_family="CELL"} 3"#,
             r#"ckb_probe_column_family_operation_duration_seconds_count{namespace="n",ckbprobe="a",operation="Get",column_family="META"} 4"#,
         ];
-        let metrics = Metrics {
-            text: String::new(),
-            samples: lines.iter().map(|line| parse(line).unwrap()).collect(),
-        };
+        let metrics = Metrics::parse(lines.join("\n")).unwrap();
         let [get] = &metrics.operations("n", "a")[..] else {
             panic!("one operation of one namespace");
         };
         assert_eq!((get.name.as_str(), get.on_families), ("Get", Some(7.0)));
         assert!(get.is_complete());
-        for wrong in [
-            Operation {
-                samples: 6.0,
-                ..get.clone()
-            },
-            Operation {
-                timed: 8.0,
-                ..get.clone()
-            },
-            Operation {
-                on_families: Some(6.0),
-                ..get.clone()
-            },
-            Operation {
-                sampling_ratio: Some(0.999),
-                ..get.clone()
-            },
-            Operation {
-                sampling_ratio: None,
-                ..get.clone()
-            },
-        ] {
+        let wrong: [fn(&mut Operation); 5] = [
+            |get| get.samples = 6.0,
+            |get| get.timed = 8.0,
+            |get| get.on_families = Some(6.0),
+            |get| get.sampling_ratio = Some(0.999),
+            |get| get.sampling_ratio = None,
+        ];
+        for make_wrong in wrong {
+            let mut wrong = get.clone();
+            make_wrong(&mut wrong);
             assert!(!wrong.is_complete(), "{wrong:?}");
         }
     }
 
     #[test]
-    fn a_sum_is_over_what_has_the_labels_and_is_none_without_any() {
-        let samples = [
-            "a{x=\"1\",y=\"1\"} 1",
-            "a{x=\"1\",y=\"2\"} 2",
-            "a{x=\"2\"} 4",
-        ];
-        let metrics = Metrics {
-            text: String::new(),
-            samples: samples.iter().map(|line| parse(line).unwrap()).collect(),
+    fn a_counter_that_is_less_than_before_went_backwards_and_a_gauge_did_not() {
+        let scrape = |calls: u32, share: u32, pod: &str| {
+            let text =
+                format!("calls_total{{pod=\"{pod}\"}} {calls}\nshare{{pod=\"{pod}\"}} {share}\n");
+            Metrics::parse(text).unwrap()
         };
+        let before = scrape(7, 3, "a");
+        assert_eq!(scrape(8, 2, "a").backwards(&before), 0);
+        assert_eq!(scrape(6, 4, "a").backwards(&before), 1);
+        // Another target's counter begins anew.
+        assert_eq!(scrape(1, 1, "b").backwards(&before), 0);
+    }
+
+    #[test]
+    fn a_sum_is_over_what_has_the_labels_and_is_none_without_any() {
+        let text = "a{x=\"1\",y=\"1\"} 1\na{x=\"1\",y=\"2\"} 2\na{x=\"2\"} 4\n";
+        let metrics = Metrics::parse(text.to_string()).unwrap();
         assert_eq!(metrics.sum("a", &[("x", "1")]), Some(3.0));
         assert_eq!(metrics.sum("a", &[]), Some(7.0));
         assert_eq!(metrics.sum("a", &[("x", "3")]), None);

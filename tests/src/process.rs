@@ -65,9 +65,10 @@ impl Process {
             .filter(is_in_it)
             .filter_map(|process| Self::of(process.pid).ok())
             .min_by_key(|process| (process.start_ticks, process.pid))
-            .ok_or_else(|| Failure::Unexpected {
-                expected: format!("a process {executable} in the container or pod {id}"),
-                got: "none".to_string(),
+            .ok_or_else(|| {
+                Failure::missing(format!(
+                    "a process {executable} in the container or pod {id}"
+                ))
             })
     }
 
@@ -118,10 +119,8 @@ impl Process {
     /// Sends a signal to this process, and never to a later one of the same number.
     pub fn signal(&self, signal: Signal) -> Result<()> {
         let what = || format!("cannot send {signal:?} to the process {}", self.pid);
-        let pid = Pid::from_raw(self.pid).ok_or_else(|| Failure::Unexpected {
-            expected: "the number of a process".to_string(),
-            got: self.pid.to_string(),
-        })?;
+        let pid = Pid::from_raw(self.pid)
+            .ok_or_else(|| Failure::unexpected("the number of a process", self.pid.to_string()))?;
         let descriptor = pidfd_open(pid, PidfdFlags::empty())
             .map_err(|error| Failure::system(what())(error.into()))?;
         // Looked at after the descriptor was opened: it stands for the process that we mean.
@@ -135,7 +134,7 @@ impl Process {
             expect(
                 !self.is_alive(),
                 format!("the process {} to end", self.pid),
-                || "it lives".to_string(),
+                || "it lives",
             )
         })
         .await
@@ -168,7 +167,7 @@ impl Process {
         expect(
             stat.starttime == self.start_ticks,
             format!("the process {} that there was", self.pid),
-            || "a later one of the same number".to_string(),
+            || "a later one of the same number",
         )?;
         Ok(stat)
     }

@@ -90,9 +90,8 @@ impl Prometheus {
             .into_iter()
             .flatten()
             .find(|target| target["labels"]["job"] == job && target["health"] != "unknown");
-        let target = target.ok_or_else(|| Failure::Unexpected {
-            expected: format!("the job {job} to have been tried"),
-            got: text.clone(),
+        let target = target.ok_or_else(|| {
+            Failure::unexpected(format!("the job {job} to have been tried"), text.clone())
         })?;
         Ok(target["lastError"].as_str().unwrap_or_default().to_string())
     }
@@ -111,10 +110,8 @@ impl Prometheus {
         let series = answer["data"]["result"].as_array().into_iter().flatten();
         series
             .map(|series| {
-                sample(series).ok_or_else(|| Failure::Unexpected {
-                    expected: "a series with a value".to_string(),
-                    got: series.to_string(),
-                })
+                sample(series)
+                    .ok_or_else(|| Failure::unexpected("a series with a value", series.to_string()))
             })
             .collect()
     }

@@ -51,6 +51,36 @@ impl fmt::Display for Bound {
     }
 }
 
+/// What a figure may be: a number; a time, in seconds; or whether something is so, which is 1 or 0.
+pub trait Value {
+    /// The figure.
+    fn value(self) -> f64;
+}
+
+macro_rules! values {
+    ($($number:ty),*) => {
+        $(impl Value for $number {
+            fn value(self) -> f64 {
+                self as f64
+            }
+        })*
+    };
+}
+
+values!(u8, u32, u64, usize, i32, f64);
+
+impl Value for Duration {
+    fn value(self) -> f64 {
+        self.as_secs_f64()
+    }
+}
+
+impl Value for bool {
+    fn value(self) -> f64 {
+        f64::from(u8::from(self))
+    }
+}
+
 /// One figure.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -162,7 +192,8 @@ impl Rows<'_> {
     }
 
     /// Adds a figure and prints it.
-    pub fn figure(&self, name: &str, value: f64, unit: &str, bound: Bound) {
+    pub fn figure(&self, name: &str, value: impl Value, unit: &str, bound: Bound) {
+        let value = value.value();
         self.add(Row {
             name: format!("{}: {name}", self.scenario),
             value: Some((value * 1000.0).round() / 1000.0),

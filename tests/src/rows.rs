@@ -45,10 +45,7 @@ pub fn part_of<'a>(row: &'a RowStatus, key: &str) -> Result<&'a PartStatus> {
 }
 
 fn missing(what: &str, got: impl FnOnce() -> String) -> Failure {
-    Failure::Unexpected {
-        expected: format!("{what} in the status"),
-        got: got(),
-    }
+    Failure::unexpected(format!("{what} in the status"), got())
 }
 
 /// A figure that is a number.
@@ -61,10 +58,7 @@ pub fn number(shown: &Shown, name: &str) -> Result<f64> {
 /// A figure that must be there.
 pub fn figure<'a>(shown: &'a Shown, name: &str) -> Result<&'a str> {
     let figure = shown.get(name).map(String::as_str);
-    figure.ok_or_else(|| Failure::Unexpected {
-        expected: format!("the figure {name}"),
-        got: format!("{shown:?}"),
-    })
+    figure.ok_or_else(|| Failure::unexpected(format!("the figure {name}"), format!("{shown:?}")))
 }
 
 /// Calls since the agents attached.

@@ -74,6 +74,10 @@ const SETTLE: Duration = Duration::from_secs(15);
 pub async fn run(settings: &Settings, report: &mut Report) -> Result<()> {
     let client = client().await?;
     alone(&client).await?;
+    let name = |fleet: &Fleet| {
+        let targets = fleet.pods();
+        format!("operator: CPU of a change of one pod, of {targets} targets")
+    };
     let mut fleet = Fleet::new(client.clone(), settings).await?;
     let mut operator = Operator::start(settings).await?;
     let orders = Orders::watch(client.clone());
@@ -82,34 +86,24 @@ pub async fn run(settings: &Settings, report: &mut Report) -> Result<()> {
     fleet.grow(TARGETS.min(settings.pods)).await?;
     fleet.ordered(&orders, ORDERED).await?;
     let small = changes(&operator, &fleet, &orders, &agents, settings).await?;
-    let name = format!(
-        "operator: CPU of a change of one pod, of {} targets",
-        fleet.pods()
-    );
-    report.figure(name, small, "ms", None);
+    report.figure(name(&fleet), small, "ms", None);
 
     growth(&operator, &mut fleet, &orders, settings, report).await?;
     rest(&operator, &client, &agents, settings, report).await?;
 
     let large = changes(&operator, &fleet, &orders, &agents, settings).await?;
-    let name = format!(
-        "operator: CPU of a change of one pod, of {} targets",
-        fleet.pods()
+    report.figure(name(&fleet), large, "ms", None);
+    let (name, ratio) = (
+        "operator: the second by the first",
+        large.median / small.median,
     );
-    report.figure(name, large, "ms", None);
-    let ratio = one(large.median / small.median)?;
-    let name = "operator: the second by the first".to_string();
-    report.figure(name, ratio, "", Some(Bound::AtMost(1.25)));
+    report.value(name, ratio, "", Some(Bound::AtMost(1.25)));
 
     reports(&operator, &agents, settings, report).await?;
     agents.say(Say::Nothing);
     operator.expect_alive()?;
-    report.figure(
-        "operator: RSS at its highest".to_string(),
-        one(operator.highest_mb()?)?,
-        "MB",
-        Some(Bound::AtMost(48.0)),
-    );
+    let (name, highest) = ("operator: RSS at its highest", operator.highest_mb()?);
+    report.value(name, highest, "MB", Some(Bound::AtMost(48.0)));
     told(&mut operator, report).await
 }
 
@@ -177,42 +171,24 @@ async fn growth(
     fleet.grow(settings.pods).await?;
     let made = start.elapsed();
     fleet.ordered(orders, ORDERED).await?;
-    let seconds = |time: Duration| one(time.as_secs_f64());
     let size = format!("{} nodes with {} targets", fleet.nodes(), fleet.pods());
-    let name = |what: &str| format!("operator: {what}");
-    report.figure(format!("{size}: made, by us"), seconds(made)?, "s", None);
-    report.figure(
-        name("from the first of them to the last order"),
-        seconds(start.elapsed())?,
-        "s",
-        None,
-    );
     let used = || Ok::<_, Failure>(operator.cpu_time()?.saturating_sub(before));
-    report.figure(name("CPU until then"), seconds(used()?)?, "s", None);
+    report.value(format!("{size}: made, by us"), made, "s", None);
+    let name = "operator: from the first of them to the last order";
+    report.value(name, start.elapsed(), "s", None);
+    report.value("operator: CPU until then", used()?, "s", None);
     let sick = Instant::now();
     fleet.turn(Health::NotReady).await?;
     sleep(SETTLE).await;
-    report.figure(
-        name("CPU while nodes and pods were made, turned NotReady and changed"),
-        seconds(used()?)?,
-        "s",
-        Some(Bound::AtMost(20.0)),
-    );
-    report.figure(
-        format!("{size}: turned NotReady and changed"),
-        seconds(sick.elapsed().saturating_sub(SETTLE))?,
-        "s",
-        None,
-    );
-    report.figure(name("RSS then"), one(operator.rss_mb()?)?, "MB", None);
+    let name = "operator: CPU while nodes and pods were made, turned NotReady and changed";
+    report.value(name, used()?, "s", Some(Bound::AtMost(20.0)));
+    let name = format!("{size}: turned NotReady and changed");
+    let turned = sick.elapsed().saturating_sub(SETTLE);
+    report.value(name, turned, "s", None);
+    report.value("operator: RSS then", operator.rss_mb()?, "MB", None);
     fleet.turn(Health::Ready).await?;
     sleep(SETTLE).await;
-    report.figure(
-        name("CPU with their recovery"),
-        seconds(used()?)?,
-        "s",
-        None,
-    );
+    report.value("operator: CPU with their recovery", used()?, "s", None);
     Ok(())
 }
 
@@ -237,16 +213,11 @@ async fn rest(
     let written = requests::since(&before, &after);
     let total: f64 = written.values().sum();
     let name = format!("operator: writes at rest, while {said} reports say the same");
-    report.figure(name, one(total)?, "", Some(Bound::Exactly(0.0)));
+    report.value(name, total, "", Some(Bound::Exactly(0.0)));
     for (what, count) in written.iter().filter(|(_, count)| **count > 0.0) {
         println!("                   {count} {what}");
     }
-    report.figure(
-        "operator: CPU at rest".to_string(),
-        one(cores)?,
-        "cores",
-        None,
-    );
+    report.value("operator: CPU at rest", cores, "cores", None);
     Ok(())
 }
 
@@ -258,14 +229,13 @@ async fn reports(
     settings: &Settings,
     report: &mut Report,
 ) -> Result<()> {
-    let name = "agents: bytes of a report".to_string();
-    report.figure(name, one(agents.bytes() as f64)?, "", None);
+    report.value("agents: bytes of a report", agents.bytes(), "", None);
     for (place, seconds) in settings.every.iter().enumerate() {
         let every = Duration::from_secs(*seconds);
         let load = load(operator, agents, settings, every).await?;
         let last = load.in_time || place + 1 == settings.every.len();
         if place == 0 || last {
-            load.tell(report, place == 0)?;
+            load.tell(report, place == 0);
         }
         if last {
             return Ok(());
@@ -313,10 +283,11 @@ async fn load(
     let asked = settings.nodes as f64 / every.as_secs_f64();
     let taken = took.len() as f64 / elapsed;
     let count = |metrics: &Metrics| {
-        let kind = [("kind", "probe")];
-        metrics
-            .sum("ckb_probe_reconcile_duration_seconds_count", &kind)
-            .unwrap_or_default()
+        let (name, kind) = (
+            "ckb_probe_reconcile_duration_seconds_count",
+            [("kind", "probe")],
+        );
+        metrics.sum(name, &kind).unwrap_or_default()
     };
     let p99 = |metric: &str| {
         let seconds = operator::quantile(metric, &before, &after, 0.99);
@@ -336,7 +307,7 @@ async fn load(
 
 impl Load {
     /// `full` where it is all that is asked for.
-    fn tell(&self, report: &mut Report, full: bool) -> Result<()> {
+    fn tell(&self, report: &mut Report, full: bool) {
         let Self {
             asked,
             taken,
@@ -352,25 +323,13 @@ impl Load {
             false => format!("of {asked:.0} reports a second, too many for this API server"),
         };
         let name = |what: &str| format!("{what}, {of}");
-        let figure = |value: f64| one(value);
-        report.figure(
-            name("agents: taken by the API server"),
-            figure(*taken)?,
-            "a second",
-            None,
-        );
-        report.figure(
-            name("agents: writing a report, p99"),
-            figure(*took)?,
-            "s",
-            None,
-        );
-        report.figure(
-            name("operator: statuses written"),
-            figure(*statuses)?,
-            "a second",
-            None,
-        );
+        for (what, value, unit) in [
+            ("agents: taken by the API server", taken, "a second"),
+            ("agents: writing a report, p99", took, "s"),
+            ("operator: statuses written", statuses, "a second"),
+        ] {
+            report.value(name(what), *value, unit, None);
+        }
         let at_most = |bound: f64, so: bool| so.then_some(Bound::AtMost(bound));
         let rows = [
             (made, "operator: merging reports into a status, p99", full),
@@ -383,13 +342,12 @@ impl Load {
         ];
         for (p99, what, bound) in rows {
             match p99 {
-                Some(p99) => report.figure(name(what), one(*p99)?, "ms", at_most(100.0, bound)),
-                None => report.failure(name(what), "none was written".to_string()),
+                Some(p99) => report.value(name(what), *p99, "ms", at_most(100.0, bound)),
+                None => report.failure(name(what), "none was written"),
             }
         }
         let what = "operator: CPU while agents report";
-        report.figure(name(what), figure(*cores)?, "cores", at_most(0.3, full));
-        Ok(())
+        report.value(name(what), *cores, "cores", at_most(0.3, full));
     }
 }
 
@@ -404,21 +362,8 @@ async fn told(operator: &mut Operator, report: &mut Report) -> Result<()> {
     for line in complaints.iter().take(10) {
         println!("                   {line}");
     }
-    report.figure(
-        "operator: warnings in its log".to_string(),
-        one(complaints.len() as f64)?,
-        "",
-        Some(Bound::Exactly(0.0)),
-    );
-    report.figure(
-        "operator: errors in its metrics".to_string(),
-        one(errors)?,
-        "",
-        Some(Bound::Exactly(0.0)),
-    );
+    let none = Some(Bound::Exactly(0.0));
+    report.value("operator: warnings in its log", complaints.len(), "", none);
+    report.value("operator: errors in its metrics", errors, "", none);
     Ok(())
-}
-
-fn one(value: f64) -> Result<crate::bench::statistics::Summary> {
-    summary([value]).ok_or_else(|| Failure::format("a figure")("there is no value"))
 }

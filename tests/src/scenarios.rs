@@ -87,190 +87,50 @@ impl Scenario {
     }
 }
 
-macro_rules! scenario {
-    ($name:ident, $on:ident, $beside:ident, $about:expr) => {
-        Scenario {
+macro_rules! scenarios {
+    ($($name:ident: $on:ident, $beside:ident, $about:literal;)*) => {
+        &[$(Scenario {
             name: stringify!($name),
             about: $about,
             on: On::$on,
             beside: Beside::$beside,
             run: |scene| Box::pin($name::run(scene)),
-        }
+        }),*]
     };
 }
 
 /// Every scenario, in the order of the report.
-pub const ALL: &[Scenario] = &[
-    scenario!(
-        refusals,
-        StandIn,
-        Others,
-        "the API server says what is wrong with a CkbProbe"
-    ),
-    scenario!(
-        figures,
-        Either,
-        Others,
-        "from kubectl apply to the status and to Prometheus, held against bpftrace"
-    ),
-    scenario!(
-        ground_truth,
-        StandIn,
-        Nobody,
-        "counts to the last call and quantiles, held against a program that knows them"
-    ),
-    scenario!(
-        sampling,
-        Both,
-        Nobody,
-        "a busy target is measured within the default budget, and its rates are true"
-    ),
-    scenario!(
-        column_families,
-        Both,
-        Others,
-        "every call is put down to a column family, by the name of CKB's schema"
-    ),
-    scenario!(
-        slow_operations,
-        Both,
-        Nobody,
-        "the slowest calls in the status, all of them in the log, each lost one counted"
-    ),
-    scenario!(
-        two_pods,
-        StandIn,
-        Others,
-        "what was not selected is not counted, however alike it is"
-    ),
-    scenario!(
-        same_question,
-        StandIn,
-        Others,
-        "CkbProbes that ask the same are measured once, whoever of them comes or goes"
-    ),
-    scenario!(
-        impostor,
-        StandIn,
-        Others,
-        "a pod that is made to look like another's container is not measured for it"
-    ),
-    scenario!(
-        static_pod,
-        StandIn,
-        Others,
-        "a static pod is found, though the kubelet has another uid for it"
-    ),
-    scenario!(
-        kinds,
-        Either,
-        Nobody,
-        "what each kind tells of one target, held against what others see of it"
-    ),
-    scenario!(
-        profiles,
-        Either,
-        Others,
-        "stacks of a window become profiles that a user can read, a few of each mode, until the CkbProbe goes"
-    ),
-    scenario!(
-        parts,
-        StandIn,
-        Others,
-        "an agent writes parts of profiles of its own node only; the operator merges, keeps as many as asked, and tidies up"
-    ),
-    scenario!(
-        everything,
-        Either,
-        Nobody,
-        "the sample that asks every kind at once, under one budget: none takes another down"
-    ),
-    scenario!(
-        deletion,
-        Either,
-        Nobody,
-        "a deleted CkbProbe leaves no probe and no agent"
-    ),
-    scenario!(
-        restart,
-        Either,
-        Others,
-        "a target that is killed is attached again when it is back"
-    ),
-    scenario!(
-        agent_kill,
-        Either,
-        Nobody,
-        "a killed agent takes its probes with it, does not harm its target, and comes back"
-    ),
-    scenario!(
-        sigterm,
-        StandIn,
-        Nobody,
-        "an agent that is told to end takes its probes off and ends well"
-    ),
-    scenario!(
-        broken,
-        StandIn,
-        Nobody,
-        "what is wrong is said, once, in words to act on, and disturbs nobody else"
-    ),
-    scenario!(
-        target_died,
-        StandIn,
-        Others,
-        "a target that dies after each attach is left alone, until the spec changes"
-    ),
-    scenario!(
-        preflight,
-        StandIn,
-        Others,
-        "what an agent found on its node is told, and how it attaches there"
-    ),
-    scenario!(
-        unavailable,
-        StandIn,
-        Nobody,
-        "an agent pod that cannot start is told of, with the kubelet's reason"
-    ),
-    scenario!(
-        pod_security,
-        StandIn,
-        Others,
-        "each pod meets the strictest Pod Security level that it can; the examples of the chart are accepted"
-    ),
-    scenario!(
-        doors,
-        StandIn,
-        Nobody,
-        "a thousand connections from an ordinary pod keep nobody out, and cost little"
-    ),
-    scenario!(
-        secure_metrics,
-        StandIn,
-        Nobody,
-        "protected metrics are for those alone whom the API server lets read them"
-    ),
-    scenario!(
-        dropped,
-        StandIn,
-        Nobody,
-        "a connection to the API server that says nothing any more is given up, and pausing works"
-    ),
-    scenario!(
-        footprint,
-        Either,
-        Nobody,
-        "what agent and operator themselves use"
-    ),
+pub const ALL: &[Scenario] = scenarios! {
+    refusals: StandIn, Others, "the API server says what is wrong with a CkbProbe";
+    figures: Either, Others, "from kubectl apply to the status and to Prometheus, held against bpftrace";
+    ground_truth: StandIn, Nobody, "counts to the last call and quantiles, held against a program that knows them";
+    sampling: Both, Nobody, "a busy target is measured within the default budget, and its rates are true";
+    column_families: Both, Others, "every call is put down to a column family, by the name of CKB's schema";
+    slow_operations: Both, Nobody, "the slowest calls in the status, all of them in the log, each lost one counted";
+    two_pods: StandIn, Others, "what was not selected is not counted, however alike it is";
+    same_question: StandIn, Others, "CkbProbes that ask the same are measured once, whoever of them comes or goes";
+    impostor: StandIn, Others, "a pod that is made to look like another's container is not measured for it";
+    static_pod: StandIn, Others, "a static pod is found, though the kubelet has another uid for it";
+    kinds: Either, Nobody, "what each kind tells of one target, held against what others see of it";
+    profiles: Either, Others, "stacks of a window become profiles that a user can read, a few of each mode, until the CkbProbe goes";
+    parts: StandIn, Others, "an agent writes parts of profiles of its own node only; the operator merges, keeps as many as asked, and tidies up";
+    everything: Either, Nobody, "the sample that asks every kind at once, under one budget: none takes another down";
+    deletion: Either, Nobody, "a deleted CkbProbe leaves no probe and no agent";
+    restart: Either, Others, "a target that is killed is attached again when it is back";
+    agent_kill: Either, Nobody, "a killed agent takes its probes with it, does not harm its target, and comes back";
+    sigterm: StandIn, Nobody, "an agent that is told to end takes its probes off and ends well";
+    broken: StandIn, Nobody, "what is wrong is said, once, in words to act on, and disturbs nobody else";
+    target_died: StandIn, Others, "a target that dies after each attach is left alone, until the spec changes";
+    preflight: StandIn, Others, "what an agent found on its node is told, and how it attaches there";
+    unavailable: StandIn, Nobody, "an agent pod that cannot start is told of, with the kubelet's reason";
+    pod_security: StandIn, Others, "each pod meets the strictest Pod Security level that it can; the examples of the chart are accepted";
+    doors: StandIn, Nobody, "a thousand connections from an ordinary pod keep nobody out, and cost little";
+    secure_metrics: StandIn, Nobody, "protected metrics are for those alone whom the API server lets read them";
+    dropped: StandIn, Nobody, "a connection to the API server that says nothing any more is given up, and pausing works";
+    footprint: Either, Nobody, "what agent and operator themselves use";
     // Last: kubelet and the controllers take their time to find back to an API server.
-    scenario!(
-        outage,
-        StandIn,
-        Nobody,
-        "without operator and API server nothing is lost but the time"
-    ),
-];
+    outage: StandIn, Nobody, "without operator and API server nothing is lost but the time";
+};
 
 #[cfg(test)]
 mod tests {

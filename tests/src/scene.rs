@@ -5,23 +5,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::{CkbProbeStatus, NodeProbe};
+use ckb_probe_crds::{CkbProbe, CkbProbeStatus, NodeProbe, Reason};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, PostParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::{Value, json};
 
 use crate::{
-    bpf::Code,
+    bpf::{Code, Held},
     cluster::{AGENTS, Cluster, Component, NAMESPACE_PREFIX, OPERATORS, SYSTEM},
-    failure::{Failure, Result, expect},
+    failure::{Failure, Result, expect, read},
     fixture::repository,
+    operations,
     process::Process,
-    report::{Bound, Rows},
-    wait,
-    workload::{Load, Target, Workload},
+    report::{Bound, Rows, Value as Figure},
+    rows, wait,
+    workload::{Fixture, FixturePod, Load, Target, Workload},
 };
 
 /// The name of every CkbProbe, unless a scenario needs several.
@@ -94,13 +95,18 @@ impl<'a> Scene<'a> {
     }
 
     /// Adds a figure to the report.
-    pub fn figure(&self, name: &str, value: f64, unit: &str, bound: Bound) {
+    pub fn figure(&self, name: &str, value: impl Figure, unit: &str, bound: Bound) {
         self.rows.figure(name, value, unit, bound);
     }
 
     /// Adds a figure that must be exactly as expected.
-    pub fn equal(&self, name: &str, value: u64, unit: &str, expected: u64) {
-        self.figure(name, value as f64, unit, Bound::Exactly(expected as f64));
+    pub fn equal(&self, name: &str, value: impl Figure, expected: impl Figure) {
+        self.equal_of(name, value, "", expected);
+    }
+
+    /// The same of a figure that has a unit, or is so many of some number.
+    pub fn equal_of(&self, name: &str, value: impl Figure, unit: &str, expected: impl Figure) {
+        self.figure(name, value, unit, Bound::Exactly(expected.value()));
     }
 
     /// Adds a time to the report.
@@ -142,11 +148,125 @@ impl<'a> Scene<'a> {
     pub fn sample(&self, name: &str) -> Result<Value> {
         let path = repository().join(format!("config/samples/{name}.yaml"));
         let what = path.display().to_string();
-        let text = std::fs::read_to_string(&path).map_err(Failure::system(what.clone()))?;
-        let mut probe: Value = serde_yaml::from_str(&text).map_err(Failure::format(what))?;
+        let probe = serde_yaml::from_str(&read(path)?);
+        let mut probe: Value = probe.map_err(Failure::format(what))?;
         probe["metadata"]["namespace"] = json!(self.namespace);
         probe["metadata"]["name"] = json!(PROBE);
         Ok(probe)
+    }
+
+    /// The objects of a kind in this scene's namespace.
+    pub fn api<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<Scope = k8s_openapi::NamespaceResourceScope>,
+        K::DynamicType: Default,
+    {
+        self.cluster.api(&self.namespace)
+    }
+
+    /// Deletes one of this scene's CkbProbes.
+    pub async fn delete_probe(&self, name: &str) -> Result<()> {
+        let api = self.api::<CkbProbe>();
+        api.delete(name, &DeleteParams::default()).await?;
+        Ok(())
+    }
+
+    /// Has one of this scene's CkbProbes let go of its targets; returns it as it is then.
+    pub async fn pause(&self, name: &str) -> Result<CkbProbe> {
+        let pause = Patch::Merge(json!({ "spec": { "paused": true } }));
+        let api = self.api::<CkbProbe>();
+        Ok(api.patch(name, &PatchParams::default(), &pause).await?)
+    }
+
+    /// Deploys the workload, and returns when its process runs.
+    pub async fn deploy(&self, load: Load) -> Result<Target> {
+        let workload = self.workload;
+        workload.deploy(self.cluster, &self.namespace, load).await
+    }
+
+    /// Runs a fixture.
+    pub async fn run(&self, pod: FixturePod<'_>) -> Result<Fixture> {
+        pod.run(self.cluster, &self.namespace).await
+    }
+
+    /// A CkbProbe that records every call of these operations of a fixture.
+    pub fn probe_of(&self, name: &str, fixture: &FixturePod<'_>, operations: &[&str]) -> Value {
+        probe(&self.namespace, name, fixture.target(), operations, "2s")
+    }
+
+    /// Has this scene's CkbProbe record every call of a fixture; returns the agent that does.
+    pub async fn measure(&self, pod: &FixturePod<'_>, fixture: &Fixture) -> Result<Component> {
+        let operations = operations::names();
+        self.apply_probe(self.probe_of(PROBE, pod, &operations))
+            .await?;
+        let (_, agent) = self.attached(fixture.process, &operations).await?;
+        Ok(agent)
+    }
+
+    /// The status of a CkbProbe of this scene, as it is now.
+    pub async fn now(&self, name: &str) -> Result<CkbProbeStatus> {
+        self.cluster.status(&self.namespace, name).await
+    }
+
+    /// Waits until so many calls are in the status of a CkbProbe of this scene, and says how many there are.
+    pub async fn counted(&self, name: &str, calls: u64) -> Result<u64> {
+        let what = format!("the calls in the status of {name}");
+        wait::until(&what, ATTACH, async || {
+            let count = rows::all_counted(&self.now(name).await?)?;
+            expect(count >= calls, format!("{calls} calls"), || count)?;
+            Ok(count)
+        })
+        .await
+    }
+
+    /// Waits for Events of a reason about a CkbProbe of this scene, and says how many there are.
+    pub async fn events(&self, name: &str, reason: Reason) -> Result<u64> {
+        wait::until("the Event", ATTACH, async || {
+            let events = self.cluster.events(&self.namespace, name, reason).await?;
+            expect(events > 0, format!("an Event {reason}"), || "none")?;
+            Ok(events)
+        })
+        .await
+    }
+
+    /// Every function that the workload is to be probed at is, to begin with.
+    pub fn probed(&self, code: &Code) -> Result<()> {
+        let wanted = code.serving(&self.workload.operations()).len();
+        self.equal(
+            "functions with a probe before",
+            code.probed()?.len(),
+            wanted,
+        );
+        Ok(())
+    }
+
+    /// How long it takes until a process has no probe any more, and the kernel nothing of what an agent held.
+    pub async fn freed(
+        &self,
+        code: &Code,
+        held: &Held,
+        since: Instant,
+        limit: Duration,
+    ) -> Result<()> {
+        wait::closely("the probes to go", limit * 4, async || {
+            code.expect_untouched()
+        })
+        .await?;
+        self.seconds(
+            "until no probe is left in the process",
+            since.elapsed(),
+            limit,
+        );
+        wait::until("the programs to go", limit * 4, async || {
+            held.expect_gone().await
+        })
+        .await?;
+        self.seconds(
+            "until bpftool lists nothing of ours",
+            since.elapsed(),
+            limit,
+        );
+        Ok(())
     }
 
     /// Waits until a status of this scene's CkbProbe is as it must be.
@@ -157,7 +277,7 @@ impl<'a> Scene<'a> {
         check: impl Fn(&CkbProbeStatus) -> Result<()>,
     ) -> Result<CkbProbeStatus> {
         wait::until(what, limit, async || {
-            let status = self.cluster.status(&self.namespace, PROBE).await?;
+            let status = self.now(PROBE).await?;
             check(&status)?;
             Ok(status)
         })
@@ -196,10 +316,7 @@ impl<'a> Scene<'a> {
 
     /// The workload, every call of which is measured by the time this returns: it, its code, and the agent.
     pub async fn measured_workload(&self, load: Load) -> Result<(Target, Code, Component)> {
-        let target = self
-            .workload
-            .deploy(self.cluster, &self.namespace, load)
-            .await?;
+        let target = self.deploy(load).await?;
         self.apply_probe(self.workload_probe()).await?;
         self.firing().await?;
         let (code, agent) = self.workload_attached(target.process).await?;
@@ -208,10 +325,7 @@ impl<'a> Scene<'a> {
 
     /// The workload, measured as in the demo.
     pub async fn demo(&self) -> Result<Target> {
-        let target = self
-            .workload
-            .deploy(self.cluster, &self.namespace, Load::Steady)
-            .await?;
+        let target = self.deploy(Load::Steady).await?;
         self.apply_probe(self.sample("demo")?).await?;
         self.firing().await?;
         Ok(target)
@@ -304,18 +418,22 @@ pub fn probe(
     operations: &[&str],
     report_interval: &str,
 ) -> Value {
+    let calls = json!({ "operations": operations, "includeSingleStepped": true });
+    let spec = json!({
+        "target": target,
+        "overhead": { "onBreach": "Report" },
+        "reportInterval": report_interval,
+        "probes": [{ "name": "storage", "rocksdb": calls }],
+    });
+    ckb_probe(namespace, name, &spec)
+}
+
+/// A CkbProbe with this spec.
+pub fn ckb_probe(namespace: &str, name: &str, spec: &Value) -> Value {
     json!({
         "apiVersion": "ckbprobe.dev/v1alpha1",
         "kind": "CkbProbe",
         "metadata": { "name": name, "namespace": namespace },
-        "spec": {
-            "target": target,
-            "overhead": { "onBreach": "Report" },
-            "reportInterval": report_interval,
-            "probes": [{
-                "name": "storage",
-                "rocksdb": { "operations": operations, "includeSingleStepped": true },
-            }],
-        },
+        "spec": spec,
     })
 }

@@ -10,12 +10,9 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::time::sleep;
 
 use crate::{
-    bench::{
-        report::Report,
-        statistics::{Summary, summary},
-    },
+    bench::{report::Report, statistics::summary},
     cluster::Cluster,
-    failure::{Failure, Result},
+    failure::Result,
     report::Bound,
     wait,
 };
@@ -28,7 +25,7 @@ mod stage;
 
 pub use faults::ALL;
 use faults::Fault;
-use levels::{Level, Levels};
+use levels::{FIGURES, Level, Levels};
 use stage::Stage;
 
 /// How long, by which dice, and where to write to.
@@ -82,7 +79,7 @@ pub async fn run(settings: &Settings, report: &mut Report) -> Result<()> {
     let cleared = stage.clear().await;
     played?;
     cleared?;
-    after(&cluster, report).await?;
+    after(&cluster, report).await;
     drawn
 }
 
@@ -121,32 +118,16 @@ async fn play(
     stage.round(report, "after").await?;
     sleep(CALM).await;
     let after = levels.last(CALM / 2);
-    back(&before, &after, report)?;
+    back(&before, &after, report);
     let looks = levels.looks();
     if looks.of == 0 {
-        report.failure(
-            "figures that went backwards".to_string(),
-            NOT_SEEN.to_string(),
-        );
+        report.failure("figures that went backwards", NOT_SEEN);
     }
-    report.figure(
-        format!("figures that went backwards, in {} looks", looks.of),
-        one(looks.backwards as f64)?,
-        "",
-        Some(Bound::Exactly(0.0)),
-    );
-    report.figure(
-        "targets that died".to_string(),
-        one(stage.dead() as f64)?,
-        "",
-        Some(Bound::Exactly(0.0)),
-    );
-    report.figure(
-        "faults that struck".to_string(),
-        one(stage.struck as f64)?,
-        "",
-        None,
-    );
+    let none = Some(Bound::Exactly(0.0));
+    let name = format!("figures that went backwards, in {} looks", looks.of);
+    report.value(name, looks.backwards, "", none);
+    report.value("targets that died", stage.dead(), "", none);
+    report.value("faults that struck", stage.struck, "", None);
     Ok(())
 }
 
@@ -176,14 +157,9 @@ async fn strike(
     let (struck, since) = (Instant::now(), Timestamp::now());
     let what = format!("recovery from {}", fault.name);
     wait::until(&what, RECOVERED, async || stage.current(since).await).await?;
-    let name = |what: &str| format!("{}: {what}", fault.name);
-    let recovered = one(struck.elapsed().as_secs_f64())?;
-    report.figure(
-        name("until the status is of now again"),
-        recovered,
-        "s",
-        Some(Bound::AtMost(RECOVERED.as_secs_f64())),
-    );
+    let bound = Some(Bound::AtMost(RECOVERED.as_secs_f64()));
+    let name = format!("{}: until the status is of now again", fault.name);
+    report.value(name, struck.elapsed(), "s", bound);
     levels.mark("recovered");
     let round = match round {
         Some(round) => round,
@@ -196,80 +172,32 @@ async fn strike(
 const NOT_SEEN: &str = "it was not seen";
 
 /// Whether every level is where it was.
-fn back(before: &[Level], after: &[Level], report: &mut Report) -> Result<()> {
-    type Of = fn(&Level) -> f64;
-    // A connection more or less to the API server is no leak.
-    let figures: [(&str, Of, f64, &str); 10] = [
-        (
-            "agent: open files",
-            |level| level.agent.files as f64,
-            3.0,
-            "",
-        ),
-        (
-            "agent: threads",
-            |level| level.agent.threads as f64,
-            1.0,
-            "",
-        ),
-        (
-            "agent: BPF programs",
-            |level| level.programs as f64,
-            0.0,
-            "",
-        ),
-        ("agent: BPF links", |level| level.links as f64, 0.0, ""),
-        ("agent: BPF maps", |level| level.maps as f64, 0.0, ""),
-        ("agent: RSS", |level| level.agent.megabytes, 4.0, "MB"),
-        (
-            "operator: open files",
-            |level| level.operator.files as f64,
-            3.0,
-            "",
-        ),
-        (
-            "operator: threads",
-            |level| level.operator.threads as f64,
-            1.0,
-            "",
-        ),
-        ("operator: RSS", |level| level.operator.megabytes, 4.0, "MB"),
-        ("cgroups of pods", |level| level.cgroups as f64, 0.0, ""),
-    ];
-    for (name, of, within, unit) in figures {
+fn back(before: &[Level], after: &[Level], report: &mut Report) {
+    for (name, of, within, unit) in FIGURES {
         let median = |levels: &[Level]| summary(levels.iter().map(of));
         // While something is measured there is some of each.
         let was = median(before).filter(|was| was.median > 0.0);
         let (Some(was), Some(is)) = (was, median(after)) else {
-            report.failure(name.to_string(), NOT_SEEN.to_string());
+            report.failure(name, NOT_SEEN);
             continue;
         };
-        report.figure(
-            format!(
-                "{name}, at the end over the beginning (then {})",
-                was.median
-            ),
-            one(is.median - was.median)?,
-            unit,
-            Some(Bound::AtMost(within)),
+        let name = format!(
+            "{name}, at the end over the beginning (then {})",
+            was.median
         );
+        let bound = Some(Bound::AtMost(within));
+        report.value(name, is.median - was.median, unit, bound);
     }
-    Ok(())
 }
 
 /// When the last CkbProbe is gone, so is the agent and all that it held.
-async fn after(cluster: &Cluster, report: &mut Report) -> Result<()> {
+async fn after(cluster: &Cluster, report: &mut Report) {
     let gone = wait::until("the agent to go", RECOVERED, async || {
         cluster.expect_no_agent().await
     })
     .await;
-    report.figure(
-        "agents and orders left in the end".to_string(),
-        one(f64::from(u8::from(gone.is_err())))?,
-        "",
-        Some(Bound::Exactly(0.0)),
-    );
-    Ok(())
+    let none = Some(Bound::Exactly(0.0));
+    report.value("agents and orders left in the end", gone.is_err(), "", none);
 }
 
 impl Settings {
@@ -280,10 +208,6 @@ impl Settings {
             only => only.iter().any(|name| name == fault.name),
         }
     }
-}
-
-fn one(value: f64) -> Result<Summary> {
-    summary([value]).ok_or_else(|| Failure::format("a figure")("there is no value"))
 }
 
 #[cfg(test)]

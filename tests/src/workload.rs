@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{
     cluster::Cluster,
-    failure::{Failure, Result, expect},
+    failure::{Failure, Result, expect, read},
     fixture::{Truth, repository},
     operations,
     process::Process,
@@ -70,7 +70,7 @@ impl Workload {
         let labels = ListParams::default().labels("app=ckb");
         let pods = cluster.api::<Pod>(namespace).list(&labels).await?;
         expect(pods.items.len() == 1, "one pod of the workload", || {
-            pods.items.len().to_string()
+            pods.items.len()
         })?;
         Ok(pods.items[0].name_any())
     }
@@ -78,10 +78,9 @@ impl Workload {
     /// As [`Self::deploy`], without waiting for anything.
     pub async fn apply(self, cluster: &Cluster, namespace: &str, load: Load) -> Result<()> {
         let path = repository().join(format!("tests/workload/{}.yaml", self.name()));
-        let what = path.display().to_string();
-        let text = fs::read_to_string(&path).map_err(Failure::system(what.clone()))?;
-        for document in serde_yaml::Deserializer::from_str(&text) {
-            let mut object = Value::deserialize(document).map_err(Failure::format(what.clone()))?;
+        for document in serde_yaml::Deserializer::from_str(&read(&path)?) {
+            let object = Value::deserialize(document);
+            let mut object = object.map_err(Failure::format(path.display().to_string()))?;
             if object["kind"] == "Namespace" {
                 continue;
             }
@@ -182,7 +181,7 @@ impl Target {
         let paused = Paused(self.process);
         let calls = wait::closely("the calls", Duration::from_secs(10), async || {
             let mut lines = lines()?;
-            expect(lines.len() > before, "another line", || before.to_string())?;
+            expect(lines.len() > before, "another line", || before)?;
             Ok(lines.pop().map(|line| line.calls).unwrap_or_default())
         });
         Ok((paused, calls.await?))
@@ -224,7 +223,17 @@ pub const MEASURED: FixturePod = FixturePod {
     ],
 };
 
+/// Pods with this label `app`, and the executable in them.
+pub fn fixture_target(app: &str, executable: &str) -> Value {
+    json!({ "selector": { "matchLabels": { "app": app } }, "executable": executable })
+}
+
 impl FixturePod<'_> {
+    /// What selects it in a CkbProbe.
+    pub fn target(&self) -> Value {
+        fixture_target(self.app, self.variant)
+    }
+
     /// Runs it.
     pub async fn run(self, cluster: &Cluster, namespace: &str) -> Result<Fixture> {
         cluster.apply(&self.manifest(namespace)).await?;
@@ -293,7 +302,7 @@ impl Fixture {
     pub fn begin(&self) -> Result<()> {
         match fs::remove_file(&self.result) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(Failure::system(self.result.display().to_string())(error));
+                return Err(Failure::at(&self.result)(error));
             }
             _ => {}
         }
@@ -308,8 +317,7 @@ impl Fixture {
     /// Waits until they are made, and returns what they were.
     pub async fn finish(&self, limit: Duration) -> Result<Truth> {
         wait::until("the fixture's calls", limit, async || {
-            let text = fs::read(&self.result)
-                .map_err(Failure::system(self.result.display().to_string()))?;
+            let text = fs::read(&self.result).map_err(Failure::at(&self.result))?;
             serde_json::from_slice(&text).map_err(Failure::format("the fixture's result"))
         })
         .await

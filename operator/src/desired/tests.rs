@@ -239,45 +239,54 @@ fn crowd() -> World {
 }
 
 #[test]
-fn the_oldest_of_a_namespace_are_measured_when_there_are_more_than_may_be() {
-    let limits = Limits {
-        ckb_probes_per_namespace: 2,
-        ..Limits::default()
+fn the_oldest_are_measured_when_there_are_more_than_may_be() {
+    let usual = Limits::default;
+    let all = |name: &str, limit| (name.to_owned(), LeftOut::All(limit));
+    let pods = |name: &str, pods: &[&str], limit| {
+        let pods = pods.iter().map(|pod| (pod.to_string(), limit));
+        (name.to_owned(), LeftOut::Pods(pods.collect()))
     };
-    let (asked, left_out) = limited(&crowd(), limits);
-    assert_eq!(
-        asked,
-        [
-            "a/middle a/ckb-0",
-            "a/old a/ckb-0",
-            "a/middle a/ckb-1",
-            "a/old a/ckb-1"
-        ]
-    );
-    let limit = Limit::CkbProbesPerNamespace(2);
-    assert_eq!(left_out, [("young".to_owned(), LeftOut::All(limit))]);
-}
-
-#[test]
-fn the_oldest_targets_of_a_namespace_are_measured_when_there_are_more_than_may_be() {
-    let limits = Limits {
-        targets_per_namespace: 3,
-        ..Limits::default()
-    };
-    let (asked, left_out) = limited(&crowd(), limits);
-    assert_eq!(
-        asked,
-        ["a/old a/ckb-0", "a/middle a/ckb-1", "a/old a/ckb-1"]
-    );
-    let limit = Limit::TargetsPerNamespace(3);
-    let pods = LeftOut::Pods([("ckb-0".to_owned(), limit)].into());
-    assert_eq!(
-        left_out,
-        [
-            ("middle".to_owned(), pods),
-            ("young".to_owned(), LeftOut::All(limit))
-        ]
-    );
+    let [of_namespace, targets, of_target] = [
+        Limit::CkbProbesPerNamespace(2),
+        Limit::TargetsPerNamespace(3),
+        Limit::CkbProbesPerTarget(1),
+    ];
+    let both = ["ckb-0", "ckb-1"];
+    for (limits, asked, left_out) in [
+        (
+            Limits {
+                ckb_probes_per_namespace: 2,
+                ..usual()
+            },
+            "a/middle a/ckb-0, a/old a/ckb-0, a/middle a/ckb-1, a/old a/ckb-1",
+            vec![all("young", of_namespace)],
+        ),
+        (
+            Limits {
+                targets_per_namespace: 3,
+                ..usual()
+            },
+            "a/old a/ckb-0, a/middle a/ckb-1, a/old a/ckb-1",
+            vec![pods("middle", &["ckb-0"], targets), all("young", targets)],
+        ),
+        (
+            Limits {
+                ckb_probes_per_target: 1,
+                ..usual()
+            },
+            "a/old a/ckb-0, a/old a/ckb-1",
+            vec![
+                pods("middle", &both, of_target),
+                pods("young", &both, of_target),
+            ],
+        ),
+    ] {
+        let measured = limited(&crowd(), limits);
+        assert_eq!(
+            (measured.0.join(", ").as_str(), measured.1),
+            (asked, left_out)
+        );
+    }
 }
 
 #[test]
@@ -307,20 +316,6 @@ fn who_asks_for_nothing_is_left_out_of_nothing() {
         };
         assert_eq!(names, expected);
     }
-}
-
-#[test]
-fn the_oldest_that_look_at_a_pod_do_when_there_are_more_than_may() {
-    let limits = Limits {
-        ckb_probes_per_target: 1,
-        ..Limits::default()
-    };
-    let (asked, left_out) = limited(&crowd(), limits);
-    assert_eq!(asked, ["a/old a/ckb-0", "a/old a/ckb-1"]);
-    let limit = Limit::CkbProbesPerTarget(1);
-    let pods = || ["ckb-0", "ckb-1"].map(|name| (name.to_owned(), limit));
-    let both = |name: &str| (name.to_owned(), LeftOut::Pods(pods().into()));
-    assert_eq!(left_out, [both("middle"), both("young")]);
 }
 
 #[test]

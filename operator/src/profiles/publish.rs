@@ -9,6 +9,7 @@ use kube::{
     runtime::events::EventType,
 };
 use serde_json::json;
+use strum::IntoStaticStr;
 
 use super::{
     merge::{Merger, PartError},
@@ -31,7 +32,7 @@ const MERGED_LIMIT: usize = 4096;
 
 /// Why something could not be done.
 #[allow(missing_docs, reason = "the texts name the fields")]
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, thiserror::Error, IntoStaticStr)]
 pub enum PublishError {
     /// The profile could not be read, to add to it.
     #[error("cannot read CkbProfile {profile}: {source}")]
@@ -51,6 +52,7 @@ pub enum PublishError {
         source: RequestError,
     },
     /// The merging ended too early.
+    #[strum(serialize = "MergeProfile")]
     #[error("cannot merge the parts of CkbProfile {profile}: {source}")]
     Merge {
         /// Namespace and name.
@@ -58,6 +60,7 @@ pub enum PublishError {
         source: PartError,
     },
     /// A part or a profile could not be deleted.
+    #[strum(serialize = "DeleteProfile")]
     #[error("cannot delete {what}: {source}")]
     Delete { what: String, source: RequestError },
 }
@@ -65,13 +68,7 @@ pub enum PublishError {
 impl PublishError {
     /// The word for the metric's label `reason`.
     pub fn reason(&self) -> &'static str {
-        match self {
-            Self::ReadProfile { .. } => "ReadProfile",
-            Self::ReadPart { .. } => "ReadPart",
-            Self::WriteProfile { .. } => "WriteProfile",
-            Self::Merge { .. } => "MergeProfile",
-            Self::Delete { .. } => "DeleteProfile",
-        }
+        self.into()
     }
 }
 

@@ -90,9 +90,8 @@ pub fn since(
     after: &BTreeMap<String, Runs>,
     name: &str,
 ) -> Result<Runs> {
-    let now = after.get(name).ok_or_else(|| Failure::Unexpected {
-        expected: format!("a program {name}"),
-        got: format!("{:?}", after.keys()),
+    let now = after.get(name).ok_or_else(|| {
+        Failure::unexpected(format!("a program {name}"), format!("{:?}", after.keys()))
     })?;
     Ok(now.since(before.get(name).copied().unwrap_or_default()))
 }

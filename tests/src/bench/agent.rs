@@ -5,7 +5,7 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::Stdio,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ckb_probe_crds::{
@@ -72,6 +72,17 @@ pub fn order_for_ckb(
     )
 }
 
+/// An order to measure what is measured of RocksDB by default.
+pub fn usual_order(
+    container: &Container,
+    executable: &str,
+    overhead: Overhead,
+    report_interval: Duration,
+) -> Assignment {
+    let usual = RocksDbProbe::default();
+    order(container, executable, overhead, usual, report_interval)
+}
+
 /// An order to measure a container.
 pub fn order(
     container: &Container,
@@ -127,8 +138,7 @@ impl Agent {
         let api = ApiServer::start()?;
         let (metrics, health) = (free_address()?, free_address()?);
         let output = in_folder(settings, "agent.out")?;
-        let create =
-            |path: &Path| File::create(path).map_err(Failure::system(path.display().to_string()));
+        let create = |path: &Path| File::create(path).map_err(Failure::at(path));
         let log = create(&in_folder(settings, "agent.log")?)?;
         let program = settings.programs.join("node-agent");
         // A cgroup of its own tells its CPU time.
@@ -160,9 +170,7 @@ impl Agent {
         ] {
             command.env_remove(variable);
         }
-        let child = command
-            .spawn()
-            .map_err(Failure::system(program.display().to_string()))?;
+        let child = command.spawn().map_err(Failure::at(&program))?;
         let process = of(&child)?;
         let agent = Self {
             process,
@@ -175,6 +183,31 @@ impl Agent {
         };
         agent.order(Vec::new()).await?;
         Ok(agent)
+    }
+
+    /// One with these orders, which has attached to all of its targets.
+    pub async fn watching(
+        settings: &Settings,
+        assignments: Vec<Assignment>,
+        limit: Duration,
+    ) -> Result<Self> {
+        let agent = Self::start(settings).await?;
+        agent.attach(assignments, limit).await?;
+        Ok(agent)
+    }
+
+    /// Gives it new orders, and returns when it has attached to all of their targets.
+    pub async fn attach(&self, assignments: Vec<Assignment>, limit: Duration) -> Result<()> {
+        self.order(assignments).await?;
+        self.every(InstanceState::Attached, limit).await
+    }
+
+    /// What of a core it uses meanwhile, in percent, and how long that is.
+    pub async fn percent(&self, meanwhile: impl Future) -> (f64, Duration) {
+        let (start, used) = (Instant::now(), self.cpu_time());
+        meanwhile.await;
+        let (took, used) = (start.elapsed(), self.cpu_time().saturating_sub(used));
+        (100.0 * used.as_secs_f64() / took.as_secs_f64(), took)
     }
 
     /// Gives it new orders, and returns when it has taken them.
@@ -233,16 +266,10 @@ impl Agent {
 
     /// What a probed call costs, as it has calibrated.
     pub fn cost_per_call(&self) -> Result<Duration> {
-        let latest = self
-            .api
-            .latest()
-            .map(|status| status.agent.cost_per_call_ns);
-        latest
-            .map(Duration::from_nanos)
-            .ok_or_else(|| Failure::Unexpected {
-                expected: "a report of the agent".to_string(),
-                got: "none".to_string(),
-            })
+        let latest = self.api.latest();
+        let nanos = latest.map(|status| status.agent.cost_per_call_ns);
+        let nanos = nanos.ok_or_else(|| Failure::missing("a report of the agent"))?;
+        Ok(Duration::from_nanos(nanos))
     }
 
     /// Scrapes it, as a Prometheus does.
@@ -297,10 +324,9 @@ impl Agent {
 
 /// The process of a child that has not been waited for.
 pub fn of(child: &Child) -> Result<Process> {
-    let pid = child.id().ok_or_else(|| Failure::Unexpected {
-        expected: "a running process".to_string(),
-        got: "it has ended".to_string(),
-    })?;
+    let pid = child
+        .id()
+        .ok_or_else(|| Failure::unexpected("a running process", "it has ended"))?;
     Process::of(pid as i32)
 }
 

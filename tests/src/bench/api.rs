@@ -287,6 +287,6 @@ fn kubeconfig(folder: &Path, address: SocketAddr) -> Result<PathBuf> {
         "contexts": [{ "name": "bench", "context": { "cluster": "bench", "user": "bench" } }],
         "current-context": "bench",
     });
-    fs::write(&path, config.to_string()).map_err(Failure::system(path.display().to_string()))?;
+    fs::write(&path, config.to_string()).map_err(Failure::at(&path))?;
     Ok(path)
 }

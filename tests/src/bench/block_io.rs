@@ -139,7 +139,7 @@ async fn cost(bench: &mut Bench, disk: &Arc<Disk>) -> Result<()> {
             false => account::all(&before, &after).count / 2,
         };
         let enough = requests >= READS as u64;
-        expect(enough, format!("{READS} requests"), || requests.to_string())?;
+        expect(enough, format!("{READS} requests"), || requests)?;
         let nanos = account::all(&before, &after).nanoseconds as f64;
         Ok(vec![("", nanos / requests as f64)])
     };

@@ -10,7 +10,12 @@ use std::{
 use ckb_probe_testkit::Container;
 use tokio::process::Child;
 
-use super::{Settings, agent::of, command, in_folder, table::Found};
+use super::{
+    Bench, Settings,
+    agent::of,
+    command, in_folder,
+    table::{Found, Row, Series},
+};
 use crate::{
     failure::{Failure, Result, expect},
     process::Process,
@@ -42,6 +47,25 @@ impl Took {
     }
 }
 
+/// By how much imports were slower than others, and took more CPU time. Bounds are on
+/// the first, which is what a user notices.
+pub fn tell_more(bench: &mut Bench, family: &str, series: &Series, rows: &[Row]) {
+    bench.tell_as(
+        |row| format!("{family}: {row}, slower"),
+        &series.part("wall"),
+        rows,
+    );
+    let unbound: Vec<Row> = rows
+        .iter()
+        .map(|row| Row {
+            bound: None,
+            ..*row
+        })
+        .collect();
+    let name = |row: &str| format!("{family}: {row}, more CPU time");
+    bench.tell_as(name, &series.part("cpu"), &unbound);
+}
+
 /// A running import.
 pub struct Import<'a> {
     settings: &'a Settings,
@@ -68,16 +92,15 @@ impl<'a> Import<'a> {
         options: &[&str],
     ) -> Result<Self> {
         let data = in_folder(settings, "import")?;
-        let system = |path: &Path| Failure::system(path.display().to_string());
         if data.exists() {
-            fs::remove_dir_all(&data).map_err(system(&data))?;
+            fs::remove_dir_all(&data).map_err(Failure::at(&data))?;
         }
         copy(&chain.join("config"), &data)?;
         // What was written before must not be written now.
         rustix::fs::sync();
         let output = in_folder(settings, "import.log")?;
-        let log = File::create(&output).map_err(system(&output))?;
-        let errors = log.try_clone().map_err(system(&output))?;
+        let log = File::create(&output).map_err(Failure::at(&output))?;
+        let errors = log.try_clone().map_err(Failure::at(&output))?;
         let blocks = chain.join("blocks.jsonl");
         let arguments = [Path::new("import"), Path::new("-C"), &data, &blocks];
         let arguments = arguments.into_iter().chain(options.iter().map(Path::new));
@@ -124,9 +147,7 @@ impl<'a> Import<'a> {
             wall: self.started.elapsed(),
             cpu: self.container.cpu_time().saturating_sub(self.cpu_before),
         };
-        let text = |path: &Path| {
-            fs::read_to_string(path).map_err(Failure::system(path.display().to_string()))
-        };
+        let text = |path: &Path| fs::read_to_string(path).map_err(Failure::at(&path));
         let (printed, tip) = (text(&self.output)?, text(&self.chain.join("tip"))?);
         let last = printed.lines().rfind(|line| line.contains("urrent tip is"));
         expect(
@@ -135,21 +156,20 @@ impl<'a> Import<'a> {
             format!("an import up to the block {}", tip.trim()),
             || format!("{ended:?}, {last:?}"),
         )?;
-        fs::remove_dir_all(&self.data).map_err(Failure::system(self.data.display().to_string()))?;
+        fs::remove_dir_all(&self.data).map_err(Failure::at(&self.data))?;
         Ok(took)
     }
 }
 
 /// Copies a folder and everything in it.
 fn copy(from: &Path, to: &Path) -> Result<()> {
-    let system = |path: &Path| Failure::system(path.display().to_string());
-    fs::create_dir_all(to).map_err(system(to))?;
-    for entry in fs::read_dir(from).map_err(system(from))?.flatten() {
+    fs::create_dir_all(to).map_err(Failure::at(to))?;
+    for entry in fs::read_dir(from).map_err(Failure::at(from))?.flatten() {
         let (source, target) = (entry.path(), to.join(entry.file_name()));
         if source.is_dir() {
             copy(&source, &target)?;
         } else {
-            fs::copy(&source, &target).map_err(system(&source))?;
+            fs::copy(&source, &target).map_err(Failure::at(&source))?;
         }
     }
     Ok(())

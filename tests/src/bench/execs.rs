@@ -4,10 +4,9 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Stdio,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use ckb_probe_crds::{InstanceState, kinds::rocksdb::RocksDbProbe};
 use rustix::process::Signal;
 use tokio::time::sleep;
 
@@ -44,32 +43,32 @@ const REACHED: f64 = 0.95;
 /// What the agent may use, in percent of a core.
 const LIMIT: f64 = 5.0;
 
+const ROWS: [Row; 3] = table! {
+    "others' of the name that is asked for" = "rate" in "a second", AtLeast(RATE as f64 * REACHED);
+    "the agent's CPU without them" = "quiet" in "% of a core";
+    "the agent's CPU" = "cpu" in "% of a core", AtMost(LIMIT);
+};
+
 pub async fn run(bench: &mut Bench) -> Result<()> {
     let attached = Container::new(31);
     let waiting = Container::new(32);
     let stranger = Container::of(33, Some("pod"));
     let program = namesake(&in_folder(&bench.settings, "namesake")?)?;
     let _target = Ticker::start(&attached, 100)?;
-    let agent = Agent::start(&bench.settings).await?;
-    let order = |container| {
-        let usual = RocksDbProbe::default();
-        agent::order(container, EXECUTABLE, budget(), usual, REPORT)
-    };
-    agent.order(vec![order(&attached)]).await?;
-    agent.every(InstanceState::Attached, ATTACH).await?;
+    let order = |container| agent::usual_order(container, EXECUTABLE, budget(), REPORT);
+    let agent = Agent::watching(&bench.settings, vec![order(&attached)], ATTACH).await?;
     measure(bench, &agent, "its target attached", &stranger, &program).await?;
     agent.order(vec![order(&attached), order(&waiting)]).await?;
     measure(bench, &agent, "another target waiting", &stranger, &program).await?;
     agent.stop().await?;
-    fs::remove_file(&program).map_err(Failure::system(program.display().to_string()))
+    fs::remove_file(&program).map_err(Failure::at(&program))
 }
 
 /// A program that does nothing, of the name that targets have.
 fn namesake(folder: &Path) -> Result<PathBuf> {
-    fs::create_dir_all(folder).map_err(Failure::system(folder.display().to_string()))?;
+    fs::create_dir_all(folder).map_err(Failure::at(folder))?;
     let program = folder.join(EXECUTABLE);
-    fs::copy(fixtures().join("nothing"), &program)
-        .map_err(Failure::system(program.display().to_string()))?;
+    fs::copy(fixtures().join("nothing"), &program).map_err(Failure::at(&program))?;
     Ok(program)
 }
 
@@ -84,29 +83,15 @@ async fn measure(
     let mut series = Series::default();
     let window = Duration::from_secs(bench.settings.seconds);
     for _ in 0..bench.settings.rounds {
-        series.push("quiet", percent(agent, sleep(window / 3)).await.0);
+        series.push("quiet", agent.percent(sleep(window / 3)).await.0);
         let mut execs = Ok(0);
         let storm = async { execs = storm(stranger, program, window).await };
-        let (percent, took) = percent(agent, storm).await;
+        let (percent, took) = agent.percent(storm).await;
         series.push("cpu", percent);
         series.push("rate", execs? as f64 / took.as_secs_f64());
     }
-    let others = table! { "others' of the name that is asked for" = "rate" in "a second", AtLeast(RATE as f64 * REACHED); };
-    let quiet = table! { "the agent's CPU without them" = "quiet" in "% of a core"; };
-    let cpu = table! { "the agent's CPU" = "cpu" in "% of a core", AtMost(LIMIT); };
-    for [row] in [others, quiet, cpu] {
-        let name = format!("execs: {}, {what}", row.name);
-        bench.tell(&name, &series, &[Row { name: "", ..row }]);
-    }
+    bench.tell_as(|row| format!("execs: {row}, {what}"), &series, &ROWS);
     Ok(())
-}
-
-/// What of a core the agent uses meanwhile, and how long that is.
-async fn percent(agent: &Agent, meanwhile: impl Future) -> (f64, Duration) {
-    let (start, used) = (Instant::now(), agent.cpu_time());
-    meanwhile.await;
-    let (took, used) = (start.elapsed(), agent.cpu_time().saturating_sub(used));
-    (100.0 * used.as_secs_f64() / took.as_secs_f64(), took)
 }
 
 /// A process in the container executes the program over and over. How often it did.

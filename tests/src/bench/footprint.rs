@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ckb_probe_crds::{InstanceState, Overhead, kinds::rocksdb::RocksDbProbe};
+use ckb_probe_crds::Overhead;
 use tokio::time::{interval, sleep, sleep_until};
 
 use super::{
@@ -14,6 +14,12 @@ use super::{
 };
 use crate::{failure::Result, report::Bound::AtMost};
 use ckb_probe_testkit::Container;
+
+const CPU: [Row; 3] = table! {
+    "CPU" = "cpu" in "% of a core", AtMost(0.5);
+    "calls reported" = "rate" in "a second";
+    "sampling share" = "share" in "%";
+};
 
 /// As by default.
 const REPORT: Duration = Duration::from_secs(10);
@@ -83,24 +89,13 @@ async fn cpu(bench: &mut Bench, what: &str, overhead: Overhead) -> Result<()> {
     let calls = (after.calls() - before.calls()) as f64;
     series.push("rate", calls / (after.seconds() - before.seconds()));
     series.push("share", after.sampling_percent());
-    let cpu = table! { "CPU" = "cpu" in "% of a core", AtMost(0.5); };
-    let rate = table! { "calls reported" = "rate" in "a second"; };
-    let share = table! { "sampling share" = "share" in "%"; };
-    for [row] in [cpu, rate, share] {
-        let name = format!("agent: {}, of 100,000 calls a second, {what}", row.name);
-        bench.tell(&name, &series, &[Row { name: "", ..row }]);
-    }
+    let name = |row: &str| format!("agent: {row}, of 100,000 calls a second, {what}");
+    bench.tell_as(name, &series, &CPU);
     Ok(())
 }
 
 async fn agent(bench: &Bench, containers: &[Container], overhead: Overhead) -> Result<Agent> {
-    let settings = &bench.settings;
-    let agent = Agent::start(settings).await?;
-    let order = |container| {
-        let usual = RocksDbProbe::default();
-        agent::order(container, EXECUTABLE, overhead.clone(), usual, REPORT)
-    };
-    agent.order(containers.iter().map(order).collect()).await?;
-    agent.every(InstanceState::Attached, ATTACH).await?;
-    Ok(agent)
+    let order = |container| agent::usual_order(container, EXECUTABLE, overhead.clone(), REPORT);
+    let orders = containers.iter().map(order).collect();
+    Agent::watching(&bench.settings, orders, ATTACH).await
 }

@@ -78,7 +78,7 @@ pub async fn run_of_kernel(bench: &mut Bench) -> Result<()> {
         "this kernel has no kprobes ({KPROBES} is not there), so that bpftrace, which it is held against, cannot \
          probe its functions; make test-kernels has kernels that do"
     );
-    bench.report.absent(family.to_string(), why);
+    bench.report.absent(family, why);
     Ok(())
 }
 
@@ -132,7 +132,7 @@ async fn ours(bench: &Bench, caller: &mut Caller, of: Of) -> Result<(Probes, u64
         probes.expect_alive()?;
         caller.call("getppid", 1)?;
         let counted = probes.so_far()?.counted(function);
-        expect(counted > 0, "a call", || "none".to_string())
+        expect(counted > 0, "a call", || "none")
     })
     .await?;
     sleep(INTERVAL * 5).await;

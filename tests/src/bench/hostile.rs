@@ -1,12 +1,11 @@
 //! Nine targets beside one whose file system has fallen silent: what its file system keeps waiting is nobody but itself.
 
 use std::{
-    fs,
     path::Path,
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::{InstanceState, kinds::rocksdb::RocksDbProbe};
+use ckb_probe_crds::InstanceState;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::{
@@ -17,7 +16,7 @@ use super::{
     ticker::{EXECUTABLE, Ticker},
 };
 use crate::{
-    failure::{Failure, Result},
+    failure::{Result, expect, read},
     fixture::fixtures,
     report::Bound::AtMost,
 };
@@ -62,9 +61,10 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     let _other = Ticker::start_at(&mount.program(), hostile, RATE)?;
     let settings = &bench.settings;
     let agent = Agent::start_logging(settings, SLICES).await?;
-    let order = |one| agent::order(one, EXECUTABLE, budget(), RocksDbProbe::default(), REPORT);
-    agent.order(containers.iter().map(order).collect()).await?;
-    agent.every(InstanceState::Attached, ATTACH).await?;
+    let order = |one| agent::usual_order(one, EXECUTABLE, budget(), REPORT);
+    agent
+        .attach(containers.iter().map(order).collect(), ATTACH)
+        .await?;
     sleep(SETTLE).await;
     let log = in_folder(settings, "agent.log")?;
     let window = Duration::from_secs(2 * settings.seconds);
@@ -73,12 +73,11 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
         beside_good.look(&agent, &log, &own, window).await?;
         mount.fall_silent();
         beside_hostile.look(&agent, &log, &own, window).await?;
-        if !mount.is_waited_for() {
-            return Err(Failure::Unexpected {
-                expected: "the agent to wait for the silent file system".to_string(),
-                got: "it has not asked it anything".to_string(),
-            });
-        }
+        expect(
+            mount.is_waited_for(),
+            "the agent to wait for the silent file system",
+            || "it has not asked it anything",
+        )?;
         mount.speak();
         agent.every(InstanceState::Attached, ATTACH).await?;
         sleep(SETTLE).await;
@@ -132,7 +131,7 @@ impl Seen {
 
 /// In milliseconds, as the agent's log has them.
 fn slices(log: &Path, own: &[i32]) -> Result<Vec<f64>> {
-    let text = fs::read_to_string(log).map_err(Failure::system(log.display().to_string()))?;
+    let text = read(log)?;
     let found = text.lines().filter_map(|line| {
         let field = |name: &str| {
             let (_, value) = line.split_once(&format!(" {name}="))?;

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ckb_probe_crds::{Assignment, Container as Named, InstanceState, PodReference};
+use ckb_probe_crds::{Assignment, Container as Named, PodReference};
 use ckb_probe_operator::{
     desired::{View, orders},
     limits::Limits,
@@ -62,10 +62,8 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 async fn measure(bench: &Bench, probes: usize) -> Result<Found> {
     let container = Container::new(6);
     let _target = Ticker::start(&container, RATE)?;
-    let agent = Agent::start(&bench.settings).await?;
     let order = order(&container, probes)?;
-    agent.order(order.clone()).await?;
-    agent.every(InstanceState::Attached, ATTACH).await?;
+    let agent = Agent::watching(&bench.settings, order.clone(), ATTACH).await?;
     let window = Duration::from_secs(bench.settings.seconds.div_ceil(3));
     sleep(window).await;
     let _account = Account::open()?;

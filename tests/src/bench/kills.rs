@@ -2,19 +2,21 @@
 
 use std::time::{Duration, Instant};
 
-use ckb_probe_crds::{InstanceState, kinds::rocksdb::RocksDbProbe};
 use rustix::process::Signal;
 
 use super::{
     Bench,
     agent::{self, Agent, budget},
     table::{Series, table},
-    ticker::{EXECUTABLE, OPERATIONS, Ticker},
+    ticker::{self, EXECUTABLE, Ticker},
 };
 use crate::{
     bpf::Held,
     failure::{Result, expect},
-    report::Bound::{AtMost, Exactly},
+    report::{
+        Bound::{AtMost, Exactly},
+        Value as _,
+    },
     wait,
 };
 use ckb_probe_testkit::Container;
@@ -34,15 +36,9 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     let target = Ticker::start(&container, RATE)?;
     let mut series = Series::default();
     for _ in 0..bench.settings.kills {
-        let agent = Agent::start(&bench.settings).await?;
-        let kind = RocksDbProbe {
-            operations: OPERATIONS.to_vec(),
-            ..RocksDbProbe::default()
-        };
-        let interval = Duration::from_secs(1);
+        let (kind, interval) = (ticker::question(), Duration::from_secs(1));
         let order = agent::order(&container, EXECUTABLE, budget(), kind, interval);
-        agent.order(vec![order]).await?;
-        agent.every(InstanceState::Attached, ATTACH).await?;
+        let agent = Agent::watching(&bench.settings, vec![order], ATTACH).await?;
         let held = Held::by(agent.process)?;
         expect(!held.links.is_empty(), "an agent that holds links", || {
             format!("{held:?}")
@@ -58,14 +54,13 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     }
     let alive = target.process.is_alive();
     target.stop().await?;
-    series.push("dead", f64::from(u8::from(!alive)));
+    series.push("dead", (!alive).value());
     let kills = bench.settings.kills;
-    let until =
-        format!("kills: until nothing is left in the kernel of a killed agent, {kills} times");
-    bench.tell(
-        &until,
+    let until = table! { "until nothing is left in the kernel of a killed agent" = "seconds" in "s", AtMost(5.0); };
+    bench.tell_as(
+        |row| format!("kills: {row}, {kills} times"),
         &series,
-        &table! { "" = "seconds" in "s", AtMost(5.0); },
+        &until,
     );
     let dead = table! { "targets that died" = "dead" in "", Exactly(0.0); };
     bench.tell("kills: ", &series, &dead);

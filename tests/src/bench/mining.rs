@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use ckb_probe_crds::InstanceState;
-
 use super::{
     Bench,
     agent::{self, Agent, budget},
@@ -130,15 +128,11 @@ async fn window(
 /// An agent that has reported for the first time.
 async fn attached(bench: &Bench, container: &Container) -> Result<Agent> {
     let settings = &bench.settings;
-    let agent = Agent::start(settings).await?;
     let order = agent::order_for_ckb(settings, container, budget(), REPORT);
-    agent.order(vec![order]).await?;
-    agent.every(InstanceState::Attached, ATTACH).await?;
+    let agent = Agent::watching(settings, vec![order], ATTACH).await?;
     wait::until("the first report", FIRST_REPORT, async || {
         let figures = Figures::of(&agent.reports());
-        expect(figures.seconds() > 0.0, "a report interval", || {
-            "none".to_string()
-        })
+        expect(figures.seconds() > 0.0, "a report interval", || "none")
     })
     .await?;
     Ok(agent)

@@ -45,7 +45,7 @@ impl Node {
     pub async fn start(settings: &Settings, container: &Container, pace: Pace) -> Result<Self> {
         let folder = in_folder(settings, "mining")?;
         if folder.exists() {
-            fs::remove_dir_all(&folder).map_err(Failure::system(folder.display().to_string()))?;
+            fs::remove_dir_all(&folder).map_err(Failure::at(&folder))?;
         }
         let directory = folder.display().to_string();
         let ckb = settings.ckb.display().to_string();
@@ -81,9 +81,7 @@ impl Node {
             // It is there as soon as the node has something to say.
             let log = fs::read_to_string(&self.log).unwrap_or_default();
             let blocks = log.lines().rev().find_map(height).unwrap_or_default();
-            expect(blocks >= at_least, format!("{at_least} blocks"), || {
-                blocks.to_string()
-            })?;
+            expect(blocks >= at_least, format!("{at_least} blocks"), || blocks)?;
             Ok(blocks)
         })
         .await
@@ -116,7 +114,7 @@ fn replace(path: &Path, from: &str, to: &str) -> Result<()> {
     expect(
         text.matches(from).count() == 1,
         format!("{from:?} once in {what}"),
-        || text.matches(from).count().to_string(),
+        || text.matches(from).count(),
     )?;
     fs::write(path, text.replace(from, to)).map_err(Failure::system(what))
 }

@@ -120,9 +120,7 @@ impl Probes {
                 return Ok(());
             }
             let linked = is_linked(process, program).await?;
-            expect(linked, format!("a link of {program}"), || {
-                "none".to_string()
-            })
+            expect(linked, format!("a link of {program}"), || "none")
         })
         .await?;
         probes.expect_alive()?;
@@ -169,7 +167,7 @@ impl Probes {
             expect(
                 own >= places,
                 format!("{places} probes of bpftrace"),
-                || own.to_string(),
+                || own,
             )
         })
         .await?;
@@ -197,10 +195,10 @@ impl Probes {
             .kill_on_drop(true)
             .spawn()
             .map_err(Failure::system("floor"))?;
-        let output = child.stdout.take().ok_or_else(|| Failure::Unexpected {
-            expected: "an output of floor".to_string(),
-            got: "none".to_string(),
-        })?;
+        let output = child
+            .stdout
+            .take()
+            .ok_or_else(|| Failure::missing("an output of floor"))?;
         let mut lines = BufReader::new(output).lines();
         let line = lines.next_line().await.map_err(Failure::system("floor"))?;
         expect(
@@ -224,8 +222,7 @@ impl Probes {
             ))
         };
         let (output, errors) = (path("out"), path("err"));
-        let create =
-            |path: &Path| File::create(path).map_err(Failure::system(path.display().to_string()));
+        let create = |path: &Path| File::create(path).map_err(Failure::at(&path));
         let child = command
             .stdin(Stdio::null())
             // Into files: nobody has to read along.
@@ -250,7 +247,7 @@ impl Probes {
             if probed.is_empty() && !process.is_alive() {
                 return Ok(());
             }
-            expect(!probed.is_empty(), "a probe", || "none".to_string())
+            expect(!probed.is_empty(), "a probe", || "none")
         })
         .await?;
         self.expect_alive()?;
@@ -277,9 +274,11 @@ impl Probes {
             of(&self.child)?.signal(Signal::INT)?;
         }
         let ended = timeout(DETACH, self.child.wait()).await;
-        expect(ended.is_ok(), "the probes to be taken off", || {
-            "they are not".to_string()
-        })?;
+        expect(
+            ended.is_ok(),
+            "the probes to be taken off",
+            || "they are not",
+        )?;
         self.so_far()
     }
 
@@ -287,7 +286,7 @@ impl Probes {
     pub fn so_far(&self) -> Result<Printed> {
         let printed = |path: &Path| match path.as_os_str().is_empty() {
             true => Ok(String::new()),
-            false => fs::read_to_string(path).map_err(Failure::system(path.display().to_string())),
+            false => fs::read_to_string(path).map_err(Failure::at(&path)),
         };
         Ok(Printed {
             output: printed(&self.output)?,

@@ -157,9 +157,11 @@ impl Profiling {
         let process = of(&child)?;
         wait::closely("ckb-probe profile to begin", BEGIN, async || {
             let held = Held::by(process)?;
-            expect(!held.programs.is_empty(), "programs in the kernel", || {
-                "none".to_string()
-            })
+            expect(
+                !held.programs.is_empty(),
+                "programs in the kernel",
+                || "none",
+            )
         })
         .await?;
         Ok(Self {

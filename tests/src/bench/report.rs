@@ -13,11 +13,11 @@ use serde::Serialize;
 use super::{machine::Machine, reasons::reason, statistics::Summary};
 use crate::{
     failure::{Failure, Result},
-    report::Bound,
+    report::{Bound, Value},
 };
 
 /// One figure.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
     /// The family, and what was measured.
     pub name: String,
@@ -91,7 +91,14 @@ impl Report {
     }
 
     /// Adds a figure, with a bound or for comparison, and prints it.
-    pub fn figure(&mut self, name: String, figure: Summary, unit: &str, bound: Option<Bound>) {
+    pub fn figure(
+        &mut self,
+        name: impl Into<String>,
+        figure: Summary,
+        unit: &str,
+        bound: Option<Bound>,
+    ) {
+        let name = name.into();
         let met = bound.map(|bound| bound.is_met_by(figure.median));
         let spread = (figure.values > 1).then(|| [rounded(figure.least), rounded(figure.most)]);
         self.add(Row {
@@ -108,31 +115,34 @@ impl Report {
         });
     }
 
+    /// Adds a figure of a single value.
+    pub fn value(
+        &mut self,
+        name: impl Into<String>,
+        value: impl Value,
+        unit: &str,
+        bound: Option<Bound>,
+    ) {
+        self.figure(name, Summary::of_one(value.value()), unit, bound);
+    }
+
     /// Adds what could not be measured, and prints it.
-    pub fn failure(&mut self, name: String, why: String) {
+    pub fn failure(&mut self, name: impl Into<String>, why: impl Into<String>) {
         self.add(Row {
-            name,
-            value: None,
-            unit: String::new(),
+            name: name.into(),
             bound: Some("measured".to_string()),
             met: Some(false),
-            spread: None,
-            values: 0,
-            why: Some(why),
+            why: Some(why.into()),
+            ..Row::default()
         });
     }
 
     /// Adds what this machine does not have, so that there is nothing to be measured, and prints it.
-    pub fn absent(&mut self, name: String, why: String) {
+    pub fn absent(&mut self, name: impl Into<String>, why: impl Into<String>) {
         self.add(Row {
-            name,
-            value: None,
-            unit: String::new(),
-            bound: None,
-            met: None,
-            spread: None,
-            values: 0,
-            why: Some(why),
+            name: name.into(),
+            why: Some(why.into()),
+            ..Row::default()
         });
     }
 

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeSet, fs, time::Duration};
 
-use ckb_probe_crds::{InstanceReport, InstanceState, kinds::rocksdb::RocksDbProbe};
+use ckb_probe_crds::{InstanceReport, InstanceState};
 use tokio::time::sleep;
 
 use super::{
     Bench,
     agent::{self, Agent, budget},
     table::{Row, Series, table},
-    ticker::{EXECUTABLE, OPERATIONS, Ticker},
+    ticker::{self, EXECUTABLE, Ticker},
 };
 use crate::{
     failure::{Failure, Result, expect},
@@ -90,11 +90,9 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
     for ((row, after), before) in HELD.into_iter().zip(after.0).zip(before.0) {
         series = Series::default();
         series.push("more", after - before);
-        let name = format!(
-            "restarts: {} more in the agent after {restarts} of them",
-            row.name
-        );
-        bench.tell(&name, &series, &[Row { name: "", ..row }]);
+        let name =
+            |row: &str| format!("restarts: {row} more in the agent after {restarts} of them");
+        bench.tell_as(name, &series, &[row]);
     }
     Ok(())
 }
@@ -131,7 +129,7 @@ impl Target<'_> {
         expect(
             counted <= ticks.made(),
             format!("no more than {} calls", ticks.made()),
-            || counted.to_string(),
+            || counted,
         )?;
         Ok(ticks.first_counted(counted))
     }
@@ -141,10 +139,7 @@ impl Target<'_> {
     async fn order(&mut self) -> Result<()> {
         self.restarts += 1;
         let interval = Duration::from_millis(1000 + self.restarts % 2);
-        let kind = RocksDbProbe {
-            operations: OPERATIONS.to_vec(),
-            ..RocksDbProbe::default()
-        };
+        let kind = ticker::question();
         let order = agent::order(self.container, EXECUTABLE, budget(), kind, interval);
         self.agent.order(vec![order]).await
     }

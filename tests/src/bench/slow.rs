@@ -73,7 +73,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
             expect(
                 overflows || load.rate.is_some(),
                 "a ring that overflows",
-                || "it took everything".to_string(),
+                || "it took everything",
             )?;
             let name = format!("slow: {who}, {}: ", load.what);
             bench.tell(&name, &series, &ROWS);
@@ -92,7 +92,7 @@ async fn play(bench: &Bench, load: &Load, reader: Reader) -> Result<Found> {
         Reader::Agent => by_agent(bench, target).await?,
         Reader::CommandLine => by_command_line(bench, &mut target).await?,
     };
-    let made: u64 = truth.functions.values().map(|one| one.calls).sum();
+    let made: u64 = truth.calls();
     Ok(vec![
         ("lost", 100.0 * lost as f64 / made as f64),
         ("astray", made.abs_diff(delivered + lost) as f64),
@@ -102,15 +102,13 @@ async fn play(bench: &Bench, load: &Load, reader: Reader) -> Result<Found> {
 async fn by_agent(bench: &Bench, mut target: GroundTruth) -> Result<(Truth, u64, u64)> {
     let container = Container::new(5);
     container.adopt(target.pid() as i32);
-    let agent = Agent::start(&bench.settings).await?;
     let kind = RocksDbProbe {
         operations: vec![Operation::Put],
         slow_threshold: Duration::from_micros(1).into(),
         ..RocksDbProbe::default()
     };
     let order = agent::order(&container, "ground-truth", no_budget(), kind, REPORT);
-    agent.order(vec![order]).await?;
-    agent.every(InstanceState::Attached, REPORTED).await?;
+    let agent = Agent::watching(&bench.settings, vec![order], REPORTED).await?;
     let truth = target.go().map_err(Failure::system("ground-truth"))?;
     drop(target);
     agent.every(InstanceState::Waiting, REPORTED).await?;
@@ -122,7 +120,7 @@ async fn by_agent(bench: &Bench, mut target: GroundTruth) -> Result<(Truth, u64,
         .flat_map(|probe| &probe.rows)
         .map(|row| (rows::calls(&row.total), rows::slow(&row.total)))
         .collect();
-    let made = truth.functions.values().map(|one| one.calls).sum();
+    let made = truth.calls();
     expect(
         seen == [(made, made)],
         format!("{made} calls, all of them slow"),

@@ -13,6 +13,18 @@ pub struct Summary {
     pub values: usize,
 }
 
+impl Summary {
+    /// That of a single value.
+    pub fn of_one(value: f64) -> Self {
+        Self {
+            median: value,
+            least: value,
+            most: value,
+            values: 1,
+        }
+    }
+}
+
 /// Sums up; None of nothing.
 pub fn summary(values: impl IntoIterator<Item = f64>) -> Option<Summary> {
     let mut sorted: Vec<f64> = values.into_iter().collect();

@@ -61,22 +61,12 @@ const ALL: [(&str, By); 4] = [
 ];
 
 const ATTACHED: [Row; 6] = table! {
-    "mean of all processors: nothing attached" = "nothing.all" in "ns";
-    "mean of all processors: ckb-probe" = "ours.all" in "ns";
-    "mean of all processors: bpftrace's filter at both tracepoints" = "both.all" in "ns";
-    "mean of all processors: bpftrace's filter at the entry alone" = "entry.all" in "ns";
-    "mean of all processors: ckb-probe against bpftrace's filter at both tracepoints" = "ours.all / both.all" in "x", AtMost(1.0);
-    "mean of all processors: ckb-probe against bpftrace's filter at the entry alone" = "ours.all / entry.all" in "x";
-};
-
-/// There may be no other processor.
-const ELSEWHERE: [Row; 6] = table! {
-    "all processors but 0: nothing attached" = "nothing.others" in "ns";
-    "all processors but 0: ckb-probe" = "ours.others" in "ns";
-    "all processors but 0: bpftrace's filter at both tracepoints" = "both.others" in "ns";
-    "all processors but 0: bpftrace's filter at the entry alone" = "entry.others" in "ns";
-    "all processors but 0: ckb-probe against bpftrace's filter at both tracepoints" = "ours.others / both.others" in "x", AtMost(1.0);
-    "all processors but 0: ckb-probe against bpftrace's filter at the entry alone" = "ours.others / entry.others" in "x";
+    "nothing attached" = "nothing" in "ns";
+    "ckb-probe" = "ours" in "ns";
+    "bpftrace's filter at both tracepoints" = "both" in "ns";
+    "bpftrace's filter at the entry alone" = "entry" in "ns";
+    "ckb-probe against bpftrace's filter at both tracepoints" = "ours / both" in "x", AtMost(1.0);
+    "ckb-probe against bpftrace's filter at the entry alone" = "ours / entry" in "x";
 };
 
 const SLICED: [Row; 3] = table! {
@@ -134,9 +124,15 @@ async fn attached(bench: &mut Bench) -> Result<()> {
         Ok(known.filter_map(|(of, mean)| Some((of, mean?))).collect())
     };
     let series = bench.turns(Order::Rotated, &ALL, measure).await?;
-    bench.tell(OF, &series, &ATTACHED);
-    if !series.of("nothing.others").is_empty() {
-        bench.tell(OF, &series, &ELSEWHERE);
+    for (processors, part) in [
+        ("mean of all processors", "all"),
+        ("all processors but 0", "others"),
+    ] {
+        let series = series.part(part);
+        // There may be no other processor.
+        if !series.of("nothing").is_empty() {
+            bench.tell(&format!("{OF}{processors}: "), &series, &ATTACHED);
+        }
     }
     Ok(())
 }

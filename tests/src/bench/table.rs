@@ -84,6 +84,15 @@ impl Series {
         }
     }
 
+    /// What was found under this name, by what it was found of.
+    pub fn part(&self, name: &str) -> Self {
+        let of = |(key, values): (&String, &Vec<f64>)| {
+            let of = key.strip_suffix(name)?.strip_suffix('.')?;
+            Some((of.to_string(), values.clone()))
+        };
+        Self(self.0.iter().filter_map(of).collect())
+    }
+
     fn by(&self, formula: &str) -> Vec<f64> {
         let of = |name| self.of(name);
         match formula.split(' ').collect::<Vec<_>>()[..] {
@@ -128,9 +137,14 @@ impl Bench {
 
     /// Adds rows to the report, each with this before its name.
     pub fn tell(&mut self, of: &str, series: &Series, rows: &[Row]) {
+        self.tell_as(|row| format!("{of}{row}"), series, rows);
+    }
+
+    /// The same, where names are made otherwise of those of rows.
+    pub fn tell_as(&mut self, name: impl Fn(&str) -> String, series: &Series, rows: &[Row]) {
         for row in rows {
-            let name = format!("{of}{}", row.name);
-            self.figure(&name, summary(series.by(row.formula)), row.unit, row.bound);
+            let figure = summary(series.by(row.formula));
+            self.figure(&name(row.name), figure, row.unit, row.bound);
         }
     }
 }
@@ -153,6 +167,7 @@ mod tests {
         assert_eq!(by("worst a.x"), [6.0]);
         assert_eq!(by("a.x~a / a"), [1.5, 1.25]);
         assert!(by("b").is_empty());
+        assert_eq!(series.part("x").by("a"), [2.0, 6.0]);
         let rows = table! {
             "one" = "a.x" in "ns";
             "two" = "a / a" in "x", Bound::AtMost(1.1);

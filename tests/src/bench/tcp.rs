@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ckb_probe_crds::{InstanceState, kinds::tcp::TcpProbe};
+use ckb_probe_crds::kinds::tcp::TcpProbe;
 use procfs::process as proc;
 use tokio::time::{sleep, timeout};
 
@@ -106,8 +106,7 @@ impl Target {
     async fn watch(&self, agent: &Agent) -> Result<Window> {
         let question = TcpProbe::default();
         let order = agent::order(&self.container, EXECUTABLE, no_budget(), question, REPORT);
-        agent.order(vec![order]).await?;
-        agent.every(InstanceState::Attached, ATTACH).await?;
+        agent.attach(vec![order], ATTACH).await?;
         // The attach, and the first report.
         sleep(REPORT * 2).await;
         let _account = Account::open()?;
@@ -118,9 +117,7 @@ impl Target {
             let runs = account::runs(agent.process).await?;
             let runs = account::since(&ran, &runs, PROGRAM)?.count;
             let passes = runs as f64 / (self.files()? + 1) as f64;
-            expect(passes >= PASSES, format!("{PASSES} passes"), || {
-                passes.to_string()
-            })?;
+            expect(passes >= PASSES, format!("{PASSES} passes"), || passes)?;
             Ok(passes)
         })
         .await?;
@@ -142,7 +139,7 @@ impl Target {
         expect(
             seen == self.sockets,
             format!("{} sockets", self.sockets),
-            || seen.to_string(),
+            || seen,
         )
     }
 

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Stdio, time::Duration};
 
-use ckb_probe_crds::kinds::rocksdb::Operation;
+use ckb_probe_crds::kinds::rocksdb::{Operation, RocksDbProbe};
 use rustix::{
     process::Signal,
     time::{ClockId, clock_gettime},
@@ -20,8 +20,13 @@ use ckb_probe_testkit::Container;
 /// The base name of its executable.
 pub const EXECUTABLE: &str = "ticker";
 
-/// The operations that its calls count as, in turn.
-pub const OPERATIONS: [Operation; 3] = [Operation::Get, Operation::TxnGet, Operation::TxnPut];
+/// The operations that its calls count as, in turn, and no other.
+pub fn question() -> RocksDbProbe {
+    RocksDbProbe {
+        operations: vec![Operation::Get, Operation::TxnGet, Operation::TxnPut],
+        ..RocksDbProbe::default()
+    }
+}
 
 /// A running ticker.
 pub struct Ticker {

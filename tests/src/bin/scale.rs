@@ -65,7 +65,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
         "Measured by `make scale`. The method is in docs/scale.md.",
     );
     if let Err(error) = scale::run(&settings, &mut report).await {
-        report.failure("scale".to_string(), error.to_string());
+        report.failure("scale", error.to_string());
     }
     report.write(&folder, &Machine::this().await?)?;
     let (met, missed) = report.tally();

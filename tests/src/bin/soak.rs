@@ -90,7 +90,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
         "Measured by `make soak`. The method is in docs/scale.md.",
     );
     if let Err(error) = soak::run(&settings, &mut report).await {
-        report.failure("soak".to_string(), error.to_string());
+        report.failure("soak", error.to_string());
     }
     let report = many(arguments.restarts, arguments.kills, folder.clone(), report).await;
     report.write(&folder, &Machine::this().await?)?;

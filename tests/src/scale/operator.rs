@@ -52,12 +52,12 @@ impl Operator {
             let path = settings.folder.join(name);
             fs::create_dir_all(&settings.folder)
                 .and_then(|()| fs::write(&path, text))
-                .map_err(Failure::system(path.display().to_string()))?;
+                .map_err(Failure::at(&path))?;
             Ok::<_, Failure>(path)
         };
         let template = write("agent-pod.yaml", &template().to_string())?;
         let log = write("operator.log", "")?;
-        let output = File::create(&log).map_err(Failure::system(log.display().to_string()))?;
+        let output = File::create(&log).map_err(Failure::at(&log))?;
         let address = TcpListener::bind("127.0.0.1:0")
             .and_then(|listener| listener.local_addr())
             .map_err(Failure::system("a free port"))?
@@ -74,7 +74,7 @@ impl Operator {
             .stderr(Stdio::inherit())
             .kill_on_drop(true)
             .spawn()
-            .map_err(Failure::system(settings.operator.display().to_string()))?;
+            .map_err(Failure::at(&settings.operator))?;
         let pid = child.id().unwrap_or_default();
         let operator = Self {
             process: Process::of(pid as i32)?,
@@ -141,9 +141,11 @@ impl Operator {
 
     /// Succeeds when it is the one that was started.
     pub fn expect_alive(&self) -> Result<()> {
-        expect(self.process.is_alive(), "a living operator", || {
-            "it has ended".to_string()
-        })
+        expect(
+            self.process.is_alive(),
+            "a living operator",
+            || "it has ended",
+        )
     }
 
     /// Stops it, and returns what it has warned of.
@@ -153,8 +155,7 @@ impl Operator {
         expect(matches!(ended, Ok(Ok(_))), "the operator to end", || {
             format!("{ended:?}")
         })?;
-        let text = fs::read_to_string(&self.log)
-            .map_err(Failure::system(self.log.display().to_string()))?;
+        let text = fs::read_to_string(&self.log).map_err(Failure::at(&self.log))?;
         let is_fault = |line: &&str| {
             line.contains("\"level\":\"WARN\"") || line.contains("\"level\":\"ERROR\"")
         };

@@ -117,9 +117,11 @@ impl Orders {
             }
         };
         let _ = timeout(limit, wait).await;
-        expect(there(), format!("an order with the container {id}"), || {
-            "none".to_string()
-        })
+        expect(
+            there(),
+            format!("an order with the container {id}"),
+            || "none",
+        )
     }
 
     /// Waits until so many assignments, each with the id of its container, are ordered.
@@ -135,10 +137,10 @@ impl Orders {
         timeout(limit, wait).await.map_err(|_| Failure::Timeout {
             what: format!("{assignments} assignments"),
             limit,
-            last: Box::new(Failure::Unexpected {
-                expected: "all of them, each with a container's id".to_string(),
-                got: format!("{:?}", self.extent()),
-            }),
+            last: Box::new(Failure::unexpected(
+                "all of them, each with a container's id",
+                format!("{:?}", self.extent()),
+            )),
         })
     }
 

@@ -22,31 +22,13 @@ const BACK: Duration = Duration::from_secs(30);
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let (target, code, agent) = scene.measured_workload(Load::Busy).await?;
     let held = Held::by(agent.process)?;
-    let wanted = code.serving(&scene.workload.operations()).len() as u64;
-    let probed = code.probed()?.len() as u64;
-    scene.equal("functions with a probe before", probed, "", wanted);
+    scene.probed(&code)?;
 
     agent.process.signal(Signal::KILL)?;
     let killed = Instant::now();
     // Its successor is a second away at the least, so no look misses the time without probes.
-    wait::closely("the probes to go", CLEAN * 4, async || {
-        code.expect_untouched()
-    })
-    .await?;
-    scene.seconds(
-        "until no probe is left in the process",
-        killed.elapsed(),
-        CLEAN,
-    );
-    wait::until("the programs to go", CLEAN * 4, async || {
-        held.expect_gone().await
-    })
-    .await?;
-    scene.seconds(
-        "until bpftool lists nothing of ours",
-        killed.elapsed(),
-        CLEAN,
-    );
+    scene.freed(&code, &held, killed, CLEAN).await?;
+
     let cpu = target.process.cpu_time()?;
 
     let successor = wait::until("the successor's probes", ATTACH, async || {
@@ -66,12 +48,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     })
     .await?;
     scene.seconds("until a new agent counts calls", killed.elapsed(), BACK);
-    scene.equal(
-        "targets whose process ended",
-        u64::from(!target.process.is_alive()),
-        "",
-        0,
-    );
+    scene.equal("targets whose process ended", !target.process.is_alive(), 0);
     let used = target.process.cpu_time()?.saturating_sub(cpu);
     scene.figure(
         "CPU time of the target while there was no agent",
@@ -79,12 +56,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         "s",
         Bound::Above(0.0),
     );
-    scene.equal(
-        "new agents on the same pod",
-        u64::from(successor.pod == agent.pod),
-        "",
-        1,
-    );
+    scene.equal("new agents on the same pod", successor.pod == agent.pod, 1);
     scene.firing().await?;
     Ok(())
 }

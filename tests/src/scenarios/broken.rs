@@ -12,7 +12,7 @@ use crate::{
     report::Bound,
     scene::{ATTACH, Scene, probe},
     wait,
-    workload::FixturePod,
+    workload::{FixturePod, fixture_target},
 };
 
 /// Until a person can read what is wrong.
@@ -38,65 +38,62 @@ struct Case {
     words: &'static [&'static str],
 }
 
+const HEALTHY: Case = Case {
+    name: "healthy",
+    app: "healthy",
+    executable: "ground-truth",
+    include_single_stepped: true,
+    ready: ("True", Reason::Firing),
+    degraded: None,
+    words: &[],
+};
+
 const CASES: &[Case] = &[
     Case {
         name: "no-pod",
         app: "nobody",
-        executable: "ground-truth",
-        include_single_stepped: true,
         ready: ("False", Reason::NoMatchingPods),
         degraded: Some(Reason::NoMatchingPods),
         words: &["app=nobody"],
+        ..HEALTHY
     },
     Case {
         name: "no-executable",
-        app: "healthy",
         executable: "nosuch",
-        include_single_stepped: true,
         ready: ("False", Reason::ExecutableNotFound),
         degraded: Some(Reason::ExecutableNotFound),
         words: &["nosuch", "healthy"],
+        ..HEALTHY
     },
     Case {
         name: "stripped",
         app: "stripped",
         executable: "ground-truth-stripped",
-        include_single_stepped: true,
         ready: ("False", Reason::SymbolNotFound),
         degraded: Some(Reason::SymbolNotFound),
         words: &["stripped", "rocksdb_get_pinned_cf"],
+        ..HEALTHY
     },
     Case {
         name: "partial",
         app: "partial",
         executable: "ground-truth-partial",
-        include_single_stepped: true,
-        ready: ("True", Reason::Firing),
         degraded: Some(Reason::SymbolNotFound),
         words: &["MultiGet", "rocksdb_multi_get_cf"],
+        ..HEALTHY
     },
     Case {
         name: "single-stepped",
-        app: "healthy",
-        executable: "ground-truth",
         include_single_stepped: false,
-        ready: ("True", Reason::Firing),
         degraded: Some(Reason::SingleStepped),
         words: &[
             "rocksdb_iter_next",
             "rocksdb_iter_seek",
             "includeSingleStepped",
         ],
+        ..HEALTHY
     },
-    Case {
-        name: "healthy",
-        app: "healthy",
-        executable: "ground-truth",
-        include_single_stepped: true,
-        ready: ("True", Reason::Firing),
-        degraded: None,
-        words: &[],
-    },
+    HEALTHY,
 ];
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
@@ -111,15 +108,12 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             variant,
             arguments: CALLS,
         };
-        let fixture = pod.run(scene.cluster, &scene.namespace).await?;
+        let fixture = scene.run(pod).await?;
         fixture.begin()?;
     }
     let applied = Instant::now();
     for case in CASES {
-        let target = json!({
-            "selector": { "matchLabels": { "app": case.app } },
-            "executable": case.executable,
-        });
+        let target = fixture_target(case.app, case.executable);
         let operations = operations::names();
         let mut probe = probe(&scene.namespace, case.name, target, &operations, "2s");
         probe["spec"]["probes"][0]["rocksdb"]["includeSingleStepped"] =
@@ -133,7 +127,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     }
     // Every report is another occasion to say the same again.
     let reported = async || {
-        let status = scene.cluster.status(&scene.namespace, "healthy").await?;
+        let status = scene.now("healthy").await?;
         Result::Ok(status.last_report_time.map(|time| time.0))
     };
     let first = reported().await?;
@@ -151,21 +145,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         let Some(reason) = case.degraded else {
             continue;
         };
-        let events = wait::until("the Event", ATTACH, async || {
-            let events = scene
-                .cluster
-                .events(&scene.namespace, case.name, reason)
-                .await?;
-            expect(events > 0, format!("an Event {reason}"), || {
-                "none".to_string()
-            })?;
-            Ok(events)
-        })
-        .await?;
+        let events = scene.events(case.name, reason).await?;
         scene.equal(
             &format!("Events of reason {reason}, {}", case.name),
             events,
-            "",
             1,
         );
     }
@@ -174,19 +157,14 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     for case in CASES {
         wait::until(case.name, TOLD * 3, async || case.check(scene).await).await?;
     }
-    scene.equal(
-        "conditions that are right in the end",
-        CASES.len() as u64,
-        "",
-        6,
-    );
+    scene.equal("conditions that are right in the end", CASES.len(), 6);
     Ok(())
 }
 
 impl Case {
     /// Succeeds when the conditions are as they must be.
     async fn check(&self, scene: &Scene<'_>) -> Result<()> {
-        let status = scene.cluster.status(&scene.namespace, self.name).await?;
+        let status = scene.now(self.name).await?;
         let find = |type_: &str| find(&status.conditions, type_);
         let ready = find(condition::READY)?;
         let (status, reason) = self.ready;
@@ -224,7 +202,7 @@ async fn silent_agent(scene: &mut Scene<'_>) -> Result<()> {
     let stopped = agent.process.stop().await?;
     let began = Instant::now();
     let told = wait::until("AgentSilent", TOLD * 2, async || {
-        let status = scene.cluster.status(&scene.namespace, "healthy").await?;
+        let status = scene.now("healthy").await?;
         let ready = find(&status.conditions, condition::READY)?;
         expect(
             ready.status == "False" && ready.reason == Reason::AgentSilent.as_str(),
@@ -249,8 +227,5 @@ fn find<'a>(conditions: &'a [Condition], type_: &str) -> Result<&'a Condition> {
     let mut conditions = conditions.iter();
     conditions
         .find(|condition| condition.type_ == type_)
-        .ok_or_else(|| Failure::Unexpected {
-            expected: format!("a condition {type_}"),
-            got: "none".to_string(),
-        })
+        .ok_or_else(|| Failure::missing(format!("a condition {type_}")))
 }

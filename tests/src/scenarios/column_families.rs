@@ -53,10 +53,7 @@ const MINED: [&str; 5] = [
 ];
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let target = scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Steady)
-        .await?;
+    let target = scene.deploy(Load::Steady).await?;
     let mut probe = scene.workload_probe();
     probe["spec"]["probes"][0]["rocksdb"]["byColumnFamily"] = json!(true);
     scene.apply_probe(probe).await?;
@@ -64,9 +61,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .status("figures by column family", ATTACH, |status| {
             all_fire(status)?;
             let of_put = rows::shown_of(status, "TxnPut")?.parts.len();
-            expect(of_put > 0, "column families of TxnPut", || {
-                of_put.to_string()
-            })
+            expect(of_put > 0, "column families of TxnPut", || of_put)
         })
         .await?;
     let (_, agent) = scene.workload_attached(target.process).await?;
@@ -80,7 +75,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .collect();
     scene.figure(
         "operations with figures by column family",
-        by_family.len() as f64,
+        by_family.len(),
         "",
         Bound::AtLeast(4.0),
     );
@@ -88,11 +83,11 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let apart = by_family
         .iter()
         .map(|one| (one.calls - one.on_families.unwrap_or_default()).abs());
-    scene.figure(
+    scene.equal_of(
         "calls more or fewer than those on its column families, of any operation, in the metrics",
-        apart.sum(),
+        apart.sum::<f64>(),
         &format!("of {calls}"),
-        Bound::Exactly(0.0),
+        0,
     );
     let status = scene
         .status("every call in the status", ATTACH, |status| {
@@ -100,9 +95,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
                 .iter()
                 .map(|one| rows::count(&rows::shown_of(status, &one.name)?.figures));
             let shown: u64 = shown.sum::<Result<u64>>()?;
-            expect(shown as f64 == calls, format!("{calls} calls"), || {
-                shown.to_string()
-            })
+            expect(shown as f64 == calls, format!("{calls} calls"), || shown)
         })
         .await?;
     drop(stopped);
@@ -115,15 +108,15 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             .sum();
         apart += rows::count(&row.figures)?.abs_diff(sum);
     }
-    scene.equal("the same in the status", apart, &format!("of {calls}"), 0);
+    scene.equal_of("the same in the status", apart, &format!("of {calls}"), 0);
     let names: BTreeSet<_> = families.values().flatten().map(|(name, _)| *name).collect();
     crate::note!("{}", names.iter().copied().collect::<Vec<_>>().join(", "));
     let strange = names
         .iter()
         .filter(|name| !operations::is_column_family(name));
-    scene.equal(
+    scene.equal_of(
         "column families with a name that is not of CKB's schema",
-        strange.count() as u64,
+        strange.count(),
         &format!("of {}", names.len()),
         0,
     );
@@ -135,9 +128,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         Workload::Rocksdb => {
             for (operation, expected) in TRAFFIC {
                 let expected: BTreeSet<&str> = expected.iter().copied().collect();
-                scene.equal(
+                scene.equal_of(
                     &format!("column families of {operation} that are missing, or too many"),
-                    named(operation).symmetric_difference(&expected).count() as u64,
+                    named(operation).symmetric_difference(&expected).count(),
                     &format!("of {}", expected.len()),
                     0,
                 );
@@ -158,9 +151,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         Workload::Ckb => {
             let written = named("TxnPut");
             let lacking = MINED.iter().filter(|name| !written.contains(*name));
-            scene.equal(
+            scene.equal_of(
                 "column families that a block is written to, and TxnPut lacks",
-                lacking.count() as u64,
+                lacking.count(),
                 &format!("of {}", MINED.len()),
                 0,
             );

@@ -2,9 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use ckb_probe_crds::CkbProbe;
-use kube::api::DeleteParams;
-
 use crate::{
     bpf::Held,
     failure::Result,
@@ -20,47 +17,22 @@ const PROMISE: Duration = Duration::from_secs(5);
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let (target, code, agent) = scene.measured_workload(Load::Steady).await?;
     let held = Held::by(agent.process)?;
-    let wanted = code.serving(&scene.workload.operations()).len() as u64;
-    let probed = code.probed()?.len() as u64;
-    scene.equal("functions with a probe before", probed, "", wanted);
+    scene.probed(&code)?;
     scene.figure(
         "BPF programs of the agent before",
-        held.programs.len() as f64,
+        held.programs.len(),
         "",
         Bound::AtLeast(1.0),
     );
 
     let deleted = Instant::now();
-    let api = scene.cluster.api::<CkbProbe>(&scene.namespace);
-    api.delete(PROBE, &DeleteParams::default()).await?;
-    wait::closely("the probes to go", PROMISE * 4, async || {
-        code.expect_untouched()
-    })
-    .await?;
-    scene.seconds(
-        "until no probe is left in the process",
-        deleted.elapsed(),
-        PROMISE,
-    );
-    wait::until("the programs to go", PROMISE * 4, async || {
-        held.expect_gone().await
-    })
-    .await?;
-    scene.seconds(
-        "until bpftool lists nothing of ours",
-        deleted.elapsed(),
-        PROMISE,
-    );
+    scene.delete_probe(PROBE).await?;
+    scene.freed(&code, &held, deleted, PROMISE).await?;
     wait::until("the agent to go", PROMISE * 4, async || {
         scene.cluster.expect_no_agent().await
     })
     .await?;
     scene.seconds("until the agent pod is gone", deleted.elapsed(), PROMISE);
-    scene.equal(
-        "targets harmed",
-        u64::from(!target.process.is_alive()),
-        "",
-        0,
-    );
+    scene.equal("targets harmed", !target.process.is_alive(), 0);
     Ok(())
 }

@@ -70,7 +70,7 @@ async fn flooded(scene: &Scene<'_>, from: Process, who: &str, component: &Compon
     let opened = flood.stop();
     scene.figure(
         &format!("connections opened to the {who}"),
-        opened as f64,
+        opened,
         "",
         Bound::AtLeast(CONNECTIONS as f64),
     );
@@ -87,7 +87,7 @@ async fn flooded(scene: &Scene<'_>, from: Process, who: &str, component: &Compon
         Bound::AtMost(MEGABYTES),
     );
     let restarted = self::restarts(scene, who, component).await? - restarts;
-    scene.equal(&format!("restarts of the {who}"), restarted, "", 0);
+    scene.equal(&format!("restarts of the {who}"), restarted, 0);
     Ok(())
 }
 

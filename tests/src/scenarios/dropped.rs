@@ -6,10 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::CkbProbe;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
-
 use crate::{
     cluster::{Component, run as command},
     failure::{Result, expect},
@@ -41,12 +37,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         network.mend().await?;
     }
     outcome?;
-    scene.equal(
-        "operators that restarted",
-        u64::from(!operator.process.is_alive()),
-        "",
-        0,
-    );
+    scene.equal("operators that restarted", !operator.process.is_alive(), 0);
     Ok(())
 }
 
@@ -58,7 +49,7 @@ async fn cut(
     let connections: usize = networks.iter().map(|network| network.ports.len()).sum();
     scene.figure(
         "connections of agent and operator whose packets are dropped",
-        connections as f64,
+        connections,
         "",
         Bound::AtLeast(2.0),
     );
@@ -66,16 +57,14 @@ async fn cut(
         network.drop_all().await?;
     }
     let cut = Instant::now();
-    let api = scene.cluster.api::<CkbProbe>(&scene.namespace);
-    let pause = Patch::Merge(json!({ "spec": { "paused": true } }));
-    api.patch(PROBE, &PatchParams::default(), &pause).await?;
+    scene.pause(PROBE).await?;
     let given_up = async {
         wait::until("the connections to be given up", 2 * NOTICED, async || {
             let mut left = 0;
             for network in networks {
                 left += network.left().await?;
             }
-            expect(left == 0, "none of them", || left.to_string())
+            expect(left == 0, "none of them", || left)
         })
         .await?;
         Result::Ok(cut.elapsed())
@@ -144,7 +133,7 @@ impl Network {
             return outcome.map(Some);
         };
         let gone = wait::until("the agent to be gone", GOING, async || {
-            expect(!self.process.is_alive(), "gone", || "alive".to_string())
+            expect(!self.process.is_alive(), "gone", || "alive")
         });
         gone.await.map(|()| None).map_err(|_| error)
     }

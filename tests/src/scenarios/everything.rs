@@ -23,10 +23,7 @@ const ENDS: &str = "ends";
 const PROGRAM: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "--version"];
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let target = scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Serving)
-        .await?;
+    let target = scene.deploy(Load::Serving).await?;
     let probe = everything(scene)?;
     let ceiling = probe["spec"]["overhead"]["maxPercent"].as_f64();
     let ceiling = ceiling.unwrap_or(f64::NAN);
@@ -36,17 +33,15 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .await?;
     scene.equal(
         "kinds that are asked at once",
-        status.probes.len() as u64,
-        "",
-        Kind::ALL.len() as u64,
+        status.probes.len(),
+        Kind::ALL.len(),
     );
     let attached = |probe: &&ProbeStatus| probe.targets.attached == 1;
     let refused = status.probes.iter().filter(|probe| !attached(probe));
     let others = refused.filter(|probe| probe.name != MAY_BE_REFUSED);
     scene.equal(
         "kinds that are not attached, but for functions of a kernel that has no kprobes",
-        others.count() as u64,
-        "",
+        others.count(),
         0,
     );
 
@@ -88,7 +83,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     .await?;
     budget::judge(scene, &minutes, |minute| minute, ceiling);
     let highest = budget::median(&minutes, |minute| minute.highest);
-    let status = scene.cluster.status(&scene.namespace, PROBE).await?;
+    let status = scene.now(PROBE).await?;
     scene.figure(
         "the estimate is one of something",
         highest,
@@ -144,11 +139,11 @@ fn judge_support(scene: &Scene<'_>, status: &CkbProbeStatus) {
         (1..=attached).contains(&supported),
         status.support.summary == Some(format!("{supported}/{asked}")),
     ];
-    scene.equal(
+    scene.equal_of(
         "of Ready, Supported and its counts, those that are as the probes are",
-        right.into_iter().filter(|right| *right).count() as u64,
+        right.into_iter().filter(|right| *right).count(),
         &format!("with {supported}/{asked} probes supported"),
-        right.len() as u64,
+        right.len(),
     );
 }
 

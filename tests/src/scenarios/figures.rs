@@ -25,10 +25,7 @@ const EXPECTED: [&str; 4] = ["Get", "TxnGet", "TxnPut", "TxnCommit"];
 const WINDOW: Duration = Duration::from_secs(30);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let target = scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Steady)
-        .await?;
+    let target = scene.deploy(Load::Steady).await?;
     let applied = scene.apply_probe(scene.workload_probe()).await?;
     let status = scene
         .status("the first figures", FIRST_FIGURES * 3, has_figures)
@@ -38,8 +35,8 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         applied.elapsed(),
         FIRST_FIGURES,
     );
-    scene.equal("targets attached", status.targets.attached.into(), "", 1);
-    scene.equal("targets firing", status.targets.firing.into(), "", 1);
+    scene.equal("targets attached", status.targets.attached, 1);
+    scene.equal("targets firing", status.targets.firing, 1);
 
     let (code, agent) = scene.workload_attached(target.process).await?;
     check_prometheus(scene, &target, &agent).await?;
@@ -57,9 +54,7 @@ fn has_figures(status: &CkbProbeStatus) -> Result<()> {
     for name in EXPECTED {
         let shown = rows::figure(&rows::shown_of(status, name)?.figures, "perSecond")?;
         let rate: f64 = shown.parse().map_err(Failure::format("perSecond"))?;
-        expect(rate > 0.0, format!("a rate of {name} above 0"), || {
-            shown.to_string()
-        })?;
+        expect(rate > 0.0, format!("a rate of {name} above 0"), || shown)?;
     }
     rows::shown(status).try_for_each(in_order)
 }
@@ -91,9 +86,9 @@ async fn check_prometheus(scene: &mut Scene<'_>, target: &Target, agent: &Compon
         let metrics = component.scrape().await?;
         // As promtool reads them: it says nothing when there is nothing to say.
         let complaints = command("promtool", &["check", "metrics"], Some(&metrics.text)).await?;
-        scene.equal(
+        scene.equal_of(
             &format!("complaints of promtool about the {job}"),
-            complaints.lines().count() as u64,
+            complaints.lines().count(),
             "lines",
             0,
         );
@@ -112,9 +107,9 @@ async fn check_prometheus(scene: &mut Scene<'_>, target: &Target, agent: &Compon
             },
         )
         .await?;
-        scene.equal(
+        scene.equal_of(
             &format!("series of the {job} that Prometheus lacks"),
-            lacking as u64,
+            lacking,
             &format!("of {of}"),
             0,
         );
@@ -140,7 +135,7 @@ async fn check_prometheus(scene: &mut Scene<'_>, target: &Target, agent: &Compon
     .await?;
     scene.figure(
         "operations with a rate in Prometheus",
-        rates.len() as f64,
+        rates.len(),
         "",
         Bound::AtLeast(EXPECTED.len() as f64),
     );
@@ -181,7 +176,7 @@ async fn compare_with_bpftrace(
         .fold(0.0, f64::max);
     scene.figure(
         &format!("calls compared with bpftrace over {} s", WINDOW.as_secs()),
-        calls as f64,
+        calls,
         "calls",
         Bound::Above(0.0),
     );
@@ -196,8 +191,7 @@ async fn compare_with_bpftrace(
     let complete = operations.iter().filter(|one| one.is_complete());
     scene.equal(
         "operations of which the metrics say in all their ways that every call was recorded",
-        complete.count() as u64,
-        "",
+        complete.count(),
         told,
     );
     Ok(())

@@ -2,7 +2,6 @@
 //! are for tests of the agent.
 
 use ckb_probe_crds::InstanceState;
-use serde_json::json;
 
 use crate::{
     failure::{Result, expect},
@@ -53,13 +52,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         variant: "ground-truth",
         arguments: PLAN,
     };
-    let fixture = pod.run(scene.cluster, &scene.namespace).await?;
-    let target = json!({
-        "selector": { "matchLabels": { "app": "truth" } },
-        "executable": "ground-truth",
-    });
+    let fixture = scene.run(pod).await?;
     let operations = operations::names();
-    let probe = probe(&scene.namespace, PROBE, target, &operations, INTERVAL);
+    let probe = probe(&scene.namespace, PROBE, pod.target(), &operations, INTERVAL);
     scene.apply_probe(probe).await?;
     let (_, agent) = scene.attached(fixture.process, &operations).await?;
     let namespace = scene.namespace.clone();
@@ -90,7 +85,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         calls += truth.calls;
         missed += count.abs_diff(truth.calls);
     }
-    scene.equal(
+    scene.equal_of(
         "calls more or fewer than were made, in the metrics",
         missed,
         &format!("of {calls}"),
@@ -115,7 +110,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         let shown = rows::count(&rows::shown_of(&status, operation)?.figures)?;
         missed += shown.abs_diff(truth.calls);
     }
-    scene.equal(
+    scene.equal_of(
         "calls more or fewer than were made, in the status",
         missed,
         &format!("of {calls}"),

@@ -5,8 +5,7 @@ use serde_json::json;
 
 use crate::{
     failure::{Result, expect},
-    operations,
-    scene::{ATTACH, PROBE, Scene, probe},
+    scene::{ATTACH, PROBE, Scene},
     wait,
     workload::{Fixture, FixturePod},
 };
@@ -29,15 +28,9 @@ const IMPOSTOR: FixturePod = FixturePod {
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let cluster = scene.cluster;
     let elsewhere = scene.another_namespace("elsewhere").await?;
-    let victim = VICTIM.run(cluster, &scene.namespace).await?;
+    let victim = scene.run(VICTIM).await?;
     let impostor = disguised(scene, &elsewhere).await?;
-    let target =
-        json!({ "selector": { "matchLabels": { "app": "victim" } }, "executable": "ground-truth" });
-    let operations = operations::names();
-    let spec = probe(&scene.namespace, PROBE, target, &operations, "2s");
-    scene.apply_probe(spec).await?;
-    scene.attached(victim.process, &operations).await?;
-
+    scene.measure(&VICTIM, &victim).await?;
     // From now on the impostor's process is the older one, and for a while the only one.
     victim.process.signal(Signal::KILL)?;
     let mut others = 0;
@@ -57,7 +50,6 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     scene.equal(
         "looks that found the impostor in the victim's place",
         others,
-        "",
         0,
     );
 
@@ -70,19 +62,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         || format!("{} and {}", victim.process.pid, successor.pid),
     )?;
     let truth = calls_of(&[&victim, &impostor]).await?;
-    let status = wait::until("the victim's calls", ATTACH, async || {
-        let status = cluster.status(&scene.namespace, PROBE).await?;
-        let count = crate::rows::all_counted(&status)?;
-        expect(count >= truth, format!("{truth} calls"), || {
-            count.to_string()
-        })?;
-        Ok(count)
-    })
-    .await?;
+    let status = scene.counted(PROBE, truth).await?;
     scene.equal(
         "calls counted, of the victim beside its impostor",
         status,
-        "",
         truth,
     );
     Ok(())
@@ -121,5 +104,5 @@ async fn calls_of(fixtures: &[&Fixture; 2]) -> Result<u64> {
     }
     let truth = fixtures[0].finish(ATTACH).await?;
     fixtures[1].finish(ATTACH).await?;
-    Ok(truth.functions.values().map(|one| one.calls).sum())
+    Ok(truth.calls())
 }

@@ -12,7 +12,7 @@ use crate::{
     failure::{Failure, Result, expect},
     metrics::Metrics,
     rows,
-    scene::{ATTACH, PROBE, Scene, workload_target},
+    scene::{ATTACH, PROBE, Scene, ckb_probe, workload_target},
     workload::{Load, Target, Workload},
 };
 
@@ -42,10 +42,7 @@ struct Stage<'a> {
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let scene = &*scene;
-    let target = scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Serving)
-        .await?;
+    let target = scene.deploy(Load::Serving).await?;
     let disk = block_io::disk().await?;
     scene.apply_probe(question(scene, &disk)).await?;
     let status = scene
@@ -68,8 +65,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .collect();
     scene.equal(
         &format!("probes refused beside {TOO_MANY} and {KERNEL} {refused:?}"),
-        refused.len() as u64,
-        "",
+        refused.len(),
         0,
     );
 
@@ -98,12 +94,12 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             scene.fail(&error);
         }
     }
-    let status = scene.cluster.status(&scene.namespace, PROBE).await?;
+    let status = scene.now(PROBE).await?;
     let lost = status.probes.iter().flat_map(|probe| &probe.lost);
     // Some kernels do not show the programs every request's end, and what is missing is told.
     let others = lost.filter(|(what, _)| what.as_str() != "requests");
-    let others = others.map(|(_, lost)| lost).sum();
-    scene.equal("things lost, of all probes, but requests", others, "", 0);
+    let others = others.map(|(_, lost)| lost).sum::<u64>();
+    scene.equal("things lost, of all probes, but requests", others, 0);
 
     // Last: nothing can be asked of the target after it.
     processes::end(stage).await
@@ -143,17 +139,13 @@ fn question(scene: &Scene<'_>, disk: &Disk) -> Value {
         }
         probes.push(probe);
     }
-    json!({
-        "apiVersion": "ckbprobe.dev/v1alpha1",
-        "kind": "CkbProbe",
-        "metadata": { "name": PROBE, "namespace": scene.namespace },
-        "spec": {
-            "target": workload_target(),
-            "overhead": { "onBreach": "Report" },
-            "reportInterval": format!("{}s", INTERVAL.as_secs()),
-            "probes": probes,
-        },
-    })
+    let spec = json!({
+        "target": workload_target(),
+        "overhead": { "onBreach": "Report" },
+        "reportInterval": format!("{}s", INTERVAL.as_secs()),
+        "probes": probes,
+    });
+    ckb_probe(&scene.namespace, PROBE, &spec)
 }
 
 /// Attached, or refused with a word.
@@ -187,9 +179,8 @@ impl Stage<'_> {
             .await?;
         let names: Vec<String> = probes.iter().map(|probe| probe.name.clone()).collect();
         let found = probes.into_iter().find(|report| report.name == probe);
-        found.ok_or_else(|| Failure::Unexpected {
-            expected: format!("a report of {probe}"),
-            got: format!("{names:?}"),
+        found.ok_or_else(|| {
+            Failure::unexpected(format!("a report of {probe}"), format!("{names:?}"))
         })
     }
 
@@ -201,11 +192,7 @@ impl Stage<'_> {
             format!("{probe} refused with {reason}"),
             || format!("{:?} {:?}", report.state, report.reason),
         )?;
-        let status: CkbProbeStatus = self
-            .scene
-            .cluster
-            .status(&self.scene.namespace, PROBE)
-            .await?;
+        let status: CkbProbeStatus = self.scene.now(PROBE).await?;
         Ok(rows::probe_of(&status, probe)?.message.clone())
     }
 }

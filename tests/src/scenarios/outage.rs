@@ -4,17 +4,14 @@ use std::time::{Duration, Instant};
 
 use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
 use kube::api::DeleteParams;
-use serde_json::json;
 use tokio::net::TcpStream;
 
 use crate::{
     cluster::Component,
     failure::{Failure, Result, expect},
     metrics::Metrics,
-    operations,
     report::Bound,
-    rows,
-    scene::{ATTACH, PROBE, Scene, probe},
+    scene::{ATTACH, PROBE, Scene},
     wait,
     workload::FixturePod,
 };
@@ -43,16 +40,8 @@ const FIXTURE: FixturePod = FixturePod {
 };
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let fixture = FIXTURE.run(scene.cluster, &scene.namespace).await?;
-    let target = json!({
-        "selector": { "matchLabels": { "app": "steady" } },
-        "executable": "ground-truth",
-    });
-    let operations = operations::names();
-    scene
-        .apply_probe(probe(&scene.namespace, PROBE, target, &operations, "2s"))
-        .await?;
-    let (_, agent) = scene.attached(fixture.process, &operations).await?;
+    let fixture = scene.run(FIXTURE).await?;
+    let agent = scene.measure(&FIXTURE, &fixture).await?;
     wait::until("every probe", ATTACH, async || {
         let report = scene.cluster.report(&scene.namespace, PROBE, FIXTURE.name);
         let state = report.await?.state;
@@ -78,7 +67,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         expect(
             another.process != operator.process,
             "another operator",
-            || "the old one".to_string(),
+            || "the old one",
         )?;
         reported_after(scene, restarted).await
     })
@@ -128,36 +117,23 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     );
 
     let truth = fixture.finish(ATTACH * 2).await?;
-    let calls: u64 = truth.functions.values().map(|one| one.calls).sum();
+    let calls: u64 = truth.calls();
     let counted = watched.look(scene, &agent).await?;
-    scene.figure(
+    scene.equal_of(
         "calls counted over both, less those that were made",
         counted - calls as f64,
         &format!("of {calls}"),
-        Bound::Exactly(0.0),
+        0,
     );
-    let shown = wait::until("every call in the status", ATTACH, async || {
-        let status = scene.cluster.status(&scene.namespace, PROBE).await?;
-        let shown = rows::all_counted(&status)?;
-        expect(shown >= calls, format!("{calls} calls"), || {
-            shown.to_string()
-        })?;
-        Ok(shown)
-    })
-    .await?;
-    scene.equal("calls in the status in the end", shown, "", calls);
-    scene.equal(
+    let shown = scene.counted(PROBE, calls).await?;
+    scene.equal("calls in the status in the end", shown, calls);
+    scene.equal_of(
         "times that a counter went backwards",
         watched.backwards,
         &format!("of {}", watched.looks),
         0,
     );
-    scene.equal(
-        "agents that restarted",
-        u64::from(!agent.process.is_alive()),
-        "",
-        0,
-    );
+    scene.equal("agents that restarted", !agent.process.is_alive(), 0);
     Ok(())
 }
 
@@ -179,7 +155,7 @@ async fn hold_out(
 
 /// Succeeds when the status rests on a report that is younger than this.
 async fn reported_after(scene: &Scene<'_>, time: Timestamp) -> Result<()> {
-    let status = scene.cluster.status(&scene.namespace, PROBE).await?;
+    let status = scene.now(PROBE).await?;
     let reported = status.last_report_time.map(|time| time.0);
     expect(
         reported > Some(time),
@@ -200,18 +176,7 @@ impl Watched {
     /// Scrapes them, compares each with what it was, and returns the sum of all calls.
     async fn look(&mut self, scene: &Scene<'_>, agent: &Component) -> Result<f64> {
         let now = agent.scrape().await?;
-        let is_counter = |name: &str| name.ends_with("_total") || name.ends_with("_count");
-        for sample in now.samples.iter().filter(|one| is_counter(&one.name)) {
-            let before = self.before.samples.iter();
-            let mut before =
-                before.filter(|one| one.name == sample.name && one.labels == sample.labels);
-            if before
-                .next()
-                .is_some_and(|before| before.value > sample.value)
-            {
-                self.backwards += 1;
-            }
-        }
+        self.backwards += now.backwards(&self.before);
         self.looks += 1;
         let labels = [("namespace", scene.namespace.as_str())];
         let calls = now.sum("ckb_probe_operation_duration_seconds_count", &labels);

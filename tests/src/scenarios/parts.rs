@@ -6,8 +6,8 @@ use std::{
 };
 
 use ckb_probe_crds::{
-    CkbProbe, CkbProfile, PPROF_LIMIT, PartLabels, PodReference, ProfileCounts, ProfileMode,
-    ProfilePart, ProfilePartSpec, ProfileWindow, part_name,
+    CkbProfile, PPROF_LIMIT, PartLabels, PodReference, ProfileCounts, ProfileMode, ProfilePart,
+    ProfilePartSpec, ProfileWindow, part_name,
 };
 use ckb_probe_profiles::{Frame, Profile, Stack, pprof::Limits};
 use k8s_openapi::{
@@ -37,10 +37,7 @@ const SOON: Duration = Duration::from_secs(20);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let cluster = scene.cluster;
-    let target = scene
-        .workload
-        .deploy(cluster, &scene.namespace, Load::Steady)
-        .await?;
+    let target = scene.deploy(Load::Steady).await?;
     // No window begins for a while: until then nobody but this test writes parts of it.
     let every = rarely(Timestamp::now().as_second());
     let profile = json!({ "modes": ["Memory"], "every": every, "keep": 2 });
@@ -50,7 +47,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         let orders = scene.node_probes().await?;
         let mut orders = orders.iter().flat_map(|node| &node.spec.assignments);
         let found = orders.find(|order| order.pod.name == target.pod);
-        let order = found.ok_or_else(|| unexpected("an order for the workload", "none"))?;
+        let order = found.ok_or_else(|| Failure::missing("an order for the workload"))?;
         Ok((order.asks.clone(), order.pod.clone()))
     })
     .await?;
@@ -191,21 +188,14 @@ async fn held_to_its_node(
     scene.equal(
         "parts that are not its own, or hold something back, refused",
         refused,
-        "",
         names.len() as u64 + 2,
     );
-    scene.equal(
-        "parts of more than 512 KiB refused",
-        u64::from(large.is_err()),
-        "",
-        1,
-    );
+    scene.equal("parts of more than 512 KiB refused", large.is_err(), 1);
     let read = is_forbidden(parts.list(&ListParams::default()).await.map(drop));
     let delete = is_forbidden(parts.delete(&own, &DeleteParams::default()).await.map(drop));
     scene.equal(
         "ways to read or delete parts",
         u64::from(!read) + u64::from(!delete),
-        "",
         0,
     );
     Ok(())
@@ -223,8 +213,7 @@ async fn published(
     asks: &str,
     pod: &PodReference,
 ) -> Result<()> {
-    let cluster = scene.cluster;
-    let profiles = cluster.api::<CkbProfile>(&scene.namespace);
+    let profiles = scene.api::<CkbProfile>();
     let mut slot = 0;
     for window in [1, 2, 3] {
         // Nobody's question, in the same way: dropped, and no obstacle.
@@ -258,21 +247,12 @@ async fn published(
         Ok(kept)
     })
     .await?;
-    let uid = cluster
-        .api::<CkbProbe>(&scene.namespace)
-        .get(PROBE)
-        .await?
-        .uid();
+    let uid = super::profiles::uid(scene).await?;
     let owned = kept.iter().filter(|profile| {
         let owners = profile.owner_references();
         owners.len() == 1 && Some(&owners[0].uid) == uid.as_ref()
     });
-    scene.equal(
-        "profiles that the CkbProbe owns",
-        owned.count() as u64,
-        "",
-        2,
-    );
+    scene.equal("profiles that the CkbProbe owns", owned.count(), 2);
     let mut weights = BTreeMap::new();
     for profile in &kept {
         let stacks = Profile::from_pprof(&profile.spec.pprof.0, &Limits::PART)
@@ -286,34 +266,8 @@ async fn published(
     expect(weights == expected, format!("{expected:?}"), || {
         format!("{weights:?}")
     })?;
-    wait::until("the parts to go", SOON * 3, async || {
-        let parts = cluster.api::<ProfilePart>(SYSTEM);
-        let parts = parts.list(&ListParams::default()).await?.items;
-        let own = parts
-            .iter()
-            .filter(|part| part.spec.pod.namespace == scene.namespace);
-        let left = own.count();
-        expect(left == 0, "no part", || left.to_string())
-    })
-    .await?;
-    let api = cluster.api::<CkbProbe>(&scene.namespace);
-    api.delete(PROBE, &DeleteParams::default()).await?;
-    wait::until("the profiles to go with the CkbProbe", ATTACH, async || {
-        let left = profiles
-            .list_metadata(&ListParams::default())
-            .await?
-            .items
-            .len();
-        expect(left == 0, "no profile", || left.to_string())
-    })
-    .await
-}
-
-fn unexpected(expected: &str, got: &str) -> Failure {
-    Failure::Unexpected {
-        expected: expected.to_owned(),
-        got: got.to_owned(),
-    }
+    super::profiles::parts_gone(scene, SOON * 3).await?;
+    super::profiles::gone_with_probe(scene).await
 }
 
 #[cfg(test)]

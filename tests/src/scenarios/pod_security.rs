@@ -66,14 +66,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         }
     };
     let operators = accepted(judge(scene, &restricted, &operator).await?);
-    scene.equal(
-        "operators accepted at the level restricted",
-        operators,
-        "",
-        1,
-    );
+    scene.equal("operators accepted at the level restricted", operators, 1);
     let agents = accepted(judge(scene, &privileged, &agent).await?);
-    scene.equal("agents accepted at the level privileged", agents, "", 1);
+    scene.equal("agents accepted at the level privileged", agents, 1);
     let said = judge(scene, &baseline, &agent)
         .await?
         .err()
@@ -81,8 +76,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     crate::note!("baseline: {said}");
     scene.equal(
         "agents refused at baseline for hostPID and the documented capabilities alone",
-        u64::from(said.ends_with(AGAINST_BASELINE)),
-        "",
+        said.ends_with(AGAINST_BASELINE),
         1,
     );
     examples(scene).await
@@ -128,10 +122,9 @@ async fn examples(scene: &Scene<'_>) -> Result<()> {
     scene.equal(
         "examples of the chart that the API server accepts",
         accepted,
-        "",
         all,
     );
-    scene.figure("examples", all as f64, "", Bound::AtLeast(2.0));
+    scene.figure("examples", all, "", Bound::AtLeast(2.0));
     Ok(())
 }
 
@@ -185,8 +178,5 @@ async fn judge(
 }
 
 fn missing(what: &str) -> Failure {
-    Failure::Unexpected {
-        expected: what.to_string(),
-        got: "none".to_string(),
-    }
+    Failure::missing(what)
 }

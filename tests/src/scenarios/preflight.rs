@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::json;
-
 use crate::{
     failure::{Failure, Result, expect},
     report::Bound,
-    scene::{ATTACH, PROBE, Scene, probe},
+    scene::{ATTACH, PROBE, Scene},
     wait,
     workload::FixturePod,
 };
@@ -41,14 +39,10 @@ const TARGET: FixturePod = FixturePod {
 };
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let fixture = TARGET.run(scene.cluster, &scene.namespace).await?;
+    let fixture = scene.run(TARGET).await?;
     fixture.begin()?;
-    let target = json!({
-        "selector": { "matchLabels": { "app": TARGET.app } },
-        "executable": TARGET.variant,
-    });
     scene
-        .apply_probe(probe(&scene.namespace, PROBE, target, &["Get"], "2s"))
+        .apply_probe(scene.probe_of(PROBE, &TARGET, &["Get"]))
         .await?;
     let status = scene.firing().await?;
     let agent = wait::until("the agent's report", ATTACH, async || {
@@ -58,10 +52,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             .find_map(|node| node.status)
             .map(|status| status.agent);
         let agent = agent.filter(|agent| !agent.pod.is_empty());
-        agent.ok_or_else(|| Failure::Unexpected {
-            expected: "an agent that reports".to_string(),
-            got: "none".to_string(),
-        })
+        agent.ok_or_else(|| Failure::missing("an agent that reports"))
     })
     .await?;
 
@@ -74,9 +65,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .iter()
         .map(|check| check.name.as_str())
         .collect();
-    scene.equal(
+    scene.equal_of(
         "checks of the preflight that are missing, or not documented",
-        told.symmetric_difference(&CHECKS.into()).count() as u64,
+        told.symmetric_difference(&CHECKS.into()).count(),
         &format!("of {}", CHECKS.len()),
         0,
     );
@@ -86,8 +77,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .filter(|check| check.detail.is_empty());
     scene.equal(
         "of them without a word of what was found",
-        silent.count() as u64,
-        "",
+        silent.count(),
         0,
     );
     expect(
@@ -110,8 +100,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     );
     scene.equal(
         "agents that attach in the fastest way that the kernel has, and say that it passed",
-        u64::from(agent.tier == fastest && passed(fastest)),
-        "",
+        agent.tier == fastest && passed(fastest),
         1,
     );
     let tiers = status
@@ -119,21 +108,16 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .iter()
         .map(|instance| instance.tier.as_deref());
     let right = tiers.filter(|tier| *tier == Some(fastest));
-    scene.equal(
-        "targets of which the status says so",
-        right.count() as u64,
-        "",
-        1,
-    );
+    scene.equal("targets of which the status says so", right.count(), 1);
     scene.figure(
         "cost of a probed call, as calibrated",
-        agent.cost_per_call_ns as f64,
+        agent.cost_per_call_ns,
         "ns",
         Bound::Above(0.0),
     );
     scene.figure(
         "the same where the kernel must single-step",
-        agent.single_step_cost_ns as f64,
+        agent.single_step_cost_ns,
         "ns",
         Bound::AtLeast(agent.cost_per_call_ns as f64),
     );

@@ -4,17 +4,14 @@ use std::{collections::BTreeSet, time::Duration};
 
 use ckb_probe_crds::{CkbProbe, CkbProfile, ProfileMode, ProfilePart};
 use ckb_probe_profiles::{Profile, pprof::Limits};
-use kube::{
-    ResourceExt as _,
-    api::{DeleteParams, ListParams},
-};
+use kube::{ResourceExt as _, api::ListParams};
 use serde_json::{Value, json};
 
 use crate::{
     cluster::SYSTEM,
     failure::{Failure, Result, expect},
     report::Bound,
-    scene::{ATTACH, PROBE, Scene, workload_target},
+    scene::{ATTACH, PROBE, Scene, ckb_probe, workload_target},
     wait,
     workload::Load,
 };
@@ -27,17 +24,13 @@ const EVERY: Duration = Duration::from_secs(15);
 const FEW: u64 = 2;
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let cluster = scene.cluster;
-    let target = scene
-        .workload
-        .deploy(cluster, &scene.namespace, Load::Busy)
-        .await?;
+    let target = scene.deploy(Load::Busy).await?;
     let profile = json!({
         "modes": MODES.map(ProfileMode::as_str), "window": "5s", "every": "15s", "keep": KEEP,
     });
     let probe = asking(scene, &profile);
     scene.apply_probe(probe).await?;
-    let profiles = cluster.api::<CkbProfile>(&scene.namespace);
+    let profiles = scene.api::<CkbProfile>();
     let all = ListParams::default();
     let first = wait::until("a profile of each mode", ATTACH, async || {
         let profiles = profiles.list(&all).await?.items;
@@ -49,11 +42,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         Ok(profiles)
     })
     .await?;
-    let uid = cluster
-        .api::<CkbProbe>(&scene.namespace)
-        .get(PROBE)
-        .await?
-        .uid();
+    let uid = uid(scene).await?;
     for profile in &first {
         examined(scene, profile, &target.pod, uid.as_deref())?;
     }
@@ -73,36 +62,46 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     })
     .await?;
 
-    let api = cluster.api::<CkbProbe>(&scene.namespace);
-    api.delete(PROBE, &DeleteParams::default()).await?;
+    gone_with_probe(scene).await?;
+    parts_gone(scene, ATTACH).await
+}
+
+/// Deletes the CkbProbe, and waits until its profiles have gone with it.
+pub(super) async fn gone_with_probe(scene: &Scene<'_>) -> Result<()> {
+    scene.delete_probe(PROBE).await?;
+    let profiles = scene.api::<CkbProfile>();
     wait::until("the profiles to go with the CkbProbe", ATTACH, async || {
-        let left = profiles.list_metadata(&all).await?.items.len();
-        expect(left == 0, "no profile", || left.to_string())
-    })
-    .await?;
-    wait::until("the parts to go", ATTACH, async || {
-        let parts = cluster.api::<ProfilePart>(SYSTEM);
-        let parts = parts.list(&ListParams::default()).await?.items;
-        let own = parts
-            .iter()
-            .filter(|part| part.spec.pod.namespace == scene.namespace);
-        let left = own.count();
-        expect(left == 0, "no part", || left.to_string())
+        let left = profiles.list_metadata(&ListParams::default()).await?;
+        let left = left.items.len();
+        expect(left == 0, "no profile", || left)
     })
     .await
 }
 
+/// Waits until no part is left of the pods of this scene.
+pub(super) async fn parts_gone(scene: &Scene<'_>, limit: Duration) -> Result<()> {
+    wait::until("the parts to go", limit, async || {
+        let parts = scene.cluster.api::<ProfilePart>(SYSTEM);
+        let parts = parts.list(&ListParams::default()).await?;
+        let mut pods = parts.iter().map(|part| &part.spec.pod);
+        let left = pods.any(|pod| pod.namespace == scene.namespace);
+        expect(!left, "no part", || "some")
+    })
+    .await
+}
+
+/// The uid of this scene's CkbProbe.
+pub(super) async fn uid(scene: &Scene<'_>) -> Result<Option<String>> {
+    Ok(scene.api::<CkbProbe>().get(PROBE).await?.uid())
+}
+
 /// A CkbProbe with one probe, of this kind.
 pub(super) fn asking(scene: &Scene<'_>, profile: &Value) -> Value {
-    json!({
-        "apiVersion": "ckbprobe.dev/v1alpha1",
-        "kind": "CkbProbe",
-        "metadata": { "name": PROBE, "namespace": scene.namespace },
-        "spec": {
-            "target": workload_target(),
-            "probes": [{ "name": "flames", "profile": profile }],
-        },
-    })
+    let spec = json!({
+        "target": workload_target(),
+        "probes": [{ "name": "flames", "profile": profile }],
+    });
+    ckb_probe(&scene.namespace, PROBE, &spec)
 }
 
 /// Mode and window of each.
@@ -126,7 +125,7 @@ fn examined(scene: &Scene<'_>, profile: &CkbProfile, pod: &str, probe: Option<&s
     let mode = spec.mode.as_str();
     scene.figure(
         &format!("{mode}: stacks"),
-        spec.counts.samples as f64,
+        spec.counts.samples,
         "",
         Bound::AtLeast(1.0),
     );
@@ -135,7 +134,7 @@ fn examined(scene: &Scene<'_>, profile: &CkbProfile, pod: &str, probe: Option<&s
     let counts = &spec.counts;
     scene.figure(
         &format!("{mode}: stacks cut short"),
-        (counts.samples - counts.complete) as f64,
+        counts.samples - counts.complete,
         &format!(
             "of {}, {} % complete",
             counts.samples, spec.complete_percent
@@ -152,12 +151,7 @@ fn examined(scene: &Scene<'_>, profile: &CkbProfile, pod: &str, probe: Option<&s
         Profile::from_pprof(&spec.pprof.0, &Limits::PART).map_err(Failure::format(name))?;
     let whose = format!("{}/{pod}/ckb", scene.namespace);
     let strangers = decoded.stacks.filter(|stack| stack.target != whose);
-    scene.equal(
-        &format!("{mode}: stacks of nobody's"),
-        strangers.len() as u64,
-        "",
-        0,
-    );
+    scene.equal(&format!("{mode}: stacks of nobody's"), strangers.len(), 0);
     expect(!decoded.stacks.is_empty(), "stacks in the pprof", || {
         "none".to_owned()
     })?;

@@ -1,7 +1,5 @@
 //! The API server itself says what is wrong with a CkbProbe, and accepts what is not.
 
-use std::fs;
-
 use kube::{
     Api,
     api::{ApiResource, DynamicObject, PostParams},
@@ -9,7 +7,7 @@ use kube::{
 use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::{
-    failure::{Failure, Result},
+    failure::{self, Failure, Result, expect},
     fixture::repository,
     scene::Scene,
 };
@@ -35,20 +33,15 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     for case in &refused {
         match create(scene, &case.object).await {
             Err(said) if said.contains(&case.sentence) => as_told += 1,
-            Err(said) => complain(
-                &case.name,
-                &format!("refused with {:?}", case.sentence),
-                &said,
-            ),
-            Ok(()) => complain(
-                &case.name,
-                &format!("refused with {:?}", case.sentence),
-                "accepted",
-            ),
+            outcome => {
+                let said = outcome.err().unwrap_or("accepted".to_string());
+                let expected = format!("refused with {:?}", case.sentence);
+                complain(&case.name, &expected, &said);
+            }
         }
     }
-    let all = refused.len() as u64;
-    scene.equal("objects refused with the right sentence", as_told, "", all);
+    let all = refused.len();
+    scene.equal("objects refused with the right sentence", as_told, all);
 
     let accepted: Vec<Accepted> = read("accepted.yaml")?;
     let mut as_told = 0;
@@ -58,19 +51,16 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             Err(said) => complain(&case.name, "accepted", &said),
         }
     }
-    let all = accepted.len() as u64;
-    scene.equal("objects accepted", as_told, "", all);
+    scene.equal("objects accepted", as_told, accepted.len());
     Ok(())
 }
 
 fn read<T: DeserializeOwned>(name: &str) -> Result<Vec<T>> {
     let path = repository().join("tests/refusals").join(name);
     let what = path.display().to_string();
-    let text = fs::read_to_string(&path).map_err(Failure::system(what.clone()))?;
-    let cases: Vec<T> = serde_yaml::from_str(&text).map_err(Failure::format(what.clone()))?;
-    crate::failure::expect(!cases.is_empty(), format!("cases in {what}"), || {
-        "none".to_string()
-    })?;
+    let cases = serde_yaml::from_str(&failure::read(&path)?);
+    let cases: Vec<T> = cases.map_err(Failure::format(what.clone()))?;
+    expect(!cases.is_empty(), format!("cases in {what}"), || "none")?;
     Ok(cases)
 }
 

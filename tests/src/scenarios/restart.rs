@@ -23,7 +23,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let labels = [("namespace", namespace.as_str()), ("pod", &target.pod)];
     let look = async |metric: &str| {
         let metrics = agent.scrape().await?;
-        Result::Ok(metrics.sum(metric, &labels).unwrap_or_default())
+        Result::Ok(metrics.total(metric, &labels))
     };
     const CALLS: &str = "ckb_probe_operation_duration_seconds_count";
 
@@ -33,7 +33,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let attached = wait::closely("the probes to be back", ATTACH, async || {
         let metrics = agent.scrape().await?;
         let seen = uptime();
-        let calls = metrics.sum(CALLS, &labels).unwrap_or_default();
+        let calls = metrics.total(CALLS, &labels);
         backwards += u64::from(calls < highest);
         highest = highest.max(calls);
         let attached = metrics.sum("ckb_probe_target_attached", &labels);
@@ -49,9 +49,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let process = wait::until("the new process in the API", ATTACH, async || {
         let process = scene.cluster.process(&namespace, &target.pod, "ckb", "ckb");
         process.await.and_then(|process| {
-            expect(process != target.process, "a new process", || {
-                "the old one".to_string()
-            })?;
+            expect(process != target.process, "a new process", || "the old one")?;
             Ok(process)
         })
     })
@@ -68,7 +66,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         backwards += u64::from(calls < highest);
         highest = highest.max(calls);
         expect(calls > before, format!("more than {before} calls"), || {
-            calls.to_string()
+            calls
         })?;
         Ok(calls - before)
     })
@@ -79,17 +77,14 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         "calls",
         Bound::Above(0.0),
     );
-    scene.equal("times that a counter went backwards", backwards, "", 0);
+    scene.equal("times that a counter went backwards", backwards, 0);
 
     let status = scene.firing().await?;
     let instance = status
         .instances
         .first()
-        .ok_or_else(|| Failure::Unexpected {
-            expected: "an instance in the status".to_string(),
-            got: "none".to_string(),
-        })?;
-    scene.equal("reattaches in the status", instance.reattaches, "", 1);
+        .ok_or_else(|| Failure::missing("an instance in the status"))?;
+    scene.equal("reattaches in the status", instance.reattaches, 1);
     let gap: f64 = instance
         .gap_seconds
         .parse()
@@ -97,8 +92,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     scene.figure("gapSeconds in the status", gap, "s", Bound::Above(0.0));
     scene.equal(
         "agents that restarted meanwhile",
-        u64::from(!agent.process.is_alive()),
-        "",
+        !agent.process.is_alive(),
         0,
     );
     Ok(())

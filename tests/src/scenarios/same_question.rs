@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use ckb_probe_crds::CkbProbe;
-use kube::api::DeleteParams;
-use serde_json::json;
-
 use crate::{
     failure::{Result, expect},
-    operations, rows,
-    scene::{ATTACH, Scene, probe},
+    operations,
+    scene::{ATTACH, Scene},
     wait,
     workload::MEASURED,
 };
@@ -20,14 +16,10 @@ const PROBES: [&str; 3] = ["zebra", "yak", "ape"];
 const INTERVAL: Duration = Duration::from_secs(2);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let measured = MEASURED.run(scene.cluster, &scene.namespace).await?;
-    let target = json!({
-        "selector": { "matchLabels": { "app": "measured" } },
-        "executable": "ground-truth",
-    });
+    let measured = scene.run(MEASURED).await?;
     let operations = operations::names();
     for name in PROBES {
-        let probe = probe(&scene.namespace, name, target.clone(), &operations, "2s");
+        let probe = scene.probe_of(name, &MEASURED, &operations);
         scene.apply_probe(probe).await?;
         attached(scene, name).await?;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -35,20 +27,18 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     scene.attached(measured.process, &operations).await?;
     scene.equal(
         "entries for three CkbProbes",
-        entries(scene).await?.len() as u64,
-        "",
+        entries(scene).await?.len(),
         1,
     );
     measured.begin()?;
     let truth = measured.finish(ATTACH).await?;
-    let mut truth: u64 = truth.functions.values().map(|one| one.calls).sum();
+    let mut truth: u64 = truth.calls();
     for name in PROBES {
-        counted(scene, name, truth).await?;
+        scene.counted(name, truth).await?;
     }
 
     // The one that the order names goes: the others have lost nothing, and count on.
-    let api = scene.cluster.api::<CkbProbe>(&scene.namespace);
-    api.delete(PROBES[0], &DeleteParams::default()).await?;
+    scene.delete_probe(PROBES[0]).await?;
     wait::until("the order to name the next", ATTACH, async || {
         let named = entries(scene).await?;
         expect(named == [PROBES[1]], PROBES[1], || format!("{named:?}"))
@@ -63,11 +53,11 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     tokio::time::sleep(INTERVAL * 2).await;
     measured.begin()?;
     let more = measured.finish(ATTACH).await?;
-    truth += more.functions.values().map(|one| one.calls).sum::<u64>();
+    truth += more.calls();
     for name in &PROBES[1..] {
-        let count = counted(scene, name, truth).await?;
+        let count = scene.counted(name, truth).await?;
         let what = format!("calls counted for {name}, since before the first of them went");
-        scene.equal(&what, count, "", truth);
+        scene.equal(&what, count, truth);
     }
     Ok(())
 }
@@ -82,25 +72,12 @@ async fn entries(scene: &Scene<'_>) -> Result<Vec<String>> {
 
 async fn attached(scene: &Scene<'_>, name: &str) -> Result<()> {
     wait::until("the target to be attached", ATTACH, async || {
-        let status = scene.cluster.status(&scene.namespace, name).await?;
+        let status = scene.now(name).await?;
         expect(
             status.targets.summary == "1/1",
             "one target, attached",
             || format!("{name}: {:?}", status.targets),
         )
-    })
-    .await
-}
-
-/// Waits until so many calls are in a status, and says how many there are.
-async fn counted(scene: &Scene<'_>, name: &str, truth: u64) -> Result<u64> {
-    wait::until("the count in the status", ATTACH, async || {
-        let status = scene.cluster.status(&scene.namespace, name).await?;
-        let count = rows::all_counted(&status)?;
-        expect(count >= truth, format!("{truth} calls"), || {
-            format!("{name}: {count}")
-        })?;
-        Ok(count)
     })
     .await
 }

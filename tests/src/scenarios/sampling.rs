@@ -13,7 +13,7 @@ use crate::{
     operations,
     report::Bound,
     rows,
-    scene::{ATTACH, PROBE, Scene, all_fire, workload_target},
+    scene::{ATTACH, PROBE, Scene, all_fire, ckb_probe, workload_target},
     wait,
     workload::{Load, Target, Workload},
 };
@@ -32,10 +32,7 @@ const RARE: [&str; 1] = ["Write"];
 const RECORDED: &str = "recorded";
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    let target = scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Busy)
-        .await?;
+    let target = scene.deploy(Load::Busy).await?;
     scene.apply_probe(probe(scene)).await?;
     if scene.workload == Workload::Ckb {
         // A node does not count its calls itself: another CkbProbe does, which records them all.
@@ -44,14 +41,14 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         recorded["spec"]["overhead"] = json!({ "onBreach": "Report" });
         scene.apply_probe(recorded).await?;
         wait::until("every call to be recorded", ATTACH, async || {
-            all_fire(&scene.cluster.status(&scene.namespace, RECORDED).await?)
+            all_fire(&scene.now(RECORDED).await?)
         })
         .await?;
     }
     scene.firing().await?;
-    let api = scene.cluster.api::<CkbProbe>(&scene.namespace);
+    let api = scene.api::<CkbProbe>();
     let ceiling = api.get(PROBE).await?.spec.overhead.max_percent;
-    scene.figure("maxPercent by default", ceiling, "%", Bound::Exactly(1.0));
+    scene.equal_of("maxPercent by default", ceiling, "%", 1.0);
     let started = Instant::now();
     scene
         .status("the budget to be kept by sampling", SETTLED, is_sampled)
@@ -79,9 +76,8 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     });
     scene.equal(
         "operations whose samples, calls and sampling ratio agree in the metrics",
-        told.count() as u64,
-        "",
-        metrics.len() as u64,
+        told.count(),
+        metrics.len(),
     );
     Ok(())
 }
@@ -103,14 +99,14 @@ fn judge(scene: &Scene<'_>, minutes: &[Minute], ceiling: f64) {
         Bound::AtMost(99.9),
     );
     for operation in RARE {
-        scene.figure(
+        scene.equal_of(
             &format!("lowest samplingPercent of {operation}"),
             shares(operation)
                 .map(|(least, _)| least)
                 .reduce(f64::min)
                 .unwrap_or(0.0),
             "%",
-            Bound::Exactly(100.0),
+            100.0,
         );
     }
     scene.figure(
@@ -119,18 +115,17 @@ fn judge(scene: &Scene<'_>, minutes: &[Minute], ceiling: f64) {
         "%",
         Bound::AtMost(SAMPLING_ERROR),
     );
-    scene.figure(
+    scene.equal(
         &format!("calls of {RARE:?} that are not each of them recorded"),
         budget::median(minutes, |minute| minute.scaled),
-        "",
-        Bound::Exactly(0.0),
+        0,
     );
     let sum = |value: fn(&Minute) -> f64| minutes.iter().map(value).sum::<f64>();
-    scene.figure(
+    scene.equal_of(
         "calls more or fewer than were made, of operations that are not sampled",
         sum(|minute| minute.missed),
         &format!("of {}", sum(|minute| minute.of)),
-        Bound::Exactly(0.0),
+        0,
     );
 }
 
@@ -265,15 +260,11 @@ fn samples(metrics: &Metrics, scene: &Scene<'_>, ckbprobe: &str) -> BTreeMap<Str
 
 /// As short as a CkbProbe can be: budget and operations are those by default.
 fn probe(scene: &Scene<'_>) -> Value {
-    json!({
-        "apiVersion": "ckbprobe.dev/v1alpha1",
-        "kind": "CkbProbe",
-        "metadata": { "name": PROBE, "namespace": scene.namespace },
-        "spec": {
-            "target": workload_target(),
-            "probes": [{ "name": "storage", "rocksdb": {} }],
-        },
-    })
+    let spec = json!({
+        "target": workload_target(),
+        "probes": [{ "name": "storage", "rocksdb": {} }],
+    });
+    ckb_probe(&scene.namespace, PROBE, &spec)
 }
 
 /// Within the budget, with an estimate to show for it; what is busy is sampled, and what is rare is not.

@@ -118,17 +118,12 @@ async fn scraped(scene: &Scene<'_>, reader: &str, curious: &str) -> Result<()> {
         let query = format!("{metric}{{job=\"{job}\"}}");
         wait::until(&query, SCRAPED, async || {
             let series = prometheus.query(&query).await?;
-            expect(!series.is_empty(), "a series", || "none".to_string())
+            expect(!series.is_empty(), "a series", || "none")
         })
         .await?;
         admitted += 1;
     }
-    scene.equal(
-        "programs whose metrics a reader may scrape",
-        admitted,
-        "",
-        2,
-    );
+    scene.equal("programs whose metrics a reader may scrape", admitted, 2);
     scene.seconds("until both are scraped", began.elapsed(), SCRAPED);
     let mut refused = 0;
     for (job, status) in [
@@ -148,7 +143,6 @@ async fn scraped(scene: &Scene<'_>, reader: &str, curious: &str) -> Result<()> {
     scene.equal(
         "scrapes refused, without a token and without the right",
         refused,
-        "",
         4,
     );
     Ok(())

@@ -7,7 +7,6 @@ use rustix::process::Signal;
 use crate::{
     cluster::container_status,
     failure::{Failure, Result},
-    report::Bound,
     scene::{ATTACH, Scene},
     wait,
     workload::Load,
@@ -18,21 +17,14 @@ const PROMISE: Duration = Duration::from_secs(2);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let (_, code, agent) = scene.measured_workload(Load::Steady).await?;
-    let wanted = code.serving(&scene.workload.operations()).len() as u64;
-    let probed = code.probed()?.len() as u64;
-    scene.equal("functions with a probe before", probed, "", wanted);
+    scene.probed(&code)?;
 
     let told = Instant::now();
     agent.process.signal(Signal::TERM)?;
     agent.process.ended(PROMISE * 5).await?;
     scene.seconds("until the agent has ended", told.elapsed(), PROMISE);
     // Its successor is a second away at the least.
-    scene.equal(
-        "functions with a probe after",
-        code.probed()?.len() as u64,
-        "",
-        0,
-    );
+    scene.equal("functions with a probe after", code.probed()?.len(), 0);
     let exit_code = wait::until("the exit code", ATTACH, async || {
         let pod = scene.cluster.agent_pod().await?;
         let status = container_status(&pod, "agent");
@@ -42,18 +34,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             .filter_map(|state| state.terminated.as_ref())
             .map(|ended| ended.exit_code)
             .next()
-            .ok_or_else(|| Failure::Unexpected {
-                expected: "a container that has ended".to_string(),
-                got: format!("{status:?}"),
-            })
+            .ok_or_else(|| Failure::unexpected("a container that has ended", format!("{status:?}")))
     })
     .await?;
-    scene.figure(
-        "exit code of the agent",
-        exit_code.into(),
-        "",
-        Bound::Exactly(0.0),
-    );
+    scene.equal("exit code of the agent", exit_code, 0);
     scene.firing().await?;
     Ok(())
 }

@@ -52,10 +52,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 
 /// Lines, losses and counters of a workload agree, and so does the status.
 async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
-    let target = scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Busy)
-        .await?;
+    let target = scene.deploy(Load::Busy).await?;
     let threshold = format!("{}us", THRESHOLD.as_micros());
     scene
         .apply_probe(slow_probe(scene, PROBE, workload_target(), &threshold))
@@ -63,9 +60,11 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
     let status = scene
         .status("slow operations in the status", ATTACH, |status| {
             all_fire(status)?;
-            expect(listed(status).next().is_some(), "slow operations", || {
-                "none".to_string()
-            })
+            expect(
+                listed(status).next().is_some(),
+                "slow operations",
+                || "none",
+            )
         })
         .await?;
     let (_, agent) = scene.workload_attached(target.process).await?;
@@ -95,11 +94,11 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
         let lost = lost(&agent, name, "events").await? + lost(&agent, name, "lines").await?;
         let name = if name == PROBE { &threshold } else { FLOOD };
         crate::note!("{name}: {listed} listed, {lost} lost");
-        scene.figure(
+        scene.equal_of(
             &format!("lines and losses, less slow calls, at a threshold of {name}"),
             listed + lost - slow,
             &format!("of {slow}"),
-            Bound::Exactly(0.0),
+            0,
         );
     }
     if floods {
@@ -119,9 +118,9 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
     if let Some(first) = wrong.first() {
         crate::note!("{first:?}");
     }
-    scene.equal(
+    scene.equal_of(
         "lines that lack something, or have something wrong",
-        wrong.len() as u64,
+        wrong.len(),
         &format!("of {}", lines.len()),
         0,
     );
@@ -131,18 +130,13 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
     let listed: Vec<_> = listed(&status).collect();
     scene.figure(
         "slow operations in the status",
-        listed.len() as f64,
+        listed.len(),
         "",
         Bound::AtMost(SLOWEST as f64),
     );
     let durations = durations(&status)?;
     let sorted = durations.is_sorted_by(|a, b| a >= b);
-    scene.equal(
-        "of them in order, the slowest first",
-        u64::from(sorted),
-        "",
-        1,
-    );
+    scene.equal("of them in order, the slowest first", sorted, 1);
     let own: Vec<_> = lines.iter().filter(|line| line.ckbprobe == PROBE).collect();
     let in_log = listed
         .iter()
@@ -153,9 +147,8 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
         });
     scene.equal(
         "of them in the log, in the same words",
-        in_log.count() as u64,
-        "",
-        listed.len() as u64,
+        in_log.count(),
+        listed.len(),
     );
     Ok(())
 }
@@ -246,11 +239,8 @@ const CALLERS: [&str; 2] = ["make_call", "run_worker"];
 
 /// Of a program that knows its slow calls: as many, each from the same functions.
 async fn of_a_known_program(scene: &mut Scene<'_>) -> Result<()> {
-    let fixture = KNOWN.run(scene.cluster, &scene.namespace).await?;
-    let target = json!({
-        "selector": { "matchLabels": { "app": PROGRAM } },
-        "executable": KNOWN.variant,
-    });
+    let fixture = scene.run(KNOWN).await?;
+    let target = KNOWN.target();
     let mut probe = slow_probe(scene, PROGRAM, target, "1ms");
     probe["spec"]["probes"][0]["rocksdb"]["stacks"] = json!(true);
     scene.apply_probe(probe).await?;
@@ -258,7 +248,7 @@ async fn of_a_known_program(scene: &mut Scene<'_>) -> Result<()> {
         .attached(fixture.process, &operations::names())
         .await?;
     // A log of thousands of lines would be turned over before it is read.
-    let api = scene.cluster.api::<CkbProbe>(&scene.namespace);
+    let api = scene.api::<CkbProbe>();
     for name in [PROBE, FLOODED] {
         api.delete(name, &DeleteParams::default()).await?;
     }
@@ -287,9 +277,9 @@ async fn of_a_known_program(scene: &mut Scene<'_>) -> Result<()> {
         let mut callers = CALLERS.iter();
         !callers.all(|name| line.stack.iter().any(|told| told == name))
     });
-    scene.equal(
+    scene.equal_of(
         "of these, told to come from elsewhere",
-        astray.count() as u64,
+        astray.count(),
         &format!("of {}", lines.len()),
         0,
     );
@@ -299,9 +289,8 @@ async fn of_a_known_program(scene: &mut Scene<'_>) -> Result<()> {
     let slow = slow.filter(|name| !operations::BACKGROUND.contains(name));
     scene.equal(
         "slow calls of a program that knows them, in the log",
-        lines.len() as u64,
-        "",
-        slow.count() as u64,
+        lines.len(),
+        slow.count(),
     );
     flames::published(scene, &fixture.pod, &lines).await
 }
@@ -319,18 +308,14 @@ fn slow_probe(scene: &Scene<'_>, name: &str, target: Value, threshold: &str) -> 
 /// The sum of a metric over what is measured on behalf of a CkbProbe.
 async fn total(agent: &Component, ckbprobe: &str, metric: &str) -> Result<f64> {
     let metrics = agent.scrape().await?;
-    Ok(metrics
-        .sum(metric, &[("ckbprobe", ckbprobe)])
-        .unwrap_or_default())
+    Ok(metrics.total(metric, &[("ckbprobe", ckbprobe)]))
 }
 
 /// What could not be listed or written.
 async fn lost(agent: &Component, ckbprobe: &str, what: &str) -> Result<f64> {
     let metrics = agent.scrape().await?;
     let labels = [("ckbprobe", ckbprobe), ("what", what)];
-    Ok(metrics
-        .sum("ckb_probe_lost_total", &labels)
-        .unwrap_or_default())
+    Ok(metrics.total("ckb_probe_lost_total", &labels))
 }
 
 /// The slow calls in the agent's log that are listed on behalf of these, once it has stopped growing.

@@ -2,13 +2,10 @@
 
 use std::fs;
 
-use serde_json::json;
-
 use crate::{
     failure::{Failure, Result, expect},
-    operations, rows,
-    scene::{ATTACH, PROBE, Scene, probe},
-    wait,
+    operations,
+    scene::{ATTACH, PROBE, Scene},
     workload::FixturePod,
 };
 
@@ -22,19 +19,19 @@ const FIXTURE: FixturePod = FixturePod {
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let path = scene.cluster.folder.join("static/e2e.json");
     let manifest = FIXTURE.manifest(&scene.namespace).to_string();
-    fs::write(&path, manifest).map_err(Failure::system(path.display().to_string()))?;
+    fs::write(&path, manifest).map_err(Failure::at(&path))?;
     let result = measured(scene).await;
     // Before the namespace: the kubelet would make its mirror pod again.
-    fs::remove_file(&path).map_err(Failure::system(path.display().to_string()))?;
+    fs::remove_file(&path).map_err(Failure::at(&path))?;
     result
 }
 
 async fn measured(scene: &mut Scene<'_>) -> Result<()> {
     let cluster = scene.cluster;
-    let target = json!({ "selector": { "matchLabels": { "app": FIXTURE.app } }, "executable": FIXTURE.variant });
     let operations = operations::names();
-    let spec = probe(&scene.namespace, PROBE, target, &operations, "2s");
-    scene.apply_probe(spec).await?;
+    scene
+        .apply_probe(scene.probe_of(PROBE, &FIXTURE, &operations))
+        .await?;
     // Its mirror in the API has the node's name after its own.
     let pod = format!("{}-node0", FIXTURE.name);
     let fixture = FIXTURE.running(cluster, &scene.namespace, &pod).await?;
@@ -47,17 +44,8 @@ async fn measured(scene: &mut Scene<'_>) -> Result<()> {
     )?;
     scene.attached(fixture.process, &operations).await?;
     fixture.begin()?;
-    let truth = fixture.finish(ATTACH).await?;
-    let truth = truth.functions.values().map(|one| one.calls).sum();
-    let counted = wait::until("the static pod's calls", ATTACH, async || {
-        let status = cluster.status(&scene.namespace, PROBE).await?;
-        let count = rows::all_counted(&status)?;
-        expect(count >= truth, format!("{truth} calls"), || {
-            count.to_string()
-        })?;
-        Ok(count)
-    })
-    .await?;
-    scene.equal("calls counted, of the static pod", counted, "", truth);
+    let truth = fixture.finish(ATTACH).await?.calls();
+    let counted = scene.counted(PROBE, truth).await?;
+    scene.equal("calls counted, of the static pod", counted, truth);
     Ok(())
 }

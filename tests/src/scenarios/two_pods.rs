@@ -1,12 +1,8 @@
 //! What was not selected is not counted, however alike it is.
 
-use serde_json::json;
-
 use crate::{
     failure::Result,
-    operations, rows,
-    scene::{ATTACH, PROBE, Scene, probe},
-    wait,
+    scene::{ATTACH, PROBE, Scene},
     workload::{Fixture, FixturePod, MEASURED},
 };
 
@@ -32,18 +28,10 @@ const NAMESAKE: FixturePod = FixturePod {
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let elsewhere = scene.another_namespace("elsewhere").await?;
-    let measured = MEASURED.run(scene.cluster, &scene.namespace).await?;
-    let other = OTHER.run(scene.cluster, &scene.namespace).await?;
+    let measured = scene.run(MEASURED).await?;
+    let other = scene.run(OTHER).await?;
     let namesake = NAMESAKE.run(scene.cluster, &elsewhere).await?;
-    let target = json!({
-        "selector": { "matchLabels": { "app": "measured" } },
-        "executable": "ground-truth",
-    });
-    let operations = operations::names();
-    scene
-        .apply_probe(probe(&scene.namespace, PROBE, target, &operations, "2s"))
-        .await?;
-    scene.attached(measured.process, &operations).await?;
+    scene.measure(&MEASURED, &measured).await?;
     scene
         .status("the target to be attached", ATTACH, |status| {
             crate::failure::expect(
@@ -56,19 +44,19 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 
     let truth = count(&[&measured, &other]).await?;
     let counted = counted(scene).await?;
-    scene.figure(
+    scene.equal_of(
         "calls counted, less those of the selected pod, beside another in its namespace",
         counted as f64 - truth as f64,
         &format!("of {truth}"),
-        crate::report::Bound::Exactly(0.0),
+        0,
     );
     let truth = truth + count(&[&measured, &namesake]).await?;
     let counted = self::counted(scene).await?;
-    scene.figure(
+    scene.equal_of(
         "calls counted, less those of the selected pod, beside its namesake in another namespace",
         counted as f64 - truth as f64,
         &format!("of {truth}"),
-        crate::report::Bound::Exactly(0.0),
+        0,
     );
     let instances = scene.node_probes().await?;
     let instances = instances
@@ -76,17 +64,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .filter_map(|node| node.status.as_ref())
         .flat_map(|status| &status.instances)
         .filter(|report| report.pod.namespace.starts_with(&scene.namespace));
-    scene.equal("pods reported on", instances.count() as u64, "", 1);
-    let status = wait::until("the count in the status", ATTACH, async || {
-        let status = scene.cluster.status(&scene.namespace, PROBE).await?;
-        let count = rows::all_counted(&status)?;
-        crate::failure::expect(count >= truth, format!("{truth} calls"), || {
-            count.to_string()
-        })?;
-        Ok(count)
-    })
-    .await?;
-    scene.equal("calls counted in the status", status, "", truth);
+    scene.equal("pods reported on", instances.count(), 1);
+    let status = scene.counted(PROBE, truth).await?;
+    scene.equal("calls counted in the status", status, truth);
     Ok(())
 }
 
@@ -98,7 +78,7 @@ async fn count(fixtures: &[&Fixture]) -> Result<u64> {
     let mut truths = Vec::new();
     for fixture in fixtures {
         let truth = fixture.finish(ATTACH).await?;
-        truths.push(truth.functions.values().map(|one| one.calls).sum());
+        truths.push(truth.calls());
     }
     Ok(truths[0])
 }

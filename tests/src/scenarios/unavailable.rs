@@ -27,10 +27,7 @@ const PROGRAM: &str = "/usr/local/bin/node-agent";
 const TOLD: Duration = Duration::from_secs(45);
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    scene
-        .workload
-        .deploy(scene.cluster, &scene.namespace, Load::Steady)
-        .await?;
+    scene.deploy(Load::Steady).await?;
     let (name, template) = template(scene).await?;
     expect(
         template.contains(PROGRAM),
@@ -90,10 +87,7 @@ async fn template(scene: &Scene<'_>) -> Result<(String, String)> {
         let name = map.name_any();
         Some((name, map.data?.remove(TEMPLATE)?))
     });
-    found.ok_or_else(|| Failure::Unexpected {
-        expected: format!("a ConfigMap with {TEMPLATE}"),
-        got: "none".to_string(),
-    })
+    found.ok_or_else(|| Failure::missing(format!("a ConfigMap with {TEMPLATE}")))
 }
 
 /// Gives the operator another template, which it reads when it starts.
@@ -106,9 +100,11 @@ async fn set_template(scene: &Scene<'_>, name: &str, template: &str) -> Result<(
     pods.delete(&old.pod, &DeleteParams::default()).await?;
     wait::until("another operator", ATTACH, async || {
         let operator = scene.cluster.operator().await?;
-        expect(operator.pod != old.pod, "another operator", || {
-            "the old one".to_string()
-        })
+        expect(
+            operator.pod != old.pod,
+            "another operator",
+            || "the old one",
+        )
     })
     .await
 }

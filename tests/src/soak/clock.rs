@@ -78,7 +78,7 @@ impl Clock {
         drop(self.orders.take());
         let ended = self.child.wait();
         let ended = ended.map_err(Failure::system("the keeper of the clock"))?;
-        expect(ended.success(), "a clock put right", || ended.to_string())
+        expect(ended.success(), "a clock put right", || ended)
     }
 
     fn expect(&self, apart: f64) -> Result<()> {

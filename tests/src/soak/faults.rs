@@ -40,86 +40,34 @@ pub struct Fault {
         for<'a> fn(&'a mut Stage, &'a mut fastrand::Rng) -> LocalBoxFuture<'a, Result<()>>,
 }
 
-macro_rules! fault {
-    ($name:expr, $function:expr, $about:expr) => {
-        fault!($name, $function, $about, false)
-    };
-    ($name:expr, $function:expr, $about:expr, $ends_targets:expr) => {
-        Fault {
+macro_rules! faults {
+    ($($name:literal: $function:ident, $about:literal $(, $ends_targets:literal)?;)*) => {
+        &[$(Fault {
             name: $name,
             about: $about,
-            ends_targets: $ends_targets,
+            ends_targets: false $(|| $ends_targets)?,
             strike: |stage, dice| Box::pin($function(stage, dice)),
-        }
+        }),*]
     };
 }
 
-/// Every fault.
-pub const ALL: &[Fault] = &[
-    fault!(
-        "agent-killed",
-        agent_killed,
-        "the agent is killed while it measures"
-    ),
-    fault!("operator-killed", operator_killed, "the operator is killed"),
-    fault!(
-        "kubelet-killed",
-        kubelet_killed,
-        "the kubelet is killed, and starts again"
-    ),
-    fault!(
-        "api-server-killed",
-        api_server_killed,
-        "the API server is killed, and starts again"
-    ),
-    fault!(
-        "etcd-killed",
-        etcd_killed,
-        "etcd is killed, and starts again"
-    ),
-    fault!(
-        "packets-dropped",
-        packets_dropped,
-        "nothing that is sent to the API server arrives"
-    ),
-    fault!(
-        "api-server-stopped",
-        api_server_stopped,
-        "the API server takes connections and does not answer"
-    ),
-    fault!(
-        "container-restarted",
-        container_restarted,
-        "a target's process is killed, and its container restarts"
-    ),
-    fault!("pods-churned", pods_churned, "targets come and go"),
-    fault!(
-        "ckbprobes-edited",
-        ckbprobes_edited,
-        "a CkbProbe is created, edited, paused and deleted"
-    ),
-    fault!(
-        "ring-overrun",
-        ring_overrun,
-        "a target has more slow calls than the agent can list"
-    ),
-    fault!(
-        "disk-full",
-        disk_full,
-        "a target's disk is full while it is attached to"
-    ),
-    fault!(
-        "node-rebooted",
-        node_rebooted,
-        "the node loses its power, and starts again",
-        true
-    ),
-    fault!(
-        "clock-set",
-        clock_set,
-        "the wall clock of this machine is set forth and back"
-    ),
-];
+/// Every fault; `true` where it ends targets.
+pub const ALL: &[Fault] = faults! {
+    "agent-killed": agent_killed, "the agent is killed while it measures";
+    "operator-killed": operator_killed, "the operator is killed";
+    "kubelet-killed": kubelet_killed, "the kubelet is killed, and starts again";
+    "api-server-killed": api_server_killed, "the API server is killed, and starts again";
+    "etcd-killed": etcd_killed, "etcd is killed, and starts again";
+    "packets-dropped": packets_dropped, "nothing that is sent to the API server arrives";
+    "api-server-stopped": api_server_stopped, "the API server takes connections and does not answer";
+    "container-restarted": container_restarted, "a target's process is killed, and its container restarts";
+    "pods-churned": pods_churned, "targets come and go";
+    "ckbprobes-edited": ckbprobes_edited, "a CkbProbe is created, edited, paused and deleted";
+    "ring-overrun": ring_overrun, "a target has more slow calls than the agent can list";
+    "disk-full": disk_full, "a target's disk is full while it is attached to";
+    "node-rebooted": node_rebooted, "the node loses its power, and starts again", true;
+    "clock-set": clock_set, "the wall clock of this machine is set forth and back";
+};
 
 async fn agent_killed(stage: &mut Stage, _: &mut fastrand::Rng) -> Result<()> {
     let agent = stage.cluster.agent().await?.process;
@@ -181,9 +129,7 @@ impl Dropping {
     fn begin() -> Result<Self> {
         let added = Command::new("iptables").arg("-I").args(RULE).status();
         let added = added.map_err(Failure::system("iptables"))?;
-        expect(added.success(), "a rule that drops packets", || {
-            added.to_string()
-        })?;
+        expect(added.success(), "a rule that drops packets", || added)?;
         Ok(Self)
     }
 }
@@ -338,16 +284,14 @@ async fn ring_overrun(stage: &mut Stage, dice: &mut fastrand::Rng) -> Result<()>
     burst.begin()?;
     let truth = burst.finish(ATTACH).await;
     drop(stopped);
-    let made: u64 = truth?.functions.values().map(|one| one.calls).sum();
+    let made: u64 = truth?.calls();
     let labels = [("namespace", stage.namespace.as_str()), ("ckbprobe", NAME)];
     wait::until("every call, and what was lost", ATTACH, async || {
         let metrics = agent.scrape().await?;
-        let sum = |name| metrics.sum(name, &labels).unwrap_or_default();
+        let sum = |name| metrics.total(name, &labels);
         let counted = sum("ckb_probe_operation_duration_seconds_count");
         let events = [&labels[..], &[("what", "events")]].concat();
-        let lost = metrics
-            .sum("ckb_probe_lost_total", &events)
-            .unwrap_or_default();
+        let lost = metrics.total("ckb_probe_lost_total", &events);
         expect(
             counted == made as f64 && lost > 0.0,
             format!("{made} calls, and some of them not listed"),
@@ -376,7 +320,7 @@ async fn disk_full(stage: &mut Stage, _: &mut fastrand::Rng) -> Result<()> {
     expect(
         full.kind() == std::io::ErrorKind::StorageFull,
         "a full disk",
-        || full.to_string(),
+        || full,
     )?;
     stage.measure(NAME, STEADY, json!({})).await?;
     let attached = stage.attached(NAME, 1).await;
@@ -393,7 +337,7 @@ async fn node_rebooted(stage: &mut Stage, _: &mut fastrand::Rng) -> Result<()> {
     let before = [agent.process, operator.process, stage.steady.process];
     stage.cluster.reboot().await?;
     let alive = before.iter().filter(|process| process.is_alive()).count();
-    expect(alive == 0, "no process of before", || alive.to_string())?;
+    expect(alive == 0, "no process of before", || alive)?;
     stage.renew().await
 }
 

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, fs, time::Duration};
 
 use super::{
     Settings,
-    levels::{Level, Levels},
+    levels::{FIGURES, Level, Levels},
 };
 use crate::{
     bench::report::{Report, Row},
@@ -25,7 +25,7 @@ pub fn write(settings: &Settings, report: &Report, levels: &Levels) -> Result<()
     let page = page(settings, report.rows(), &levels.all(), &levels.marks());
     fs::create_dir_all(&settings.folder)
         .and_then(|()| fs::write(&path, page))
-        .map_err(Failure::system(path.display().to_string()))
+        .map_err(Failure::at(&path))
 }
 
 fn page(
@@ -34,18 +34,6 @@ fn page(
     levels: &[Level],
     marks: &[(Duration, &'static str)],
 ) -> String {
-    type Of = fn(&Level) -> f64;
-    let plots: [(&str, Of); 9] = [
-        ("agent: RSS, MB", |level| level.agent.megabytes),
-        ("agent: open files", |level| level.agent.files as f64),
-        ("agent: threads", |level| level.agent.threads as f64),
-        ("agent: BPF programs", |level| level.programs as f64),
-        ("agent: BPF maps", |level| level.maps as f64),
-        ("operator: RSS, MB", |level| level.operator.megabytes),
-        ("operator: open files", |level| level.operator.files as f64),
-        ("operator: threads", |level| level.operator.threads as f64),
-        ("cgroups of pods", |level| level.cgroups as f64),
-    ];
     let mut page = format!(
         "<!doctype html><meta charset=\"utf-8\"><title>Soak</title><style>{STYLE}</style>\
          <h1>Everything that goes wrong, again and again</h1>\
@@ -75,13 +63,10 @@ fn page(
         );
     }
     page.push_str("</table><h2>Over time</h2>");
-    for (name, of) in plots {
-        let _ = write!(
-            page,
-            "<h3>{}</h3>{}",
-            escaped(name),
-            plot(levels, marks, of)
-        );
+    for (name, of, _, unit) in FIGURES {
+        let separator = if unit.is_empty() { "" } else { ", " };
+        let (name, plot) = (escaped(name), plot(levels, marks, of));
+        let _ = write!(page, "<h3>{name}{separator}{unit}</h3>{plot}");
     }
     page
 }

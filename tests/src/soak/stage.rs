@@ -157,7 +157,7 @@ impl Stage {
         pods.delete(name, &DeleteParams::default()).await?;
         wait::until("the pod to go", ATTACH, async || {
             let pod = pods.get_opt(name).await?;
-            expect(pod.is_none(), "no pod", || name.to_string())
+            expect(pod.is_none(), "no pod", || name)
         })
         .await
     }
@@ -234,7 +234,7 @@ impl Stage {
     pub async fn end(&self, round: Round, name: &str, report: &mut Report) -> Result<()> {
         let gone = round.began.elapsed().as_secs_f64();
         let truth = self.steady.finish(ATTACH).await?;
-        let made: u64 = truth.functions.values().map(|one| one.calls).sum();
+        let made: u64 = truth.calls();
         let made = made as f64;
         let agent = self.cluster.agent().await?;
         let same = agent.process == round.agent;
@@ -242,9 +242,7 @@ impl Stage {
         // All of them, or as many as there will be.
         let complete = wait::until("every call", Duration::from_secs(10), async || {
             let counted = self.counted(&agent.scrape().await?) - before;
-            expect(same && counted >= made, format!("{made} calls"), || {
-                counted.to_string()
-            })
+            expect(same && counted >= made, format!("{made} calls"), || counted)
         });
         let _ = complete.await;
         let metrics = agent.scrape().await?;
@@ -266,7 +264,7 @@ impl Stage {
         expect(
             counted <= made,
             format!("no more than {made} calls"),
-            || counted.to_string(),
+            || counted,
         )
     }
 
@@ -311,11 +309,11 @@ impl Stage {
     /// Seconds without a probe that are told.
     fn gap(&self, metrics: &crate::metrics::Metrics) -> f64 {
         let name = "ckb_probe_gap_seconds_total";
-        metrics.sum(name, &self.labels()).unwrap_or_default()
+        metrics.total(name, &self.labels())
     }
 
     fn counted(&self, metrics: &crate::metrics::Metrics) -> f64 {
         let name = "ckb_probe_operation_duration_seconds_count";
-        metrics.sum(name, &self.labels()).unwrap_or_default()
+        metrics.total(name, &self.labels())
     }
 }

@@ -33,7 +33,7 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
             let took = bystander.call(function, calls)? as f64;
             let after = account::runs(profiling.process()).await?;
             let runs = account::all(&before, &after);
-            expect(runs.count > 0, "programs that run", || "none".to_string())?;
+            expect(runs.count > 0, "programs that run", || "none")?;
             // There must be something to tell: it touches 4 MiB, again and again.
             target.call("rocksdb_put_cf-cold", SEEN)?;
             profiling.stop().await?;

@@ -136,7 +136,7 @@ impl Perf {
                 .flatten()
                 .filter_map(|entry| fs::read_link(entry.path()).ok())
                 .filter(|path| is_event(path.clone()));
-            expect(events.count() > 0, "events", || "none".to_string())
+            expect(events.count() > 0, "events", || "none")
         })
         .await?;
         Ok(Self { child, file })
@@ -146,7 +146,7 @@ impl Perf {
     pub async fn stop(mut self) -> Result<PathBuf> {
         of(&self.child)?.signal(Signal::INT)?;
         let ended = timeout(PERF, self.child.wait()).await;
-        expect(ended.is_ok(), "perf to end", || "it does not".to_string())?;
+        expect(ended.is_ok(), "perf to end", || "it does not")?;
         Ok(self.file)
     }
 }
@@ -175,9 +175,7 @@ pub async fn perf_stacks(file: &Path, process: Process) -> Result<Stacks> {
             weight: 1.0,
         });
     }
-    expect(!stacks.0.is_empty(), "samples of perf", || {
-        "none".to_string()
-    })?;
+    expect(!stacks.0.is_empty(), "samples of perf", || "none")?;
     Ok(stacks)
 }
 

@@ -49,13 +49,13 @@ pub async fn play(stage: Stage<'_>, disk: &Disk) -> Result<()> {
             )?;
             let writes = rows::row_of(rows::probe_of(status, ONE)?, &own("write"))?;
             let count = rows::count(&writes.figures)?;
-            expect(count >= WRITES.0 as u64, "all writes", || count.to_string())
+            expect(count >= WRITES.0 as u64, "all writes", || count)
         })
         .await?;
     let writes = rows::row_of(rows::probe_of(&status, ONE)?, &own("write"))?;
     let others = rows::count(&rows::part_of(writes, "other")?.figures)?;
     let what = "blockIo: the test's writes, put down to others than the target in the status";
-    stage.scene.equal(what, others, "", WRITES.0 as u64);
+    stage.scene.equal(what, others, WRITES.0);
 
     let after = stage.agent.scrape().await?;
     for (direction, (times, bytes)) in [("read", READS), ("write", WRITES)] {
@@ -75,8 +75,8 @@ pub async fn play(stage: Stage<'_>, disk: &Disk) -> Result<()> {
             let told = times.saturating_sub(count).min(lost);
             let name = |what: &str| format!("blockIo: {what} of {direction} requests to {of}");
             let scene = stage.scene;
-            scene.equal(&name("number"), count + told, "", times);
-            scene.equal(&name("bytes"), sum + told * bytes, "", times * bytes);
+            scene.equal(&name("number"), count + told, times);
+            scene.equal(&name("bytes"), sum + told * bytes, times * bytes);
         }
     }
     let all = &rows::probe_of(&status, ALL)?.rows;

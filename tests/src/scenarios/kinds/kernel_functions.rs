@@ -5,7 +5,7 @@ use std::time::Duration;
 use ckb_probe_crds::{Reason, condition};
 
 use super::{KERNEL, Stage, traced};
-use crate::{failure::Result, report::Bound, rows, scene::PROBE};
+use crate::{failure::Result, rows, scene::PROBE};
 
 /// What the system call write is in the kernel.
 pub const FUNCTION: &str = "__x64_sys_write";
@@ -14,11 +14,7 @@ pub const FUNCTION: &str = "__x64_sys_write";
 const WINDOW: Duration = Duration::from_secs(5);
 
 pub async fn play(stage: Stage<'_>) -> Result<()> {
-    let status = stage
-        .scene
-        .cluster
-        .status(&stage.scene.namespace, PROBE)
-        .await?;
+    let status = stage.scene.now(PROBE).await?;
     if rows::probe_of(&status, KERNEL)?.targets.attached == 1 {
         return compare(stage).await;
     }
@@ -41,8 +37,7 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
     }
     stage.scene.equal(
         "kernelFunctions: conditions Supported that count it, and say the same of it",
-        u64::from(counted),
-        "",
+        counted,
         1,
     );
     let says = sentence.starts_with("functions of this node's kernel cannot be probed: ")
@@ -52,8 +47,7 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
     }
     stage.scene.equal(
         "kernelFunctions: sentences that say what the kernel would need",
-        u64::from(says),
-        "",
+        says,
         1,
     );
     Ok(())
@@ -71,11 +65,11 @@ async fn compare(stage: Stage<'_>) -> Result<()> {
     let calls = grown(KERNEL, "ckb_probe_kernel_function_calls_total", function);
     let metric = "ckb_probe_syscall_duration_seconds_count";
     let writes = grown(traced::CALLS, metric, ("syscall", "write"));
-    stage.scene.figure(
+    stage.scene.equal_of(
         "kernelFunctions: calls of __x64_sys_write, less those of the system call",
         calls as f64 - writes as f64,
         &format!("of {writes}"),
-        Bound::Exactly(0.0),
+        0,
     );
     Ok(())
 }

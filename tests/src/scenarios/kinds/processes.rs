@@ -68,7 +68,7 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
     let shown = execs.filter(|event| detail(event, "arguments").starts_with(PROGRAM));
     stage.scene.figure(
         "processes: execs in the status with their arguments",
-        shown.count() as f64,
+        shown.count(),
         "",
         crate::report::Bound::AtLeast(1.0),
     );
@@ -78,7 +78,7 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
         let metrics = stage.agent.scrape().await?;
         let name = "ckb_probe_process_ends_total";
         let ends = stage.sum(&metrics, OPEN, name, &[("command", COMMAND)]);
-        expect(ends >= runs, format!("{runs} ends"), || ends.to_string())
+        expect(ends >= runs, format!("{runs} ends"), || ends)
     })
     .await?;
     let metrics = stage.agent.scrape().await?;
@@ -95,7 +95,7 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
         let counted = stage.sum(&metrics, OPEN, metric, &[("command", COMMAND)]);
         stage
             .scene
-            .equal(&format!("processes: {what}"), counted, "", count);
+            .equal(&format!("processes: {what}"), counted, count);
     }
     check_log(stage).await
 }
@@ -152,9 +152,7 @@ async fn check_log(stage: Stage<'_>) -> Result<()> {
         let execs = logged(stage).await?;
         for probe in [OPEN, REDACTED] {
             let (lines, _) = of(&execs, probe);
-            expect(lines >= runs, format!("{runs} lines of {probe}"), || {
-                lines.to_string()
-            })?;
+            expect(lines >= runs, format!("{runs} lines of {probe}"), || lines)?;
         }
         Ok(execs)
     })
@@ -162,15 +160,15 @@ async fn check_log(stage: Stage<'_>) -> Result<()> {
     for (probe, secrets) in [(OPEN, runs), (REDACTED, 0)] {
         let (lines, with_secret) = of(&execs, probe);
         let name = format!("processes: execs in the log, {probe}");
-        stage.scene.equal(&name, lines, "", runs);
+        stage.scene.equal(&name, lines, runs);
         let name = format!("processes: of these with the arguments, {probe}");
-        stage.scene.equal(&name, with_secret, "", secrets);
+        stage.scene.equal(&name, with_secret, secrets);
     }
     let counted = execs
         .iter()
         .filter(|line| line["probe"] == REDACTED && line["arguments"] == 3);
     let name = "processes: of these with the number of arguments, redacted";
-    stage.scene.equal(name, counted.count() as u64, "", runs);
+    stage.scene.equal(name, counted.count(), runs);
     Ok(())
 }
 
@@ -194,7 +192,7 @@ pub async fn end(stage: Stage<'_>) -> Result<()> {
     let said = observed(stage, first).await?;
     let name = "processes: Events that say that the target ended by itself, of those about its end";
     let right = said.iter().filter(|note| note.contains("end, code 0"));
-    scene.equal(name, right.count() as u64, "", said.len() as u64);
+    scene.equal(name, right.count(), said.len());
 
     let Target {
         process: second, ..
@@ -223,7 +221,7 @@ pub async fn end(stage: Stage<'_>) -> Result<()> {
     let right = said
         .iter()
         .filter(|note| note.contains("end, signal SIGKILL"));
-    scene.equal(name, right.count() as u64, "", said.len() as u64);
+    scene.equal(name, right.count(), said.len());
 
     let metrics = stage.agent.scrape().await?;
     for (what, metric, count) in [
@@ -231,7 +229,7 @@ pub async fn end(stage: Stage<'_>) -> Result<()> {
         ("of these by a signal", "ckb_probe_process_kills_total", 1),
     ] {
         let counted = stage.sum(&metrics, OPEN, metric, &[("command", "ckb")]);
-        scene.equal(&format!("processes: {what}"), counted, "", count);
+        scene.equal(&format!("processes: {what}"), counted, count);
     }
     Ok(())
 }
@@ -250,7 +248,7 @@ async fn observed(stage: Stage<'_>, process: Process) -> Result<Vec<String>> {
         });
         let notes = about.filter_map(|event| event.note);
         let notes: Vec<String> = notes.filter(|note| note.contains(&pid)).collect();
-        expect(!notes.is_empty(), "an Event", || "none".to_string())?;
+        expect(!notes.is_empty(), "an Event", || "none")?;
         Ok(notes)
     })
     .await

@@ -56,12 +56,10 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
         let times = times as u64;
         stage
             .scene
-            .equal(&format!("tcp: {what}, as opened"), opened, "", times);
-        stage
-            .scene
-            .equal("tcp: the same, as closed", closed, "", times);
+            .equal(&format!("tcp: {what}, as opened"), opened, times);
+        stage.scene.equal("tcp: the same, as closed", closed, times);
         let name = format!("tcp: the same, at port {port}");
-        stage.scene.equal(&name, at_port, "", times);
+        stage.scene.equal(&name, at_port, times);
     }
     let metrics = stage.agent.scrape().await?;
     let peer = SHORT.to_string();
@@ -79,7 +77,7 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
     ] {
         let sum = stage.sum(&metrics, PEERS, metric, &[("peer", &peer)]);
         let what = format!("tcp: bytes that they {what}");
-        stage.scene.equal(&what, sum, "", bytes);
+        stage.scene.equal(&what, sum, bytes);
     }
     let key = LASTING.to_string();
     let established = |status: &ckb_probe_crds::CkbProbeStatus| {
@@ -90,11 +88,11 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
         .scene
         .status("connections that stay", ATTACH, |status| {
             let open = established(status)? as usize;
-            expect(open == STAY, format!("{STAY} open"), || open.to_string())
+            expect(open == STAY, format!("{STAY} open"), || open)
         });
     let open = established(&status.await?)? as u64;
     let what = "tcp: connections that stay";
-    stage.scene.equal(what, open, "", STAY as u64);
+    stage.scene.equal(what, open, STAY);
     // Until here.
     drop(kept);
     Ok(())
@@ -136,9 +134,7 @@ async fn gone(stage: Stage<'_>, from: Ipv4Addr, port: u16, times: usize) -> Resu
         .scene
         .status("closed connections", ATTACH, |status| {
             let [_, closed, _] = read(status)?;
-            expect(closed >= times as u64, format!("{times} closed"), || {
-                closed.to_string()
-            })
+            expect(closed >= times as u64, format!("{times} closed"), || closed)
         })
         .await?;
     read(&status)

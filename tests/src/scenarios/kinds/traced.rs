@@ -88,19 +88,19 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
     let calls: Vec<u64> = calls.collect();
     let silent = calls.iter().filter(|calls| **calls == 0).count() as u64;
     let what = format!("functions: of {}, those without a call", functions.len());
-    stage.scene.equal(&what, silent, "", 0);
+    stage.scene.equal(&what, silent, 0);
     let metric = "ckb_probe_operation_calls_total";
     let gets = grown(STORAGE, metric, &[("operation", "Get")]);
     let what =
         "functions: calls of rocksdb_get_pinned_cf; as many as the kind rocksdb counts as Get";
-    stage.scene.equal(what, calls[0], "", gets);
+    stage.scene.equal(what, calls[0], gets);
     for (what, metric) in [
         ("calls", "ckb_probe_syscall_duration_seconds_count"),
         ("errors", "ckb_probe_syscall_errors_total"),
     ] {
         let (what, count) = (format!("syscalls: {what}"), grown(CALLS, metric, &[]));
         let bound = Bound::AtLeast(1.0);
-        stage.scene.figure(&what, count as f64, "", bound);
+        stage.scene.figure(&what, count, "", bound);
     }
     check_slow_calls(stage).await?;
     check_waits(stage).await?;
@@ -135,11 +135,10 @@ async fn check_slow_calls(stage: Stage<'_>) -> Result<()> {
         .await?;
     let probe = rows::probe_of(&listed, SLOW)?;
     let row = rows::row_of(probe, "rocksdb_transaction_commit")?;
-    stage.scene.figure(
+    stage.scene.equal(
         "functions: calls at a threshold of 1us, less those that are slow",
         rows::number(&row.figures, "count")? - rows::number(&row.figures, "slow")?,
-        "",
-        Bound::Exactly(0.0),
+        0,
     );
     Ok(())
 }

@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 
 use ckb_probe_crds::{CkbProbe, CkbProfile, ProfileMode};
 use ckb_probe_profiles::{Profile, pprof::Limits};
-use kube::{
-    ResourceExt as _,
-    api::{ListParams, Patch, PatchParams},
-};
-use serde_json::json;
+use kube::{ResourceExt as _, api::ListParams};
 
 use super::{CALLERS, PROGRAM};
 use crate::{
@@ -22,12 +18,9 @@ use crate::{
 /// Of these calls, which are all that were slow. A pause ends the window that is under way, which is ten minutes of the clock else:
 /// there are two profiles where one ended by itself meanwhile.
 pub(super) async fn published(scene: &Scene<'_>, pod: &str, lines: &[SlowLine]) -> Result<()> {
-    let probes = scene.cluster.api::<CkbProbe>(&scene.namespace);
-    let pause = Patch::Merge(json!({ "spec": { "paused": true } }));
-    let probe = probes
-        .patch(PROGRAM, &PatchParams::default(), &pause)
-        .await?;
-    let api = scene.cluster.api::<CkbProfile>(&scene.namespace);
+    let probes = scene.api::<CkbProbe>();
+    let probe = scene.pause(PROGRAM).await?;
+    let api = scene.api::<CkbProfile>();
     let found = wait::until("slow calls in a CkbProfile", ATTACH, async || {
         let mut found = api.list(&ListParams::default()).await?.items;
         found.retain(|profile| profile.spec.ckb_probe == PROGRAM);
@@ -36,14 +29,14 @@ pub(super) async fn published(scene: &Scene<'_>, pod: &str, lines: &[SlowLine]) 
         expect(
             samples >= lines.len() as u64,
             format!("{} of them", lines.len()),
-            || samples.to_string(),
+            || samples,
         )?;
         Ok(found)
     })
     .await?;
     scene.figure(
         "CkbProfiles of slow calls",
-        found.len() as f64,
+        found.len(),
         "",
         Bound::AtMost(2.0),
     );
@@ -77,18 +70,17 @@ pub(super) async fn published(scene: &Scene<'_>, pod: &str, lines: &[SlowLine]) 
     scene.equal(
         "stacks of nobody's, or from elsewhere, in them",
         strangers,
-        "",
         0,
     );
     let mut expected: BTreeMap<String, u64> = BTreeMap::new();
     for line in lines {
         *expected.entry(line.operation.clone()).or_default() += 1;
     }
-    scene.equal(
+    scene.equal_of(
         "calls in them, each by its operation",
-        calls.values().sum(),
+        calls.values().sum::<u64>(),
         &format!("{calls:?}"),
-        lines.len() as u64,
+        lines.len(),
     );
     expect(calls == expected, format!("{expected:?}"), || {
         format!("{calls:?}")
@@ -108,6 +100,6 @@ pub(super) async fn published(scene: &Scene<'_>, pod: &str, lines: &[SlowLine]) 
     })
     .await?;
     let took: u64 = lines.iter().map(|line| line.duration_nanoseconds).sum();
-    scene.equal("nanoseconds in them", time, "", took);
+    scene.equal("nanoseconds in them", time, took);
     Ok(())
 }
