@@ -13,7 +13,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use ckb_probe_testkit::{Fixture, Folder, Probe, ckb_probe, refusal, run};
+use ckb_probe_testkit::{Fixture, Folder, Probe, assert_contains, ckb_probe, refusal, run};
 use serde_json::Value;
 
 const TIERS: [&str; 3] = ["session", "uprobe-multi", "perf-event"];
@@ -32,9 +32,7 @@ fn tiers() -> Vec<&'static str> {
 }
 
 fn fixture(folder: &Folder) -> PathBuf {
-    // As code is built that is to be unwound: without frame pointers.
-    let options = ["-O2", "-fomit-frame-pointer", "-pthread"];
-    folder.compile("cc", "callers.c", "callers", &options)
+    folder.compile_optimised("callers")
 }
 
 const EVENTS: [&str; 4] = [
@@ -76,8 +74,7 @@ fn stack(line: &Value) -> Vec<&str> {
 
 #[test]
 fn stacks_are_whole_also_where_those_who_called_are_probed() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     for tier in tiers() {
         let arguments = ["--match", "*_call*", "--threshold", "1ms", "--tier", tier];
         let mut probe = Probe::start(fixture.pid(), &[&EVENTS[..], &arguments].concat());
@@ -99,8 +96,7 @@ fn stacks_are_whole_also_where_those_who_called_are_probed() {
 
 #[test]
 fn a_stack_that_is_cut_is_told_to_be() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let (probe, _) = begin(
         &mut fixture,
         &["--match", "slow_call", "--threshold", "1ms"],
@@ -128,8 +124,7 @@ fn lost(said: &str, what: &str) -> u64 {
 
 #[test]
 fn more_slow_calls_than_there_is_room_for_are_counted_all_the_same() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let (probe, bare) = begin(
         &mut fixture,
         &["--match", "slow_call", "--threshold", "10us"],
@@ -147,8 +142,7 @@ fn more_slow_calls_than_there_is_room_for_are_counted_all_the_same() {
 
 #[test]
 fn what_is_on_the_stack_of_a_slow_call_is_told_to_nobody() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (folder, mut fixture) = Fixture::made(fixture);
     let file = folder.path("slow.pb.gz");
     // Files: a pipe that nobody reads meanwhile has no room for all that is said.
     let [told, said] = ["told", "said"].map(|name| folder.path(name));
@@ -178,8 +172,7 @@ fn what_is_on_the_stack_of_a_slow_call_is_told_to_nobody() {
 
 #[test]
 fn the_slowest_stand_below_the_table_and_all_in_a_profile_that_can_be_drawn() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (folder, mut fixture) = Fixture::made(fixture);
     let (file, drawn) = (folder.path("slow.pb.gz"), folder.path("slow.folded"));
     let mut probing = Command::new(ckb_probe())
         .args(["functions", "--stacks", "--include-single-stepped"])
@@ -200,8 +193,8 @@ fn the_slowest_stand_below_the_table_and_all_in_a_profile_that_can_be_drawn() {
         .lines()
         .find(slow)
         .unwrap_or_else(|| panic!("{table}"));
-    assert!(line.contains("ms, called by "), "{line}");
-    assert!(table.contains("called by first_caller, run, "), "{table}");
+    assert_contains(&line, "ms, called by ");
+    assert_contains(&table, "called by first_caller, run, ");
     run(Command::new(ckb_probe())
         .arg("render")
         .arg(&file)
@@ -240,5 +233,5 @@ fn stacks_without_slow_calls_are_refused() {
         .unwrap();
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("--threshold <THRESHOLD>"), "{said}");
+    assert_contains(&said, "--threshold <THRESHOLD>");
 }

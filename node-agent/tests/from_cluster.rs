@@ -16,6 +16,7 @@ use std::{
 
 use ckb_probe_crds::{CkbProfile, CkbProfileSpec, ProfileCounts, ProfileMode, ProfileWindow};
 use ckb_probe_profiles::{Frame, Profile, Stack};
+use ckb_probe_testkit::{assert_begins, assert_contains};
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 use serde_json::{Value, json};
 
@@ -185,7 +186,7 @@ fn what_a_cluster_has_is_drawn_compared_and_taken_apart_by_target() {
         "target",
     ];
     let diff = printed(&kubeconfig, &diff);
-    assert!(diff.contains("default/ckb-0/ckb"), "{diff}");
+    assert_contains(&diff, "default/ckb-0/ckb");
 }
 
 #[test]
@@ -211,9 +212,9 @@ fn what_is_not_there_is_told_with_what_is() {
     );
     assert!(refused("elsewhere/x").starts_with("ckb-probe: the API server has no CkbProfiles: "));
     let forbidden = refused("forbidden/x");
-    assert!(
-        forbidden.starts_with("ckb-probe: you may not read CkbProfiles in namespace forbidden: "),
-        "{forbidden}"
+    assert_begins(
+        &forbidden,
+        "ckb-probe: you may not read CkbProfiles in namespace forbidden: ",
     );
     for name in ["../x", "a/b/c", "A/b", "a/"] {
         let error = refused(name);
@@ -230,9 +231,6 @@ fn without_a_cluster_the_error_says_where_it_was_looked_for() {
         Path::new("/nonexistent/kubeconfig"),
         &["render", "--from-cluster", "a/b"],
     );
-    assert!(
-        error.starts_with("ckb-probe: cannot find a cluster: "),
-        "{error}"
-    );
-    assert!(error.contains("KUBECONFIG"), "{error}");
+    assert_begins(&error, "ckb-probe: cannot find a cluster: ");
+    assert_contains(&error, "KUBECONFIG");
 }

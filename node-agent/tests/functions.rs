@@ -42,8 +42,7 @@ const ALPHA: [&str; 5] = [
 
 #[test]
 fn each_call_of_the_functions_that_match_is_counted_and_no_other() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let (rows, said) = counted(&mut fixture, &["--match", "alpha_*"], &ALPHA);
     let counts = [
         ("alpha_deep", 200),
@@ -60,8 +59,7 @@ fn each_call_of_the_functions_that_match_is_counted_and_no_other() {
 
 #[test]
 fn what_the_kernel_must_single_step_is_counted_on_demand() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let arguments = ["--match", "alpha_[os]*", "--include-single-stepped"];
     let (rows, said) = counted(&mut fixture, &arguments, &ALPHA);
     let counts = [("alpha_one", 100_000), ("alpha_stepped", 50)];
@@ -92,8 +90,7 @@ fn overloads_count_as_one() {
 
 #[test]
 fn quantiles_are_those_of_the_delays() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let mut probe = Probe::start(
         fixture.pid(),
         &[
@@ -129,8 +126,7 @@ fn quantiles_are_those_of_the_delays() {
 
 #[test]
 fn slow_calls_are_told_with_their_arguments() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let arguments = [
         "functions",
         "--events",
@@ -170,8 +166,7 @@ fn slow_calls_are_told_with_their_arguments() {
 
 #[test]
 fn functions_of_a_library_are_counted() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let arguments = [
         "--match",
         "getenv",
@@ -240,8 +235,7 @@ fn calls_of_a_go_program_are_counted_and_not_timed() {
 
 #[test]
 fn more_than_the_limit_is_refused_with_how_many_and_ten_of_them() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let many = ["functions", "--match", "many_*"];
     assert_eq!(
         refusal(fixture.pid(), &many),

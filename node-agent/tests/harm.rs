@@ -15,12 +15,12 @@ use std::{
 };
 
 use ckb_probe_testkit::{
-    Fixture, Folder, PATIENCE, ckb_probe, is_linked, mount::Mount, wait_until,
+    Fixture, Folder, PATIENCE, assert_begins, assert_contains, ckb_probe, is_linked, mount::Mount,
+    wait_until,
 };
 
 fn fixture(folder: &Folder) -> PathBuf {
-    let options = ["-O2", "-fomit-frame-pointer", "-pthread"];
-    folder.compile("cc", "stacks.c", "stacks", &options)
+    folder.compile_optimised("stacks")
 }
 
 fn probe(fixture: &Fixture, arguments: &[&str]) -> Child {
@@ -70,8 +70,7 @@ fn names_are_told_also_where_the_executable_is_replaced_while_it_is_sampled_and_
 
 #[test]
 fn threads_that_come_and_go_by_the_thousand_do_no_harm() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let arguments = |mode| {
         [
             "profile",
@@ -103,7 +102,7 @@ fn threads_that_come_and_go_by_the_thousand_do_no_harm() {
         let said = String::from_utf8_lossy(&dump.stderr);
         assert_eq!(dump.status.code(), Some(0), "{said}");
         let listed = String::from_utf8_lossy(&dump.stdout);
-        assert!(listed.starts_with("process "), "{listed}");
+        assert_begins(&listed, "process ");
     }
     for sampling in sampling {
         let (folded, said) = printed(sampling);
@@ -116,8 +115,7 @@ fn threads_that_come_and_go_by_the_thousand_do_no_harm() {
 
 #[test]
 fn stacks_that_point_anywhere_are_cut_and_do_no_harm() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     fixture.tell("astray");
     let duration = ["--frequency", "200", "--duration", "1s"];
     let cpu = [&["profile", "--mode", "cpu"][..], &duration].concat();
@@ -131,11 +129,11 @@ fn stacks_that_point_anywhere_are_cut_and_do_no_harm() {
     let off_cpu = [&["profile", "--mode", "off-cpu"][..], &duration].concat();
     let (folded, _) = printed(probe(&fixture, &off_cpu));
     let expected = "astray asleep;[truncated];astray_asleep;";
-    assert!(folded.contains(expected), "{folded}");
+    assert_contains(&folded, expected);
     let (listed, _) = printed(probe(&fixture, &["threads"]));
-    assert!(
-        listed.contains("      astray_asleep  (stacks)\n      [truncated]\n"),
-        "{listed}"
+    assert_contains(
+        &listed,
+        "      astray_asleep  (stacks)\n      [truncated]\n",
     );
 }
 
@@ -171,8 +169,7 @@ fn a_file_system_that_hangs_is_given_up_and_said() {
 
 #[test]
 fn an_idle_pool_is_one_function_unless_it_is_asked_for() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     fixture.tell("pool");
     let arguments = ["profile", "--mode", "off-cpu", "--duration", "1s"];
     let (folded, _) = printed(probe(&fixture, &arguments));
@@ -187,9 +184,6 @@ fn an_idle_pool_is_one_function_unless_it_is_asked_for() {
     );
     let asked = [&arguments[..], &["--idle"]].concat();
     let (folded, _) = printed(probe(&fixture, &asked));
-    assert!(
-        folded.contains(";rocksdb::ThreadPoolImpl::Impl::BGThread;"),
-        "{folded}"
-    );
+    assert_contains(&folded, ";rocksdb::ThreadPoolImpl::Impl::BGThread;");
     assert!(!folded.contains("[idle"), "{folded}");
 }

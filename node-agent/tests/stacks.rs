@@ -13,7 +13,10 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-use ckb_probe_testkit::{Fixture, Folder, Probe, ckb_probe, is_linked, refusal, run, wait_until};
+use ckb_probe_testkit::{
+    Fixture, Folder, Probe, assert_begins, assert_contains, ckb_probe, is_linked, refusal, run,
+    wait_until,
+};
 
 /// How often each thread has been switched to and from, where all of them are asleep.
 fn switches(pid: u32) -> Option<Vec<String>> {
@@ -50,9 +53,7 @@ fn sampling(fixture: &Fixture) -> Child {
 }
 
 fn fixture(folder: &Folder) -> PathBuf {
-    // As code is built that is to be unwound: without frame pointers.
-    let options = ["-O2", "-fomit-frame-pointer", "-pthread"];
-    folder.compile("cc", "stacks.c", "stacks", &options)
+    folder.compile_optimised("stacks")
 }
 
 /// Of a line of the file: the thread, the calls from the outermost on, and how much.
@@ -115,8 +116,7 @@ fn said(output: &Output) -> (String, String) {
 
 #[test]
 fn time_on_a_cpu_is_told_by_function_and_the_calls_that_led_there() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let sampling = sampling(&fixture);
     fixture.tell("burn 8");
     // It ends with the process.
@@ -160,8 +160,7 @@ fn time_on_a_cpu_is_told_by_function_and_the_calls_that_led_there() {
 
 #[test]
 fn time_off_the_cpu_is_told_by_what_is_waited_for_also_of_200_threads_which_nothing_interrupts() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     fixture.tell("wait");
     fixture.tell("poll 200");
     settle(&fixture);
@@ -196,17 +195,13 @@ fn time_off_the_cpu_is_told_by_what_is_waited_for_also_of_200_threads_which_noth
     };
     let threads = time_of("poller") / (time_of("waiter") / 10.0);
     assert!((threads - 200.0).abs() < 6.0, "{threads}: {summary}");
-    assert!(
-        summary.contains("100.0 % of them complete, 0 lost"),
-        "{summary}"
-    );
+    assert_contains(&summary, "100.0 % of them complete, 0 lost");
     assert_eq!(fixture.tell("interrupted"), "0");
 }
 
 #[test]
 fn threads_that_do_the_same_are_listed_together_with_what_they_wait_for_and_none_is_interrupted() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     fixture.tell("wait");
     fixture.tell("poll 200");
     settle(&fixture);
@@ -215,37 +210,24 @@ fn threads_that_do_the_same_are_listed_together_with_what_they_wait_for_and_none
     let head = format!("process {} (stacks): 211 threads", fixture.pid());
     assert_eq!(paragraphs.next(), Some(head.as_str()));
     let polls = paragraphs.next().unwrap();
-    assert!(
-        polls.starts_with("203 threads sleeping, waits for epoll, since "),
-        "{polls}"
-    );
-    assert!(
-        polls.contains("\n  poller (200 of them), waiter (3 of them)\n"),
-        "{polls}"
-    );
-    assert!(polls.contains("\n      in_epoll  (stacks)\n"), "{polls}");
+    assert_begins(&polls, "203 threads sleeping, waits for epoll, since ");
+    assert_contains(&polls, "\n  poller (200 of them), waiter (3 of them)\n");
+    assert_contains(&polls, "\n      in_epoll  (stacks)\n");
     for waits in [
         "3 threads sleeping, waits for futex",
         "2 threads sleeping, waits for sleep",
     ] {
-        assert!(listed.contains(waits), "{listed}");
+        assert_contains(&listed, waits);
     }
     // Its first thread waits for orders.
-    assert!(
-        listed.contains("\n2 threads sleeping, waits for read pipe"),
-        "{listed}"
-    );
-    assert!(
-        listed.contains("\n1 thread sleeping, waits for read pipe"),
-        "{listed}"
-    );
+    assert_contains(&listed, "\n2 threads sleeping, waits for read pipe");
+    assert_contains(&listed, "\n1 thread sleeping, waits for read pipe");
     assert_eq!(fixture.tell("interrupted"), "0");
 }
 
 #[test]
 fn a_profile_is_written_as_pprof_that_can_be_drawn() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (folder, mut fixture) = Fixture::made(fixture);
     fixture.tell("wait");
     settle(&fixture);
     let (file, drawn) = (folder.path("off.pb.gz"), folder.path("off.folded"));
@@ -268,8 +250,7 @@ fn a_profile_is_written_as_pprof_that_can_be_drawn() {
 
 #[test]
 fn what_is_on_a_stack_is_told_to_nobody() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     fixture.tell("secret");
     settle(&fixture);
     let off_cpu = ["profile", "--mode", "off-cpu", "--duration", "1s"];
@@ -281,7 +262,7 @@ fn what_is_on_a_stack_is_told_to_nobody() {
             .output()
             .unwrap();
         let (told, besides) = said(&output);
-        assert!(told.contains("with_secret"), "{told}");
+        assert_contains(&told, "with_secret");
         assert!(
             !told.contains("S3cr3tPw") && !besides.contains("S3cr3tPw"),
             "{told}{besides}"
@@ -299,7 +280,7 @@ fn names_are_told_also_where_the_executable_was_replaced() {
     fs::write(&program, "something else").unwrap();
     settle(&fixture);
     let (listed, _) = said(&probe(&fixture, &["threads"]));
-    assert!(listed.contains("in_futex  (stacks"), "{listed}");
+    assert_contains(&listed, "in_futex  (stacks");
 }
 
 #[test]
@@ -314,10 +295,7 @@ fn a_process_that_is_not_there_is_told() {
                 .unwrap();
             let (_, said) = said(&output);
             assert_eq!(output.status.code(), Some(1), "{said}");
-            assert!(
-                said.starts_with("ckb-probe: no process 2147483647"),
-                "{said}"
-            );
+            assert_begins(&said, "ckb-probe: no process 2147483647");
             continue;
         }
         arguments.push("--mode=off-cpu");
@@ -338,8 +316,7 @@ fn a_file_that_cannot_be_written_is_told_before_anything_is_sampled() {
 
 #[test]
 fn stacks_are_whole_also_where_a_function_in_them_is_probed_at_its_return() {
-    let folder = Folder::new();
-    let mut fixture = Fixture::start(&fixture(&folder));
+    let (_folder, mut fixture) = Fixture::made(fixture);
     let mut probe = Probe::start(fixture.pid(), &["functions", "--json", "--match", "burn"]);
     probe.is_attached();
     let sampling = sampling(&fixture);

@@ -25,9 +25,7 @@ use super::{
 const SECRET: &[u8] = b"S3cr3tPw";
 
 fn program(folder: &Folder) -> PathBuf {
-    // As code is built that is to be unwound: without frame pointers.
-    let options = ["-O2", "-fomit-frame-pointer", "-pthread"];
-    folder.compile("cc", "profiled.c", "profiled", &options)
+    folder.compile_optimised("profiled")
 }
 
 const fn secs(seconds: u64) -> Duration {
@@ -317,8 +315,7 @@ async fn what_cannot_be_sampled_is_told_in_words() {
 #[tokio::test]
 async fn memory_is_told_by_who_touches_it_first() {
     let folder = Folder::new();
-    let options = ["-O2", "-fomit-frame-pointer", "-pthread"];
-    let program = folder.compile("cc", "grows.c", "grows", &options);
+    let program = folder.compile_optimised("grows");
     let target = Container::run(507, &program);
     let asked = windows(&[ProfileMode::Memory], secs(4), None);
     let mut agent = Agent::start();

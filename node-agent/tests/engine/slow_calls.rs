@@ -26,9 +26,7 @@ const FIRST: u64 = 20;
 const SECOND: u64 = 10;
 
 pub fn program(folder: &Folder) -> PathBuf {
-    // As code is built that is to be unwound: without frame pointers.
-    let options = ["-O2", "-fomit-frame-pointer", "-pthread"];
-    folder.compile("cc", "callers.c", "callers", &options)
+    folder.compile_optimised("callers")
 }
 
 pub fn run(program: &Path, number: u32) -> Container {

@@ -31,6 +31,13 @@ impl Fixture {
         fixture
     }
 
+    /// Makes one in a folder of its own, and starts it. The folder is to be kept for as long.
+    pub fn made(make: impl FnOnce(&Folder) -> PathBuf) -> (Folder, Self) {
+        let folder = Folder::new();
+        let fixture = Self::start(&make(&folder));
+        (folder, fixture)
+    }
+
     /// Starts one of [`fixtures`].
     pub fn named(name: &str, arguments: &[&str]) -> Self {
         Self::run(Command::new(fixtures().join(name)).args(arguments))
@@ -118,6 +125,12 @@ impl Folder {
     /// A file in it.
     pub fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
+    }
+
+    /// Compiles a C program of the agent's tests as code is built that is to be unwound: without frame pointers.
+    pub fn compile_optimised(&self, name: &str) -> PathBuf {
+        let options = ["-O2", "-fomit-frame-pointer", "-pthread"];
+        self.compile("cc", &format!("{name}.c"), name, &options)
     }
 
     /// Compiles one of the fixtures of the agent's tests, without what would make other functions of those that are there.

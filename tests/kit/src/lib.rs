@@ -59,6 +59,24 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
+/// A text has this in it.
+///
+/// # Panics
+/// When it has not.
+#[track_caller]
+pub fn assert_contains(text: &str, part: &str) {
+    assert!(text.contains(part), "{part:?} is not in {text}");
+}
+
+/// A text begins with this.
+///
+/// # Panics
+/// When it does not.
+#[track_caller]
+pub fn assert_begins(text: &str, part: &str) {
+    assert!(text.starts_with(part), "{part:?} does not begin {text}");
+}
+
 /// Looks every few milliseconds until something is so.
 ///
 /// # Panics

@@ -118,6 +118,13 @@ pub struct SlowCall {
     pub during: BTreeSet<String>,
 }
 
+impl Truth {
+    /// How many calls there were of all functions.
+    pub fn calls(&self) -> u64 {
+        self.functions.values().map(|one| one.calls).sum()
+    }
+}
+
 impl FunctionTruth {
     /// The smallest duration that at least `quantile` of all do not exceed.
     pub fn quantile(&self, quantile: f64) -> u64 {

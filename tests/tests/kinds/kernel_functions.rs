@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use ckb_probe_crds::{Reason, kinds::kernel_functions::KernelFunctionsProbe};
+use ckb_probe_testkit::{assert_begins, assert_contains};
 use ckb_probe_tests::rows;
 
 use crate::{
@@ -121,16 +122,10 @@ fn what_must_not_be_probed_and_what_is_too_much_is_refused() {
     };
     let (reason, message) = refused("vfs_*");
     assert_eq!(reason, Reason::TooManyMatches);
-    assert!(
-        message.contains("more than the limit of 20: for example vfs_"),
-        "{message}"
-    );
+    assert_contains(&message, "more than the limit of 20: for example vfs_");
     let (reason, message) = refused("ckb_probe_is_no_part_of_a_kernel");
     assert_eq!(reason, Reason::SymbolNotFound);
-    assert!(
-        message.starts_with("no function of this node's kernel matches "),
-        "{message}"
-    );
+    assert_begins(&message, "no function of this node's kernel matches ");
     in_every_way(getppid(), |_| {
         let (reason, message) = refused("ktime_get");
         assert_eq!(reason, Reason::UnsupportedByKernel);
