@@ -37,6 +37,7 @@ mod kills;
 pub mod machine;
 mod mining;
 mod node;
+mod prelude;
 mod probes;
 mod processes;
 mod profile;

@@ -20,6 +20,7 @@ mod outage;
 mod parts;
 mod pod_security;
 mod preflight;
+mod prelude;
 mod profiles;
 mod refusals;
 mod restart;

@@ -1,15 +1,9 @@
 //! What programs in the kernel take, by the kernel's own account of each run.
 
-use std::{collections::BTreeMap, fs};
-
 use serde_json::Value;
 
-use crate::{
-    bpf::Held,
-    cluster::run,
-    failure::{Failure, Result},
-    process::Process,
-};
+use super::prelude::*;
+use crate::{bpf::Held, cluster::run};
 
 const SWITCH: &str = "/proc/sys/kernel/bpf_stats_enabled";
 

@@ -1,35 +1,22 @@
 //! A node-agent as it is released, with orders of ours.
 
-use std::{
-    fs::{self, File},
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::{fs::File, net::TcpListener};
 
 use ckb_probe_crds::{
-    Assignment, Breach, InstanceReport, InstanceState, KindSpec, NodeProbeStatus, Overhead,
-    PodReference, Probe, ProbeReference,
+    Assignment, Breach, InstanceReport, KindSpec, NodeProbeStatus, Overhead, PodReference, Probe,
+    ProbeReference,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 use procfs::process as proc;
-use rustix::process::Signal;
-use tokio::process::Child;
 
 use super::{
-    Settings,
     api::{ApiServer, NODE},
-    command, in_folder,
+    prelude::*,
 };
 use crate::{
     cluster::SYSTEM,
-    failure::{Failure, Result, expect},
     metrics::{Metrics, get},
-    process::Process,
-    wait,
 };
-use ckb_probe_testkit::Container;
 
 /// Until it has tried out the ways to attach, and taken its first orders.
 const START: Duration = Duration::from_secs(30);

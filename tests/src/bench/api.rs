@@ -5,11 +5,8 @@
 
 use std::{
     convert::Infallible,
-    fs,
     net::{SocketAddr, TcpListener},
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use ckb_probe_crds::{Assignment, NodeProbe, NodeProbeSpec, NodeProbeStatus};
@@ -29,10 +26,8 @@ use tokio_rustls::{
     rustls::{ServerConfig, crypto::ring, pki_types::PrivateKeyDer},
 };
 
-use crate::{
-    cluster::SYSTEM,
-    failure::{Failure, Result},
-};
+use super::prelude::*;
+use crate::cluster::SYSTEM;
 
 /// The node's name, and so the NodeProbe's.
 pub const NODE: &str = "bench";

@@ -5,17 +5,7 @@ use std::sync::Arc;
 use ckb_probe_testkit::disk::{Disk, percent_off};
 use tokio::task::spawn_blocking;
 
-use super::{
-    Bench,
-    account::{self, Account},
-    probes::Probes,
-    table::{Order, Row, Series, table},
-};
-use crate::{
-    failure::{Failure, Result, expect},
-    process::Process,
-    report::Bound::{Exactly, Within},
-};
+use super::prelude::*;
 
 const COUNTS: [Row; 2] = table! {
     "requests that ckb-probe counted otherwise than /proc/diskstats" = "worst requests" in "requests", Exactly(0.0);

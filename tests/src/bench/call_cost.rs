@@ -2,16 +2,7 @@
 //!
 //! The function does nothing, so that what it does itself does not dilute the ratio.
 
-use super::{
-    Bench, Tier,
-    caller::{self, Caller},
-    probes::{Floor, Probes},
-    table::{Order, Row, table},
-};
-use crate::{
-    failure::{Result, expect},
-    report::Bound::AtMost,
-};
+use super::{Tier, caller, prelude::*, probes::Floor};
 
 /// Calls in one batch: a fifth of a second when probed.
 pub const CALLS: u64 = 200_000;

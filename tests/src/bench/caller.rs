@@ -1,15 +1,10 @@
 //! The program `call-cost`, which calls something over and over and says what that took.
 
-use std::{path::PathBuf, process::Command};
+use std::process::Command;
 
-use ckb_probe_testkit::{Container, Fixture};
+use ckb_probe_testkit::Fixture;
 
-use super::statistics::summary;
-use crate::{
-    failure::{Failure, Result},
-    fixture::fixtures,
-    process::Process,
-};
+use super::prelude::*;
 
 /// The base name of its executable.
 pub const EXECUTABLE: &str = "call-cost";

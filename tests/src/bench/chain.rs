@@ -1,26 +1,8 @@
 //! Imports of CKB chains: the peak load.
 
-use std::{
-    fs::{self, File},
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::{Duration, Instant},
-};
+use std::fs::File;
 
-use ckb_probe_testkit::Container;
-use tokio::process::Child;
-
-use super::{
-    Bench, Settings,
-    agent::of,
-    command, in_folder,
-    table::{Found, Row, Series},
-};
-use crate::{
-    failure::{Failure, Result, expect},
-    process::Process,
-    wait,
-};
+use super::prelude::*;
 
 /// Longer than any import may take.
 const LIMIT: Duration = Duration::from_secs(300);

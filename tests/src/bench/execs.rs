@@ -1,28 +1,6 @@
 //! What an agent does while a process that is nobody's target executes, over and over, a file of the name that targets have.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
-
-use rustix::process::Signal;
-use tokio::time::sleep;
-
-use super::{
-    Bench,
-    agent::{self, Agent, budget, of},
-    command, in_folder,
-    table::{Row, Series, table},
-    ticker::{EXECUTABLE, Ticker},
-};
-use crate::{
-    failure::{Failure, Result},
-    fixture::fixtures,
-    report::Bound::{AtLeast, AtMost},
-};
-use ckb_probe_testkit::Container;
+use super::{prelude::*, ticker::EXECUTABLE};
 
 /// Execs a second, of so many threads: a shell for each would be the limit before the agent is.
 const RATE: u64 = 200;

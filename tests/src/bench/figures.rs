@@ -1,13 +1,8 @@
 //! What an agent reported of a target, over all of its reports.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use ckb_probe_crds::{Histogram, IntervalFigures, NodeProbeStatus};
 
-use crate::{
-    failure::{Result, expect},
-    rows,
-};
+use super::prelude::*;
 
 /// One operation.
 #[derive(Clone, Debug, Default)]

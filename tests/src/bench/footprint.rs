@@ -1,19 +1,9 @@
 //! What the agent itself uses.
 
-use std::time::{Duration, Instant};
-
 use ckb_probe_crds::Overhead;
-use tokio::time::{interval, sleep, sleep_until};
+use tokio::time::{interval, sleep_until};
 
-use super::{
-    Bench,
-    agent::{self, Agent, budget, no_budget},
-    figures::Figures,
-    table::{Row, Series, table},
-    ticker::{EXECUTABLE, Ticker},
-};
-use crate::{failure::Result, report::Bound::AtMost};
-use ckb_probe_testkit::Container;
+use super::{figures::Figures, prelude::*, ticker::EXECUTABLE};
 
 const CPU: [Row; 3] = table! {
     "CPU" = "cpu" in "% of a core", AtMost(0.5);

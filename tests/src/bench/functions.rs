@@ -3,21 +3,11 @@
 //!
 //! As in call-cost the function does nothing, so that what it does itself does not dilute the ratio.
 
-use std::{path::Path, time::Duration};
-
-use tokio::time::sleep;
-
 use super::{
-    Bench,
     call_cost::{BATCHES, CALLS},
-    caller::{self, Caller},
-    probes::{Probes, histogram_pair},
-    table::{Order, Row, table},
-};
-use crate::{
-    failure::{Result, expect},
-    report::Bound::{AtMost, Exactly},
-    wait,
+    caller,
+    prelude::*,
+    probes::histogram_pair,
 };
 
 const FUNCTION: &str = "rocksdb_transaction_commit";

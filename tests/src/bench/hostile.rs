@@ -1,26 +1,9 @@
 //! Nine targets beside one whose file system has fallen silent: what its file system keeps waiting is nobody but itself.
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use ckb_probe_testkit::mount::Mount;
+use tokio::time::{MissedTickBehavior, interval};
 
-use ckb_probe_crds::InstanceState;
-use tokio::time::{MissedTickBehavior, interval, sleep};
-
-use super::{
-    Bench,
-    agent::{self, Agent, budget},
-    in_folder,
-    table::{Found, Row, Series, table},
-    ticker::{EXECUTABLE, Ticker},
-};
-use crate::{
-    failure::{Result, expect, read},
-    fixture::fixtures,
-    report::Bound::AtMost,
-};
-use ckb_probe_testkit::{Container, mount::Mount};
+use super::{prelude::*, ticker::EXECUTABLE};
 
 /// Calls a second of each target: so many that the budget has it measured in slices.
 const RATE: u32 = 20_000;

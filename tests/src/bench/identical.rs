@@ -2,8 +2,6 @@
 //!
 //! The order is what the operator's own functions make of them; everything from there on is the agent.
 
-use std::{collections::BTreeMap, time::Duration};
-
 use ckb_probe_crds::{Assignment, Container as Named, PodReference};
 use ckb_probe_operator::{
     desired::{View, orders},
@@ -13,21 +11,8 @@ use ckb_probe_operator::{
 use k8s_openapi::jiff::Timestamp;
 use kube::runtime::watcher::Event;
 use serde_json::json;
-use tokio::time::sleep;
 
-use super::{
-    Bench,
-    account::{self, Account},
-    agent::Agent,
-    api::NODE,
-    table::{Found, Row, Series, table},
-    ticker::{EXECUTABLE, Ticker},
-};
-use crate::{
-    failure::{Failure, Result},
-    report::Bound::AtMost,
-};
-use ckb_probe_testkit::Container;
+use super::{api::NODE, prelude::*, ticker::EXECUTABLE};
 
 /// Calls a second.
 const RATE: u32 = 10_000;

@@ -1,24 +1,14 @@
 //! A CKB node that imports a chain, probed in several ways: the peak load, where the traps alone cost more than the whole
 //! budget.
 
-use std::{collections::BTreeSet, time::Duration};
-
-use ckb_probe_crds::{Histogram, InstanceState, Overhead};
-use ckb_probe_testkit::Container;
+use ckb_probe_crds::{Histogram, Overhead};
 
 use super::{
-    Bench,
-    agent::{self, Agent, budget, no_budget},
-    chain::{self, Import, Took},
+    chain::{self, Took},
     figures::{Figures, Operation},
-    probes::{Floor, Probes},
-    statistics::{summary, to_and_fro},
-    table::{Order, Row, table},
-};
-use crate::{
-    failure::{Result, expect},
-    report::Bound::{AtMost, Within},
-    wait,
+    prelude::*,
+    probes::Floor,
+    statistics::to_and_fro,
 };
 
 /// Between two reports of the agent.

@@ -1,25 +1,10 @@
 //! An agent that is killed while it measures, again and again: what it leaves behind.
 
-use std::time::{Duration, Instant};
-
-use rustix::process::Signal;
-
 use super::{
-    Bench,
-    agent::{self, Agent, budget},
-    table::{Series, table},
-    ticker::{self, EXECUTABLE, Ticker},
+    prelude::*,
+    ticker::{self, EXECUTABLE},
 };
-use crate::{
-    bpf::Held,
-    failure::{Result, expect},
-    report::{
-        Bound::{AtMost, Exactly},
-        Value as _,
-    },
-    wait,
-};
-use ckb_probe_testkit::Container;
+use crate::{bpf::Held, report::Value as _};
 
 /// Until the target of an agent that has just started is attached.
 const ATTACH: Duration = Duration::from_secs(30);

@@ -1,14 +1,11 @@
 //! What the figures were measured on, and of what.
 
-use std::{env, fs, path::Path};
+use std::env;
 
 use serde::Serialize;
 
-use crate::{
-    cluster::run,
-    failure::{Failure, Result},
-    fixture::repository,
-};
+use super::prelude::*;
+use crate::{cluster::run, fixture::repository};
 
 /// The machine and the versions of what ran on it.
 #[derive(Clone, Debug, Serialize)]

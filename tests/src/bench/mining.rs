@@ -1,21 +1,11 @@
 //! A CKB node that mines: the steady load, where everything can be measured all of the time.
 
-use std::time::{Duration, Instant};
-
 use super::{
-    Bench,
-    agent::{self, Agent, budget},
     figures::Figures,
     node::{Node, Pace},
+    prelude::*,
     statistics::mean,
-    table::{Found, Order, Row, table},
 };
-use crate::{
-    failure::{Result, expect},
-    report::Bound,
-    wait,
-};
-use ckb_probe_testkit::Container;
 
 /// Between two reports of the agent.
 const REPORT: Duration = Duration::from_secs(5);

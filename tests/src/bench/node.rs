@@ -1,21 +1,11 @@
 //! A CKB node that mines on a chain of its own.
 
-use std::{
-    fs::{self, File},
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::fs::File;
 
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
-use super::{Settings, command, in_folder};
-use crate::{
-    cluster::run,
-    failure::{Failure, Result, expect},
-    wait,
-};
-use ckb_probe_testkit::Container;
+use super::prelude::*;
+use crate::cluster::run;
 
 /// Of the key that every dev chain's specification publishes.
 const MINERS_LOCK: &str = "0xc8328aabcd9b9e8e64fbc566c4385c3bdeb219d7";

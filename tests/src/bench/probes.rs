@@ -1,32 +1,18 @@
 //! The ways to probe a process that are compared, each a program of its own: ckb-probe's command line, bpftrace, and a
 //! program that attaches nothing but the traps.
 
-use std::{
-    fs::{self, File},
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
+use std::fs::File;
 
 use ckb_probe_crds::{Figures, IntervalFigures};
-use rustix::process::Signal;
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
-    process::{Child, Command},
-    time::{sleep, timeout},
+    process::Command,
 };
 
-use super::{account::is_linked, agent::of, sites::offsets};
-use crate::{
-    bpf::Code,
-    cluster::run,
-    failure::{Failure, Result, expect},
-    fixture::fixtures,
-    process::Process,
-    rows, wait,
-};
+use super::{account::is_linked, prelude::*, sites::offsets};
+use crate::{bpf::Code, cluster::run};
 
 /// Until probes are in place: bpftrace reads the symbols of a large binary first.
 const ATTACH: Duration = Duration::from_secs(90);

@@ -2,17 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{
-    Bench,
-    account::{self, Account, Runs},
-    caller::Caller,
-    probes::{Printed, Probes},
-    table::{Order, Row, table},
-};
-use crate::{
-    failure::{Failure, Result},
-    report::Bound::Exactly,
-};
+use super::{account::Runs, prelude::*, probes::Printed};
 
 /// Children, each of which executes a program and ends.
 const CHILDREN: u64 = 10_000;

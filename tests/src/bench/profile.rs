@@ -14,25 +14,8 @@ pub mod threads;
 pub mod vm;
 mod window;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
-
-use rustix::process::Signal;
-use tokio::{process::Child, time::timeout};
-
-use super::{Settings, agent::of, command, in_folder};
-use crate::{
-    bpf::Held,
-    failure::{Failure, Result, expect},
-    process::Process,
-    wait,
-};
-use ckb_probe_testkit::Container;
+use super::prelude::*;
+use crate::bpf::Held;
 
 /// Until it samples.
 const BEGIN: Duration = Duration::from_secs(20);

@@ -1,20 +1,11 @@
 //! Quantiles against the truth of a program that takes the time of every call itself.
 
 use ckb_probe_crds::Histogram;
-use std::collections::BTreeMap;
 
-use super::{
-    Bench, Tier,
-    probes::Probes,
-    table::{Row, Series, table},
-};
+use super::{Tier, prelude::*};
 use crate::{
-    failure::{Failure, Result, expect},
     fixture::{GroundTruth, Truth},
     operations,
-    process::Process,
-    report::Bound,
-    rows,
 };
 
 /// The quantiles that statuses show.

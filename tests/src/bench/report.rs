@@ -1,20 +1,12 @@
 //! The report: a row for each figure, printed as it is measured, and written as Markdown and as JSON.
 
-use std::{
-    fmt::Write as _,
-    fs,
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::fmt::Write as _;
 
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use super::{machine::Machine, reasons::reason, statistics::Summary};
-use crate::{
-    failure::{Failure, Result},
-    report::{Bound, Value},
-};
+use super::{machine::Machine, prelude::*, reasons::reason, statistics::Summary};
+use crate::report::Value;
 
 /// One figure.
 #[derive(Clone, Debug, Default, Serialize)]

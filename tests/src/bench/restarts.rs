@@ -1,22 +1,11 @@
 //! A target that is restarted again and again: how soon each successor is counted, and what is left of them in the agent.
 
-use std::{collections::BTreeSet, fs, time::Duration};
-
-use ckb_probe_crds::{InstanceReport, InstanceState};
-use tokio::time::sleep;
+use ckb_probe_crds::InstanceReport;
 
 use super::{
-    Bench,
-    agent::{self, Agent, budget},
-    table::{Row, Series, table},
-    ticker::{self, EXECUTABLE, Ticker},
+    prelude::*,
+    ticker::{self, EXECUTABLE},
 };
-use crate::{
-    failure::{Failure, Result, expect},
-    report::Bound::{AtMost, Exactly},
-    rows, wait,
-};
-use ckb_probe_testkit::Container;
 
 /// Restarts before the first look: memory is taken at first, and kept.
 const WARM_UP: usize = 50;

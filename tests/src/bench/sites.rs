@@ -1,10 +1,8 @@
 //! The functions that probes are put on, found without the help of who is measured.
 
-use std::{collections::BTreeMap, fs, path::Path};
-
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _};
 
-use crate::failure::{Failure, Result};
+use super::prelude::*;
 
 /// Where each of these functions begins in a file; of those only that the file has.
 pub fn offsets(path: &Path, functions: &[&str]) -> Result<BTreeMap<String, u64>> {

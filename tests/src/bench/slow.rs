@@ -1,26 +1,9 @@
 //! Slow calls, more of them than the ring buffer can take: each is delivered, or counted as lost.
 
-use std::time::Duration;
+use ckb_probe_crds::kinds::rocksdb::{Operation, RocksDbProbe};
 
-use ckb_probe_crds::{
-    InstanceState,
-    kinds::rocksdb::{Operation, RocksDbProbe},
-};
-
-use super::{
-    Bench,
-    agent::{self, Agent, no_budget},
-    probes::Probes,
-    table::{Found, Row, Series, table},
-};
-use crate::{
-    failure::{Failure, Result, expect},
-    fixture::{GroundTruth, Truth},
-    process::Process,
-    report::Bound::Exactly,
-    rows,
-};
-use ckb_probe_testkit::Container;
+use super::prelude::*;
+use crate::fixture::{GroundTruth, Truth};
 
 /// How many slow calls there are, and how fast they come.
 struct Load {

@@ -1,19 +1,7 @@
 //! What a copy of its stack adds to a slow call: the same call is slow with a copy, slow without one, and not slow. In a row, and each
 //! after 4 MiB of memory were written, which is nearer to what slow calls are like: they are rare.
 
-use std::time::Duration;
-
-use tokio::time::sleep;
-
-use super::{
-    Bench,
-    caller::Caller,
-    probes::Probes,
-    slow::listed,
-    statistics::summary,
-    table::{Order, Row, table},
-};
-use crate::failure::{Failure, Result, expect};
+use super::{prelude::*, slow::listed};
 
 /// What calls a function that takes 2 µs, and how.
 const CALLERS: [(&str, &str); 2] = [

@@ -3,23 +3,11 @@
 //! It stays on one processor after the other, since the peer costs more on one of them: bpftrace opens its tracepoint as a
 //! perf event of processor 0, with a period of one, so that there perf goes its whole way at each system call.
 
-use std::{
-    thread::available_parallelism,
-    time::{Duration, Instant},
-};
-
-use tokio::time::sleep;
+use std::thread::available_parallelism;
 
 use super::{
-    Bench,
-    caller::Caller,
-    probes::Probes,
+    prelude::*,
     statistics::{mean, ratios},
-    table::{Order, Row, table},
-};
-use crate::{
-    failure::{Failure, Result, expect},
-    report::Bound::AtMost,
 };
 
 const CALL: &str = "getppid";

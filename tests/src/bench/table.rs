@@ -1,13 +1,10 @@
 //! The figures of a family as a table: each row has a name, a formula over what was measured, a unit, and a bound or none. What is
 //! compared is measured in turns, round by round.
 
-use std::collections::BTreeMap;
-
 use super::{
-    Bench,
-    statistics::{percent_more, ratios, rotated, summary, to_and_fro},
+    prelude::*,
+    statistics::{percent_more, ratios, rotated, to_and_fro},
 };
-use crate::{failure::Result, report::Bound};
 
 /// What was measured: a value for each round, by what it is the value of.
 #[derive(Clone, Debug, Default)]

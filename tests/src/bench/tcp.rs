@@ -1,25 +1,9 @@
 //! A process with 10,000 TCP sockets: what a pass over them takes the agent, and how much it grows.
 
-use std::time::{Duration, Instant};
-
 use ckb_probe_crds::kinds::tcp::TcpProbe;
 use procfs::process as proc;
-use tokio::time::{sleep, timeout};
 
-use super::{
-    Bench,
-    account::{self, Account},
-    agent::{self, Agent, no_budget},
-    caller::{Caller, EXECUTABLE},
-    command,
-    table::{Row, Series, table},
-};
-use crate::{
-    failure::{Failure, Result, expect},
-    report::Bound::AtMost,
-    rows, wait,
-};
-use ckb_probe_testkit::Container;
+use super::{caller::EXECUTABLE, prelude::*};
 
 /// Each has two sockets, both of the process.
 const CONNECTIONS: u64 = 5000;

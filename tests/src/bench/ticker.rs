@@ -1,21 +1,9 @@
 //! `ticker`, a program that calls RocksDB's functions at a steady pace from its start on, in a container.
 
-use std::{path::Path, process::Stdio, time::Duration};
-
 use ckb_probe_crds::kinds::rocksdb::{Operation, RocksDbProbe};
-use rustix::{
-    process::Signal,
-    time::{ClockId, clock_gettime},
-};
-use tokio::process::Child;
+use rustix::time::{ClockId, clock_gettime};
 
-use super::{agent::of, command};
-use crate::{
-    failure::{Failure, Result},
-    fixture::fixtures,
-    process::Process,
-};
-use ckb_probe_testkit::Container;
+use super::prelude::*;
 
 /// The base name of its executable.
 pub const EXECUTABLE: &str = "ticker";

@@ -1,17 +1,7 @@
 //! A killed agent takes its probes with it, does not harm its target, and comes back.
 
-use std::time::{Duration, Instant};
-
-use rustix::process::Signal;
-
-use crate::{
-    bpf::Held,
-    failure::{Result, expect},
-    report::Bound,
-    scene::{ATTACH, Scene},
-    wait,
-    workload::Load,
-};
+use super::prelude::*;
+use crate::bpf::Held;
 
 /// From the agent's end until no probe is left.
 const CLEAN: Duration = Duration::from_secs(5);

@@ -1,19 +1,9 @@
 //! What is wrong is said, once, in words to act on, and disturbs nobody else.
 
-use std::time::{Duration, Instant};
-
-use ckb_probe_crds::{Reason, condition};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use serde_json::json;
 
-use crate::{
-    failure::{Failure, Result, expect},
-    operations,
-    report::Bound,
-    scene::{ATTACH, Scene, probe},
-    wait,
-    workload::{FixturePod, fixture_target},
-};
+use super::prelude::*;
+use crate::workload::fixture_target;
 
 /// Until a person can read what is wrong.
 const TOLD: Duration = Duration::from_secs(20);

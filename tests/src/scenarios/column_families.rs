@@ -1,18 +1,6 @@
 //! With byColumnFamily every call is put down to a column family, which goes by the name that CKB's schema gives it.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use ckb_probe_crds::CkbProbeStatus;
-use serde_json::json;
-
-use crate::{
-    failure::{Result, expect},
-    operations,
-    report::Bound,
-    rows,
-    scene::{ATTACH, PROBE, Scene, all_fire},
-    workload::{Load, Workload},
-};
+use super::prelude::*;
 
 /// Where the small workload's reads and writes go: by its source, not by what was measured.
 const TRAFFIC: [(&str, &[&str]); 3] = [

@@ -1,15 +1,7 @@
 //! A deleted CkbProbe leaves no probe on the process, and no agent.
 
-use std::time::{Duration, Instant};
-
-use crate::{
-    bpf::Held,
-    failure::Result,
-    report::Bound,
-    scene::{PROBE, Scene},
-    wait,
-    workload::Load,
-};
+use super::prelude::*;
+use crate::bpf::Held;
 
 /// From the deletion until nothing is left: what the project promises.
 const PROMISE: Duration = Duration::from_secs(5);

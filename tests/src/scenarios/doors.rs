@@ -1,7 +1,7 @@
 //! A thousand connections from an ordinary pod, half-open and slow, to agent and operator: nobody else notices.
 
 use std::{
-    env, fs,
+    env,
     io::Write as _,
     net::{SocketAddr, TcpStream},
     os::fd::AsFd as _,
@@ -10,20 +10,12 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
 };
 
-use k8s_openapi::api::core::v1::Pod;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::{
-    cluster::{Component, SYSTEM, container_status},
-    failure::{Failure, Result},
-    metrics,
-    process::Process,
-    report::Bound,
-    scene::Scene,
-};
+use super::prelude::*;
+use crate::{cluster::container_status, metrics};
 
 /// How many connections there are at a time.
 const CONNECTIONS: usize = 1_000;

@@ -1,20 +1,7 @@
 //! The packets of established connections to the API server are dropped, as by a firewall that has forgotten them: that is noticed,
 //! and what a user says meanwhile is done.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
-
-use crate::{
-    cluster::{Component, run as command},
-    failure::{Result, expect},
-    process::Process,
-    report::Bound,
-    scene::{PROBE, Scene},
-    wait,
-    workload::Load,
-};
+use super::prelude::*;
 
 /// What the project promises: until a dead connection is given up, and until pausing has taken effect.
 const NOTICED: Duration = Duration::from_secs(20);

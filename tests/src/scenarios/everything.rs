@@ -1,17 +1,9 @@
 //! The sample that asks every kind at once: under its one budget each answers or says why not, and none takes another down.
 
-use std::time::Instant;
+use ckb_probe_crds::{Kind, ProbeStatus};
 
-use ckb_probe_crds::{CkbProbeStatus, Kind, ProbeStatus, condition};
-use serde_json::{Value, json};
-
-use crate::{
-    budget::{self, SETTLED, Watched},
-    failure::{Result, expect},
-    report::Bound,
-    scene::{ATTACH, PROBE, Scene, all_fire},
-    workload::{Load, Workload},
-};
+use super::prelude::*;
+use crate::budget::{self, SETTLED, Watched};
 
 /// What a kernel without kprobes cannot give; whatever else is asked beside it goes on.
 const MAY_BE_REFUSED: &str = "kernel";

@@ -1,21 +1,14 @@
 //! From `kubectl apply` to the status and to Prometheus; the counts are those that bpftrace has.
 
-use std::{collections::BTreeSet, time::Duration};
+use ckb_probe_crds::RowStatus;
 
-use ckb_probe_crds::{CkbProbeStatus, RowStatus};
-
+use super::prelude::*;
 use crate::{
     bpf::Code,
-    cluster::{Component, run as command},
     comparison::{Compared, Comparison},
-    failure::{Failure, Result, expect},
-    metrics::{Metrics, Sample},
+    metrics::Sample,
     prometheus::Prometheus,
-    report::Bound,
-    rows,
-    scene::{FIRST_FIGURES, PROBE, Scene, all_fire},
-    wait,
-    workload::{Load, Target},
+    scene::FIRST_FIGURES,
 };
 
 /// What every CKB node does all the time.

@@ -1,8 +1,6 @@
 //! What agent and operator themselves use, while they do what they do in the demo.
 
-use std::time::{Duration, Instant};
-
-use crate::{failure::Result, process::Process, report::Bound, scene::Scene};
+use super::prelude::*;
 
 /// How long CPU time is measured.
 const WINDOW: Duration = Duration::from_secs(30);

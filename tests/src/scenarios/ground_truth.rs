@@ -3,13 +3,7 @@
 
 use ckb_probe_crds::InstanceState;
 
-use crate::{
-    failure::{Result, expect},
-    operations, rows,
-    scene::{ATTACH, PROBE, Scene, probe},
-    wait,
-    workload::FixturePod,
-};
+use super::prelude::*;
 
 /// Long enough for all calls of a round, on a slow machine too: the figures in a status are of one interval.
 const INTERVAL: &str = "15s";

@@ -1,14 +1,7 @@
 //! A pod that is made to look like another's container is not measured for it: not even while that container is down.
 
-use rustix::process::Signal;
-use serde_json::json;
-
-use crate::{
-    failure::{Result, expect},
-    scene::{ATTACH, PROBE, Scene},
-    wait,
-    workload::{Fixture, FixturePod},
-};
+use super::prelude::*;
+use crate::workload::Fixture;
 
 const VICTIM: FixturePod = FixturePod {
     name: "victim",

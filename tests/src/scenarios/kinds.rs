@@ -1,20 +1,10 @@
 //! What each kind tells of one target, at the same time: from the CkbProbe to the status, the metrics, the log and Events. What
 //! the test itself does must be there to the last; all else is for tests of each kind by itself.
 
-use std::time::Duration;
-
-use ckb_probe_crds::{CkbProbeStatus, InstanceReport, ProbeReport, ProbeStatus, Reason};
+use ckb_probe_crds::{InstanceReport, ProbeReport, ProbeStatus};
 use ckb_probe_testkit::disk::Disk;
-use serde_json::{Value, json};
 
-use crate::{
-    cluster::Component,
-    failure::{Failure, Result, expect},
-    metrics::Metrics,
-    rows,
-    scene::{ATTACH, PROBE, Scene, ckb_probe, workload_target},
-    workload::{Load, Target, Workload},
-};
+use super::prelude::*;
 
 mod block_io;
 mod kernel_functions;

@@ -1,20 +1,9 @@
 //! Without its operator, and without the API server, an agent goes on: nothing is lost but the time.
 
-use std::time::{Duration, Instant};
-
-use k8s_openapi::{api::core::v1::Pod, jiff::Timestamp};
-use kube::api::DeleteParams;
+use k8s_openapi::jiff::Timestamp;
 use tokio::net::TcpStream;
 
-use crate::{
-    cluster::Component,
-    failure::{Failure, Result, expect},
-    metrics::Metrics,
-    report::Bound,
-    scene::{ATTACH, PROBE, Scene},
-    wait,
-    workload::FixturePod,
-};
+use super::prelude::*;
 
 /// How long there is no API server.
 const OUTAGE: Duration = Duration::from_secs(30);

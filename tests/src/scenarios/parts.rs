@@ -1,10 +1,5 @@
 //! What agents write of profiles: of their own node only, and what the operator makes of it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
-
 use ckb_probe_crds::{
     CkbProfile, PPROF_LIMIT, PartLabels, PodReference, ProfileCounts, ProfileMode, ProfilePart,
     ProfilePartSpec, ProfileWindow, part_name,
@@ -12,25 +7,16 @@ use ckb_probe_crds::{
 use ckb_probe_profiles::{Frame, Profile, Stack, pprof::Limits};
 use k8s_openapi::{
     ByteString,
-    api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
-    api::core::v1::{Pod, ServiceAccount},
+    api::{
+        authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec},
+        core::v1::ServiceAccount,
+    },
     apimachinery::pkg::apis::meta::v1::MicroTime,
     jiff::Timestamp,
 };
-use kube::{
-    Api, Client, Config, ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
-    config::AuthInfo,
-};
-use serde_json::json;
+use kube::{Api, Client, Config, api::PostParams, config::AuthInfo};
 
-use crate::{
-    cluster::SYSTEM,
-    failure::{Failure, Result, expect},
-    scene::{ATTACH, PROBE, Scene},
-    wait,
-    workload::Load,
-};
+use super::prelude::*;
 
 /// Until what was written is published and deleted: all that are measured have sent their part.
 const SOON: Duration = Duration::from_secs(20);

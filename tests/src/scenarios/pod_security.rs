@@ -1,25 +1,13 @@
 //! Each pod meets the strictest Pod Security level that it can, and what the chart's examples make is accepted.
 
-use std::{fs, time::Duration};
-
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Namespace, Pod, PodSpec, ServiceAccount},
+    core::v1::{ConfigMap, Namespace, PodSpec, ServiceAccount},
 };
-use kube::{
-    Api,
-    api::{Patch, PatchParams, PostParams},
-};
-use serde_json::json;
+use kube::{Api, api::PostParams};
 
-use crate::{
-    cluster::{SYSTEM, run as command},
-    failure::{Failure, Result},
-    fixture::repository,
-    report::Bound,
-    scene::Scene,
-    wait,
-};
+use super::prelude::*;
+use crate::fixture::repository;
 
 /// The operator's Deployment, and its ConfigMap with the agent's pod.
 const OPERATOR: &str = "ckb-probe-operator";

@@ -1,14 +1,6 @@
 //! What an agent found on its node before it touched any target is told, and how it attaches there.
 
-use std::collections::BTreeSet;
-
-use crate::{
-    failure::{Failure, Result, expect},
-    report::Bound,
-    scene::{ATTACH, PROBE, Scene},
-    wait,
-    workload::FixturePod,
-};
+use super::prelude::*;
 
 /// What is looked at, as documented.
 const CHECKS: [&str; 10] = [

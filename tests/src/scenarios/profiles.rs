@@ -1,20 +1,9 @@
 //! `profile`, from kubectl apply to what `kubectl get ckbprofiles` shows, and to nothing when it is deleted.
 
-use std::{collections::BTreeSet, time::Duration};
-
-use ckb_probe_crds::{CkbProbe, CkbProfile, ProfileMode, ProfilePart};
+use ckb_probe_crds::{CkbProfile, ProfileMode, ProfilePart};
 use ckb_probe_profiles::{Profile, pprof::Limits};
-use kube::{ResourceExt as _, api::ListParams};
-use serde_json::{Value, json};
 
-use crate::{
-    cluster::SYSTEM,
-    failure::{Failure, Result, expect},
-    report::Bound,
-    scene::{ATTACH, PROBE, Scene, ckb_probe, workload_target},
-    wait,
-    workload::Load,
-};
+use super::prelude::*;
 
 const MODES: [ProfileMode; 3] = [ProfileMode::Cpu, ProfileMode::OffCpu, ProfileMode::Threads];
 const KEEP: usize = 2;

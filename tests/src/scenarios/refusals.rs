@@ -6,11 +6,8 @@ use kube::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
-use crate::{
-    failure::{self, Failure, Result, expect},
-    fixture::repository,
-    scene::Scene,
-};
+use super::prelude::*;
+use crate::{failure, fixture::repository};
 
 /// An object that must be refused, and the sentence that must say why.
 #[derive(Deserialize)]

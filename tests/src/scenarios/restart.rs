@@ -1,17 +1,7 @@
 //! A target that is killed is attached again when it is back, and the gap is told.
 
-use std::time::Duration;
-
-use rustix::process::Signal;
-
-use crate::{
-    failure::{Failure, Result, expect},
-    process::uptime,
-    report::Bound,
-    scene::{ATTACH, Scene},
-    wait,
-    workload::Load,
-};
+use super::prelude::*;
+use crate::process::uptime;
 
 /// From the start of the new process until it is attached, as a scrape of the agent tells: what the project promises.
 /// What it takes on an idle machine, from exec to the first call that is counted, is for the benchmark to say.

@@ -1,14 +1,7 @@
 //! CkbProbes that ask the same of a pod are measured once, for all of them, whoever of them comes or goes.
 
-use std::time::Duration;
-
-use crate::{
-    failure::{Result, expect},
-    operations,
-    scene::{ATTACH, Scene},
-    wait,
-    workload::MEASURED,
-};
+use super::prelude::*;
+use crate::workload::MEASURED;
 
 /// In the order in which they are created: a second apart, which is what the API server tells apart.
 const PROBES: [&str; 3] = ["zebra", "yak", "ape"];

@@ -1,22 +1,7 @@
 //! A busy target is measured within the budget that a CkbProbe has by default, and its figures are true all the same.
 
-use std::{collections::BTreeMap, time::Instant};
-
-use ckb_probe_crds::{CkbProbe, CkbProbeStatus};
-use serde_json::{Value, json};
-
-use crate::{
-    budget::{self, SETTLED, Watched},
-    cluster::Component,
-    failure::{Failure, Result, expect},
-    metrics::Metrics,
-    operations,
-    report::Bound,
-    rows,
-    scene::{ATTACH, PROBE, Scene, all_fire, ckb_probe, workload_target},
-    wait,
-    workload::{Load, Target, Workload},
-};
+use super::prelude::*;
+use crate::budget::{self, SETTLED, Watched};
 
 /// Percent by which a sampled operation's calls in a minute may be off. How close they come is for `make bench` to say: on a
 /// busy machine the load itself is not steady, and a few slices stand for a minute of it.

@@ -1,16 +1,7 @@
 //! `metrics.secure`: a real Prometheus is let in with a token that may read metrics, and refused without.
 
-use std::time::{Duration, Instant};
-
-use crate::{
-    cluster::{SYSTEM, run as command},
-    failure::{Result, expect},
-    fixture::repository,
-    metrics,
-    prometheus::Prometheus,
-    scene::{ATTACH, Scene},
-    wait,
-};
+use super::prelude::*;
+use crate::{fixture::repository, metrics, prometheus::Prometheus};
 
 /// The release, and so the beginning of the names of what the chart makes.
 const RELEASE: &str = "ckb-probe";

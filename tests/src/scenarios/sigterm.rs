@@ -1,16 +1,7 @@
 //! An agent that is told to end takes its probes off and ends well, at once.
 
-use std::time::{Duration, Instant};
-
-use rustix::process::Signal;
-
-use crate::{
-    cluster::container_status,
-    failure::{Failure, Result},
-    scene::{ATTACH, Scene},
-    wait,
-    workload::Load,
-};
+use super::prelude::*;
+use crate::cluster::container_status;
 
 /// From SIGTERM to the end of the process: what the project promises.
 const PROMISE: Duration = Duration::from_secs(2);

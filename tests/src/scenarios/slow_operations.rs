@@ -3,26 +3,10 @@
 
 mod flames;
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use ckb_probe_crds::EventStatus;
 
-use ckb_probe_crds::{CkbProbe, CkbProbeStatus, EventStatus};
-use kube::api::DeleteParams;
-use serde_json::{Value, json};
-
-use crate::{
-    cluster::Component,
-    failure::{Failure, Result, expect},
-    operations,
-    report::Bound,
-    rows,
-    scene::{ATTACH, PROBE, Scene, all_fire, probe, workload_target},
-    slow_lines::{self, SlowLine},
-    wait,
-    workload::{FixturePod, Load, Workload},
-};
+use super::prelude::*;
+use crate::slow_lines::{self, SlowLine};
 
 /// A read that misses RocksDB's caches takes longer, and so does every commit.
 const THRESHOLD: Duration = Duration::from_micros(20);

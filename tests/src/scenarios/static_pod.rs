@@ -1,13 +1,6 @@
 //! A static pod, of a manifest in the kubelet's folder, is found: the kubelet has another uid for it than the API.
 
-use std::fs;
-
-use crate::{
-    failure::{Failure, Result, expect},
-    operations,
-    scene::{ATTACH, PROBE, Scene},
-    workload::FixturePod,
-};
+use super::prelude::*;
 
 const FIXTURE: FixturePod = FixturePod {
     name: "static",

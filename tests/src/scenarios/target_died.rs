@@ -1,19 +1,9 @@
 //! A target that dies just after each attach is left alone, whether the probes are to blame or not.
 
-use std::time::{Duration, Instant};
+use ckb_probe_crds::InstanceState;
 
-use ckb_probe_crds::{InstanceState, Reason, condition};
-use serde_json::json;
-
-use crate::{
-    bpf::Code,
-    failure::{Result, expect},
-    process::uptime,
-    report::Bound,
-    scene::{ATTACH, PROBE, Scene},
-    wait,
-    workload::{FixturePod, Load, Target, Workload},
-};
+use super::prelude::*;
+use crate::{bpf::Code, process::uptime};
 
 /// Until it has died twice, and a person can read of it.
 const TOLD: Duration = Duration::from_secs(60);

@@ -1,10 +1,7 @@
 //! What was not selected is not counted, however alike it is.
 
-use crate::{
-    failure::Result,
-    scene::{ATTACH, PROBE, Scene},
-    workload::{Fixture, FixturePod, MEASURED},
-};
+use super::prelude::*;
+use crate::workload::{Fixture, MEASURED};
 
 /// Of the same image, in the same namespace, with another label.
 const OTHER: FixturePod = FixturePod {

@@ -1,22 +1,8 @@
 //! An agent pod that cannot start is told of, with the reason that the kubelet gives.
 
-use std::time::{Duration, Instant};
+use k8s_openapi::api::core::v1::ConfigMap;
 
-use ckb_probe_crds::{Reason, condition};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::{
-    ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
-};
-use serde_json::json;
-
-use crate::{
-    cluster::SYSTEM,
-    failure::{Failure, Result, expect},
-    scene::{ATTACH, Scene},
-    wait,
-    workload::Load,
-};
+use super::prelude::*;
 
 /// The key that the operator reads the agent's pod from.
 const TEMPLATE: &str = "agent-pod.yaml";

@@ -1,22 +1,7 @@
 //! What the command line itself uses while it profiles, and what a node-agent takes of memory for a window.
 
-use std::time::{Duration, Instant};
-
-use tokio::time::sleep;
-
-use super::{
-    super::{
-        Bench,
-        chain::Import,
-        in_folder,
-        table::{Row, Series, table},
-    },
-    Profiling,
-    answers::Program,
-    window,
-};
-use crate::{failure::Result, process::Process, report::Bound::AtMost};
-use ckb_probe_testkit::Container;
+use super::{Profiling, answers::Program, window};
+use crate::bench::prelude::*;
 
 /// So many threads wait in a hundred ways.
 const THREADS: usize = 100;

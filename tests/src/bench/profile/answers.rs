@@ -1,13 +1,8 @@
 //! Test programs that say what is true of them, as often as they are asked.
 
-use std::path::Path;
-
 use ckb_probe_testkit::Fixture;
 
-use crate::{
-    failure::{Failure, Result},
-    process::Process,
-};
+use crate::bench::prelude::*;
 
 /// What `waits` can wait in.
 pub const WAITS: [&str; 5] = ["futex", "fsync", "sleep", "epoll", "pipe"];

@@ -1,15 +1,7 @@
 //! What samplers cost a process that is no target: they look at whoever runs as a CPU ticks, and at whoever touches a new page.
 
-use super::{
-    super::{
-        Bench,
-        account::{self, Account},
-        caller::Caller,
-        table::{Order, table},
-    },
-    Profiling,
-};
-use crate::failure::{Result, expect};
+use super::Profiling;
+use crate::bench::prelude::*;
 
 /// What is sampled of a process that waits, and what another one does meanwhile: as the program `call-cost` is told, and so often.
 const MODES: [(&str, &str, u64); 2] = [("cpu", "getppid", 4_000_000), ("memory", "spawn", 1_000)];

@@ -1,20 +1,10 @@
 //! How many stacks of a CKB node reach to where their thread began.
 
-use std::time::Duration;
-
-use tokio::time::sleep;
-
 use super::{
-    super::{
-        Bench,
-        chain::Import,
-        node::{Node, Pace},
-        table::{Row, Series, table},
-    },
+    super::node::{Node, Pace},
     Profiling, Stacks,
 };
-use crate::{failure::Result, process::Process, report::Bound::AtLeast};
-use ckb_probe_testkit::Container;
+use crate::bench::prelude::*;
 
 /// What is sampled, and how often while it mines.
 const MODES: [(&str, &str); 3] = [("cpu", "999"), ("off-cpu", "19"), ("memory", "99")];

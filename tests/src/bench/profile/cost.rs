@@ -1,21 +1,7 @@
 //! How much slower a CKB import is while it is profiled, and while perf does the same.
 
-use std::{fs, time::Duration};
-
-use ckb_probe_testkit::Container;
-use tokio::time::sleep;
-
-use super::{
-    super::{
-        Bench,
-        account::{self, Account},
-        chain::{self, Import},
-        table::{Found, Order, Row, table},
-    },
-    Profiling,
-    peer::Perf,
-};
-use crate::{failure::Result, report::Bound::AtMost};
+use super::{super::chain, Profiling, peer::Perf};
+use crate::bench::prelude::*;
 
 /// What is compared: each stands beside imports that are not profiled.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,21 +1,7 @@
 //! Who touches memory first, against a program that knows where it grows.
 
-use std::time::Duration;
-
-use tokio::time::sleep;
-
-use super::{
-    super::{
-        Bench,
-        table::{Row, Series, table},
-    },
-    Profiling, Stack,
-    answers::Program,
-};
-use crate::{
-    failure::Result,
-    report::Bound::{AtLeast, Within},
-};
+use super::{Profiling, Stack, answers::Program};
+use crate::bench::prelude::*;
 
 /// In these it grows; in all others it does not.
 const LEAKS: [(&str, &str); 2] = [("leak_most", "most"), ("leak_least", "least")];

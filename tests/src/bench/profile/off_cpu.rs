@@ -1,22 +1,10 @@
 //! What threads wait for, against a program that takes the time of its waits itself.
 
-use std::time::Duration;
-
-use tokio::time::sleep;
-
 use super::{
-    super::{
-        Bench, in_folder,
-        table::{Row, Series, table},
-    },
     Profiling, Stack,
     answers::{Program, WAITS},
 };
-use crate::{
-    bpf::Code,
-    failure::Result,
-    report::Bound::{AtLeast, Exactly, Within},
-};
+use crate::{bench::prelude::*, bpf::Code};
 
 /// How many threads wait.
 const THREADS: [usize; 3] = [5, 50, 200];

@@ -1,33 +1,10 @@
 //! The functions in which a CKB import spends its time, against what perf sees of the same imports.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-    process::Stdio,
-    time::Duration,
-};
-
 use object::{Object as _, ObjectSymbol as _};
-use rustix::process::Signal;
-use tokio::{
-    process::{Child, Command},
-    time::timeout,
-};
+use tokio::process::Command;
 
-use super::{
-    super::{Bench, Settings, agent::of, chain::Import, in_folder},
-    Profiling, Stack, Stacks,
-    names::plain,
-    printed,
-};
-use crate::{
-    failure::{Failure, Result, expect},
-    process::Process,
-    report::Bound,
-    wait,
-};
-use ckb_probe_testkit::Container;
+use super::{Profiling, Stack, Stacks, names::plain, printed};
+use crate::bench::prelude::*;
 
 /// Asked of both: it keeps no step with anything, and no more than the kernel ticks.
 pub const FREQUENCY: &str = "199";

@@ -1,24 +1,13 @@
 //! What share of an import goes into the scripts of its blocks: by us, by perf, and by the node itself, which can be told not
 //! to run them.
 
-use std::fs;
-
 use super::{
-    super::{
-        Bench, Settings,
-        chain::Import,
-        table::{Row, Series, table},
-    },
     Profiling, Stack, Stacks,
     names::plain,
     peer::{FREQUENCY, Perf, perf_stacks},
     vm::{ROWS, by_heading, seen},
 };
-use crate::{
-    failure::{Failure, Result},
-    report::Bound::Within,
-};
-use ckb_probe_testkit::Container;
+use crate::bench::prelude::*;
 
 /// What the names of rows begin with.
 const WHAT: &str = "profile-vm: import of blocks that run scripts: ";

@@ -1,21 +1,7 @@
 //! A dump of 200 threads: what it costs, that nobody is interrupted by it, and that gdb sees the same.
 
-use std::{collections::BTreeMap, path::Path};
-
-use super::{
-    super::{
-        Bench, command,
-        table::{Row, Series, table},
-    },
-    answers::Program,
-    printed,
-};
-use crate::{
-    failure::{Failure, Result, expect},
-    process::Process,
-    report::Bound::{AtLeast, AtMost, Exactly},
-};
-use ckb_probe_testkit::Container;
+use super::{answers::Program, printed};
+use crate::bench::prelude::*;
 
 const THREADS: usize = 200;
 

@@ -1,25 +1,9 @@
 //! Stacks through CKB-VM's interpreter in assembly, which says nothing of how to unwind it.
 
-use std::{fs, path::Path, process::Stdio, time::Duration};
+use tokio::process::Command;
 
-use tokio::{process::Command, time::sleep};
-
-use super::{
-    super::{
-        Bench, Settings,
-        agent::of,
-        in_folder,
-        table::{Found, Row, Series, table},
-    },
-    Profile, Profiling, Stacks,
-    peer::FREQUENCY,
-    printed, scripts,
-};
-use crate::{
-    failure::{Failure, Result},
-    fixture::repository,
-    report::Bound::AtLeast,
-};
+use super::{Profile, Profiling, Stacks, peer::FREQUENCY, printed, scripts};
+use crate::{bench::prelude::*, fixture::repository};
 
 /// The interpreter.
 const INTERPRETER: &str = "ckb_vm_x64_execute";

@@ -1,23 +1,9 @@
 //! What a window of stacks takes of a node-agent's memory, what of that it gives back, and what it costs its target.
 
-use std::time::{Duration, Instant};
-
 use ckb_probe_crds::{Assignment, Breach, Overhead, ProfileMode, kinds::profile::ProfileProbe};
-use tokio::time::sleep;
 
-use super::super::{
-    Bench,
-    account::{self, Account},
-    agent::{Agent, budget, order},
-    chain::Import,
-    table::{Row, Series, table},
-};
-use crate::{
-    failure::{Result, expect},
-    report::Bound::AtMost,
-    wait,
-};
-use ckb_probe_testkit::Container;
+use super::super::agent::order;
+use crate::bench::prelude::*;
 
 /// Less than an import takes.
 const WINDOW: Duration = Duration::from_secs(6);

@@ -4,13 +4,7 @@ use ckb_probe_testkit::disk::Disk;
 use tokio::task::spawn_blocking;
 
 use super::Stage;
-use crate::{
-    failure::{Failure, Result, expect},
-    metrics::Metrics,
-    rows,
-    scene::ATTACH,
-    workload::Workload,
-};
+use crate::scenarios::prelude::*;
 
 /// Every disk of the node.
 pub const ALL: &str = "disks";

@@ -1,11 +1,7 @@
 //! Functions of the kernel: counted where it has kprobes, refused with a sentence where it has not, and no harm to the rest.
 
-use std::time::Duration;
-
-use ckb_probe_crds::{Reason, condition};
-
 use super::{KERNEL, Stage, traced};
-use crate::{failure::Result, rows, scene::PROBE};
+use crate::scenarios::prelude::*;
 
 /// What the system call write is in the kernel.
 pub const FUNCTION: &str = "__x64_sys_write";

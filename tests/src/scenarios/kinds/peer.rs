@@ -5,7 +5,6 @@ use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, SocketAddrV4, TcpStream},
     os::fd::AsFd as _,
-    time::Duration,
 };
 
 use rustix::{
@@ -13,10 +12,7 @@ use rustix::{
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 
-use crate::{
-    failure::{Failure, Result},
-    process::Process,
-};
+use crate::scenarios::prelude::*;
 
 /// The target answers sooner, or not at all.
 const PATIENCE: Duration = Duration::from_secs(10);

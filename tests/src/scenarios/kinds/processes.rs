@@ -1,23 +1,11 @@
 //! What the test runs in the target's pod, and how it ends the target: told in the status, in the agent's log, and by
 //! Events.
 
-use std::time::Duration;
-
 use ckb_probe_crds::EventStatus;
 use k8s_openapi::api::events::v1;
-use kube::api::ListParams;
-use rustix::process::Signal;
-use serde_json::Value;
 
 use super::Stage;
-use crate::{
-    failure::{Failure, Result, expect},
-    process::Process,
-    rows,
-    scene::{ATTACH, PROBE},
-    wait,
-    workload::Target,
-};
+use crate::scenarios::prelude::*;
 
 /// With the arguments of what is executed.
 pub const OPEN: &str = "processes";

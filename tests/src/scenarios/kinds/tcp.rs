@@ -3,11 +3,7 @@
 use std::net::{Ipv4Addr, TcpStream};
 
 use super::{Stage, peer};
-use crate::{
-    failure::{Result, expect},
-    rows,
-    scene::ATTACH,
-};
+use crate::scenarios::prelude::*;
 
 /// By the peer's address.
 pub const PEERS: &str = "peers";

@@ -1,18 +1,10 @@
 //! Functions and system calls of the target: that what is counted of them reaches the status and the metrics. That it is exact is
 //! for tests of the agent, which know how many calls there are.
 
-use std::time::Duration;
-
-use ckb_probe_crds::{CkbProbeStatus, Reason, kinds::syscalls::WAITS};
+use ckb_probe_crds::kinds::syscalls::WAITS;
 
 use super::{Stage, TOO_MANY};
-use crate::{
-    failure::{Failure, Result, expect},
-    report::Bound,
-    rows,
-    scene::ATTACH,
-    workload::Workload,
-};
+use crate::scenarios::prelude::*;
 
 /// Counts the calls of the first of the functions too, in its own words.
 pub const STORAGE: &str = "storage";

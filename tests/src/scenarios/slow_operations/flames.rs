@@ -1,19 +1,10 @@
 //! Slow calls as a CkbProfile: the same calls as in the agent's log, by who called them and by their time.
 
-use std::collections::BTreeMap;
-
-use ckb_probe_crds::{CkbProbe, CkbProfile, ProfileMode};
+use ckb_probe_crds::{CkbProfile, ProfileMode};
 use ckb_probe_profiles::{Profile, pprof::Limits};
-use kube::{ResourceExt as _, api::ListParams};
 
 use super::{CALLERS, PROGRAM};
-use crate::{
-    failure::{Failure, Result, expect},
-    report::Bound,
-    scene::{ATTACH, Scene},
-    slow_lines::SlowLine,
-    wait,
-};
+use crate::{scenarios::prelude::*, slow_lines::SlowLine};
 
 /// Of these calls, which are all that were slow. A pause ends the window that is under way, which is ten minutes of the clock else:
 /// there are two profiles where one ended by itself meanwhile.
