@@ -4,6 +4,15 @@ use proptest::prelude::*;
 
 use crate::{Frame, Profile, ProfileMode, Stack, Stacks, WEIGHT_LIMIT, Window};
 
+/// A table of cases, a row each: what is given, and what comes of it.
+macro_rules! cases {
+    ($($given:expr => $expected:expr;)*) => {
+        [$(($given, $expected)),*]
+    };
+}
+
+pub(crate) use cases;
+
 /// Stacks of a mode, of lines such as `verify_blocks;ckb|main;[k]schedule 3 30`: a thread, functions with their modules, weights.
 pub fn stacks(mode: ProfileMode, lines: &[&str]) -> Stacks {
     let mut stacks = Stacks::of(mode);

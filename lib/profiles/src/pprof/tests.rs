@@ -5,7 +5,7 @@ use prost::Message;
 use super::{messages, *};
 use crate::{
     Frame, Profile, ProfileMode, SampleType, Stack,
-    testing::{any_mode, any_profile, stacks},
+    testing::{any_mode, any_profile, cases, stacks},
 };
 
 proptest! {
@@ -165,33 +165,18 @@ fn another_program_s_profile_is_read() {
 
 #[test]
 fn what_is_no_profile_is_called_what_it_is() {
-    for (bytes, message) in [
-        (&b""[..], "it is empty"),
-        (b"PERFILE2\x68\0", "it is perf's own file, not a pprof"),
-        (b"\x7fELF\x02\x01", "it is a program, not a pprof"),
-        (b"<?xml version", "it is a drawing or a page, not a pprof"),
-        (b"main;run 5\nmain;wait 6\n", "it is text, not a pprof"),
-        (
-            b"\x1f\x8b\x08\0",
-            "its gzip stream is damaged or cut off: unexpected end of file",
-        ),
-        (
-            b"\x0a\x04\x08\x01",
-            "it is no pprof, or a damaged one: byte 0 of what was unzipped begins no field",
-        ),
-        (
-            b"\x0a\x02\x08\x80",
-            "it is no pprof, or a damaged one: sample type 1 cannot be read",
-        ),
-        (
-            b"\x32\x00",
-            "it does not say what its samples are: it has no sample type",
-        ),
-        (
-            b"\x0a\x04\x08\x01\x10\x02",
-            "it refers to text 1, which is not in it",
-        ),
-    ] {
+    for (bytes, message) in cases! {
+        &b""[..] => "it is empty";
+        b"PERFILE2\x68\0" => "it is perf's own file, not a pprof";
+        b"\x7fELF\x02\x01" => "it is a program, not a pprof";
+        b"<?xml version" => "it is a drawing or a page, not a pprof";
+        b"main;run 5\nmain;wait 6\n" => "it is text, not a pprof";
+        b"\x1f\x8b\x08\0" => "its gzip stream is damaged or cut off: unexpected end of file";
+        b"\x0a\x04\x08\x01" => "it is no pprof, or a damaged one: byte 0 of what was unzipped begins no field";
+        b"\x0a\x02\x08\x80" => "it is no pprof, or a damaged one: sample type 1 cannot be read";
+        b"\x32\x00" => "it does not say what its samples are: it has no sample type";
+        b"\x0a\x04\x08\x01\x10\x02" => "it refers to text 1, which is not in it";
+    } {
         assert_eq!(refused(bytes), message, "{bytes:?}");
     }
     let whole = stacks(ProfileMode::Cpu, &["a;main 1 10"]);

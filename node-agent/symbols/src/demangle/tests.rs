@@ -10,79 +10,57 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// A table of cases, a row each: what is given, and what comes of it.
+macro_rules! cases {
+    ($($given:expr => $expected:expr;)*) => {
+        [$(($given, $expected)),*]
+    };
+}
+
 #[test]
 fn a_cpp_function_is_called_what_its_source_calls_it() {
-    for (symbol, name) in [
-        ("_ZN7rocksdb6DBImpl7SyncWALEv", "rocksdb::DBImpl::SyncWAL"),
-        ("_Z3fooi", "foo"),
-        ("_Z3fooIiEvT_", "foo<int>"),
-        ("_ZNK3FooixEi", "Foo::operator[]"),
-        ("_ZltI3FooEbT_S1_", "operator< <Foo>"),
-        ("_ZN3FoocvPKcEv", "Foo::operator char const*"),
-        ("_ZN3FooC2Ei", "Foo::Foo"),
-        ("_ZN3FooIiED0Ev", "Foo<int>::~Foo"),
-        (
-            "_ZNSt6vectorIS_IiSaIiEESaIS1_EE9push_backERKS1_",
-            "std::vector<std::vector<int, std::allocator<int> >, std::allocator<std::vector<int, std::allocator<int> > > >::push_back",
-        ),
-        (
-            "_ZNSsC1Ev",
-            "std::basic_string<char, std::char_traits<char>, std::allocator<char> >::basic_string",
-        ),
-        ("_ZNSs6appendEPKc", "std::string::append"),
-        ("_ZN12_GLOBAL__N_13fooEv", "(anonymous namespace)::foo"),
-        ("_ZN3foo3barB5cxx11Ev", "foo::bar[abi:cxx11]"),
-        (
-            "_ZZNK3foo3barEvENKUlRKNS_6StatusEE0_clES2_",
-            "foo::bar() const::{lambda(foo::Status const&)#2}::operator()",
-        ),
-        (
-            "_ZZ3fooIiEvT_ENKUlS_E_clEi",
-            "foo<int>(int)::{lambda(foo)#1}::operator()",
-        ),
-        (
-            "_ZN1AILb1ELj5ELi4ELin3EL4Enum2EE1fEv",
-            "A<true, 5u, 4, -3, (Enum)2>::f",
-        ),
-        (
-            "_ZN1AIXadL_Z3fooiEEJidEJEE1fEv",
-            "A<&(foo(int)), int, double>::f",
-        ),
-        ("_ZN1AIPFvidEE1fEv", "A<void (*)(int, double)>::f"),
-        ("_ZN1AIPFPFvvEiEE1fEv", "A<void (*(*)(int))()>::f"),
-        ("_ZN1AIRA3_A4_cE1fEv", "A<char (&) [3][4]>::f"),
-        ("_ZN1AIM1BKFivEE1fEv", "A<int (B::*)() const>::f"),
-        ("_ZN1AIM1BiE1fEv", "A<int B::*>::f"),
-        (
-            "_ZNKSt8functionIFvvEEclEv",
-            "std::function<void ()>::operator()",
-        ),
-    ] {
+    for (symbol, name) in cases! {
+        "_ZN7rocksdb6DBImpl7SyncWALEv" => "rocksdb::DBImpl::SyncWAL";
+        "_Z3fooi" => "foo";
+        "_Z3fooIiEvT_" => "foo<int>";
+        "_ZNK3FooixEi" => "Foo::operator[]";
+        "_ZltI3FooEbT_S1_" => "operator< <Foo>";
+        "_ZN3FoocvPKcEv" => "Foo::operator char const*";
+        "_ZN3FooC2Ei" => "Foo::Foo";
+        "_ZN3FooIiED0Ev" => "Foo<int>::~Foo";
+        "_ZNSt6vectorIS_IiSaIiEESaIS1_EE9push_backERKS1_"
+            => "std::vector<std::vector<int, std::allocator<int> >, std::allocator<std::vector<int, std::allocator<int> > > >::push_back";
+        "_ZNSsC1Ev" => "std::basic_string<char, std::char_traits<char>, std::allocator<char> >::basic_string";
+        "_ZNSs6appendEPKc" => "std::string::append";
+        "_ZN12_GLOBAL__N_13fooEv" => "(anonymous namespace)::foo";
+        "_ZN3foo3barB5cxx11Ev" => "foo::bar[abi:cxx11]";
+        "_ZZNK3foo3barEvENKUlRKNS_6StatusEE0_clES2_"
+            => "foo::bar() const::{lambda(foo::Status const&)#2}::operator()";
+        "_ZZ3fooIiEvT_ENKUlS_E_clEi" => "foo<int>(int)::{lambda(foo)#1}::operator()";
+        "_ZN1AILb1ELj5ELi4ELin3EL4Enum2EE1fEv" => "A<true, 5u, 4, -3, (Enum)2>::f";
+        "_ZN1AIXadL_Z3fooiEEJidEJEE1fEv" => "A<&(foo(int)), int, double>::f";
+        "_ZN1AIPFvidEE1fEv" => "A<void (*)(int, double)>::f";
+        "_ZN1AIPFPFvvEiEE1fEv" => "A<void (*(*)(int))()>::f";
+        "_ZN1AIRA3_A4_cE1fEv" => "A<char (&) [3][4]>::f";
+        "_ZN1AIM1BKFivEE1fEv" => "A<int (B::*)() const>::f";
+        "_ZN1AIM1BiE1fEv" => "A<int B::*>::f";
+        "_ZNKSt8functionIFvvEEclEv" => "std::function<void ()>::operator()";
+    } {
         assert_eq!(demangle(symbol).as_deref(), Some(name), "{symbol}");
     }
 }
 
 #[test]
 fn a_rust_function_is_called_by_its_path_without_hash() {
-    for (symbol, name) in [
-        (
-            "_ZN9ckb_chain6verify17ConsumeUnverified3run17h0123456789abcdefE",
-            "ckb_chain::verify::ConsumeUnverified::run",
-        ),
-        (
-            "_ZN9ckb_chain6verify3run17h0123456789abcdefE.llvm.1234567",
-            "ckb_chain::verify::run",
-        ),
-        (
-            "_ZN68_$LT$ckb_chain..verify..Consume$u20$as$u20$core..ops..drop..Drop$GT$4drop17h0123456789abcdefE",
-            "<ckb_chain::verify::Consume as core::ops::drop::Drop>::drop",
-        ),
-        ("_RNvNtCs1234_7mycrate3foo3bar", "mycrate::foo::bar"),
-        (
-            "_RNvMs_NtCs1234_7mycrate3fooNtB4_3Baz3bar",
-            "mycrate::foo::Baz::bar",
-        ),
-    ] {
+    for (symbol, name) in cases! {
+        "_ZN9ckb_chain6verify17ConsumeUnverified3run17h0123456789abcdefE"
+            => "ckb_chain::verify::ConsumeUnverified::run";
+        "_ZN9ckb_chain6verify3run17h0123456789abcdefE.llvm.1234567" => "ckb_chain::verify::run";
+        "_ZN68_$LT$ckb_chain..verify..Consume$u20$as$u20$core..ops..drop..Drop$GT$4drop17h0123456789abcdefE"
+            => "<ckb_chain::verify::Consume as core::ops::drop::Drop>::drop";
+        "_RNvNtCs1234_7mycrate3foo3bar" => "mycrate::foo::bar";
+        "_RNvMs_NtCs1234_7mycrate3fooNtB4_3Baz3bar" => "mycrate::foo::Baz::bar";
+    } {
         assert_eq!(demangle(symbol).as_deref(), Some(name), "{symbol}");
     }
 }
@@ -112,38 +90,28 @@ fn a_method_of_a_type_is_called_by_the_type_s_path_and_a_trait_s_is_not() {
 
 #[test]
 fn what_a_compiler_added_is_called_by_what_it_was_added_to() {
-    for (symbol, name) in [
+    for (symbol, name) in cases! {
         // Of CKB 0.210.
-        (
-            "_ZThn32_NK7rocksdb12_GLOBAL__N_129ReverseBytewiseComparatorImpl7CompareERKNS_5SliceES4_",
-            "rocksdb::(anonymous namespace)::ReverseBytewiseComparatorImpl::Compare{thunk}",
-        ),
-        (
-            "_ZThn32_N7rocksdb12_GLOBAL__N_122BytewiseComparatorImplD0Ev",
-            "rocksdb::(anonymous namespace)::BytewiseComparatorImpl::~BytewiseComparatorImpl{thunk}",
-        ),
-        ("_ZThn16_N1AIiED1Ev", "A<int>::~A{thunk}"),
-        ("_ZTh4000000_N1A1fEv.llvm.12", "A::f{thunk}"),
-        (
-            "_ZTv0_n24_NSt9strstreamD0Ev",
-            "std::strstream::~strstream{thunk}",
-        ),
-        ("_ZTcvn16_n24_h8_N1A1fEv", "A::f{thunk}"),
-        ("_ZTW12perf_context", "perf_context{thread-local}"),
-        (
-            "_ZTHN7rocksdb12perf_contextE",
-            "rocksdb::perf_context{thread-local init}",
-        ),
+        "_ZThn32_NK7rocksdb12_GLOBAL__N_129ReverseBytewiseComparatorImpl7CompareERKNS_5SliceES4_"
+            => "rocksdb::(anonymous namespace)::ReverseBytewiseComparatorImpl::Compare{thunk}";
+        "_ZThn32_N7rocksdb12_GLOBAL__N_122BytewiseComparatorImplD0Ev"
+            => "rocksdb::(anonymous namespace)::BytewiseComparatorImpl::~BytewiseComparatorImpl{thunk}";
+        "_ZThn16_N1AIiED1Ev" => "A<int>::~A{thunk}";
+        "_ZTh4000000_N1A1fEv.llvm.12" => "A::f{thunk}";
+        "_ZTv0_n24_NSt9strstreamD0Ev" => "std::strstream::~strstream{thunk}";
+        "_ZTcvn16_n24_h8_N1A1fEv" => "A::f{thunk}";
+        "_ZTW12perf_context" => "perf_context{thread-local}";
+        "_ZTHN7rocksdb12perf_contextE" => "rocksdb::perf_context{thread-local init}";
         // What was added to nothing that has a name, and what is no function.
-        ("_ZThn16_", "_ZThn16_"),
-        ("_ZThn_N1A1fEv", "_ZThn_N1A1fEv"),
-        ("_ZTv8_N1A1fEv", "_ZTv8_N1A1fEv"),
-        ("_ZTch8_N1A1fEv", "_ZTch8_N1A1fEv"),
-        ("_ZTV3Foo", "_ZTV3Foo"),
+        "_ZThn16_" => "_ZThn16_";
+        "_ZThn_N1A1fEv" => "_ZThn_N1A1fEv";
+        "_ZTv8_N1A1fEv" => "_ZTv8_N1A1fEv";
+        "_ZTch8_N1A1fEv" => "_ZTch8_N1A1fEv";
+        "_ZTV3Foo" => "_ZTV3Foo";
         // All others as ever.
-        ("_ZN1A1fEv", "A::f"),
-        ("foo.llvm.1234", "foo"),
-    ] {
+        "_ZN1A1fEv" => "A::f";
+        "foo.llvm.1234" => "foo";
+    } {
         assert_eq!(called(symbol), name, "{symbol}");
     }
     let long = format!("_ZThn8_{}{}v", 2000, "x".repeat(2000));
