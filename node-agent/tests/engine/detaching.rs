@@ -3,10 +3,7 @@
 //! What a slice sees is in proportion to the CPU time that its target uses in it, and so is what passes between two slices. That
 //! is what is compared: on a busy machine everything takes longer, and the target does as much less.
 
-use std::{
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::thread::sleep;
 
 use ckb_probe_agent::{
     driver::{
@@ -22,12 +19,8 @@ use ckb_probe_agent::{
     },
     target::InstanceKey,
 };
-use ckb_probe_crds::{
-    Breach, Overhead,
-    kinds::rocksdb::{Operation, RocksDbProbe},
-};
 
-use super::{FIXTURE, agent::means, container::Container, host::Folder};
+use super::*;
 
 const OTHERS: u32 = 7;
 

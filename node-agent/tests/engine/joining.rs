@@ -1,19 +1,8 @@
 //! What is measured of a process is told or counted, whoever else begins or ends to ask something of it.
 
-use std::{fs, path::PathBuf, time::Duration};
+use ckb_probe_crds::RowReport;
 
-use ckb_probe_crds::{
-    Assignment, Breach, InstanceReport, InstanceState, Overhead, Probe, RowReport,
-    kinds::rocksdb::{Operation, RocksDbProbe},
-};
-use rustix::process::{Pid, Signal, kill_process};
-
-use super::{
-    PATIENCE,
-    agent::{Agent, order_of},
-    container::Container,
-    host::Folder,
-};
+use super::*;
 
 /// Calls that the fixture makes of each function, and microseconds between them.
 const CALLS: usize = 3_000;
@@ -126,14 +115,7 @@ fn orders(target: &Container, asked: &Asked) -> Vec<Assignment> {
             ..RocksDbProbe::default()
         };
         let probes = vec![Probe::new("storage", calls.into())];
-        Assignment {
-            // All of the time, whatever it costs.
-            overhead: Overhead {
-                max_percent: 50.0,
-                on_breach: Breach::Report,
-            },
-            ..order_of(name, &target.id, &target.executable, probes)
-        }
+        without_budget(order_of(name, &target.id, &target.executable, probes))
     });
     orders.collect()
 }

@@ -15,9 +15,22 @@ mod sizes;
 mod slow_calls;
 mod storm;
 
-use std::time::Duration;
+// What most of them take from elsewhere.
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
-use ckb_probe_testkit::{self as host, container};
+use ckb_probe_agent::driver::engine::Delivery;
+use ckb_probe_crds::{
+    Assignment, Breach, InstanceReport, InstanceState, Overhead, Probe, Reason,
+    kinds::rocksdb::{Operation, RocksDbProbe},
+};
+use ckb_probe_testkit::{Folder, container::Container};
+use rustix::process::{Pid, Signal, kill_process};
+
+use agent::{Agent, means, order_of, without_budget};
 
 /// Calls functions of RocksDB's names, as fast as it can.
 const FIXTURE: &str = "busy.c";

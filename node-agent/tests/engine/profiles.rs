@@ -1,26 +1,11 @@
 //! Stacks in windows of time, through the agent's loop: of a program that spends its time in a known way.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
-use ckb_probe_agent::driver::engine::Delivery;
-use ckb_probe_crds::{
-    Assignment, Breach, InstanceState, Overhead, Probe, ProfileMode, Reason,
-    kinds::profile::ProfileProbe,
-};
+use ckb_probe_crds::{ProfileMode, kinds::profile::ProfileProbe};
 use ckb_probe_profiles::{Profile, Stack};
-use rustix::process::{Pid, Signal, kill_process};
 
-use super::{
-    PATIENCE,
-    agent::{Agent, order_of},
-    container::Container,
-    host::Folder,
-};
+use super::*;
 
 const SECRET: &[u8] = b"S3cr3tPw";
 

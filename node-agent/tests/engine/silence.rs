@@ -1,17 +1,11 @@
 //! A target on a file system that does not answer any more, and others beside it.
 
-use std::{fs, sync::mpsc, thread, time::Duration};
+use std::{sync::mpsc, thread};
 
-use ckb_probe_crds::{InstanceState, Reason};
+use ckb_probe_testkit::mount::Mount;
 use nix::unistd::{Pid, gettid};
 
-use super::{
-    FIXTURE, PATIENCE,
-    agent::Agent,
-    container::Container,
-    host::{Folder, mount::Mount},
-    slow_calls,
-};
+use super::{slow_calls, *};
 
 /// Has a thread of its own ask for the file, and tells which.
 fn asks(mount: &Mount) -> Pid {

@@ -1,18 +1,10 @@
 //! A file can have many functions of one name, and many may ask for it: what is attached to is bounded in all.
 
-use std::{iter::repeat_n, time::Duration};
+use std::iter::repeat_n;
 
-use ckb_probe_crds::{
-    Assignment, Breach, InstanceState, Overhead, Probe, ProbeReport, Reason,
-    kinds::rocksdb::{Operation, RocksDbProbe},
-};
+use ckb_probe_crds::ProbeReport;
 
-use super::{
-    PATIENCE,
-    agent::{Agent, order_of},
-    container::Container,
-    host::Folder,
-};
+use super::*;
 
 /// As many places as a file may have of a name, and as are attached to in all.
 const PLACES: u64 = 64;
@@ -77,11 +69,5 @@ fn order(name: &str, threshold: u64, target: &Container) -> Assignment {
         ..RocksDbProbe::default()
     };
     let probes = vec![Probe::new("storage", calls.into())];
-    Assignment {
-        overhead: Overhead {
-            max_percent: 50.0,
-            on_breach: Breach::Report,
-        },
-        ..order_of(name, &target.id, &target.executable, probes)
-    }
+    without_budget(order_of(name, &target.id, &target.executable, probes))
 }

@@ -1,17 +1,6 @@
 //! The size of a payload is whatever the target has in its place.
 
-use ckb_probe_crds::{
-    InstanceState, Probe,
-    kinds::rocksdb::{Operation, RocksDbProbe},
-};
-use rustix::process::{Pid, Signal, kill_process};
-
-use super::{
-    PATIENCE,
-    agent::{Agent, order_of},
-    container::Container,
-    host::Folder,
-};
+use super::*;
 
 const NAME: &str = "sizes";
 

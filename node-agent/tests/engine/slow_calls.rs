@@ -1,25 +1,12 @@
 //! Slow calls with who called them, through the agent's loop: of a program that makes a known number of them.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, path::Path};
 
-use ckb_probe_agent::driver::engine::Delivery;
-use ckb_probe_crds::{
-    Assignment, InstanceState, Probe, ProfileMode, kinds::functions::FunctionsProbe,
-};
+use ckb_probe_crds::{ProfileMode, kinds::functions::FunctionsProbe};
 use k8s_openapi::jiff::Timestamp;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use super::{
-    PATIENCE,
-    agent::{Agent, order_of},
-    container::Container,
-    host::Folder,
-};
+use super::*;
 
 /// Calls that it makes when it is told to, by one caller, and by the other.
 const FIRST: u64 = 20;

@@ -1,10 +1,6 @@
 //! A process that is nobody's target executes, over and over, a file of the name that targets have.
 
-use std::fs;
-
-use ckb_probe_crds::InstanceState;
-
-use super::{FIXTURE, PATIENCE, agent::Agent, container::Container, host::Folder};
+use super::*;
 
 /// Execs a second, of so many threads.
 const RATE: &str = "200";
