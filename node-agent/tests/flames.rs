@@ -67,17 +67,17 @@ const AFTER: &[&str] = &[
     "GlobalRt-1;start_thread;tokio::runtime::task::raw::poll;ckb_rpc::module::chain::ChainRpcImpl::get_block 26",
 ];
 
-fn ckb_probe(folder: &Path, arguments: &[&str]) -> Output {
+fn ckb_probe(folder: &Path, arguments: &str) -> Output {
     let mut command = Command::new(CKB_PROBE);
     command
-        .args(arguments)
+        .args(arguments.split(' '))
         .current_dir(folder)
         .stdin(Stdio::null());
     command.output().unwrap()
 }
 
 /// What it printed, when it succeeded.
-fn printed(folder: &Path, arguments: &[&str]) -> String {
+fn printed(folder: &Path, arguments: &str) -> String {
     let output = ckb_probe(folder, arguments);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(errors, "", "{arguments:?}");
@@ -86,7 +86,7 @@ fn printed(folder: &Path, arguments: &[&str]) -> String {
 }
 
 /// What it said, when it failed.
-fn refused(folder: &Path, arguments: &[&str]) -> String {
+fn refused(folder: &Path, arguments: &str) -> String {
     let output = ckb_probe(folder, arguments);
     assert_eq!(output.status.code(), Some(1), "{arguments:?}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
@@ -108,39 +108,22 @@ fn profiles(name: &str) -> PathBuf {
 #[test]
 fn a_profile_is_printed_as_text_or_written_as_what_the_name_says() {
     let folder = profiles("render");
-    let text = printed(&folder, &["render", "before.pb.gz"]);
+    let text = printed(&folder, "render before.pb.gz");
     assert_eq!(text.lines().count(), BEFORE.len());
     let line = "rocksdb:low0;start_thread;rocksdb::DBImpl::BackgroundCallCompaction;rocksdb::CompactionJob::Run;rocksdb::MergingIterator::Next 200000000\n";
     assert!(text.contains(line), "{text}");
-    let text = printed(
-        &folder,
-        &[
-            "render",
-            "before.pb.gz",
-            "--type",
-            "samples",
-            "--by",
-            "heading",
-        ],
-    );
+    let text = printed(&folder, "render before.pb.gz --type samples --by heading");
     assert!(text.contains("compaction;start_thread;"), "{text}");
     assert!(text.contains("::Next 20\n"), "{text}");
 
-    printed(&folder, &["render", "before.pb.gz", "-o", "x.folded"]);
+    printed(&folder, "render before.pb.gz -o x.folded");
     assert_eq!(
         fs::read_to_string(folder.join("x.folded")).unwrap(),
-        printed(&folder, &["render", "before.pb.gz"])
+        printed(&folder, "render before.pb.gz")
     );
     printed(
         &folder,
-        &[
-            "render",
-            "before.pb.gz",
-            "-o",
-            "x.svg",
-            "--target",
-            "default/ckb-0/ckb",
-        ],
+        "render before.pb.gz -o x.svg --target default/ckb-0/ckb",
     );
     let svg = fs::read_to_string(folder.join("x.svg")).unwrap();
     assert!(svg.contains("<title>ckb_vm_x64_execute (410 ms, 41.00%)</title>"));
@@ -148,17 +131,7 @@ fn a_profile_is_printed_as_text_or_written_as_what_the_name_says() {
     assert!(svg.contains(
         "Cpu: scripts 41 %, rocksdb read 22 %, compaction 20 %, rocksdb write 10 %, tokio idle 7 %"
     ));
-    printed(
-        &folder,
-        &[
-            "render",
-            "before.pb.gz",
-            "-o",
-            "x.html",
-            "--title",
-            "import",
-        ],
-    );
+    printed(&folder, "render before.pb.gz -o x.html --title import");
     let page = fs::read_to_string(folder.join("x.html")).unwrap();
     assert!(page.starts_with("<!doctype html>") && page.contains("<title>import</title>"));
 }
@@ -173,7 +146,7 @@ fn another_program_s_names_are_made_readable() {
     )
     .unwrap();
     assert_eq!(
-        printed(&folder, &["render", "x.pb.gz"]),
+        printed(&folder, "render x.pb.gz"),
         "t;ckb_chain::verify::run;rocksdb::DBImpl::SyncWAL 10000000\n"
     );
 }
@@ -181,10 +154,7 @@ fn another_program_s_names_are_made_readable() {
 #[test]
 fn a_difference_is_printed_or_drawn() {
     let folder = profiles("diff");
-    let text = printed(
-        &folder,
-        &["diff", "before.pb.gz", "after.pb.gz", "--type", "samples"],
-    );
+    let text = printed(&folder, "diff before.pb.gz after.pb.gz --type samples");
     for line in [
         "ckb_vm_x64_execute 82 120\n",
         "rocksdb:low0 [gone];start_thread [gone];rocksdb::DBImpl::BackgroundCallCompaction [gone];rocksdb::CompactionJob::Run [gone];rocksdb::MergingIterator::Next [gone] 40 0\n",
@@ -192,17 +162,11 @@ fn a_difference_is_printed_or_drawn() {
     ] {
         assert!(text.contains(line), "{line}{text}");
     }
-    printed(
-        &folder,
-        &["diff", "before.pb.gz", "after.pb.gz", "-o", "x.svg"],
-    );
+    printed(&folder, "diff before.pb.gz after.pb.gz -o x.svg");
     let svg = fs::read_to_string(folder.join("x.svg")).unwrap();
     assert!(svg.contains("before.pb.gz → after.pb.gz, cpu"));
     assert!(svg.contains("1000 ms before") && svg.contains("2000 ms after"));
-    printed(
-        &folder,
-        &["diff", "before.pb.gz", "after.pb.gz", "-o", "x.html"],
-    );
+    printed(&folder, "diff before.pb.gz after.pb.gz -o x.html");
 }
 
 #[test]
@@ -217,35 +181,35 @@ fn what_cannot_be_drawn_is_refused_with_what_to_do() {
     fs::write(folder.join("text.txt"), "main;run 5\n").unwrap();
     for (arguments, message) in [
         (
-            &["render", "missing.pb.gz"][..],
+            "render missing.pb.gz",
             "cannot read missing.pb.gz: No such file or directory (os error 2)",
         ),
         (
-            &["render", "text.txt"],
+            "render text.txt",
             "text.txt is no profile: it is text, not a pprof. What is read is pprof, such as `ckb-probe profile`, Go or perf_to_profile write",
         ),
         (
-            &["render", "missing.pb.gz", "-o", "x.png"],
+            "render missing.pb.gz -o x.png",
             "cannot tell what x.png shall be: let its name end in .svg, .html or .folded",
         ),
         (
-            &["render", "before.pb.gz", "--type", "heap"],
+            "render before.pb.gz --type heap",
             "before.pb.gz has no sample type heap: it has samples, cpu",
         ),
         (
-            &["render", "before.pb.gz", "--target", "x"],
+            "render before.pb.gz --target x",
             "before.pb.gz has nothing of the target x: it has default/ckb-0/ckb",
         ),
         (
-            &["render", "none.pb.gz", "-o", "x.svg"],
+            "render none.pb.gz -o x.svg",
             "none.pb.gz: there is nothing to draw: no stack of the profile has any cpu",
         ),
         (
-            &["render", "before.pb.gz", "-o", "missing/x.svg"],
+            "render before.pb.gz -o missing/x.svg",
             "cannot write missing/x.svg: No such file or directory (os error 2)",
         ),
         (
-            &["diff", "before.pb.gz", "wait.pb.gz"],
+            "diff before.pb.gz wait.pb.gz",
             "before.pb.gz and wait.pb.gz cannot be compared: a profile of samples/count and cpu/nanoseconds and one of wait/nanoseconds cannot be put together: take two of the same mode",
         ),
     ] {
@@ -254,6 +218,6 @@ fn what_cannot_be_drawn_is_refused_with_what_to_do() {
             format!("ckb-probe: {message}\n")
         );
     }
-    let output = ckb_probe(&folder, &["render", "before.pb.gz", "--by", "process"]);
+    let output = ckb_probe(&folder, "render before.pb.gz --by process");
     assert_eq!(output.status.code(), Some(2));
 }

@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use ckb_probe_testkit::{Fixture, Folder, Probe, Rows, ckb_probe, refusal, run};
+use ckb_probe_testkit::{Fixture, Folder, Probe, Rows, ckb_probe, refusal, run, words};
 use serde_json::json;
 
 /// Attaches, has things done, and tells what was counted.
@@ -93,14 +93,7 @@ fn quantiles_are_those_of_the_delays() {
     let (_folder, mut fixture) = Fixture::made(fixture);
     let mut probe = Probe::start(
         fixture.pid(),
-        &[
-            "functions",
-            "--json",
-            "--match",
-            "delayed",
-            "--threshold",
-            "7ms",
-        ],
+        &words("functions --json --match delayed --threshold 7ms"),
     );
     probe.is_attached();
     let said = fixture.tell("delays");
@@ -127,14 +120,7 @@ fn quantiles_are_those_of_the_delays() {
 #[test]
 fn slow_calls_are_told_with_their_arguments() {
     let (_folder, mut fixture) = Fixture::made(fixture);
-    let arguments = [
-        "functions",
-        "--events",
-        "--match",
-        "slow_call",
-        "--threshold",
-        "2ms",
-    ];
+    let arguments = words("functions --events --match slow_call --threshold 2ms");
     let kept = ["--arguments", "int,str,string,integer,str"];
     let mut probe = Probe::start(fixture.pid(), &[&arguments[..], &kept].concat());
     let first = probe.line_while(|_| true, || drop(fixture.tell("slow_call 1")));
@@ -167,13 +153,7 @@ fn slow_calls_are_told_with_their_arguments() {
 #[test]
 fn functions_of_a_library_are_counted() {
     let (_folder, mut fixture) = Fixture::made(fixture);
-    let arguments = [
-        "--match",
-        "getenv",
-        "--library",
-        "libc",
-        "--include-single-stepped",
-    ];
+    let arguments = words("--match getenv --library libc --include-single-stepped");
     let (rows, _) = counted(&mut fixture, &arguments, &["getenv 4321"]);
     assert_eq!(rows.counts(), BTreeMap::from([("getenv", 4321)]));
 }

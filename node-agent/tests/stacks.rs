@@ -15,7 +15,7 @@ use std::{
 
 use ckb_probe_testkit::{
     Fixture, Folder, Probe, assert_begins, assert_contains, ckb_probe, is_linked, refusal, run,
-    wait_until,
+    wait_until, words,
 };
 
 /// How often each thread has been switched to and from, where all of them are asleep.
@@ -164,15 +164,7 @@ fn time_off_the_cpu_is_told_by_what_is_waited_for_also_of_200_threads_which_noth
     fixture.tell("wait");
     fixture.tell("poll 200");
     settle(&fixture);
-    let arguments = [
-        "profile",
-        "--mode",
-        "off-cpu",
-        "--frequency",
-        "50",
-        "--duration",
-        "3s",
-    ];
+    let arguments = words("profile --mode off-cpu --frequency 50 --duration 3s");
     let (folded, summary) = said(&probe(&fixture, &arguments));
     let lines = lines(&folded);
     let by = |line: &Line| {

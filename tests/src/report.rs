@@ -67,7 +67,13 @@ macro_rules! values {
     };
 }
 
-values!(u8, u32, u64, usize, i32, f64);
+values!(u8, u32, u64, usize, i32);
+
+impl Value for f64 {
+    fn value(self) -> f64 {
+        self
+    }
+}
 
 impl Value for Duration {
     fn value(self) -> f64 {

@@ -8,6 +8,7 @@ use std::{
     process::Command,
 };
 
+use ckb_probe_testkit::words;
 use serde_json::Value;
 
 use super::{printed, profiles};
@@ -134,7 +135,7 @@ fn a_browser_searches_and_zooms_pictures_and_pages() {
         let file = folder.join(format!("cpu.{form}"));
         printed(
             &folder,
-            &["render", "before.pb.gz", "-o", file.to_str().unwrap()],
+            &format!("render before.pb.gz -o {}", file.display()),
         );
         let seen = visit(&file, "ckb_vm_x64_execute", "rocksdb_get_pinned_cf");
         assert_works(&seen, "41.0");
@@ -155,13 +156,7 @@ fn a_browser_searches_and_zooms_pictures_and_pages() {
         let file = folder.join(format!("diff.{form}"));
         printed(
             &folder,
-            &[
-                "diff",
-                "before.pb.gz",
-                "after.pb.gz",
-                "-o",
-                file.to_str().unwrap(),
-            ],
+            &format!("diff before.pb.gz after.pb.gz -o {}", file.display()),
         );
         // 26 of 200, and of 40 that are gone.
         let seen = visit(
@@ -207,12 +202,9 @@ fn speedscope_tells_the_same_of_a_profile() {
     let seen = chromium(
         &profile_of(&profile),
         &address,
-        &[
-            "--enable-unsafe-swiftshader",
-            "--allow-file-access-from-files",
-            "--virtual-time-budget=15000",
-            "--dump-dom",
-        ],
+        &words(
+            "--enable-unsafe-swiftshader --allow-file-access-from-files --virtual-time-budget=15000 --dump-dom",
+        ),
     );
     // Its table of functions: with what they call, by themselves, and what they are called.
     let words = text_of(&seen);

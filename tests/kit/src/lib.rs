@@ -59,6 +59,11 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
+/// Arguments as they are typed, none of which has a space in it.
+pub fn words(arguments: &str) -> Vec<&str> {
+    arguments.split(' ').collect()
+}
+
 /// A text has this in it.
 ///
 /// # Panics

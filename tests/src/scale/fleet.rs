@@ -19,7 +19,7 @@ use super::{PODS_OF_A_NODE, Settings, TARGETS, orders::Orders};
 use crate::{
     cluster::{SYSTEM, run},
     failure::{Failure, Result},
-    fixture::repository,
+    fixture::{repository, words},
 };
 
 /// Requests at a time.
@@ -54,13 +54,7 @@ impl Fleet {
             None,
         )
         .await?;
-        let wait = [
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            "crd",
-            "--all",
-        ];
+        let wait = words("wait --for=condition=Established --timeout=60s crd --all");
         run("kubectl", &wait, None).await?;
         let fleet = Self {
             client,
