@@ -45,6 +45,13 @@ pub struct ProfileCounts {
     pub lost: u64,
     /// How often samples were in fact taken, in thousandths of a hertz: of each CPU for `Cpu`, of all threads for `OffCpu`.
     pub millihertz: u64,
+    /// CPU time that the process used in the window by its own clock, in microseconds; for `Cpu`. The weights add up to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_microseconds: Option<u64>,
+    /// CPU time that the samples stand for by themselves, in microseconds; for `Cpu`. If this is far from `cpuMicroseconds`,
+    /// samples were lost, or the kernel's tick did not come as often as it should.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_microseconds: Option<u64>,
     /// Resident memory of the process when the window began, in bytes; for `Memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_before: Option<u64>,
@@ -167,6 +174,10 @@ pub struct CkbProfileSpec {
     pub counts: ProfileCounts,
     /// How many of the stacks are complete, in percent with one decimal.
     pub complete_percent: String,
+    /// How much CPU time the samples stand for by themselves, in percent of what the clocks of the processes say, with one decimal;
+    /// for `Cpu`. The weights were scaled to the clocks; the nearer to 100, the less that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_percent: Option<String>,
     /// How the profile divides among the parts of CKB, for example `scripts 41 %, rocksdb read 22 %`.
     pub headline: String,
     /// How the profile divides among the parts of CKB, one entry for each.

@@ -11,6 +11,8 @@ use std::{
     fs,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
 };
 
 use ckb_probe_testkit::{Fixture, Folder, Probe, ckb_probe, is_linked, refusal, run, wait_until};
@@ -36,10 +38,27 @@ fn settle(fixture: &Fixture) {
     });
 }
 
+/// Waits until a process holds so many links of BPF programs, and has looked around itself.
+fn samples(sampling: &Child, links: usize) {
+    let held = || {
+        let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", sampling.id()));
+        let descriptors = descriptors.into_iter().flatten().flatten();
+        let said = descriptors.filter_map(|one| fs::read_to_string(one.path()).ok());
+        said.filter(|said| said.contains("link_id:")).count()
+    };
+    wait_until("a sampler that is attached", || held() == links);
+    thread::sleep(Duration::from_millis(500));
+}
+
 /// Samples who runs, until the process ends; it has begun.
 fn sampling(fixture: &Fixture) -> Child {
+    sampling_at(fixture, 999)
+}
+
+fn sampling_at(fixture: &Fixture, frequency: u32) -> Child {
     let sampling = Command::new(ckb_probe())
-        .args(["profile", "--mode", "cpu", "--frequency", "999"])
+        .args(["profile", "--mode", "cpu", "--frequency"])
+        .arg(frequency.to_string())
         .args(["--duration", "10m", "--pid", &fixture.pid().to_string()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -156,6 +175,52 @@ fn time_on_a_cpu_is_told_by_function_and_the_calls_that_led_there() {
             line.calls
         );
     }
+}
+
+/// A number of the summary that stands before these words.
+fn number_before(summary: &str, words: &str) -> f64 {
+    let (before, _) = summary.split_once(words).unwrap();
+    let number = before.rsplit([' ', '\n', '(']).next().unwrap();
+    number.parse().unwrap()
+}
+
+#[test]
+fn who_runs_for_moments_on_an_idle_cpu_weighs_as_much_as_it_ran() {
+    if thread::available_parallelism().unwrap().get() < 2 {
+        eprintln!("one CPU: none is idle while the other is not");
+        return;
+    }
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let sampling = sampling_at(&fixture, 99);
+    // The iterator over what is to be named, and the tick.
+    samples(&sampling, 2);
+    let told = fixture.tell("bursts 40");
+    let used: Vec<f64> = told
+        .split(' ')
+        .map(|nanoseconds| nanoseconds.parse::<f64>().unwrap() / 1e9)
+        .collect();
+    // It ends with the process.
+    drop(fixture);
+    let (folded, summary) = said(&sampling.wait_with_output().unwrap());
+    let lines = lines(&folded);
+    let of = |thread: &str| -> f64 {
+        let own = lines.iter().filter(|line| line.thread == thread);
+        own.map(|line| line.weight).sum()
+    };
+    let (steady, bursts) = (of("steady"), of("bursts"));
+    let told = 100.0 * bursts / (steady + bursts);
+    let truth = 100.0 * used[1] / (used[0] + used[1]);
+    println!("used {used:?} s; {truth:.2} % are of bursts, told {told:.2} %; {summary}");
+    assert!(
+        (told - truth).abs() < 1.0,
+        "{truth:.2} %, told {told:.2} %: {summary}"
+    );
+    // Its clock, as it reads it itself; and what samples stand for without it.
+    let clock = number_before(&summary, " s on a CPU by its clock");
+    assert!((clock / used[2] - 1.0).abs() < 0.03, "{used:?}: {summary}");
+    let sampled = number_before(&summary, " % of it by the samples");
+    assert!((sampled - 100.0).abs() < 3.0, "{used:?}: {summary}");
 }
 
 #[test]

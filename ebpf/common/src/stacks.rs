@@ -52,9 +52,6 @@ pub const LEARN: u64 = 0;
 /// Any timer serves as a tick.
 pub const ANY: u64 = u64::MAX;
 
-/// No two ticks that follow each other are so far apart: the CPU was idle between.
-pub const IDLE_NS: u64 = 15_000_000;
-
 /// What the programs are to do.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
@@ -68,6 +65,8 @@ pub struct Order {
     pub period_ns: u64,
     /// The function of the timer that is the tick, [`LEARN`] or [`ANY`].
     pub tick: u64,
+    /// How long the kernel makes a tick.
+    pub tick_ns: u64,
     /// Not 0: a thread that has not run since is not looked at again.
     pub skip_unchanged: u64,
 }
@@ -77,11 +76,11 @@ pub struct Order {
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// When the next sample is due.
-    pub due_ns: u64,
+    /// What its ticks have earned since the last sample, which takes a period of it.
+    pub credit_ns: u64,
     /// When the last tick was.
     pub ticked_ns: u64,
-    /// For how long it ticked, without the time in which it was idle.
+    /// What its ticks have earned in all: for how long it ticked, without the time in which it was idle.
     pub ticking_ns: u64,
     /// How often it was looked at who runs meanwhile.
     pub taken: u64,
@@ -91,6 +90,40 @@ pub struct Pace {
     pub lost: u64,
     /// What those it met took, in nanoseconds: at the process's expense.
     pub spent_ns: u64,
+}
+
+impl Pace {
+    /// The CPU has ticked: whether it is to be looked at who runs.
+    ///
+    /// Ticks earn samples, not the time that has passed: an idle CPU does not tick, and if that time counted, the first tick of
+    /// whatever runs next would always be a sample. So each tick is one with the same chance, wherever it comes. The first of a CPU finds
+    /// a part of a period there already, by chance, or few ticks would be too few samples.
+    #[inline(always)]
+    pub fn ticks(&mut self, now_ns: u64, order: &Order, random: impl FnOnce() -> u32) -> bool {
+        let gap = now_ns.saturating_sub(self.ticked_ns);
+        if self.ticked_ns == 0 {
+            self.credit_ns = (u64::from(random()) * order.period_ns) >> 32;
+        }
+        self.ticked_ns = now_ns;
+        // Other timers come between ticks.
+        let earned = if order.tick == ANY && gap < order.tick_ns {
+            gap
+        } else {
+            order.tick_ns
+        };
+        self.ticking_ns += earned;
+        self.credit_ns += earned;
+        if self.credit_ns < order.period_ns {
+            return false;
+        }
+        self.credit_ns -= order.period_ns;
+        // A kernel that ticks less often than is asked owes nothing for that.
+        if self.credit_ns > order.period_ns {
+            self.credit_ns = order.period_ns;
+        }
+        self.taken += 1;
+        true
+    }
 }
 
 /// A thread at a moment.
@@ -167,7 +200,7 @@ pub const fn pages_between(sp: u64, control_block: u64) -> u32 {
 
 const _: () = {
     use core::mem::{offset_of, size_of};
-    assert!(size_of::<Order>() == 32);
+    assert!(size_of::<Order>() == 40);
     assert!(size_of::<Pace>() == 56);
     assert!(SLOW_SLOTS.is_power_of_two());
     assert!(size_of::<Head>() == 752);

@@ -139,6 +139,12 @@ pub enum Sampled {
     },
 }
 
+/// How long the kernel makes a tick, in nanoseconds: as often it sets the clock that tells the time of the last one.
+fn tick_length() -> u64 {
+    let length = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    u64::try_from(length.tv_nsec).unwrap_or_default()
+}
+
 fn slots_of_all_cpus() -> u32 {
     let cpus = memory::possible_cpus().max(1);
     let wanted = cpus.saturating_mul(SLOTS_OF_A_CPU);
@@ -179,6 +185,7 @@ impl Stacks {
             process,
             mask: count - 1,
             tick: LEARN,
+            tick_ns: tick_length(),
             ..Order::default()
         };
         match sampled {

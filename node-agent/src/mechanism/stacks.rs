@@ -17,7 +17,7 @@ use std::{
 };
 
 use ckb_probe_profiles::ProfileMode;
-pub use gathered::{Call, CodeOrigin, Profile, Sample, State, TRUNCATED, folded};
+pub use gathered::{Call, CodeOrigin, OnCpu, Profile, Sample, State, TRUNCATED, folded};
 use gathered::{Each, Gathered};
 use pace::Pace;
 pub use reader::Callers;
@@ -30,7 +30,7 @@ use crate::{
         memory::NoMemory,
         stacks::{MOVED, ON_CPU, Sampled, Stacks},
     },
-    observe::{ProcessId, thread_time},
+    observe::{ProcessId, cpu_time, thread_time},
 };
 
 /// What a page fault costs that is no sample: `make bench ROWS=profile-bystander`.
@@ -99,6 +99,7 @@ pub enum StacksError {
 
 /// Samples one process. Dropping it ends that.
 pub struct StackSampler {
+    process: ProcessId,
     stacks: Stacks,
     mode: SamplerMode,
     reader: Reader,
@@ -109,6 +110,8 @@ pub struct StackSampler {
     passed: Instant,
     /// How often all threads were gone through.
     passes: u64,
+    /// The process's CPU clock as it began, and as it was read the last time: whoever has ended has none.
+    clock: Option<(Duration, Duration)>,
 }
 
 impl StackSampler {
@@ -131,6 +134,7 @@ impl StackSampler {
         let stacks = Stacks::begin(process.pid, sampled)?;
         let now = Instant::now();
         Ok(Self {
+            process,
             stacks,
             mode,
             reader,
@@ -140,6 +144,7 @@ impl StackSampler {
             began: now,
             passed: now,
             passes: 0,
+            clock: cpu_time(process).ok().map(|now| (now, now)),
         })
     }
 
@@ -161,6 +166,7 @@ impl StackSampler {
 
     /// Takes what has come, or goes through all threads.
     pub fn step(&mut self) -> Result<(), StacksError> {
+        self.look_at_clock();
         self.reader.look_again();
         let Self {
             stacks,
@@ -192,6 +198,12 @@ impl StackSampler {
         Ok(())
     }
 
+    fn look_at_clock(&mut self) {
+        if let Some((_, last)) = &mut self.clock {
+            *last = cpu_time(self.process).unwrap_or(*last);
+        }
+    }
+
     /// How often the process was met by now, and what that has cost it; nothing runs at its expense where it waits.
     pub fn spent(&self) -> Result<(u64, Duration), ReadError> {
         let taken = self.stacks.taken()?;
@@ -214,12 +226,18 @@ impl StackSampler {
         }
         let took = self.began.elapsed();
         let taken = self.stacks.taken()?;
+        let mut on_cpu = None;
         let (rate, each) = match self.mode {
             SamplerMode::Cpu => {
                 let ticking = taken.ticking.as_secs_f64();
                 let rate = taken.looks as f64 / ticking.max(1e-9);
                 let each = if rate > 0.0 { 1e9 / rate } else { 0.0 };
-                (rate, Each::Nanoseconds(each))
+                on_cpu = self.clock.map(|(began, ended)| OnCpu {
+                    clock: ended.saturating_sub(began),
+                    sampled: Duration::from_nanos((each * self.gathered.sum() as f64) as u64),
+                });
+                let by_clock = on_cpu.map_or(each, |on_cpu| on_cpu.by_clock(each));
+                (rate, Each::Nanoseconds(by_clock))
             }
             SamplerMode::OffCpu => {
                 let rate = self.passes as f64 / took.as_secs_f64().max(1e-9);
@@ -248,6 +266,7 @@ impl StackSampler {
             taken: self.gathered.taken,
             complete: self.gathered.complete,
             lost: taken.lost,
+            on_cpu,
         })
     }
 }

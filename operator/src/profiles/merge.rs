@@ -245,6 +245,10 @@ impl Merger {
             targets,
             targets_omitted: omitted,
             complete_percent: percent(counts.complete, counts.samples),
+            sampled_percent: counts
+                .sampled_microseconds
+                .zip(counts.cpu_microseconds)
+                .map(|(sampled, clock)| percent(sampled, clock)),
             counts,
             headline: summary(&stacks),
             headings: headings.collect(),
@@ -279,6 +283,8 @@ fn bounded(counts: &ProfileCounts) -> ProfileCounts {
         complete,
         lost,
         millihertz,
+        cpu_microseconds,
+        sampled_microseconds,
         resident_before,
         resident_after,
     } = counts;
@@ -288,6 +294,8 @@ fn bounded(counts: &ProfileCounts) -> ProfileCounts {
         complete: bound(complete).min(*samples),
         lost: bound(lost),
         millihertz: bound(millihertz),
+        cpu_microseconds: cpu_microseconds.as_ref().map(bound),
+        sampled_microseconds: sampled_microseconds.as_ref().map(bound),
         resident_before: resident_before.as_ref().map(bound),
         resident_after: resident_after.as_ref().map(bound),
     }
@@ -311,6 +319,8 @@ fn sum(one: &ProfileCounts, other: &ProfileCounts) -> ProfileCounts {
         complete: plus(one.complete, other.complete),
         lost: plus(one.lost, other.lost),
         millihertz: rate,
+        cpu_microseconds: maybe(one.cpu_microseconds, other.cpu_microseconds),
+        sampled_microseconds: maybe(one.sampled_microseconds, other.sampled_microseconds),
         resident_before: maybe(one.resident_before, other.resident_before),
         resident_after: maybe(one.resident_after, other.resident_after),
     }

@@ -1,3 +1,5 @@
+mod ticks;
+
 use std::{
     cell::RefCell,
     collections::BTreeMap,

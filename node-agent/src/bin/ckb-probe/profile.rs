@@ -191,9 +191,16 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
             format!("{:.1} MB touched for the first time", total as f64 / 1e6),
         ),
     };
+    let by_samples = match profile.on_cpu {
+        Some(on_cpu) => format!(
+            " by its clock ({:.1} % of it by the samples themselves)",
+            on_cpu.sampled_percent()
+        ),
+        None => String::new(),
+    };
     let mut lines = format!(
         "{} stacks in {:.1} s, {:.1} % of them complete, {} lost; {looked}\n\
-         {what}, by innermost function:\n",
+         {what}{by_samples}, by innermost function:\n",
         profile.taken,
         profile.took.as_secs_f64(),
         profile.complete_percent(),

@@ -132,6 +132,8 @@ impl Thread<'_> {
                     complete: found.complete,
                     lost: found.lost,
                     millihertz: (found.frequency * 1e3) as u64,
+                    cpu_microseconds: found.on_cpu.map(|on_cpu| micros(on_cpu.clock)),
+                    sampled_microseconds: found.on_cpu.map(|on_cpu| micros(on_cpu.sampled)),
                     resident_before: before.filter(|_| mode == ProfileMode::Memory),
                     resident_after: after.filter(|_| mode == ProfileMode::Memory),
                 };
@@ -352,6 +354,10 @@ impl Sampling {
 fn since_1970() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default()
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn millis(time: Duration) -> u64 {

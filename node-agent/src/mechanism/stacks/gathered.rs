@@ -136,6 +136,35 @@ pub struct Profile {
     pub complete: u64,
     /// Samples that were lost.
     pub lost: u64,
+    /// How the time on a CPU was told, where that is sampled.
+    pub on_cpu: Option<OnCpu>,
+}
+
+/// Time on a CPU, told twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnCpu {
+    /// By the process's own CPU clock, which its samples are made to come to.
+    pub clock: Duration,
+    /// What they stood for by themselves: each for the time between two looks at a CPU.
+    pub sampled: Duration,
+}
+
+impl OnCpu {
+    /// What the samples stood for by themselves, of what the clock says, in percent. Where the process ran for no time, nothing is amiss.
+    pub fn sampled_percent(&self) -> f64 {
+        match self.clock.is_zero() {
+            true => 100.0,
+            false => 100.0 * self.sampled.as_secs_f64() / self.clock.as_secs_f64(),
+        }
+    }
+
+    /// What a sample that stands for so many nanoseconds stands for by the clock.
+    pub(super) fn by_clock(&self, each: f64) -> f64 {
+        match self.sampled.is_zero() {
+            true => each,
+            false => each * self.clock.as_secs_f64() / self.sampled.as_secs_f64(),
+        }
+    }
 }
 
 impl Profile {

@@ -120,6 +120,7 @@ mod tests {
             taken: 11,
             complete: 7,
             lost: 0,
+            on_cpu: None,
         };
         let folded = profile.clone().with_idle_folded();
         let shown: Vec<(String, u64)> = folded

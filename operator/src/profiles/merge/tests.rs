@@ -43,6 +43,8 @@ fn part(profile: &Profile, samples: u64) -> ProfilePartSpec {
             complete: samples - 1,
             lost: 1,
             millihertz: 99_000 - samples,
+            cpu_microseconds: Some(10_000 * samples),
+            sampled_microseconds: Some(9_000 * samples),
             ..ProfileCounts::default()
         },
         pprof: Some(ByteString(profile.to_pprof())),
@@ -88,10 +90,13 @@ fn parts_become_one_profile_with_each_target_by_itself() {
             complete: 98,
             lost: 2,
             millihertz: 98_940,
+            cpu_microseconds: Some(1_000_000),
+            sampled_microseconds: Some(900_000),
             ..ProfileCounts::default()
         }
     );
     assert_eq!(spec.complete_percent, "98.0");
+    assert_eq!(spec.sampled_percent.as_deref(), Some("90.0"));
     assert_eq!(spec.headline, "Cpu: rocksdb read 70 %, scripts 30 %");
     let shares: Vec<_> = (spec.headings.iter())
         .map(|share| (&*share.name, &*share.percent))
@@ -320,6 +325,8 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
         complete: u64::MAX,
         lost: u64::MAX,
         millihertz: u64::MAX,
+        cpu_microseconds: Some(u64::MAX),
+        sampled_microseconds: Some(u64::MAX),
         resident_before: Some(u64::MAX),
         resident_after: Some(u64::MAX),
     };
@@ -341,15 +348,17 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
 
 fn any_counts() -> impl Strategy<Value = ProfileCounts> {
     let count = || prop_oneof![Just(0), 0..1_000_u64];
-    let resident = || prop::option::of(count());
-    (count(), count(), count(), count(), resident(), resident()).prop_map(
-        |(samples, complete, lost, millihertz, resident_before, resident_after)| ProfileCounts {
+    let maybe = || prop::array::uniform4(prop::option::of(count()));
+    (count(), count(), count(), count(), maybe()).prop_map(
+        |(samples, complete, lost, millihertz, [clock, sampled, before, after])| ProfileCounts {
             samples,
             complete: complete.min(samples),
             lost,
             millihertz,
-            resident_before,
-            resident_after,
+            cpu_microseconds: clock,
+            sampled_microseconds: sampled,
+            resident_before: before,
+            resident_after: after,
         },
     )
 }
@@ -382,6 +391,8 @@ proptest! {
         prop_assert_eq!(one.counts.samples, total(|one| one.samples));
         prop_assert_eq!(one.counts.complete, total(|one| one.complete));
         prop_assert_eq!(one.counts.lost, total(|one| one.lost));
+        prop_assert_eq!(one.counts.cpu_microseconds.unwrap_or(0), total(|one| one.cpu_microseconds.unwrap_or(0)));
+        prop_assert_eq!(one.counts.sampled_microseconds.unwrap_or(0), total(|one| one.sampled_microseconds.unwrap_or(0)));
         prop_assert_eq!(one.counts.resident_before.unwrap_or(0), total(|one| one.resident_before.unwrap_or(0)));
         let seen = counts.iter().filter(|one| one.samples > 0).map(|one| one.millihertz).min();
         let slowest = seen.or(counts.iter().map(|one| one.millihertz).max());

@@ -23,7 +23,7 @@ use aya_ebpf::{
     programs::BtfTracePointContext,
 };
 use ckb_probe_common::stacks::{
-    ANY, FILLED, FILLING, FREE, IDLE_NS, LEARN, MOVED, NAMES, NO_USER, ON_CPU, Order, PAGE, Pace,
+    ANY, FILLED, FILLING, FREE, LEARN, MOVED, NAMES, NO_USER, ON_CPU, Order, PAGE, Pace,
     Slot, TIMERS, UNCHANGED,
 };
 use ckb_probe_programs::{
@@ -78,26 +78,13 @@ pub fn timer_expires(context: BtfTracePointContext) -> i32 {
     if order.tick != function && order.tick != ANY {
         return 0;
     }
-    // SAFETY: the helper has no preconditions. This runs with interrupts off: the CPU's value is nobody else's.
+    // SAFETY: the helpers have no preconditions. This runs with interrupts off: the CPU's value is nobody else's.
     unsafe {
         let now = bpf_ktime_get_ns();
-        let gap = now - (*pace).ticked_ns;
-        (*pace).ticked_ns = now;
-        if gap < IDLE_NS {
-            (*pace).ticking_ns += gap;
-        }
-        let due = (*pace).due_ns;
-        if now < due {
-            return 0;
-        }
+        let random = || bpf_get_prandom_u32();
         // Before it is asked who runs: whoever runs for a moment is not to weigh more than that.
-        (*pace).due_ns = if now - due > order.period_ns {
-            now + order.period_ns
-        } else {
-            due + order.period_ns
-        };
-        if gap < IDLE_NS {
-            (*pace).taken += 1;
+        if !(*pace).ticks(now, order, random) {
+            return 0;
         }
         if (bpf_get_current_pid_tgid() >> 32) as u32 != order.process {
             return 0;

@@ -36,6 +36,7 @@ fn sampled() -> stacks::Profile {
         taken: 4,
         complete: 3,
         lost: 0,
+        on_cpu: None,
     }
 }
 
