@@ -58,6 +58,13 @@ pub struct ProfileCounts {
     /// Resident memory of the process when the window ended, in bytes; for `Memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_after: Option<u64>,
+    /// How much of `residentBefore` belongs to no file, in bytes; for `Memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anonymous_before: Option<u64>,
+    /// How much of `residentAfter` belongs to no file, in bytes; for `Memory`. What it grew by beyond the weights came in without being
+    /// touched: with MAP_POPULATE or mlock, or as huge pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anonymous_after: Option<u64>,
 }
 
 /// What one agent found of one process in one window.

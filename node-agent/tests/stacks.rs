@@ -16,6 +16,7 @@ use std::{
 };
 
 use ckb_probe_testkit::{Fixture, Folder, Probe, ckb_probe, is_linked, refusal, run, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// How often each thread has been switched to and from, where all of them are asleep.
 fn switches(pid: u32) -> Option<Vec<String>> {
@@ -221,6 +222,69 @@ fn who_runs_for_moments_on_an_idle_cpu_weighs_as_much_as_it_ran() {
     assert!((clock / used[2] - 1.0).abs() < 0.03, "{used:?}: {summary}");
     let sampled = number_before(&summary, " % of it by the samples");
     assert!((sampled - 100.0).abs() < 3.0, "{used:?}: {summary}");
+}
+
+/// What is said of the memory that a process touches while it does this: megabytes that were touched for the first time; and the
+/// summary.
+fn touched(fixture: &mut Fixture, order: &str) -> (f64, String) {
+    let sampling = Command::new(ckb_probe())
+        .args(["profile", "--mode", "memory", "--duration", "10m"])
+        .args(["--pid", &fixture.pid().to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The iterator over what is to be named, and the faults of the process and of the kernel on its behalf.
+    samples(&sampling, 3);
+    fixture.tell(order);
+    kill_process(Pid::from_child(&sampling), Signal::INT).unwrap();
+    let (_, summary) = said(&sampling.wait_with_output().unwrap());
+    println!("{order}: {summary}");
+    (
+        number_before(&summary, " MB touched for the first time"),
+        summary,
+    )
+}
+
+const MEGABYTES: f64 = 1.048_576;
+
+#[test]
+fn a_page_that_is_written_back_and_written_again_is_touched_once() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let file = folder.path("shared");
+    let order = format!("rewrite 64 {}", file.display());
+    let (touched, summary) = touched(&mut fixture, &order);
+    let ratio = touched / (64.0 * MEGABYTES);
+    assert!((0.95..1.05).contains(&ratio), "{summary}");
+}
+
+#[test]
+fn a_page_of_a_file_that_the_process_writes_for_itself_is_copied() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let file = folder.path("private");
+    let order = format!("copy 16 {}", file.display());
+    let (touched, summary) = touched(&mut fixture, &order);
+    // Up to sixteen pages come with one that is read.
+    let ratio = touched / (16.0 * MEGABYTES);
+    assert!((0.95..1.2).contains(&ratio), "{summary}");
+}
+
+#[test]
+fn memory_that_comes_without_being_touched_is_told_beside() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let (touched, summary) = touched(&mut fixture, "populate 64");
+    assert!(touched < 2.0, "{summary}");
+    let untouched = number_before(&summary, " MB of it came without being touched");
+    let ratio = untouched / (64.0 * MEGABYTES);
+    assert!((0.95..1.05).contains(&ratio), "{summary}");
+    let anonymous = number_before(&summary, " MB of no file");
+    assert!(
+        (anonymous / (64.0 * MEGABYTES) - 1.0).abs() < 0.05,
+        "{summary}"
+    );
 }
 
 #[test]

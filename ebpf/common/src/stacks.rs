@@ -47,6 +47,31 @@ pub const NO_USER: u32 = 8;
 /// The page that its stack begins in was not there: of that one nothing was copied.
 pub const BEGINS_LATER: u32 = 16;
 
+/// Bits of the CPU's word for a page fault: the page was there, and it was to be written.
+pub const FAULT_PRESENT: u64 = 1;
+pub const FAULT_WRITE: u64 = 2;
+
+/// What a page fault may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A page that was not there is touched.
+    Touch,
+    /// A page that was there is written: it is copied if it is the process's own, and else only made writable again.
+    Write,
+    /// A page that was there must not be touched so: nothing is brought in.
+    Neither,
+}
+
+/// What a page fault is by the CPU's word for it.
+#[inline(always)]
+pub const fn fault(error: u64) -> Fault {
+    match error & (FAULT_PRESENT | FAULT_WRITE) {
+        FAULT_PRESENT => Fault::Neither,
+        both if both & FAULT_PRESENT != 0 => Fault::Write,
+        _ => Fault::Touch,
+    }
+}
+
 /// No timer's function is known yet: those that expire are noted.
 pub const LEARN: u64 = 0;
 /// Any timer serves as a tick.
@@ -84,8 +109,10 @@ pub struct Pace {
     pub ticking_ns: u64,
     /// How often it was looked at who runs meanwhile.
     pub taken: u64,
-    /// How often that was a thread of the process; or how many page faults it had.
+    /// How often that was a thread of the process; or how many pages it touched that were not there.
     pub met: u64,
+    /// How many pages it wrote that were there, and not to be written.
+    pub written: u64,
     /// Of these, those for which there was no slot.
     pub lost: u64,
     /// What those it met took, in nanoseconds: at the process's expense.
@@ -148,6 +175,8 @@ pub struct Head {
     pub call: i64,
     /// The first argument of that.
     pub argument: u64,
+    /// Of a page fault that is a [`Fault::Write`], the address; else 0.
+    pub written: u64,
     /// How often it has stopped running since it began.
     pub switches: u64,
     /// When it came to a CPU the last time, on the scheduler's clock; 0 where the kernel does not say.
@@ -201,13 +230,13 @@ pub const fn pages_between(sp: u64, control_block: u64) -> u32 {
 const _: () = {
     use core::mem::{offset_of, size_of};
     assert!(size_of::<Order>() == 40);
-    assert!(size_of::<Pace>() == 56);
+    assert!(size_of::<Pace>() == 64);
     assert!(SLOW_SLOTS.is_power_of_two());
-    assert!(size_of::<Head>() == 752);
-    assert!(offset_of!(Head, replaced) == 624);
+    assert!(size_of::<Head>() == 760);
+    assert!(offset_of!(Head, replaced) == 632);
     assert!(offset_of!(Head, ip) == 16);
-    assert!(offset_of!(Head, task_state) == 80);
-    assert!(offset_of!(Head, kernel) == 112);
+    assert!(offset_of!(Head, task_state) == 88);
+    assert!(offset_of!(Head, kernel) == 120);
     assert!(offset_of!(Slot, stack) == PAGE);
     assert!(size_of::<Slot>() == PAGE * (1 + STACK_PAGES));
 };

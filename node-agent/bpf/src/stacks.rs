@@ -95,8 +95,10 @@ pub struct Taken {
     pub ticking: Duration,
     /// How often it was looked who runs meanwhile.
     pub looks: u64,
-    /// How often that was the process; or how many page faults it had.
+    /// How often that was the process; or how many pages it touched that were not there.
     pub met: u64,
+    /// How many pages it wrote that were there, and not to be written.
+    pub written: u64,
     /// Of these, those that were lost.
     pub lost: u64,
     /// What all of these took, at the process's expense.
@@ -127,7 +129,7 @@ pub enum Sampled {
         /// Time between two samples of a CPU.
         period: Duration,
     },
-    /// The threads that touch a page that is not there.
+    /// The threads that touch a page that is not there, or write to one that is not to be written yet.
     Faults {
         /// Of how many page faults one is a sample.
         one_in: u32,
@@ -329,6 +331,7 @@ impl Stacks {
             taken.ticking += Duration::from_nanos(cpu.ticking_ns);
             taken.looks += cpu.taken;
             taken.met += cpu.met;
+            taken.written += cpu.written;
             taken.lost += cpu.lost;
             taken.spent += Duration::from_nanos(cpu.spent_ns);
         }

@@ -5,6 +5,7 @@
 
 mod gathered;
 mod idle;
+mod memory;
 mod pace;
 mod reader;
 mod wait;
@@ -19,6 +20,8 @@ use std::{
 use ckb_probe_profiles::ProfileMode;
 pub use gathered::{Call, CodeOrigin, OnCpu, Profile, Sample, State, TRUNCATED, folded};
 use gathered::{Each, Gathered};
+pub use memory::Touched;
+use memory::Writes;
 use pace::Pace;
 pub use reader::Callers;
 pub(super) use reader::Reader;
@@ -30,7 +33,7 @@ use crate::{
         memory::NoMemory,
         stacks::{MOVED, ON_CPU, Sampled, Stacks},
     },
-    observe::{ProcessId, cpu_time, thread_time},
+    observe::{ProcessId, Resident, cpu_time, resident, thread_time},
 };
 
 /// What a page fault costs that is no sample: `make bench ROWS=profile-bystander`.
@@ -112,6 +115,9 @@ pub struct StackSampler {
     passes: u64,
     /// The process's CPU clock as it began, and as it was read the last time: whoever has ended has none.
     clock: Option<(Duration, Duration)>,
+    /// What was there of its memory as it began.
+    resident: Option<Resident>,
+    writes: Writes,
 }
 
 impl StackSampler {
@@ -145,6 +151,8 @@ impl StackSampler {
             passed: now,
             passes: 0,
             clock: cpu_time(process).ok().map(|now| (now, now)),
+            resident: resident(process),
+            writes: Writes::default(),
         })
     }
 
@@ -168,16 +176,20 @@ impl StackSampler {
     pub fn step(&mut self) -> Result<(), StacksError> {
         self.look_at_clock();
         self.reader.look_again();
+        let process = self.process;
         let Self {
             stacks,
             reader,
             gathered,
+            writes,
             ..
         } = self;
         match self.mode {
             SamplerMode::Cpu | SamplerMode::Memory => stacks.samples(|head, stack| {
-                let stands_for = head.stands_for.into();
-                gathered.add(reader.key(head, stack, None), stands_for);
+                if head.written == 0 || writes.copies(head, process) {
+                    let stands_for = head.stands_for.into();
+                    gathered.add(reader.key(head, stack, None), stands_for);
+                }
             }),
             SamplerMode::OffCpu => {
                 let before = thread_time();
@@ -208,7 +220,7 @@ impl StackSampler {
     pub fn spent(&self) -> Result<(u64, Duration), ReadError> {
         let taken = self.stacks.taken()?;
         let passed_over = match self.mode {
-            SamplerMode::Memory => taken.met.saturating_sub(taken.looks),
+            SamplerMode::Memory => (taken.met + taken.written).saturating_sub(taken.looks),
             SamplerMode::Cpu | SamplerMode::OffCpu => 0,
         };
         let passed_over = PASSED_OVER.as_secs_f64() * passed_over as f64;
@@ -226,7 +238,7 @@ impl StackSampler {
         }
         let took = self.began.elapsed();
         let taken = self.stacks.taken()?;
-        let mut on_cpu = None;
+        let (mut on_cpu, mut touched) = (None, None);
         let (rate, each) = match self.mode {
             SamplerMode::Cpu => {
                 let ticking = taken.ticking.as_secs_f64();
@@ -247,7 +259,13 @@ impl StackSampler {
                 // Those that were lost, and chance, leave out some: how many there were in all is known.
                 let seen = self.gathered.sum().max(1) as f64;
                 let rate = taken.looks as f64 / took.as_secs_f64().max(1e-9);
-                (rate, Each::Bytes((taken.met * PAGE) as f64 / seen))
+                let pages = taken.met as f64 + self.writes.copied(taken.written);
+                touched = Some(Touched {
+                    bytes: (pages * PAGE as f64) as u64,
+                    before: self.resident,
+                    after: resident(self.process),
+                });
+                (rate, Each::Bytes(pages * PAGE as f64 / seen))
             }
         };
         let kernel = self.gathered.kernel_addresses();
@@ -267,6 +285,7 @@ impl StackSampler {
             complete: self.gathered.complete,
             lost: taken.lost,
             on_cpu,
+            touched,
         })
     }
 }

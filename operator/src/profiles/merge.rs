@@ -287,6 +287,8 @@ fn bounded(counts: &ProfileCounts) -> ProfileCounts {
         sampled_microseconds,
         resident_before,
         resident_after,
+        anonymous_before,
+        anonymous_after,
     } = counts;
     let bound = |count: &u64| (*count).min(MOST);
     ProfileCounts {
@@ -298,6 +300,8 @@ fn bounded(counts: &ProfileCounts) -> ProfileCounts {
         sampled_microseconds: sampled_microseconds.as_ref().map(bound),
         resident_before: resident_before.as_ref().map(bound),
         resident_after: resident_after.as_ref().map(bound),
+        anonymous_before: anonymous_before.as_ref().map(bound),
+        anonymous_after: anonymous_after.as_ref().map(bound),
     }
 }
 
@@ -323,6 +327,8 @@ fn sum(one: &ProfileCounts, other: &ProfileCounts) -> ProfileCounts {
         sampled_microseconds: maybe(one.sampled_microseconds, other.sampled_microseconds),
         resident_before: maybe(one.resident_before, other.resident_before),
         resident_after: maybe(one.resident_after, other.resident_after),
+        anonymous_before: maybe(one.anonymous_before, other.anonymous_before),
+        anonymous_after: maybe(one.anonymous_after, other.anonymous_after),
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use super::Touched;
 use crate::{observe::FunctionName, text};
 
 /// So many different stacks are told apart, with so many frames in all: what comes on top of them is counted by thread.
@@ -138,6 +139,8 @@ pub struct Profile {
     pub lost: u64,
     /// How the time on a CPU was told, where that is sampled.
     pub on_cpu: Option<OnCpu>,
+    /// What was touched in all, where that is sampled.
+    pub touched: Option<Touched>,
 }
 
 /// Time on a CPU, told twice.

@@ -121,6 +121,7 @@ mod tests {
             complete: 7,
             lost: 0,
             on_cpu: None,
+            touched: None,
         };
         let folded = profile.clone().with_idle_folded();
         let shown: Vec<(String, u64)> = folded

@@ -329,6 +329,8 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
         sampled_microseconds: Some(u64::MAX),
         resident_before: Some(u64::MAX),
         resident_after: Some(u64::MAX),
+        anonymous_before: Some(u64::MAX),
+        anonymous_after: Some(u64::MAX),
     };
     numbers.failure = Some("€".repeat(1024));
     for number in 0..TARGETS + 3 {
@@ -348,9 +350,9 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
 
 fn any_counts() -> impl Strategy<Value = ProfileCounts> {
     let count = || prop_oneof![Just(0), 0..1_000_u64];
-    let maybe = || prop::array::uniform4(prop::option::of(count()));
+    let maybe = || prop::array::uniform6(prop::option::of(count()));
     (count(), count(), count(), count(), maybe()).prop_map(
-        |(samples, complete, lost, millihertz, [clock, sampled, before, after])| ProfileCounts {
+        |(samples, complete, lost, millihertz, [clock, sampled, before, after, own_before, own_after])| ProfileCounts {
             samples,
             complete: complete.min(samples),
             lost,
@@ -359,6 +361,8 @@ fn any_counts() -> impl Strategy<Value = ProfileCounts> {
             sampled_microseconds: sampled,
             resident_before: before,
             resident_after: after,
+            anonymous_before: own_before,
+            anonymous_after: own_after,
         },
     )
 }
@@ -394,6 +398,7 @@ proptest! {
         prop_assert_eq!(one.counts.cpu_microseconds.unwrap_or(0), total(|one| one.cpu_microseconds.unwrap_or(0)));
         prop_assert_eq!(one.counts.sampled_microseconds.unwrap_or(0), total(|one| one.sampled_microseconds.unwrap_or(0)));
         prop_assert_eq!(one.counts.resident_before.unwrap_or(0), total(|one| one.resident_before.unwrap_or(0)));
+        prop_assert_eq!(one.counts.anonymous_after.unwrap_or(0), total(|one| one.anonymous_after.unwrap_or(0)));
         let seen = counts.iter().filter(|one| one.samples > 0).map(|one| one.millihertz).min();
         let slowest = seen.or(counts.iter().map(|one| one.millihertz).max());
         prop_assert_eq!(Some(one.counts.millihertz), slowest);

@@ -37,6 +37,7 @@ fn sampled() -> stacks::Profile {
         complete: 3,
         lost: 0,
         on_cpu: None,
+        touched: None,
     }
 }
 
