@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_testkit::{Fixture, Folder, Probe, ckb_probe, is_linked, refusal, run, wait_until};
+use ckb_probe_testkit::{
+    Container, Fixture, Folder, Probe, ckb_probe, is_linked, refusal, run, wait_until,
+};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How often each thread has been switched to and from, where all of them are asleep.
@@ -369,6 +371,57 @@ fn threads_that_do_the_same_are_listed_together_with_what_they_wait_for_and_none
         "{listed}"
     );
     assert_eq!(fixture.tell("interrupted"), "0");
+}
+
+#[test]
+fn a_process_that_is_stopped_or_frozen_waits_for_no_page() {
+    let folder = Folder::new();
+    let program = fixture(&folder);
+    let are_listed = |fixture: &Fixture, threads: usize, expected: &str| {
+        let mut listed = String::new();
+        wait_until(expected, || {
+            listed = said(&probe(fixture, &["threads"])).0;
+            listed.matches(expected).count() == threads
+        });
+        assert!(!listed.contains("waits for a page"), "{listed}");
+    };
+    // One thread runs in no call of the kernel's, and one waits for it.
+    let burning = || {
+        let mut fixture = Fixture::start(&program);
+        fixture.order("burn 600");
+        let threads = format!("/proc/{}/task", fixture.pid());
+        // What it was made by is a call, too.
+        wait_until("a second thread that runs", || {
+            let threads = fs::read_dir(&threads).unwrap().flatten();
+            let times = threads.filter_map(|thread| {
+                let said = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+                said.split(' ').next()?.parse::<u64>().ok()
+            });
+            times
+                .filter(|nanoseconds| *nanoseconds > 20_000_000)
+                .count()
+                == 1
+        });
+        fixture
+    };
+    let stopped = burning();
+    let pid = Pid::from_raw(stopped.pid() as i32).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    are_listed(&stopped, 2, "1 thread stopped, waits for SIGCONT");
+    drop(stopped);
+    // Whoever is frozen on its way out of a call is told to be in that.
+    let is_frozen = (0..8).any(|number| {
+        let container = Container::new(number);
+        let frozen = burning();
+        container.adopt(frozen.pid() as i32);
+        container.freeze();
+        thread::sleep(Duration::from_millis(500));
+        let (listed, _) = said(&probe(&frozen, &["threads"]));
+        println!("{listed}");
+        assert!(!listed.contains("waits for a page"), "{listed}");
+        listed.contains("1 thread frozen, waits for the freezer")
+    });
+    assert!(is_frozen);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::Touched;
+use super::{Touched, wait::FROZEN};
 use crate::{observe::FunctionName, text};
 
 /// So many different stacks are told apart, with so many frames in all: what comes on top of them is counted by thread.
@@ -222,6 +222,7 @@ impl Seen {
             state: match (self.is_running, self.task_state) {
                 (true, _) => "running",
                 (false, 0) => "runnable",
+                _ if self.key.wait.as_deref() == Some(FROZEN) => "frozen",
                 (false, state) if state & 1 != 0 => "sleeping",
                 (false, state) if state & 2 != 0 => "uninterruptible",
                 (false, state) if state & (4 | 8) != 0 => "stopped",
