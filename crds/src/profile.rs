@@ -45,6 +45,10 @@ pub struct ProfileCounts {
     pub lost: u64,
     /// How often samples were in fact taken, in thousandths of a hertz: of each CPU for `Cpu`, of all threads for `OffCpu`.
     pub millihertz: u64,
+    /// Whether the kernel's tick was not found, so that samples were taken whenever any timer expired. Timers of the process itself are
+    /// among those: what they start is sampled more often than it runs.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_any_timer: bool,
     /// CPU time that the process used in the window by its own clock, in microseconds; for `Cpu`. The weights add up to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_microseconds: Option<u64>,
@@ -250,6 +254,10 @@ pub struct FunctionShare {
 #[schemars(extend("format" = "byte"))]
 #[expect(dead_code, reason = "a schema is made of it, and nothing else")]
 struct Base64(#[schemars(length(max = 699_052))] String);
+
+fn is_false(said: &bool) -> bool {
+    !*said
+}
 
 fn is_zero(count: &u32) -> bool {
     *count == 0

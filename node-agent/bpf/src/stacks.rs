@@ -338,6 +338,11 @@ impl Stacks {
         Ok(taken)
     }
 
+    /// Whether the tick was not found, so that any timer serves which expires: also those of the process, which is met in step with them.
+    pub fn is_by_any_timer(&self) -> bool {
+        self.told.tick == ANY
+    }
+
     /// Takes no more samples: those that wait can still be handed over.
     pub fn stop(&mut self) {
         self.links = None;

@@ -284,6 +284,7 @@ impl StackSampler {
             taken: self.gathered.taken,
             complete: self.gathered.complete,
             lost: taken.lost,
+            by_any_timer: self.stacks.is_by_any_timer(),
             on_cpu,
             touched,
         })

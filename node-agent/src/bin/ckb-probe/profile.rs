@@ -198,10 +198,16 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
         ),
         None => String::new(),
     };
+    let by_any_timer = match profile.by_any_timer {
+        true => {
+            "this kernel's tick was not found: it was looked whenever a timer expired, also one of the process, which is met in step with it\n"
+        }
+        false => "",
+    };
     let grown = profile.touched.as_ref().map(grown).unwrap_or_default();
     let mut lines = format!(
         "{} stacks in {:.1} s, {:.1} % of them complete, {} lost; {looked}\n\
-         {grown}{what}{by_samples}, by innermost function:\n",
+         {by_any_timer}{grown}{what}{by_samples}, by innermost function:\n",
         profile.taken,
         profile.took.as_secs_f64(),
         profile.complete_percent(),
@@ -319,3 +325,6 @@ fn names(states: &[&State]) -> String {
         });
     told.collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;

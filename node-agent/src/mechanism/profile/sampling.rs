@@ -130,6 +130,7 @@ impl Thread<'_> {
                     samples: found.taken,
                     complete: found.complete,
                     lost: found.lost,
+                    by_any_timer: found.by_any_timer,
                     millihertz: (found.frequency * 1e3) as u64,
                     cpu_microseconds: found.on_cpu.map(|on_cpu| micros(on_cpu.clock)),
                     sampled_microseconds: found.on_cpu.map(|on_cpu| micros(on_cpu.sampled)),

@@ -137,6 +137,8 @@ pub struct Profile {
     pub complete: u64,
     /// Samples that were lost.
     pub lost: u64,
+    /// Whether they were taken as any timer expired, for want of a tick.
+    pub by_any_timer: bool,
     /// How the time on a CPU was told, where that is sampled.
     pub on_cpu: Option<OnCpu>,
     /// What was touched in all, where that is sampled.

@@ -120,6 +120,7 @@ mod tests {
             taken: 11,
             complete: 7,
             lost: 0,
+            by_any_timer: false,
             on_cpu: None,
             touched: None,
         };

@@ -325,6 +325,7 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
         complete: u64::MAX,
         lost: u64::MAX,
         millihertz: u64::MAX,
+        by_any_timer: true,
         cpu_microseconds: Some(u64::MAX),
         sampled_microseconds: Some(u64::MAX),
         resident_before: Some(u64::MAX),
@@ -351,12 +352,20 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
 fn any_counts() -> impl Strategy<Value = ProfileCounts> {
     let count = || prop_oneof![Just(0), 0..1_000_u64];
     let maybe = || prop::array::uniform6(prop::option::of(count()));
-    (count(), count(), count(), count(), maybe()).prop_map(
-        |(samples, complete, lost, millihertz, [clock, sampled, before, after, own_before, own_after])| ProfileCounts {
+    (count(), count(), count(), count(), any::<bool>(), maybe()).prop_map(
+        |(
+            samples,
+            complete,
+            lost,
+            millihertz,
+            by_any_timer,
+            [clock, sampled, before, after, own_before, own_after],
+        )| ProfileCounts {
             samples,
             complete: complete.min(samples),
             lost,
             millihertz,
+            by_any_timer,
             cpu_microseconds: clock,
             sampled_microseconds: sampled,
             resident_before: before,
@@ -395,6 +404,7 @@ proptest! {
         prop_assert_eq!(one.counts.samples, total(|one| one.samples));
         prop_assert_eq!(one.counts.complete, total(|one| one.complete));
         prop_assert_eq!(one.counts.lost, total(|one| one.lost));
+        prop_assert_eq!(one.counts.by_any_timer, counts.iter().any(|one| one.by_any_timer));
         prop_assert_eq!(one.counts.cpu_microseconds.unwrap_or(0), total(|one| one.cpu_microseconds.unwrap_or(0)));
         prop_assert_eq!(one.counts.sampled_microseconds.unwrap_or(0), total(|one| one.sampled_microseconds.unwrap_or(0)));
         prop_assert_eq!(one.counts.resident_before.unwrap_or(0), total(|one| one.resident_before.unwrap_or(0)));

@@ -36,6 +36,7 @@ fn sampled() -> stacks::Profile {
         taken: 4,
         complete: 3,
         lost: 0,
+        by_any_timer: false,
         on_cpu: None,
         touched: None,
     }
