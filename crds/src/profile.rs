@@ -41,6 +41,10 @@ pub struct ProfileCounts {
     pub samples: u64,
     /// How many of the stacks reach to where the thread began.
     pub complete: u64,
+    /// In how many of the stacks a caller was guessed: where nothing says how to unwind, it is the first word on the stack that looks like
+    /// a return address.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub guessed: u64,
     /// How many stacks should have been taken and could not be.
     pub lost: u64,
     /// How often samples were in fact taken, in thousandths of a hertz: of each CPU for `Cpu`, of all threads for `OffCpu`.
@@ -254,6 +258,10 @@ pub struct FunctionShare {
 #[schemars(extend("format" = "byte"))]
 #[expect(dead_code, reason = "a schema is made of it, and nothing else")]
 struct Base64(#[schemars(length(max = 699_052))] String);
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
 
 fn is_false(said: &bool) -> bool {
     !*said

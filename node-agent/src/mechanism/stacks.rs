@@ -283,6 +283,7 @@ impl StackSampler {
             took,
             taken: self.gathered.taken,
             complete: self.gathered.complete,
+            guessed: self.gathered.guessed,
             lost: taken.lost,
             by_any_timer: self.stacks.is_by_any_timer(),
             on_cpu,

@@ -96,6 +96,7 @@ impl Gathered {
         };
         self.counts.samples += 1;
         self.counts.complete += u64::from(callers.complete);
+        self.counts.guessed += u64::from(callers.guessed);
         let weights = self.weights.of(event, stands_for);
         self.added += add(&mut self.profile, event, (function, ""), weights);
         if self.added > WINDOW_BYTES / 4 {

@@ -281,6 +281,7 @@ fn bounded(counts: &ProfileCounts) -> ProfileCounts {
     let ProfileCounts {
         samples,
         complete,
+        guessed,
         lost,
         millihertz,
         by_any_timer,
@@ -295,6 +296,7 @@ fn bounded(counts: &ProfileCounts) -> ProfileCounts {
     ProfileCounts {
         samples: bound(samples),
         complete: bound(complete).min(*samples),
+        guessed: bound(guessed).min(*samples),
         lost: bound(lost),
         millihertz: bound(millihertz),
         by_any_timer: *by_any_timer,
@@ -323,6 +325,7 @@ fn sum(one: &ProfileCounts, other: &ProfileCounts) -> ProfileCounts {
     ProfileCounts {
         samples: plus(one.samples, other.samples),
         complete: plus(one.complete, other.complete),
+        guessed: plus(one.guessed, other.guessed),
         lost: plus(one.lost, other.lost),
         millihertz: rate,
         by_any_timer: one.by_any_timer || other.by_any_timer,

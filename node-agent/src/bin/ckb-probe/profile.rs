@@ -204,9 +204,13 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
         }
         false => "",
     };
+    let guessed = match profile.guessed {
+        0 => String::new(),
+        guessed => format!(" ({guessed} with a caller that is a guess)"),
+    };
     let grown = profile.touched.as_ref().map(grown).unwrap_or_default();
     let mut lines = format!(
-        "{} stacks in {:.1} s, {:.1} % of them complete, {} lost; {looked}\n\
+        "{} stacks in {:.1} s, {:.1} % of them complete{guessed}, {} lost; {looked}\n\
          {by_any_timer}{grown}{what}{by_samples}, by innermost function:\n",
         profile.taken,
         profile.took.as_secs_f64(),

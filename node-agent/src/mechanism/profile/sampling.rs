@@ -129,6 +129,7 @@ impl Thread<'_> {
                 let counts = ProfileCounts {
                     samples: found.taken,
                     complete: found.complete,
+                    guessed: found.guessed,
                     lost: found.lost,
                     by_any_timer: found.by_any_timer,
                     millihertz: (found.frequency * 1e3) as u64,

@@ -38,6 +38,8 @@ pub(super) struct Key {
     /// The numbers of functions, from the innermost on.
     pub(super) user: Arc<[u32]>,
     pub(super) complete: bool,
+    /// Whether one of them is a guess.
+    pub(super) guessed: bool,
     pub(super) kernel: Arc<[u64]>,
     pub(super) wait: Option<Arc<str>>,
 }
@@ -49,6 +51,7 @@ impl Key {
             thread,
             user: Arc::from([]),
             complete: false,
+            guessed: false,
             kernel: Arc::from([]),
             wait: None,
         }
@@ -135,6 +138,8 @@ pub struct Profile {
     pub taken: u64,
     /// Of these, those that reach to where the thread began.
     pub complete: u64,
+    /// Of them, those in which a caller was guessed.
+    pub guessed: u64,
     /// Samples that were lost.
     pub lost: u64,
     /// Whether they were taken as any timer expired, for want of a tick.
@@ -258,12 +263,14 @@ pub(super) struct Gathered {
     frames: usize,
     pub(super) taken: u64,
     pub(super) complete: u64,
+    pub(super) guessed: u64,
 }
 
 impl Gathered {
     pub(super) fn add(&mut self, mut key: Key, weight: u64) {
         self.taken += 1;
         self.complete += u64::from(key.complete);
+        self.guessed += u64::from(key.guessed);
         if !self.seen.contains_key(&key) {
             let frames = key.user.len() + key.kernel.len();
             if self.seen.len() >= STACK_LIMIT || self.frames + frames > FRAMES_LIMIT {

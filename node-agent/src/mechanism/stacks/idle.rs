@@ -119,6 +119,7 @@ mod tests {
             took: Duration::from_secs(7),
             taken: 11,
             complete: 7,
+            guessed: 0,
             lost: 0,
             by_any_timer: false,
             on_cpu: None,

@@ -323,6 +323,7 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
     numbers.counts = ProfileCounts {
         samples: u64::MAX,
         complete: u64::MAX,
+        guessed: u64::MAX,
         lost: u64::MAX,
         millihertz: u64::MAX,
         by_any_timer: true,
@@ -363,6 +364,7 @@ fn any_counts() -> impl Strategy<Value = ProfileCounts> {
         )| ProfileCounts {
             samples,
             complete: complete.min(samples),
+            guessed: samples / 3,
             lost,
             millihertz,
             by_any_timer,
@@ -403,6 +405,7 @@ proptest! {
         let total = |of: fn(&ProfileCounts) -> u64| counts.iter().map(of).sum::<u64>();
         prop_assert_eq!(one.counts.samples, total(|one| one.samples));
         prop_assert_eq!(one.counts.complete, total(|one| one.complete));
+        prop_assert_eq!(one.counts.guessed, total(|one| one.guessed));
         prop_assert_eq!(one.counts.lost, total(|one| one.lost));
         prop_assert_eq!(one.counts.by_any_timer, counts.iter().any(|one| one.by_any_timer));
         prop_assert_eq!(one.counts.cpu_microseconds.unwrap_or(0), total(|one| one.cpu_microseconds.unwrap_or(0)));
