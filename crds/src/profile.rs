@@ -41,16 +41,38 @@ pub struct ProfileCounts {
     pub samples: u64,
     /// How many of the stacks reach to where the thread began.
     pub complete: u64,
+    /// In how many of the stacks a caller was guessed: where nothing says how to unwind, it is the first word on the stack that looks like
+    /// a return address.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub guessed: u64,
     /// How many stacks should have been taken and could not be.
     pub lost: u64,
     /// How often samples were in fact taken, in thousandths of a hertz: of each CPU for `Cpu`, of all threads for `OffCpu`.
     pub millihertz: u64,
+    /// Whether the kernel's tick was not found, so that samples were taken whenever any timer expired. Timers of the process itself are
+    /// among those: what they start is sampled more often than it runs.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub by_any_timer: bool,
+    /// CPU time that the process used in the window by its own clock, in microseconds; for `Cpu`. The weights add up to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_microseconds: Option<u64>,
+    /// CPU time that the samples stand for by themselves, in microseconds; for `Cpu`. If this is far from `cpuMicroseconds`,
+    /// samples were lost, or the kernel's tick did not come as often as it should.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_microseconds: Option<u64>,
     /// Resident memory of the process when the window began, in bytes; for `Memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_before: Option<u64>,
     /// Resident memory of the process when the window ended, in bytes; for `Memory`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident_after: Option<u64>,
+    /// How much of `residentBefore` belongs to no file, in bytes; for `Memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anonymous_before: Option<u64>,
+    /// How much of `residentAfter` belongs to no file, in bytes; for `Memory`. What it grew by beyond the weights came in without being
+    /// touched: with MAP_POPULATE or mlock, or as huge pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anonymous_after: Option<u64>,
 }
 
 /// What one agent found of one process in one window.
@@ -167,6 +189,10 @@ pub struct CkbProfileSpec {
     pub counts: ProfileCounts,
     /// How many of the stacks are complete, in percent with one decimal.
     pub complete_percent: String,
+    /// How much CPU time the samples stand for by themselves, in percent of what the clocks of the processes say, with one decimal;
+    /// for `Cpu`. The weights were scaled to the clocks; the nearer to 100, the less that changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampled_percent: Option<String>,
     /// How the profile divides among the parts of CKB, for example `scripts 41 %, rocksdb read 22 %`.
     pub headline: String,
     /// How the profile divides among the parts of CKB, one entry for each.
@@ -232,6 +258,14 @@ pub struct FunctionShare {
 #[schemars(extend("format" = "byte"))]
 #[expect(dead_code, reason = "a schema is made of it, and nothing else")]
 struct Base64(#[schemars(length(max = 699_052))] String);
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
+}
+
+fn is_false(said: &bool) -> bool {
+    !*said
+}
 
 fn is_zero(count: &u32) -> bool {
     *count == 0

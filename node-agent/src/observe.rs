@@ -5,6 +5,7 @@ mod cache;
 mod files;
 mod functions;
 mod kernel_functions;
+mod mappings;
 mod memory_limit;
 mod namespaces;
 mod node;
@@ -23,13 +24,14 @@ pub use files::OpenFiles;
 pub use functions::{Function, FunctionsError, LISTED_LIMIT, Matches, Pattern, find_functions};
 use k8s_openapi::jiff::Timestamp;
 pub use kernel_functions::{KernelFunctions, find_kernel_functions};
+pub use mappings::Mappings;
 pub use memory_limit::memory_limit;
 pub use namespaces::Namespaces;
 use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{
-    CpuTime, Exit, Found, Life, ObserveError, Place, Process, ProcessId, cpu_time, is_confined,
-    open_file, process, process_at, processes, resident,
+    CpuTime, Exit, Found, Life, ObserveError, Place, Process, ProcessId, Resident, cpu_time,
+    is_confined, open_file, process, process_at, processes, resident,
 };
 pub use symbols::{Location, Symbols, SymbolsError, find_symbols};
 
@@ -38,6 +40,12 @@ pub fn kernel_release() -> String {
     std::fs::read_to_string("/proc/sys/kernel/osrelease")
         .map(|release| release.trim().to_string())
         .unwrap_or_else(|_| "unknown".to_string())
+}
+
+/// Whether the kernel takes pages away for a moment, to see which node's CPUs use them.
+pub fn balances_nodes() -> bool {
+    std::fs::read_to_string("/proc/sys/kernel/numa_balancing")
+        .is_ok_and(|balancing| balancing.trim() != "0")
 }
 
 /// The monotonic clock's time, which the BPF programs read.

@@ -46,6 +46,7 @@ fn profile(name: &str, samples: [u64; 2]) -> Value {
         targets_omitted: 0,
         counts: ProfileCounts::default(),
         complete_percent: "100.0".into(),
+        sampled_percent: None,
         headline: String::new(),
         headings: Vec::new(),
         functions: Vec::new(),

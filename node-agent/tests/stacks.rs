@@ -11,12 +11,15 @@ use std::{
     fs,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
 };
 
 use ckb_probe_testkit::{
-    Fixture, Folder, Probe, assert_begins, assert_contains, ckb_probe, is_linked, refusal, run,
-    wait_until, words,
+    Container, Fixture, Folder, Probe, assert_begins, assert_contains, ckb_probe, is_linked,
+    refusal, run, wait_until, words,
 };
+use rustix::process::{Pid, Signal, kill_process};
 
 /// How often each thread has been switched to and from, where all of them are asleep.
 fn switches(pid: u32) -> Option<Vec<String>> {
@@ -39,10 +42,27 @@ fn settle(fixture: &Fixture) {
     });
 }
 
+/// Waits until a process holds so many links of BPF programs, and has looked around itself.
+fn samples(sampling: &Child, links: usize) {
+    let held = || {
+        let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", sampling.id()));
+        let descriptors = descriptors.into_iter().flatten().flatten();
+        let said = descriptors.filter_map(|one| fs::read_to_string(one.path()).ok());
+        said.filter(|said| said.contains("link_id:")).count()
+    };
+    wait_until("a sampler that is attached", || held() == links);
+    thread::sleep(Duration::from_millis(500));
+}
+
 /// Samples who runs, until the process ends; it has begun.
 fn sampling(fixture: &Fixture) -> Child {
+    sampling_at(fixture, 999)
+}
+
+fn sampling_at(fixture: &Fixture, frequency: u32) -> Child {
     let sampling = Command::new(ckb_probe())
-        .args(["profile", "--mode", "cpu", "--frequency", "999"])
+        .args(["profile", "--mode", "cpu", "--frequency"])
+        .arg(frequency.to_string())
         .args(["--duration", "10m", "--pid", &fixture.pid().to_string()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -158,6 +178,115 @@ fn time_on_a_cpu_is_told_by_function_and_the_calls_that_led_there() {
     }
 }
 
+/// A number of the summary that stands before these words.
+fn number_before(summary: &str, words: &str) -> f64 {
+    let (before, _) = summary.split_once(words).unwrap();
+    let number = before.rsplit([' ', '\n', '(']).next().unwrap();
+    number.parse().unwrap()
+}
+
+#[test]
+fn who_runs_for_moments_on_an_idle_cpu_weighs_as_much_as_it_ran() {
+    if thread::available_parallelism().unwrap().get() < 2 {
+        eprintln!("one CPU: none is idle while the other is not");
+        return;
+    }
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let sampling = sampling_at(&fixture, 99);
+    // The iterator over what is to be named, and the tick.
+    samples(&sampling, 2);
+    let told = fixture.tell("bursts 40");
+    let used: Vec<f64> = told
+        .split(' ')
+        .map(|nanoseconds| nanoseconds.parse::<f64>().unwrap() / 1e9)
+        .collect();
+    // It ends with the process.
+    drop(fixture);
+    let (folded, summary) = said(&sampling.wait_with_output().unwrap());
+    let lines = lines(&folded);
+    let of = |thread: &str| -> f64 {
+        let own = lines.iter().filter(|line| line.thread == thread);
+        own.map(|line| line.weight).sum()
+    };
+    let (steady, bursts) = (of("steady"), of("bursts"));
+    let told = 100.0 * bursts / (steady + bursts);
+    let truth = 100.0 * used[1] / (used[0] + used[1]);
+    println!("used {used:?} s; {truth:.2} % are of bursts, told {told:.2} %; {summary}");
+    assert!(
+        (told - truth).abs() < 1.0,
+        "{truth:.2} %, told {told:.2} %: {summary}"
+    );
+    // Its clock, as it reads it itself; and what samples stand for without it.
+    let clock = number_before(&summary, " s on a CPU by its clock");
+    assert!((clock / used[2] - 1.0).abs() < 0.03, "{used:?}: {summary}");
+    let sampled = number_before(&summary, " % of it by the samples");
+    assert!((sampled - 100.0).abs() < 3.0, "{used:?}: {summary}");
+}
+
+/// What is said of the memory that a process touches while it does this: megabytes that were touched for the first time; and the
+/// summary.
+fn touched(fixture: &mut Fixture, order: &str) -> (f64, String) {
+    let sampling = Command::new(ckb_probe())
+        .args(["profile", "--mode", "memory", "--duration", "10m"])
+        .args(["--pid", &fixture.pid().to_string()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The iterator over what is to be named, and the faults of the process and of the kernel on its behalf.
+    samples(&sampling, 3);
+    fixture.tell(order);
+    kill_process(Pid::from_child(&sampling), Signal::INT).unwrap();
+    let (_, summary) = said(&sampling.wait_with_output().unwrap());
+    println!("{order}: {summary}");
+    (
+        number_before(&summary, " MB touched for the first time"),
+        summary,
+    )
+}
+
+const MEGABYTES: f64 = 1.048_576;
+
+#[test]
+fn a_page_that_is_written_back_and_written_again_is_touched_once() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let file = folder.path("shared");
+    let order = format!("rewrite 64 {}", file.display());
+    let (touched, summary) = touched(&mut fixture, &order);
+    let ratio = touched / (64.0 * MEGABYTES);
+    assert!((0.95..1.05).contains(&ratio), "{summary}");
+}
+
+#[test]
+fn a_page_of_a_file_that_the_process_writes_for_itself_is_copied() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let file = folder.path("private");
+    let order = format!("copy 16 {}", file.display());
+    let (touched, summary) = touched(&mut fixture, &order);
+    // Up to sixteen pages come with one that is read.
+    let ratio = touched / (16.0 * MEGABYTES);
+    assert!((0.95..1.2).contains(&ratio), "{summary}");
+}
+
+#[test]
+fn memory_that_comes_without_being_touched_is_told_beside() {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(&fixture(&folder));
+    let (touched, summary) = touched(&mut fixture, "populate 64");
+    assert!(touched < 2.0, "{summary}");
+    let untouched = number_before(&summary, " MB of it came without being touched");
+    let ratio = untouched / (64.0 * MEGABYTES);
+    assert!((0.95..1.05).contains(&ratio), "{summary}");
+    let anonymous = number_before(&summary, " MB of no file");
+    assert!(
+        (anonymous / (64.0 * MEGABYTES) - 1.0).abs() < 0.05,
+        "{summary}"
+    );
+}
+
 #[test]
 fn time_off_the_cpu_is_told_by_what_is_waited_for_also_of_200_threads_which_nothing_interrupts() {
     let (_folder, mut fixture) = Fixture::made(fixture);
@@ -215,6 +344,57 @@ fn threads_that_do_the_same_are_listed_together_with_what_they_wait_for_and_none
     assert_contains(&listed, "\n2 threads sleeping, waits for read pipe");
     assert_contains(&listed, "\n1 thread sleeping, waits for read pipe");
     assert_eq!(fixture.tell("interrupted"), "0");
+}
+
+#[test]
+fn a_process_that_is_stopped_or_frozen_waits_for_no_page() {
+    let folder = Folder::new();
+    let program = fixture(&folder);
+    let are_listed = |fixture: &Fixture, threads: usize, expected: &str| {
+        let mut listed = String::new();
+        wait_until(expected, || {
+            listed = said(&probe(fixture, &["threads"])).0;
+            listed.matches(expected).count() == threads
+        });
+        assert!(!listed.contains("waits for a page"), "{listed}");
+    };
+    // One thread runs in no call of the kernel's, and one waits for it.
+    let burning = || {
+        let mut fixture = Fixture::start(&program);
+        fixture.order("burn 600");
+        let threads = format!("/proc/{}/task", fixture.pid());
+        // What it was made by is a call, too.
+        wait_until("a second thread that runs", || {
+            let threads = fs::read_dir(&threads).unwrap().flatten();
+            let times = threads.filter_map(|thread| {
+                let said = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+                said.split(' ').next()?.parse::<u64>().ok()
+            });
+            times
+                .filter(|nanoseconds| *nanoseconds > 20_000_000)
+                .count()
+                == 1
+        });
+        fixture
+    };
+    let stopped = burning();
+    let pid = Pid::from_raw(stopped.pid() as i32).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    are_listed(&stopped, 2, "1 thread stopped, waits for SIGCONT");
+    drop(stopped);
+    // Whoever is frozen on its way out of a call is told to be in that.
+    let is_frozen = (0..8).any(|number| {
+        let container = Container::new(number);
+        let frozen = burning();
+        container.adopt(frozen.pid() as i32);
+        container.freeze();
+        thread::sleep(Duration::from_millis(500));
+        let (listed, _) = said(&probe(&frozen, &["threads"]));
+        println!("{listed}");
+        assert!(!listed.contains("waits for a page"), "{listed}");
+        listed.contains("1 thread frozen, waits for the freezer")
+    });
+    assert!(is_frozen);
 }
 
 #[test]

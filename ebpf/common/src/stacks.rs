@@ -47,13 +47,35 @@ pub const NO_USER: u32 = 8;
 /// The page that its stack begins in was not there: of that one nothing was copied.
 pub const BEGINS_LATER: u32 = 16;
 
+/// Bits of the CPU's word for a page fault: the page was there, and it was to be written.
+pub const FAULT_PRESENT: u64 = 1;
+pub const FAULT_WRITE: u64 = 2;
+
+/// What a page fault may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// A page that was not there is touched.
+    Touch,
+    /// A page that was there is written: it is copied if it is the process's own, and else only made writable again.
+    Write,
+    /// A page that was there must not be touched so: nothing is brought in.
+    Neither,
+}
+
+/// What a page fault is by the CPU's word for it.
+#[inline(always)]
+pub const fn fault(error: u64) -> Fault {
+    match error & (FAULT_PRESENT | FAULT_WRITE) {
+        FAULT_PRESENT => Fault::Neither,
+        both if both & FAULT_PRESENT != 0 => Fault::Write,
+        _ => Fault::Touch,
+    }
+}
+
 /// No timer's function is known yet: those that expire are noted.
 pub const LEARN: u64 = 0;
 /// Any timer serves as a tick.
 pub const ANY: u64 = u64::MAX;
-
-/// No two ticks that follow each other are so far apart: the CPU was idle between.
-pub const IDLE_NS: u64 = 15_000_000;
 
 /// What the programs are to do.
 #[repr(C)]
@@ -68,6 +90,8 @@ pub struct Order {
     pub period_ns: u64,
     /// The function of the timer that is the tick, [`LEARN`] or [`ANY`].
     pub tick: u64,
+    /// How long the kernel makes a tick.
+    pub tick_ns: u64,
     /// Not 0: a thread that has not run since is not looked at again.
     pub skip_unchanged: u64,
 }
@@ -77,20 +101,56 @@ pub struct Order {
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// When the next sample is due.
-    pub due_ns: u64,
+    /// What its ticks have earned since the last sample, which takes a period of it.
+    pub credit_ns: u64,
     /// When the last tick was.
     pub ticked_ns: u64,
-    /// For how long it ticked, without the time in which it was idle.
+    /// What its ticks have earned in all: for how long it ticked, without the time in which it was idle.
     pub ticking_ns: u64,
     /// How often it was looked at who runs meanwhile.
     pub taken: u64,
-    /// How often that was a thread of the process; or how many page faults it had.
+    /// How often that was a thread of the process; or how many pages it touched that were not there.
     pub met: u64,
+    /// How many pages it wrote that were there, and not to be written.
+    pub written: u64,
     /// Of these, those for which there was no slot.
     pub lost: u64,
     /// What those it met took, in nanoseconds: at the process's expense.
     pub spent_ns: u64,
+}
+
+impl Pace {
+    /// The CPU has ticked: whether it is to be looked at who runs.
+    ///
+    /// Ticks earn samples, not the time that has passed: an idle CPU does not tick, and if that time counted, the first tick of
+    /// whatever runs next would always be a sample. So each tick is one with the same chance, wherever it comes. The first of a CPU finds
+    /// a part of a period there already, by chance, or few ticks would be too few samples.
+    #[inline(always)]
+    pub fn ticks(&mut self, now_ns: u64, order: &Order, random: impl FnOnce() -> u32) -> bool {
+        let gap = now_ns.saturating_sub(self.ticked_ns);
+        if self.ticked_ns == 0 {
+            self.credit_ns = (u64::from(random()) * order.period_ns) >> 32;
+        }
+        self.ticked_ns = now_ns;
+        // Other timers come between ticks.
+        let earned = if order.tick == ANY && gap < order.tick_ns {
+            gap
+        } else {
+            order.tick_ns
+        };
+        self.ticking_ns += earned;
+        self.credit_ns += earned;
+        if self.credit_ns < order.period_ns {
+            return false;
+        }
+        self.credit_ns -= order.period_ns;
+        // A kernel that ticks less often than is asked owes nothing for that.
+        if self.credit_ns > order.period_ns {
+            self.credit_ns = order.period_ns;
+        }
+        self.taken += 1;
+        true
+    }
 }
 
 /// A thread at a moment.
@@ -115,6 +175,8 @@ pub struct Head {
     pub call: i64,
     /// The first argument of that.
     pub argument: u64,
+    /// Of a page fault that is a [`Fault::Write`], the address; else 0.
+    pub written: u64,
     /// How often it has stopped running since it began.
     pub switches: u64,
     /// When it came to a CPU the last time, on the scheduler's clock; 0 where the kernel does not say.
@@ -167,14 +229,14 @@ pub const fn pages_between(sp: u64, control_block: u64) -> u32 {
 
 const _: () = {
     use core::mem::{offset_of, size_of};
-    assert!(size_of::<Order>() == 32);
-    assert!(size_of::<Pace>() == 56);
+    assert!(size_of::<Order>() == 40);
+    assert!(size_of::<Pace>() == 64);
     assert!(SLOW_SLOTS.is_power_of_two());
-    assert!(size_of::<Head>() == 752);
-    assert!(offset_of!(Head, replaced) == 624);
+    assert!(size_of::<Head>() == 760);
+    assert!(offset_of!(Head, replaced) == 632);
     assert!(offset_of!(Head, ip) == 16);
-    assert!(offset_of!(Head, task_state) == 80);
-    assert!(offset_of!(Head, kernel) == 112);
+    assert!(offset_of!(Head, task_state) == 88);
+    assert!(offset_of!(Head, kernel) == 120);
     assert!(offset_of!(Slot, stack) == PAGE);
     assert!(size_of::<Slot>() == PAGE * (1 + STACK_PAGES));
 };

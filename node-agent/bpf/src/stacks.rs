@@ -95,8 +95,10 @@ pub struct Taken {
     pub ticking: Duration,
     /// How often it was looked who runs meanwhile.
     pub looks: u64,
-    /// How often that was the process; or how many page faults it had.
+    /// How often that was the process; or how many pages it touched that were not there.
     pub met: u64,
+    /// How many pages it wrote that were there, and not to be written.
+    pub written: u64,
     /// Of these, those that were lost.
     pub lost: u64,
     /// What all of these took, at the process's expense.
@@ -127,7 +129,7 @@ pub enum Sampled {
         /// Time between two samples of a CPU.
         period: Duration,
     },
-    /// The threads that touch a page that is not there.
+    /// The threads that touch a page that is not there, or write to one that is not to be written yet.
     Faults {
         /// Of how many page faults one is a sample.
         one_in: u32,
@@ -137,6 +139,12 @@ pub enum Sampled {
         /// Whether a thread that has not run since it was seen last comes as [`UNCHANGED`], and without its stacks.
         skip_unchanged: bool,
     },
+}
+
+/// How long the kernel makes a tick, in nanoseconds: as often it sets the clock that tells the time of the last one.
+fn tick_length() -> u64 {
+    let length = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    u64::try_from(length.tv_nsec).unwrap_or_default()
 }
 
 fn slots_of_all_cpus() -> u32 {
@@ -179,6 +187,7 @@ impl Stacks {
             process,
             mask: count - 1,
             tick: LEARN,
+            tick_ns: tick_length(),
             ..Order::default()
         };
         match sampled {
@@ -322,10 +331,16 @@ impl Stacks {
             taken.ticking += Duration::from_nanos(cpu.ticking_ns);
             taken.looks += cpu.taken;
             taken.met += cpu.met;
+            taken.written += cpu.written;
             taken.lost += cpu.lost;
             taken.spent += Duration::from_nanos(cpu.spent_ns);
         }
         Ok(taken)
+    }
+
+    /// Whether the tick was not found, so that any timer serves which expires: also those of the process, which is met in step with them.
+    pub fn is_by_any_timer(&self) -> bool {
+        self.told.tick == ANY
     }
 
     /// Takes no more samples: those that wait can still be handed over.

@@ -5,6 +5,7 @@
 
 mod gathered;
 mod idle;
+mod memory;
 mod pace;
 mod reader;
 mod wait;
@@ -17,8 +18,10 @@ use std::{
 };
 
 use ckb_probe_profiles::ProfileMode;
-pub use gathered::{Call, CodeOrigin, Profile, Sample, State, TRUNCATED, folded};
+pub use gathered::{Call, CodeOrigin, OnCpu, Profile, Sample, State, TRUNCATED, folded};
 use gathered::{Each, Gathered};
+pub use memory::Touched;
+use memory::Writes;
 use pace::Pace;
 pub use reader::Callers;
 pub(super) use reader::Reader;
@@ -30,7 +33,7 @@ use crate::{
         memory::NoMemory,
         stacks::{MOVED, ON_CPU, Sampled, Stacks},
     },
-    observe::{ProcessId, thread_time},
+    observe::{ProcessId, Resident, cpu_time, resident, thread_time},
 };
 
 /// What a page fault costs that is no sample: `make bench ROWS=profile-bystander`.
@@ -99,6 +102,7 @@ pub enum StacksError {
 
 /// Samples one process. Dropping it ends that.
 pub struct StackSampler {
+    process: ProcessId,
     stacks: Stacks,
     mode: SamplerMode,
     reader: Reader,
@@ -109,6 +113,11 @@ pub struct StackSampler {
     passed: Instant,
     /// How often all threads were gone through.
     passes: u64,
+    /// The process's CPU clock as it began, and as it was read the last time: whoever has ended has none.
+    clock: Option<(Duration, Duration)>,
+    /// What was there of its memory as it began.
+    resident: Option<Resident>,
+    writes: Writes,
 }
 
 impl StackSampler {
@@ -131,6 +140,7 @@ impl StackSampler {
         let stacks = Stacks::begin(process.pid, sampled)?;
         let now = Instant::now();
         Ok(Self {
+            process,
             stacks,
             mode,
             reader,
@@ -140,6 +150,9 @@ impl StackSampler {
             began: now,
             passed: now,
             passes: 0,
+            clock: cpu_time(process).ok().map(|now| (now, now)),
+            resident: resident(process),
+            writes: Writes::default(),
         })
     }
 
@@ -161,17 +174,22 @@ impl StackSampler {
 
     /// Takes what has come, or goes through all threads.
     pub fn step(&mut self) -> Result<(), StacksError> {
+        self.look_at_clock();
         self.reader.look_again();
+        let process = self.process;
         let Self {
             stacks,
             reader,
             gathered,
+            writes,
             ..
         } = self;
         match self.mode {
             SamplerMode::Cpu | SamplerMode::Memory => stacks.samples(|head, stack| {
-                let stands_for = head.stands_for.into();
-                gathered.add(reader.key(head, stack, None), stands_for);
+                if head.written == 0 || writes.copies(head, process) {
+                    let stands_for = head.stands_for.into();
+                    gathered.add(reader.key(head, stack, None), stands_for);
+                }
             }),
             SamplerMode::OffCpu => {
                 let before = thread_time();
@@ -192,11 +210,17 @@ impl StackSampler {
         Ok(())
     }
 
+    fn look_at_clock(&mut self) {
+        if let Some((_, last)) = &mut self.clock {
+            *last = cpu_time(self.process).unwrap_or(*last);
+        }
+    }
+
     /// How often the process was met by now, and what that has cost it; nothing runs at its expense where it waits.
     pub fn spent(&self) -> Result<(u64, Duration), ReadError> {
         let taken = self.stacks.taken()?;
         let passed_over = match self.mode {
-            SamplerMode::Memory => taken.met.saturating_sub(taken.looks),
+            SamplerMode::Memory => (taken.met + taken.written).saturating_sub(taken.looks),
             SamplerMode::Cpu | SamplerMode::OffCpu => 0,
         };
         let passed_over = PASSED_OVER.as_secs_f64() * passed_over as f64;
@@ -214,12 +238,18 @@ impl StackSampler {
         }
         let took = self.began.elapsed();
         let taken = self.stacks.taken()?;
+        let (mut on_cpu, mut touched) = (None, None);
         let (rate, each) = match self.mode {
             SamplerMode::Cpu => {
                 let ticking = taken.ticking.as_secs_f64();
                 let rate = taken.looks as f64 / ticking.max(1e-9);
                 let each = if rate > 0.0 { 1e9 / rate } else { 0.0 };
-                (rate, Each::Nanoseconds(each))
+                on_cpu = self.clock.map(|(began, ended)| OnCpu {
+                    clock: ended.saturating_sub(began),
+                    sampled: Duration::from_nanos((each * self.gathered.sum() as f64) as u64),
+                });
+                let by_clock = on_cpu.map_or(each, |on_cpu| on_cpu.by_clock(each));
+                (rate, Each::Nanoseconds(by_clock))
             }
             SamplerMode::OffCpu => {
                 let rate = self.passes as f64 / took.as_secs_f64().max(1e-9);
@@ -229,7 +259,13 @@ impl StackSampler {
                 // Those that were lost, and chance, leave out some: how many there were in all is known.
                 let seen = self.gathered.sum().max(1) as f64;
                 let rate = taken.looks as f64 / took.as_secs_f64().max(1e-9);
-                (rate, Each::Bytes((taken.met * PAGE) as f64 / seen))
+                let pages = taken.met as f64 + self.writes.copied(taken.written);
+                touched = Some(Touched {
+                    bytes: (pages * PAGE as f64) as u64,
+                    before: self.resident,
+                    after: resident(self.process),
+                });
+                (rate, Each::Bytes(pages * PAGE as f64 / seen))
             }
         };
         let kernel = self.gathered.kernel_addresses();
@@ -247,7 +283,11 @@ impl StackSampler {
             took,
             taken: self.gathered.taken,
             complete: self.gathered.complete,
+            guessed: self.gathered.guessed,
             lost: taken.lost,
+            by_any_timer: self.stacks.is_by_any_timer(),
+            on_cpu,
+            touched,
         })
     }
 }

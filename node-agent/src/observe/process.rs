@@ -215,10 +215,23 @@ pub fn cpu_time(process: ProcessId) -> Result<CpuTime, ObserveError> {
         })
 }
 
-/// How much of the process's memory is there, in bytes; None where that cannot be told.
-pub fn resident(process: ProcessId) -> Option<u64> {
+/// How much of a process's memory is there, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resident {
+    /// In all.
+    pub all: u64,
+    /// What is of no file.
+    pub anonymous: u64,
+}
+
+/// How much of the process's memory is there; None where that cannot be told.
+pub fn resident(process: ProcessId) -> Option<Resident> {
     let status = proc::Process::new(process.pid as i32).and_then(|process| process.status());
-    Some(status.ok()?.vmrss? << 10)
+    let status = status.ok()?;
+    Some(Resident {
+        all: status.vmrss? << 10,
+        anonymous: status.rssanon? << 10,
+    })
 }
 
 /// Whether seccomp restricts any thread of the process; also where that cannot be told.

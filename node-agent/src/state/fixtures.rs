@@ -189,6 +189,7 @@ pub fn call(millis: i64, weight: u64, callers: &[&str]) -> Event {
     let callers = Callers {
         calls: calls.collect(),
         complete: true,
+        guessed: false,
     };
     Event {
         details: vec![("stack", Detail::Callers(Arc::new(callers)))],

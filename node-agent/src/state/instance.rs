@@ -316,6 +316,12 @@ impl Instance {
             .collect()
     }
 
+    /// How many calls one stands for that an event tells of.
+    pub fn weight(&self, event: &Event) -> f64 {
+        let mut probes = self.probes.iter();
+        probes.find_map(|probe| probe.weight(event)).unwrap_or(1.0)
+    }
+
     /// About what all of this takes of memory.
     pub fn bytes(&self) -> u64 {
         let probes = self.probes.iter();

@@ -210,7 +210,8 @@ impl ProbeState {
         let instrument = &*self.probe.instrument;
         let (row, part) = series.place(event.row.as_ref(), event.part.as_ref(), instrument);
         if series.subscription.reports_stacks {
-            self.slow_calls.add(event, &row, window);
+            let stands_for = series.weight();
+            self.slow_calls.add(event, &row, stands_for, window);
         }
         let descriptor = self.probe.kind().descriptor();
         let part_key = camel_case(descriptor.part.unwrap_or_default());
@@ -229,6 +230,12 @@ impl ProbeState {
             self.weightiest.truncate(MAX_EVENTS);
         }
         Some(line)
+    }
+
+    /// How many calls one stands for that an event of this probe's tells of; None where it is not this probe's.
+    pub fn weight(&self, event: &Event) -> Option<f64> {
+        let mut series = self.series.iter();
+        series.find_map(|series| series.is(event.group).then(|| series.weight()))
     }
 
     /// Ends the running interval; `sliced` tells of a group whether it is measured in slices.

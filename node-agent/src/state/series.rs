@@ -48,7 +48,12 @@ pub struct Series {
     closed: Span,
     /// How long the target takes for as much as it did in the last slice, in seconds.
     last_slice: Option<f64>,
+    /// How long the last slices stand for, and for how long they saw the target, the newest the most; nothing where all is recorded.
+    slices: Span,
 }
+
+/// What slices before it weigh in [`Series::weight`] when another one is entered.
+const KEPT: f64 = 7.0 / 8.0;
 
 impl Series {
     /// A group of which nothing is known.
@@ -87,6 +92,7 @@ impl Series {
             self.window_began = now;
         }
         self.last_slice = None;
+        self.slices = Span::default();
     }
 
     /// What measures it is about to be replaced; all that was counted was observed.
@@ -286,6 +292,15 @@ impl Series {
         (!elapsed.is_zero()).then(|| recorded.as_secs_f64() / elapsed.as_secs_f64())
     }
 
+    /// How many calls one stands for that is told of by itself: 1 where all are recorded.
+    pub fn weight(&self) -> f64 {
+        let Span { elapsed, recorded } = self.slices;
+        match recorded.is_zero() {
+            true => 1.0,
+            false => elapsed.as_secs_f64() / recorded.as_secs_f64(),
+        }
+    }
+
     /// How many rows of the process are not told apart for want of room, and of which rows how many parts.
     pub fn folded(&self) -> (u64, impl Iterator<Item = (&str, u64)>) {
         let parts = self.rows.iter().map(|(name, row)| {
@@ -355,6 +370,13 @@ impl Series {
             unseen
         };
         self.last_slice = (unseen > 0.0).then_some(does);
+        self.slices = match self.last_slice {
+            Some(_) => Span {
+                elapsed: self.slices.elapsed.mul_f64(KEPT) + span.elapsed,
+                recorded: self.slices.recorded.mul_f64(KEPT) + span.recorded.mul_f64(part),
+            },
+            None => Span::default(),
+        };
         for tally in self.tallies() {
             if let Some(weight) = before {
                 tally.stretch(weight);

@@ -40,13 +40,14 @@ struct Gathered {
     lasts: Duration,
     profile: Profile,
     counts: ProfileCounts,
+    weights: Weights,
     /// What was added since it was last looked what all of it takes.
     added: usize,
 }
 
 impl SlowCalls {
-    /// Adds a slow call of this function, to the window of this length in which it returned.
-    pub fn add(&mut self, event: &Event, function: &str, window: Duration) {
+    /// Adds a slow call of this function, which stands for so many, to the window of this length in which it returned.
+    pub fn add(&mut self, event: &Event, function: &str, stands_for: f64, window: Duration) {
         let every = window.max(Duration::from_nanos(1));
         let number = since_1970(event.time).as_nanos() / every.as_nanos();
         let number = u64::try_from(number).unwrap_or(u64::MAX);
@@ -55,9 +56,10 @@ impl SlowCalls {
             lasts: every,
             profile: Profile::of(ProfileMode::SlowCalls),
             counts: ProfileCounts::default(),
+            weights: Weights::default(),
             added: 0,
         });
-        gathered.add(event, function);
+        gathered.add(event, function, stands_for);
         // Windows are taken as they end. If nobody does, or the clock leaps, there is room for so many.
         while self.0.len() > MOST {
             self.0.pop_first();
@@ -87,14 +89,16 @@ impl SlowCalls {
 }
 
 impl Gathered {
-    fn add(&mut self, event: &Event, function: &str) {
+    fn add(&mut self, event: &Event, function: &str, stands_for: f64) {
         let Some(callers) = event.callers() else {
             self.counts.lost += 1;
             return;
         };
         self.counts.samples += 1;
         self.counts.complete += u64::from(callers.complete);
-        self.added += add(&mut self.profile, event, function, "");
+        self.counts.guessed += u64::from(callers.guessed);
+        let weights = self.weights.of(event, stands_for);
+        self.added += add(&mut self.profile, event, (function, ""), weights);
         if self.added > WINDOW_BYTES / 4 {
             self.added = 0;
             if self.profile.stacks.bytes() > WINDOW_BYTES / 4 * 3 {
@@ -125,9 +129,31 @@ impl Gathered {
     }
 }
 
-/// Adds a slow call whose callers are known to a profile: the function that was slow is the innermost. Returns about what it takes
-/// of memory, at most.
-pub fn add(profile: &mut Profile, event: &Event, function: &str, target: &str) -> usize {
+/// Calls and nanoseconds that slow calls weigh in a profile, each of which stands for so many: those of a function that is measured in
+/// slices were met there by chance, and others like them between.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Weights {
+    /// What is left over of a call goes to the next one: a profile counts whole ones.
+    left: f64,
+}
+
+impl Weights {
+    /// What this one weighs.
+    pub fn of(&mut self, event: &Event, stands_for: f64) -> [u64; 2] {
+        let calls = self.left + stands_for;
+        self.left = calls.fract();
+        [calls as u64, (event.weight as f64 * stands_for) as u64]
+    }
+}
+
+/// Adds a slow call whose callers are known to a profile: the function that was slow, of this target, is the innermost. Returns about what
+/// it takes of memory, at most.
+pub fn add(
+    profile: &mut Profile,
+    event: &Event,
+    (function, target): (&str, &str),
+    weights: [u64; 2],
+) -> usize {
     let Some(callers) = event.callers() else {
         return 0;
     };
@@ -143,7 +169,7 @@ pub fn add(profile: &mut Profile, event: &Event, function: &str, target: &str) -
         frames: frames.map(|(name, file)| Frame::user(name, file)).collect(),
         thread: &event.thread_name,
         target,
-        weights: &[1, event.weight],
+        weights: &weights,
         ..Stack::default()
     };
     profile.stacks.add(&stack);

@@ -101,6 +101,9 @@ pub struct Chain {
     pub frames: Vec<u64>,
     /// Whether the last one is where the thread began.
     pub complete: bool,
+    /// Whether one of them was looked for on the stack, and not found where it had to be if there was nothing else: it may be left over
+    /// from a call that is long done.
+    pub guessed: bool,
 }
 
 /// What unwinds in one process.
@@ -196,6 +199,11 @@ impl Unwinder {
                 let before = Registers { ip, ..at };
                 step = self.caller(before, ip, is_first, stack, code);
             }
+            let (step, is_guess) = match step {
+                Step::Guess(caller) => (Step::Caller(caller), true),
+                step => (step, false),
+            };
+            chain.guessed |= is_guess;
             match step {
                 Step::Caller(caller) if trampoline.contains(&caller.ip) => {
                     let Some(original) = originals.next() else {
@@ -211,7 +219,7 @@ impl Unwinder {
                     chain.complete = true;
                     break;
                 }
-                Step::Lost => break,
+                Step::Lost | Step::Guess(_) => break,
             }
         }
         chain
@@ -284,12 +292,14 @@ impl Registers {
 
 enum Step {
     Caller(Registers),
+    /// Perhaps.
+    Guess(Registers),
     End,
     Lost,
 }
 
 /// Looks for a return address where nothing says where it is: after so many words, the first that is one of code with a call
-/// before it.
+/// before it. Where others lie between it is a guess.
 fn search(at: Registers, after: u64, stack: Stack<'_>, code: &dyn Code) -> Step {
     for index in after..after + SEARCHED_WORDS {
         let Some(place) = at.sp.checked_add(index * 8) else {
@@ -301,11 +311,15 @@ fn search(at: Registers, after: u64, stack: Stack<'_>, code: &dyn Code) -> Step 
         if code.before(ip).is_some_and(|bytes| ends_in_call(&bytes)) {
             // The first that it pushes is the frame pointer.
             let pushed = (after > 0).then(|| stack.word(place - 8)).flatten();
-            return Step::Caller(Registers {
+            let caller = Registers {
                 ip,
                 sp: place + 8,
                 bp: pushed.unwrap_or(at.bp),
-            });
+            };
+            return match index == after {
+                true => Step::Caller(caller),
+                false => Step::Guess(caller),
+            };
         }
     }
     Step::Lost

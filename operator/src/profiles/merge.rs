@@ -245,6 +245,10 @@ impl Merger {
             targets,
             targets_omitted: omitted,
             complete_percent: percent(counts.complete, counts.samples),
+            sampled_percent: counts
+                .sampled_microseconds
+                .zip(counts.cpu_microseconds)
+                .map(|(sampled, clock)| percent(sampled, clock)),
             counts,
             headline: summary(&stacks),
             headings: headings.collect(),
@@ -277,19 +281,31 @@ fn bounded(counts: &ProfileCounts) -> ProfileCounts {
     let ProfileCounts {
         samples,
         complete,
+        guessed,
         lost,
         millihertz,
+        by_any_timer,
+        cpu_microseconds,
+        sampled_microseconds,
         resident_before,
         resident_after,
+        anonymous_before,
+        anonymous_after,
     } = counts;
     let bound = |count: &u64| (*count).min(MOST);
     ProfileCounts {
         samples: bound(samples),
         complete: bound(complete).min(*samples),
+        guessed: bound(guessed).min(*samples),
         lost: bound(lost),
         millihertz: bound(millihertz),
+        by_any_timer: *by_any_timer,
+        cpu_microseconds: cpu_microseconds.as_ref().map(bound),
+        sampled_microseconds: sampled_microseconds.as_ref().map(bound),
         resident_before: resident_before.as_ref().map(bound),
         resident_after: resident_after.as_ref().map(bound),
+        anonymous_before: anonymous_before.as_ref().map(bound),
+        anonymous_after: anonymous_after.as_ref().map(bound),
     }
 }
 
@@ -309,10 +325,16 @@ fn sum(one: &ProfileCounts, other: &ProfileCounts) -> ProfileCounts {
     ProfileCounts {
         samples: plus(one.samples, other.samples),
         complete: plus(one.complete, other.complete),
+        guessed: plus(one.guessed, other.guessed),
         lost: plus(one.lost, other.lost),
         millihertz: rate,
+        by_any_timer: one.by_any_timer || other.by_any_timer,
+        cpu_microseconds: maybe(one.cpu_microseconds, other.cpu_microseconds),
+        sampled_microseconds: maybe(one.sampled_microseconds, other.sampled_microseconds),
         resident_before: maybe(one.resident_before, other.resident_before),
         resident_after: maybe(one.resident_after, other.resident_after),
+        anonymous_before: maybe(one.anonymous_before, other.anonymous_before),
+        anonymous_after: maybe(one.anonymous_after, other.anonymous_after),
     }
 }
 

@@ -14,9 +14,9 @@ use ckb_probe_agent::{
     host::find_process,
     mechanism::{
         profile::categorized::CategorizedStacks,
-        stacks::{self, ONE_IN, Profile, SamplerMode, State, folded},
+        stacks::{self, ONE_IN, Profile, SamplerMode, State, Touched, folded},
     },
-    observe::Exit,
+    observe::{Exit, balances_nodes},
     text,
 };
 use clap::Args;
@@ -191,9 +191,27 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
             format!("{:.1} MB touched for the first time", total as f64 / 1e6),
         ),
     };
+    let by_samples = match profile.on_cpu {
+        Some(on_cpu) => format!(
+            " by its clock ({:.1} % of it by the samples themselves)",
+            on_cpu.sampled_percent()
+        ),
+        None => String::new(),
+    };
+    let by_any_timer = match profile.by_any_timer {
+        true => {
+            "this kernel's tick was not found: it was looked whenever a timer expired, also one of the process, which is met in step with it\n"
+        }
+        false => "",
+    };
+    let guessed = match profile.guessed {
+        0 => String::new(),
+        guessed => format!(" ({guessed} with a caller that is a guess)"),
+    };
+    let grown = profile.touched.as_ref().map(grown).unwrap_or_default();
     let mut lines = format!(
-        "{} stacks in {:.1} s, {:.1} % of them complete, {} lost; {looked}\n\
-         {what}, by innermost function:\n",
+        "{} stacks in {:.1} s, {:.1} % of them complete{guessed}, {} lost; {looked}\n\
+         {by_any_timer}{grown}{what}{by_samples}, by innermost function:\n",
         profile.taken,
         profile.took.as_secs_f64(),
         profile.complete_percent(),
@@ -204,6 +222,29 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
     for (name, weight) in own.into_iter().take(LISTED) {
         let share = 100.0 * weight as f64 / total.max(1) as f64;
         lines.push_str(&format!("{share:5.1} %  {name}\n"));
+    }
+    lines
+}
+
+/// What became of the memory that is there, beside what was touched of it.
+fn grown(touched: &Touched) -> String {
+    let megabytes = |bytes: i64| format!("{:+.1} MB", bytes as f64 / 1e6);
+    let mut lines = match touched.growth() {
+        Some((all, anonymous)) => format!(
+            "resident memory: {}, of which {} of no file\n",
+            megabytes(all),
+            megabytes(anonymous)
+        ),
+        None => String::new(),
+    };
+    if touched.untouched() > 0 {
+        lines.push_str(&format!(
+            "at least {:.1} MB of it came without being touched: by MAP_POPULATE or mlock, around pages of files, or as huge pages\n",
+            touched.untouched() as f64 / 1e6
+        ));
+    }
+    if balances_nodes() {
+        lines.push_str("NUMA balancing is on (kernel.numa_balancing): pages that it looks at count as touched again\n");
     }
     lines
 }
@@ -288,3 +329,6 @@ fn names(states: &[&State]) -> String {
         });
     told.collect::<Vec<_>>().join(", ")
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,10 @@ use std::{
 
 use ckb_probe_agent::{
     mechanism::{Event, profile::nanos},
-    state::slow_calls::add,
+    state::{
+        instance::Instance,
+        slow_calls::{Weights, add},
+    },
     text,
 };
 use ckb_probe_profiles::{Profile, ProfileMode, Window};
@@ -29,6 +32,7 @@ pub struct Flames {
     path: PathBuf,
     file: fs::File,
     profile: Profile,
+    weights: Weights,
     begun: (SystemTime, Instant),
 }
 
@@ -46,15 +50,25 @@ impl Flames {
             file: fs::File::create(path).map_err(failed)?,
             path: path.to_owned(),
             profile: Profile::of(ProfileMode::SlowCalls),
+            weights: Weights::default(),
             begun: (SystemTime::now(), Instant::now()),
         })
     }
 
-    /// Adds the calls whose callers are known, of a program of this name.
-    pub fn add(&mut self, events: &[(Event, Value)], row: &str, executable: &str) {
+    /// Adds the calls whose callers are known, of a program of this name, as they are weighed by these books.
+    pub fn add(
+        &mut self,
+        events: &[(Event, Value)],
+        row: &str,
+        executable: &str,
+        books: &Instance,
+    ) {
         for (event, line) in events {
-            if let Some(name) = line[row].as_str() {
-                add(&mut self.profile, event, name, executable);
+            if let Some(name) = line[row].as_str()
+                && event.callers().is_some()
+            {
+                let weights = self.weights.of(event, books.weight(event));
+                add(&mut self.profile, event, (name, executable), weights);
             }
         }
     }

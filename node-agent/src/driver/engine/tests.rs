@@ -74,7 +74,7 @@ fn gathering(millis: i64) -> Engine {
         let terms = terms(&view.assignment);
         view.instance_mut().reconfigure(vec![probe], terms);
         let gathered = &mut view.instance_mut().probes[0].slow_calls;
-        gathered.add(&call(millis, 5, &["read"]), "Get", slow_calls::WINDOW);
+        gathered.add(&call(millis, 5, &["read"]), "Get", 1.0, slow_calls::WINDOW);
     }
     engine
 }

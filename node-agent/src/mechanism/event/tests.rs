@@ -14,6 +14,7 @@ fn callers(names: &[&str], complete: bool) -> Detail {
     Detail::Callers(Arc::new(Callers {
         calls: calls.collect(),
         complete,
+        guessed: false,
     }))
 }
 

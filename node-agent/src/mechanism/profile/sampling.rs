@@ -103,8 +103,6 @@ impl Thread<'_> {
         // What is read of the process's files is for all of its modes.
         let _read = Reader::of(self.process);
         let mut all = self.begin();
-        // As sampling begins, which takes its time.
-        let before = observe::resident(self.process);
         // Where others have a window of this number it ends when theirs do; else it lasts as long as is asked, from now on.
         let start = self.ask.every.map_or_else(Instant::now, |_| start);
         let end = start + window.lasts;
@@ -112,7 +110,6 @@ impl Thread<'_> {
             // Nobody wants it any more.
             return;
         }
-        let after = observe::resident(self.process);
         let lasted = since_1970().saturating_sub(began);
         for one in all {
             let mode = one.mode;
@@ -127,13 +124,21 @@ impl Thread<'_> {
                     _ => found,
                 };
                 let told = CategorizedStacks::sampled(mode, &found, began, "");
+                let touched = found.touched.unwrap_or_default();
+                let (before, after) = (touched.before, touched.after);
                 let counts = ProfileCounts {
                     samples: found.taken,
                     complete: found.complete,
+                    guessed: found.guessed,
                     lost: found.lost,
+                    by_any_timer: found.by_any_timer,
                     millihertz: (found.frequency * 1e3) as u64,
-                    resident_before: before.filter(|_| mode == ProfileMode::Memory),
-                    resident_after: after.filter(|_| mode == ProfileMode::Memory),
+                    cpu_microseconds: found.on_cpu.map(|on_cpu| micros(on_cpu.clock)),
+                    sampled_microseconds: found.on_cpu.map(|on_cpu| micros(on_cpu.sampled)),
+                    resident_before: before.map(|before| before.all),
+                    resident_after: after.map(|after| after.all),
+                    anonymous_before: before.map(|before| before.anonymous),
+                    anonymous_after: after.map(|after| after.anonymous),
                 };
                 (window_of(millis(found.took)), counts, told)
             });
@@ -352,6 +357,10 @@ impl Sampling {
 fn since_1970() -> Duration {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.unwrap_or_default()
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn millis(time: Duration) -> u64 {

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use super::{Touched, wait::FROZEN};
 use crate::{observe::FunctionName, text};
 
 /// So many different stacks are told apart, with so many frames in all: what comes on top of them is counted by thread.
@@ -37,6 +38,8 @@ pub(super) struct Key {
     /// The numbers of functions, from the innermost on.
     pub(super) user: Arc<[u32]>,
     pub(super) complete: bool,
+    /// Whether one of them is a guess.
+    pub(super) guessed: bool,
     pub(super) kernel: Arc<[u64]>,
     pub(super) wait: Option<Arc<str>>,
 }
@@ -48,6 +51,7 @@ impl Key {
             thread,
             user: Arc::from([]),
             complete: false,
+            guessed: false,
             kernel: Arc::from([]),
             wait: None,
         }
@@ -134,8 +138,43 @@ pub struct Profile {
     pub taken: u64,
     /// Of these, those that reach to where the thread began.
     pub complete: u64,
+    /// Of them, those in which a caller was guessed.
+    pub guessed: u64,
     /// Samples that were lost.
     pub lost: u64,
+    /// Whether they were taken as any timer expired, for want of a tick.
+    pub by_any_timer: bool,
+    /// How the time on a CPU was told, where that is sampled.
+    pub on_cpu: Option<OnCpu>,
+    /// What was touched in all, where that is sampled.
+    pub touched: Option<Touched>,
+}
+
+/// Time on a CPU, told twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnCpu {
+    /// By the process's own CPU clock, which its samples are made to come to.
+    pub clock: Duration,
+    /// What they stood for by themselves: each for the time between two looks at a CPU.
+    pub sampled: Duration,
+}
+
+impl OnCpu {
+    /// What the samples stood for by themselves, of what the clock says, in percent. Where the process ran for no time, nothing is amiss.
+    pub fn sampled_percent(&self) -> f64 {
+        match self.clock.is_zero() {
+            true => 100.0,
+            false => 100.0 * self.sampled.as_secs_f64() / self.clock.as_secs_f64(),
+        }
+    }
+
+    /// What a sample that stands for so many nanoseconds stands for by the clock.
+    pub(super) fn by_clock(&self, each: f64) -> f64 {
+        match self.sampled.is_zero() {
+            true => each,
+            false => each * self.clock.as_secs_f64() / self.sampled.as_secs_f64(),
+        }
+    }
 }
 
 impl Profile {
@@ -190,6 +229,7 @@ impl Seen {
             state: match (self.is_running, self.task_state) {
                 (true, _) => "running",
                 (false, 0) => "runnable",
+                _ if self.key.wait.as_deref() == Some(FROZEN) => "frozen",
                 (false, state) if state & 1 != 0 => "sleeping",
                 (false, state) if state & 2 != 0 => "uninterruptible",
                 (false, state) if state & (4 | 8) != 0 => "stopped",
@@ -223,12 +263,14 @@ pub(super) struct Gathered {
     frames: usize,
     pub(super) taken: u64,
     pub(super) complete: u64,
+    pub(super) guessed: u64,
 }
 
 impl Gathered {
     pub(super) fn add(&mut self, mut key: Key, weight: u64) {
         self.taken += 1;
         self.complete += u64::from(key.complete);
+        self.guessed += u64::from(key.guessed);
         if !self.seen.contains_key(&key) {
             let frames = key.user.len() + key.kernel.len();
             if self.seen.len() >= STACK_LIMIT || self.frames + frames > FRAMES_LIMIT {

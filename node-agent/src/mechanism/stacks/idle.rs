@@ -6,11 +6,11 @@ use ckb_probe_profiles::idle::idle;
 
 use super::{
     Call, CodeOrigin, Profile, Sample, TRUNCATED,
-    wait::{FOR_A_CPU, FOR_A_PAGE},
+    wait::{FOR_A_CPU, FOR_A_PAGE, FROZEN, STOPPED, TRACED},
 };
 
-/// What a thread waits for that waits for nobody.
-const NO_WAITS: [&str; 2] = [FOR_A_CPU, FOR_A_PAGE];
+/// What a thread waits for that waits for no work.
+const NO_WAITS: [&str; 5] = [FOR_A_CPU, FOR_A_PAGE, STOPPED, TRACED, FROZEN];
 
 impl Profile {
     /// The same with the calls of threads in idle pools folded into one that says which pool. For what is waited for: on a CPU
@@ -119,7 +119,11 @@ mod tests {
             took: Duration::from_secs(7),
             taken: 11,
             complete: 7,
+            guessed: 0,
             lost: 0,
+            by_any_timer: false,
+            on_cpu: None,
+            touched: None,
         };
         let folded = profile.clone().with_idle_folded();
         let shown: Vec<(String, u64)> = folded

@@ -51,6 +51,8 @@ pub struct Callers {
     pub calls: Vec<Call>,
     /// Whether the last one is where the thread began.
     pub complete: bool,
+    /// Whether one of them is a guess.
+    pub guessed: bool,
 }
 
 /// Makes of a thread's registers and stack what is counted.
@@ -146,6 +148,7 @@ impl Reader {
             return Callers {
                 calls: Vec::new(),
                 complete: true,
+                guessed: false,
             };
         }
         let mut code = held(&self.code);
@@ -154,11 +157,16 @@ impl Reader {
         if is_replaced && code.space.trampoline().is_none() {
             let _ = code.read_again();
         }
-        let Chain { frames, complete } = code.chain(head, stack);
+        let Chain {
+            frames,
+            complete,
+            guessed,
+        } = code.chain(head, stack);
         let functions = frames.iter().map(|address| code.function(*address));
         Callers {
             calls: functions.map(|function| Call::user(&function)).collect(),
             complete,
+            guessed,
         }
     }
 
@@ -228,22 +236,28 @@ impl Reader {
     /// What a thread does, and where.
     pub(super) fn key(&mut self, head: &Head, stack: Copied<'_>, wait: Option<Arc<str>>) -> Key {
         let kernel = (head.kernel_frames as usize).min(head.kernel.len());
-        let (user, complete) = self.user(head, stack);
+        let (user, complete, guessed) = self.user(head, stack);
         Key {
             thread: head.name,
             user,
             complete,
+            guessed,
             kernel: head.kernel[..kernel].into(),
             wait,
         }
     }
 
-    fn user(&mut self, head: &Head, stack: Copied<'_>) -> (Arc<[u32]>, bool) {
+    /// The functions of the process that are on the stack; whether that is all of them, and whether one is a guess.
+    fn user(&mut self, head: &Head, stack: Copied<'_>) -> (Arc<[u32]>, bool, bool) {
         if head.flags & NO_USER != 0 {
-            return (Arc::from([]), true);
+            return (Arc::from([]), true, false);
         }
         let mut code = held(&self.code);
-        let Chain { frames, complete } = code.chain(head, stack);
+        let Chain {
+            frames,
+            complete,
+            guessed,
+        } = code.chain(head, stack);
         let functions: Vec<FunctionName> = frames
             .iter()
             .map(|address| code.function(*address))
@@ -253,6 +267,7 @@ impl Reader {
         (
             functions.map(|function| self.number(function)).collect(),
             complete,
+            guessed,
         )
     }
 

@@ -14,10 +14,36 @@ pub(super) const FOR_A_CPU: &str = "[a CPU]";
 /// What one waits for that is in no call of the kernel's.
 pub(super) const FOR_A_PAGE: &str = "[a page]";
 
+/// What one waits for that was stopped, is traced, or is frozen: nothing of its own, wherever it was.
+pub(super) const STOPPED: &str = "[SIGCONT]";
+pub(super) const TRACED: &str = "[its tracer]";
+pub(super) const FROZEN: &str = "[the freezer]";
+
+/// Bits of the kernel's word for a thread's state.
+const SLEEPS: u32 = 1;
+const IS_STOPPED: u32 = 4;
+const IS_TRACED: u32 = 8;
+const MAY_BE_FROZEN: u32 = 0x2000;
+const IS_FROZEN: u32 = 0x8000;
+
+/// What a thread waits for by its state alone, whatever it was about to do.
+fn by_state(state: u32, is_in_call: bool) -> Option<&'static str> {
+    match state {
+        0 => Some(FOR_A_CPU),
+        _ if state & IS_STOPPED != 0 => Some(STOPPED),
+        _ if state & IS_TRACED != 0 => Some(TRACED),
+        _ if state & IS_FROZEN != 0 => Some(FROZEN),
+        // A cgroup freezes what is on its way to user space, in a sleep that looks like any other: but whoever waits for a page sleeps
+        // in no such way.
+        _ if state & SLEEPS != 0 && state & MAY_BE_FROZEN != 0 && !is_in_call => Some(FROZEN),
+        _ => None,
+    }
+}
+
 /// What a thread that does not run waits for, in brackets: the kind of thing, and where that is a file, which.
 pub(super) fn waits_for(files: Option<&OpenFiles>, head: &Head) -> String {
-    if head.task_state == 0 {
-        return FOR_A_CPU.to_string();
+    if let Some(known) = by_state(head.task_state, head.call >= 0) {
+        return known.to_string();
     }
     let number = u32::try_from(head.call).ok();
     let Some(call) = number.and_then(syscall_name) else {
@@ -86,6 +112,27 @@ mod tests {
             assert_eq!(files.path(descriptor), Some(path));
         }
         assert_eq!(files.path(u64::MAX), None);
+    }
+
+    #[test]
+    fn who_is_stopped_traced_or_frozen_waits_for_that_and_for_nothing_of_its_own() {
+        for (state, outside, within) in [
+            (0, Some(FOR_A_CPU), Some(FOR_A_CPU)),
+            (1, None, None),
+            (2, None, None),
+            (4, Some(STOPPED), Some(STOPPED)),
+            (0x104, Some(STOPPED), Some(STOPPED)),
+            (0x108, Some(TRACED), Some(TRACED)),
+            // In its place, since Linux 6.1.
+            (0x8000, Some(FROZEN), Some(FROZEN)),
+            // By its cgroup; in a call that is how anybody sleeps.
+            (0x2001, Some(FROZEN), None),
+            // For a page, which nobody may interrupt, or only who kills.
+            (0x102, None, None),
+        ] {
+            assert_eq!(by_state(state, false), outside, "{state:#x}");
+            assert_eq!(by_state(state, true), within, "{state:#x}");
+        }
     }
 
     #[test]

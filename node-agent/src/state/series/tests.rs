@@ -120,6 +120,33 @@ fn between_two_slices_it_was_like_the_one_for_half_of_the_time_and_then_like_the
 }
 
 #[test]
+fn a_call_that_is_told_of_stands_for_as_many_as_the_last_slices_say() {
+    let mut series = series();
+    assert_eq!(series.weight(), 1.0);
+    see(&mut series, gets(1), at(100));
+    assert_eq!(series.weight(), 1.0);
+    let slice = |series: &mut Series, begins: u64, ends: u64| {
+        series.resume(at(begins));
+        series.pause(at(ends), 1.0);
+    };
+    series.pause(at(200), 1.0);
+    assert_eq!(series.weight(), 1.0, "what was seen until then was all");
+    slice(&mut series, 1_180, 1_200);
+    assert_eq!(series.weight(), 50.0);
+    // The newest weigh most: from now on it is looked twice as often.
+    for turn in 0..40 {
+        slice(&mut series, 1_680 + 500 * turn, 1_700 + 500 * turn);
+    }
+    assert!((series.weight() - 25.0).abs() < 0.2, "{}", series.weight());
+    // And where all is recorded again, each is one.
+    series.resume(at(30_000));
+    see(&mut series, gets(2), at(30_500));
+    series.close_interval(at(31_000), false);
+    see(&mut series, gets(3), at(31_500));
+    assert_eq!(series.weight(), 1.0);
+}
+
+#[test]
 fn a_slice_of_a_target_that_was_slowed_down_stands_for_less_time_than_it_lasted() {
     let mut series = sliced();
     series.resume(at(900));

@@ -28,10 +28,16 @@ fn a_window_is_ten_minutes_of_the_clock_and_is_told_once_it_is_over() {
     calls.add(
         &call(1_199_999, 5, &["commit", "insert"]),
         "TxnCommit",
+        1.0,
         EVERY,
     );
-    calls.add(&call(600_000, 3, &["commit", "insert"]), "TxnCommit", EVERY);
-    calls.add(&call(1_200_000, 2, &["commit"]), "TxnCommit", EVERY);
+    calls.add(
+        &call(600_000, 3, &["commit", "insert"]),
+        "TxnCommit",
+        1.0,
+        EVERY,
+    );
+    calls.add(&call(1_200_000, 2, &["commit"]), "TxnCommit", 1.0, EVERY);
     assert!(
         calls.take_over(at(1_201_999)).is_empty(),
         "some may be late"
@@ -69,14 +75,33 @@ fn a_window_is_ten_minutes_of_the_clock_and_is_told_once_it_is_over() {
 }
 
 #[test]
+fn a_call_of_a_function_that_is_seldom_recorded_weighs_as_many_as_it_stands_for() {
+    let mut calls = SlowCalls::default();
+    // Both as slow as often, and one of them was met once in twenty times and a half.
+    for second in 0..82 {
+        let event = call(1_000 * second, 1_000, &["commit"]);
+        calls.add(&event, "TxnCommit", 1.0, EVERY);
+        if second % 41 < 2 {
+            calls.add(&call(1_000 * second, 1_000, &["read"]), "Get", 20.5, EVERY);
+        }
+    }
+    let told = calls.take_all(at(600_000));
+    let weights: Vec<_> = profile(&told[0]).stacks.sorted();
+    let weights: Vec<_> = weights.iter().map(|stack| stack.weights).collect();
+    assert_eq!(weights, [[82, 82_000], [82, 82_000]]);
+    // And as many as were told of.
+    assert_eq!(told[0].counts.samples, 86);
+}
+
+#[test]
 fn where_nobody_is_known_to_have_called_nothing_is_told() {
     let mut calls = SlowCalls::default();
     assert!(calls.take_all(at(0)).is_empty());
-    calls.add(&bare(1_000, 9), "Get", EVERY);
+    calls.add(&bare(1_000, 9), "Get", 1.0, EVERY);
     assert!(calls.take_over(at(700_000)).is_empty());
     assert!(calls.0.is_empty(), "and nothing is kept of it");
-    calls.add(&bare(600_000, 9), "Get", EVERY);
-    calls.add(&call(600_001, 1, &["read"]), "Get", EVERY);
+    calls.add(&bare(600_000, 9), "Get", 1.0, EVERY);
+    calls.add(&call(600_001, 1, &["read"]), "Get", 1.0, EVERY);
     let told = calls.take_over(at(1_300_000));
     assert_eq!((told[0].counts.samples, told[0].counts.lost), (1, 1));
 }
@@ -92,7 +117,7 @@ fn a_stack_that_is_cut_is_told_to_be() {
         })),
     )];
     let mut calls = SlowCalls::default();
-    calls.add(&event, "Get", EVERY);
+    calls.add(&event, "Get", 1.0, EVERY);
     let told = calls.take_all(at(1));
     assert_eq!((told[0].counts.samples, told[0].counts.complete), (1, 0));
     let stacks = profile(&told[0]).stacks.sorted();
@@ -103,7 +128,7 @@ fn a_stack_that_is_cut_is_told_to_be() {
 #[test]
 fn a_window_that_begins_later_was_begun_before_the_clock_was_set_back() {
     let mut calls = SlowCalls::default();
-    calls.add(&call(6_000_000, 1, &["read"]), "Get", EVERY);
+    calls.add(&call(6_000_000, 1, &["read"]), "Get", 1.0, EVERY);
     assert!(calls.take_over(at(5_999_000)).is_empty());
     let told = calls.take_over(at(1_000_000));
     assert_eq!(
@@ -116,7 +141,7 @@ fn a_window_that_begins_later_was_begun_before_the_clock_was_set_back() {
 fn a_clock_that_leaps_fills_no_memory() {
     let mut calls = SlowCalls::default();
     for number in 0..50 {
-        calls.add(&call(number * 600_000, 1, &["read"]), "Get", EVERY);
+        calls.add(&call(number * 600_000, 1, &["read"]), "Get", 1.0, EVERY);
         assert!(calls.0.len() <= MOST);
     }
     // Nor does a window of no length, or a time before 1970.
@@ -124,7 +149,7 @@ fn a_clock_that_leaps_fills_no_memory() {
         time: Timestamp::from_second(-7).unwrap(),
         ..call(0, 1, &["read"])
     };
-    calls.add(&early, "Get", Duration::ZERO);
+    calls.add(&early, "Get", 1.0, Duration::ZERO);
     assert!(calls.0.len() <= MOST);
 }
 
@@ -136,7 +161,7 @@ fn whoever_calls_a_window_takes_no_more_memory_than_it_may_and_weighs_what_it_we
         let name = format!("{number}{long}");
         let other = format!("other{number}");
         let event = call(1, number + 1, &[&name, &other, "run"]);
-        calls.add(&event, "Get", EVERY);
+        calls.add(&event, "Get", 1.0, EVERY);
         let bytes = calls.0[&0].profile.stacks.bytes();
         assert!(bytes <= WINDOW_BYTES, "{bytes}");
     }
@@ -180,6 +205,45 @@ fn a_probe_gathers_what_it_asks_for_until_it_asks_for_something_else() {
     assert!(probe_state.slow_calls.0.is_empty());
 }
 
+#[test]
+fn a_probe_weighs_slow_calls_by_the_part_of_the_time_in_which_they_were_recorded() {
+    let probe = calls("storage", &[Operation::Get]);
+    let mut probe_state = ProbeState::new(probe.clone());
+    let mut answer = opened(&probe, 0);
+    answer.subscriptions[0].reports_stacks = true;
+    probe_state.answered(Ok(answer), false, Duration::ZERO);
+    let group = probe_state.series[0].subscription.group;
+    let fact = |at, fact| crate::state::TimedFact {
+        at: Duration::from_millis(at),
+        fact,
+    };
+    let groups = || [group].into();
+    probe_state.event(&call(0, 5, &["read"]), EVERY);
+    // Slices of 20 ms each second.
+    let part = 1.0;
+    probe_state.take(&fact(
+        0,
+        crate::state::Fact::Paused {
+            groups: groups(),
+            part,
+        },
+    ));
+    for second in 1..4 {
+        let resumed = crate::state::Fact::Resumed(groups());
+        probe_state.take(&fact(1_000 * second - 20, resumed));
+        let paused = crate::state::Fact::Paused {
+            groups: groups(),
+            part,
+        };
+        probe_state.take(&fact(1_000 * second, paused));
+        probe_state.event(&call(0, 7, &["read"]), EVERY);
+    }
+    assert_eq!(probe_state.weight(&call(0, 7, &["read"])), Some(50.0));
+    let told = probe_state.slow_calls.take_all(at(1));
+    let stacks = profile(&told[0]).stacks.sorted();
+    assert_eq!(stacks[0].weights, [1 + 3 * 50, 5 + 3 * 50 * 7]);
+}
+
 proptest! {
     #[test]
     fn each_call_is_in_the_window_in_which_it_returned_and_in_no_other(
@@ -193,7 +257,7 @@ proptest! {
         let mut told = Vec::new();
         for (time, weight, caller) in &times {
             told.extend(calls.take_over(at(*time)));
-            calls.add(&call(*time, *weight, &[["a", "b", "c"][*caller]]), "Get", window);
+            calls.add(&call(*time, *weight, &[["a", "b", "c"][*caller]]), "Get", 1.0, window);
         }
         told.extend(calls.take_over(at(100_000)));
         prop_assert!(calls.0.is_empty());

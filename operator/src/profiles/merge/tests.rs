@@ -43,6 +43,8 @@ fn part(profile: &Profile, samples: u64) -> ProfilePartSpec {
             complete: samples - 1,
             lost: 1,
             millihertz: 99_000 - samples,
+            cpu_microseconds: Some(10_000 * samples),
+            sampled_microseconds: Some(9_000 * samples),
             ..ProfileCounts::default()
         },
         pprof: Some(ByteString(profile.to_pprof())),
@@ -88,10 +90,13 @@ fn parts_become_one_profile_with_each_target_by_itself() {
             complete: 98,
             lost: 2,
             millihertz: 98_940,
+            cpu_microseconds: Some(1_000_000),
+            sampled_microseconds: Some(900_000),
             ..ProfileCounts::default()
         }
     );
     assert_eq!(spec.complete_percent, "98.0");
+    assert_eq!(spec.sampled_percent.as_deref(), Some("90.0"));
     assert_eq!(spec.headline, "Cpu: rocksdb read 70 %, scripts 30 %");
     let shares: Vec<_> = (spec.headings.iter())
         .map(|share| (&*share.name, &*share.percent))
@@ -318,10 +323,16 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
     numbers.counts = ProfileCounts {
         samples: u64::MAX,
         complete: u64::MAX,
+        guessed: u64::MAX,
         lost: u64::MAX,
         millihertz: u64::MAX,
+        by_any_timer: true,
+        cpu_microseconds: Some(u64::MAX),
+        sampled_microseconds: Some(u64::MAX),
         resident_before: Some(u64::MAX),
         resident_after: Some(u64::MAX),
+        anonymous_before: Some(u64::MAX),
+        anonymous_after: Some(u64::MAX),
     };
     numbers.failure = Some("€".repeat(1024));
     for number in 0..TARGETS + 3 {
@@ -341,15 +352,28 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
 
 fn any_counts() -> impl Strategy<Value = ProfileCounts> {
     let count = || prop_oneof![Just(0), 0..1_000_u64];
-    let resident = || prop::option::of(count());
-    (count(), count(), count(), count(), resident(), resident()).prop_map(
-        |(samples, complete, lost, millihertz, resident_before, resident_after)| ProfileCounts {
+    let maybe = || prop::array::uniform6(prop::option::of(count()));
+    (count(), count(), count(), count(), any::<bool>(), maybe()).prop_map(
+        |(
             samples,
-            complete: complete.min(samples),
+            complete,
             lost,
             millihertz,
-            resident_before,
-            resident_after,
+            by_any_timer,
+            [clock, sampled, before, after, own_before, own_after],
+        )| ProfileCounts {
+            samples,
+            complete: complete.min(samples),
+            guessed: samples / 3,
+            lost,
+            millihertz,
+            by_any_timer,
+            cpu_microseconds: clock,
+            sampled_microseconds: sampled,
+            resident_before: before,
+            resident_after: after,
+            anonymous_before: own_before,
+            anonymous_after: own_after,
         },
     )
 }
@@ -381,8 +405,13 @@ proptest! {
         let total = |of: fn(&ProfileCounts) -> u64| counts.iter().map(of).sum::<u64>();
         prop_assert_eq!(one.counts.samples, total(|one| one.samples));
         prop_assert_eq!(one.counts.complete, total(|one| one.complete));
+        prop_assert_eq!(one.counts.guessed, total(|one| one.guessed));
         prop_assert_eq!(one.counts.lost, total(|one| one.lost));
+        prop_assert_eq!(one.counts.by_any_timer, counts.iter().any(|one| one.by_any_timer));
+        prop_assert_eq!(one.counts.cpu_microseconds.unwrap_or(0), total(|one| one.cpu_microseconds.unwrap_or(0)));
+        prop_assert_eq!(one.counts.sampled_microseconds.unwrap_or(0), total(|one| one.sampled_microseconds.unwrap_or(0)));
         prop_assert_eq!(one.counts.resident_before.unwrap_or(0), total(|one| one.resident_before.unwrap_or(0)));
+        prop_assert_eq!(one.counts.anonymous_after.unwrap_or(0), total(|one| one.anonymous_after.unwrap_or(0)));
         let seen = counts.iter().filter(|one| one.samples > 0).map(|one| one.millihertz).min();
         let slowest = seen.or(counts.iter().map(|one| one.millihertz).max());
         prop_assert_eq!(Some(one.counts.millihertz), slowest);

@@ -75,6 +75,7 @@ fn spec() -> CkbProfileSpec {
         targets_omitted: 0,
         counts: ProfileCounts::default(),
         complete_percent: "100.0".into(),
+        sampled_percent: None,
         headline: String::new(),
         headings: Vec::new(),
         functions: Vec::new(),

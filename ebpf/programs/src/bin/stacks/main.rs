@@ -23,8 +23,8 @@ use aya_ebpf::{
     programs::BtfTracePointContext,
 };
 use ckb_probe_common::stacks::{
-    ANY, FILLED, FILLING, FREE, IDLE_NS, LEARN, MOVED, NAMES, NO_USER, ON_CPU, Order, PAGE, Pace,
-    Slot, TIMERS, UNCHANGED,
+    ANY, FILLED, FILLING, FREE, Fault, LEARN, MOVED, NAMES, NO_USER, ON_CPU, Order, PAGE, Pace,
+    Slot, TIMERS, UNCHANGED, fault,
 };
 use ckb_probe_programs::{
     counters,
@@ -78,32 +78,19 @@ pub fn timer_expires(context: BtfTracePointContext) -> i32 {
     if order.tick != function && order.tick != ANY {
         return 0;
     }
-    // SAFETY: the helper has no preconditions. This runs with interrupts off: the CPU's value is nobody else's.
+    // SAFETY: the helpers have no preconditions. This runs with interrupts off: the CPU's value is nobody else's.
     unsafe {
         let now = bpf_ktime_get_ns();
-        let gap = now - (*pace).ticked_ns;
-        (*pace).ticked_ns = now;
-        if gap < IDLE_NS {
-            (*pace).ticking_ns += gap;
-        }
-        let due = (*pace).due_ns;
-        if now < due {
-            return 0;
-        }
+        let random = || bpf_get_prandom_u32();
         // Before it is asked who runs: whoever runs for a moment is not to weigh more than that.
-        (*pace).due_ns = if now - due > order.period_ns {
-            now + order.period_ns
-        } else {
-            due + order.period_ns
-        };
-        if gap < IDLE_NS {
-            (*pace).taken += 1;
+        if !(*pace).ticks(now, order, random) {
+            return 0;
         }
         if (bpf_get_current_pid_tgid() >> 32) as u32 != order.process {
             return 0;
         }
         (*pace).met += 1;
-        if !sample(&context, order, 1) {
+        if !sample(&context, order, 1, 0) {
             (*pace).lost += 1;
         }
         (*pace).spent_ns += bpf_ktime_get_ns() - now;
@@ -121,7 +108,7 @@ fn learn(function: u64) {
     }
 }
 
-/// A page of the process's that it touches, and that is not there.
+/// A page of the process's that it touches and that is not there, or that it writes to and that is not to be written yet.
 #[btf_tracepoint(function = "page_fault_user")]
 pub fn page_touched(context: BtfTracePointContext) -> i32 {
     page_fault(&context)
@@ -144,10 +131,22 @@ fn page_fault(context: &BtfTracePointContext) -> i32 {
     if thread::touches_nothing(Thread::current().as_ptr()) {
         return 0;
     }
+    // Between them are the registers.
+    let (address, error): (u64, u64) = (context.arg(0), context.arg(2));
     // SAFETY: the helpers have no preconditions, and the CPU's value is nobody else's but where this is interrupted by itself, which
     // costs a count.
     unsafe {
-        (*pace).met += 1;
+        let written = match fault(error) {
+            Fault::Touch => {
+                (*pace).met += 1;
+                0
+            }
+            Fault::Write => {
+                (*pace).written += 1;
+                address
+            }
+            Fault::Neither => return 0,
+        };
         let one_in = order.period_ns as u32;
         // At random: whoever touches pages by turns is met by no turn more than by another.
         if one_in > 1 && bpf_get_prandom_u32() % one_in != 0 {
@@ -155,7 +154,7 @@ fn page_fault(context: &BtfTracePointContext) -> i32 {
         }
         let began = bpf_ktime_get_ns();
         (*pace).taken += 1;
-        if !sample(context, order, one_in) {
+        if !sample(context, order, one_in, written) {
             (*pace).lost += 1;
         }
         (*pace).spent_ns += bpf_ktime_get_ns() - began;
@@ -165,7 +164,12 @@ fn page_fault(context: &BtfTracePointContext) -> i32 {
 
 /// Takes the thread that runs; false where there is no free slot.
 #[inline(always)]
-fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32) -> bool {
+fn sample(
+    context: &BtfTracePointContext,
+    order: &Order,
+    stands_for: u32,
+    written: u64,
+) -> bool {
     let Some(slot) = next(order) else {
         return false;
     };
@@ -180,6 +184,7 @@ fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32) -> boo
         thread::describe(head, Thread::current().as_ptr());
         head.flags |= ON_CPU;
         head.stands_for = stands_for;
+        head.written = written;
         let kernel = bpf_get_stack(
             context.as_ptr(),
             head.kernel.as_mut_ptr().cast(),

@@ -35,7 +35,11 @@ fn sampled() -> stacks::Profile {
         took: Duration::from_secs(2),
         taken: 4,
         complete: 3,
+        guessed: 0,
         lost: 0,
+        by_any_timer: false,
+        on_cpu: None,
+        touched: None,
     }
 }
 

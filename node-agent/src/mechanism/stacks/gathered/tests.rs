@@ -32,6 +32,7 @@ fn key(user: &[u32], kernel: &[u64], complete: bool, wait: Option<&str>) -> Key 
         thread,
         user: user.into(),
         complete,
+        guessed: false,
         kernel: kernel.into(),
         wait: wait.map(Arc::from),
     }

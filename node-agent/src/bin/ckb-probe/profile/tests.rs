@@ -1,0 +1,59 @@
+use ckb_probe_agent::mechanism::stacks::OnCpu;
+
+use super::*;
+
+fn profile() -> Profile {
+    Profile {
+        samples: Vec::new(),
+        frequency: 99.0,
+        took: Duration::from_secs(10),
+        taken: 800,
+        complete: 800,
+        guessed: 0,
+        lost: 0,
+        by_any_timer: false,
+        on_cpu: Some(OnCpu {
+            clock: Duration::from_secs(8),
+            sampled: Duration::from_secs(2),
+        }),
+        touched: None,
+    }
+}
+
+#[test]
+fn what_samples_stand_for_by_themselves_is_told_beside_the_clock() {
+    let told = summary(&profile(), SamplerMode::Cpu, 99);
+    let expected = " s on a CPU by its clock (25.0 % of it by the samples themselves), by innermost function:\n";
+    assert!(told.contains(expected), "{told}");
+}
+
+#[test]
+fn guesses_are_told() {
+    let found = summary(&profile(), SamplerMode::Cpu, 99);
+    assert!(
+        found.starts_with("800 stacks in 10.0 s, 100.0 % of them complete, 0 lost; "),
+        "{found}"
+    );
+    let some = Profile {
+        guessed: 7,
+        ..profile()
+    };
+    let told = summary(&some, SamplerMode::Cpu, 99);
+    let expected = "800 stacks in 10.0 s, 100.0 % of them complete (7 with a caller that is a guess), 0 lost; ";
+    assert!(told.starts_with(expected), "{told}");
+}
+
+#[test]
+fn that_any_timer_served_is_told() {
+    let found = summary(&profile(), SamplerMode::Cpu, 99);
+    assert!(!found.contains("tick"), "{found}");
+    let any = Profile {
+        by_any_timer: true,
+        ..profile()
+    };
+    let told = summary(&any, SamplerMode::Cpu, 99);
+    assert!(
+        told.contains("\nthis kernel's tick was not found: "),
+        "{told}"
+    );
+}
