@@ -10,6 +10,8 @@ pub const LONGEST: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::
 pub const ERRORS: Measure = Measure::new("errors", Unit::Count, Merge::Sum);
 /// Calls as slow as `slowThreshold`, or slower.
 pub const SLOW: Measure = Measure::new("slow", Unit::Count, Merge::Sum);
+/// How often the kernel broke a call off, for a signal or a stop, and made it again. Each is one call, which did not fail.
+pub const RESTARTS: Measure = Measure::new("restarts", Unit::Count, Merge::Sum);
 
 /// The calls that wait for something to happen: a thread with nothing to do is in one of these all of the time, and who adds
 /// them to the rest learns nothing.
@@ -44,7 +46,7 @@ pub const WAITS: [&str; 24] = [
 pub const DESCRIPTOR: Descriptor = Descriptor {
     row: "syscall",
     part: Some("errno"),
-    measures: &[DURATION, LONGEST, ERRORS, SLOW],
+    measures: &[DURATION, LONGEST, ERRORS, SLOW, RESTARTS],
     columns: &[
         Column::new("perSecond", "PER SECOND", Value::Rate("duration")).of_rows(),
         Column::new("p50", "P50", Value::Quantile("duration", 0.5)).of_rows(),
@@ -54,6 +56,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("errorsPerSecond", "ERRORS/S", Value::Rate("errors")),
         Column::new("errors", "ERRORS", Value::Total("errors")),
         Column::new("slow", "SLOW", Value::Total("slow")).of_rows(),
+        Column::new("restarts", "RESTARTS", Value::Total("restarts")).of_rows(),
         Column::new("count", "COUNT", Value::Total("duration")).of_rows(),
     ],
     split: &[],
@@ -79,6 +82,11 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             "ckb_probe_slow_syscalls_total",
             "System calls at or above the probe's slowThreshold; scaled up where they were sampled.",
             Export::Counter("slow"),
+        ),
+        Metric::new(
+            "ckb_probe_syscall_restarts_total",
+            "Times that the kernel broke a system call off, for a signal or a stop, and made it again; scaled up where they were sampled.",
+            Export::Counter("restarts"),
         ),
     ],
     apart: waits,
