@@ -17,7 +17,7 @@ use super::{
     shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
-    kernel::{AttachError, DiskSlot, Links, ReadError, SlowRequest},
+    kernel::{AttachError, DiskSlot, Links, ReadError, SlowRequest, UNKNOWN},
     observe, text,
 };
 
@@ -56,6 +56,8 @@ const COST: Duration = Duration::from_nanos(1500);
 /// The parts of a row.
 const OWN: &str = "own";
 const OTHER: &str = "other";
+/// Of what began before it was looked at: before a slice, or before the kernel's programs were attached.
+const BEGAN_BEFORE: &str = "unknown";
 
 /// In the order of [`ckb_probe_common::block_io::Direction`].
 const DIRECTIONS: [&str; 4] = ["read", "write", "discard", "flush"];
@@ -227,11 +229,15 @@ impl Disks {
             number: u64::from(slot.device),
             text: format!("{} {}", slot.disk, direction.copied().unwrap_or_default()),
         });
-        let own = slot.owner == self.owner;
+        let (place, name) = match slot.owner {
+            owner if owner == self.owner => (1, OWN),
+            UNKNOWN => (2, BEGAN_BEFORE),
+            _ => (0, OTHER),
+        };
         let part = (self.owner > 0).then(|| RowId {
-            place: u64::from(own),
+            place,
             number: 0,
-            text: if own { OWN } else { OTHER }.to_string(),
+            text: name.to_string(),
         });
         (row, part)
     }

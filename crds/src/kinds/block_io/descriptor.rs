@@ -72,7 +72,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         },
         Metric {
             name: "ckb_probe_block_io_issuer_requests_total",
-            help: "Requests by who asked for them: own, by a thread of the target, or other. What the kernel writes later on the target's behalf is other.",
+            help: "Requests by who asked for them: own, by a thread of the target, or other; unknown where they began before anybody looked. What the kernel writes later on the target's behalf is other.",
             export: Export::Counter("device"),
             of_parts: true,
         },
