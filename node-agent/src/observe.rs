@@ -2,6 +2,7 @@
 
 mod address_space;
 mod cache;
+mod disks;
 mod files;
 mod functions;
 mod kernel_functions;
@@ -20,6 +21,7 @@ pub use ckb_probe_symbols::{
     FirstInstruction, GLOB_LIMIT, Glob, GlobError, SearchError, SymbolName, demangle, syscall_name,
     syscall_number,
 };
+pub use disks::{BlockDevice, block_devices};
 pub use files::OpenFiles;
 pub use functions::{Function, FunctionsError, LISTED_LIMIT, Matches, Pattern, find_functions};
 use k8s_openapi::jiff::Timestamp;

@@ -16,7 +16,7 @@ use ckb_probe_crds::Figures;
 use ckb_probe_testkit::{
     Probe, Rows,
     disk::{Disk, Requests, percent_off},
-    run,
+    refusal, run,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -155,6 +155,20 @@ fn a_disk_that_nobody_asked_about_is_in_no_row() {
     asked.read_direct(3, 4096);
     other.read_direct(5, 4096);
     assert_eq!(probe.rows().0.names(), [asked.row("read")]);
+}
+
+#[test]
+fn a_disk_that_is_not_there_is_refused_and_one_beside_another_is_told() {
+    let own = std::process::id();
+    let told = refusal(own, &["block-io", "--devices", "nope"]);
+    let rest = told.strip_prefix("there is no disk nope: this node has ");
+    assert!(rest.is_some_and(|rest| !rest.is_empty()), "{told}");
+    let disk = Disk::new(1);
+    let devices = format!("{},nope", disk.name());
+    let probe = Probe::start(own, &["block-io", "--devices", &devices, "--json"]);
+    probe.says("; there is no disk nope");
+    disk.read_direct(3, 4096);
+    assert_eq!(probe.rows().0.names(), [disk.row("read")]);
 }
 
 #[test]

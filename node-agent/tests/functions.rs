@@ -73,6 +73,22 @@ fn what_the_kernel_must_single_step_is_counted_on_demand() {
 }
 
 #[test]
+fn who_counts_under_anothers_name_is_told_and_so_is_what_is_not_counted() {
+    let folder = Folder::new();
+    let program = folder.compile("cc", "aliases.c", "aliases", &[]);
+    let mut fixture = Fixture::start(&program);
+    let orders = ["merged_one 100", "another 23", "varied 10", "variant 7"];
+    let (rows, said) = counted(&mut fixture, &["--match", "[mv]*ed*"], &orders);
+    let counts = [("merged_one", 123), ("varied", 10)];
+    assert_eq!(rows.counts(), BTreeMap::from(counts));
+    assert_eq!(
+        said.trim_end(),
+        "ckb-probe: attached; merged_one has also the name another: the linker found one code for all of these, and their calls \
+         count together; for some callers there is also varied.constprop.0, not counted: a pattern with a dot finds such"
+    );
+}
+
+#[test]
 fn overloads_count_as_one() {
     let folder = Folder::new();
     let program = folder.compile("c++", "functions.cpp", "store", &[]);

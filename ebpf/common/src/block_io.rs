@@ -13,6 +13,9 @@ pub const NO_SLOT: u32 = 0;
 /// Processes whose requests are told from others', at most.
 pub const MAX_OWNERS: u32 = 32;
 
+/// The owner of requests that began before the programs were attached, or before a slice: who asked for them is not known.
+pub const UNKNOWN: u16 = u16::MAX;
+
 /// Different thresholds above which requests are slow.
 pub const MAX_THRESHOLDS: usize = 8;
 
@@ -33,6 +36,8 @@ pub struct Control {
     pub accounted: u32,
     /// That of a request that is not done with as it ends, since it is one step of a flush: `RQF_FLUSH_SEQ`.
     pub sequenced: u32,
+    /// Since when, by `bpf_ktime_get_ns`: what began before, nobody saw begin.
+    pub since_ns: u64,
     /// The least of the thresholds.
     pub least_threshold_ns: u64,
     /// Requests that take at least so many nanoseconds are slow; `u64::MAX` for none.
@@ -75,7 +80,7 @@ pub struct SlotKey {
     pub device: u32,
     /// The [`Direction`].
     pub direction: u16,
-    /// Who asked for it: one of the processes that are told apart, from 1; 0 for anybody else.
+    /// Who asked for it: one of the processes that are told apart, from 1; 0 for anybody else; [`UNKNOWN`].
     pub owner: u16,
 }
 
@@ -178,8 +183,8 @@ pub struct SlowRequest {
 
 const _: () = {
     use core::mem::{offset_of, size_of};
-    assert!(size_of::<Control>() == 24 + 8 * MAX_THRESHOLDS);
-    assert!(offset_of!(Control, least_threshold_ns) == 16);
+    assert!(size_of::<Control>() == 32 + 8 * MAX_THRESHOLDS);
+    assert!(offset_of!(Control, least_threshold_ns) == 24);
     assert!(size_of::<SlotKey>() == 8);
     assert!(size_of::<Slot>() == 40);
     assert!(size_of::<Totals>() == 64 + 8 * MAX_THRESHOLDS);

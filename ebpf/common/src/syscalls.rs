@@ -80,11 +80,16 @@ impl Table {
     };
 }
 
-/// What is kept of one system call of one target, on each CPU. How many calls there were is the sum of the histogram.
+/// What is kept of one system call of one target, on each CPU. How many of its calls ended is the sum of the histogram; what of
+/// those that began did not, and is not to be made again, has not ended yet.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy)]
 pub struct SyscallRow {
+    /// Calls that began.
+    pub begun: u64,
+    /// Of those: calls that the kernel broke off for a signal or a stop, to make them again. Each begins once more.
+    pub restarts: u64,
     /// Nanoseconds spent in the calls.
     pub sum_ns: u64,
     /// Calls that failed.
@@ -121,20 +126,73 @@ pub struct SyscallLosses {
     pub error_numbers: u64,
 }
 
-/// What is remembered of a call, with its thread. Nothing, while the gate is 0.
+/// What is remembered of a call, with its thread.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Begun {
-    /// [`Order::gate`] at that time.
+    /// [`Order::gate`] at that time; 0: nothing began.
     pub gate: u64,
     /// `bpf_ktime_get_ns`.
     pub time_ns: u64,
     /// The call's number, or [`OTHER`].
-    pub number: u64,
+    pub number: u32,
+    /// The row that it counts in.
+    pub row: u32,
 }
 
-/// The words of a [`Begun`].
-pub const BEGUN_WORDS: u32 = 3;
+/// What is remembered with a thread.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct InThread {
+    /// The call that it is in.
+    pub call: Begun,
+    /// One that was broken off, until it is made again or known to have failed.
+    pub broken: Begun,
+    /// Where the thread made that one: the address of its instruction.
+    pub instruction: u64,
+    /// And its stack pointer. Who makes a call there again makes the same one.
+    pub stack: u64,
+    /// With what the kernel broke it off: see [`is_broken_off`]. 0 once it is known that it is made again.
+    pub result: u64,
+}
+
+/// `ERESTARTSYS`: made again, unless a signal's handler runs that was not installed with [`SA_RESTART`].
+pub const ERESTARTSYS: u64 = 512;
+
+/// `ERESTARTNOINTR`: made again, whatever happens.
+pub const ERESTARTNOINTR: u64 = 513;
+
+/// `ERESTARTNOHAND`: made again, unless a signal's handler runs.
+pub const ERESTARTNOHAND: u64 = 514;
+
+/// `ERESTART_RESTARTBLOCK`: the same, by the system call `restart_syscall`.
+pub const ERESTART_RESTARTBLOCK: u64 = 516;
+
+/// What a handler is installed with that leaves calls to be made again.
+pub const SA_RESTART: u64 = 0x1000_0000;
+
+/// What a program is told of a call that failed for a signal.
+pub const EINTR: u64 = 4;
+
+/// Whether that is how a call ends that the kernel has broken off. No program ever sees it: see include/linux/errno.h.
+#[inline(always)]
+pub const fn is_broken_off(error: u64) -> bool {
+    matches!(
+        error,
+        ERESTARTSYS | ERESTARTNOINTR | ERESTARTNOHAND | ERESTART_RESTARTBLOCK
+    )
+}
+
+/// Whether a call that was broken off so fails where a handler runs that was installed with these flags: see `handle_signal` of
+/// the kernel.
+#[inline(always)]
+pub const fn fails_by_handler(error: u64, flags: u64) -> bool {
+    match error {
+        ERESTARTSYS => flags & SA_RESTART == 0,
+        ERESTARTNOINTR => false,
+        _ => true,
+    }
+}
 
 /// Names the errors of a row by their number.
 #[inline(always)]
@@ -189,10 +247,11 @@ const _: () = {
     assert!(size_of::<Order>() == 32 + NUMBERS / 8);
     assert!(offset_of!(Order, slow_threshold_ns) == 24);
     assert!(size_of::<Table>() == 4 * NUMBERS + 8);
-    assert!(size_of::<SyscallRow>() == 40 + size_of::<Histogram>());
+    assert!(size_of::<SyscallRow>() == 56 + size_of::<Histogram>());
     assert!(size_of::<Met>() == 16);
     assert!(size_of::<SyscallLosses>() == 24);
-    assert!(size_of::<Begun>() == 8 * BEGUN_WORDS as usize);
+    assert!(size_of::<Begun>() == 24);
+    assert!(size_of::<InThread>() == 72);
     assert!(size_of::<SlowSyscall>() == 112 + PATH_BYTES);
     assert!(offset_of!(SlowSyscall, thread_name) == 96);
 };

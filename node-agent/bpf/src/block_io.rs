@@ -4,7 +4,7 @@ mod diskstats;
 
 use std::thread;
 
-pub use ckb_probe_common::block_io::SlowRequest;
+pub use ckb_probe_common::block_io::{SlowRequest, UNKNOWN};
 use ckb_probe_common::{
     block_io::{Control, MAX_SLOTS, MAX_THRESHOLDS, Met, NO_SLOT, Slot, Times, Totals},
     maximum_of,
@@ -71,7 +71,7 @@ pub struct DiskSlot {
     pub disk: String,
     /// As in [`ckb_probe_common::block_io::Direction`].
     pub direction: u16,
-    /// Whose requests: see [`Disks::own`]; 0 for others'.
+    /// Whose requests: see [`Disks::own`]; 0 for others', [`UNKNOWN`] for those that nobody saw begin.
     pub owner: u16,
     /// Bytes.
     pub bytes: u64,
@@ -114,6 +114,7 @@ impl Disks {
             epoch: 0,
             accounted: bit("__RQF_IO_STAT", RQF_IO_STAT),
             sequenced: bit("__RQF_FLUSH_SEQ", RQF_FLUSH_SEQ),
+            since_ns: 0,
             least_threshold_ns: u64::MAX,
             thresholds_ns: [u64::MAX; MAX_THRESHOLDS],
         };
@@ -170,6 +171,7 @@ impl Disks {
     pub fn attach(&mut self) -> Result<(), AttachError> {
         self.order(|control| control.generation = control.generation.wrapping_add(1))?;
         self.links = Some(self.tracepoints.attach()?);
+        self.order(|control| control.since_ns = monotonic_ns())?;
         let counted = self.ended()?;
         self.witness.begin(counted, diskstats::ended());
         Ok(())
@@ -314,6 +316,12 @@ impl Disks {
         of.longest = (longest(totals.queue_maxima), longest(totals.device_maxima));
         Ok(())
     }
+}
+
+/// By the clock of `bpf_ktime_get_ns`.
+fn monotonic_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 impl Counts for Met {}

@@ -36,7 +36,7 @@ mod walk;
 use std::{collections::BTreeSet, time::Duration};
 
 pub use binary::Binary;
-pub use block_io::{DiskSlot, Disks, DisksLost, SlowRequest};
+pub use block_io::{DiskSlot, Disks, DisksLost, SlowRequest, UNKNOWN};
 pub use calibrate::{Attempt, CalibratedTier, Calibration, CalibrationError, calibrate, try_tiers};
 use ckb_probe_common::{Control, Group};
 pub use ckb_probe_common::{

@@ -39,6 +39,10 @@ pub struct TargetId(u32);
 struct Target {
     process: u32,
     order: Order,
+    /// By row: calls that began under a gate of before and had not ended as it closed.
+    cut: BTreeMap<u32, u64>,
+    /// A gate has closed since that was looked at.
+    is_cut: bool,
 }
 
 /// The programs, loaded once for a node, and their targets. Dropping it detaches.
@@ -76,6 +80,8 @@ impl SyscallTracer {
             ("inode", "i_ino"),
             ("file", "f_path.dentry"),
             ("dentry", "d_name.name"),
+            ("k_sigaction", "sa.sa_handler"),
+            ("k_sigaction", "sa.sa_flags"),
         ])?;
         let mut object = Object::load_with(
             programs::named("syscalls")?,
@@ -91,7 +97,11 @@ impl SyscallTracer {
         let tracepoints = Tracepoints::load(
             &object,
             &types,
-            &[("syscall_exit", "sys_exit"), ("syscall_enter", "sys_enter")],
+            &[
+                ("signal_delivered", "signal_deliver"),
+                ("syscall_exit", "sys_exit"),
+                ("syscall_enter", "sys_enter"),
+            ],
         )?;
         let mut tracer = Self {
             links: None,
@@ -167,6 +177,8 @@ impl SyscallTracer {
         let target = Target {
             process,
             order: options.order(other_row),
+            cut: BTreeMap::new(),
+            is_cut: false,
         };
         // From here on, whatever fails: what was taken is given back with the target.
         self.targets.insert(id, target);
@@ -185,11 +197,29 @@ impl SyscallTracer {
         self.point_to(process)
     }
 
-    /// Begins to record a target's calls, or ceases to. Calls that are under way are not recorded.
+    /// Begins to record a target's calls, or ceases to. Calls that are under way as it begins are not recorded; those that are as
+    /// it ceases are counted, and [cut](SyscallReading::cut).
     pub fn set_gate(&mut self, id: TargetId, open: bool) -> Result<(), ReadError> {
+        self.close_gate(id)?;
+        if !open {
+            return Ok(());
+        }
+        if self.targets.get(&id).is_some_and(|target| target.is_cut) {
+            // Once others begin, nobody can tell any more.
+            thread::sleep(GRACE);
+            self.look_at_cut(id)?;
+        }
         self.gates += 1;
-        let gate = if open { self.gates } else { 0 };
+        let gate = self.gates;
         self.order(id, |order| order.gate = gate)
+    }
+
+    fn close_gate(&mut self, id: TargetId) -> Result<(), ReadError> {
+        match self.targets.get_mut(&id) {
+            Some(target) if target.order.gate != 0 => target.is_cut = true,
+            _ => return Ok(()),
+        }
+        self.order(id, |order| order.gate = 0)
     }
 
     /// Changes the threshold of slow calls.
@@ -221,6 +251,8 @@ impl SyscallTracer {
         self.forget_errors(&rows)?;
         for row in rows {
             let empty = SyscallRow {
+                begun: 0,
+                restarts: 0,
                 sum_ns: 0,
                 errors: 0,
                 slow: 0,

@@ -3,11 +3,13 @@
 //! What disks do is the same whoever looks. So there is one set of programs and of counters for the node, attached while anybody
 //! counts, and each target has a view of it: what was added while its own gate was open. What another view does never shows.
 
+mod devices;
 mod shared;
 
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{Figures, Name, Reason};
+use devices::{Head, Resolved, is_wanted, resolve};
 use k8s_openapi::jiff::Timestamp;
 use shared::NodeDisks;
 
@@ -17,7 +19,7 @@ use super::{
     shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
-    kernel::{AttachError, DiskSlot, Links, ReadError, SlowRequest},
+    kernel::{AttachError, DiskSlot, Links, ReadError, SlowRequest, UNKNOWN},
     observe, text,
 };
 
@@ -26,7 +28,7 @@ use crate::{
 pub struct BlockIoConfig {
     /// What is measured, in the kind's words.
     pub measures: Measures,
-    /// Of which disks; empty: of all.
+    /// Of which disks, volumes or partitions; empty: of all disks.
     pub disks: Vec<String>,
     /// Requests that take at least this long are slow.
     pub slow_threshold_ns: u64,
@@ -56,6 +58,8 @@ const COST: Duration = Duration::from_nanos(1500);
 /// The parts of a row.
 const OWN: &str = "own";
 const OTHER: &str = "other";
+/// Of what began before it was looked at: before a slice, or before the kernel's programs were attached.
+const BEGAN_BEFORE: &str = "unknown";
 
 /// In the order of [`ckb_probe_common::block_io::Direction`].
 const DIRECTIONS: [&str; 4] = ["read", "write", "discard", "flush"];
@@ -110,11 +114,12 @@ impl BlockIoConfig {
         &self,
         context: BeginContext<'_>,
     ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+        let resolved = self.resolved()?;
         let group = || NodeDisks::load().map(Shared::of);
         let shared = context.node.shared(group).map_err(refusal)?;
         let process = context.process.pid;
         let handle = Handle::to(shared, |program| {
-            let view = program.view(&self.disks, self.slow_threshold_ns, process)?;
+            let view = program.view(&resolved.disks, self.slow_threshold_ns, process)?;
             view.ok_or_else(|| {
                 Refusal::new(
                     Reason::AttachFailed,
@@ -132,7 +137,10 @@ impl BlockIoConfig {
         });
         let (threshold, owner, sentence) = own.unwrap_or_default();
         let disks = Disks {
-            ask: self.clone(),
+            ask: Self {
+                disks: resolved.disks,
+                ..self.clone()
+            },
             group: context.first,
             handle,
             threshold,
@@ -154,11 +162,22 @@ impl BlockIoConfig {
                 ..Subscription::default()
             }],
             coverage: Coverage {
-                sentence,
-                ..Coverage::default()
+                sentence: sentence + &resolved.coverage.sentence,
+                ..resolved.coverage
             },
         };
         Ok((Box::new(disks), opened))
+    }
+
+    /// The disks that are asked for, by what the kernel lists now. Where it lists nothing that can be read, they are taken as given.
+    fn resolved(&self) -> Result<Resolved, Refusal> {
+        match observe::block_devices() {
+            Ok(there) if !self.disks.is_empty() => resolve(&self.disks, &there),
+            _ => Ok(Resolved {
+                disks: self.disks.clone(),
+                coverage: Coverage::default(),
+            }),
+        }
     }
 }
 
@@ -181,7 +200,7 @@ fn sentence(owner: u16, tells_beginnings: bool) -> String {
 
 impl Disks {
     fn is_wanted(&self, slot: &DiskSlot) -> bool {
-        self.ask.disks.is_empty() || self.ask.disks.contains(&slot.disk)
+        is_wanted(&self.ask.disks, &slot.disk)
     }
 
     fn figures(&self, slot: &DiskSlot) -> Figures {
@@ -222,16 +241,24 @@ impl Disks {
     /// What stands for a slot's row and part.
     fn place(&self, slot: &DiskSlot) -> (Option<RowId>, Option<RowId>) {
         let direction = DIRECTIONS.get(usize::from(slot.direction));
+        let (place, disk) = match Head::of(&slot.disk) {
+            Some(head) => (head.place(), head.name()),
+            None => (u64::from(slot.device), slot.disk.clone()),
+        };
         let row = (!slot.disk.is_empty()).then(|| RowId {
-            place: u64::from(slot.device) << 8 | u64::from(slot.direction),
+            place: place << 8 | u64::from(slot.direction),
             number: u64::from(slot.device),
-            text: format!("{} {}", slot.disk, direction.copied().unwrap_or_default()),
+            text: format!("{disk} {}", direction.copied().unwrap_or_default()),
         });
-        let own = slot.owner == self.owner;
+        let (place, name) = match slot.owner {
+            owner if owner == self.owner => (1, OWN),
+            UNKNOWN => (2, BEGAN_BEFORE),
+            _ => (0, OTHER),
+        };
         let part = (self.owner > 0).then(|| RowId {
-            place: u64::from(own),
+            place,
             number: 0,
-            text: if own { OWN } else { OTHER }.to_string(),
+            text: name.to_string(),
         });
         (row, part)
     }

@@ -53,7 +53,12 @@ pub struct Measures {
     pub errors: Name,
     /// How many were slow.
     pub slow: Name,
+    /// How often the kernel broke one off, and made it again.
+    pub restarts: Name,
 }
+
+/// Calls that had not ended as it was ceased to look: counted, and how long they took is not known.
+const CUT: Name = Name::Borrowed("cut");
 
 /// The place of what is not told apart.
 const OTHERS: u64 = u64::MAX;
@@ -205,7 +210,7 @@ impl SystemCalls {
         let durations = Distribution {
             histogram: seen.histogram,
             sum: seen.sum_ns,
-            unmeasured: 0,
+            unmeasured: seen.cut,
         };
         let slow = if self.is_never_slow(number) {
             0
@@ -217,10 +222,12 @@ impl SystemCalls {
             longest,
             errors,
             slow: slow_name,
+            restarts,
         } = &self.measures;
         own.distributions.insert(duration.clone(), durations);
         own.maxima.insert(longest.clone(), seen.max_ns);
         own.sums.insert(slow_name.clone(), slow);
+        own.sums.insert(restarts.clone(), seen.restarts);
         own.sums
             .insert(errors.clone(), seen.failed.saturating_sub(told));
         let whole = RowReading {
@@ -285,13 +292,16 @@ impl Mechanism for SystemCalls {
         let Some(seen) = self.handle.with(read).transpose()? else {
             return Ok(Reading::default());
         };
+        let mut lost = self.handle.lost()?;
+        let cut = seen.calls.iter().map(|call| call.cut).sum();
+        lost.insert(CUT, cut);
         let rows = seen.calls.into_iter();
         let rows = rows.flat_map(|call| self.rows(call)).collect();
         Ok(Reading {
             groups: BTreeMap::from([(self.group, rows)]),
             lost: vec![Lost {
                 groups: GroupIds::from([self.group]),
-                counts: self.handle.lost()?,
+                counts: lost,
             }],
             ..Reading::default()
         })

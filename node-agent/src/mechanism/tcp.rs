@@ -106,6 +106,8 @@ pub struct Measures {
     pub closed: Name,
     /// Sum: connections that came to nothing.
     pub failed: Name,
+    /// Sum: segments that sockets which listen dropped.
+    pub dropped: Name,
     /// Sum: nanoseconds with the peer's window full.
     pub window_limited: Name,
     /// Sum: nanoseconds with the own buffer full.

@@ -60,6 +60,8 @@ pub struct Function {
     pub location: Location,
     /// How long it is, in bytes; 0 where that is unknown.
     pub size: u64,
+    /// What else is called there: see [`Found::others`].
+    pub others: Vec<String>,
 }
 
 /// What a search found: something.
@@ -70,6 +72,8 @@ pub struct Matches {
     pub found: Vec<Function>,
     /// How many match.
     pub total: usize,
+    /// Variants of those that match, which are not found: see [`Functions::variants`].
+    pub variants: Vec<String>,
     /// The first ten names of them, or all.
     pub sample: Vec<String>,
     /// The file has no symbol table: these are only what it exports.
@@ -204,6 +208,7 @@ pub fn find_functions(
         go: linked.is_go || is_go(&binary),
         is_static: !linked.has_interpreter,
         total: functions.total,
+        variants: functions.variants,
         sample: functions.sample,
         found: located(functions.found, binary),
     })
@@ -215,6 +220,7 @@ fn located(found: Vec<Found>, binary: Binary) -> Vec<Function> {
         name: found.name,
         symbol: found.symbol,
         size: found.size,
+        others: found.others,
         location: Location {
             binary: Arc::clone(&binary),
             offset: found.place.offset,

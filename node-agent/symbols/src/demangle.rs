@@ -115,6 +115,15 @@ pub fn form(symbol: &str) -> Form {
     form
 }
 
+/// The symbol of the function that one of a variant is a variant of.
+pub fn without_variant(symbol: &str) -> &str {
+    let mut whole = symbol;
+    while form(whole) == Form::Clone {
+        whole = whole.rsplit_once('.').map_or("", |(rest, _)| rest);
+    }
+    whole
+}
+
 /// The symbol of a plain function without what linkers add: a version (`@@GLIBC_2.2.5`), and what makes it unique (`.llvm.12`).
 pub fn plain(symbol: &str) -> &str {
     let cut = |name: &str, at: &str| name.find(at).filter(|at| *at > 0).unwrap_or(name.len());

@@ -11,7 +11,7 @@ use ckb_probe_agent::{
 };
 use ckb_probe_crds::{KindSpec, kinds::block_io::BlockIoProbe};
 
-use ckb_probe_testkit::disk::Disk;
+use ckb_probe_testkit::{Folder, disk::Disk, mount::Mount};
 
 fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
     let question: KindSpec = BlockIoProbe {
@@ -84,4 +84,35 @@ fn each_target_sees_what_was_done_while_it_looked() {
     assert!(always >= 10 + 50 + 1000 + 100, "{always}");
     assert!(sliced >= 50 + 100 + 400, "{sliced}");
     assert!(always + sliced >= 1709, "{always} and {sliced}");
+}
+
+/// A disk that has each request for longer than a slice lasts.
+#[test]
+fn what_began_before_a_slice_is_nobody_elses() {
+    let folder = Folder::new();
+    let content = folder.path("content");
+    std::fs::write(&content, vec![7; 64 << 20]).unwrap();
+    let mount = Mount::with(&content, &folder.path("mount"));
+    let disk = Disk::on(&mount.program());
+    let mut node = Node::default();
+    let load: GroupIds = [GroupId::default()].into();
+    let mut own = view(&mut node, std::process::id(), &disk);
+    for slice in 0..5 {
+        std::thread::scope(|scope| {
+            mount.fall_silent();
+            // Not where anything was read before: what is remembered of a file never asks.
+            let (disk, at) = (&disk, slice * (8 << 20) + (4 << 20));
+            let waits = scope.spawn(move || disk.read_at(at, 4096));
+            while !mount.is_waited_for() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            own.open_slice(&load).unwrap();
+            mount.speak();
+            waits.join().unwrap();
+            disk.read_at(at + (2 << 20), 4096);
+            disk.at_rest();
+            drop(own.close_slice().unwrap());
+        });
+    }
+    assert_eq!(reads(&mut *own), of(&[("own", 5), ("unknown", 5)]));
 }

@@ -13,6 +13,7 @@ use std::{net::Ipv4Addr, process::Command, time::Duration};
 use actor::Actor;
 use ckb_probe_agent::kernel::SocketWatch;
 use ckb_probe_crds::kinds::tcp::{GroupBy, TcpProbe};
+use ckb_probe_testkit::{Folder, run};
 use watched::{Count, Watched};
 
 /// Bytes that say how many are to come and to go.
@@ -95,7 +96,7 @@ fn open_connections_are_told_and_count_from_where_they_stand() {
 }
 
 #[test]
-fn what_a_listening_socket_drops_is_a_failure_at_both_ends() {
+fn a_connect_that_a_listening_socket_drops_failed_at_the_other_end() {
     let (mut client, mut server) = (Actor::start(), Actor::start());
     // The kernel holds some 130 for it.
     let port = server.idle("127.0.0.1");
@@ -106,13 +107,29 @@ fn what_a_listening_socket_drops_is_a_failure_at_both_ends() {
     wait_for_a_pass();
     let counts = of_client.counts();
     let (_, _, count) = counts.first().unwrap();
-    assert_eq!((count.failed, count.opened), (failed, 140 - failed));
+    let told = (count.failed, count.dropped, count.opened);
+    assert_eq!(told, (failed, 0, 140 - failed));
     let counts = of_server.counts();
     let (row, _, count) = counts.first().unwrap();
     assert_eq!(row, &port.to_string());
     // None of them has been accepted: no file of the process is one of them.
-    assert_eq!((count.failed, count.opened), (failed, 140 - failed));
+    let told = (count.failed, count.dropped, count.opened);
+    assert_eq!(told, (0, failed, 140 - failed));
     assert_eq!((count.connections, count.listening), (0, 1));
+}
+
+#[test]
+fn what_a_scanner_sends_to_a_listening_socket_is_no_connect_that_failed() {
+    let folder = Folder::new();
+    let scanner = folder.compile("cc", "resets.c", "resets", &[]);
+    let mut server = Actor::start();
+    let port = server.listen("127.0.0.1");
+    let mut watched = Watched::of(&server, &by(GroupBy::LocalPort));
+    run(Command::new(scanner).args([&port.to_string(), "1000"]));
+    wait_for_a_pass();
+    let counts = watched.counts();
+    let (_, _, count) = counts.first().unwrap();
+    assert_eq!((count.failed, count.dropped, count.opened), (0, 1000, 0));
 }
 
 #[test]

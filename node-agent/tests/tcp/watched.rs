@@ -22,6 +22,7 @@ pub struct Count {
     pub opened: u64,
     pub closed: u64,
     pub failed: u64,
+    pub dropped: u64,
     pub sent: u64,
     pub received: u64,
     /// Of all that were closed.
@@ -81,6 +82,7 @@ impl Watched {
                 opened: sum("opened"),
                 closed: sum("closed"),
                 failed: sum("failed"),
+                dropped: sum("dropped"),
                 sent: sum("sent"),
                 received: sum("received"),
                 lifetimes: row.figures.distributions["lifetime"].count(),

@@ -4,7 +4,7 @@ use std::{
     fs::{self, File, OpenOptions},
     io::Write,
     os::unix::fs::{FileExt, OpenOptionsExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicU32, Ordering},
     thread::sleep,
@@ -32,7 +32,9 @@ pub type Requests = [(&'static str, u64, u64); 4];
 pub struct Disk {
     path: String,
     bytes: u64,
-    /// Of a loop device. It goes with this.
+    /// Whether it is a loop device of its own, which goes with this.
+    is_loop: bool,
+    /// The file that was made for it. It goes with this.
     file: Option<PathBuf>,
 }
 
@@ -61,12 +63,20 @@ impl Disk {
         let name = format!("ckb-probe-disk-{}-{number}", std::process::id());
         let file = std::env::temp_dir().join(name);
         fs::write(&file, vec![7; mebibytes << 20]).unwrap();
-        let output = run(Command::new("losetup").args(["-f", "--show"]).arg(&file));
+        let mut disk = Self::on(&file);
+        disk.file = Some(file);
+        disk
+    }
+
+    /// One on a file that is there: it is as fast as that.
+    pub fn on(file: &Path) -> Self {
+        let output = run(Command::new("losetup").args(["-f", "--show"]).arg(file));
         let path = String::from_utf8(output.stdout).unwrap();
         Self {
             path: path.trim().to_string(),
-            bytes: (mebibytes << 20) as u64,
-            file: Some(file),
+            bytes: fs::metadata(file).unwrap().len(),
+            is_loop: true,
+            file: None,
         }
     }
 
@@ -76,6 +86,7 @@ impl Disk {
             Ok(path) => Self {
                 path,
                 bytes: (mebibytes << 20) as u64,
+                is_loop: false,
                 file: None,
             },
             Err(_) => Self::new(mebibytes),
@@ -148,7 +159,15 @@ impl Disk {
         }
     }
 
-    /// The same for writing.
+    /// Reads so much from there on, in one request where the disk takes so large ones.
+    pub fn read_at(&self, at: u64, bytes: usize) {
+        let mut room = vec![0; bytes + ALIGNED];
+        let begin = room.as_ptr().align_offset(ALIGNED);
+        let room = &mut room[begin..begin + bytes];
+        self.open(DIRECT).read_exact_at(room, at).unwrap();
+    }
+
+    /// Writes so many times so much.
     pub fn write_direct(&self, times: usize, bytes: usize) {
         let file = self.open(DIRECT);
         let room = vec![5; bytes + ALIGNED];
@@ -217,8 +236,10 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        if let Some(file) = &self.file {
+        if self.is_loop {
             let _ = Command::new("losetup").args(["-d", &self.path]).status();
+        }
+        if let Some(file) = &self.file {
             let _ = fs::remove_file(file);
         }
     }

@@ -48,7 +48,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::counter("ckb_probe_block_io_slow_total", "slow",
             "Requests that took the probe's slowThreshold or longer, from beginning to end; of the node. Scaled up where they were sampled."),
         Metric::counter("ckb_probe_block_io_issuer_requests_total", "device",
-            "Requests by who asked for them: own, by a thread of the target, or other. What the kernel writes later on the target's behalf is other.").by_part(),
+            "Requests by who asked for them: own, by a thread of the target, or other; unknown where they began before anybody looked. What the kernel writes later on the target's behalf is other.").by_part(),
         Metric::counter("ckb_probe_block_io_issuer_bytes_total", "bytes",
             "The bytes of these requests.").by_part(),
     ],

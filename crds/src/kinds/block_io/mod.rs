@@ -14,7 +14,7 @@ use crate::Duration;
 #[serde(rename_all = "camelCase")]
 pub struct BlockIoProbe {
     /// The disks to measure, by their names in /proc/diskstats, such as vda or nvme0n1. Empty: every disk that has requests. A
-    /// partition counts with its disk. Volumes (dm-0, md0) have no requests of their own: name the disks below them.
+    /// partition counts with its disk, and a volume (dm-0, md0), which has no requests of its own, by the disks below it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32), inner(length(max = 31)))]
     #[x_kube(merge_strategy = ListMerge::Set)]

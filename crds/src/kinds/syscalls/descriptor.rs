@@ -5,6 +5,8 @@ pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
 /// Those that failed.
 pub const ERRORS: Measure = Measure::new("errors", Unit::Count, Merge::Sum);
+/// How often the kernel broke a call off, for a signal or a stop, and made it again. Each is one call, which did not fail.
+pub const RESTARTS: Measure = Measure::new("restarts", Unit::Count, Merge::Sum);
 
 /// The calls that wait for something to happen: a thread with nothing to do is in one of these all of the time, and who adds
 /// them to the rest learns nothing.
@@ -39,7 +41,7 @@ pub const WAITS: [&str; 24] = [
 pub const DESCRIPTOR: Descriptor = Descriptor {
     row: "syscall",
     part: Some("errno"),
-    measures: &[DURATION, LONGEST, ERRORS, SLOW],
+    measures: &[DURATION, LONGEST, ERRORS, SLOW, RESTARTS],
     columns: &[
         Column::new("perSecond", "PER SECOND", Value::Rate("duration")).of_rows(),
         Column::new("p50", "P50", Value::Quantile("duration", 0.5)).of_rows(),
@@ -49,6 +51,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("errorsPerSecond", "ERRORS/S", Value::Rate("errors")),
         Column::new("errors", "ERRORS", Value::Total("errors")),
         Column::new("slow", "SLOW", Value::Total("slow")).of_rows(),
+        Column::new("restarts", "RESTARTS", Value::Total("restarts")).of_rows(),
         Column::new("count", "COUNT", Value::Total("duration")).of_rows(),
     ],
     split: &[],
@@ -65,6 +68,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             "System calls that failed, by the error's name; scaled up where they were sampled.").by_part(),
         Metric::counter("ckb_probe_slow_syscalls_total", "slow",
             "System calls at or above the probe's slowThreshold; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_syscall_restarts_total", "restarts",
+            "Times that the kernel broke a system call off, for a signal or a stop, and made it again; scaled up where they were sampled."),
     ],
     apart: waits,
     quiet: false,

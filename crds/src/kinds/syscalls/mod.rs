@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 mod descriptor;
 
-pub use descriptor::{DESCRIPTOR, DURATION, ERRORS, LONGEST, SLOW, WAITS};
+pub use descriptor::{DESCRIPTOR, DURATION, ERRORS, LONGEST, RESTARTS, SLOW, WAITS};
 
 use crate::Duration;
 

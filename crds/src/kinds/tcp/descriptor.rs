@@ -24,8 +24,11 @@ pub const RETRANSMITS: Measure = Measure::new("retransmits", Unit::Count, Merge:
 pub const OPENED: Measure = Measure::new("opened", Unit::Count, Merge::Sum);
 /// Connections that ended.
 pub const CLOSED: Measure = Measure::new("closed", Unit::Count, Merge::Sum);
-/// Connects that came to nothing, and connects of others that a listening socket dropped.
+/// Connects of the process that came to nothing.
 pub const FAILED: Measure = Measure::new("failed", Unit::Count, Merge::Sum);
+/// Segments that a listening socket dropped: connects of others that it had no room for, and whatever else comes to it that no
+/// connect is, such as a scanner's resets.
+pub const DROPPED: Measure = Measure::new("dropped", Unit::Count, Merge::Sum);
 /// Time for which connections had something to send, and the peer's window was full.
 pub const WINDOW_LIMITED: Measure =
     Measure::new("windowLimited", Unit::Nanoseconds, Merge::Sum);
@@ -50,6 +53,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         OPENED,
         CLOSED,
         FAILED,
+        DROPPED,
         WINDOW_LIMITED,
         BUFFER_LIMITED,
     ],
@@ -67,6 +71,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("opened", "OPENED", Value::Total("opened")),
         Column::new("closed", "CLOSED", Value::Total("closed")),
         Column::new("failed", "FAILED", Value::Total("failed")),
+        Column::new("dropped", "DROPPED", Value::Total("dropped")),
         Column::new("lifetimeP50", "LIFETIME", Value::Quantile("lifetime", 0.5)).of_rows(),
     ],
     split: &[],
@@ -76,6 +81,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Phrase::new("", Value::Percent("retransmits", "segments"), "% retransmitted")
             .unless_zero(),
         Phrase::new("", Value::Recent("failed"), " failed").unless_zero(),
+        Phrase::new("", Value::Recent("dropped"), " dropped").unless_zero(),
     ],
     metrics: &[
         Metric::gauge("ckb_probe_tcp_connections", "connections",
@@ -99,7 +105,9 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::counter("ckb_probe_tcp_closed_total", "closed",
             "Connections that ended."),
         Metric::counter("ckb_probe_tcp_failed_total", "failed",
-            "Connects of the process that came to nothing, and connects of others that its listening sockets dropped."),
+            "Connects of the process that came to nothing."),
+        Metric::counter("ckb_probe_tcp_dropped_total", "dropped",
+            "Segments that listening sockets dropped: connects of others that there was no room for, and whatever else came that is no connect, such as a scanner's."),
         Metric::histogram("ckb_probe_tcp_lifetime_seconds", "lifetime",
             "How long connections were open that ended; those whose beginning was not seen are in ckb_probe_tcp_closed_total only."),
     ],

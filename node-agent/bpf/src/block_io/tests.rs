@@ -9,7 +9,7 @@ use std::{
 
 use super::{super::tests::let_go, *};
 
-use ckb_probe_testkit::disk::Disk;
+use ckb_probe_testkit::{Folder, disk::Disk, mount::Mount};
 
 /// Requests and bytes by direction.
 type Counts = BTreeMap<u16, (u64, u64)>;
@@ -118,6 +118,44 @@ fn a_process_whose_requests_are_told_apart_has_a_slot_of_its_own() {
     let own = slots.iter().filter(|slot| slot.disk == disk.name());
     let counts: BTreeMap<u16, u64> = own.map(|slot| (slot.owner, slot.queue.count())).collect();
     assert_eq!(counts, BTreeMap::from([(0, 6), (7, 3)]));
+}
+
+#[test]
+fn what_began_before_is_nobodys_that_is_known() {
+    let types = Types::read().unwrap();
+    let folder = Folder::new();
+    let content = folder.path("content");
+    std::fs::write(&content, vec![7; 64 << 20]).unwrap();
+    let mount = Mount::with(&content, &folder.path("mount"));
+    for (tells, at) in [(true, 0), (false, 32 << 20)] {
+        let disk = Disk::on(&mount.program());
+        let mut disks = Disks::load_as(&types, Some(tells)).unwrap();
+        disks.own(std::process::id(), 7).unwrap();
+        std::thread::scope(|scope| {
+            mount.fall_silent();
+            // Not where anything was read before: what is remembered of a file never asks.
+            let waits = scope.spawn(|| disk.read_at(at + (8 << 20), 4096));
+            while !mount.is_waited_for() {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+            disks.attach().unwrap();
+            mount.speak();
+            waits.join().unwrap();
+            disk.read_at(at + (16 << 20), 4096);
+        });
+        disk.at_rest();
+        let slots = disks.read().unwrap();
+        let own = slots.iter().filter(|slot| slot.disk == disk.name());
+        let parts = own.map(|slot| {
+            let waited = &slot.queue;
+            let counts = (waited.count(), waited.unmeasured, slot.bytes);
+            (slot.owner, counts)
+        });
+        let parts: BTreeMap<u16, (u64, u64, u64)> = parts.collect();
+        let expected = [(7, (1, 0, 4096)), (UNKNOWN, (1, 1, 4096))];
+        assert_eq!(parts, BTreeMap::from(expected), "{tells}");
+        let_go(disks.detach());
+    }
 }
 
 #[test]

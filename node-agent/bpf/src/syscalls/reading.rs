@@ -31,8 +31,13 @@ pub struct SyscallReading {
     pub slow: u64,
     /// Longest call since the reading before.
     pub max_ns: u64,
-    /// Calls by duration.
+    /// Calls that ended, by duration.
     pub histogram: Histogram,
+    /// Calls that began and had not ended as the gate was closed: how long they took nobody knows.
+    pub cut: u64,
+    /// How often the kernel broke a call off for a signal or a stop, and made it again: one call to the program, with all of the
+    /// time that it took.
+    pub restarts: u64,
     /// Calls that failed.
     pub failed: u64,
     /// How: calls by the error's number. Less than `failed` where numbers were lost.
@@ -46,6 +51,9 @@ impl SyscallTracer {
             self.order(*id, |order| order.epoch = order.epoch.wrapping_add(1))?;
         }
         thread::sleep(GRACE);
+        for id in ids {
+            self.look_at_cut(*id)?;
+        }
         let mut errors = BTreeMap::<u32, Vec<(u32, u64)>>::new();
         for (key, count) in self.errors.entries()? {
             let (row, error) = of_error_key(key);
@@ -61,21 +69,46 @@ impl SyscallTracer {
         id: TargetId,
         errors: &BTreeMap<u32, Vec<(u32, u64)>>,
     ) -> Result<TargetReading, ReadError> {
-        let Some(Target { order, .. }) = self.targets.get(&id) else {
+        let Some(Target { order, cut, .. }) = self.targets.get(&id) else {
             return Ok(TargetReading::default());
         };
         let own = self.rows_of(id)?;
         let own = own.iter().map(|(number, row)| (Some(*number), *row));
         let calls = own.chain([(None, order.other_row)]).map(|(number, row)| {
-            let mut reading = self.read_row(row, order.epoch.wrapping_sub(1))?;
+            let (mut reading, _) = self.read_row(row, order.epoch.wrapping_sub(1))?;
             reading.number = number;
+            reading.cut = cut.get(&row).copied().unwrap_or_default();
             reading.errors = errors.get(&row).cloned().unwrap_or_default();
             reading.errors.sort_unstable();
             Ok(reading)
         });
         let mut calls: Vec<SyscallReading> = calls.collect::<Result<_, ReadError>>()?;
-        calls.retain(|call| call.histogram.count() > 0);
+        calls.retain(|call| call.histogram.count() + call.cut + call.restarts > 0);
         Ok(TargetReading { calls })
+    }
+
+    /// Notes which calls had not ended as the last gate was closed. Since then nothing has begun or ended, but for what the programs
+    /// did that had seen it open: a moment later there is none.
+    pub(super) fn look_at_cut(&mut self, id: TargetId) -> Result<(), ReadError> {
+        let Some(Target { order, is_cut, .. }) = self.targets.get(&id) else {
+            return Ok(());
+        };
+        if !*is_cut || order.gate != 0 {
+            return Ok(());
+        }
+        let others = order.other_row;
+        let own = self.rows_of(id)?.into_iter().map(|(_, row)| row);
+        let cut = own.chain([others]).map(|row| {
+            let (reading, begun) = self.read_row(row, order.epoch)?;
+            let over = reading.histogram.count() + reading.restarts;
+            Ok((row, begun.saturating_sub(over)))
+        });
+        let cut = cut.collect::<Result<_, ReadError>>()?;
+        if let Some(target) = self.targets.get_mut(&id) {
+            target.cut = cut;
+            target.is_cut = false;
+        }
+        Ok(())
     }
 
     /// The numbers that have a row of their own, with it.
@@ -90,9 +123,13 @@ impl SyscallTracer {
             .collect())
     }
 
-    fn read_row(&self, row: u32, retired: u32) -> Result<SyscallReading, ReadError> {
+    /// What a row has, and how many of its calls began.
+    fn read_row(&self, row: u32, retired: u32) -> Result<(SyscallReading, u64), ReadError> {
         let mut reading = SyscallReading::default();
+        let mut begun = 0;
         for cpu in self.rows.get(row)? {
+            begun += cpu.begun;
+            reading.restarts += cpu.restarts;
             reading.sum_ns += cpu.sum_ns;
             reading.failed += cpu.errors;
             reading.slow += cpu.slow;
@@ -102,7 +139,7 @@ impl SyscallTracer {
                 reading.histogram.add(bucket, count);
             }
         }
-        Ok(reading)
+        Ok((reading, begun))
     }
 
     /// How many calls of a target met the programs, since it was added: cheap to ask often.

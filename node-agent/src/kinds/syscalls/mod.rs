@@ -4,7 +4,7 @@ mod arguments;
 
 pub use arguments::Arguments;
 use ckb_probe_crds::{
-    kinds::syscalls::{DURATION, ERRORS, LONGEST, SLOW, SyscallsProbe, WAITS},
+    kinds::syscalls::{DURATION, ERRORS, LONGEST, RESTARTS, SLOW, SyscallsProbe, WAITS},
     report::OTHER,
 };
 use nix::errno::Errno;
@@ -30,6 +30,7 @@ impl Instrument for SyscallsProbe {
                 longest: LONGEST.key(),
                 errors: ERRORS.key(),
                 slow: SLOW.key(),
+                restarts: RESTARTS.key(),
             },
         }
         .into()
@@ -82,6 +83,7 @@ mod tests {
         assert_eq!(kind.row(&numbered(u64::MAX)), "other");
         assert_eq!(kind.part(&numbered(2)), "ENOENT");
         assert_eq!(kind.part(&numbered(11)), "EAGAIN");
-        assert_eq!(kind.part(&numbered(512)), "errno-512");
+        // None that a program is ever told: those by which calls are made again are no errors.
+        assert_eq!(kind.part(&numbered(3000)), "errno-3000");
     }
 }

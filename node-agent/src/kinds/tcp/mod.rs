@@ -9,7 +9,7 @@ use std::{
 
 pub use arguments::Arguments;
 use ckb_probe_crds::kinds::tcp::{
-    BUFFER_LIMITED, CLOSED, CONNECTIONS, ESTABLISHED, FAILED, GroupBy, LIFETIME, LISTENING, OPENED,
+    BUFFER_LIMITED, CLOSED, CONNECTIONS, DROPPED, ESTABLISHED, FAILED, GroupBy, LIFETIME, LISTENING, OPENED,
     RECEIVED, RETRANSMITS, RTT, SEGMENTS, SENT, TcpProbe, WINDOW_LIMITED,
 };
 
@@ -37,6 +37,7 @@ pub(crate) const MEASURES: Measures = Measures {
     opened: OPENED.key(),
     closed: CLOSED.key(),
     failed: FAILED.key(),
+    dropped: DROPPED.key(),
     window_limited: WINDOW_LIMITED.key(),
     buffer_limited: BUFFER_LIMITED.key(),
 };

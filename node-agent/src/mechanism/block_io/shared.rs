@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ckb_probe_common::block_io::{MAX_OWNERS, MAX_THRESHOLDS};
 use ckb_probe_crds::Name;
 
+use super::devices::is_wanted;
 use crate::{
     kernel::{AttachError, DiskSlot, Disks, Links, ReadError, SlowRequest},
     mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
@@ -40,7 +41,7 @@ pub struct View {
 
 impl View {
     fn wants(&self, disk: &str) -> bool {
-        self.disks.is_empty() || self.disks.iter().any(|wanted| wanted == disk)
+        is_wanted(&self.disks, disk)
     }
 
     /// Takes in what was read: its longest times are of an interval that ended then, whoever asked.

@@ -20,6 +20,10 @@ use crate::{
 pub(super) struct Matched {
     groups: Vec<(Counted, Vec<FoundSite>)>,
     left_out: BTreeSet<String>,
+    /// Rows that have others' calls, and what these are called.
+    shared: BTreeMap<String, BTreeSet<String>>,
+    /// Functions that have calls of a row, and are not in it.
+    variants: Vec<String>,
     /// Returns must not be probed.
     go: bool,
 }
@@ -59,10 +63,12 @@ pub(super) fn matching_functions(
     // Overloads have one name, and one row.
     let mut rows: BTreeMap<String, Vec<FoundSite>> = BTreeMap::new();
     let mut left_out = BTreeSet::new();
+    let mut shared: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for Function {
         name,
         symbol,
         location,
+        others,
         ..
     } in matches.found
     {
@@ -71,6 +77,9 @@ pub(super) fn matching_functions(
         {
             left_out.insert(name);
             continue;
+        }
+        if !others.is_empty() {
+            shared.entry(name.clone()).or_default().extend(others);
         }
         rows.entry(name).or_default().push(FoundSite {
             symbol,
@@ -94,6 +103,8 @@ pub(super) fn matching_functions(
     let matched = Matched {
         groups: rows.map(|(row, places)| (group(row), places)).collect(),
         left_out,
+        shared,
+        variants: matches.variants,
         go: matches.go,
     };
     if matched.groups.is_empty() {
@@ -119,7 +130,12 @@ impl Matched {
     /// What is measured of it.
     pub(super) fn found(self) -> Found {
         let mut lacks = Vec::new();
-        let sentence = stepped_sentence(&self.left_out, &[]).unwrap_or_default();
+        let sentences = [
+            stepped_sentence(&self.left_out, &[]),
+            shared_sentence(&self.shared),
+            variants_sentence(&self.variants),
+        ];
+        let sentence = sentences.into_iter().flatten().collect();
         if !self.left_out.is_empty() {
             let items = self.left_out.into_iter().collect();
             lacks.push(lack(Reason::SingleStepped, items));
@@ -133,5 +149,71 @@ impl Matched {
             },
             go: self.go,
         }
+    }
+}
+
+/// Names that a sentence has, of each sort.
+const NAMED: usize = 5;
+
+/// What has several names counts under one of them.
+fn shared_sentence(shared: &BTreeMap<String, BTreeSet<String>>) -> Option<String> {
+    let rows = shared.iter().map(|(row, others)| {
+        let others: Vec<String> = others.iter().cloned().collect();
+        let what = if others.len() == 1 { "name" } else { "names" };
+        format!("{row} has also the {what} {}", listed(&others))
+    });
+    let rows: Vec<String> = rows.collect();
+    (!rows.is_empty()).then(|| {
+        format!(
+            "; {}: the linker found one code for all of these, and their calls count together",
+            listed(&rows)
+        )
+    })
+}
+
+/// What the compiler made of a function for some of its callers is another function.
+fn variants_sentence(variants: &[String]) -> Option<String> {
+    let are = if variants.len() == 1 { "is" } else { "are" };
+    (!variants.is_empty()).then(|| {
+        format!(
+            "; for some callers there {are} also {}, not counted: a pattern with a dot finds such",
+            listed(variants)
+        )
+    })
+}
+
+/// The first of them, and how many more there are.
+fn listed(names: &[String]) -> String {
+    let named = names.len().min(NAMED);
+    let more = match names.len() - named {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", names[..named].join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_several_names_is_told_and_so_is_what_is_not_counted() {
+        let names = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let one: BTreeMap<_, _> =
+            [("a::f".to_string(), names(&["b::g"]).into_iter().collect())].into();
+        assert_eq!(
+            shared_sentence(&one).unwrap(),
+            "; a::f has also the name b::g: the linker found one code for all of these, and their calls count together"
+        );
+        assert_eq!(shared_sentence(&BTreeMap::new()), None);
+        assert_eq!(
+            variants_sentence(&names(&["f.constprop.0"])).unwrap(),
+            "; for some callers there is also f.constprop.0, not counted: a pattern with a dot finds such"
+        );
+        assert_eq!(
+            variants_sentence(&names(&["f.1", "f.2", "f.3", "f.4", "f.5", "f.6", "f.7"])).unwrap(),
+            "; for some callers there are also f.1, f.2, f.3, f.4, f.5 and 2 more, not counted: a pattern with a dot finds such"
+        );
+        assert_eq!(variants_sentence(&[]), None);
     }
 }

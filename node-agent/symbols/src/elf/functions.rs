@@ -3,6 +3,8 @@
 //! First the symbol tables are read for where functions are and where their names stand, 16 bytes for each, then the string tables
 //! for the names, in the order in which they stand there. Only what matches is kept, and only as long as it is to be listed.
 
+mod other_names;
+
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -12,6 +14,8 @@ use object::{
     elf,
     read::elf::{SectionHeader as _, Sym as _},
 };
+
+use other_names::OtherNames;
 
 use super::{
     FileRange, Header, Place, ReadAt, Reader, SearchError, at_most, for_each_symbol, reader::Budget,
@@ -69,6 +73,8 @@ pub struct Found {
     pub size: u64,
     /// Where it is.
     pub place: Place,
+    /// What else is called by this place: other functions, where a linker found that their code is the same.
+    pub others: Vec<String>,
 }
 
 /// What one file has.
@@ -82,6 +88,9 @@ pub struct Functions {
     pub sample: Vec<String>,
     /// Names that have something of the pattern, when nothing matches.
     pub near: Vec<String>,
+    /// Variants of functions that match, which are functions of their own (`f.constprop.0`) and not among those found: the first in
+    /// order of name.
+    pub variants: Vec<String>,
     /// Whether strip(1) left its symbol table.
     pub has_symbol_table: bool,
 }
@@ -135,6 +144,7 @@ pub fn search_functions(
             at_most(FUNCTION_LIMIT, count, "functions")
         })?;
         all.sort_unstable();
+        matching.others.look_at(&all);
         for_each_name(
             &mut reader,
             strings,
@@ -228,6 +238,7 @@ struct Matching<'a> {
     sample: BTreeSet<String>,
     /// Symbols that have something of the pattern, the most of it first.
     near: BTreeSet<(Reverse<usize>, String)>,
+    others: OtherNames,
 }
 
 impl<'a> Matching<'a> {
@@ -245,13 +256,18 @@ impl<'a> Matching<'a> {
             found: BTreeMap::new(),
             sample: BTreeSet::new(),
             near: BTreeSet::new(),
+            others: OtherNames::default(),
         }
     }
 
     fn take(&mut self, symbol: &str, size: u32, offset: u64) {
+        self.others.take(symbol, offset);
         let Some(name) = self.name(symbol).map(|name| text::shown(&name)) else {
             if self.offsets.is_empty() {
                 self.comes_near(symbol);
+            }
+            if self.has_needed(symbol) && !self.glob.as_str().contains('.') {
+                self.others.take_variant(symbol, self.glob);
             }
             return;
         };
@@ -275,9 +291,13 @@ impl<'a> Matching<'a> {
             .or_insert(new);
     }
 
+    fn has_needed(&self, symbol: &str) -> bool {
+        self.needed.iter().all(|piece| symbol.contains(piece))
+    }
+
     /// What a function is called, if that or its symbol matches.
     fn name(&self, symbol: &str) -> Option<String> {
-        if !self.needed.iter().all(|piece| symbol.contains(piece)) {
+        if !self.has_needed(symbol) {
             return None;
         }
         match form(symbol) {
@@ -319,6 +339,7 @@ impl<'a> Matching<'a> {
             .found
             .into_iter()
             .map(|(offset, (name, symbol, size))| Found {
+                others: self.others.of(offset, &name),
                 name,
                 symbol,
                 size: u64::from(size),
@@ -335,6 +356,7 @@ impl<'a> Matching<'a> {
             near: near
                 .map(|(_, symbol)| demangle(&symbol).unwrap_or_else(|| plain(&symbol).to_string()))
                 .collect(),
+            variants: self.others.into_variants(),
             has_symbol_table,
         }
     }

@@ -21,7 +21,7 @@ use aya_ebpf::{
     maps::{Array, HashMap},
     programs::BtfTracePointContext,
 };
-use ckb_probe_common::block_io::{self, Control, Direction, InFlight, MAX_OWNERS};
+use ckb_probe_common::block_io::{self, Control, Direction, InFlight, MAX_OWNERS, UNKNOWN};
 use request::Request;
 
 /// The number of each process whose requests are told from others'.
@@ -61,17 +61,23 @@ pub fn insert(context: BtfTracePointContext) -> i32 {
     0
 }
 
-/// The device gets it. What began before the programs were attached, and the flushes that the kernel makes itself, nobody here
-/// asked for.
+/// The device gets it.
 #[btf_tracepoint(function = "block_rq_issue")]
 pub fn issue(context: BtfTracePointContext) -> i32 {
-    issued(&context, || 0)
+    issued(&context, |request, _| unseen(request))
 }
 
 /// The same, where the kernel does not say when a request begins: what goes straight to the device goes on the thread that asks.
 #[btf_tracepoint(function = "block_rq_issue")]
 pub fn issue_first(context: BtfTracePointContext) -> i32 {
-    issued(&context, owner)
+    issued(&context, |request, control| {
+        let began_ns = request.began_ns();
+        if began_ns != 0 && began_ns < control.since_ns {
+            unseen(request)
+        } else {
+            owner()
+        }
+    })
 }
 
 /// It has become a part of another.
@@ -121,6 +127,15 @@ fn owner() -> u16 {
     unsafe { OWNERS.get(&process) }.map_or(0, |owner| *owner as u16)
 }
 
+/// Whose a request is that was not seen to begin. The flushes that the kernel makes itself do not begin, and are nobody's here.
+#[inline(always)]
+fn unseen(request: Request) -> u16 {
+    match request.direction() {
+        Direction::Flush => 0,
+        _ => UNKNOWN,
+    }
+}
+
 #[inline(always)]
 fn remember(request: Request, control: &Control, owner: u16, issued_ns: u64) {
     let beginning = InFlight {
@@ -154,7 +169,7 @@ fn forget(request: Request) {
 }
 
 #[inline(always)]
-fn issued(context: &BtfTracePointContext, owner: impl FnOnce() -> u16) -> i32 {
+fn issued(context: &BtfTracePointContext, owner: impl FnOnce(Request, &Control) -> u16) -> i32 {
     let request = Request::of(context);
     let Some(control) = CONTROL.get(0) else {
         return 0;
@@ -167,7 +182,7 @@ fn issued(context: &BtfTracePointContext, owner: impl FnOnce() -> u16) -> i32 {
             (*held).bytes = request.bytes();
             (*held).issued_ns = now;
         },
-        None => remember(request, control, owner(), now),
+        None => remember(request, control, owner(request, control), now),
     }
     0
 }
@@ -176,8 +191,11 @@ fn issued(context: &BtfTracePointContext, owner: impl FnOnce() -> u16) -> i32 {
 fn completed(request: Request, bytes: u32, control: &Control) {
     if bytes > 0 && request.flags() & control.accounted != 0 {
         let held = recall(request, control);
-        // SAFETY: a map's value.
-        let slot = held.map_or_else(|| slots::slot(request, 0), |held| unsafe { (*held).slot });
+        let slot = match held {
+            // SAFETY: a map's value.
+            Some(held) => unsafe { (*held).slot },
+            None => slots::slot(request, unseen(request)),
+        };
         // In sectors, as the kernel has it.
         record::bytes(slot, u64::from(bytes >> 9) << 9);
     }
@@ -203,7 +221,7 @@ fn count(request: Request, control: &Control) {
         // SAFETY: a map's value.
         Some(held) => unsafe { *held },
         None => InFlight {
-            slot: slots::slot(request, 0),
+            slot: slots::slot(request, unseen(request)),
             ..InFlight::default()
         },
     };

@@ -13,13 +13,14 @@ mod rows;
 
 use aya_ebpf::{
     bindings::pt_regs,
-    helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+    helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, generated::bpf_task_pt_regs},
     macros::{btf_tracepoint, map},
     maps::{Array, HashMap, PerCpuArray},
     programs::BtfTracePointContext,
 };
 use ckb_probe_common::syscalls::{
-    Begun, CELLS, Cell, MAX_TARGETS, Met, NUMBERS, OTHER, Order, SEVERAL,
+    CELLS, Cell, EINTR, InThread, MAX_TARGETS, Met, NUMBERS, OTHER, Order, SEVERAL,
+    fails_by_handler, is_broken_off,
 };
 use ckb_probe_programs::{
     fields::Fields,
@@ -45,14 +46,28 @@ static MET: PerCpuArray<Met> = PerCpuArray::with_max_entries(MAX_TARGETS as u32 
 
 /// The call that each thread is in.
 #[map]
-static CALLS: TaskStorage<Begun> = TaskStorage::new();
+static CALLS: TaskStorage<InThread> = TaskStorage::new();
 
 #[unsafe(no_mangle)]
-static FIELDS: Fields<9> = Fields::unset();
+static FIELDS: Fields<11> = Fields::unset();
 /// `task_struct.thread_info.status`.
 const STATUS: usize = 0;
+/// `k_sigaction.sa.sa_handler`.
+const HANDLER: usize = 9;
+/// `k_sigaction.sa.sa_flags`.
+const HANDLER_FLAGS: usize = 10;
 /// In a system call of a 32-bit program.
 const TS_COMPAT: u32 = 2;
+
+/// By which the kernel makes some calls again.
+const RESTART: u32 = 219;
+
+/// Calls that do not return: nothing is known of their end.
+const EXIT: u32 = 60;
+const EXIT_GROUP: u32 = 231;
+
+/// What the kernel does with a signal that has no handler.
+const SIG_IGN: u64 = 1;
 
 #[btf_tracepoint(function = "sys_enter")]
 pub fn syscall_enter(context: BtfTracePointContext) -> i32 {
@@ -67,63 +82,166 @@ pub fn syscall_enter(context: BtfTracePointContext) -> i32 {
         return 0;
     };
     let thread = Thread::current();
-    let number = number(context.arg(1), thread);
+    let mut number = number(context.arg(1), thread);
+    if number == RESTART && order.gate != 0 {
+        number = made_again(thread, order).unwrap_or(RESTART);
+    }
     if order.gate == 0 || !is_wanted(order, number) {
         // SAFETY: a map's value.
         unsafe { (*met).left += 1 };
         return 0;
     }
-    let Some(call) = CALLS.get_or_create(thread) else {
+    let (Some(here), Some(row)) = (CALLS.get_or_create(thread), rows::of(target, number, order))
+    else {
         record::lose_call();
         return 0;
     };
     // SAFETY: maps' values; the thread's own is written by nobody else.
     unsafe {
         (*met).taken += 1;
-        (*call).gate = order.gate;
-        (*call).number = number as u64;
+        if number != EXIT && number != EXIT_GROUP {
+            record::begun(row);
+        }
+        let mut began = None;
+        if (*here).broken.gate != 0 {
+            began = resumed(here, context.arg::<*const pt_regs>(0), order);
+        }
+        (*here).call.gate = order.gate;
+        (*here).call.number = number;
+        (*here).call.row = row;
         // Last, so that what came before is not charged to the call.
-        (*call).time_ns = bpf_ktime_get_ns();
+        (*here).call.time_ns = match began {
+            Some(time_ns) => time_ns,
+            None => bpf_ktime_get_ns(),
+        };
     }
     0
 }
 
 #[btf_tracepoint(function = "sys_exit")]
 pub fn syscall_exit(context: BtfTracePointContext) -> i32 {
-    let Some(target) = target() else {
+    let Some((target, order)) = ordered() else {
         return 0;
     };
-    let Some(order) = ORDERS.get(target) else {
-        return 0;
-    };
-    if order.gate == 0 {
-        return 0;
-    }
-    let Some(begun) = CALLS.get(Thread::current()) else {
+    let Some(here) = CALLS.get(Thread::current()) else {
         return 0;
     };
     // SAFETY: the thread's own value. What a call leaves here is for its own end only.
-    let call = unsafe {
-        let call = *begun;
-        (*begun).gate = 0;
-        call
+    let begun = unsafe {
+        let begun = (*here).call;
+        (*here).call.gate = 0;
+        begun
     };
     // Nothing began; or under another gate, so that what happened since is not known.
-    if call.gate == 0 || call.gate != order.gate {
+    if begun.gate == 0 || begun.gate != order.gate {
         return 0;
     }
     // SAFETY: the helper has no preconditions. Before the call is counted, so that this is not charged to it.
     let now = unsafe { bpf_ktime_get_ns() };
-    let call = Call {
-        target,
-        number: call.number as u32,
-        ended_ns: now,
-        duration_ns: now.saturating_sub(call.time_ns),
-        result: context.arg(1),
-        registers: context.arg::<*const pt_regs>(0),
-    };
-    record::call(&call, order);
+    let result: i64 = context.arg(1);
+    let registers = context.arg::<*const pt_regs>(0);
+    let error = result.wrapping_neg() as u64;
+    if is_broken_off(error) && begun.number != record::SIGNAL_RETURN {
+        // Whether it fails or is made again is decided on the way back to the program.
+        // SAFETY: the thread's own value, and a tracepoint's registers.
+        unsafe {
+            (*here).broken = begun;
+            (*here).instruction = (*registers).rip;
+            (*here).stack = (*registers).rsp;
+            (*here).result = error;
+        }
+        return 0;
+    }
+    record::call(&Call::of(target, &begun, now, result, registers), order);
     0
+}
+
+/// The thread is about to run a signal's handler, or the kernel does with it what it does without one.
+///
+/// Newer kernels may run this one with preemption enabled: what it adds to is added to atomically.
+#[btf_tracepoint(function = "signal_deliver")]
+pub fn signal_delivered(context: BtfTracePointContext) -> i32 {
+    let Some((target, order)) = ordered() else {
+        return 0;
+    };
+    let thread = Thread::current();
+    let Some(here) = CALLS.get(thread) else {
+        return 0;
+    };
+    // SAFETY: the thread's own value.
+    let (begun, error) = unsafe { ((*here).broken, (*here).result) };
+    if error == 0 || begun.gate == 0 || begun.gate != order.gate {
+        return 0;
+    }
+    let action: *const core::ffi::c_void = context.arg(2);
+    let (Some(handler), Some(flags)) = (
+        FIELDS.number::<HANDLER>(action),
+        FIELDS.number::<HANDLER_FLAGS>(action),
+    ) else {
+        return 0;
+    };
+    if handler <= SIG_IGN {
+        return 0;
+    }
+    // SAFETY: the thread's own value; the helper has no preconditions.
+    unsafe {
+        (*here).result = 0;
+        if !fails_by_handler(error, flags) {
+            record::restarted(begun.row);
+            return 0;
+        }
+        (*here).broken.gate = 0;
+        let now = bpf_ktime_get_ns();
+        let registers = bpf_task_pt_regs(thread.as_ptr().cast_mut().cast()) as *const pt_regs;
+        let result = -(EINTR as i64);
+        record::call_atomically(&Call::of(target, &begun, now, result, registers), order);
+    }
+    0
+}
+
+/// The call that `restart_syscall` makes again, if it is known.
+#[inline(always)]
+fn made_again(thread: Thread, order: &Order) -> Option<u32> {
+    let here = CALLS.get(thread)?;
+    // SAFETY: the thread's own value.
+    let broken = unsafe { (*here).broken };
+    (broken.gate == order.gate).then_some(broken.number)
+}
+
+/// A call begins in a thread where one was broken off: if it is that one made again, when it first began.
+///
+/// # Safety
+/// `here` is the thread's own value, and the registers are those of a tracepoint.
+#[inline(always)]
+unsafe fn resumed(here: *mut InThread, registers: *const pt_regs, order: &Order) -> Option<u64> {
+    // SAFETY: by the caller's word.
+    unsafe {
+        let broken = (*here).broken;
+        if broken.gate != order.gate {
+            (*here).broken.gate = 0;
+            return None;
+        }
+        // No handler ran in between.
+        if (*here).result != 0 {
+            (*here).result = 0;
+            record::restarted(broken.row);
+        }
+        let same = (*registers).rip == (*here).instruction && (*registers).rsp == (*here).stack;
+        if !same {
+            // A handler's own.
+            return None;
+        }
+        (*here).broken.gate = 0;
+        Some(broken.time_ns)
+    }
+}
+
+/// The process that runs, if it is a target whose gate is open, and what to do with it.
+#[inline(always)]
+fn ordered() -> Option<(u32, &'static Order)> {
+    let target = target()?;
+    let order = ORDERS.get(target)?;
+    (order.gate != 0).then_some((target, order))
 }
 
 /// The place of the process that runs, if it is a target.

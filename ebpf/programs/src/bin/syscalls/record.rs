@@ -12,7 +12,7 @@ use aya_ebpf::{
 use ckb_probe_common::{
     BUCKETS, bucket,
     syscalls::{
-        MAX_ERROR, NUMBERS, Order, PATH_BYTES, SlowSyscall, SyscallLosses, SyscallRow, error_key,
+        Begun, MAX_ERROR, NUMBERS, Order, PATH_BYTES, SlowSyscall, SyscallLosses, error_key,
     },
 };
 use ckb_probe_programs::{
@@ -39,22 +39,43 @@ static SLOW_CALLS: RingBuf = RingBuf::with_byte_size(4096, 0);
 static PATHS: Constants<NUMBERS> = Constants::unset();
 
 /// `rt_sigreturn` returns what the interrupted code had in that register.
-const SIGNAL_RETURN: u32 = 15;
+pub const SIGNAL_RETURN: u32 = 15;
 
 /// BPF_NOEXIST.
 const IF_ABSENT: u64 = 1;
 
 /// A call that has ended.
 pub struct Call {
-    pub target: u32,
-    pub number: u32,
-    pub ended_ns: u64,
-    pub duration_ns: u64,
-    pub result: i64,
-    pub registers: *const pt_regs,
+    target: u32,
+    number: u32,
+    row: u32,
+    ended_ns: u64,
+    duration_ns: u64,
+    result: i64,
+    registers: *const pt_regs,
 }
 
 impl Call {
+    /// Of a target's, which ends now.
+    #[inline(always)]
+    pub fn of(
+        target: u32,
+        begun: &Begun,
+        now: u64,
+        result: i64,
+        registers: *const pt_regs,
+    ) -> Self {
+        Self {
+            target,
+            number: begun.number,
+            row: begun.row,
+            ended_ns: now,
+            duration_ns: now.saturating_sub(begun.time_ns),
+            result,
+            registers,
+        }
+    }
+
     #[inline(always)]
     fn error(&self) -> Option<u32> {
         let error = self.result.wrapping_neg() as u64;
@@ -63,38 +84,65 @@ impl Call {
     }
 }
 
-/// Counts it, and reports it when it was slow.
+/// Counts a beginning.
 #[inline(always)]
-pub fn call(call: &Call, order: &Order) {
-    let Some((row, values)) = rows::row(call.target, call.number, order) else {
-        return;
-    };
-    count(call, order, values);
-    if let Some(error) = call.error() {
+pub fn begun(row: u32) {
+    if let Some(values) = rows::values(row) {
         // SAFETY: a map's value, of this CPU.
-        unsafe { (*values).errors += 1 };
-        count_error(error_key(row, error));
-    }
-    if call.duration_ns >= order.slow_threshold_ns {
-        // SAFETY: a map's value, of this CPU.
-        unsafe { (*values).slow += 1 };
-        report(call);
+        unsafe { (*values).begun += 1 };
     }
 }
 
+/// Counts a call that was broken off, and will be made again.
 #[inline(always)]
-fn count(call: &Call, order: &Order, row: *mut SyscallRow) {
+pub fn restarted(row: u32) {
+    if let Some(values) = rows::values(row) {
+        // SAFETY: a map's value.
+        unsafe { add(&raw mut (*values).restarts, 1) };
+    }
+}
+
+/// Counts an end, and reports it when the call was slow.
+#[inline(always)]
+pub fn call(call: &Call, order: &Order) {
+    // SAFETY: a value of this CPU's, and nothing preempts this.
+    counted(call, order, |counter, by| unsafe { *counter += by });
+}
+
+/// The same, where another run of the programs may come in between.
+#[inline(always)]
+pub fn call_atomically(call: &Call, order: &Order) {
+    // SAFETY: a map's value.
+    counted(call, order, |counter, by| unsafe { add(counter, by) });
+}
+
+#[inline(always)]
+fn counted(call: &Call, order: &Order, plus: impl Fn(*mut u64, u64)) {
+    let Some(values) = rows::values(call.row) else {
+        return;
+    };
     let index = bucket(call.duration_ns) as usize;
     // SAFETY: a map's value, of this CPU; the index is within bounds, by the comparison that the verifier sees too.
     unsafe {
-        (*row).sum_ns += call.duration_ns;
+        plus(&raw mut (*values).sum_ns, call.duration_ns);
         if index < BUCKETS {
-            *(&raw mut (*row).histogram.buckets).cast::<u64>().add(index) += 1;
+            let buckets = (&raw mut (*values).histogram.buckets).cast::<u64>();
+            plus(buckets.add(index), 1);
         }
-        let half = (&raw mut (*row).maxima)
+        let half = (&raw mut (*values).maxima)
             .cast::<u64>()
             .add(order.epoch as usize & 1);
         raise_alone(half, order.epoch, call.duration_ns);
+    }
+    if let Some(error) = call.error() {
+        // SAFETY: a map's value.
+        plus(unsafe { &raw mut (*values).errors }, 1);
+        count_error(error_key(call.row, error));
+    }
+    if call.duration_ns >= order.slow_threshold_ns {
+        // SAFETY: a map's value.
+        plus(unsafe { &raw mut (*values).slow }, 1);
+        report(call);
     }
 }
 

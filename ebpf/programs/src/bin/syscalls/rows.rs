@@ -20,22 +20,26 @@ static ROWS: PerCpuArray<SyscallRow> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 static FREE: Stack<u32> = Stack::with_max_entries(1, 0);
 
-/// The row of a call, and its number.
+/// The row of a call.
 #[inline(always)]
-pub fn row(target: u32, number: u32, order: &Order) -> Option<(u32, *mut SyscallRow)> {
-    let row = if number < NUMBERS as u32 {
-        let table = TABLES.get_ptr_mut(target)?;
-        // SAFETY: within the map's value, by the comparison.
-        let place = unsafe { (&raw mut (*table).rows).cast::<u32>().add(number as usize) };
-        // SAFETY: the same.
-        match unsafe { place.read_volatile() } {
-            NO_ROW => claim(table, place, order),
-            row => row,
-        }
-    } else {
-        order.other_row
-    };
-    Some((row, ROWS.get_ptr_mut(row)?))
+pub fn of(target: u32, number: u32, order: &Order) -> Option<u32> {
+    if number >= NUMBERS as u32 {
+        return Some(order.other_row);
+    }
+    let table = TABLES.get_ptr_mut(target)?;
+    // SAFETY: within the map's value, by the comparison.
+    let place = unsafe { (&raw mut (*table).rows).cast::<u32>().add(number as usize) };
+    // SAFETY: the same.
+    Some(match unsafe { place.read_volatile() } {
+        NO_ROW => claim(table, place, order),
+        row => row,
+    })
+}
+
+/// What this CPU counted in a row.
+#[inline(always)]
+pub fn values(row: u32) -> Option<*mut SyscallRow> {
+    ROWS.get_ptr_mut(row)
 }
 
 /// A new row for a number, or that of the others when there is none.

@@ -26,7 +26,7 @@ pub struct RowTotals {
     pub moved: Moved,
 }
 
-/// What only grows while a socket lives.
+/// What only grows while a socket lives: the bytes in 64 bits, and all else in the kernel's 32, which begin anew after the last.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moved {
     sent: u64,
@@ -36,6 +36,15 @@ pub struct Moved {
     window_limited: u64,
     buffer_limited: u64,
     drops: u64,
+}
+
+/// So many of [`Moved::pairs`] are 64 bits wide, and come first.
+const WIDE: usize = 2;
+
+/// How much more it is; more than half of all that there is room for is less.
+fn since_in_32_bits(now: u64, last: u64) -> u64 {
+    let more = (now as u32).wrapping_sub(last as u32);
+    if more <= u32::MAX / 2 { more.into() } else { 0 }
 }
 
 impl Moved {
@@ -70,13 +79,17 @@ impl Moved {
     /// Takes in what is there now, and says how much more that is. A figure that was read while it changed may be less.
     pub fn advance(&mut self, now: &Self) -> Self {
         let mut more = Self::default();
-        for ((last, now), (more, _)) in self
-            .pairs(now)
-            .into_iter()
-            .zip(more.pairs(&Self::default()))
-        {
-            *more = now.saturating_sub(*last);
-            *last = now.max(*last);
+        let none = Self::default();
+        let pairs = self.pairs(now).into_iter().zip(more.pairs(&none));
+        for (place, ((last, now), (more, _))) in pairs.enumerate() {
+            *more = if place < WIDE {
+                now.saturating_sub(*last)
+            } else {
+                since_in_32_bits(now, *last)
+            };
+            if *more > 0 {
+                *last = now;
+            }
         }
         more
     }
@@ -127,7 +140,8 @@ impl RowTotals {
                 (&measures.retransmits, *retransmits),
                 (&measures.opened, *opened),
                 (&measures.closed, *closed),
-                (&measures.failed, failed.saturating_add(*drops)),
+                (&measures.failed, *failed),
+                (&measures.dropped, *drops),
                 (&measures.window_limited, ticks(window_limited)),
                 (&measures.buffer_limited, ticks(buffer_limited)),
             ]),

@@ -155,6 +155,48 @@ fn what_is_more_than_was_to_be_listed_is_counted() {
 }
 
 #[test]
+fn what_else_is_called_so_and_what_else_it_is_called_is_told() {
+    let image = Image::of(&[
+        ("alpha", PUSHES),
+        ("beta@@VERSION_2", PUSHES),
+        (RUST, PUSHES),
+        ("alpha.cold", PUSHES),
+        (SYNC, MOVES),
+        ("_ZN7rocksdb6DBImpl7SyncWALEv.constprop.0.isra.1", MOVES + 1),
+        ("alpha.part.0", MOVES + 2),
+        ("gamma.part.0", MOVES + 3),
+    ]);
+    let others = |glob| {
+        let found = search(&image, glob).unwrap().found;
+        let others = found.into_iter().map(|one| (one.name, one.others));
+        others.collect::<Vec<_>>()
+    };
+    let with = |name: &str, others: &[&str]| {
+        let others = others.iter().map(ToString::to_string).collect();
+        (name.to_string(), others)
+    };
+    // Whether they match or not.
+    assert_eq!(
+        others("alpha"),
+        [with("alpha", &["beta", "ckb_chain::verify::run"])]
+    );
+    assert_eq!(
+        others("[ab]*"),
+        [with("alpha", &["beta", "ckb_chain::verify::run"])]
+    );
+    assert_eq!(others("rocksdb*"), [with("rocksdb::DBImpl::SyncWAL", &[])]);
+    let variants = |glob| search(&image, glob).unwrap().variants;
+    assert_eq!(
+        variants("rocksdb::*"),
+        ["rocksdb::DBImpl::SyncWAL.constprop.0.isra.1"]
+    );
+    assert_eq!(variants("a*"), ["alpha.part.0"]);
+    // Who has them found needs no telling.
+    assert_eq!(variants("a*.*"), <[&str; 0]>::default());
+    assert_eq!(variants("beta"), <[&str; 0]>::default());
+}
+
+#[test]
 fn near_names_have_most_of_the_pattern_and_are_told_when_nothing_matches() {
     let names = [
         SYNC,
