@@ -9,7 +9,8 @@ use nix::errno::Errno;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::{
-    AttachError, Attachable, CALLS, Links, Probes, Slots,
+    AttachError, CALLS, Links, Probes, Slots,
+    attached::Attachable,
     btf::Types,
     maps::Maps,
     object::Object,
@@ -103,7 +104,7 @@ impl Probes {
             programs: Programs::load(&object, tier)?,
             names: names(plan.sites.iter().map(|site| &*site.function))?,
         };
-        let maps = Maps::take(&mut object, slots, control)?;
+        let maps = Maps::take(&mut object, slots, control, Vec::new())?;
         Ok(Self::new(Box::new(functions), maps))
     }
 }
@@ -234,6 +235,18 @@ impl Attachable for Functions {
         }
         let links = self.programs.link(&functions, group);
         links.map(Some).map_err(|source| error(&functions, source))
+    }
+
+    fn bundles(&self, slots: &Slots) -> Vec<Slots> {
+        match self.programs.pmu {
+            Some(_) => slots.iter().map(|slot| Slots::from([*slot])).collect(),
+            None => vec![slots.clone()],
+        }
+    }
+
+    /// Of what was not attached at a call's beginning, the kernel runs nothing at its end.
+    fn outlive_their_links(&self) -> bool {
+        false
     }
 }
 

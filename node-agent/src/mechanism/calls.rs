@@ -15,7 +15,7 @@ use std::{
 };
 
 pub use ask::{CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Sought};
-use ckb_probe_crds::{Distribution, Figures, Name, Reason};
+use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
 use k8s_openapi::jiff::Timestamp;
 use origins::Origins;
 pub use search::{Searched, search};
@@ -223,6 +223,8 @@ impl Measures {
             bytes,
             slow,
             untimed,
+            // Those are among the untimed; they are told by their own name.
+            cut: _,
             max_ns,
             histogram,
         } = seen;
@@ -357,6 +359,15 @@ impl Mechanism for Calls {
     fn read(&mut self) -> Result<Reading, ReadError> {
         let seen = self.probes.read()?;
         let mut reading = Reading::default();
+        let mut cut = vec![0; self.slots.len()];
+        let families = seen.families.iter();
+        let families = families.map(|family| (family.slot as usize, family.reading.cut));
+        let own = seen.slots.iter().map(|own| own.cut).enumerate();
+        for (slot, more) in own.chain(families) {
+            if let Some(cut) = cut.get_mut(slot) {
+                *cut += more;
+            }
+        }
         for (index, (slot, own)) in self.slots.iter().zip(seen.slots).enumerate() {
             let own = RowReading {
                 figures: slot.measures.figures(own, slot.has_bytes),
@@ -394,7 +405,7 @@ impl Mechanism for Calls {
         }];
         reading
             .lost
-            .extend(events_lost(self.first, seen.events_lost));
+            .extend(lost_of_each(self.first, seen.events_lost, cut));
         if self.origins.is_some() {
             let lost = self.probes.stacks_lost()?;
             let lost = lost.into_iter().zip(&self.untold).enumerate();
@@ -446,11 +457,20 @@ impl Mechanism for Calls {
     }
 }
 
-/// Events that were lost, each of the group that it was of: a ring buffer is everybody's, but what was asked for is not.
-pub(super) fn events_lost(first: GroupId, lost: Vec<u64>) -> impl Iterator<Item = Lost> {
-    lost.into_iter().enumerate().map(move |(slot, count)| Lost {
+/// Events that were lost and calls that were cut, each of the group that it was of: a ring buffer is everybody's, but what was asked
+/// for is not.
+pub(super) fn lost_of_each(
+    first: GroupId,
+    events: Vec<u64>,
+    cut: Vec<u64>,
+) -> impl Iterator<Item = Lost> {
+    let both = events.into_iter().zip(cut).enumerate();
+    both.map(move |(slot, (events, cut))| Lost {
         groups: GroupIds::from([first.offset(slot)]),
-        counts: BTreeMap::from([(Name::Borrowed("events"), count)]),
+        counts: BTreeMap::from([
+            (Name::Borrowed("events"), events),
+            (Name::Borrowed(CUT), cut),
+        ]),
     })
 }
 

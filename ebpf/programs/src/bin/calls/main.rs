@@ -20,6 +20,7 @@ mod family;
 mod in_flight;
 mod kept;
 mod kernel;
+mod nesting;
 mod record;
 mod session;
 mod stack;
@@ -32,7 +33,8 @@ use aya_ebpf::{
     maps::Array,
     programs::{ProbeContext, RetProbeContext},
 };
-use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Session};
+use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, Session};
+use in_flight::Remembered;
 use record::Call;
 
 /// What user space has to say.
@@ -64,19 +66,23 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
     let Some(control) = control(context) else {
         return NO_RETURN;
     };
-    if control.entering & cookie.group_bit() == 0 {
+    if !control.gate(cookie.slot()).takes_up(cookie.group()) {
         return NO_RETURN;
     }
     let slot = family::slot(context, cookie, control);
+    if nesting::is_too_deep() {
+        count_only(context, slot, cookie);
+        return NO_RETURN;
+    }
     let bytes = arguments::at_entry(context, stack(context.regs), cookie.payload());
     if bytes > 0 {
         let key = key_at_entry(context.regs, cookie, control);
         let start = CallStart {
             time_ns: 0,
             bytes,
-            slot: 0,
+            mark: Mark::default(),
         };
-        if !in_flight::remember(&key, start) {
+        if in_flight::remember(&key, start) == Remembered::Not {
             record::lose_size();
         }
     }
@@ -84,6 +90,7 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
         kept::keep(context, cookie);
     }
     cause::begins(cookie);
+    record::begin(cookie.slot(), slot, cookie.group());
     // Last, so that what came before is not charged to the call.
     let session = Session::new(now(), slot, cookie);
     // SAFETY: see `session::word`.
@@ -96,23 +103,24 @@ fn session_return(context: &ProbeContext, session: Session) {
     // First, so that what comes after is not charged to the call.
     let now = now();
     let traits = session.traits();
-    cause::ends(traits, now);
     let Some(control) = control(context) else {
         return;
     };
+    let operation = family::operation(session.slot(), control);
     let bytes = if arguments::are_known_at_entry(traits.payload()) {
-        let slot = family::operation(session.slot(), control);
-        let key = key(stack(context.regs), slot, traits, control);
+        let key = key(stack(context.regs), operation, traits, control);
         in_flight::recall(&key).map_or(0, |start| start.bytes)
     } else {
         0
     };
-    if control.counting & traits.group_bit() == 0 {
+    if !control.gate(operation).records(traits.group()) {
         return;
     }
+    cause::ends(traits, now);
     let call = Call {
-        operation: family::operation(session.slot(), control),
+        operation,
         slot: session.slot(),
+        group: traits.group(),
         ended_ns: now,
         duration_ns: session.elapsed_ns(now).saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, bytes, traits.payload()),
@@ -127,7 +135,13 @@ pub fn call_enter(context: ProbeContext) -> u32 {
     let Some(control) = control(&context) else {
         return 0;
     };
-    if control.entering & cookie.group_bit() == 0 {
+    let gate = control.gate(cookie.slot());
+    if !gate.takes_up(cookie.group()) {
+        return 0;
+    }
+    let slot = family::slot(&context, cookie, control);
+    if nesting::is_too_deep() {
+        count_only(&context, slot, cookie);
         return 0;
     }
     if cookie.keeps_arguments() {
@@ -135,17 +149,32 @@ pub fn call_enter(context: ProbeContext) -> u32 {
     }
     let key = key_at_entry(context.regs, cookie, control);
     let start = CallStart {
-        slot: family::slot(&context, cookie, control) as u64,
+        mark: Mark::new(slot, cookie.group(), gate.generation()),
         bytes: arguments::at_entry(&context, stack(context.regs), cookie.payload()),
         // Last, so that what came before is not charged to the call.
         time_ns: now(),
     };
-    if in_flight::remember(&key, start) {
-        cause::begins(cookie);
-    } else {
-        record::lose_call();
-    }
+    take_up(&key, start, cookie, control);
     0
+}
+
+/// Takes up a call that is seen by a pair.
+#[inline(always)]
+fn take_up(key: &CallKey, start: CallStart, cookie: Cookie, control: &Control) {
+    match in_flight::remember(key, start) {
+        Remembered::Not => {
+            record::lose_call();
+            return;
+        }
+        // It was unwound, or the kernel did not see it to its end.
+        Remembered::InsteadOf(mark) if mark.passes(control.gate(cookie.slot())) => {
+            cause::ends(cookie, start.time_ns);
+            record::vanish(mark);
+        }
+        Remembered::InsteadOf(_) | Remembered::Alone => {}
+    }
+    cause::begins(cookie);
+    record::begin(cookie.slot(), start.mark.slot(), cookie.group());
 }
 
 #[uretprobe]
@@ -173,13 +202,14 @@ fn pair_return(
         // The call began before the probe was attached, or in a slice that is over.
         return;
     };
-    cause::ends(cookie, now);
-    if control.counting & cookie.group_bit() == 0 {
+    if !start.mark.passes(control.gate(cookie.slot())) {
         return;
     }
+    cause::ends(cookie, now);
     let call = Call {
         operation: cookie.slot(),
-        slot: start.slot as u32,
+        slot: start.mark.slot(),
+        group: start.mark.group(),
         ended_ns: now,
         duration_ns: now
             .saturating_sub(start.time_ns)
@@ -196,15 +226,21 @@ pub fn call_count(context: ProbeContext) -> u32 {
     let Some(control) = control(&context) else {
         return 0;
     };
-    if control.entering & control.counting & cookie.group_bit() != 0 {
-        let bytes = if arguments::are_values(cookie.payload()) {
-            arguments::at_entry(&context, stack(context.regs), cookie.payload())
-        } else {
-            0
-        };
-        record::untimed(family::slot(&context, cookie, control), bytes, cookie);
+    if control.gate(cookie.slot()).takes_up(cookie.group()) {
+        count_only(&context, family::slot(&context, cookie, control), cookie);
     }
     0
+}
+
+/// Counts a call at its entry, which is all that is seen of it.
+#[inline(always)]
+fn count_only(context: &ProbeContext, slot: u32, cookie: Cookie) {
+    let bytes = if arguments::are_values(cookie.payload()) {
+        arguments::at_entry(context, stack(context.regs), cookie.payload())
+    } else {
+        0
+    };
+    record::untimed(slot, bytes, cookie);
 }
 
 /// What user space has to say: always there, so this is the place for what no program comes by.

@@ -1,0 +1,244 @@
+use std::{
+    arch::global_asm,
+    cell::Cell,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle, sleep},
+    time::Duration,
+};
+
+use super::super::{
+    AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, Payload, Plan, Probes, Site,
+    SlotReading, Slots, Tier, own, tests::let_go,
+};
+
+// Two functions that call what they are told to. The kernel emulates their first instruction.
+global_asm!(
+    ".pushsection .text.ckb_probe_test_through,\"ax\",@progbits",
+    ".global ckb_probe_test_through; .type ckb_probe_test_through,@function",
+    "ckb_probe_test_through:",
+    "push rbp; mov rbp, rsp; call rdi; pop rbp; ret",
+    ".size ckb_probe_test_through, . - ckb_probe_test_through",
+    ".global ckb_probe_test_beside; .type ckb_probe_test_beside,@function",
+    "ckb_probe_test_beside:",
+    "push rbp; mov rbp, rsp; call rdi; pop rbp; ret",
+    ".size ckb_probe_test_beside, . - ckb_probe_test_beside",
+    ".popsection",
+);
+
+type Function = unsafe extern "C" fn(extern "C" fn());
+
+unsafe extern "C" {
+    fn ckb_probe_test_through(inner: extern "C" fn());
+    fn ckb_probe_test_beside(inner: extern "C" fn());
+}
+
+const THROUGH: Function = ckb_probe_test_through;
+const BESIDE: Function = ckb_probe_test_beside;
+
+fn call(function: Function, inner: extern "C" fn()) {
+    // SAFETY: it calls what it is told to, and touches nothing else.
+    unsafe { function(inner) };
+}
+
+extern "C" fn nothing() {}
+
+extern "C" fn fifty_milliseconds() {
+    sleep(Duration::from_millis(50));
+}
+
+/// Lasts until it is [released](release).
+extern "C" fn long() {
+    while LONG.load(Ordering::Relaxed) {
+        sleep(Duration::from_millis(1));
+    }
+}
+
+static LONG: AtomicBool = AtomicBool::new(true);
+
+/// Ends the long ones, and sees that they end.
+fn release(calls: impl IntoIterator<Item = JoinHandle<()>>) {
+    LONG.store(false, Ordering::Relaxed);
+    calls.into_iter().for_each(|call| call.join().unwrap());
+    LONG.store(true, Ordering::Relaxed);
+}
+
+thread_local! {
+    static DEEPER: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Goes through the function again, as often as it is to.
+extern "C" fn deeper() {
+    let more = DEEPER.get();
+    if more > 0 {
+        DEEPER.set(more - 1);
+        call(THROUGH, deeper);
+    }
+}
+
+fn site(slot: u8, function: Function, cause: u8) -> Site {
+    let (path, offset) = own::file_offset(function as *const () as u64).unwrap();
+    Site {
+        symbol: "a function of the test's own".to_string(),
+        binary: Arc::new(Binary::open(&path).unwrap()),
+        offset,
+        slot,
+        payload: Payload::Unknown,
+        family: FamilyArgument::None,
+        cause,
+        slow_threshold_ns: 10_000_000,
+        arguments: None,
+        stacks: false,
+        entry_only: false,
+    }
+}
+
+/// Two at a time would count each other's calls.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// By each tier that this kernel has; `cause`: that of the calls of the first of the two slots.
+fn by_every_tier(cause: u8, test: impl Fn(Tier, &mut Probes)) {
+    let _alone = ALONE.lock();
+    let mut tiers = 0;
+    for &tier in Tier::ALL {
+        let plan = Plan {
+            pid: std::process::id(),
+            slots: 2,
+            sites: vec![site(0, THROUGH, cause), site(1, BESIDE, 0)],
+            families: 0,
+            ring_bytes: DEFAULT_RING_BYTES,
+            trap_ns: 0,
+        };
+        let loaded = Probes::load(tier, &plan);
+        match loaded.and_then(|mut probes| probes.attach(&Slots::new()).map(|_| probes)) {
+            Ok(mut probes) => {
+                test(tier, &mut probes);
+                tiers += 1;
+            }
+            Err(AttachError::NoUprobePmu(_)) => {}
+            Err(error) => panic!("{tier:?}: {error}"),
+        }
+    }
+    assert!(tiers > 0, "as root, on Linux 5.15 or later");
+}
+
+/// Calls, and of those the ones that were timed, not timed, and cut.
+fn counted(reading: &SlotReading) -> [u64; 4] {
+    let timed = reading.histogram.count();
+    [timed + reading.untimed, timed, reading.untimed, reading.cut]
+}
+
+fn begin(function: Function, inner: extern "C" fn()) -> JoinHandle<()> {
+    let begun = thread::spawn(move || call(function, inner));
+    // It has long begun then.
+    sleep(Duration::from_millis(20));
+    begun
+}
+
+#[test]
+fn a_call_counts_in_the_slice_in_which_it_begins() {
+    by_every_tier(0, |tier, probes| {
+        let both = Slots::from([0, 1]);
+        let mut others = Vec::new();
+        for _ in 0..3 {
+            let before = begin(THROUGH, fifty_milliseconds);
+            probes.open_slice(&both).unwrap();
+            for _ in 0..5 {
+                call(BESIDE, nothing);
+            }
+            // Two that do not end before it closes, and one that began before and ends in it.
+            others.push(begin(THROUGH, long));
+            others.push(begin(THROUGH, long));
+            before.join().unwrap();
+            let links = probes.close_slice().unwrap();
+            call(THROUGH, nothing);
+            let_go(links);
+        }
+        let cut = probes.read().unwrap();
+        release(others);
+        let later = probes.read().unwrap();
+        for reading in [cut, later] {
+            let slots: Vec<_> = reading.slots.iter().map(counted).collect();
+            assert_eq!(slots, [[6, 0, 6, 6], [15, 15, 0, 0]], "by {tier:?}");
+        }
+    });
+}
+
+#[test]
+fn a_call_that_is_in_flight_while_another_operation_goes_is_timed_or_counted() {
+    by_every_tier(0, |tier, probes| {
+        drop(probes.attach(&Slots::from([0, 1])).unwrap());
+        let both = [THROUGH, BESIDE].map(|function| begin(function, long));
+        let_go(probes.attach(&Slots::from([0])).unwrap());
+        call(THROUGH, nothing);
+        let at_once = probes.read().unwrap();
+        release(both);
+        let later = probes.read().unwrap();
+        let slots = |reading: super::super::MapsReading| {
+            let slots = reading.slots.iter().map(counted);
+            slots.collect::<Vec<_>>()
+        };
+        let gone = [1, 0, 1, 1];
+        let (stays, ended) = match tier {
+            // The kernel does not show the new links the ends of what began before.
+            Tier::Session => ([2, 1, 1, 1], [2, 1, 1, 1]),
+            Tier::UprobeMulti | Tier::PerfEvent => ([1, 1, 0, 0], [2, 2, 0, 0]),
+        };
+        assert_eq!(slots(at_once), [stays, gone], "by {tier:?}");
+        assert_eq!(slots(later), [ended, gone], "by {tier:?}");
+    });
+}
+
+#[test]
+fn a_cause_is_seen_to_its_end_whatever_else_comes_and_goes() {
+    const CAUSE: u8 = 3;
+    by_every_tier(CAUSE, |tier, probes| {
+        let slow_calls = |probes: &mut Probes, slot| {
+            let slow = probes.slow_calls().into_iter().map(|seen| seen.call);
+            let of_slot = slow.filter(|call| call.slot == slot);
+            of_slot.map(|call| call.during).collect::<Vec<_>>()
+        };
+        drop(probes.attach(&Slots::from([0, 1])).unwrap());
+        let under_way = begin(THROUGH, long);
+        let_go(probes.attach(&Slots::from([0])).unwrap());
+        drop(probes.attach(&Slots::from([0, 1])).unwrap());
+        call(BESIDE, fifty_milliseconds);
+        release([under_way]);
+        call(BESIDE, fifty_milliseconds);
+        let reading = probes.read().unwrap();
+        assert_eq!(counted(&reading.slots[0]), [1, 1, 0, 0], "by {tier:?}");
+        assert_eq!(slow_calls(probes, 1), [1 << CAUSE, 0], "by {tier:?}");
+
+        // Not watched, it is not named, whether it is under way or not; and what was not seen to its end does not stay.
+        let under_way = begin(THROUGH, long);
+        let_go(probes.attach(&Slots::from([1])).unwrap());
+        probes.open_slice(&Slots::from([0])).unwrap();
+        let in_slice = begin(THROUGH, long);
+        call(BESIDE, fifty_milliseconds);
+        let_go(probes.close_slice().unwrap());
+        release([under_way, in_slice]);
+        call(BESIDE, fifty_milliseconds);
+        probes.read().unwrap();
+        drop(probes.attach(&Slots::from([0, 1])).unwrap());
+        call(BESIDE, fifty_milliseconds);
+        let reading = probes.read().unwrap();
+        assert_eq!(counted(&reading.slots[0])[0], 3, "by {tier:?}");
+        assert_eq!(slow_calls(probes, 1), [0, 0, 0], "by {tier:?}");
+    });
+}
+
+#[test]
+fn calls_that_are_nested_deeper_than_the_kernel_follows_are_counted() {
+    by_every_tier(0, |tier, probes| {
+        drop(probes.attach(&Slots::from([0, 1])).unwrap());
+        for _ in 0..20 {
+            DEEPER.set(99);
+            call(THROUGH, deeper);
+        }
+        let reading = probes.read().unwrap();
+        let seen = [2000, 20 * 64, 20 * 36, 0];
+        assert_eq!(counted(&reading.slots[0]), seen, "by {tier:?}");
+    });
+}
