@@ -404,6 +404,17 @@ pub struct FamilyKey {
     pub slot: u64,
 }
 
+/// What is known of a column family's handle.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy)]
+pub struct FamilySlot {
+    /// The slot that its calls count in.
+    pub slot: u32,
+    /// The epoch in which it was last looked whether the handle is that family's.
+    pub epoch: u32,
+}
+
 /// A column family of an operation, as it was first seen. Its slot is [`Control::first_family`] plus its index.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
@@ -536,6 +547,7 @@ const _: () = {
     assert!(size_of::<CallStart>() == 24);
     assert!(size_of::<Cell>() == 40);
     assert!(size_of::<FamilyKey>() == 16);
+    assert!(size_of::<FamilySlot>() == 8);
     assert!(size_of::<Family>() == 64);
     assert!(size_of::<Cause>() == 16);
     assert!(size_of::<SlowCall>() == 56);

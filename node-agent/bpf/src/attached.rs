@@ -32,6 +32,11 @@ pub(super) trait Attachable: Send {
     /// What of these slots has links in common.
     fn bundles(&self, slots: &Slots) -> Vec<Slots>;
 
+    /// Calls that the kernel did not run the programs for.
+    fn missed(&self) -> u64 {
+        0
+    }
+
     /// Whether a call that began under links that are gone ends under those that have taken their place.
     fn outlive_their_links(&self) -> bool;
 }
@@ -72,6 +77,11 @@ impl Attached {
             retired: Vec::new(),
             places,
         }
+    }
+
+    /// See [`Attachable::missed`].
+    pub(super) fn missed(&self) -> u64 {
+        self.places.missed()
     }
 
     /// See [`super::Probes::attach`].

@@ -244,6 +244,14 @@ impl Attachable for Functions {
         }
     }
 
+    /// What an interrupt calls while a program runs on its CPU, or a program calls itself (`bpf_prog_active`): of whichever process.
+    fn missed(&self) -> u64 {
+        let programs = self.programs.parts.iter();
+        let missed = programs.map(|(program, _)| sys::missed_runs(program).unwrap_or_default());
+        // An entry that was missed has no return, and a return that was has an entry: each of them is a call.
+        missed.sum()
+    }
+
     /// Of what was not attached at a call's beginning, the kernel runs nothing at its end.
     fn outlive_their_links(&self) -> bool {
         false

@@ -244,7 +244,9 @@ impl Probes {
 
     /// What was counted since the load; maxima since the last reading.
     pub fn read(&mut self) -> Result<MapsReading, ReadError> {
-        self.maps.read()
+        let mut reading = self.maps.read()?;
+        reading.calls_lost += self.attached.missed();
+        Ok(reading)
     }
 
     /// Takes the slow calls that wait in the ring buffer. Their slots are those of operations or column families; see

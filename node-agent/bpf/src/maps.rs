@@ -3,8 +3,8 @@
 use std::{thread, time::Duration};
 
 use ckb_probe_common::{
-    CallKey, CallStart, Control, Family, FamilyKey, Group, Losses, MAX_CAUSE, Mark, SlowArguments,
-    SlowCall, Totals, maximum_of,
+    CallKey, CallStart, Control, Family, FamilyKey, FamilySlot, Group, Losses, MAX_CAUSE, Mark,
+    SlowArguments, SlowCall, Totals, maximum_of,
 };
 use ckb_probe_figures::Histogram;
 use ckb_probe_symbols::text;
@@ -98,12 +98,14 @@ pub(super) struct Maps {
     events_lost: PerCpu<u64>,
     families: Values<Family>,
     family_count: Values<u64>,
-    family_slots: Table<FamilyKey, u32>,
+    family_slots: Table<FamilyKey, FamilySlot>,
     /// How many had been asked for when it was last looked which of them found no room, and which those were.
     folded: (u64, Vec<u64>),
     causes_unseen: Values<u64>,
     /// By slot: which cause its calls are; 0 for none.
     causes: Vec<u8>,
+    /// By slot, those of column families too: the maximum that was told last.
+    longest: Vec<u64>,
     /// By slot, those of column families too, and [`Group`]: calls of which the end was not seen, and will not be.
     cut: Vec<[u64; Group::COUNT]>,
     more_calls: Table<CallKey, CallStart>,
@@ -144,6 +146,7 @@ impl Maps {
             causes_unseen: Values::take(object, "CAUSES_UNSEEN")?,
             causes,
             cut: Vec::new(),
+            longest: Vec::new(),
             more_calls: Table::take(object, "MORE_CALLS")?,
             slow_calls: Ring::take(object, "SLOW_CALLS")?,
             stacks_lost: PerCpu::take(object, "STACKS_LOST")?,
@@ -288,14 +291,18 @@ impl Maps {
             cut,
             ..SlotReading::default()
         };
-        for cpu in totals {
+        for cpu in &totals {
             reading.sum_ns = reading.sum_ns.saturating_add(cpu.sum_ns);
             reading.bytes = reading.bytes.saturating_add(cpu.bytes);
             reading.slow = reading.slow.saturating_add(cpu.slow);
             reading.untimed = reading.untimed.saturating_add(cpu.untimed);
-            let maximum = maximum_of(retired, cpu.maxima[retired as usize & 1]);
-            reading.max_ns = reading.max_ns.max(maximum.unwrap_or_default());
         }
+        let told = self.longest.get(slot as usize).copied().unwrap_or_default();
+        reading.max_ns = longest(&totals, retired, told);
+        if self.longest.len() <= slot as usize {
+            self.longest.resize(slot as usize + 1, 0);
+        }
+        self.longest[slot as usize] = reading.max_ns;
         for cpu in self.histograms.get(slot)? {
             for (bucket, count) in (0..).zip(cpu.buckets) {
                 reading.histogram.add(bucket, count);
@@ -320,8 +327,8 @@ impl Maps {
         if count > u64::from(self.families.len()) && count != self.folded.0 {
             let mut folded = vec![0; self.slots as usize];
             // Handles are never removed, and there is room for a thousand: each is met once.
-            for (key, slot) in self.family_slots.entries()? {
-                if slot < self.slots
+            for (key, known) in self.family_slots.entries()? {
+                if known.slot < self.slots
                     && let Some(folded) = folded.get_mut(key.slot as usize)
                 {
                     *folded += 1;
@@ -363,6 +370,18 @@ impl Maps {
     }
 }
 
+/// The longest call of an epoch. A program that was preempted as it was about to tell one may have told it only after that epoch was
+/// read: what is in the other half and is longer than what was `told` of the one before counts now.
+fn longest(totals: &[Totals], epoch: u32, told: u64) -> u64 {
+    let of = |epoch: u32| {
+        let cpus = totals.iter();
+        let maxima = cpus.filter_map(|cpu| maximum_of(epoch, cpu.maxima[epoch as usize & 1]));
+        maxima.max().unwrap_or_default()
+    };
+    let late = Some(of(epoch.wrapping_sub(1))).filter(|late| *late > told);
+    of(epoch).max(late.unwrap_or_default())
+}
+
 /// How many calls of a group have been taken up and have not ended: they may end on another CPU than they began on.
 fn in_flight(totals: &[Totals], group: Group) -> u64 {
     let cpus = totals.iter().map(|cpu| cpu.in_flight[group as usize]);
@@ -372,3 +391,30 @@ fn in_flight(totals: &[Totals], group: Group) -> u64 {
 }
 
 impl Counts for Losses {}
+
+#[cfg(test)]
+mod tests {
+    use ckb_probe_common::maximum;
+
+    use super::*;
+
+    #[test]
+    fn a_maximum_that_was_told_late_is_in_the_next_reading_and_no_other_is_there_twice() {
+        let totals = |even: u64, odd: u64| Totals {
+            maxima: [even, odd],
+            ..Totals::default()
+        };
+        let cpus = [
+            totals(maximum(4, 70), maximum(3, 500)),
+            totals(0, maximum(3, 90)),
+        ];
+        assert_eq!(
+            longest(&cpus, 4, 90),
+            500,
+            "told by one CPU after the third was read"
+        );
+        assert_eq!(longest(&cpus, 4, 500), 70);
+        assert_eq!(longest(&cpus, 3, 0), 500);
+        assert_eq!(longest(&cpus, 6, 0), 0, "of long ago");
+    }
+}

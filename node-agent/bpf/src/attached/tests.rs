@@ -38,6 +38,25 @@ unsafe extern "C" {
 const THROUGH: Function = ckb_probe_test_through;
 const BESIDE: Function = ckb_probe_test_beside;
 
+/// What a column family's handle leads to, in RocksDB's layout.
+#[repr(C)]
+struct Family {
+    id: u32,
+    name: *const u8,
+}
+
+/// A call on the column family of this handle.
+fn call_on(function: Function, handle: &[usize; 1]) {
+    type OnHandle = unsafe extern "C" fn(extern "C" fn(), *const usize);
+    // SAFETY: it does not look at its second argument.
+    unsafe { std::mem::transmute::<Function, OnHandle>(function)(nothing, handle.as_ptr()) };
+}
+
+/// An address at which nothing can be read.
+extern "C" fn nowhere() -> usize {
+    0x10
+}
+
 fn call(function: Function, inner: extern "C" fn()) {
     // SAFETY: it calls what it is told to, and touches nothing else.
     unsafe { function(inner) };
@@ -100,23 +119,27 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 /// By each tier that this kernel has; `cause`: that of the calls of the first of the two slots.
 fn by_every_tier(cause: u8, test: impl Fn(Tier, &mut Probes)) {
+    by_every_tier_at(vec![site(0, THROUGH, cause), site(1, BESIDE, 0)], test);
+}
+
+fn by_every_tier_at(sites: Vec<Site>, test: impl Fn(Tier, &mut Probes)) {
     let _alone = ALONE.lock();
     let mut tiers = 0;
     for &tier in Tier::ALL {
         let plan = Plan {
             pid: std::process::id(),
             slots: 2,
-            sites: vec![site(0, THROUGH, cause), site(1, BESIDE, 0)],
-            families: 0,
+            sites: sites.clone(),
+            families: 8,
             ring_bytes: DEFAULT_RING_BYTES,
             trap_ns: 0,
         };
-        let loaded = Probes::load(tier, &plan);
-        match loaded.and_then(|mut probes| probes.attach(&Slots::new()).map(|_| probes)) {
+        match Probes::load(tier, &plan) {
             Ok(mut probes) => {
                 test(tier, &mut probes);
                 tiers += 1;
             }
+            // One that does not work here is for the tests of preflight.
             Err(AttachError::NoUprobePmu(_)) => {}
             Err(error) => panic!("{tier:?}: {error}"),
         }
@@ -240,5 +263,52 @@ fn calls_that_are_nested_deeper_than_the_kernel_follows_are_counted() {
         let reading = probes.read().unwrap();
         let seen = [2000, 20 * 64, 20 * 36, 0];
         assert_eq!(counted(&reading.slots[0]), seen, "by {tier:?}");
+    });
+}
+
+#[test]
+fn a_handle_that_becomes_another_familys_counts_as_that_one() {
+    let on_handle = Site {
+        family: FamilyArgument::Argument1,
+        ..site(0, THROUGH, 0)
+    };
+    by_every_tier_at(vec![on_handle], |tier, probes| {
+        let mut families = [5, 6].map(|id| Family {
+            id,
+            name: c"cells".as_ptr().cast(),
+        });
+        let mut representation = [0, (&raw mut families[0]) as usize];
+        let handle = [(&raw mut representation) as usize];
+        drop(probes.attach(&Slots::from([0])).unwrap());
+        let mut counted = |calls: u32| {
+            (0..calls).for_each(|_| call_on(THROUGH, &handle));
+            let families = probes.read().unwrap().families.into_iter();
+            families
+                .map(|family| (family.id, family.reading.histogram.count()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(counted(3), [(5, 3)], "by {tier:?}");
+        // SAFETY: a word of this test's own.
+        unsafe { (&raw mut representation[1]).write_volatile((&raw mut families[1]) as usize) };
+        assert_eq!(counted(2), [(5, 3), (6, 2)], "by {tier:?}");
+        assert_eq!(counted(1), [(5, 3), (6, 3)], "by {tier:?}");
+    });
+}
+
+#[test]
+fn a_size_that_cannot_be_read_at_the_return_is_lost() {
+    let sized = Site {
+        payload: Payload::ReturnedSlice,
+        ..site(0, THROUGH, 0)
+    };
+    by_every_tier_at(vec![sized], |tier, probes| {
+        drop(probes.attach(&Slots::from([0])).unwrap());
+        // SAFETY: what it returns is left in the register in which the outer function returns it.
+        let nowhere =
+            unsafe { std::mem::transmute::<extern "C" fn() -> usize, extern "C" fn()>(nowhere) };
+        (0..3).for_each(|_| call(THROUGH, nowhere));
+        let reading = probes.read().unwrap();
+        assert_eq!(counted(&reading.slots[0]), [3, 3, 0, 0], "by {tier:?}");
+        assert_eq!(reading.sizes_lost, 3, "by {tier:?}");
     });
 }
