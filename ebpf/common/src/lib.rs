@@ -156,6 +156,8 @@ pub struct Control {
     pub causes: u32,
     /// Always 0.
     pub padding: u32,
+    /// By operation: what one of its calls adds, in nanoseconds, to a call in which it is made.
+    pub inner_ns: [u32; MAX_OPERATIONS],
     /// By operation: calls that take at least so many nanoseconds are slow.
     pub slow_thresholds_ns: [u64; MAX_OPERATIONS],
     /// By operation: which of its calls are taken up, and which are recorded.
@@ -177,11 +179,18 @@ impl Control {
             process,
             causes: 0,
             padding: 0,
+            inner_ns: [0; MAX_OPERATIONS],
             slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
             gates: [Gate(0); MAX_OPERATIONS],
             texts: [0; MAX_OPERATIONS],
             stacks: [0; MAX_OPERATIONS],
         }
+    }
+
+    /// What a call of an operation adds to one in which it is made.
+    #[inline(always)]
+    pub const fn inner_ns(&self, operation: u32) -> u64 {
+        self.inner_ns[operation as usize & (MAX_OPERATIONS - 1)] as u64
     }
 
     /// What is done with the calls of an operation.
@@ -537,8 +546,8 @@ const _: () = {
     assert!(size_of::<Totals>() == 88);
     assert!(offset_of!(Totals, maxima) == 40);
     assert!(size_of::<Histogram>() == BUCKETS * 8);
-    assert!(size_of::<Control>() == 32 + 14 * MAX_OPERATIONS);
-    assert!(offset_of!(Control, gates) == 32 + 8 * MAX_OPERATIONS);
+    assert!(size_of::<Control>() == 32 + 18 * MAX_OPERATIONS);
+    assert!(offset_of!(Control, gates) == 32 + 12 * MAX_OPERATIONS);
     assert!(size_of::<Arguments>() == 56);
     assert!(size_of::<SlowCallWithArguments>() == 56 + 48 + 6 * TEXT_BYTES);
     assert!(offset_of!(Control, trap_ns) == 8);

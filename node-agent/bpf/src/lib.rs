@@ -163,7 +163,9 @@ impl Probes {
     pub fn load(tier: Tier, plan: &Plan) -> Result<Self, AttachError> {
         let sizes = plan.sizes();
         let slots = sizes.slots;
-        let mut constants = vec![nesting::constant()];
+        let nests = slots > 1 && !plan.inner_ns.is_empty();
+        let nests = ("NESTS", vec![u8::from(nests)]);
+        let mut constants = vec![nesting::constant(), nests];
         if sizes.stacks {
             constants.extend(stacks::constants());
         }
@@ -179,6 +181,9 @@ impl Probes {
         };
         let programs = Programs::load(&object, tier, &plan.sites)?;
         let mut control = Control::of(plan.pid, slots, plan.trap_ns);
+        for (inner_ns, known) in control.inner_ns.iter_mut().zip(&plan.inner_ns) {
+            *inner_ns = *known;
+        }
         for site in &plan.sites {
             control.stacks[usize::from(site.slot)] |= u8::from(site.stacks);
             if let Some(arguments) = site.arguments {

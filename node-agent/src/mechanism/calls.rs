@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     kernel::{
-        AttachError, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall, SlotReading,
-        Slots, SlowCall, Tier, memory,
+        AttachError, Calibration, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall,
+        SlotReading, Slots, SlowCall, Tier, memory,
     },
     observe::{self, FunctionCache, ProcessId, SymbolCache},
     text,
@@ -129,6 +129,11 @@ impl Config for CallsConfig {
             families,
             ring_bytes: DEFAULT_RING_BYTES,
             trap_ns: means.calibration.trap_ns,
+            // Functions that are listed by name do not call each other, or seldom.
+            inner_ns: match slots.iter().any(|(one, _)| one.found_by.is_some()) {
+                true => inner_costs(&means.calibration, &costs, &beside),
+                false => Vec::new(),
+            },
         };
         let mut causes: Vec<Cause> = slots.iter().filter_map(|(one, _)| one.cause).collect();
         causes.sort_by_key(|cause| cause.number);
@@ -207,6 +212,25 @@ fn load(
     let origins = Origins::begin(process, stacks, ratio, room)
         .map_err(|error| Refusal::new(Reason::AttachFailed, error.to_string()))?;
     Ok((probes, Some(origins)))
+}
+
+/// By slot: what a call adds to one in which it is made, in nanoseconds.
+fn inner_costs(
+    calibration: &Calibration,
+    costs: &[Option<Duration>],
+    beside: &BTreeMap<u8, (u8, Duration)>,
+) -> Vec<u32> {
+    let alone = u128::from(calibration.cost_per_call_ns.max(1));
+    let inner = u128::from(calibration.inner_ns);
+    let of = |(slot, cost): (u8, &Option<Duration>)| {
+        let nanos = match beside.get(&slot) {
+            Some((_, further)) => inner * further.as_nanos() / alone,
+            // What is more than a call usually costs is the kernel's single step.
+            None => inner + cost.map_or(0, |cost| cost.as_nanos().saturating_sub(alone)),
+        };
+        u32::try_from(nanos).unwrap_or(u32::MAX)
+    };
+    (0..).zip(costs).map(of).collect()
 }
 
 /// How many column families are told apart on a machine with so many CPUs.

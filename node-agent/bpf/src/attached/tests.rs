@@ -11,7 +11,7 @@ use std::{
 
 use super::super::{
     AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, Payload, Plan, Probes, Site,
-    SlotReading, Slots, Tier, own, tests::let_go,
+    SlotReading, Slots, Tier, calibrate, own, tests::let_go,
 };
 
 // Two functions that call what they are told to. The kernel emulates their first instruction.
@@ -133,6 +133,7 @@ fn by_every_tier_at(sites: Vec<Site>, test: impl Fn(Tier, &mut Probes)) {
             families: 8,
             ring_bytes: DEFAULT_RING_BYTES,
             trap_ns: 0,
+            inner_ns: Vec::new(),
         };
         match Probes::load(tier, &plan) {
             Ok(mut probes) => {
@@ -264,6 +265,82 @@ fn calls_that_are_nested_deeper_than_the_kernel_follows_are_counted() {
         let seen = [2000, 20 * 64, 20 * 36, 0];
         assert_eq!(counted(&reading.slots[0]), seen, "by {tier:?}");
     });
+}
+
+/// Takes a tenth of a millisecond, and makes so many calls meanwhile, which take next to nothing.
+fn tenth_of_a_millisecond(calls: u32) {
+    const ROUNDS: u32 = 1000;
+    for round in 0..ROUNDS {
+        if round % (ROUNDS / calls.max(1)) == 0 && calls > 0 {
+            call(BESIDE, nothing);
+        }
+        for step in 0..14 {
+            std::hint::black_box(step);
+        }
+    }
+}
+
+extern "C" fn alone() {
+    tenth_of_a_millisecond(0);
+}
+
+extern "C" fn with_100_calls() {
+    tenth_of_a_millisecond(100);
+}
+
+extern "C" fn with_1000_calls() {
+    tenth_of_a_millisecond(1000);
+}
+
+/// How long the outer calls take, in nanoseconds: those that kept their turn, which on a busy machine few of the long ones do.
+fn usual(probes: &mut Probes, before: &mut SlotReading, inner: extern "C" fn()) -> f64 {
+    for _ in 0..500 {
+        call(THROUGH, inner);
+    }
+    let now = probes.read().unwrap().slots.swap_remove(0);
+    let news = now.histogram.since(&before.histogram);
+    *before = now;
+    news.quantile(0.1).unwrap() as f64
+}
+
+#[test]
+fn a_duration_does_not_hold_what_it_costs_to_probe_the_calls_in_it() {
+    let _alone = ALONE.lock();
+    let works = |tier: &&Tier| calibrate(**tier).is_ok();
+    for &tier in Tier::ALL.iter().filter(works) {
+        // Of several rounds one must be good: a machine that is busy with other things is slower at one time than at another.
+        let round = || {
+            let costs = calibrate(tier).unwrap();
+            let plan = Plan {
+                pid: std::process::id(),
+                slots: 2,
+                sites: vec![site(0, THROUGH, 0), site(1, BESIDE, 0)],
+                families: 0,
+                ring_bytes: DEFAULT_RING_BYTES,
+                trap_ns: costs.trap_ns,
+                inner_ns: vec![costs.inner_ns as u32; 2],
+            };
+            let mut probes = Probes::load(tier, &plan).unwrap();
+            let mut reading = SlotReading::default();
+            drop(probes.attach(&Slots::from([0])).unwrap());
+            let inner = [alone, with_100_calls, with_1000_calls];
+            let truth = inner.map(|inner| usual(&mut probes, &mut reading, inner));
+            drop(probes.attach(&Slots::from([0, 1])).unwrap());
+            let told = inner.map(|inner| usual(&mut probes, &mut reading, inner));
+            println!(
+                "{tier:?}: {truth:?} told as {told:?}, {} ns each",
+                costs.inner_ns
+            );
+            let is_good = |(index, calls): (usize, f64)| {
+                // A bucket of the histogram, and what the estimate may be off by.
+                let room = truth[index] / 16.0 + 0.1 * calls * costs.inner_ns as f64;
+                (told[index] - truth[index]).abs() <= room
+            };
+            [(0, 0.0), (1, 100.0), (2, 1000.0)].map(is_good)
+        };
+        let good = (0..5).any(|_| round() == [true; 3]);
+        assert!(good, "by {tier:?}");
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod in_flight;
 mod kept;
 mod kernel;
 mod nesting;
+mod probing;
 mod record;
 mod session;
 mod stack;
@@ -67,13 +68,17 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
         return NO_RETURN;
     };
     if !control.gate(cookie.slot()).takes_up(cookie.group()) {
+        probing::add_entry(cookie.slot(), control);
         return NO_RETURN;
     }
     let slot = family::slot(context, cookie, control);
-    if nesting::is_too_deep() {
-        count_only(context, slot, cookie);
-        return NO_RETURN;
-    }
+    let probed = match probing::so_far() {
+        Some(probed) if !nesting::is_too_deep() => probed,
+        _ => {
+            count_only(context, slot, cookie, control);
+            return NO_RETURN;
+        }
+    };
     let bytes = arguments::at_entry(context, stack(context.regs), cookie.payload());
     if bytes > 0 {
         let key = key_at_entry(context.regs, cookie, control);
@@ -92,7 +97,7 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
     cause::begins(cookie);
     record::begin(cookie.slot(), slot, cookie.group());
     // Last, so that what came before is not charged to the call.
-    let session = Session::new(now(), slot, cookie);
+    let session = Session::new(now().wrapping_sub(probed), slot, cookie);
     // SAFETY: see `session::word`.
     unsafe { *remembered = session.0 };
     0
@@ -117,12 +122,17 @@ fn session_return(context: &ProbeContext, session: Session) {
         return;
     }
     cause::ends(traits, now);
+    let Some(probed) = probing::after(operation, control) else {
+        record::vanish(Mark::new(session.slot(), traits.group(), 0));
+        return;
+    };
+    let lasted_ns = probing::floored(session.elapsed_ns(now.wrapping_sub(probed)));
     let call = Call {
         operation,
         slot: session.slot(),
         group: traits.group(),
         ended_ns: now,
-        duration_ns: session.elapsed_ns(now).saturating_sub(control.trap_ns),
+        duration_ns: lasted_ns.saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, bytes, traits.payload()),
         registers: context.regs,
     };
@@ -137,13 +147,17 @@ pub fn call_enter(context: ProbeContext) -> u32 {
     };
     let gate = control.gate(cookie.slot());
     if !gate.takes_up(cookie.group()) {
+        probing::add_entry(cookie.slot(), control);
         return 0;
     }
     let slot = family::slot(&context, cookie, control);
-    if nesting::is_too_deep() {
-        count_only(&context, slot, cookie);
-        return 0;
-    }
+    let probed = match probing::so_far() {
+        Some(probed) if !nesting::is_too_deep() => probed,
+        _ => {
+            count_only(&context, slot, cookie, control);
+            return 0;
+        }
+    };
     if cookie.keeps_arguments() {
         kept::keep(&context, cookie);
     }
@@ -152,7 +166,7 @@ pub fn call_enter(context: ProbeContext) -> u32 {
         mark: Mark::new(slot, cookie.group(), gate.generation()),
         bytes: arguments::at_entry(&context, stack(context.regs), cookie.payload()),
         // Last, so that what came before is not charged to the call.
-        time_ns: now(),
+        time_ns: now().wrapping_sub(probed),
     };
     take_up(&key, start, cookie, control);
     0
@@ -168,7 +182,7 @@ fn take_up(key: &CallKey, start: CallStart, cookie: Cookie, control: &Control) {
         }
         // It was unwound, or the kernel did not see it to its end.
         Remembered::InsteadOf(mark) if mark.passes(control.gate(cookie.slot())) => {
-            cause::ends(cookie, start.time_ns);
+            cause::ends(cookie, now());
             record::vanish(mark);
         }
         Remembered::InsteadOf(_) | Remembered::Alone => {}
@@ -206,12 +220,17 @@ fn pair_return(
         return;
     }
     cause::ends(cookie, now);
+    let Some(probed) = probing::after(cookie.slot(), control) else {
+        record::vanish(start.mark);
+        return;
+    };
     let call = Call {
         operation: cookie.slot(),
         slot: start.mark.slot(),
         group: start.mark.group(),
         ended_ns: now,
         duration_ns: now
+            .saturating_sub(probed)
             .saturating_sub(start.time_ns)
             .saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, start.bytes, cookie.payload()),
@@ -227,14 +246,18 @@ pub fn call_count(context: ProbeContext) -> u32 {
         return 0;
     };
     if control.gate(cookie.slot()).takes_up(cookie.group()) {
-        count_only(&context, family::slot(&context, cookie, control), cookie);
+        let slot = family::slot(&context, cookie, control);
+        count_only(&context, slot, cookie, control);
+    } else {
+        probing::add_entry(cookie.slot(), control);
     }
     0
 }
 
 /// Counts a call at its entry, which is all that is seen of it.
 #[inline(always)]
-fn count_only(context: &ProbeContext, slot: u32, cookie: Cookie) {
+fn count_only(context: &ProbeContext, slot: u32, cookie: Cookie, control: &Control) {
+    probing::add_entry(cookie.slot(), control);
     let bytes = if arguments::are_values(cookie.payload()) {
         arguments::at_entry(context, stack(context.regs), cookie.payload())
     } else {
