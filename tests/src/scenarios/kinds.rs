@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use ckb_probe_crds::{CkbProbeStatus, InstanceReport, ProbeReport, ProbeStatus, Reason};
+use ckb_probe_crds::{
+    CkbProbeStatus, InstanceReport, ProbeReport, ProbeStatus, Reason, report::CUT,
+};
 use ckb_probe_testkit::disk::Disk;
 use serde_json::{Value, json};
 
@@ -101,7 +103,8 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let status = scene.cluster.status(&scene.namespace, PROBE).await?;
     let lost = status.probes.iter().flat_map(|probe| &probe.lost);
     // Some kernels do not show the programs every request's end, and what is missing is told.
-    let others = lost.filter(|(what, _)| what.as_str() != "requests");
+    // What is cut is counted.
+    let others = lost.filter(|(what, _)| !["requests", CUT].contains(&what.as_str()));
     let others = others.map(|(_, lost)| lost).sum();
     scene.equal("things lost, of all probes, but requests", others, "", 0);
 

@@ -257,12 +257,12 @@ fn a_cause_is_seen_to_its_end_whatever_else_comes_and_goes() {
 fn calls_that_are_nested_deeper_than_the_kernel_follows_are_counted() {
     by_every_tier(0, |tier, probes| {
         drop(probes.attach(&Slots::from([0, 1])).unwrap());
-        for _ in 0..20 {
+        for _ in 0..1000 {
             DEEPER.set(99);
             call(THROUGH, deeper);
         }
         let reading = probes.read().unwrap();
-        let seen = [2000, 20 * 64, 20 * 36, 0];
+        let seen = [100_000, 64_000, 36_000, 0];
         assert_eq!(counted(&reading.slots[0]), seen, "by {tier:?}");
     });
 }
