@@ -25,6 +25,10 @@ pub const NOTABLE: &str = "notable";
 /// What is lost where a target makes more events than are written into the agent's log: lines of it. Nothing else of them is.
 pub const LINES: &str = "lines";
 
+/// Beside what is lost: calls whose beginning was seen and not their end, as the slice that saw them closed or their probe went. They
+/// are counted, and not timed.
+pub const CUT: &str = "cut";
+
 /// The row, or the part of a row, of what is not told apart.
 pub const OTHER: &str = "other";
 
@@ -53,8 +57,9 @@ pub struct ProbeReport {
     pub lacks: Vec<Lack>,
     /// How much could not be recorded since the agent attached, by category: `events` are counted but not listed; `lines` are
     /// counted and listed but missing from the agent's log; `sizes` are calls that were counted without their bytes; `stacks`
-    /// are slow calls that are reported without their callers; `frames` are those whose outer callers are missing; everything
-    /// else (`calls`, `requests`, …) is missing from all figures. The numbers are those of the process, whoever asked; `lines`
+    /// are slow calls that are reported without their callers; `frames` are those whose outer callers are missing; `cut` are
+    /// calls that had not ended when the slice that saw them begin closed: counted, and not timed; everything else (`calls`,
+    /// `requests`, …) is missing from all figures. The numbers are those of the process, whoever asked; `lines`
     /// those of this probe.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]

@@ -94,10 +94,10 @@ impl Cookie {
         (self.0 >> 13) as u32 & 7
     }
 
-    /// The [`Group`]'s bit.
+    /// The number of its [`Group`].
     #[inline(always)]
-    pub const fn group_bit(self) -> u32 {
-        1 << ((self.0 >> 16) as u32 & 3)
+    pub const fn group(self) -> u32 {
+        (self.0 >> 16) as u32 & 3
     }
 
     /// Whether the attachment is in place for slices of time only.

@@ -78,13 +78,16 @@ pub struct Totals {
     pub slow: u64,
     /// Calls that were counted and not timed.
     pub untimed: u64,
-    /// About how many calls there were, those of the operation's column families too: cheap to read often. Not counted
+    /// About how many calls were taken up, those of the operation's column families too: cheap to read often. Not counted
     /// atomically: for the overhead's estimate only.
     pub hits: u64,
     /// The longest call of an even and of an odd epoch: see [`maximum`].
     pub maxima: [u64; 2],
     /// About how many calls there were of processes that are not the target: of the kernel's functions, which all call.
     pub others: u64,
+    /// By [`Group`]: calls that were taken up and have not ended, over all CPUs: a call may end on another than it began on, so one
+    /// CPU's number wraps. What is taken up either ends, or is counted as untimed, or is in here: no call is in no figure.
+    pub in_flight: [u64; Group::COUNT],
 }
 
 /// The calls of one slot by duration, on each CPU.
@@ -140,10 +143,6 @@ pub const MAX_OPERATIONS: usize = 256;
 pub struct Control {
     /// Its parity selects the half of [`Totals::maxima`] that is written.
     pub epoch: u32,
-    /// The groups of attachments whose calls are taken up at their entry: a bit for each [`Group`].
-    pub entering: u32,
-    /// The groups whose calls are recorded at their return.
-    pub counting: u32,
     /// Numbers the slices: a call that began in one does not end in another.
     pub slice: u32,
     /// What the traps add to the duration of every call as it is seen from the programs, in nanoseconds: the loader
@@ -153,8 +152,16 @@ pub struct Control {
     pub first_family: u32,
     /// The process whose calls of the kernel's functions are recorded. Attachments to its own functions see no other's.
     pub process: u32,
+    /// The causes whose calls are all seen: a bit for each number. Of the others it is not known whether they are under way.
+    pub causes: u32,
+    /// Always 0.
+    pub padding: u32,
+    /// By operation: what one of its calls adds, in nanoseconds, to a call in which it is made.
+    pub inner_ns: [u32; MAX_OPERATIONS],
     /// By operation: calls that take at least so many nanoseconds are slow.
     pub slow_thresholds_ns: [u64; MAX_OPERATIONS],
+    /// By operation: which of its calls are taken up, and which are recorded.
+    pub gates: [Gate; MAX_OPERATIONS],
     /// By operation: which of its arguments are texts, a bit for each, of calls whose arguments are kept.
     pub texts: [u8; MAX_OPERATIONS],
     /// By operation: not 0 where the stacks of slow calls are copied.
@@ -162,20 +169,34 @@ pub struct Control {
 }
 
 impl Control {
-    /// For a process whose operations have so many slots: nothing is entered, nothing is slow, and no stacks are copied.
+    /// For a process whose operations have so many slots: nothing is taken up, nothing is slow, and no stacks are copied.
     pub const fn of(process: u32, slots: u32, trap_ns: u64) -> Self {
         Self {
             epoch: 0,
-            entering: 0,
-            counting: Group::First.bit() | Group::Second.bit(),
             slice: 0,
             trap_ns,
             first_family: slots,
             process,
+            causes: 0,
+            padding: 0,
+            inner_ns: [0; MAX_OPERATIONS],
             slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
+            gates: [Gate(0); MAX_OPERATIONS],
             texts: [0; MAX_OPERATIONS],
             stacks: [0; MAX_OPERATIONS],
         }
+    }
+
+    /// What a call of an operation adds to one in which it is made.
+    #[inline(always)]
+    pub const fn inner_ns(&self, operation: u32) -> u64 {
+        self.inner_ns[operation as usize & (MAX_OPERATIONS - 1)] as u64
+    }
+
+    /// What is done with the calls of an operation.
+    #[inline(always)]
+    pub const fn gate(&self, operation: u32) -> Gate {
+        self.gates[operation as usize & (MAX_OPERATIONS - 1)]
     }
 }
 
@@ -185,17 +206,88 @@ impl Control {
 pub enum Group {
     /// In place all of the time.
     First = 0,
-    /// The same: a new set is attached as the other one of the two before the old set is detached. The bits of
-    /// [`Control`] say which is in charge, so that no call is missed and none is counted twice.
+    /// The same: where an operation is attached anew, that is as the other one of the two, before the old attachment goes. Its
+    /// [`Gate`] says which is in charge, so that no call is missed and none is counted twice.
     Second = 1,
     /// In place for slices of time.
     Sliced = 2,
 }
 
 impl Group {
-    /// Its bit in [`Control`].
+    /// How many there are.
+    pub const COUNT: usize = 3;
+
+    /// Every one.
+    pub const ALL: [Self; Self::COUNT] = [Self::First, Self::Second, Self::Sliced];
+
+    /// The other one of the two that are in place all of the time.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::First => Self::Second,
+            Self::Second | Self::Sliced => Self::First,
+        }
+    }
+
+    /// Its bit in a [`Gate`].
     pub const fn bit(self) -> u32 {
         1 << self as u32
+    }
+}
+
+/// What the programs do with the calls of an operation: a bit for each [`Group`] whose calls are taken up at their entry (4), one for
+/// each whose calls are recorded as they end (4), and which generation of its calls that is (8): those of an earlier one have been
+/// accounted for already, wherever they end.
+#[repr(transparent)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gate(pub u32);
+
+impl Gate {
+    const RECORDED: u32 = 4;
+    const GENERATION: u32 = 8;
+
+    /// Whether calls of this group are taken up.
+    #[inline(always)]
+    pub const fn takes_up(self, group: u32) -> bool {
+        self.0 >> group & 1 != 0
+    }
+
+    /// Whether calls of this group are recorded as they end.
+    #[inline(always)]
+    pub const fn records(self, group: u32) -> bool {
+        self.0 >> (group + Self::RECORDED) & 1 != 0
+    }
+
+    /// The generation.
+    #[inline(always)]
+    pub const fn generation(self) -> u32 {
+        self.0 >> Self::GENERATION & 0xff
+    }
+
+    /// Takes up calls of this group, and records them.
+    #[must_use]
+    pub const fn opened(self, group: Group) -> Self {
+        Self(self.0 | group.bit() | group.bit() << Self::RECORDED)
+    }
+
+    /// Takes up no more calls of this group; those that are in flight are recorded.
+    #[must_use]
+    pub const fn leaving(self, group: Group) -> Self {
+        Self(self.0 & !group.bit())
+    }
+
+    /// The same, and they are not.
+    #[must_use]
+    pub const fn closed(self, group: Group) -> Self {
+        Self(self.0 & !(group.bit() | group.bit() << Self::RECORDED))
+    }
+
+    /// Those that are in flight are of an earlier generation.
+    #[must_use]
+    pub const fn renewed(self) -> Self {
+        let next = (self.generation() + 1) & 0xff;
+        Self(self.0 & ((1 << Self::GENERATION) - 1) | next << Self::GENERATION)
     }
 }
 
@@ -247,8 +339,46 @@ pub struct CallStart {
     pub time_ns: u64,
     /// Bytes known at entry, or the address where they will be found at return.
     pub bytes: u64,
-    /// The slot it counts in.
-    pub slot: u64,
+    /// As what it was taken up.
+    pub mark: Mark,
+}
+
+/// As what a call was taken up: the slot that it counts in (16 bits), the [`Group`] (8) and the generation (8).
+#[repr(transparent)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark(pub u64);
+
+impl Mark {
+    /// Packs it.
+    #[inline(always)]
+    pub const fn new(slot: u32, group: u32, generation: u32) -> Self {
+        Self(((slot & 0xffff) | (group & 0xff) << 16 | generation << 24) as u64)
+    }
+
+    /// The slot.
+    #[inline(always)]
+    pub const fn slot(self) -> u32 {
+        self.0 as u32 & 0xffff
+    }
+
+    /// The number of the group.
+    #[inline(always)]
+    pub const fn group(self) -> u32 {
+        self.0 as u32 >> 16 & 0xff
+    }
+
+    /// The generation.
+    #[inline(always)]
+    pub const fn generation(self) -> u32 {
+        self.0 as u32 >> 24
+    }
+
+    /// Whether a call that was taken up so is to be recorded as it ends.
+    #[inline(always)]
+    pub const fn passes(self, gate: Gate) -> bool {
+        gate.records(self.group() & 3) && gate.generation() == self.generation()
+    }
 }
 
 /// A cell of the table of calls in flight: free while the key's owner is 0.
@@ -283,6 +413,17 @@ pub struct FamilyKey {
     pub slot: u64,
 }
 
+/// What is known of a column family's handle.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy)]
+pub struct FamilySlot {
+    /// The slot that its calls count in.
+    pub slot: u32,
+    /// The epoch in which it was last looked whether the handle is that family's.
+    pub epoch: u32,
+}
+
 /// A column family of an operation, as it was first seen. Its slot is [`Control::first_family`] plus its index.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
@@ -301,7 +442,7 @@ pub struct Family {
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Default)]
 pub struct Cause {
-    /// How many are under way.
+    /// How many have begun and not ended, while all of them were seen; [`Control`] says whether they are.
     pub running: u64,
     /// When the last one ended, by `bpf_ktime_get_ns`.
     pub ended_ns: u64,
@@ -402,18 +543,20 @@ pub const KFUNC_SESSION_IS_RETURN: i32 = 0x6b63_0002;
 
 const _: () = {
     use core::mem::{offset_of, size_of};
-    assert!(size_of::<Totals>() == 64);
+    assert!(size_of::<Totals>() == 88);
     assert!(offset_of!(Totals, maxima) == 40);
     assert!(size_of::<Histogram>() == BUCKETS * 8);
-    assert!(size_of::<Control>() == 32 + 10 * MAX_OPERATIONS);
+    assert!(size_of::<Control>() == 32 + 18 * MAX_OPERATIONS);
+    assert!(offset_of!(Control, gates) == 32 + 12 * MAX_OPERATIONS);
     assert!(size_of::<Arguments>() == 56);
     assert!(size_of::<SlowCallWithArguments>() == 56 + 48 + 6 * TEXT_BYTES);
-    assert!(offset_of!(Control, trap_ns) == 16);
+    assert!(offset_of!(Control, trap_ns) == 8);
     assert!(size_of::<Losses>() == 16);
     assert!(size_of::<CallKey>() == 16);
     assert!(size_of::<CallStart>() == 24);
     assert!(size_of::<Cell>() == 40);
     assert!(size_of::<FamilyKey>() == 16);
+    assert!(size_of::<FamilySlot>() == 8);
     assert!(size_of::<Family>() == 64);
     assert!(size_of::<Cause>() == 16);
     assert!(size_of::<SlowCall>() == 56);

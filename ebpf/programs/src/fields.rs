@@ -29,6 +29,12 @@ impl<const COUNT: usize> Fields<COUNT> {
         Self([UNSET; COUNT])
     }
 
+    /// Whether this kernel has the field, in so many bytes: where it has not, the verifier leaves out what depends on it.
+    #[inline(always)]
+    pub fn has<const FIELD: usize>(&self, bytes: usize) -> bool {
+        self.field::<FIELD>().size as usize == bytes
+    }
+
     /// Where the field begins, in a structure.
     #[inline(always)]
     pub fn place<const FIELD: usize>(&self, structure: *const c_void) -> *const c_void {

@@ -123,6 +123,7 @@ pub(super) fn plan(dummies: &[Dummy], pid: u32, entry_only: bool) -> io::Result<
         families: 0,
         ring_bytes: DEFAULT_RING_BYTES,
         trap_ns: 0,
+        inner_ns: Vec::new(),
     })
 }
 
@@ -141,6 +142,9 @@ pub struct Calibration {
     /// What of the cost of a call falls between the two clock readings, and so would be taken for the call's own time: the
     /// median duration that the programs see of a function that does nothing.
     pub trap_ns: u64,
+    /// Nanoseconds that entry and return add to a call in which the call is made: where there are many, all that a probe needs is in
+    /// the nearest cache. Of the fastest round, so that no call is told to have been shorter than it was.
+    pub inner_ns: u64,
     /// Calls made while attached.
     pub calls: u64,
     /// Calls that the kernel counted: the attach works when the two are equal.
@@ -240,6 +244,8 @@ struct Measured {
 struct Figures {
     /// What probing adds to a call, in nanoseconds.
     cost_ns: u64,
+    /// The same while nothing else was in its way.
+    least_ns: u64,
     /// What the programs see of its calls.
     durations: Histogram,
     untimed: u64,
@@ -265,6 +271,8 @@ impl Measured {
             cost_per_call_ns,
             single_step_cost_ns: cost_per_call_ns + step_ns,
             further_cost_ns: probes * further_ns,
+            // And what it costs to keep account of it.
+            inner_ns: probes * self.emulated.least_ns * 33 / 32,
             trap_ns: self.emulated.durations.quantile(0.5).unwrap_or_default(),
             calls: EMULATED.calls * ROUNDS as u64,
             counted: self.emulated.counted(),
@@ -289,7 +297,8 @@ fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
         let run = slot.min(DUMMIES.len() - 1);
         let seen = reading.slots.get(slot).cloned().unwrap_or_default();
         Figures {
-            cost_ns: probed[run].saturating_sub(unprobed[run]),
+            cost_ns: probed[run].median.saturating_sub(unprobed[run].median),
+            least_ns: probed[run].least.saturating_sub(unprobed[run].least),
             durations: seen.histogram,
             untimed: seen.untimed,
         }
@@ -310,13 +319,23 @@ fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
     })
 }
 
-/// The median of several rounds. In a thread of its own: the uprobe_multi of kernels before 6.10 takes the
+/// Nanoseconds of a call in several rounds.
+#[derive(Clone, Copy, Default)]
+struct Rounds {
+    least: u64,
+    median: u64,
+}
+
+/// In several rounds. In a thread of its own: the uprobe_multi of kernels before 6.10 takes the
 /// filter by process for one by thread, and sees nothing of the others; here that shows as a miscount.
-fn nanos_per_call(dummy: Dummy) -> u64 {
+fn nanos_per_call(dummy: Dummy) -> Rounds {
     let rounds = std::thread::spawn(move || {
         let mut rounds: [u64; ROUNDS] = std::array::from_fn(|_| one_round(dummy));
         rounds.sort_unstable();
-        rounds[ROUNDS / 2]
+        Rounds {
+            least: rounds[0],
+            median: rounds[ROUNDS / 2],
+        }
     });
     // Nothing in it panics; a zero would show in the figures.
     rounds.join().unwrap_or_default()
@@ -410,6 +429,7 @@ mod tests {
     fn a_return_that_was_not_touched_is_put_at_as_much_as_an_entry() {
         let figures = |cost_ns| Figures {
             cost_ns,
+            least_ns: cost_ns,
             durations: Histogram::default(),
             untimed: 0,
         };

@@ -9,7 +9,8 @@ use nix::errno::Errno;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::{
-    AttachError, Attachable, CALLS, Links, Probes, Slots,
+    AttachError, CALLS, Links, Probes, Slots,
+    attached::Attachable,
     btf::Types,
     maps::Maps,
     object::Object,
@@ -103,7 +104,7 @@ impl Probes {
             programs: Programs::load(&object, tier)?,
             names: names(plan.sites.iter().map(|site| &*site.function))?,
         };
-        let maps = Maps::take(&mut object, slots, control)?;
+        let maps = Maps::take(&mut object, slots, control, Vec::new())?;
         Ok(Self::new(Box::new(functions), maps))
     }
 }
@@ -234,6 +235,26 @@ impl Attachable for Functions {
         }
         let links = self.programs.link(&functions, group);
         links.map(Some).map_err(|source| error(&functions, source))
+    }
+
+    fn bundles(&self, slots: &Slots) -> Vec<Slots> {
+        match self.programs.pmu {
+            Some(_) => slots.iter().map(|slot| Slots::from([*slot])).collect(),
+            None => vec![slots.clone()],
+        }
+    }
+
+    /// What an interrupt calls while a program runs on its CPU, or a program calls itself (`bpf_prog_active`): of whichever process.
+    fn missed(&self) -> u64 {
+        let programs = self.programs.parts.iter();
+        let missed = programs.map(|(program, _)| sys::missed_runs(program).unwrap_or_default());
+        // An entry that was missed has no return, and a return that was has an entry: each of them is a call.
+        missed.sum()
+    }
+
+    /// Of what was not attached at a call's beginning, the kernel runs nothing at its end.
+    fn outlive_their_links(&self) -> bool {
+        false
     }
 }
 

@@ -7,6 +7,7 @@
 //! project's. So [`object`] and [`links`] load and link by bpf(2); of aya serve its ELF parser and its maps.
 #![allow(unsafe_code)]
 
+mod attached;
 mod binary;
 mod block_io;
 mod btf;
@@ -20,6 +21,7 @@ mod kernel_functions;
 mod links;
 mod maps;
 pub mod memory;
+mod nesting;
 mod object;
 mod own;
 
@@ -35,10 +37,11 @@ mod walk;
 
 use std::{collections::BTreeSet, time::Duration};
 
+use attached::{Attachable, Attached};
 pub use binary::Binary;
 pub use block_io::{DiskSlot, Disks, DisksLost, SlowRequest, UNKNOWN};
 pub use calibrate::{Attempt, CalibratedTier, Calibration, CalibrationError, calibrate, try_tiers};
-use ckb_probe_common::{Control, Group};
+use ckb_probe_common::{Control, Gate, Group};
 pub use ckb_probe_common::{
     FamilyArgument, MAX_CAUSE, Payload, SlowArguments, SlowCall, TEXT_BYTES, UNREADABLE,
 };
@@ -108,23 +111,9 @@ pub type Slots = BTreeSet<u8>;
 /// What is loaded for one process, and the probes in place on it. Dropping it detaches them all.
 pub struct Probes {
     // Declared first: links go before the maps that their programs write to.
-    always: Option<Links>,
-    sliced: Option<Links>,
-    places: Box<dyn Attachable>,
+    attached: Attached,
     maps: Maps,
     slow_stacks: Option<SlowStacks>,
-    in_charge: Group,
-}
-
-/// Where calls are to be seen: functions of a process, or of the kernel.
-trait Attachable: Send {
-    /// Attaches to those of these slots; None where there are none.
-    fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError>;
-
-    /// The causes that their calls are.
-    fn causes(&self, _slots: &Slots) -> BTreeSet<u8> {
-        BTreeSet::new()
-    }
 }
 
 /// Functions of a process.
@@ -138,6 +127,13 @@ impl Own {
     fn of<'a>(&'a self, slots: &'a Slots) -> impl Iterator<Item = &'a Site> {
         self.sites.iter().filter(|site| slots.contains(&site.slot))
     }
+
+    fn cause(&self, slot: u8) -> u8 {
+        let mut sites = self.sites.iter();
+        sites
+            .find(|site| site.slot == slot)
+            .map_or(0, |site| site.cause)
+    }
 }
 
 impl Attachable for Own {
@@ -149,9 +145,16 @@ impl Attachable for Own {
         self.programs.attach(self.pid, &sites, group).map(Some)
     }
 
-    fn causes(&self, slots: &Slots) -> BTreeSet<u8> {
-        let causes = self.of(slots).map(|site| site.cause);
-        causes.filter(|cause| *cause > 0).collect()
+    /// What may take long has links of its own: it is nobody's loss then that another operation is let go of.
+    fn bundles(&self, slots: &Slots) -> Vec<Slots> {
+        let alone = |slot: &u8| self.programs.attach_one_by_one() || self.cause(*slot) > 0;
+        let (alone, together): (Slots, Slots) = slots.iter().partition(|slot| alone(slot));
+        let alone = alone.into_iter().map(|slot| Slots::from([slot]));
+        alone.chain([together]).collect()
+    }
+
+    fn outlive_their_links(&self) -> bool {
+        !self.programs.are_sessions()
     }
 }
 
@@ -160,10 +163,12 @@ impl Probes {
     pub fn load(tier: Tier, plan: &Plan) -> Result<Self, AttachError> {
         let sizes = plan.sizes();
         let slots = sizes.slots;
-        let constants = match sizes.stacks {
-            true => Vec::from(stacks::constants()),
-            false => Vec::new(),
-        };
+        let nests = slots > 1 && !plan.inner_ns.is_empty();
+        let nests = ("NESTS", vec![u8::from(nests)]);
+        let mut constants = vec![nesting::constant(), nests];
+        if sizes.stacks {
+            constants.extend(stacks::constants());
+        }
         let constants: Vec<(&'static str, &[u8])> = constants
             .iter()
             .map(|(name, bytes)| (*name, &bytes[..]))
@@ -176,6 +181,9 @@ impl Probes {
         };
         let programs = Programs::load(&object, tier, &plan.sites)?;
         let mut control = Control::of(plan.pid, slots, plan.trap_ns);
+        for (inner_ns, known) in control.inner_ns.iter_mut().zip(&plan.inner_ns) {
+            *inner_ns = *known;
+        }
         for site in &plan.sites {
             control.stacks[usize::from(site.slot)] |= u8::from(site.stacks);
             if let Some(arguments) = site.arguments {
@@ -188,7 +196,8 @@ impl Probes {
             pid: plan.pid,
             sites: plan.sites.clone(),
         };
-        let maps = Maps::take(&mut object, slots, control)?;
+        let causes = (0..slots).map(|slot| places.cause(slot as u8)).collect();
+        let maps = Maps::take(&mut object, slots, control, causes)?;
         Ok(Self {
             slow_stacks,
             ..Self::new(Box::new(places), maps)
@@ -198,60 +207,33 @@ impl Probes {
     /// Attached to nothing yet.
     fn new(places: Box<dyn Attachable>, maps: Maps) -> Self {
         Self {
-            always: None,
-            sliced: None,
-            places,
+            attached: Attached::to_nothing(places),
             maps,
             slow_stacks: None,
-            in_charge: Group::Second,
         }
     }
 
-    /// Attaches to the sites of these slots for good, in place of those that were so before, whose links it hands
-    /// back: no call of a slot that is in both is missed or counted twice.
+    /// Attaches to the sites of these slots for good, in place of those that were so before, and hands back the links of those that
+    /// are so no more: no call of a slot that is in both is missed or counted twice. Of a slot that is not, or whose links
+    /// must be made anew, calls that do not end soon are counted, and not timed.
     pub fn attach(&mut self, slots: &Slots) -> Result<Option<Links>, AttachError> {
-        let group = match self.in_charge {
-            Group::First => Group::Second,
-            Group::Second | Group::Sliced => Group::First,
-        };
-        let links = self.places.link(slots, group)?;
-        self.maps.order(|control| {
-            control.entering &= Group::Sliced.bit();
-            control.entering |= group.bit();
-        })?;
-        self.in_charge = group;
-        Ok(std::mem::replace(&mut self.always, links))
+        self.attached.attach(slots, &mut self.maps)
     }
 
     /// Begins a slice: attaches to the sites of these slots, and then counts.
     pub fn open_slice(&mut self, slots: &Slots) -> Result<(), AttachError> {
-        let causes = self.places.causes(slots);
-        self.maps.forget_sliced(causes.into_iter())?;
-        self.maps.order(|control| {
-            control.slice = control.slice.wrapping_add(1).max(1);
-            control.entering |= Group::Sliced.bit();
-        })?;
-        self.sliced = self.places.link(slots, Group::Sliced)?;
-        self.maps
-            .order(|control| control.counting |= Group::Sliced.bit())?;
-        Ok(())
+        self.attached.open_slice(slots, &mut self.maps)
     }
 
-    /// Ends a slice: counts no more, and hands back the links.
+    /// Ends a slice: counts no more, and hands back the links. Calls of the slice that have not ended are counted, and not timed.
     pub fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
-        self.maps.order(|control| {
-            control.counting &= !Group::Sliced.bit();
-            control.entering &= !Group::Sliced.bit();
-        })?;
-        Ok(self.sliced.take())
+        self.attached.close_slice(&mut self.maps)
     }
 
     /// Counts no more, whatever is attached.
     pub fn stop(&mut self) -> Result<(), ReadError> {
-        self.maps.order(|control| {
-            control.entering = 0;
-            control.counting = 0;
-        })
+        self.maps
+            .order(|control| control.gates.fill(Gate::default()))
     }
 
     /// About how many calls each slot has had while it was counted.
@@ -267,7 +249,9 @@ impl Probes {
 
     /// What was counted since the load; maxima since the last reading.
     pub fn read(&mut self) -> Result<MapsReading, ReadError> {
-        self.maps.read()
+        let mut reading = self.maps.read()?;
+        reading.calls_lost += self.attached.missed();
+        Ok(reading)
     }
 
     /// Takes the slow calls that wait in the ring buffer. Their slots are those of operations or column families; see

@@ -1,6 +1,12 @@
 //! From loaded programs to probes in place, by each tier.
 
-use std::{collections::BTreeMap, io, os::fd::OwnedFd, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::{Arc, Weak},
+};
 
 use ckb_probe_common::Group;
 
@@ -15,7 +21,20 @@ use super::{
 #[derive(Debug)]
 #[must_use = "dropping it detaches"]
 pub struct Links {
+    // Declared first: who looks whether they are there is told once they are gone.
     _descriptors: Vec<OwnedFd>,
+    present: Vec<Arc<()>>,
+}
+
+/// Some links, for whoever wants to know whether they are there still.
+#[derive(Debug)]
+pub(super) struct Presence(Vec<Weak<()>>);
+
+impl Presence {
+    /// Whether any of them is.
+    pub(super) fn lasts(&self) -> bool {
+        self.0.iter().any(|one| one.strong_count() > 0)
+    }
 }
 
 impl Links {
@@ -23,7 +42,22 @@ impl Links {
     pub fn of(descriptors: Vec<OwnedFd>) -> Self {
         Self {
             _descriptors: descriptors,
+            present: vec![Arc::new(())],
         }
+    }
+
+    /// All of these; None where there are none.
+    pub(super) fn together(all: impl IntoIterator<Item = Self>) -> Option<Self> {
+        all.into_iter().reduce(|mut together, more| {
+            together._descriptors.extend(more._descriptors);
+            together.present.extend(more.present);
+            together
+        })
+    }
+
+    /// See [`Presence`].
+    pub(super) fn presence(&self) -> Presence {
+        Presence(self.present.iter().map(Arc::downgrade).collect())
     }
 
     /// Those that are links by the kernel's account, by its numbers.
@@ -106,6 +140,19 @@ impl Programs {
             counting: load(&[("call_count", pair, false)], true)?,
             pmu,
         })
+    }
+
+    /// Whether the end of a call is seen by who was attached at its beginning only: the kernel calls a session's program at the
+    /// return for the attachment that it called it for at the entry (`return_consumer_find` in kernel/events/uprobes.c), and of
+    /// pairs the program at the return for every one.
+    pub(super) fn are_sessions(&self) -> bool {
+        let mut halves = self.timing.iter();
+        halves.any(|half| half.attach_type == AttachType::UprobeSession)
+    }
+
+    /// Whether each site has links of its own in any case.
+    pub(super) fn attach_one_by_one(&self) -> bool {
+        self.pmu.is_some()
     }
 
     /// Attaches to every site, or to none.

@@ -3,15 +3,15 @@
 use std::{thread, time::Duration};
 
 use ckb_probe_common::{
-    CallKey, CallStart, Cause, Control, Family, FamilyKey, Losses, SlowArguments, SlowCall, Totals,
-    maximum_of,
+    CallKey, CallStart, Control, Family, FamilyKey, FamilySlot, Group, Losses, MAX_CAUSE, Mark,
+    SlowArguments, SlowCall, Totals, maximum_of,
 };
 use ckb_probe_figures::Histogram;
 use ckb_probe_symbols::text;
 use zerocopy::FromBytes;
 
 use super::{
-    AttachError, ReadError,
+    AttachError, ReadError, Slots,
     memory::Reservation,
     object::Object,
     typed::{Counts, PerCpu, Ring, Table, Values},
@@ -49,6 +49,8 @@ pub struct SlotReading {
     pub slow: u64,
     /// Calls counted and not timed: in no bucket.
     pub untimed: u64,
+    /// Of those, the ones that were cut off: whose beginning was seen, and not their end.
+    pub cut: u64,
     /// Longest call since the reading before.
     pub max_ns: u64,
     /// Timed calls by duration.
@@ -96,10 +98,16 @@ pub(super) struct Maps {
     events_lost: PerCpu<u64>,
     families: Values<Family>,
     family_count: Values<u64>,
-    family_slots: Table<FamilyKey, u32>,
+    family_slots: Table<FamilyKey, FamilySlot>,
     /// How many had been asked for when it was last looked which of them found no room, and which those were.
     folded: (u64, Vec<u64>),
-    causes: Values<Cause>,
+    causes_unseen: Values<u64>,
+    /// By slot: which cause its calls are; 0 for none.
+    causes: Vec<u8>,
+    /// By slot, those of column families too: the maximum that was told last.
+    longest: Vec<u64>,
+    /// By slot, those of column families too, and [`Group`]: calls of which the end was not seen, and will not be.
+    cut: Vec<[u64; Group::COUNT]>,
     more_calls: Table<CallKey, CallStart>,
     slow_calls: Ring<SlowCall>,
     stacks_lost: PerCpu<u64>,
@@ -123,6 +131,7 @@ impl Maps {
         object: &mut Object,
         slots: u32,
         control: Control,
+        causes: Vec<u8>,
     ) -> Result<Self, AttachError> {
         let mut maps = Self {
             control_map: Values::take(object, "CONTROL")?,
@@ -134,7 +143,10 @@ impl Maps {
             family_count: Values::take(object, "FAMILY_COUNT")?,
             family_slots: Table::take(object, "FAMILY_SLOTS")?,
             folded: (0, Vec::new()),
-            causes: Values::take(object, "CAUSES")?,
+            causes_unseen: Values::take(object, "CAUSES_UNSEEN")?,
+            causes,
+            cut: Vec::new(),
+            longest: Vec::new(),
             more_calls: Table::take(object, "MORE_CALLS")?,
             slow_calls: Ring::take(object, "SLOW_CALLS")?,
             stacks_lost: PerCpu::take(object, "STACKS_LOST")?,
@@ -151,6 +163,33 @@ impl Maps {
     pub(super) fn order(&mut self, change: impl FnOnce(&mut Control)) -> Result<(), ReadError> {
         change(&mut self.control);
         self.control_map.set(0, self.control)
+    }
+
+    /// Tells the programs which causes all of the calls are seen of: those of these slots.
+    pub(super) fn watch_causes(&mut self, slots: &Slots) -> Result<(), ReadError> {
+        let causes = slots
+            .iter()
+            .filter_map(|slot| self.causes.get(usize::from(*slot)));
+        let watched = causes.fold(0, |seen, cause| seen | 1 << cause) & !1;
+        self.order(|control| control.causes = watched)
+    }
+
+    /// Whether any calls of these slots and groups are in flight.
+    pub(super) fn any_in_flight(&self, of: &[(u8, Group)]) -> Result<bool, ReadError> {
+        let families = self.seen_families()?;
+        for (slot, group) in of {
+            let slot = u32::from(*slot);
+            let own = families.iter().filter(|(_, family)| family.slot == slot);
+            let own = own.map(|(index, _)| self.slots + index);
+            for place in own.chain([slot]) {
+                let cut = self.cut.get(place as usize).copied().unwrap_or_default();
+                let in_flight = in_flight(&self.totals.get(place)?, *group);
+                if in_flight > cut[*group as usize] {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// About how many calls each operation has had, with its column families, and how many other processes have.
@@ -174,17 +213,19 @@ impl Maps {
             .into_iter()
             .map(|(index, family)| {
                 Ok(FamilyReading {
-                    reading: self.read_slot(self.slots + index, retired)?,
+                    reading: self.read_slot(self.slots + index, family.slot, retired)?,
                     ..FamilyReading::of(&family)
                 })
             })
-            .collect::<Result<_, ReadError>>()?;
+            .collect::<Result<Vec<_>, ReadError>>()?;
         let families_folded = self.folded_families()?;
+        let slots = (0..self.slots)
+            .map(|slot| self.read_slot(slot, slot, retired))
+            .collect::<Result<_, _>>()?;
+        self.tell_unseen_causes(&families)?;
         Ok(MapsReading {
             families_folded,
-            slots: (0..self.slots)
-                .map(|slot| self.read_slot(slot, retired))
-                .collect::<Result<_, _>>()?,
+            slots,
             families,
             calls_lost: losses.calls,
             events_lost: (0..self.slots)
@@ -205,16 +246,63 @@ impl Maps {
         Ok(Duration::from_nanos(self.copying.sum(0)?))
     }
 
-    fn read_slot(&self, slot: u32, retired: u32) -> Result<SlotReading, ReadError> {
-        let mut reading = SlotReading::default();
-        for cpu in self.totals.get(slot)? {
+    /// Those of which nobody sees the end. Where calls of a group are not recorded any more, all that is in flight of it is cut.
+    fn cut(&mut self, slot: u32, operation: u32, totals: &[Totals]) -> [u64; Group::COUNT] {
+        let gate = self.control.gate(operation);
+        let index = slot as usize;
+        if self.cut.len() <= index {
+            self.cut.resize(index + 1, [0; Group::COUNT]);
+        }
+        let cut = &mut self.cut[index];
+        for group in Group::ALL {
+            if !gate.records(group as u32) {
+                cut[group as usize] = in_flight(totals, group);
+            }
+        }
+        *cut
+    }
+
+    /// Tells the programs how many calls that are causes ended unseen: for them, those would be under way for ever.
+    fn tell_unseen_causes(&mut self, families: &[FamilyReading]) -> Result<(), ReadError> {
+        let operations = (0..self.slots).chain(families.iter().map(|family| family.slot));
+        let mut unseen = [0; MAX_CAUSE as usize + 1];
+        for (operation, cut) in operations.zip(&self.cut) {
+            let cause = self.causes.get(operation as usize).copied().unwrap_or(0);
+            if let Some(unseen) = unseen.get_mut(usize::from(cause)) {
+                *unseen += cut[Group::First as usize] + cut[Group::Second as usize];
+            }
+        }
+        for (cause, unseen) in (0..).zip(unseen).skip(1) {
+            self.causes_unseen.set(cause, unseen)?;
+        }
+        Ok(())
+    }
+
+    fn read_slot(
+        &mut self,
+        slot: u32,
+        operation: u32,
+        retired: u32,
+    ) -> Result<SlotReading, ReadError> {
+        let totals = self.totals.get(slot)?;
+        let cut = self.cut(slot, operation, &totals).iter().sum();
+        let mut reading = SlotReading {
+            untimed: cut,
+            cut,
+            ..SlotReading::default()
+        };
+        for cpu in &totals {
             reading.sum_ns = reading.sum_ns.saturating_add(cpu.sum_ns);
             reading.bytes = reading.bytes.saturating_add(cpu.bytes);
             reading.slow = reading.slow.saturating_add(cpu.slow);
             reading.untimed = reading.untimed.saturating_add(cpu.untimed);
-            let maximum = maximum_of(retired, cpu.maxima[retired as usize & 1]);
-            reading.max_ns = reading.max_ns.max(maximum.unwrap_or_default());
         }
+        let told = self.longest.get(slot as usize).copied().unwrap_or_default();
+        reading.max_ns = longest(&totals, retired, told);
+        if self.longest.len() <= slot as usize {
+            self.longest.resize(slot as usize + 1, 0);
+        }
+        self.longest[slot as usize] = reading.max_ns;
         for cpu in self.histograms.get(slot)? {
             for (bucket, count) in (0..).zip(cpu.buckets) {
                 reading.histogram.add(bucket, count);
@@ -239,8 +327,8 @@ impl Maps {
         if count > u64::from(self.families.len()) && count != self.folded.0 {
             let mut folded = vec![0; self.slots as usize];
             // Handles are never removed, and there is room for a thousand: each is met once.
-            for (key, slot) in self.family_slots.entries()? {
-                if slot < self.slots
+            for (key, known) in self.family_slots.entries()? {
+                if known.slot < self.slots
                     && let Some(folded) = folded.get_mut(key.slot as usize)
                 {
                     *folded += 1;
@@ -258,18 +346,16 @@ impl Maps {
         Some(FamilyReading::of(&family))
     }
 
-    /// Forgets what began under sliced attachments that are gone: those calls' ends were not seen.
-    pub(super) fn forget_sliced(
-        &mut self,
-        causes: impl Iterator<Item = u8>,
-    ) -> Result<(), ReadError> {
-        for cause in causes {
-            self.causes.set(u32::from(cause), Cause::default())?;
-        }
+    /// Forgets calls of pairs whose ends will not be seen: they are cut, and in no one's way.
+    pub(super) fn forget_unseen(&mut self) -> Result<(), ReadError> {
         // Others begin and end meanwhile.
-        let stale = self.more_calls.keys()?.into_iter();
-        for key in stale.filter(|key| key.owner >> 32 != 0) {
-            self.more_calls.remove(key)?;
+        for (key, start) in self.more_calls.entries()? {
+            // Those of sessions, of which there is no more than a size to remember, are in no generation.
+            let gate = self.control.gate(key.owner as u32 >> 24);
+            let is_sliced = key.owner >> 32 != 0;
+            if is_sliced || (start.mark != Mark::default() && !start.mark.passes(gate)) {
+                self.more_calls.remove(key)?;
+            }
         }
         Ok(())
     }
@@ -284,4 +370,51 @@ impl Maps {
     }
 }
 
+/// The longest call of an epoch. A program that was preempted as it was about to tell one may have told it only after that epoch was
+/// read: what is in the other half and is longer than what was `told` of the one before counts now.
+fn longest(totals: &[Totals], epoch: u32, told: u64) -> u64 {
+    let of = |epoch: u32| {
+        let cpus = totals.iter();
+        let maxima = cpus.filter_map(|cpu| maximum_of(epoch, cpu.maxima[epoch as usize & 1]));
+        maxima.max().unwrap_or_default()
+    };
+    let late = Some(of(epoch.wrapping_sub(1))).filter(|late| *late > told);
+    of(epoch).max(late.unwrap_or_default())
+}
+
+/// How many calls of a group have been taken up and have not ended: they may end on another CPU than they began on.
+fn in_flight(totals: &[Totals], group: Group) -> u64 {
+    let cpus = totals.iter().map(|cpu| cpu.in_flight[group as usize]);
+    let sum = cpus.fold(0, u64::wrapping_add);
+    // While calls come and go, one may be seen to end whose beginning was not.
+    if sum > i64::MAX as u64 { 0 } else { sum }
+}
+
 impl Counts for Losses {}
+
+#[cfg(test)]
+mod tests {
+    use ckb_probe_common::maximum;
+
+    use super::*;
+
+    #[test]
+    fn a_maximum_that_was_told_late_is_in_the_next_reading_and_no_other_is_there_twice() {
+        let totals = |even: u64, odd: u64| Totals {
+            maxima: [even, odd],
+            ..Totals::default()
+        };
+        let cpus = [
+            totals(maximum(4, 70), maximum(3, 500)),
+            totals(0, maximum(3, 90)),
+        ];
+        assert_eq!(
+            longest(&cpus, 4, 90),
+            500,
+            "told by one CPU after the third was read"
+        );
+        assert_eq!(longest(&cpus, 4, 500), 70);
+        assert_eq!(longest(&cpus, 3, 0), 500);
+        assert_eq!(longest(&cpus, 6, 0), 0, "of long ago");
+    }
+}

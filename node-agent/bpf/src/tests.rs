@@ -66,7 +66,7 @@ proptest! {
         prop_assert_eq!(cookie.payload(), Payload::PointedToBy5 as u8);
         prop_assert_eq!(cookie.family(), family as u8);
         prop_assert_eq!(cookie.cause(), u32::from(cause));
-        prop_assert_eq!(cookie.group_bit(), Group::Sliced.bit());
+        prop_assert_eq!(cookie.group(), Group::Sliced as u32);
         prop_assert!(cookie.is_sliced());
     }
 
@@ -86,6 +86,6 @@ proptest! {
         let traits = session.traits();
         prop_assert_eq!(traits.payload(), cookie.payload());
         prop_assert_eq!(traits.cause(), cookie.cause());
-        prop_assert_eq!(traits.group_bit(), cookie.group_bit());
+        prop_assert_eq!(traits.group(), cookie.group());
     }
 }

@@ -33,6 +33,7 @@ async fn a_target_without_a_process_is_reported_on_at_every_interval() {
         cost_per_call_ns: 0,
         further_cost_ns: 0,
         trap_ns: 0,
+        inner_ns: 0,
         calls: 0,
         counted: 0,
     };

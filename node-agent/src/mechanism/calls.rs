@@ -15,7 +15,7 @@ use std::{
 };
 
 pub use ask::{CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Sought};
-use ckb_probe_crds::{Distribution, Figures, Name, Reason};
+use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
 use k8s_openapi::jiff::Timestamp;
 use origins::Origins;
 pub use search::{Searched, search};
@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     kernel::{
-        AttachError, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall, SlotReading,
-        Slots, SlowCall, Tier, memory,
+        AttachError, Calibration, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall,
+        SlotReading, Slots, SlowCall, Tier, memory,
     },
     observe::{self, FunctionCache, ProcessId, SymbolCache},
     text,
@@ -129,6 +129,11 @@ impl Config for CallsConfig {
             families,
             ring_bytes: DEFAULT_RING_BYTES,
             trap_ns: means.calibration.trap_ns,
+            // Functions that are listed by name do not call each other, or seldom.
+            inner_ns: match slots.iter().any(|(one, _)| one.found_by.is_some()) {
+                true => inner_costs(&means.calibration, &costs, &beside),
+                false => Vec::new(),
+            },
         };
         let mut causes: Vec<Cause> = slots.iter().filter_map(|(one, _)| one.cause).collect();
         causes.sort_by_key(|cause| cause.number);
@@ -209,6 +214,25 @@ fn load(
     Ok((probes, Some(origins)))
 }
 
+/// By slot: what a call adds to one in which it is made, in nanoseconds.
+fn inner_costs(
+    calibration: &Calibration,
+    costs: &[Option<Duration>],
+    beside: &BTreeMap<u8, (u8, Duration)>,
+) -> Vec<u32> {
+    let alone = u128::from(calibration.cost_per_call_ns.max(1));
+    let inner = u128::from(calibration.inner_ns);
+    let of = |(slot, cost): (u8, &Option<Duration>)| {
+        let nanos = match beside.get(&slot) {
+            Some((_, further)) => inner * further.as_nanos() / alone,
+            // What is more than a call usually costs is the kernel's single step.
+            None => inner + cost.map_or(0, |cost| cost.as_nanos().saturating_sub(alone)),
+        };
+        u32::try_from(nanos).unwrap_or(u32::MAX)
+    };
+    (0..).zip(costs).map(of).collect()
+}
+
 /// How many column families are told apart on a machine with so many CPUs.
 fn families(cpus: u32) -> u32 {
     (FAMILY_BYTES / (FAMILY_BYTES_PER_CPU * u64::from(cpus.max(1)))).min(MAX_FAMILIES) as u32
@@ -223,6 +247,8 @@ impl Measures {
             bytes,
             slow,
             untimed,
+            // Those are among the untimed; they are told by their own name.
+            cut: _,
             max_ns,
             histogram,
         } = seen;
@@ -357,6 +383,15 @@ impl Mechanism for Calls {
     fn read(&mut self) -> Result<Reading, ReadError> {
         let seen = self.probes.read()?;
         let mut reading = Reading::default();
+        let mut cut = vec![0; self.slots.len()];
+        let families = seen.families.iter();
+        let families = families.map(|family| (family.slot as usize, family.reading.cut));
+        let own = seen.slots.iter().map(|own| own.cut).enumerate();
+        for (slot, more) in own.chain(families) {
+            if let Some(cut) = cut.get_mut(slot) {
+                *cut += more;
+            }
+        }
         for (index, (slot, own)) in self.slots.iter().zip(seen.slots).enumerate() {
             let own = RowReading {
                 figures: slot.measures.figures(own, slot.has_bytes),
@@ -394,7 +429,7 @@ impl Mechanism for Calls {
         }];
         reading
             .lost
-            .extend(events_lost(self.first, seen.events_lost));
+            .extend(lost_of_each(self.first, seen.events_lost, cut));
         if self.origins.is_some() {
             let lost = self.probes.stacks_lost()?;
             let lost = lost.into_iter().zip(&self.untold).enumerate();
@@ -446,11 +481,20 @@ impl Mechanism for Calls {
     }
 }
 
-/// Events that were lost, each of the group that it was of: a ring buffer is everybody's, but what was asked for is not.
-pub(super) fn events_lost(first: GroupId, lost: Vec<u64>) -> impl Iterator<Item = Lost> {
-    lost.into_iter().enumerate().map(move |(slot, count)| Lost {
+/// Events that were lost and calls that were cut, each of the group that it was of: a ring buffer is everybody's, but what was asked
+/// for is not.
+pub(super) fn lost_of_each(
+    first: GroupId,
+    events: Vec<u64>,
+    cut: Vec<u64>,
+) -> impl Iterator<Item = Lost> {
+    let both = events.into_iter().zip(cut).enumerate();
+    both.map(move |(slot, (events, cut))| Lost {
         groups: GroupIds::from([first.offset(slot)]),
-        counts: BTreeMap::from([(Name::Borrowed("events"), count)]),
+        counts: BTreeMap::from([
+            (Name::Borrowed("events"), events),
+            (Name::Borrowed(CUT), cut),
+        ]),
     })
 }
 

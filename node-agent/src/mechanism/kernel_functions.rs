@@ -17,7 +17,7 @@ use untouchable::Untouchable;
 use super::{
     Accepted, BeginContext, Begun, Config, Coverage, Detail, Event, GroupId, GroupIds, Lost,
     Mechanism, Reading, Refusal, RowReading, Subscription,
-    calls::{Measures, events_lost, slow_call},
+    calls::{Measures, lost_of_each, slow_call},
 };
 use crate::{
     kernel::{
@@ -294,6 +294,7 @@ impl Mechanism for KernelCalls {
 
     fn read(&mut self) -> Result<Reading, ReadError> {
         let seen = self.probes.read()?;
+        let cut = seen.slots.iter().map(|seen| seen.cut).collect();
         let rows = seen.slots.into_iter().enumerate().map(|(slot, seen)| {
             let row = RowReading {
                 figures: self.measures.figures(seen, false),
@@ -306,10 +307,10 @@ impl Mechanism for KernelCalls {
             groups: slots.map(|slot| self.first.offset(slot)).collect(),
             counts: BTreeMap::from([(Name::Borrowed("calls"), seen.calls_lost)]),
         };
-        let events = events_lost(self.first, seen.events_lost);
+        let each = lost_of_each(self.first, seen.events_lost, cut);
         Ok(Reading {
             groups: rows.collect(),
-            lost: std::iter::once(calls).chain(events).collect(),
+            lost: std::iter::once(calls).chain(each).collect(),
             ..Reading::default()
         })
     }

@@ -8,6 +8,7 @@ const CALIBRATION: Calibration = Calibration {
     further_cost_ns: 400,
     single_step_cost_ns: 10_500,
     trap_ns: 400,
+    inner_ns: 0,
     calls: 50_000,
     counted: 50_000,
 };

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
     CkbProbeSpec, Descriptor, InstanceState, PartReport, PartStatus, Probe, ProbeReport,
-    ProbeStatus, RowReport, RowStatus, Share, Summary, TargetCounts, report::LINES,
+    ProbeStatus, RowReport, RowStatus, Share, Summary, TargetCounts,
+    report::{CUT, LINES},
 };
 
 use super::{events, health, targets::Target};
@@ -189,8 +190,9 @@ fn summed_up(
             whole.merge(&row.summary);
         }
     }
-    // That a log is kept short is no loss.
-    let lost = lost.iter().filter(|(what, _)| *what != LINES);
+    // That a log is kept short is no loss, and what is cut is counted.
+    let lost = lost.iter();
+    let lost = lost.filter(|(what, _)| ![LINES, CUT].contains(&what.as_str()));
     let lost = lost.fold(0_u64, |sum, (_, n)| sum.saturating_add(*n));
     let split = descriptor.split(rows.iter().map(|(key, row)| {
         let parts = row.parts.iter().map(|(part, of)| (*part, of));

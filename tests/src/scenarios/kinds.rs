@@ -1,7 +1,7 @@
 //! What each kind tells of one target, at the same time: from the CkbProbe to the status, the metrics, the log and Events. What
 //! the test itself does must be there to the last; all else is for tests of each kind by itself.
 
-use ckb_probe_crds::{InstanceReport, ProbeReport, ProbeStatus};
+use ckb_probe_crds::{InstanceReport, ProbeReport, ProbeStatus, report::CUT};
 use ckb_probe_testkit::disk::Disk;
 
 use super::prelude::*;
@@ -87,7 +87,8 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let status = scene.now(PROBE).await?;
     let lost = status.probes.iter().flat_map(|probe| &probe.lost);
     // Some kernels do not show the programs every request's end, and what is missing is told.
-    let others = lost.filter(|(what, _)| what.as_str() != "requests");
+    // What is cut is counted.
+    let others = lost.filter(|(what, _)| !["requests", CUT].contains(&what.as_str()));
     let others = others.map(|(_, lost)| lost).sum::<u64>();
     scene.equal("things lost, of all probes, but requests", others, 0);
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use ckb_probe_agent::{host::Session, kernel::CalibratedTier};
-use ckb_probe_crds::Overhead;
-use ckb_probe_tests::fixture::GroundTruth;
+use ckb_probe_crds::{Overhead, kinds::rocksdb::RocksDbProbe, report::CUT};
+use ckb_probe_tests::{fixture::GroundTruth, rows};
 
 use crate::harness::{
     attach_within, by_every_tier, count, everything, go, lost, operation, step, truth,
@@ -151,6 +151,47 @@ fn quiet(fixture: &mut GroundTruth, session: &mut Session, means: CalibratedTier
         let news = (after.0 - before.0, after.1 - before.1);
         assert_eq!(news, (calls, calls), "{operation} by {means:?}");
     }
+}
+
+/// A compaction and a write that are under way while gets become so many that they are let go of, and commits after all of it.
+const ACROSS: [&str; 5] = [
+    "rocksdb::CompactionJob::Run 1 constant:3000000000 at:0 in:rocksdb:low0",
+    "rocksdb_write 1 constant:3000000000 at:0 in:writer",
+    "rocksdb_get_pinned_cf 40000 constant:10000 rate:20000 at:500000000 in:reader",
+    "rocksdb::CompactionJob::Run.cold 20000 constant:90000 rate:5000 in:worker",
+    "rocksdb_transaction_commit 3 constant:60000000 at:3500000000 in:committer",
+];
+
+#[test]
+fn a_call_that_outlasts_a_change_of_the_plan_is_counted_and_is_over_when_it_ends() {
+    by_every_tier(|means| {
+        let mut fixture = GroundTruth::start("ground-truth", &[], &ACROSS).unwrap();
+        let kind = RocksDbProbe {
+            slow_threshold: Duration::from_millis(20).into(),
+            ..everything()
+        };
+        let mut session = attach_within(&fixture, means, kind, budget(means));
+        idle(&mut session);
+        go(&mut fixture, "", &mut session, |_| ());
+        session.read().unwrap();
+        let share = operation(&session, "Get").share;
+        assert!(share < Some(1.0), "{share:?} of the gets by {means:?}");
+        for name in ["Compaction", "Write"] {
+            assert_eq!(counted(&session, name).0, 1, "{name} by {means:?}");
+        }
+        let compactions = operation(&session, "Compaction").all;
+        let timed = rows::durations(&compactions.total).count();
+        assert_eq!(timed, 1, "it has links of its own by {means:?}");
+        assert_eq!(lost(&session.instance), [0, 0, 0]);
+        let write = operation(&session, "Write").all;
+        let untimed = 1 - rows::durations(&write.total).count();
+        let cut = session.instance.lost[CUT];
+        assert!(cut >= untimed, "{cut} cut by {means:?}");
+        let commits = session.events().into_iter();
+        let commits = commits.filter(|event| event["operation"] == "TxnCommit");
+        let during: Vec<_> = commits.map(|event| event["during"].to_string()).collect();
+        assert_eq!(during, ["[]", "[]", "[]"], "by {means:?}");
+    });
 }
 
 #[test]

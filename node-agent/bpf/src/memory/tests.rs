@@ -62,6 +62,7 @@ fn plan(slots: u32, families: u32) -> Plan {
         families,
         ring_bytes: super::super::DEFAULT_RING_BYTES,
         trap_ns: 0,
+        inner_ns: Vec::new(),
     }
 }
 
@@ -84,8 +85,8 @@ fn a_plan_knows_what_it_takes_for_any_number_of_cpus() {
 const IN_VALUES: [(u32, u32, u32, f64); 4] = [
     (11, 0, 8, 1.5),
     (11, 0, 128, 8.2),
-    (255, 0, 8, 10.9),
-    (255, 0, 128, 158.8),
+    (255, 0, 8, 11.0),
+    (255, 0, 128, 159.5),
 ];
 
 #[test]

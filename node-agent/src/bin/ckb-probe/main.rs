@@ -16,7 +16,9 @@ use ckb_probe_agent::{
     observe::{Exit, Process},
     preflight::{Preflight, Unmeasurable, preflight},
 };
-use ckb_probe_crds::{Breach, Check, KindSpec, Overhead, display_nanos, for_each_kind};
+use ckb_probe_crds::{
+    Breach, Check, KindSpec, Overhead, display_nanos, for_each_kind, report::CUT,
+};
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
 use tokio::{
@@ -385,11 +387,15 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     if let Some(message) = session.instance.must_detach() {
         eprintln!("ckb-probe: {message}");
     }
-    let lost = session
-        .instance
-        .lost
-        .iter()
-        .filter(|(_, count)| **count > 0);
+    let all = &session.instance.lost;
+    let cut = all.get(CUT).copied().unwrap_or_default();
+    if cut > 0 {
+        eprintln!(
+            "ckb-probe: of {cut} calls the beginning was seen and not the end: they are counted, and not timed"
+        );
+    }
+    let lost = all.iter();
+    let lost = lost.filter(|(what, count)| **count > 0 && **what != *CUT);
     let lost: Vec<String> = lost
         .map(|(what, count)| format!("{count} {what}"))
         .collect();

@@ -27,6 +27,7 @@ const MEANS: CalibratedTier = CalibratedTier {
         further_cost_ns: 600,
         single_step_cost_ns: 19_000,
         trap_ns: 600,
+        inner_ns: 0,
         calls: 1,
         counted: 1,
     },

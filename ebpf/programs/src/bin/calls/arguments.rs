@@ -3,6 +3,8 @@
 use aya_ebpf::{bindings::pt_regs, helpers::bpf_probe_read_user, programs::ProbeContext};
 use ckb_probe_common::Payload;
 
+use crate::record;
+
 /// Whether anything must be remembered from entry to return to know the size.
 #[inline(always)]
 pub fn are_known_at_entry(payload: u8) -> bool {
@@ -27,8 +29,7 @@ pub fn at_entry(context: &ProbeContext, stack: u64, payload: u8) -> u64 {
         argument(3).wrapping_add(argument(5))
     } else if payload == Payload::Arguments4And6 as u8 {
         // The seventh argument is the first on the stack, above the return address.
-        let seventh = read_user(stack.wrapping_add(8)).unwrap_or(0);
-        argument(4).wrapping_add(seventh)
+        argument(4).wrapping_add(size_at(stack.wrapping_add(8)))
     } else if payload == Payload::PointedToBy5 as u8 {
         argument(5)
     } else {
@@ -67,7 +68,16 @@ pub fn at_return(registers: *const pt_regs, at_entry: u64, payload: u8) -> u64 {
     } else {
         at_entry
     };
-    read_user(address).unwrap_or(0)
+    size_at(address)
+}
+
+/// The size that is in the target's memory; 0 where it cannot be read, and one more is lost.
+#[inline(always)]
+fn size_at(address: u64) -> u64 {
+    read_user(address).unwrap_or_else(|| {
+        record::lose_size();
+        0
+    })
 }
 
 /// A word of the target's memory; None where it cannot be read without a page fault.

@@ -2,7 +2,8 @@
 //!
 //! The handle that the call passes is `{rep}`; rep is `{vtable, data}`; data begins with `{id: u32, name: std::string}`,
 //! whose first word points to its text. That much of RocksDB's layout has held from 5 to 10. It is read once for each
-//! handle and operation; after that the handle's address is known.
+//! handle and operation; after that the handle's address is known. Between two readings of user space the number is looked at once
+//! more: a database that was closed and opened again may have another family's handle there.
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
@@ -12,13 +13,13 @@ use aya_ebpf::{
     maps::{Array, HashMap},
     programs::ProbeContext,
 };
-use ckb_probe_common::{Control, Cookie, Family, FamilyArgument, FamilyKey};
+use ckb_probe_common::{Control, Cookie, Family, FamilyArgument, FamilyKey, FamilySlot};
 
 use crate::arguments::{self, read_user};
 
 /// The slot of each handle and operation seen.
 #[map]
-static FAMILY_SLOTS: HashMap<FamilyKey, u32> = HashMap::with_max_entries(1, 0);
+static FAMILY_SLOTS: HashMap<FamilyKey, FamilySlot> = HashMap::with_max_entries(1, 0);
 
 /// What is known of each; the loader sets how many there may be.
 #[map]
@@ -45,11 +46,40 @@ pub fn slot(context: &ProbeContext, cookie: Cookie, control: &Control) -> u32 {
         handle,
         slot: cookie.slot() as u64,
     };
-    // SAFETY: entries are never changed or removed.
-    match unsafe { FAMILY_SLOTS.get(&key) } {
-        Some(slot) => *slot,
-        None => first_seen(&key, control).unwrap_or(cookie.slot()),
+    let Some(known) = FAMILY_SLOTS.get_ptr_mut(&key) else {
+        return first_seen(&key, control).unwrap_or(cookie.slot());
+    };
+    // SAFETY: a map's value: entries are not removed. Whichever thread looks first, looks for all.
+    let (slot, looked) = unsafe { ((*known).slot, &raw mut (*known).epoch) };
+    // SAFETY: as above.
+    if unsafe { looked.read_volatile() } != control.epoch {
+        // SAFETY: as above.
+        unsafe { looked.write_volatile(control.epoch) };
+        if is_another(&key, slot, control) {
+            return first_seen(&key, control).unwrap_or(cookie.slot());
+        }
     }
+    slot
+}
+
+/// Whether there is another family's handle now than the one that has this slot.
+#[inline(never)]
+fn is_another(key: &FamilyKey, slot: u32, control: &Control) -> bool {
+    let index = slot.wrapping_sub(control.first_family);
+    match (FAMILIES.get(index), id(key)) {
+        (Some(family), Some((id, _))) => family.id != id,
+        // It counts with the operation's others, or cannot be read now.
+        _ => false,
+    }
+}
+
+/// The number of a handle's family, and where its text is.
+#[inline(always)]
+fn id(key: &FamilyKey) -> Option<(u32, u64)> {
+    let representation = read_user(key.handle)?;
+    let data = read_user(representation.wrapping_add(8))?;
+    let id = read_user(data)? as u32;
+    Some((id, read_user(data.wrapping_add(8))?))
 }
 
 /// The operation of a slot.
@@ -66,10 +96,7 @@ pub fn operation(slot: u32, control: &Control) -> u32 {
 /// Takes up a column family. None where its memory cannot be read now: the next call tries again.
 #[inline(never)]
 fn first_seen(key: &FamilyKey, control: &Control) -> Option<u32> {
-    let representation = read_user(key.handle)?;
-    let data = read_user(representation.wrapping_add(8))?;
-    let id = read_user(data)? as u32;
-    let text = read_user(data.wrapping_add(8))?;
+    let (id, text) = id(key)?;
     let count = FAMILY_COUNT.get_ptr_mut(0)?;
     // Relaxed, LLVM 22 makes it an addition that returns nothing, and takes the 1 for what was there before.
     // SAFETY: a map's value.
@@ -91,6 +118,10 @@ fn first_seen(key: &FamilyKey, control: &Control) -> Option<u32> {
         None => key.slot as u32,
     };
     // Full, it is asked for again at every call.
-    let _ = FAMILY_SLOTS.insert(key, &slot, 0);
+    let known = FamilySlot {
+        slot,
+        epoch: control.epoch,
+    };
+    let _ = FAMILY_SLOTS.insert(key, &known, 0);
     Some(slot)
 }

@@ -9,7 +9,7 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap},
 };
-use ckb_probe_common::{CELLS, CallKey, CallStart, Cell, cell_index};
+use ckb_probe_common::{CELLS, CallKey, CallStart, Cell, Mark, cell_index};
 
 #[map]
 static CALLS: Array<Cell> = Array::with_max_entries(CELLS, 0);
@@ -17,39 +17,42 @@ static CALLS: Array<Cell> = Array::with_max_entries(CELLS, 0);
 #[map]
 static MORE_CALLS: HashMap<CallKey, CallStart> = HashMap::with_max_entries(1, 0);
 
-/// Remembers a call; false when there is no room.
-#[inline(always)]
-pub fn remember(key: &CallKey, start: CallStart) -> bool {
-    if let Some(cell) = cell(key)
-        && claim(cell, key)
-    {
-        // SAFETY: the cell is a map's value, and its owner is this very thread.
-        unsafe {
-            (*cell).key.stack = key.stack;
-            (*cell).start = start;
-        }
-        return true;
-    }
-    MORE_CALLS.insert(key, &start, 0).is_ok()
+/// What became of a call that was to be remembered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Remembered {
+    /// It is.
+    Alone,
+    /// It is, in the place of an earlier one at this very place, whose end was not seen.
+    InsteadOf(Mark),
+    /// There is no room.
+    Not,
 }
 
-/// Whether a call is remembered.
+/// Remembers a call.
 #[inline(always)]
-pub fn holds(key: &CallKey) -> bool {
-    let Some(cell) = cell(key) else {
-        return false;
-    };
-    // SAFETY: a map's value.
-    let (owner, stack) = unsafe {
-        let owner = (&raw const (*cell).key.owner).read_volatile();
-        (owner, (*cell).key.stack)
-    };
-    if owner == key.owner && stack == key.stack {
-        return true;
+pub fn remember(key: &CallKey, start: CallStart) -> Remembered {
+    if let Some(cell) = cell(key) {
+        let claimed = claim(cell, key);
+        if claimed != Claim::Others {
+            // SAFETY: the cell is a map's value, and its owner is this very thread.
+            let before = unsafe {
+                let before = (*cell).start.mark;
+                (*cell).key.stack = key.stack;
+                (*cell).start = start;
+                before
+            };
+            return match claimed {
+                Claim::Own => Remembered::InsteadOf(before),
+                _ => Remembered::Alone,
+            };
+        }
     }
-    // Where the cell is free, the call would be in it.
     // SAFETY: only this thread's own entry and return touch this key.
-    owner != 0 && unsafe { MORE_CALLS.get(key) }.is_some()
+    let before = unsafe { MORE_CALLS.get(key) }.map(|start| start.mark);
+    if MORE_CALLS.insert(key, &start, 0).is_err() {
+        return Remembered::Not;
+    }
+    before.map_or(Remembered::Alone, Remembered::InsteadOf)
 }
 
 /// Takes what was remembered of a call.
@@ -79,21 +82,35 @@ fn cell(key: &CallKey) -> Option<*mut Cell> {
     CALLS.get_ptr_mut(cell_index(key))
 }
 
+/// Whose a cell is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claim {
+    /// Another call's.
+    Others,
+    /// This call's now.
+    New,
+    /// This call's, from an earlier one at this very place.
+    Own,
+}
+
 /// Makes a cell this call's own: one that is free, that a slice left behind which is over, or that an earlier call at
 /// this very place left behind, which was unwound.
 #[inline(always)]
-fn claim(cell: *mut Cell, key: &CallKey) -> bool {
+fn claim(cell: *mut Cell, key: &CallKey) -> Claim {
     // SAFETY: a map's value.
     let owner = unsafe { &raw mut (*cell).key.owner };
     // SAFETY: as above.
     let held = unsafe { owner.read_volatile() };
     if held == key.owner {
         // SAFETY: as above, and it is this thread's.
-        return unsafe { (*cell).key.stack } == key.stack;
+        return match unsafe { (*cell).key.stack } == key.stack {
+            true => Claim::Own,
+            false => Claim::Others,
+        };
     }
     let (slice, mine) = (held >> 32, key.owner >> 32);
     if held != 0 && (slice == 0 || slice == mine || mine == 0) {
-        return false;
+        return Claim::Others;
     }
     // SAFETY: as above.
     let (_, claimed) = unsafe {
@@ -101,5 +118,8 @@ fn claim(cell: *mut Cell, key: &CallKey) -> bool {
             owner, held, key.owner,
         )
     };
-    claimed
+    match claimed {
+        true => Claim::New,
+        false => Claim::Others,
+    }
 }

@@ -3,8 +3,8 @@
 //!
 //! As at uprobes there are a session and a pair. The stack at a function's return is not that at its entry here, so the pair
 //! knows a call by its thread and its slot: where that is found already at an entry, the function is called within itself, or
-//! the kernel had no room to see the call before to its return. That one is then counted and not timed. Sessions know
-//! every call by itself.
+//! the kernel had no room to see the call before to its return. That one is then counted and not timed (see `take_up`). Sessions
+//! know every call by itself.
 //!
 //! The kernel runs these programs with preemption disabled, one at a time on each CPU (`bpf_prog_active`): what an interrupt
 //! calls while one of them runs, it leaves out.
@@ -17,10 +17,10 @@ use aya_ebpf::{
     macros::{kprobe, kretprobe},
     programs::{ProbeContext, RetProbeContext},
 };
-use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Session};
+use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, Session};
 
 use crate::{
-    NO_RETURN, control, cookie, in_flight, key, now, pair_return, record, session, session_return,
+    NO_RETURN, control, cookie, key, now, pair_return, record, session, session_return, take_up,
 };
 
 // Not by aya's macro, whose programs return 0 whatever is returned here.
@@ -42,9 +42,10 @@ extern "C" fn kernel_session(registers: *mut c_void) -> u32 {
         record::pass(cookie.slot());
         return NO_RETURN;
     }
-    if control.entering & cookie.group_bit() == 0 {
+    if !control.gate(cookie.slot()).takes_up(cookie.group()) {
         return NO_RETURN;
     }
+    record::begin(cookie.slot(), cookie.slot(), cookie.group());
     let remembered = session::word(context.as_ptr());
     let session = Session::new(now(), cookie.slot(), cookie);
     // SAFETY: the kernel's word, valid while the program runs.
@@ -62,22 +63,16 @@ pub fn kernel_enter(context: ProbeContext) -> u32 {
         record::pass(cookie.slot());
         return 0;
     }
-    if control.entering & cookie.group_bit() == 0 {
+    let gate = control.gate(cookie.slot());
+    if !gate.takes_up(cookie.group()) {
         return 0;
     }
-    let key = key_of(cookie, control);
-    if in_flight::holds(&key) && control.counting & cookie.group_bit() != 0 {
-        // See above. This one takes its place.
-        record::untimed(cookie.slot(), 0, cookie);
-    }
     let start = CallStart {
-        slot: cookie.slot() as u64,
+        mark: Mark::new(cookie.slot(), cookie.group(), gate.generation()),
         bytes: 0,
         time_ns: now(),
     };
-    if !in_flight::remember(&key, start) {
-        record::lose_call();
-    }
+    take_up(&key_of(cookie, control), start, cookie, control);
     0
 }
 

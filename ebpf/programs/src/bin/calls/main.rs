@@ -20,6 +20,8 @@ mod family;
 mod in_flight;
 mod kept;
 mod kernel;
+mod nesting;
+mod probing;
 mod record;
 mod session;
 mod stack;
@@ -32,7 +34,8 @@ use aya_ebpf::{
     maps::Array,
     programs::{ProbeContext, RetProbeContext},
 };
-use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Session};
+use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, Session};
+use in_flight::Remembered;
 use record::Call;
 
 /// What user space has to say.
@@ -64,19 +67,27 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
     let Some(control) = control(context) else {
         return NO_RETURN;
     };
-    if control.entering & cookie.group_bit() == 0 {
+    if !control.gate(cookie.slot()).takes_up(cookie.group()) {
+        probing::add_entry(cookie.slot(), control);
         return NO_RETURN;
     }
     let slot = family::slot(context, cookie, control);
+    let probed = match probing::so_far() {
+        Some(probed) if !nesting::is_too_deep() => probed,
+        _ => {
+            count_only(context, slot, cookie, control);
+            return NO_RETURN;
+        }
+    };
     let bytes = arguments::at_entry(context, stack(context.regs), cookie.payload());
     if bytes > 0 {
         let key = key_at_entry(context.regs, cookie, control);
         let start = CallStart {
             time_ns: 0,
             bytes,
-            slot: 0,
+            mark: Mark::default(),
         };
-        if !in_flight::remember(&key, start) {
+        if in_flight::remember(&key, start) == Remembered::Not {
             record::lose_size();
         }
     }
@@ -84,8 +95,9 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
         kept::keep(context, cookie);
     }
     cause::begins(cookie);
+    record::begin(cookie.slot(), slot, cookie.group());
     // Last, so that what came before is not charged to the call.
-    let session = Session::new(now(), slot, cookie);
+    let session = Session::new(now().wrapping_sub(probed), slot, cookie);
     // SAFETY: see `session::word`.
     unsafe { *remembered = session.0 };
     0
@@ -96,25 +108,31 @@ fn session_return(context: &ProbeContext, session: Session) {
     // First, so that what comes after is not charged to the call.
     let now = now();
     let traits = session.traits();
-    cause::ends(traits, now);
     let Some(control) = control(context) else {
         return;
     };
+    let operation = family::operation(session.slot(), control);
     let bytes = if arguments::are_known_at_entry(traits.payload()) {
-        let slot = family::operation(session.slot(), control);
-        let key = key(stack(context.regs), slot, traits, control);
+        let key = key(stack(context.regs), operation, traits, control);
         in_flight::recall(&key).map_or(0, |start| start.bytes)
     } else {
         0
     };
-    if control.counting & traits.group_bit() == 0 {
+    if !control.gate(operation).records(traits.group()) {
         return;
     }
+    cause::ends(traits, now);
+    let Some(probed) = probing::after(operation, control) else {
+        record::vanish(Mark::new(session.slot(), traits.group(), 0));
+        return;
+    };
+    let lasted_ns = probing::floored(session.elapsed_ns(now.wrapping_sub(probed)));
     let call = Call {
-        operation: family::operation(session.slot(), control),
+        operation,
         slot: session.slot(),
+        group: traits.group(),
         ended_ns: now,
-        duration_ns: session.elapsed_ns(now).saturating_sub(control.trap_ns),
+        duration_ns: lasted_ns.saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, bytes, traits.payload()),
         registers: context.regs,
     };
@@ -127,25 +145,50 @@ pub fn call_enter(context: ProbeContext) -> u32 {
     let Some(control) = control(&context) else {
         return 0;
     };
-    if control.entering & cookie.group_bit() == 0 {
+    let gate = control.gate(cookie.slot());
+    if !gate.takes_up(cookie.group()) {
+        probing::add_entry(cookie.slot(), control);
         return 0;
     }
+    let slot = family::slot(&context, cookie, control);
+    let probed = match probing::so_far() {
+        Some(probed) if !nesting::is_too_deep() => probed,
+        _ => {
+            count_only(&context, slot, cookie, control);
+            return 0;
+        }
+    };
     if cookie.keeps_arguments() {
         kept::keep(&context, cookie);
     }
     let key = key_at_entry(context.regs, cookie, control);
     let start = CallStart {
-        slot: family::slot(&context, cookie, control) as u64,
+        mark: Mark::new(slot, cookie.group(), gate.generation()),
         bytes: arguments::at_entry(&context, stack(context.regs), cookie.payload()),
         // Last, so that what came before is not charged to the call.
-        time_ns: now(),
+        time_ns: now().wrapping_sub(probed),
     };
-    if in_flight::remember(&key, start) {
-        cause::begins(cookie);
-    } else {
-        record::lose_call();
-    }
+    take_up(&key, start, cookie, control);
     0
+}
+
+/// Takes up a call that is seen by a pair.
+#[inline(always)]
+fn take_up(key: &CallKey, start: CallStart, cookie: Cookie, control: &Control) {
+    match in_flight::remember(key, start) {
+        Remembered::Not => {
+            record::lose_call();
+            return;
+        }
+        // It was unwound, or the kernel did not see it to its end.
+        Remembered::InsteadOf(mark) if mark.passes(control.gate(cookie.slot())) => {
+            cause::ends(cookie, now());
+            record::vanish(mark);
+        }
+        Remembered::InsteadOf(_) | Remembered::Alone => {}
+    }
+    cause::begins(cookie);
+    record::begin(cookie.slot(), start.mark.slot(), cookie.group());
 }
 
 #[uretprobe]
@@ -173,15 +216,21 @@ fn pair_return(
         // The call began before the probe was attached, or in a slice that is over.
         return;
     };
-    cause::ends(cookie, now);
-    if control.counting & cookie.group_bit() == 0 {
+    if !start.mark.passes(control.gate(cookie.slot())) {
         return;
     }
+    cause::ends(cookie, now);
+    let Some(probed) = probing::after(cookie.slot(), control) else {
+        record::vanish(start.mark);
+        return;
+    };
     let call = Call {
         operation: cookie.slot(),
-        slot: start.slot as u32,
+        slot: start.mark.slot(),
+        group: start.mark.group(),
         ended_ns: now,
         duration_ns: now
+            .saturating_sub(probed)
             .saturating_sub(start.time_ns)
             .saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, start.bytes, cookie.payload()),
@@ -196,15 +245,25 @@ pub fn call_count(context: ProbeContext) -> u32 {
     let Some(control) = control(&context) else {
         return 0;
     };
-    if control.entering & control.counting & cookie.group_bit() != 0 {
-        let bytes = if arguments::are_values(cookie.payload()) {
-            arguments::at_entry(&context, stack(context.regs), cookie.payload())
-        } else {
-            0
-        };
-        record::untimed(family::slot(&context, cookie, control), bytes, cookie);
+    if control.gate(cookie.slot()).takes_up(cookie.group()) {
+        let slot = family::slot(&context, cookie, control);
+        count_only(&context, slot, cookie, control);
+    } else {
+        probing::add_entry(cookie.slot(), control);
     }
     0
+}
+
+/// Counts a call at its entry, which is all that is seen of it.
+#[inline(always)]
+fn count_only(context: &ProbeContext, slot: u32, cookie: Cookie, control: &Control) {
+    probing::add_entry(cookie.slot(), control);
+    let bytes = if arguments::are_values(cookie.payload()) {
+        arguments::at_entry(context, stack(context.regs), cookie.payload())
+    } else {
+        0
+    };
+    record::untimed(slot, bytes, cookie);
 }
 
 /// What user space has to say: always there, so this is the place for what no program comes by.

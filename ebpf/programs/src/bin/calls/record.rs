@@ -10,8 +10,8 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
 };
 use ckb_probe_common::{
-    Arguments, BUCKETS, Control, Cookie, Histogram, Losses, MAX_OPERATIONS, MAX_PAYLOAD, SlowCall,
-    SlowCallWithArguments, TIME_BITS, Totals, bucket, maximum,
+    Arguments, BUCKETS, Control, Cookie, Group, Histogram, Losses, MAX_OPERATIONS, MAX_PAYLOAD,
+    Mark, SlowCall, SlowCallWithArguments, TIME_BITS, Totals, bucket, maximum,
 };
 
 use crate::{caller, cause, kept, stack};
@@ -42,6 +42,8 @@ pub struct Call {
     pub operation: u32,
     /// The slot that it counts in: the operation's, or that of its column family.
     pub slot: u32,
+    /// The number of its group.
+    pub group: u32,
     pub ended_ns: u64,
     pub duration_ns: u64,
     pub bytes: u64,
@@ -49,7 +51,52 @@ pub struct Call {
     pub registers: *const pt_regs,
 }
 
-/// Counts a call, and reports it when it was slow.
+/// Takes up a call of this slot and group.
+#[inline(always)]
+pub fn begin(operation: u32, slot: u32, group: u32) {
+    if let Some(totals) = TOTALS.get_ptr_mut(slot) {
+        // SAFETY: a map's value.
+        unsafe {
+            fly(totals, group, 1);
+            if slot == operation {
+                // Not atomic: see `Totals::hits`.
+                (*totals).hits += 1;
+            }
+        }
+    }
+    if slot != operation {
+        hit(operation);
+    }
+}
+
+/// Counts a call that was taken up, and whose end nobody will see.
+#[inline(always)]
+pub fn vanish(mark: Mark) {
+    if let Some(totals) = TOTALS.get_ptr_mut(mark.slot()) {
+        // SAFETY: a map's value.
+        unsafe {
+            fly(totals, mark.group(), u64::MAX);
+            add(&raw mut (*totals).untimed, 1);
+        }
+    }
+}
+
+/// One more that is in flight, or one less.
+///
+/// # Safety
+/// The totals are a map's value.
+#[inline(always)]
+unsafe fn fly(totals: *mut Totals, group: u32, by: u64) {
+    if (group as usize) < Group::COUNT {
+        // SAFETY: by the caller's word, and within the array, by the comparison.
+        unsafe {
+            let in_flight = (&raw mut (*totals).in_flight).cast::<u64>();
+            add(in_flight.add(group as usize), by);
+        }
+    }
+}
+
+/// Counts a call that has ended, and reports it when it was slow.
 #[inline(always)]
 pub fn call(call: &Call, control: &Control) {
     let (Some(totals), Some(histogram), Some(threshold)) = (
@@ -65,18 +112,13 @@ pub fn call(call: &Call, control: &Control) {
     // SAFETY: the maps' values outlive the program's run; the index is within bounds, by the comparison that the
     // verifier sees too.
     unsafe {
+        fly(totals, call.group, u64::MAX);
         add(&raw mut (*totals).sum_ns, call.duration_ns);
         if bytes > 0 {
             add(&raw mut (*totals).bytes, bytes);
         }
         if index < BUCKETS {
             add((&raw mut (*histogram).buckets).cast::<u64>().add(index), 1);
-        }
-        if call.slot == call.operation {
-            // Not atomic: see `Totals::hits`.
-            (*totals).hits += 1;
-        } else {
-            hit(call.operation);
         }
         let half = (&raw mut (*totals).maxima)
             .cast::<u64>()
@@ -162,7 +204,7 @@ fn report(call: &Call, bytes: u64, control: &Control) {
         bytes,
         slot: call.slot,
         thread: bpf_get_current_pid_tgid() as u32,
-        during: cause::since(call.ended_ns.wrapping_sub(call.duration_ns)),
+        during: cause::since(call.ended_ns.wrapping_sub(call.duration_ns), control),
         stack: if caller::is_wanted(call.operation, control) {
             caller::copy(call.registers, call.operation)
         } else {

@@ -13,6 +13,7 @@ const CALIBRATION: Calibration = Calibration {
     further_cost_ns: 500,
     single_step_cost_ns: 19_000,
     trap_ns: 0,
+    inner_ns: 0,
     calls: 0,
     counted: 0,
 };
