@@ -175,7 +175,7 @@ impl Session {
 
     /// Takes in what the kernel has counted up to now.
     pub fn read(&mut self) -> Result<(), HostError> {
-        if let Some(measurement) = self.measured.measurement() {
+        if let Some(measurement) = self.measured.measurement(&self.tools) {
             measurement.read(self.clock.now())?;
         }
         self.deliver();
@@ -183,7 +183,7 @@ impl Session {
     }
 
     fn deliver(&mut self) {
-        let Some(measurement) = self.measured.measurement() else {
+        let Some(measurement) = self.measured.measurement(&self.tools) else {
             return;
         };
         for entry in measurement.entries() {
@@ -195,7 +195,7 @@ impl Session {
     pub fn close_interval(&mut self) -> Result<(), HostError> {
         self.read()?;
         let now = self.clock.now();
-        let Some(measurement) = self.measured.measurement() else {
+        let Some(measurement) = self.measured.measurement(&self.tools) else {
             return Ok(());
         };
         let total = measurement.total(now);
@@ -215,7 +215,7 @@ impl Session {
 
     /// The same, each with what it is made of.
     pub fn told_events(&mut self) -> Vec<(Event, Value)> {
-        let Some(measurement) = self.measured.measurement() else {
+        let Some(measurement) = self.measured.measurement(&self.tools) else {
             return Vec::new();
         };
         let events = measurement.events();

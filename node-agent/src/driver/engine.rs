@@ -287,7 +287,8 @@ impl Engine {
         let steps = measured.clone().filter_map(Measured::next_step);
         let steps = steps.map(|step| self.clock.0 + step);
         let steps = steps.chain(measured.clone().filter_map(Measured::retry_at));
-        steps.chain(measured.filter_map(Measured::deadline)).min()
+        let late = measured.filter_map(|one| one.deadline(&self.tools));
+        steps.chain(late).min()
     }
 
     /// Keeps every target within its budget, and looks again for what was not found. True when anything changed that a
@@ -299,7 +300,7 @@ impl Engine {
         for (process, measured) in &mut self.processes {
             if let Err(error) = measured.step(&self.tools, self.clock) {
                 broken.push((*process, error.to_string()));
-            } else if measured.is_broken() || measured.look_again(&self.tools) {
+            } else if measured.look_again(&self.tools) {
                 disturbed.push(*process);
             }
         }
@@ -379,7 +380,7 @@ impl Engine {
         let now = self.clock.now();
         let process = view.process();
         let measured = process.and_then(|process| self.processes.get_mut(&process));
-        match measured.and_then(Measured::measurement) {
+        match measured.and_then(|one| one.measurement(&self.tools)) {
             Some(measurement) => {
                 let total = measurement.total(now);
                 let ratio = total.ratio_since(&view.spent);

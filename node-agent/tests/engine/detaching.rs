@@ -113,7 +113,7 @@ impl Target {
         assert_eq!(arrival, Arrival::Nothing);
         self.measured.step(tools, clock).unwrap();
         let used = self.used();
-        let Some(measurement) = self.measured.measurement() else {
+        let Some(measurement) = self.measured.measurement(tools) else {
             return;
         };
         for entry in measurement.entries() {

@@ -55,7 +55,7 @@ impl Engine {
             view.spent = Total::default();
         }
         let mut views = looking(views);
-        if !measured.is_busy(&mut views, self.clock) {
+        if !measured.is_busy(&self.tools, &mut views, self.clock) {
             measured.ask(&self.tools, &mut views, self.clock);
         }
         self.account_for_books(None);
@@ -140,7 +140,7 @@ impl Engine {
     /// Has nothing more be counted of a process, and takes in what was.
     pub(super) fn stop(&mut self, process: ProcessId) {
         let measured = self.processes.get_mut(&process);
-        if let Some(measurement) = measured.and_then(Measured::measurement)
+        if let Some(measurement) = measured.and_then(|one| one.measurement(&self.tools))
             && let Err(error) = measurement.stop(self.clock.now())
         {
             warn!(%error, pid = process.pid, "what measured it goes on until it is replaced");
@@ -152,7 +152,7 @@ impl Engine {
     /// Takes in what was counted of a process up to now.
     pub(super) fn read_process(&mut self, process: ProcessId) {
         let measured = self.processes.get_mut(&process);
-        if let Some(measurement) = measured.and_then(Measured::measurement)
+        if let Some(measurement) = measured.and_then(|one| one.measurement(&self.tools))
             && let Err(error) = measurement.read(self.clock.now())
         {
             warn!(%error, pid = process.pid, "cannot read what the kernel counted");
@@ -177,7 +177,7 @@ impl Engine {
     /// Takes the events of a process, for the books of all that look at it, and for whoever asks for the lines.
     pub(super) fn take_events(&mut self, process: ProcessId) {
         let measured = self.processes.get_mut(&process);
-        let Some(measurement) = measured.and_then(Measured::measurement) else {
+        let Some(measurement) = measured.and_then(|one| one.measurement(&self.tools)) else {
             return;
         };
         let events = measurement.events();

@@ -1,5 +1,7 @@
 //! Orders, without a process that they find.
 
+mod interleavings;
+
 use ckb_probe_crds::{PodReference, ProfileMode, kinds::rocksdb::Operation};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
