@@ -4,15 +4,12 @@ mod fresh;
 mod outlook;
 mod state;
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use ckb_probe_crds::{Breach, Overhead, Reason};
 use fresh::Fresh;
 use outlook::{Outlook, Retry};
-use state::{Answered, Attempt, Happened, State};
+use state::{Attempt, Happened, State};
 
 use super::{
     Clock, Tools,
@@ -26,11 +23,8 @@ use crate::{
     state::{self as books, TimedFact, instance::Instance},
 };
 
-/// Who has nothing else to do looks so often whether something is done, and so many times.
-const WAIT: Duration = Duration::from_millis(1);
-const WAITS: u32 = 60_000;
-
-const UNANSWERED: &str = "the file system that the executable or its libraries are on, or the kernel, has not answered for 5 s: \
+/// What is said of who keeps everybody waiting.
+pub const UNANSWERED: &str = "the file system that the executable or its libraries are on, or the kernel, has not answered for 5 s: \
                           it is measured as soon as that answers; see whether the volume's server is alive";
 
 const TOO_MANY: &str = "file systems that do not answer hold up too much of the agent already: it is tried again; see which volumes \
@@ -157,24 +151,6 @@ impl Measured {
         self.state.start(&questions, tools.workers.start(begin));
     }
 
-    /// The same, for who has nothing else to do until it has arrived.
-    pub fn measure(&mut self, tools: &Tools, views: &mut [(&mut Instance, usize)], clock: Clock) {
-        // Not by the clock: this program may be stopped for a while.
-        let mut tools = tools.clone();
-        tools.deadline = Duration::MAX;
-        self.ask(&tools, views, clock);
-        for _ in 0..WAITS {
-            if !matches!(self.state, State::Starting(_))
-                || self.arrive(&tools, views, clock) == Arrival::Answered
-            {
-                return;
-            }
-            thread::sleep(WAIT);
-        }
-        tools.deadline = Duration::ZERO;
-        self.arrive(&tools, views, clock);
-    }
-
     /// Takes what was being done, if it is done, and tells the views where they are to know.
     pub fn arrive(
         &mut self,
@@ -260,6 +236,16 @@ impl Measured {
         is_late.is_some()
     }
 
+    /// Whether something is being done that [arrives](Self::arrive) in time.
+    pub fn is_pending(&self) -> bool {
+        self.state.is_pending()
+    }
+
+    /// Whether it was [given up](Self::give_up), and is not asked anew yet.
+    pub fn is_given_up(&self) -> bool {
+        matches!(self.state, State::Idle(Some(_)))
+    }
+
     /// Whether its measurement is away, and may be back before its views are told that it is not.
     pub fn is_away(&self) -> bool {
         self.state.is_away()
@@ -335,27 +321,6 @@ impl Measured {
         false
     }
 
-    /// The same, for who has nothing else to do: whether there is more to be measured than is, or to be told.
-    pub fn finds_more(&mut self, tools: &Tools) -> bool {
-        if self.look_again(tools) {
-            return true;
-        }
-        for _ in 0..WAITS {
-            let State::Answered(Answered {
-                outlook: Outlook::Looking(..),
-                ..
-            }) = &self.state
-            else {
-                return false;
-            };
-            if matches!(self.state.poll(Duration::MAX), Happened::Outdated(_)) {
-                return true;
-            }
-            thread::sleep(WAIT);
-        }
-        false
-    }
-
     /// What is measured, if anything is, and is at hand or back soon.
     pub fn measurement(&mut self, tools: &Tools) -> Option<&mut Measurement> {
         self.state.fetch(tools.patience);
@@ -398,14 +363,6 @@ impl Measured {
             })
         });
         Ok(())
-    }
-
-    /// The same, for who has nothing else to do meanwhile.
-    pub fn step_here(&mut self, clock: Clock) -> Result<(), MeasurementError> {
-        match self.due(clock) {
-            Some(measurement) => measurement.step(&|| clock.now()),
-            None => Ok(()),
-        }
     }
 
     /// Measures nothing any more, until [`Self::look_again`] says that it is time to begin anew.

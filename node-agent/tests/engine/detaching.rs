@@ -97,7 +97,10 @@ impl Target {
             slices: Vec::new(),
         };
         let mut views = [(&mut target.instance, 0)];
-        target.measured.measure(tools, &mut views, clock);
+        target.measured.ask(tools, &mut views, clock);
+        while target.measured.arrive(tools, &mut views, clock) != Arrival::Answered {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert!(target.instance.is_attached());
         target
     }

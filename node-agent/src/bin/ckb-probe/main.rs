@@ -377,16 +377,16 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             slow::print(&mut out, &events, descriptor.row)?;
             out.flush()?;
         }
-        over = over.or_else(|| session.instance.must_detach());
+        over = over.or_else(|| session.instance().must_detach());
     }
     if let Some(flames) = flames {
         flames.write()?;
     }
-    if let Some(message) = session.instance.must_detach() {
+    if let Some(message) = session.instance().must_detach() {
         eprintln!("ckb-probe: {message}");
     }
     let lost = session
-        .instance
+        .instance()
         .lost
         .iter()
         .filter(|(_, count)| **count > 0);
@@ -400,7 +400,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             lost.join(", ")
         );
     }
-    let report = session.instance.report(session.now());
+    let report = session.instance().report(session.now());
     let mut rows = report.probes.iter().flat_map(|probe| &probe.rows);
     Ok(
         if descriptor.quiet || rows.any(|row| !row.total.is_idle()) {

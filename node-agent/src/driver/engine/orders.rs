@@ -161,7 +161,7 @@ impl Engine {
                 assignment: assignment.clone(),
                 stage: Stage::Waiting,
                 spent: Total::default(),
-                flow: LogLimiter::new(now),
+                flow: Some(LogLimiter::new(now)),
                 told: None,
             };
             self.views.insert(key, view);

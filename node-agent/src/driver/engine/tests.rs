@@ -55,7 +55,7 @@ fn known(assignment: Assignment) -> View {
         instance: instance.into(),
         stage: Stage::Waiting,
         spent: Total::default(),
-        flow: LogLimiter::new(Duration::ZERO),
+        flow: Some(LogLimiter::new(Duration::ZERO)),
         told: None,
     }
 }

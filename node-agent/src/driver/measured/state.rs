@@ -420,6 +420,18 @@ impl State {
         }
     }
 
+    /// Whether something is being done.
+    pub fn is_pending(&self) -> bool {
+        match self {
+            Self::Idle(_) => false,
+            Self::Starting(_) => true,
+            Self::Answered(answered) => {
+                let attaches = matches!(answered.probes, Probes::Attaching(..));
+                attaches || matches!(answered.outlook, Outlook::Looking(..))
+            }
+        }
+    }
+
     /// When the views are to be told that what is being done takes too long, where that is so after this time.
     pub fn late_at(&self, deadline: Duration) -> Option<Instant> {
         match self {

@@ -152,6 +152,21 @@ fn overhead(max_percent: f64, on_breach: Breach) -> Overhead {
     }
 }
 
+/// Has it measure what is asked, and waits until it does.
+fn measure(
+    measured: &mut Measured,
+    tools: &Tools,
+    views: &mut [(&mut Instance, usize)],
+    clock: Clock,
+) {
+    measured.ask(tools, views, clock);
+    let end = clock.now() + PATIENCE;
+    while measured.arrive(tools, views, clock) != Arrival::Answered {
+        assert!(clock.now() < end, "it is not answered");
+        std::thread::sleep(WAIT);
+    }
+}
+
 /// Reads what was counted, for all that look.
 fn read(measured: &mut Measured, tools: &Tools, views: &mut [&mut Instance], clock: Clock) {
     let measurement = measured.measurement(tools).unwrap();
@@ -211,7 +226,12 @@ async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_
     let clock = Clock::start();
     let mut measured = Measured::new(process(program.child.id())).unwrap();
     let (mut cheap, mut dear) = (instance(false, clock.now()), instance(true, clock.now()));
-    measured.measure(&tools, &mut [(&mut cheap, 0), (&mut dear, 0)], clock);
+    measure(
+        &mut measured,
+        &tools,
+        &mut [(&mut cheap, 0), (&mut dear, 0)],
+        clock,
+    );
     program.call(1_000, 10);
     read(&mut measured, &tools, &mut [&mut cheap, &mut dear], clock);
     assert_eq!(counts(&cheap, clock), named([("Get", 1_000)]));
@@ -227,7 +247,7 @@ async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_
     assert!(report.probes[0].lacks.contains(&left_out), "{report:?}");
     assert!(!dear.report(clock.now()).probes[0].lacks(Reason::SingleStepped));
     // One leaves: the process is measured anew, for the other.
-    measured.measure(&tools, &mut [(&mut cheap, 0)], clock);
+    measure(&mut measured, &tools, &mut [(&mut cheap, 0)], clock);
     program.call(500, 10);
     // Less than ten milliseconds would stand for nothing yet.
     std::thread::sleep(Duration::from_millis(20));
@@ -254,7 +274,7 @@ async fn probes_that_ask_the_same_stand_on_one_load() {
     };
     let mut third = asking(slower, clock.now());
     let mut views = [(&mut one, 0), (&mut other, 0), (&mut third, 0)];
-    measured.measure(&tools, &mut views, clock);
+    measure(&mut measured, &tools, &mut views, clock);
     let groups = |instance: &Instance| -> Vec<u16> {
         let series = instance.probes[0].series.iter();
         series.map(|series| series.subscription.group.0).collect()
@@ -270,7 +290,7 @@ async fn what_is_measured_goes_on_while_file_systems_of_others_hold_up_too_much(
     let clock = Clock::start();
     let mut measured = Measured::new(process(program.child.id())).unwrap();
     let mut view = instance(false, clock.now());
-    measured.measure(&tools, &mut [(&mut view, 0)], clock);
+    measure(&mut measured, &tools, &mut [(&mut view, 0)], clock);
     let mut joins = instance(true, clock.now());
     assert!(!measured.goes_on(&tools, &mut [(&mut view, 0), (&mut joins, 0)], clock));
     let releases = hold_up(&tools.workers);
@@ -299,6 +319,8 @@ async fn what_is_measured_goes_on_while_file_systems_of_others_hold_up_too_much(
     }
     assert!(!tools.workers.are_stuck());
 }
+
+const WAIT: Duration = Duration::from_millis(1);
 
 /// However slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -331,14 +353,15 @@ async fn fifty_one_that_ask_for_different_things_together_cost_no_more_than_the_
     };
     let mut views: Vec<Instance> = (1..=51).map(view).collect();
     let mut looking: Vec<_> = views.iter_mut().map(|view| (view, 0)).collect();
-    measured.measure(&tools, &mut looking, clock);
+    measure(&mut measured, &tools, &mut looking, clock);
     let over = AtomicBool::new(false);
     let run = |measured: &mut Measured, time: Duration| {
         let end = clock.now() + time;
         while clock.now() < end {
             let step = measured.next_step().unwrap().min(end);
             std::thread::sleep(step.saturating_sub(clock.now()));
-            measured.step_here(clock).unwrap();
+            measured.step(&tools, clock).unwrap();
+            measured.measurement(&tools).unwrap();
         }
         measured.measurement(&tools).unwrap().total(clock.now())
     };
@@ -392,14 +415,19 @@ async fn a_young_process_is_looked_at_again_and_again_before_it_is_said_to_lack_
     let clock = Clock::start();
     let mut measured = Measured::new(process(child.id())).unwrap();
     let mut view = instance(false, clock.now());
-    measured.measure(&tools, &mut [(&mut view, 0)], clock);
+    measure(&mut measured, &tools, &mut [(&mut view, 0)], clock);
     let began = Instant::now();
     let mut looks = 0;
     while !view.probes[0].is_answered() {
         let at = measured.retry_at().unwrap();
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
-        if measured.finds_more(&tools) {
-            measured.measure(&tools, &mut [(&mut view, 0)], clock);
+        let mut asks = measured.look_again(&tools);
+        while !asks && measured.is_pending() {
+            asks = measured.arrive(&tools, &mut [(&mut view, 0)], clock) == Arrival::Again;
+            std::thread::sleep(WAIT);
+        }
+        if asks {
+            measure(&mut measured, &tools, &mut [(&mut view, 0)], clock);
         }
         looks += 1;
     }

@@ -9,7 +9,7 @@ use ckb_probe_crds::{Breach, InstanceReport, InstanceState};
 
 use super::super::{
     super::played::{Act, Cue, Play, Script, hold_up, ourselves},
-    state::Probes,
+    state::{Answered, Probes},
     *,
 };
 use crate::{
@@ -100,7 +100,7 @@ impl Scene {
                 Arrival::Nothing => assert!(Instant::now() < end, "nothing arrives"),
                 other => return other,
             }
-            thread::yield_now();
+            std::thread::yield_now();
         }
     }
 
@@ -108,7 +108,7 @@ impl Scene {
     fn nothing_arrives(&mut self) {
         for _ in 0..10 {
             assert_eq!(self.arrive(), Arrival::Nothing);
-            thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 
@@ -215,7 +215,7 @@ async fn what_attaches_late_is_told_once_and_let_go_when_it_is_back() {
     let end = Instant::now() + SOON;
     while !scene.script.alive().is_empty() {
         assert!(Instant::now() < end, "it is kept");
-        thread::yield_now();
+        std::thread::yield_now();
     }
 }
 
@@ -323,7 +323,7 @@ async fn who_asks_first_while_too_much_is_held_up_is_told_so_and_asked_for_later
     assert!(!scene.measured.look_again(&scene.tools));
     drop(held);
     while scene.tools.workers.are_stuck() {
-        thread::yield_now();
+        std::thread::yield_now();
     }
     scene.measured.hurry();
     assert!(scene.measured.look_again(&scene.tools));
