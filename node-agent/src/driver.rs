@@ -7,6 +7,8 @@ pub mod engine;
 mod log_limiter;
 pub mod measured;
 pub mod measurement;
+#[cfg(test)]
+mod played;
 pub mod view;
 pub mod workers;
 
@@ -47,7 +49,18 @@ pub struct Tools {
     pub ceiling: Option<f64>,
     /// Who does what may take long.
     pub workers: Workers,
+    /// The kernel and the file systems of a target have so long to answer before its views are told that they do not. What is
+    /// being done goes on, and where it comes to its end after all, it is measured.
+    pub deadline: Duration,
+    /// So long is waited for a measurement that attaches, by who wants to read it.
+    pub patience: Duration,
 }
+
+/// See [`Tools::deadline`].
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// See [`Tools::patience`].
+const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Tools {
     /// Those of a node where functions are attached to like this.
@@ -57,6 +70,8 @@ impl Tools {
             reaper: Reaper::start(),
             ceiling: None,
             workers: Workers::default(),
+            deadline: DEADLINE,
+            patience: PATIENCE,
         }
     }
 }

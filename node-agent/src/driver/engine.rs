@@ -3,6 +3,7 @@
 mod mailboxes;
 mod orders;
 mod processes;
+mod session;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +16,7 @@ use futures::{StreamExt, stream::FuturesUnordered};
 use mailboxes::Mailbox;
 pub use mailboxes::{Addressee, Delivery};
 use serde_json::Value;
+pub use session::Session;
 use tracing::warn;
 
 use super::{
@@ -25,7 +27,7 @@ use super::{
 };
 use crate::{
     kernel::CalibratedTier,
-    mechanism::Refusal,
+    mechanism::{Event, Refusal},
     observe::{self, Found, ObserveError, Place, Process, ProcessId},
     state::{
         instance::{EARLY_DEATH, Instance},
@@ -57,6 +59,8 @@ pub struct Engine {
     news: bool,
     /// Events that nobody has asked for yet, as lines of JSON.
     undelivered: Vec<Value>,
+    /// The same of views whose every event is delivered, each with what it is made of.
+    told: Vec<(Event, Value)>,
     mailboxes: Vec<Mailbox>,
     /// What was gathered for those that ask no more.
     broken_off: Vec<Delivery>,
@@ -85,6 +89,7 @@ impl Engine {
             unmatched: Vec::new(),
             news: false,
             undelivered: Vec::new(),
+            told: Vec::new(),
             mailboxes: Vec::new(),
             broken_off: Vec::new(),
             next_scan: Instant::now(),
@@ -287,7 +292,8 @@ impl Engine {
         let steps = measured.clone().filter_map(Measured::next_step);
         let steps = steps.map(|step| self.clock.0 + step);
         let steps = steps.chain(measured.clone().filter_map(Measured::retry_at));
-        steps.chain(measured.filter_map(Measured::deadline)).min()
+        let late = measured.filter_map(|one| one.deadline(&self.tools));
+        steps.chain(late).min()
     }
 
     /// Keeps every target within its budget, and looks again for what was not found. True when anything changed that a
@@ -299,7 +305,7 @@ impl Engine {
         for (process, measured) in &mut self.processes {
             if let Err(error) = measured.step(&self.tools, self.clock) {
                 broken.push((*process, error.to_string()));
-            } else if measured.is_broken() || measured.look_again(&self.tools) {
+            } else if measured.look_again(&self.tools) {
                 disturbed.push(*process);
             }
         }
@@ -373,13 +379,15 @@ impl Engine {
         !due.is_empty()
     }
 
-    /// Ends a view's interval. The process, if the view has to let it go.
-    fn close_interval(&mut self, key: &InstanceKey) -> Option<ProcessId> {
-        let view = self.views.get_mut(key)?;
+    /// Ends a view's interval: what was counted in it becomes its current window.
+    fn close_window(&mut self, key: &InstanceKey) {
+        let Some(view) = self.views.get_mut(key) else {
+            return;
+        };
         let now = self.clock.now();
         let process = view.process();
         let measured = process.and_then(|process| self.processes.get_mut(&process));
-        match measured.and_then(Measured::measurement) {
+        match measured.and_then(|one| one.measurement(&self.tools)) {
             Some(measurement) => {
                 let total = measurement.total(now);
                 let ratio = total.ratio_since(&view.spent);
@@ -397,6 +405,14 @@ impl Engine {
             }
         }
         self.news |= view.told != Some(view.instance.stands(now));
+    }
+
+    /// Ends a view's interval. The process, if the view has to let it go.
+    fn close_interval(&mut self, key: &InstanceKey) -> Option<ProcessId> {
+        self.close_window(key);
+        let now = self.clock.now();
+        let view = self.views.get_mut(key)?;
+        let process = view.process();
         let message = view.instance.must_detach()?;
         warn!(pod = %key.pod.name, %message, "over budget");
         view.instance_mut()

@@ -1,47 +1,34 @@
 //! A process, measured once for all views of it.
 
-mod errands;
 mod fresh;
+mod outlook;
+mod state;
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use ckb_probe_crds::{Breach, KindSpec, Overhead, Reason};
-pub use errands::Arrival;
-use errands::{DEADLINE, Doing, TOO_MANY};
+use ckb_probe_crds::{Breach, Overhead, Reason};
 use fresh::Fresh;
+use outlook::{Outlook, Retry};
+use state::{Attempt, Happened, State};
 
 use super::{
     Clock, Tools,
     measurement::{Measurement, MeasurementError},
-    workers::{Errand, Outcome},
 };
 use crate::{
     kernel::memory,
-    kinds::{Instrumented, instrument},
+    kinds::Instrumented,
     mechanism::{Answer, Batch, Refusal},
     observe::{Exit, ObserveError, ProcessId},
-    state::{self, TimedFact, instance::Instance},
+    state::{self as books, TimedFact, instance::Instance},
 };
 
-/// Between two attempts to find what was not found: at first, and at most. A process that has just begun maps its libraries
-/// within milliseconds, and is looked at again as soon.
-const RETRY: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
+/// What is said of who keeps everybody waiting.
+pub const UNANSWERED: &str = "the file system that the executable or its libraries are on, or the kernel, has not answered for 5 s: \
+                          it is measured as soon as that answers; see whether the volume's server is alive";
 
-/// At most, as long as nothing at all was found in a young process: its loader is kept waiting, and a search costs little.
-const BLIND: Duration = Duration::from_millis(20);
-
-/// Who has nothing else to do looks so often whether something is done, and so many times.
-const WAIT: Duration = Duration::from_millis(1);
-const WAITS: u32 = 60_000;
-
-/// After so long a process is not young any more: what it has not mapped it lacks.
-const YOUTH: Duration = Duration::from_secs(1);
-
-/// What can't be asked while too much is held up is asked again after so long, and then less and less often.
-const HELD_UP: Duration = Duration::from_secs(1);
+const TOO_MANY: &str = "file systems that do not answer hold up too much of the agent already: it is tried again; see which volumes \
+                        of this node's pods have lost their servers";
 
 /// A process that something is asked of.
 pub struct Measured {
@@ -49,60 +36,24 @@ pub struct Measured {
     pub process: ProcessId,
     /// Tells of its end.
     pub exit: Exit,
-    measurement: Option<Measurement>,
+    state: State,
     /// What was noted of it before it went away to attach: whatever becomes of it there, that is known.
     noted: Vec<TimedFact>,
-    questions: Vec<KindSpec>,
-    answers: Vec<Answer>,
-    retry: Option<Retry>,
-    /// Whether the views know the answers.
-    told: bool,
-    errand: Option<Doing>,
-    search: Option<Errand<bool>>,
-    /// The views know that the errand takes too long.
-    late: bool,
-    /// Something else is asked since the errand began.
-    again: bool,
-    /// Something else is asked than is measured, and waits for [`Self::look_again`].
-    held_up: bool,
-    failure: Option<MeasurementError>,
-    deadline: Duration,
 }
 
-#[derive(Clone, Copy)]
-struct Retry {
-    at: Instant,
-    after: Duration,
-    began: Instant,
-}
-
-impl Retry {
-    fn first() -> Self {
-        Self::after(RETRY.0)
-    }
-
-    fn after(after: Duration) -> Self {
-        let now = Instant::now();
-        Self {
-            at: now + after,
-            after,
-            began: now,
-        }
-    }
-
-    /// The next one; `blind` while nothing was found at all.
-    fn next(self, blind: bool) -> Self {
-        let doubled = (self.after * 2).min(RETRY.1);
-        let after = match (blind, self.began.elapsed() < YOUTH) {
-            (true, true) => doubled.min(BLIND),
-            (true, false) => doubled.max(YOUTH),
-            (false, _) => doubled,
-        };
-        Self {
-            began: self.began,
-            ..Self::after(after)
-        }
-    }
+/// What came of what was being done for a process.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Nothing that concerns its views.
+    Nothing,
+    /// Its views know more.
+    Answered,
+    /// It is to be measured anew.
+    Again,
+    /// What was attached cannot be any more, and why: it is to be read and [given up](Measured::give_up).
+    Broken(String),
+    /// The same, of what went with the thread that attached it: it was read last at that time, and cannot be any more.
+    Gone(String, Duration),
 }
 
 /// What all that ask of a process may cost it, together.
@@ -139,7 +90,7 @@ fn within_memory() -> impl FnMut(Answer) -> Answer {
     let mut left = account.left();
     move |answer| {
         let opened = answer?;
-        let needed = state::bytes(&opened.subscriptions);
+        let needed = books::bytes(&opened.subscriptions);
         left = left.checked_sub(needed).ok_or_else(|| {
             let refusal = account.refusal(needed, left, memory::possible_cpus());
             let message =
@@ -156,19 +107,8 @@ impl Measured {
         Ok(Self {
             process,
             exit: Exit::of(process)?,
-            measurement: None,
+            state: State::NEW,
             noted: Vec::new(),
-            questions: Vec::new(),
-            answers: Vec::new(),
-            retry: None,
-            told: false,
-            errand: None,
-            search: None,
-            late: false,
-            again: false,
-            held_up: false,
-            failure: None,
-            deadline: DEADLINE,
         })
     }
 
@@ -193,7 +133,7 @@ impl Measured {
                 }
             }
         }
-        if let Some(mut before) = self.measurement.take() {
+        if let Some(mut before) = self.state.release() {
             let since = before.stopped().unwrap_or_else(|| clock.now());
             for (instance, _) in views.iter_mut() {
                 instance.suspend(since);
@@ -201,66 +141,66 @@ impl Measured {
             before.end();
             tools.reaper.take(before);
         }
-        self.again = false;
-        self.held_up = false;
-        self.search = None;
         if tools.workers.are_stuck() {
-            let fresh = Fresh::refused(&questions, TOO_MANY, clock.now());
-            return self.take(fresh, views);
+            let now = clock.now();
+            self.state.refuse(Fresh::refused(questions, TOO_MANY, now));
+            return self.tell(views, now);
         }
-        let (mut all, process) = (tools.clone(), self.process);
-        let begin = move || Fresh::begin(&mut all, process, &questions, budget, clock);
-        self.errand = Some(Doing::Beginning(tools.workers.start(begin)));
+        let (mut all, process, asked) = (tools.clone(), self.process, questions.clone());
+        let begin = move || Fresh::begin(&mut all, process, asked, budget, clock);
+        self.state.start(&questions, tools.workers.start(begin));
     }
 
-    /// The same, for who has nothing else to do until it has arrived.
-    pub fn measure(&mut self, tools: &Tools, views: &mut [(&mut Instance, usize)], clock: Clock) {
-        // Not by the clock: this program may be stopped for a while.
-        self.deadline = Duration::MAX;
-        self.ask(tools, views, clock);
-        for _ in 0..WAITS {
-            if self.errand.is_none() || self.arrive(tools, views, clock) == Arrival::Answered {
-                return;
+    /// Takes what was being done, if it is done, and tells the views where they are to know.
+    pub fn arrive(
+        &mut self,
+        tools: &Tools,
+        views: &mut [(&mut Instance, usize)],
+        clock: Clock,
+    ) -> Arrival {
+        match self.state.poll(tools.deadline) {
+            Happened::Nothing => Arrival::Nothing,
+            Happened::Answered(attached) => {
+                self.tell(views, attached);
+                Arrival::Answered
             }
-            thread::sleep(WAIT);
+            Happened::StartsLate => {
+                self.refuse(views, UNANSWERED, clock);
+                Arrival::Answered
+            }
+            Happened::AttachesLate(read) => {
+                // What was counted since then can't be read.
+                for (instance, _) in views.iter_mut() {
+                    instance.failed(Reason::AttachFailed, UNANSWERED.to_string(), read);
+                }
+                Arrival::Answered
+            }
+            Happened::StartLost => {
+                self.refuse(views, "the search for its functions failed", clock);
+                Arrival::Answered
+            }
+            Happened::Outdated(gone) => {
+                tools.reaper.take(gone);
+                Arrival::Again
+            }
+            Happened::Failed(error) => Arrival::Broken(error),
+            Happened::Gone(read) => Arrival::Gone("what attached it has failed".to_string(), read),
         }
-        self.deadline = Duration::ZERO;
-        self.arrive(tools, views, clock);
     }
 
-    /// Takes what began, and tells the views.
-    fn take(&mut self, fresh: Fresh, views: &mut [(&mut Instance, usize)]) {
-        let Fresh {
-            questions,
-            answers,
-            measurement,
-            attached,
-        } = fresh;
-        if questions != self.questions {
-            self.retry = None;
-        }
-        self.questions = questions;
-        self.answers = answers;
-        self.measurement = measurement;
-        let lacking = self.answers.iter().any(|answer| match answer {
-            Ok(opened) => opened.coverage.may_grow,
-            Err(refusal) => !refusal.is_lasting(),
-        });
-        self.retry = match (lacking, self.retry) {
-            (false, _) => None,
-            (true, Some(retry)) => Some(retry),
-            (true, None) => Some(Retry::first()),
+    /// Tells the views what became of what they ask.
+    fn tell(&self, views: &mut [(&mut Instance, usize)], attached: Duration) {
+        let State::Answered(answered) = &self.state else {
+            return;
         };
-        // A process that has just begun is not said to lack what it has not had the time to map.
-        self.told = self.measurement.is_some() || !self.is_young();
-        if !self.told {
+        if !answered.is_told() {
             return;
         }
         let mut within = within_memory();
         for (instance, others) in views.iter_mut() {
             let answers = instance.probes.iter().map(|book| {
-                let mut all = self.questions.iter().zip(&self.answers);
-                let own = all.find(|(question, _)| **question == book.probe.question);
+                let mut all = answered.questions.iter().zip(&answered.answers);
+                let own = all.find(|(asked, _)| asked.question == book.probe.question);
                 own.map_or_else(
                     || Err(Refusal::new(Reason::AttachFailed, "not asked")),
                     |(_, answer)| within(answer.clone()),
@@ -271,6 +211,51 @@ impl Measured {
         }
     }
 
+    fn refuse(&self, views: &mut [(&mut Instance, usize)], message: &str, clock: Clock) {
+        let refusal = Refusal::new(Reason::AttachFailed, message);
+        for (instance, others) in views.iter_mut() {
+            let answers = vec![Err(refusal.clone()); instance.probes.len()];
+            instance.answered(self.process, *others, answers, clock.now());
+        }
+    }
+
+    /// Whether nothing can be asked of it now, as it is being begun, or attaches for longer than anybody waits. It is to be asked
+    /// [again](Arrival::Again) then.
+    pub fn is_busy(
+        &mut self,
+        tools: &Tools,
+        views: &mut [(&mut Instance, usize)],
+        clock: Clock,
+    ) -> bool {
+        self.state.fetch(tools.patience);
+        let is_late = self.state.outdate();
+        if is_late == Some(true) {
+            // Some of them may be new.
+            self.refuse(views, UNANSWERED, clock);
+        }
+        is_late.is_some()
+    }
+
+    /// Whether something is being done that [arrives](Self::arrive) in time.
+    pub fn is_pending(&self) -> bool {
+        self.state.is_pending()
+    }
+
+    /// Whether it was [given up](Self::give_up), and is not asked anew yet.
+    pub fn is_given_up(&self) -> bool {
+        matches!(self.state, State::Idle(Some(_)))
+    }
+
+    /// Whether its measurement is away, and may be back before its views are told that it is not.
+    pub fn is_away(&self) -> bool {
+        self.state.is_away()
+    }
+
+    /// When the views are to be told that what is being done takes too long.
+    pub fn deadline(&self, tools: &Tools) -> Option<Instant> {
+        self.state.late_at(tools.deadline)
+    }
+
     /// Whether what is measured goes on as it is, though something else is asked, since no more can be begun now: it would be lost
     /// for file systems that are none of its own. Who is new is told so; it is asked [again](Self::look_again) when that is over.
     pub fn goes_on(
@@ -279,54 +264,45 @@ impl Measured {
         views: &mut [(&mut Instance, usize)],
         clock: Clock,
     ) -> bool {
-        if self.measurement.is_none() || views.is_empty() || !tools.workers.are_stuck() {
+        if views.is_empty() || !tools.workers.are_stuck() || !self.state.hold_up() {
             return false;
         }
-        let refusal = Refusal::new(Reason::AttachFailed, TOO_MANY);
-        for (instance, others) in views.iter_mut().filter(|(view, _)| !view.is_answered()) {
-            let answers = vec![Err(refusal.clone()); instance.probes.len()];
-            instance.answered(self.process, *others, answers, clock.now());
-        }
-        self.held_up = true;
-        self.again = false;
-        self.retry = Some(Retry::after(HELD_UP));
+        let mut new: Vec<_> = views
+            .iter_mut()
+            .filter(|(view, _)| !view.is_answered())
+            .map(|(view, others)| (&mut **view, *others))
+            .collect();
+        self.refuse(&mut new, TOO_MANY, clock);
         true
     }
 
-    /// When it is to be tried again to find what was not found; None when all was, or it is being tried.
+    /// When it is to be tried again to find what was not found, or to ask from nothing; None when all was found, or something is
+    /// being done.
     pub fn retry_at(&self) -> Option<Instant> {
-        let is_idle = self.errand.is_none() && self.search.is_none();
-        self.retry.filter(|_| is_idle).map(|retry| retry.at)
-    }
-
-    /// Whether the next attempt is one of the quick ones after the process began.
-    fn is_young(&self) -> bool {
-        self.retry.is_some_and(|retry| retry.after < YOUTH)
+        self.state.retry_at()
     }
 
     /// Looks again for what was not found, if it is time. True when all is to be asked anew; where there is more to be measured
     /// than is, [`Self::arrive`] will say so.
     pub fn look_again(&mut self, tools: &Tools) -> bool {
-        let due = self.retry_at().is_some_and(|at| at <= Instant::now());
-        let Some(retry) = self.retry.filter(|_| due && !self.questions.is_empty()) else {
+        match self.state.retry(tools.workers.are_stuck()) {
+            None => false,
+            Some(Attempt::Ask) => true,
+            Some(Attempt::Look(retry)) => self.search(tools, retry),
+        }
+    }
+
+    fn search(&mut self, tools: &Tools, retry: Retry) -> bool {
+        let State::Answered(answered) = &mut self.state else {
             return false;
         };
-        self.retry = Some(retry.next(!self.told));
-        if tools.workers.are_stuck() {
-            return false;
-        }
-        if self.held_up {
-            return true;
-        }
-        if !self.told && !self.is_young() {
-            return true;
-        }
-        let configs = self.questions.iter();
-        let configs = configs.map(|question| instrument(question).config());
+        let configs = answered.questions.iter();
+        let configs = configs.map(|one| one.instrument.config());
         let (mut searches, mut may_pass) = (Vec::new(), false);
         for batch in Batch::all(configs) {
             let places = batch.places.iter();
-            let answers: Vec<Answer> = places.map(|place| self.answers[*place].clone()).collect();
+            let answers = places.map(|place| answered.answers[*place].clone());
+            let answers: Vec<Answer> = answers.collect();
             let refused = |answer: &Answer| answer.as_ref().is_err_and(|error| !error.is_lasting());
             let refused = answers.iter().any(refused);
             match batch.search(answers, self.process, &tools.node) {
@@ -335,56 +311,38 @@ impl Measured {
             }
         }
         // Where nothing is looked for, all is tried again altogether, but not often.
-        if !self.is_young() && may_pass {
+        if !retry.is_young() && may_pass {
             return true;
         }
-        if searches.is_empty() {
-            return false;
-        }
-        let search = move || searches.into_iter().any(|search| search());
-        self.search = Some(tools.workers.start(search));
-        false
-    }
-
-    /// The same, for who has nothing else to do: whether there is more to be measured than is, or to be told.
-    pub fn finds_more(&mut self, tools: &Tools) -> bool {
-        if self.look_again(tools) {
-            return true;
-        }
-        for _ in 0..WAITS {
-            match self.search.as_ref().map(|search| search.within(WAIT)) {
-                Some(Outcome::UnderWay) => thread::sleep(WAIT),
-                found => {
-                    self.search = None;
-                    return found == Some(Outcome::Done(true));
-                }
-            }
+        if !searches.is_empty() {
+            let search = move || searches.into_iter().any(|search| search());
+            answered.outlook = Outlook::Looking(retry, tools.workers.start(search));
         }
         false
     }
 
-    /// What is measured, if anything is, and is at hand.
-    pub fn measurement(&mut self) -> Option<&mut Measurement> {
-        self.fetch();
-        self.measurement.as_mut()
+    /// What is measured, if anything is, and is at hand or back soon.
+    pub fn measurement(&mut self, tools: &Tools) -> Option<&mut Measurement> {
+        self.state.fetch(tools.patience);
+        self.state.measurement()
     }
 
     /// What was noted of it since the last time; what is noted while it attaches waits until it is back.
     pub fn entries(&mut self) -> Vec<TimedFact> {
         let mut entries = std::mem::take(&mut self.noted);
-        let measurement = self.measurement.as_mut();
+        let measurement = self.state.measurement();
         entries.extend(measurement.into_iter().flat_map(Measurement::entries));
         entries
     }
 
     /// When [`Self::step`] is due again.
     pub fn next_step(&self) -> Option<Duration> {
-        self.measurement.as_ref()?.next_step()
+        self.state.attached()?.next_step()
     }
 
     fn due(&mut self, clock: Clock) -> Option<&mut Measurement> {
         let due = self.next_step().is_some_and(|step| step <= clock.now());
-        self.measurement.as_mut().filter(|_| due)
+        self.state.measurement().filter(|_| due)
     }
 
     /// Keeps within the budget, if it is time. Where that fails it is time to [give up](Self::give_up), once what was counted is
@@ -396,40 +354,20 @@ impl Measured {
         if !measurement.decide(&|| clock.now())? {
             return Ok(());
         }
-        let read = measurement.read_at();
-        if let Some(mut measurement) = self.measurement.take() {
-            self.noted.extend(measurement.entries());
-            let attach = move || {
+        let (read, noted) = (measurement.read_at(), measurement.entries());
+        self.noted.extend(noted);
+        self.state.attach(read, |mut measurement| {
+            tools.workers.start(move || {
                 let result = measurement.attach(&|| clock.now());
                 (measurement, result)
-            };
-            self.errand = Some(Doing::Attaching(tools.workers.start(attach), read));
-        }
+            })
+        });
         Ok(())
     }
 
-    /// The same, for who has nothing else to do meanwhile.
-    pub fn step_here(&mut self, clock: Clock) -> Result<(), MeasurementError> {
-        match self.due(clock) {
-            Some(measurement) => measurement.step(&|| clock.now()),
-            None => Ok(()),
-        }
-    }
-
-    /// Measures nothing any more, until [`Self::is_broken`] says that it is time to begin anew.
+    /// Measures nothing any more, until [`Self::look_again`] says that it is time to begin anew.
     pub fn give_up(&mut self, tools: &Tools) {
-        if let Some(broken) = self.measurement.take() {
-            tools.reaper.take(broken);
-        }
-        self.answers.clear();
-        self.questions.clear();
-        self.retry = Some(Retry::after(Duration::from_secs(1)));
-    }
-
-    /// Whether it must be measured anew from nothing, as it was given up, and it is time.
-    pub fn is_broken(&self) -> bool {
-        let due = self.retry_at().is_some_and(|at| at <= Instant::now());
-        self.measurement.is_none() && self.questions.is_empty() && due
+        tools.reaper.take(self.state.give_up());
     }
 }
 

@@ -21,8 +21,8 @@ pub struct View {
     pub stage: Stage,
     /// What measuring its process had cost when its last interval ended.
     pub spent: Total,
-    /// How many lines its events may be.
-    pub flow: LogLimiter,
+    /// How many lines its events may be, and who it is in each; None: all are told as they are.
+    pub flow: Option<LogLimiter>,
     /// How the last report says that it stands.
     pub told: Option<ReportedState>,
 }

@@ -90,7 +90,10 @@ impl Target {
             slices: Vec::new(),
         };
         let mut views = [(&mut target.instance, 0)];
-        target.measured.measure(tools, &mut views, clock);
+        target.measured.ask(tools, &mut views, clock);
+        while target.measured.arrive(tools, &mut views, clock) != Arrival::Answered {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         assert!(target.instance.is_attached());
         target
     }
@@ -106,7 +109,7 @@ impl Target {
         assert_eq!(arrival, Arrival::Nothing);
         self.measured.step(tools, clock).unwrap();
         let used = self.used();
-        let Some(measurement) = self.measured.measurement() else {
+        let Some(measurement) = self.measured.measurement(tools) else {
             return;
         };
         for entry in measurement.entries() {

@@ -78,7 +78,7 @@ fn its_calls_are_counted_and_not_timed_and_it_lives() {
         }
         assert_eq!(operation(&session, "Get").families.len(), 3);
         assert!(session.events().is_empty());
-        assert_eq!(lost(&session.instance), [0, 0, 0]);
+        assert_eq!(lost(session.instance()), [0, 0, 0]);
         // It is alive, and does the same again.
         drop(session);
         fixture.go().unwrap();

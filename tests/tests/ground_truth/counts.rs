@@ -32,7 +32,7 @@ fn every_call_of_every_function_is_counted_to_the_last() {
                 series.name
             );
         }
-        assert_eq!(lost(&session.instance), [0, 0, 0]);
+        assert_eq!(lost(session.instance()), [0, 0, 0]);
     });
 }
 
@@ -45,7 +45,7 @@ fn a_second_round_is_added_to_the_first_and_has_a_window_of_its_own() {
         session.close_interval().unwrap();
         let second = fixture.go().unwrap();
         session.close_interval().unwrap();
-        let report = session.instance.report(Duration::ZERO);
+        let report = session.instance().report(Duration::ZERO);
         let reports: Vec<_> = rows::reported(&report).collect();
         assert_eq!(reports.len(), 17);
         for (series, report) in operations(&session).into_iter().zip(reports) {

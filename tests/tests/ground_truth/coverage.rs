@@ -31,7 +31,7 @@ fn what_a_binary_lacks_is_named_and_the_rest_is_measured() {
             "; not measured: Delete, MultiGet, since rocksdb_delete, rocksdb_delete_cf, rocksdb_multi_get_cf were not \
              found: the binary has a symbol table, but was built without them"
         );
-        let report = session.instance.report(Duration::ZERO);
+        let report = session.instance().report(Duration::ZERO);
         assert_eq!(rows::reported(&report).count(), 15);
         assert_eq!(report.probes[0].lacks, coverage.lacks);
     });

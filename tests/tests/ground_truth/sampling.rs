@@ -76,7 +76,7 @@ fn rare_calls_are_counted_to_the_last_and_busy_ones_estimated() {
                 "{operation} by {means:?}"
             );
         }
-        assert_eq!(lost(&session.instance), [0, 0, 0]);
+        assert_eq!(lost(session.instance()), [0, 0, 0]);
         ["Get", "TxnPut"].map(|operation| {
             let exact = truth(&round, operation).calls;
             let (count, samples) = counted(&session, operation);

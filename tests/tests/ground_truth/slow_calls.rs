@@ -180,7 +180,10 @@ fn each_is_told_with_its_thread_column_family_size_and_what_ran_beside_it() {
             let slow = operations(&session).into_iter();
             let slow: u64 = slow.map(|series| rows::slow(&series.all.total)).sum();
             let told = told(&mut session);
-            assert_eq!((told.len() as u64, lost(&session.instance)), (slow, [0; 3]));
+            assert_eq!(
+                (told.len() as u64, lost(session.instance())),
+                (slow, [0; 3])
+            );
             let slack = Slack::of(&session, &truth, means.calibration.trap_ns);
             for during in hold_against(&truth, told, &slack) {
                 missing.remove(&during);
@@ -274,7 +277,7 @@ fn they_are_counted_and_delivered_or_counted_as_lost() {
         let delivered = told(&mut session);
         let short = |call: &Told| call.duration_nanoseconds < 40_000;
         assert!(!delivered.iter().any(short));
-        let [_, events_lost, _] = lost(&session.instance);
+        let [_, events_lost, _] = lost(session.instance());
         assert!(events_lost > 0, "the ring was meant to overflow");
         assert_eq!(delivered.len() as u64 + events_lost, slow, "{means:?}");
 
@@ -283,7 +286,7 @@ fn they_are_counted_and_delivered_or_counted_as_lost() {
         session.read().unwrap();
         assert_eq!(made(&session, "Put").1, 4500);
         assert_eq!(told(&mut session).len(), 500);
-        assert_eq!(lost(&session.instance)[1], events_lost, "{means:?}");
+        assert_eq!(lost(session.instance())[1], events_lost, "{means:?}");
     });
 }
 

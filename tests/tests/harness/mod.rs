@@ -144,7 +144,7 @@ pub struct Operation<'a> {
 
 /// The books of every operation that is measured.
 pub fn operations(session: &Session) -> Vec<Operation<'_>> {
-    let [book] = &session.instance.probes[..] else {
+    let [book] = &session.instance().probes[..] else {
         panic!("one probe is asked for");
     };
     let all = book.series.iter().map(|series| {
@@ -170,7 +170,7 @@ pub fn operation<'a>(session: &'a Session, name: &str) -> Operation<'a> {
 
 /// What of the question is not answered.
 pub fn coverage(session: &Session) -> &Coverage {
-    session.instance.probes[0].coverage().unwrap()
+    session.instance().probes[0].coverage().unwrap()
 }
 
 /// Calls, slow calls and sizes that were lost.

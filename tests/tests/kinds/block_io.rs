@@ -10,7 +10,7 @@ use crate::way::{in_every_way, lost, row};
 
 /// What was counted of the same as /proc/diskstats says.
 fn counted(session: &Session, disk: &Disk) -> Requests {
-    let probe = &session.instance.probes[0];
+    let probe = &session.instance().probes[0];
     ["read", "write", "discard", "flush"].map(|direction| {
         let name = format!("{} {direction}", disk.name());
         let mut series = probe.series.iter();

@@ -38,7 +38,7 @@ fn each_call_of_what_matches_is_counted_and_no_other() {
             .map(|(name, truth)| (name.as_str(), [truth.calls; 2]))
             .collect();
         assert_eq!(expected.len(), 6);
-        let series = session.instance.probes[0].series.iter();
+        let series = session.instance().probes[0].series.iter();
         let counted = series.flat_map(|series| &series.rows);
         let counted: BTreeMap<&str, [u64; 2]> = counted
             .map(|(name, row)| {

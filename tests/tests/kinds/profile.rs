@@ -82,7 +82,7 @@ fn time_on_and_off_the_cpu_and_memory_and_threads_are_told_of_a_window() {
         let mut session = way.attach(busy.0.id());
         let end = Instant::now() + PATIENCE;
         let known = |session: &ckb_probe_agent::host::Session| {
-            let series = session.instance.probes[0].series.iter();
+            let series = session.instance().probes[0].series.iter();
             series.map(|series| series.rows.len()).sum::<usize>()
         };
         while known(&session) < 4 {

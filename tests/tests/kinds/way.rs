@@ -127,7 +127,7 @@ pub fn caller() -> Fixture {
 
 /// The books of a row.
 pub fn row<'a>(session: &'a Session, name: &str) -> &'a RowState {
-    let series = || session.instance.probes[0].series.iter();
+    let series = || session.instance().probes[0].series.iter();
     let known = series().flat_map(|series| series.rows.keys());
     let known: Vec<&String> = known.collect();
     let row = series().find_map(|series| series.rows.get(name));
@@ -136,7 +136,7 @@ pub fn row<'a>(session: &'a Session, name: &str) -> &'a RowState {
 
 /// What all rows are called.
 pub fn rows_of(session: &Session) -> Vec<&str> {
-    let series = session.instance.probes[0].series.iter();
+    let series = session.instance().probes[0].series.iter();
     let mut names: Vec<&str> = series
         .flat_map(|series| series.rows.keys().map(String::as_str))
         .collect();
@@ -151,5 +151,5 @@ pub fn total<'a>(session: &'a Session, name: &str) -> &'a Figures {
 
 /// How much of everything could not be recorded.
 pub fn lost(session: &Session) -> u64 {
-    session.instance.lost.values().sum()
+    session.instance().lost.values().sum()
 }

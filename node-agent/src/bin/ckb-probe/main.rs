@@ -379,15 +379,15 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             slow::print(&mut out, &events, descriptor.row)?;
             out.flush()?;
         }
-        over = over.or_else(|| session.instance.must_detach());
+        over = over.or_else(|| session.instance().must_detach());
     }
     if let Some(flames) = flames {
         flames.write()?;
     }
-    if let Some(message) = session.instance.must_detach() {
+    if let Some(message) = session.instance().must_detach() {
         eprintln!("ckb-probe: {message}");
     }
-    let all = &session.instance.lost;
+    let all = &session.instance().lost;
     let cut = all.get(CUT).copied().unwrap_or_default();
     if cut > 0 {
         eprintln!(
@@ -406,7 +406,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             lost.join(", ")
         );
     }
-    let report = session.instance.report(session.now());
+    let report = session.instance().report(session.now());
     let mut rows = report.probes.iter().flat_map(|probe| &probe.rows);
     Ok(
         if descriptor.quiet || rows.any(|row| !row.total.is_idle()) {

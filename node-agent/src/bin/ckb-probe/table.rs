@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// The table of the last interval.
 pub fn print(out: &mut impl Write, descriptor: &Descriptor, session: &Session) -> io::Result<()> {
-    let report = session.instance.report(session.now());
+    let report = session.instance().report(session.now());
     let rows: Vec<&RowReport> = report.probes.iter().flat_map(|probe| &probe.rows).collect();
     let lines: Vec<(String, Summary, bool)> = rows.iter().flat_map(|row| lines_of(row)).collect();
     let known = |column: &Column| {
@@ -66,7 +66,7 @@ fn lines_of(row: &RowReport) -> Vec<(String, Summary, bool)> {
 /// A line for each row of the last interval: what was counted, and the figures that the table would show.
 pub fn lines(descriptor: &Descriptor, session: &Session) -> Vec<Value> {
     let now = Timestamp::try_from(SystemTime::now()).unwrap_or_default();
-    let report = session.instance.report(session.now());
+    let report = session.instance().report(session.now());
     let probes = report.probes.iter();
     probes
         .flat_map(|probe| &probe.rows)
@@ -85,7 +85,7 @@ pub fn lines(descriptor: &Descriptor, session: &Session) -> Vec<Value> {
                 "time": format!("{now:.6}"),
                 "pid": session.process.id.pid,
                 "executable": session.process.executable,
-                "kind": session.instance.probes.first().map(|book| book.probe.kind().as_str()),
+                "kind": session.instance().probes.first().map(|book| book.probe.kind().as_str()),
                 "row": row.key,
                 "figures": descriptor.figures(&of, false),
                 "samplingPercent": of.share().percent(),

@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Engine, views_on};
 use crate::{
-    driver::{measured::Measured, view::View},
+    driver::view::View,
     mechanism::{GroupId, profile::Finished},
     observe::ProcessId,
     state::{instance::Instance, probe::ProbeState, slow_calls::SlowCalls},
@@ -104,7 +104,7 @@ impl Engine {
     /// A process is measured anew: what is finished of it is for those that look at it now.
     pub(super) fn open_mailboxes(&mut self, process: ProcessId) {
         let measured = self.processes.get_mut(&process);
-        let Some(measurement) = measured.and_then(Measured::measurement) else {
+        let Some(measurement) = measured.and_then(|one| one.measurement(&self.tools)) else {
             return;
         };
         for (group, receiver) in measurement.profiles() {

@@ -123,7 +123,7 @@ impl Engine {
     }
 
     /// The process of a view is gone. Its maps are not: what it did up to its end is counted.
-    fn lose(&mut self, key: &InstanceKey) -> Option<ProcessId> {
+    pub(super) fn lose(&mut self, key: &InstanceKey) -> Option<ProcessId> {
         let process = self.views.get(key)?.process()?;
         self.read_process(process);
         self.take_events(process);
@@ -161,7 +161,7 @@ impl Engine {
                 assignment: assignment.clone(),
                 stage: Stage::Waiting,
                 spent: Total::default(),
-                flow: LogLimiter::new(now),
+                flow: Some(LogLimiter::new(now)),
                 told: None,
             };
             self.views.insert(key, view);

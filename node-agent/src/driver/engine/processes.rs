@@ -1,6 +1,6 @@
 //! What is measured of each process, and handed to the views that look at it.
 
-use std::{collections::btree_map::Entry, time::Duration};
+use std::{collections::btree_map::Entry, sync::Arc, time::Duration};
 
 use ckb_probe_crds::{InstanceState, Reason};
 use k8s_openapi::jiff::Timestamp;
@@ -15,7 +15,11 @@ use super::{
     },
     Engine, views_on,
 };
-use crate::{kernel::memory, observe::ProcessId, state::instance::Instance};
+use crate::{
+    kernel::{ReadError, memory},
+    observe::ProcessId,
+    state::instance::Instance,
+};
 
 impl Engine {
     /// Measures of a process what is asked of it now, or lets it go.
@@ -55,7 +59,7 @@ impl Engine {
             view.spent = Total::default();
         }
         let mut views = looking(views);
-        if !measured.is_busy(&mut views, self.clock) {
+        if !measured.is_busy(&self.tools, &mut views, self.clock) {
             measured.ask(&self.tools, &mut views, self.clock);
         }
         self.account_for_books(None);
@@ -140,7 +144,7 @@ impl Engine {
     /// Has nothing more be counted of a process, and takes in what was.
     pub(super) fn stop(&mut self, process: ProcessId) {
         let measured = self.processes.get_mut(&process);
-        if let Some(measurement) = measured.and_then(Measured::measurement)
+        if let Some(measurement) = measured.and_then(|one| one.measurement(&self.tools))
             && let Err(error) = measurement.stop(self.clock.now())
         {
             warn!(%error, pid = process.pid, "what measured it goes on until it is replaced");
@@ -151,13 +155,18 @@ impl Engine {
 
     /// Takes in what was counted of a process up to now.
     pub(super) fn read_process(&mut self, process: ProcessId) {
-        let measured = self.processes.get_mut(&process);
-        if let Some(measurement) = measured.and_then(Measured::measurement)
-            && let Err(error) = measurement.read(self.clock.now())
-        {
+        if let Err(error) = self.try_read(process) {
             warn!(%error, pid = process.pid, "cannot read what the kernel counted");
         }
+    }
+
+    /// The same, for who does not go on where that fails.
+    pub(super) fn try_read(&mut self, process: ProcessId) -> Result<(), ReadError> {
+        let measured = self.processes.get_mut(&process);
+        let measurement = measured.and_then(|one| one.measurement(&self.tools));
+        let read = measurement.map(|one| one.read(self.clock.now()));
         self.deliver(process);
+        read.unwrap_or(Ok(()))
     }
 
     /// Hands what was noted of a process to the books of all that look at it.
@@ -177,13 +186,24 @@ impl Engine {
     /// Takes the events of a process, for the books of all that look at it, and for whoever asks for the lines.
     pub(super) fn take_events(&mut self, process: ProcessId) {
         let measured = self.processes.get_mut(&process);
-        let Some(measurement) = measured.and_then(Measured::measurement) else {
+        let Some(measurement) = measured.and_then(|one| one.measurement(&self.tools)) else {
             return;
         };
         let events = measurement.events();
         let now = self.clock.now();
         let sharing = views_on(&mut self.views, process).count();
         for view in views_on(&mut self.views, process) {
+            let mut lines = Vec::new();
+            for event in &events {
+                let told = view.instance_mut().event(event).into_iter();
+                lines.extend(told.map(|line| (event, line)));
+            }
+            let Some(flow) = &mut view.flow else {
+                let told = lines.into_iter();
+                self.told
+                    .extend(told.map(|(event, line)| (event.clone(), line)));
+                continue;
+            };
             let key = view.instance.key.clone();
             let mut deliver = |mut line: Value| {
                 line["namespace"] = json!(key.pod.namespace);
@@ -192,23 +212,16 @@ impl Engine {
                 line["ckbprobe"] = json!(key.probe.name);
                 self.undelivered.push(line);
             };
-            let mut lines = Vec::new();
-            let mut weights = Vec::new();
-            for event in &events {
-                for line in view.instance_mut().event(event) {
-                    lines.push(line);
-                    weights.push(event.weight);
-                }
-            }
-            let chosen = view.flow.choose(&weights, sharing, now);
-            for (line, chosen) in lines.into_iter().zip(chosen) {
+            let weights: Vec<u64> = lines.iter().map(|(event, _)| event.weight).collect();
+            let chosen = flow.choose(&weights, sharing, now);
+            for ((_, line), chosen) in lines.into_iter().zip(chosen) {
                 if chosen {
                     deliver(line);
                 } else {
-                    view.instance_mut().leave_out(&line);
+                    Arc::make_mut(&mut view.instance).leave_out(&line);
                 }
             }
-            if let Some(lines) = view.flow.left_out(now) {
+            if let Some(lines) = flow.left_out(now) {
                 deliver(json!({
                     "time": format!("{:.6}", Timestamp::now()),
                     "linesLeftOut": lines,

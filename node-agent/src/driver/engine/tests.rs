@@ -1,5 +1,7 @@
 //! Orders, without a process that they find.
 
+mod interleavings;
+
 use ckb_probe_crds::{PodReference, ProfileMode, kinds::rocksdb::Operation};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
@@ -53,7 +55,7 @@ fn known(assignment: Assignment) -> View {
         instance: instance.into(),
         stage: Stage::Waiting,
         spent: Total::default(),
-        flow: LogLimiter::new(Duration::ZERO),
+        flow: Some(LogLimiter::new(Duration::ZERO)),
         told: None,
     }
 }

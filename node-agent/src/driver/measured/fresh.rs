@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ckb_probe_crds::{KindSpec, Reason};
+use ckb_probe_crds::Reason;
 
 use super::{
     super::{
@@ -19,7 +19,7 @@ use crate::{
 
 /// What began, of what was asked of a process.
 pub(super) struct Fresh {
-    pub(super) questions: Vec<KindSpec>,
+    pub(super) questions: Vec<Instrumented>,
     pub(super) answers: Vec<Answer>,
     pub(super) measurement: Option<Measurement>,
     /// When that was done.
@@ -30,7 +30,7 @@ impl Fresh {
     pub(super) fn begin(
         tools: &mut Tools,
         process: ProcessId,
-        questions: &[Instrumented],
+        questions: Vec<Instrumented>,
         budget: Budget,
         clock: Clock,
     ) -> Self {
@@ -38,7 +38,7 @@ impl Fresh {
             answers,
             mechanisms,
             next: _,
-        } = Prepared::of(tools, process, questions, budget);
+        } = Prepared::of(tools, process, &questions, budget);
         let mut answers: Vec<_> = answers.into_iter().flatten().collect();
         let Begun {
             measurement,
@@ -58,26 +58,22 @@ impl Fresh {
             }
         }
         Self {
-            questions: asked(questions),
+            questions,
             answers,
             measurement,
             attached,
         }
     }
 
-    pub(super) fn refused(questions: &[Instrumented], message: &str, now: Duration) -> Self {
+    pub(super) fn refused(questions: Vec<Instrumented>, message: &str, now: Duration) -> Self {
         let refusal = Refusal::new(Reason::AttachFailed, message);
         Self {
-            questions: asked(questions),
             answers: vec![Err(refusal); questions.len()],
+            questions,
             measurement: None,
             attached: now,
         }
     }
-}
-
-fn asked(questions: &[Instrumented]) -> Vec<KindSpec> {
-    questions.iter().map(|one| one.question.clone()).collect()
 }
 
 /// What there is to be measured of a process.

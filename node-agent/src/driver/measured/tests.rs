@@ -1,4 +1,6 @@
-//! On this machine's kernel, as root.
+//! On this machine's kernel, as root; and by a mechanism that is [played], which needs neither.
+
+mod played;
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -7,7 +9,6 @@ use std::{
     sync::{
         OnceLock,
         atomic::{AtomicBool, Ordering},
-        mpsc::channel,
     },
 };
 
@@ -16,7 +17,10 @@ use ckb_probe_crds::{
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 
-use super::{super::measurement::Total, *};
+use super::{
+    super::{measurement::Total, played::hold_up},
+    *,
+};
 use crate::{
     kernel::CalibratedTier,
     observe,
@@ -148,9 +152,24 @@ fn overhead(max_percent: f64, on_breach: Breach) -> Overhead {
     }
 }
 
+/// Has it measure what is asked, and waits until it does.
+fn measure(
+    measured: &mut Measured,
+    tools: &Tools,
+    views: &mut [(&mut Instance, usize)],
+    clock: Clock,
+) {
+    measured.ask(tools, views, clock);
+    let end = clock.now() + PATIENCE;
+    while measured.arrive(tools, views, clock) != Arrival::Answered {
+        assert!(clock.now() < end, "it is not answered");
+        std::thread::sleep(WAIT);
+    }
+}
+
 /// Reads what was counted, for all that look.
-fn read(measured: &mut Measured, views: &mut [&mut Instance], clock: Clock) {
-    let measurement = measured.measurement().unwrap();
+fn read(measured: &mut Measured, tools: &Tools, views: &mut [&mut Instance], clock: Clock) {
+    let measurement = measured.measurement(tools).unwrap();
     measurement.read(clock.now()).unwrap();
     for entry in measurement.entries() {
         for view in &mut *views {
@@ -207,9 +226,14 @@ async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_
     let clock = Clock::start();
     let mut measured = Measured::new(process(program.child.id())).unwrap();
     let (mut cheap, mut dear) = (instance(false, clock.now()), instance(true, clock.now()));
-    measured.measure(&tools, &mut [(&mut cheap, 0), (&mut dear, 0)], clock);
+    measure(
+        &mut measured,
+        &tools,
+        &mut [(&mut cheap, 0), (&mut dear, 0)],
+        clock,
+    );
     program.call(1_000, 10);
-    read(&mut measured, &mut [&mut cheap, &mut dear], clock);
+    read(&mut measured, &tools, &mut [&mut cheap, &mut dear], clock);
     assert_eq!(counts(&cheap, clock), named([("Get", 1_000)]));
     assert_eq!(
         counts(&dear, clock),
@@ -223,11 +247,11 @@ async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_
     assert!(report.probes[0].lacks.contains(&left_out), "{report:?}");
     assert!(!dear.report(clock.now()).probes[0].lacks(Reason::SingleStepped));
     // One leaves: the process is measured anew, for the other.
-    measured.measure(&tools, &mut [(&mut cheap, 0)], clock);
+    measure(&mut measured, &tools, &mut [(&mut cheap, 0)], clock);
     program.call(500, 10);
     // Less than ten milliseconds would stand for nothing yet.
     std::thread::sleep(Duration::from_millis(20));
-    read(&mut measured, &mut [&mut cheap], clock);
+    read(&mut measured, &tools, &mut [&mut cheap], clock);
     cheap.close_interval(clock.now(), None, |_| false);
     let rows = cheap.report(clock.now()).probes.remove(0).rows;
     assert_eq!((rows.len(), rows[0].window.samples), (1, 1_500));
@@ -250,7 +274,7 @@ async fn probes_that_ask_the_same_stand_on_one_load() {
     };
     let mut third = asking(slower, clock.now());
     let mut views = [(&mut one, 0), (&mut other, 0), (&mut third, 0)];
-    measured.measure(&tools, &mut views, clock);
+    measure(&mut measured, &tools, &mut views, clock);
     let groups = |instance: &Instance| -> Vec<u16> {
         let series = instance.probes[0].series.iter();
         series.map(|series| series.subscription.group.0).collect()
@@ -260,88 +284,22 @@ async fn probes_that_ask_the_same_stand_on_one_load() {
 }
 
 #[tokio::test]
-async fn what_a_search_finds_while_something_attaches_is_asked_for_once_that_is_back() {
-    let program = Program::start();
-    let tools = Tools::new(Ok(means()));
-    let clock = Clock::start();
-    let mut measured = Measured::new(process(program.child.id())).unwrap();
-    let mut view = instance(false, clock.now());
-    let mut looking = [(&mut view, 0)];
-    measured.measure(&tools, &mut looking, clock);
-    let measurement = measured.measurement.take().unwrap();
-    let (release, held) = channel::<()>();
-    let attach = move || {
-        assert!(held.recv().is_err());
-        (measurement, Ok(()))
-    };
-    let now = clock.now();
-    measured.errand = Some(Doing::Attaching(tools.workers.start(attach), now));
-    measured.search = Some(tools.workers.start(|| true));
-    while measured.search.is_some() {
-        let arrival = measured.arrive(&tools, &mut looking, clock);
-        assert_eq!(arrival, Arrival::Nothing);
-    }
-    drop(release);
-    let mut arrival = Arrival::Nothing;
-    while measured.errand.is_some() {
-        arrival = measured.arrive(&tools, &mut looking, clock);
-    }
-    assert_eq!(arrival, Arrival::Again);
-    assert!(measured.measurement.is_some());
-}
-
-#[tokio::test]
-async fn what_goes_with_the_thread_that_attaches_it_was_read_last_before() {
-    let mut program = Program::start();
-    let tools = Tools::new(Ok(means()));
-    let clock = Clock::start();
-    let mut measured = Measured::new(process(program.child.id())).unwrap();
-    let mut view = instance(false, clock.now());
-    measured.measure(&tools, &mut [(&mut view, 0)], clock);
-    program.call(10, 0);
-    let measurement = measured.measurement.as_mut().unwrap();
-    measurement.read(clock.now()).unwrap();
-    let read = measurement.read_at();
-    let measurement = measured.measurement.take().unwrap();
-    let attach = move || {
-        let _measurement = measurement;
-        panic!("on purpose")
-    };
-    measured.errand = Some(Doing::Attaching(tools.workers.start(attach), read));
-    // Its views were told that it takes too long: that is over, too.
-    measured.late = true;
-    let mut arrival = Arrival::Nothing;
-    while measured.errand.is_some() {
-        arrival = measured.arrive(&tools, &mut [(&mut view, 0)], clock);
-    }
-    let Arrival::Gone(_, since) = arrival else {
-        unreachable!("it is gone: {arrival:?}");
-    };
-    assert_eq!((since, measured.late), (read, false));
-}
-
-#[tokio::test]
 async fn what_is_measured_goes_on_while_file_systems_of_others_hold_up_too_much() {
     let mut program = Program::start();
     let tools = Tools::new(Ok(means()));
     let clock = Clock::start();
     let mut measured = Measured::new(process(program.child.id())).unwrap();
     let mut view = instance(false, clock.now());
-    measured.measure(&tools, &mut [(&mut view, 0)], clock);
+    measure(&mut measured, &tools, &mut [(&mut view, 0)], clock);
     let mut joins = instance(true, clock.now());
     assert!(!measured.goes_on(&tools, &mut [(&mut view, 0), (&mut joins, 0)], clock));
-    let mut releases = Vec::new();
-    while !tools.workers.are_stuck() {
-        let (release, held) = channel::<()>();
-        drop(tools.workers.start(move || held.recv()));
-        releases.push(release);
-    }
+    let releases = hold_up(&tools.workers);
     assert!(measured.goes_on(&tools, &mut [(&mut view, 0), (&mut joins, 0)], clock));
     let report = joins.report(clock.now());
     assert_eq!(report.state, InstanceState::Failed);
     assert!(report.message.contains(TOO_MANY), "{}", report.message);
     program.call(100, 0);
-    let measurement = measured.measurement().unwrap();
+    let measurement = measured.measurement(&tools).unwrap();
     measurement.read(clock.now()).unwrap();
     for entry in measured.entries() {
         view.take(&entry);
@@ -352,7 +310,7 @@ async fn what_is_measured_goes_on_while_file_systems_of_others_hold_up_too_much(
         (InstanceState::Attached, 0)
     );
     assert_eq!(count(&report.probes[0].rows[0].total), 100);
-    releases.clear();
+    drop(releases);
     // Tried again, once nothing is held up any more.
     let end = clock.now() + PATIENCE;
     while !measured.look_again(&tools) {
@@ -361,6 +319,8 @@ async fn what_is_measured_goes_on_while_file_systems_of_others_hold_up_too_much(
     }
     assert!(!tools.workers.are_stuck());
 }
+
+const WAIT: Duration = Duration::from_millis(1);
 
 /// However slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -393,16 +353,17 @@ async fn fifty_one_that_ask_for_different_things_together_cost_no_more_than_the_
     };
     let mut views: Vec<Instance> = (1..=51).map(view).collect();
     let mut looking: Vec<_> = views.iter_mut().map(|view| (view, 0)).collect();
-    measured.measure(&tools, &mut looking, clock);
+    measure(&mut measured, &tools, &mut looking, clock);
     let over = AtomicBool::new(false);
     let run = |measured: &mut Measured, time: Duration| {
         let end = clock.now() + time;
         while clock.now() < end {
             let step = measured.next_step().unwrap().min(end);
             std::thread::sleep(step.saturating_sub(clock.now()));
-            measured.step_here(clock).unwrap();
+            measured.step(&tools, clock).unwrap();
+            measured.measurement(&tools).unwrap();
         }
-        measured.measurement().unwrap().total(clock.now())
+        measured.measurement(&tools).unwrap().total(clock.now())
     };
     let end = clock.now() + PATIENCE;
     let (before, after) = std::thread::scope(|scope| {
@@ -429,7 +390,7 @@ async fn fifty_one_that_ask_for_different_things_together_cost_no_more_than_the_
     });
     let ratio = after.ratio_since(&before).unwrap();
     assert!(ratio * 100.0 < CEILING * 1.5, "{} %", ratio * 100.0);
-    let measurement = measured.measurement().unwrap();
+    let measurement = measured.measurement(&tools).unwrap();
     let groups: Vec<_> = views.iter().map(Instance::loads).collect();
     assert!(
         groups
@@ -454,25 +415,29 @@ async fn a_young_process_is_looked_at_again_and_again_before_it_is_said_to_lack_
     let clock = Clock::start();
     let mut measured = Measured::new(process(child.id())).unwrap();
     let mut view = instance(false, clock.now());
-    measured.measure(&tools, &mut [(&mut view, 0)], clock);
+    measure(&mut measured, &tools, &mut [(&mut view, 0)], clock);
     let began = Instant::now();
     let mut looks = 0;
     while !view.probes[0].is_answered() {
         let at = measured.retry_at().unwrap();
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
-        if measured.finds_more(&tools) {
-            measured.measure(&tools, &mut [(&mut view, 0)], clock);
+        let mut asks = measured.look_again(&tools);
+        while !asks && measured.is_pending() {
+            asks = measured.arrive(&tools, &mut [(&mut view, 0)], clock) == Arrival::Again;
+            std::thread::sleep(WAIT);
+        }
+        if asks {
+            measure(&mut measured, &tools, &mut [(&mut view, 0)], clock);
         }
         looks += 1;
-        // Whoever waits for the next attempt is not back at once.
-        assert!(measured.retry.unwrap().after >= RETRY.0);
     }
     // After 5 ms, after 10, and then every 20 ms or, on a slow machine, less often; for a second in all.
     assert!((3..=52).contains(&looks), "{looks}");
     assert!(began.elapsed() >= Duration::from_secs(1));
     let report = view.report(clock.now());
     assert_eq!(report.reason, Some(Reason::SymbolNotFound));
-    assert!(measured.retry.unwrap().after >= YOUTH);
+    let next = measured.retry_at().unwrap();
+    assert!(next.saturating_duration_since(Instant::now()) > Duration::from_millis(500));
     child.kill().unwrap();
     child.wait().unwrap();
 }

@@ -1,0 +1,173 @@
+//! One process on a host without Kubernetes, as the command line measures it: an engine with one view, which no order changes.
+
+use std::{
+    collections::BTreeSet,
+    thread,
+    time::{Duration, Instant},
+};
+
+use ckb_probe_crds::{Assignment, KindSpec, Overhead, PodReference, Probe, ProbeReference, Reason};
+use serde_json::Value;
+
+use super::{
+    super::measured::{Measured, UNANSWERED},
+    Engine,
+};
+use crate::{
+    host::HostError,
+    kernel::CalibratedTier,
+    mechanism::{Event, Refusal},
+    observe::Process,
+    preflight::Unmeasurable,
+    state::instance::Instance,
+    target::{Action, Desired, InstanceKey, Located},
+};
+
+/// Who has nothing else to do looks so often whether something is done, and so many times: not by the clock, since this program
+/// may be stopped for a while.
+const WAIT: Duration = Duration::from_millis(1);
+const WAITS: u32 = 60_000;
+
+/// A process with probes in place. Dropping it detaches them.
+pub struct Session {
+    /// The process.
+    pub process: Process,
+    engine: Engine,
+    key: InstanceKey,
+}
+
+impl Session {
+    /// Attaches to whatever the process has of what is asked. To be called within a tokio runtime.
+    pub fn attach(
+        means: Result<CalibratedTier, Unmeasurable>,
+        process: Process,
+        question: KindSpec,
+        overhead: Overhead,
+        interval: Duration,
+    ) -> Result<Self, HostError> {
+        let mut engine = Engine::new(means.map_err(Refusal::from));
+        engine.tools.deadline = Duration::MAX;
+        engine.tools.patience = WAIT * WAITS;
+        let measured = Measured::new(process.id)?;
+        engine.processes.insert(process.id, measured);
+        let order = Assignment {
+            probe: ProbeReference::default(),
+            asks: String::new(),
+            pod: PodReference::default(),
+            containers: Vec::new(),
+            executable: process.executable.clone(),
+            report_interval: interval.into(),
+            overhead,
+            probes: vec![Probe::new(question.kind().as_str(), question)],
+            expires_at: None,
+        };
+        let desired = Desired {
+            assignment: order,
+            located: Some(Located {
+                process: process.id,
+                others: 0,
+            }),
+        };
+        let key = InstanceKey::default();
+        let attach = Action::Attach(key.clone(), desired);
+        engine.carry_out(attach, &mut BTreeSet::new());
+        if let Some(view) = engine.views.get_mut(&key) {
+            view.flow = None;
+        }
+        engine.settle(process.id);
+        let mut session = Self {
+            process,
+            engine,
+            key,
+        };
+        // A process that has just begun may not have mapped its libraries yet.
+        for _ in 0..WAITS {
+            session.turn();
+            if session.instance().is_answered() {
+                break;
+            }
+            thread::sleep(WAIT);
+        }
+        let instance = session.instance();
+        let mut refusals = instance.probes.iter().filter_map(|book| book.refusal());
+        match refusals.next() {
+            Some(refusal) => Err(refusal.clone().into()),
+            None if instance.is_answered() => Ok(session),
+            None => Err(Refusal::new(Reason::AttachFailed, UNANSWERED).into()),
+        }
+    }
+
+    /// What was counted.
+    pub fn instance(&self) -> &Instance {
+        &self.engine.views[&self.key].instance
+    }
+
+    /// What could not be measured, as the end of a sentence; empty when all is.
+    pub fn lacks(&self) -> String {
+        let probes = self.instance().probes.iter();
+        let coverage = probes.filter_map(|book| book.coverage());
+        coverage.map(|one| one.sentence.as_str()).collect()
+    }
+
+    /// When [`Self::step`] is due again; None when it never is.
+    pub fn next_step(&self) -> Option<Instant> {
+        let mut measured = self.engine.processes.values();
+        let waits = measured.any(Measured::is_pending);
+        let soon = waits.then(|| Instant::now() + WAIT);
+        soon.into_iter().chain(self.engine.next_step()).min()
+    }
+
+    /// Keeps within the budget, and looks again for what was not found.
+    pub fn step(&mut self) -> Result<(), HostError> {
+        self.turn();
+        let mut measured = self.engine.processes.values();
+        if measured.any(Measured::is_given_up) {
+            let message = self.instance().report(self.now()).message;
+            return Err(Refusal::new(Reason::AttachFailed, message).into());
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) {
+        self.engine.step();
+        // What attaches is waited for: it is known then when the slice ends.
+        let Engine {
+            processes, tools, ..
+        } = &mut self.engine;
+        for measured in processes.values_mut() {
+            measured.measurement(tools);
+        }
+        self.engine.receive();
+        // Nobody takes windows of stacks here: whoever has them keeps a few, where nobody is to be told of them.
+        self.engine.mailboxes.clear();
+    }
+
+    /// Takes in what the kernel has counted up to now.
+    pub fn read(&mut self) -> Result<(), HostError> {
+        Ok(self.engine.try_read(self.process.id)?)
+    }
+
+    /// Ends an interval: what was counted in it becomes the instance's current window.
+    pub fn close_interval(&mut self) -> Result<(), HostError> {
+        self.read()?;
+        self.engine.close_window(&self.key);
+        Ok(())
+    }
+
+    /// Takes the events that the kernel has handed over since the last time, as lines of JSON.
+    pub fn events(&mut self) -> Vec<Value> {
+        let told = self.told_events().into_iter();
+        told.map(|(_, line)| line).collect()
+    }
+
+    /// The same, each with what it is made of.
+    pub fn told_events(&mut self) -> Vec<(Event, Value)> {
+        self.engine.take_events(self.process.id);
+        std::mem::take(&mut self.engine.told)
+    }
+
+    /// The time since it began, in which its books count.
+    pub fn now(&self) -> Duration {
+        self.engine.clock.now()
+    }
+}
