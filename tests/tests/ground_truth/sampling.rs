@@ -182,10 +182,10 @@ fn a_call_that_outlasts_a_change_of_the_plan_is_counted_and_is_over_when_it_ends
         let compactions = operation(&session, "Compaction").all;
         let timed = rows::durations(&compactions.total).count();
         assert_eq!(timed, 1, "it has links of its own by {means:?}");
-        assert_eq!(lost(&session.instance), [0, 0, 0]);
+        assert_eq!(lost(session.instance()), [0, 0, 0]);
         let write = operation(&session, "Write").all;
         let untimed = 1 - rows::durations(&write.total).count();
-        let cut = session.instance.lost[CUT];
+        let cut = session.instance().lost[CUT];
         assert!(cut >= untimed, "{cut} cut by {means:?}");
         let commits = session.events().into_iter();
         let commits = commits.filter(|event| event["operation"] == "TxnCommit");

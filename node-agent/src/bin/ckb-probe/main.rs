@@ -367,7 +367,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
         // What the stacks of these lack is counted as they are told.
         session.read()?;
         if let Some(flames) = &mut flames {
-            flames.add(&events, descriptor.row, &executable, &session.instance);
+            flames.add(&events, descriptor.row, &executable, session.instance());
         }
         if how.events {
             print_lines(events.iter().map(|(_, line)| line))?;
