@@ -193,7 +193,7 @@ fn the_slowest_stand_below_the_table_and_all_in_a_profile_that_can_be_drawn() {
         .lines()
         .find(slow)
         .unwrap_or_else(|| panic!("{table}"));
-    assert_contains(&line, "ms, called by ");
+    assert_contains(line, "ms, called by ");
     assert_contains(&table, "called by first_caller, run, ");
     run(Command::new(ckb_probe())
         .arg("render")

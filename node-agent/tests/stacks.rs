@@ -331,9 +331,9 @@ fn threads_that_do_the_same_are_listed_together_with_what_they_wait_for_and_none
     let head = format!("process {} (stacks): 211 threads", fixture.pid());
     assert_eq!(paragraphs.next(), Some(head.as_str()));
     let polls = paragraphs.next().unwrap();
-    assert_begins(&polls, "203 threads sleeping, waits for epoll, since ");
-    assert_contains(&polls, "\n  poller (200 of them), waiter (3 of them)\n");
-    assert_contains(&polls, "\n      in_epoll  (stacks)\n");
+    assert_begins(polls, "203 threads sleeping, waits for epoll, since ");
+    assert_contains(polls, "\n  poller (200 of them), waiter (3 of them)\n");
+    assert_contains(polls, "\n      in_epoll  (stacks)\n");
     for waits in [
         "3 threads sleeping, waits for futex",
         "2 threads sleeping, waits for sleep",

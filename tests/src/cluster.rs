@@ -101,7 +101,7 @@ impl Cluster {
     pub async fn connect() -> Result<Self> {
         let kubeconfig = env::var("KUBECONFIG").map_err(Failure::format("KUBECONFIG"))?;
         let folder = Path::new(&kubeconfig).parent().unwrap_or(Path::new("."));
-        let folder = folder.canonicalize().map_err(Failure::at(&folder))?;
+        let folder = folder.canonicalize().map_err(Failure::at(folder))?;
         let client = Client::try_default().await?;
         client.apiserver_version().await?;
         Ok(Self { client, folder })

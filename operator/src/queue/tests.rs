@@ -20,7 +20,7 @@ fn queue() -> (Queue, Instant) {
 fn taken(key: &Key) -> (Queue, Instant) {
     let (mut queue, now) = queue();
     queue.add(key.clone(), now);
-    assert_eq!(queue.take(now, 9), [key.clone()]);
+    assert_eq!(queue.take(now, 9), std::slice::from_ref(key));
     (queue, now)
 }
 

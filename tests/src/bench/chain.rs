@@ -129,7 +129,7 @@ impl<'a> Import<'a> {
             wall: self.started.elapsed(),
             cpu: self.container.cpu_time().saturating_sub(self.cpu_before),
         };
-        let text = |path: &Path| fs::read_to_string(path).map_err(Failure::at(&path));
+        let text = |path: &Path| fs::read_to_string(path).map_err(Failure::at(path));
         let (printed, tip) = (text(&self.output)?, text(&self.chain.join("tip"))?);
         let last = printed.lines().rfind(|line| line.contains("urrent tip is"));
         expect(

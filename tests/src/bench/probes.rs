@@ -208,7 +208,7 @@ impl Probes {
             ))
         };
         let (output, errors) = (path("out"), path("err"));
-        let create = |path: &Path| File::create(path).map_err(Failure::at(&path));
+        let create = |path: &Path| File::create(path).map_err(Failure::at(path));
         let child = command
             .stdin(Stdio::null())
             // Into files: nobody has to read along.
@@ -272,7 +272,7 @@ impl Probes {
     pub fn so_far(&self) -> Result<Printed> {
         let printed = |path: &Path| match path.as_os_str().is_empty() {
             true => Ok(String::new()),
-            false => fs::read_to_string(path).map_err(Failure::at(&path)),
+            false => fs::read_to_string(path).map_err(Failure::at(path)),
         };
         Ok(Printed {
             output: printed(&self.output)?,

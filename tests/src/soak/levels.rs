@@ -45,9 +45,12 @@ pub struct Level {
     pub cgroups: f64,
 }
 
+/// What a figure is called, how it is read of a level, by how much it may be more in the end, and its unit.
+pub type Figure = (&'static str, fn(&Level) -> f64, f64, &'static str);
+
 /// What is drawn of the levels, and by how much each may be more in the end than in the beginning. A connection more or less to the
 /// API server is no leak.
-pub const FIGURES: [(&str, fn(&Level) -> f64, f64, &str); 10] = [
+pub const FIGURES: [Figure; 10] = [
     ("agent: open files", |level| level.agent.files, 3.0, ""),
     ("agent: threads", |level| level.agent.threads, 1.0, ""),
     ("agent: BPF programs", |level| level.programs, 0.0, ""),

@@ -35,6 +35,10 @@ use super::{
 use crate::{kinds::Instrumented, mechanism::Answer};
 
 /// What a process is at.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each process, and most of them are answered"
+)]
 pub enum State {
     /// Nothing is measured of it. It is asked from nothing then, if that was in vain before.
     Idle(Option<Instant>),
@@ -91,6 +95,10 @@ pub struct Pending<T> {
 }
 
 /// What has happened to a process.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one at a time, and taken apart at once"
+)]
 pub enum Happened {
     /// Nothing that anybody need know.
     Nothing,

@@ -164,12 +164,7 @@ fn page_fault(context: &BtfTracePointContext) -> i32 {
 
 /// Takes the thread that runs; false where there is no free slot.
 #[inline(always)]
-fn sample(
-    context: &BtfTracePointContext,
-    order: &Order,
-    stands_for: u32,
-    written: u64,
-) -> bool {
+fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32, written: u64) -> bool {
     let Some(slot) = next(order) else {
         return false;
     };
