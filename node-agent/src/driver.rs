@@ -8,6 +8,7 @@ mod log_limiter;
 pub mod measured;
 pub mod measurement;
 #[cfg(test)]
+#[path = "driver/fixtures/played.rs"]
 mod played;
 pub mod view;
 pub mod workers;

@@ -1,14 +1,14 @@
 //! A process, measured once for all views of it.
 
+mod completeness;
 mod fresh;
-mod outlook;
 mod state;
 
 use std::time::{Duration, Instant};
 
 use ckb_probe_crds::{Breach, Overhead, Reason};
+use completeness::{Completeness, Retry};
 use fresh::Fresh;
-use outlook::{Outlook, Retry};
 use state::{Attempt, Happened, State};
 
 use super::{
@@ -316,7 +316,7 @@ impl Measured {
         }
         if !searches.is_empty() {
             let search = move || searches.into_iter().any(|search| search());
-            answered.outlook = Outlook::Looking(retry, tools.workers.start(search));
+            answered.completeness = Completeness::Looking(retry, tools.workers.start(search));
         }
         false
     }

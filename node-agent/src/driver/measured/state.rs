@@ -30,7 +30,7 @@ use super::{
         workers::{Errand, Outcome},
     },
     Fresh,
-    outlook::{Outlook, Retry, YOUTH},
+    completeness::{Completeness, Retry, YOUTH},
 };
 use crate::{kinds::Instrumented, mechanism::Answer};
 
@@ -66,7 +66,7 @@ pub struct Answered {
     /// What measures it.
     pub probes: Probes,
     /// Whether that is to stay so.
-    pub outlook: Outlook,
+    pub completeness: Completeness,
 }
 
 /// What measures a process.
@@ -175,7 +175,7 @@ impl Answered {
                     told: !retry.is_some_and(|retry| retry.is_young()),
                 },
             },
-            outlook: retry.map_or(Outlook::Complete, Outlook::Lacking),
+            completeness: retry.map_or(Completeness::Complete, Completeness::Lacking),
         }
     }
 
@@ -186,11 +186,11 @@ impl Answered {
 
     /// Takes what was found, if that is done.
     fn look(&mut self) {
-        if let Outlook::Looking(retry, search) = &self.outlook {
+        if let Completeness::Looking(retry, search) = &self.completeness {
             let retry = *retry;
-            self.outlook = match search.outcome() {
-                Outcome::Done(true) => Outlook::Outdated(Some(retry)),
-                Outcome::Done(false) | Outcome::Lost => Outlook::Lacking(retry),
+            self.completeness = match search.outcome() {
+                Outcome::Done(true) => Completeness::Outdated(Some(retry)),
+                Outcome::Done(false) | Outcome::Lost => Completeness::Lacking(retry),
                 Outcome::UnderWay => return,
             };
         }
@@ -205,7 +205,7 @@ impl State {
     pub fn start(&mut self, questions: &[Instrumented], errand: Errand<Fresh>) {
         let retry = match self {
             Self::Answered(before) if is_same(&before.questions, questions) => {
-                before.outlook.retry()
+                before.completeness.retry()
             }
             _ => None,
         };
@@ -220,7 +220,7 @@ impl State {
     pub fn refuse(&mut self, fresh: Fresh) {
         *self = Self::Answered(Answered {
             probes: Probes::None { told: true },
-            outlook: Outlook::HeldUp(Retry::held_up()),
+            completeness: Completeness::HeldUp(Retry::held_up()),
             ..Answered::begun(fresh, None)
         });
     }
@@ -231,7 +231,7 @@ impl State {
         if let Self::Answered(answered) = self
             && is_at_hand
         {
-            answered.outlook = Outlook::HeldUp(Retry::held_up());
+            answered.completeness = Completeness::HeldUp(Retry::held_up());
         }
         is_at_hand
     }
@@ -245,10 +245,10 @@ impl State {
             }
             Self::Answered(Answered {
                 probes: Probes::Attaching(pending, _),
-                outlook,
+                completeness,
                 ..
             }) => {
-                *outlook = Outlook::Outdated(outlook.retry());
+                *completeness = Completeness::Outdated(completeness.retry());
                 Some(pending.late)
             }
             Self::Idle(_) | Self::Answered(_) => None,
@@ -316,9 +316,9 @@ impl State {
                 }
             }
         }
-        match (&answered.probes, &answered.outlook) {
+        match (&answered.probes, &answered.completeness) {
             (Probes::Failed(_, error), _) => Happened::Failed(error.to_string()),
-            (_, Outlook::Outdated(_)) => Happened::Outdated(None),
+            (_, Completeness::Outdated(_)) => Happened::Outdated(None),
             _ => Happened::Nothing,
         }
     }
@@ -399,11 +399,11 @@ impl State {
             Self::Answered(answered) => answered,
             Self::Idle(_) | Self::Starting(_) => return Some(Attempt::Ask),
         };
-        let retry = answered.outlook.retry()?.next(!answered.is_told());
-        let is_held_up = matches!(answered.outlook, Outlook::HeldUp(_));
-        answered.outlook = match is_held_up {
-            true => Outlook::HeldUp(retry),
-            false => Outlook::Lacking(retry),
+        let retry = answered.completeness.retry()?.next(!answered.is_told());
+        let is_held_up = matches!(answered.completeness, Completeness::HeldUp(_));
+        answered.completeness = match is_held_up {
+            true => Completeness::HeldUp(retry),
+            false => Completeness::Lacking(retry),
         };
         if is_stuck {
             return None;
@@ -423,7 +423,7 @@ impl State {
             Self::Starting(_) => None,
             Self::Answered(answered) => match answered.probes {
                 Probes::Attaching(..) => None,
-                _ => answered.outlook.retry_at(),
+                _ => answered.completeness.retry_at(),
             },
         }
     }
@@ -435,7 +435,7 @@ impl State {
             Self::Starting(_) => true,
             Self::Answered(answered) => {
                 let attaches = matches!(answered.probes, Probes::Attaching(..));
-                attaches || matches!(answered.outlook, Outlook::Looking(..))
+                attaches || matches!(answered.completeness, Completeness::Looking(..))
             }
         }
     }

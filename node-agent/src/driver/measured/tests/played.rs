@@ -374,7 +374,7 @@ impl Measured {
         match &mut self.state {
             State::Idle(Some(at)) => *at = now,
             State::Answered(Answered {
-                outlook: Outlook::Lacking(retry) | Outlook::HeldUp(retry),
+                completeness: Completeness::Lacking(retry) | Completeness::HeldUp(retry),
                 ..
             }) => retry.at = now,
             State::Idle(None) | State::Starting(_) | State::Answered(_) => {}
@@ -387,7 +387,7 @@ impl Measured {
             self.state,
             State::Answered(Answered {
                 probes: Probes::Attached(_),
-                outlook: Outlook::Complete,
+                completeness: Completeness::Complete,
                 ..
             })
         )

@@ -20,7 +20,7 @@ const HELD_UP: Duration = Duration::from_secs(1);
 /// When it is tried next, and how often it was.
 #[derive(Clone, Copy, Debug)]
 pub struct Retry {
-    /// When.
+    /// When it is tried.
     pub at: Instant,
     after: Duration,
     began: Instant,
@@ -68,7 +68,7 @@ impl Retry {
 }
 
 /// Whether more is to be measured than is.
-pub enum Outlook {
+pub enum Completeness {
     /// All was found that was asked for, or what was not never will be.
     Complete,
     /// Something was not found. It is looked for again in time.
@@ -81,7 +81,7 @@ pub enum Outlook {
     HeldUp(Retry),
 }
 
-impl Outlook {
+impl Completeness {
     /// How often it was tried, if anything is lacking.
     pub fn retry(&self) -> Option<Retry> {
         match self {
