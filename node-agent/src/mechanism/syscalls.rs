@@ -58,7 +58,7 @@ pub struct Measures {
 }
 
 /// Calls that had not ended as it was ceased to look: counted, and how long they took is not known.
-const CUT: Name = Name::Borrowed("cut");
+const CUT: Name = Name::Borrowed(ckb_probe_crds::report::CUT);
 
 /// The place of what is not told apart.
 const OTHERS: u64 = u64::MAX;
