@@ -33,9 +33,10 @@ fn a_tracepoints_program_counts_while_it_is_attached() {
     let types = Types::read().unwrap();
     let mut object = load(&types);
     let tracepoints = Tracepoints::load(&object, &types, &[("count", "sys_enter")]).unwrap();
-    let mut process = Values::take(&mut object, "PROCESS").unwrap();
+    let mut thread = Values::take(&mut object, "THREAD").unwrap();
     let calls: Values<u64> = Values::take(&mut object, "CALLS").unwrap();
-    process.set(0, std::process::id()).unwrap();
+    // SAFETY: no preconditions.
+    thread.set(0, unsafe { libc::gettid() } as u32).unwrap();
     getppid(10);
     assert_eq!(calls.get(0).unwrap(), 0);
     let links = tracepoints.attach().unwrap();

@@ -12,9 +12,9 @@ use aya_ebpf::{
 };
 use ckb_probe_programs::{fields::Fields, iterator};
 
-/// The process whose system calls are counted.
+/// The thread whose system calls are counted: others of its process may be other tests.
 #[map]
-static PROCESS: Array<u32> = Array::with_max_entries(1, 0);
+static THREAD: Array<u32> = Array::with_max_entries(1, 0);
 
 /// How many of them are getppid.
 #[map]
@@ -38,8 +38,8 @@ struct Task {
 
 #[btf_tracepoint(function = "sys_enter")]
 pub fn count(context: BtfTracePointContext) -> i32 {
-    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
-    if PROCESS.get(0) == Some(&process)
+    let thread = bpf_get_current_pid_tgid() as u32;
+    if THREAD.get(0) == Some(&thread)
         && context.arg::<u64>(1) == GETPPID
         && let Some(calls) = CALLS.get_ptr_mut(0)
     {
