@@ -64,8 +64,8 @@ fn a_call_that_is_longer_than_any_slice_counts_once_where_it_began() {
             }
         });
         for slice in 0..SLICES {
-            // So that slices drift past the sleeps, of which some last from one into the next.
-            thread::sleep(Duration::from_millis(5 + slice as u64 % 7 * 5));
+            // Never in step with the sleeps, of which some last from one slice into the next.
+            thread::sleep(Duration::from_millis(5 + slice as u64 * 7 % 31));
             let opening = Instant::now();
             tracer.set_gate(target, true).unwrap();
             let opened = Instant::now();
