@@ -117,7 +117,12 @@ impl Controller {
             self.follow_leadership();
             if self.leading && self.world.synced() {
                 self.dispatch();
-                self.publishing.dispatch(&self.world, begun);
+                let view = View {
+                    world: &self.world,
+                    limits: &self.limits,
+                    now: begun,
+                };
+                self.publishing.dispatch(view, self.planner.desired());
             }
             let wake = self.wake();
             let meant = wake - Instant::now();

@@ -154,6 +154,18 @@ impl Desired {
         }
     }
 
+    /// Whether nothing keeps this pod from being measured for this CkbProbe, as far as limits go.
+    pub fn admits(&self, probe: &ObjectKey, pod: &str) -> bool {
+        let beyond = self.beyond.get(&probe.namespace);
+        let beyond = match beyond.and_then(|beyond| beyond.get(probe)) {
+            Some(LeftOut::All(_)) => true,
+            Some(LeftOut::Pods(pods)) => pods.contains_key(pod),
+            None => false,
+        };
+        let cut = self.cut.get(probe);
+        !beyond && cut.is_none_or(|pods| !pods.contains_key(pod))
+    }
+
     /// Nodes that have an order.
     pub fn orders(&self) -> usize {
         self.orders
@@ -291,7 +303,7 @@ pub fn next_expiry(world: &World, now: Timestamp) -> Option<Timestamp> {
 }
 
 /// The spec of a CkbProbe that wants its targets measured.
-fn active(probe: &CkbProbeEntry, now: Timestamp) -> Option<&ValidSpec> {
+pub fn active(probe: &CkbProbeEntry, now: Timestamp) -> Option<&ValidSpec> {
     let spec = probe.spec.as_ref().ok()?;
     let active = !probe.deleting && !spec.spec.paused && !probe.expired(now);
     active.then_some(spec)
@@ -309,7 +321,7 @@ fn looked_in<'a>(spec: &'a ValidSpec, pod: &'a TargetPod) -> impl Iterator<Item 
 }
 
 /// What comes later takes nothing from what was there: the oldest is served first.
-fn age(probe: &CkbProbeEntry) -> (Timestamp, &str) {
+pub fn age(probe: &CkbProbeEntry) -> (Timestamp, &str) {
     (probe.created, &probe.reference.name)
 }
 

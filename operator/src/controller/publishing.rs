@@ -8,6 +8,7 @@ use tokio::time::{Duration, Instant};
 
 use super::instant;
 use crate::{
+    desired::{Desired, View},
     metrics::Metrics,
     profiles::{
         plan::{Plan, ProfileAction, PublishPlanner},
@@ -67,13 +68,14 @@ impl Publishing {
     }
 
     /// Begins the next thing that is to be done.
-    pub fn dispatch(&mut self, world: &World, now: Timestamp) {
+    pub fn dispatch(&mut self, view: View<'_>, desired: &Desired) {
+        let View { world, now, .. } = view;
         let begun = Instant::now();
         if !world.shelf().synced() || self.running.is_some() || self.rest > begun {
             return;
         }
         if self.jobs.is_empty() && self.due.is_some_and(|due| due <= begun) {
-            let Plan { jobs, next } = self.desk.plan(world, now);
+            let Plan { jobs, next } = self.desk.plan(view, desired);
             self.jobs = jobs.into();
             // Whatever was published, there is something to be deleted then.
             let after = (!self.jobs.is_empty()).then(|| begun + PACE);

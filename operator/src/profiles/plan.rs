@@ -1,22 +1,28 @@
 //! What to do about parts and profiles, as plain data.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ckb_probe_crds::{CkbProbeSpec, PartLabels, PodReference, ProbeReference, ProfileMode};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
-use super::rows::{PartEntry, ProfileEntry};
-use crate::world::{CkbProbeEntry, ObjectKey, Row, World};
+mod crowded;
+mod readers;
+mod turns;
+
+use crowded::crowded_out;
+use readers::Readers;
+use turns::{Due, Step, Turns};
+
+use super::rows::PartEntry;
+use crate::{
+    desired::{Desired, View},
+    world::{ObjectKey, World},
+};
 
 /// After the first part of a window has come, the others are waited for so long.
 pub const GRACE: SignedDuration = SignedDuration::from_secs(30);
 /// No part waits longer.
 pub const OLDEST: SignedDuration = SignedDuration::from_secs(600);
-/// Profiles of each mode that are kept where the probe does not say how many: those of slow calls.
-const KEEP: usize = 5;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +84,23 @@ pub struct PartToMerge {
     pub pod: PodReference,
 }
 
+/// What windows follow each other in: one mode of one probe of a CkbProbe.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Series {
+    probe: ObjectKey,
+    name: String,
+    mode: ProfileMode,
+}
+
 impl Publish {
+    fn series(&self) -> Series {
+        Series {
+            probe: ObjectKey::new(&self.probe.namespace, &self.probe.name),
+            name: self.name.clone(),
+            mode: self.mode,
+        }
+    }
+
     /// The name of the profile: the same each time. Names of CkbProbes and of probes have no dots, so no two share one, and it has
     /// at most 159 letters.
     pub fn object(&self) -> String {
@@ -123,6 +145,7 @@ pub struct PublishPlanner {
     parts: BTreeMap<PartId, Known>,
     /// Profiles that could not be published: how often, and when it is tried again.
     failed: BTreeMap<ObjectKey, (u32, Timestamp)>,
+    turns: Turns,
 }
 
 /// What is known of a part. It stays known when its pod is gone meanwhile.
@@ -165,15 +188,19 @@ impl PublishPlanner {
         wait
     }
 
-    /// What is to be done.
-    pub fn plan(&mut self, world: &World, now: Timestamp) -> Plan {
+    /// What is to be done: parts that are of no use go, and each namespace in turn has a window published or its oldest profiles
+    /// deleted. Of a series that has more profiles than it keeps, those go as soon as the next window is there, so that there are
+    /// never many more of them, however much is to be published.
+    pub fn plan(&mut self, view: View<'_>, desired: &Desired) -> Plan {
+        let View { world, now, .. } = view;
         let mut plan = Plan::default();
+        let mut readers = Readers::new(view, desired);
         let mut groups: BTreeMap<Group, (ProbeReference, Found<'_>)> = BTreeMap::new();
         let mut known = std::mem::take(&mut self.parts);
         for row in world.shelf().parts() {
             let id = PartId::of(row);
             let mut part = known.remove(&id).unwrap_or_default();
-            match self.judge(row, &mut part, world, now) {
+            match judge(row, &mut part, &mut readers, world, now) {
                 Judgement::Drop(why) => plan.jobs.push(ProfileAction::Drop {
                     part: id.clone(),
                     why,
@@ -197,8 +224,43 @@ impl PublishPlanner {
             }
             self.parts.insert(id, part);
         }
-        plan.jobs.extend(crowded_out(world));
-        let mut publish = Vec::new();
+        let due = self.due(groups, &readers, now, &mut plan);
+        self.failed
+            .retain(|_, (_, at)| *at + OLDEST > now && *at < now + OLDEST);
+        let mut crowded = crowded_out(world);
+        let mut waiting: BTreeMap<String, VecDeque<Step>> = BTreeMap::new();
+        for (namespace, due) in due {
+            for (series, job) in self.turns.of_nodes(&namespace, due) {
+                let mut step = Step::from([ProfileAction::Publish(job)]);
+                step.extend(crowded.remove(&series).into_iter().flatten());
+                waiting
+                    .entry(namespace.clone())
+                    .or_default()
+                    .push_back(step);
+            }
+        }
+        // These make room, and take little time.
+        for (series, step) in crowded {
+            let steps = waiting.entry(series.probe.namespace).or_default();
+            steps.push_front(step);
+        }
+        let steps = self.turns.of_namespaces(waiting);
+        plan.jobs.extend(steps.into_iter().flatten());
+        let nodes = world.shelf().parts().filter_map(|row| row.node.as_deref());
+        let nodes: BTreeSet<&str> = nodes.collect();
+        self.turns.retain(|node| nodes.contains(node));
+        plan
+    }
+
+    /// What is to be published by now, by namespace.
+    fn due(
+        &self,
+        groups: BTreeMap<Group, (ProbeReference, Found<'_>)>,
+        readers: &Readers<'_>,
+        now: Timestamp,
+        plan: &mut Plan,
+    ) -> BTreeMap<String, Vec<Due>> {
+        let mut all: BTreeMap<String, Vec<Due>> = BTreeMap::new();
         for ((key, about), (probe, parts)) in groups {
             let Some(first) = parts.iter().map(|(row, _)| row.seen).min() else {
                 continue;
@@ -211,66 +273,59 @@ impl PublishPlanner {
                 window: about.window,
                 parts: parts.iter().map(|(row, pod)| part(row, pod)).collect(),
             };
-            let due = if complete(world, &key, &job) {
-                first
-            } else {
-                first + GRACE
-            };
             let failed = self.failed.get(&self::key(&job)).map(|(_, at)| *at);
-            let due = failed.map_or(due, |at| due.max(at));
-            if due <= now {
-                publish.push((first, job));
-            } else {
-                plan.ask_at(due);
-            }
-        }
-        self.failed
-            .retain(|_, (_, at)| *at + OLDEST > now && *at < now + OLDEST);
-        // Who waits longest comes first: so nobody who sends without end keeps others waiting.
-        publish.sort_by_key(|(first, _)| *first);
-        let publish = publish
-            .into_iter()
-            .map(|(_, job)| ProfileAction::Publish(job));
-        plan.jobs.extend(publish);
-        plan
-    }
-
-    fn judge(
-        &self,
-        row: &PartEntry,
-        known: &mut Known,
-        world: &World,
-        now: Timestamp,
-    ) -> Judgement {
-        let (Some(node), Some(about)) = (&row.node, &row.about) else {
-            return Judgement::Drop(Why::Unreadable);
-        };
-        if row.seen + OLDEST <= now {
-            return Judgement::Drop(Why::TooOld);
-        }
-        let unknown = known.readers.is_empty();
-        if unknown {
-            (known.pod, known.readers) = readers(world, node, about).unwrap_or_default();
-        }
-        let lives = |reader: &ProbeReference| {
-            let row = world.probe(&ObjectKey::new(&reader.namespace, &reader.name));
-            row.is_some_and(|row| row.reference.uid == reader.uid && !row.deleting)
-        };
-        let living = || known.readers.iter().filter(|reader| lives(reader));
-        if living().next().is_none() {
-            // The watches may be behind: an order, and so a part, may be known before the CkbProbe or the pod is.
-            let until = row.seen + GRACE;
-            return match known.readers.is_empty() && until > now {
-                true => Judgement::Wait(until.min(now + SignedDuration::from_secs(2))),
-                false => Judgement::Drop(Why::Unasked),
+            let due = match failed.is_some_and(|at| at > now) || first + GRACE <= now {
+                true => first,
+                false if readers.complete(&key, &job) => first,
+                false => first + GRACE,
             };
+            let due = failed.map_or(due, |at| due.max(at));
+            if due > now {
+                plan.ask_at(due);
+                continue;
+            }
+            let namespace = all.entry(key.namespace).or_default();
+            namespace.push(Due { job, first });
         }
-        let waiting = living().filter(|reader| !known.served.contains(&reader.uid));
-        let waiting: Vec<_> = waiting.cloned().collect();
-        match waiting.is_empty() {
-            true => Judgement::Drop(Why::Merged),
-            false => Judgement::For(about.clone(), waiting),
-        }
+        all
+    }
+}
+
+fn judge(
+    row: &PartEntry,
+    known: &mut Known,
+    readers: &mut Readers<'_>,
+    world: &World,
+    now: Timestamp,
+) -> Judgement {
+    let (Some(node), Some(about)) = (&row.node, &row.about) else {
+        return Judgement::Drop(Why::Unreadable);
+    };
+    if row.seen + OLDEST <= now {
+        return Judgement::Drop(Why::TooOld);
+    }
+    let unknown = known.readers.is_empty();
+    if unknown {
+        (known.pod, known.readers) = readers.of(node, about).unwrap_or_default();
+    }
+    let lives = |reader: &ProbeReference| {
+        let row = world.probe(&ObjectKey::new(&reader.namespace, &reader.name));
+        row.is_some_and(|row| row.reference.uid == reader.uid && !row.deleting)
+    };
+    let living = || known.readers.iter().filter(|reader| lives(reader));
+    if living().next().is_none() {
+        // The watches may be behind: an order, and so a part, may be known before the CkbProbe or the pod is.
+        let until = row.seen + GRACE;
+        return match known.readers.is_empty() && until > now {
+            true => Judgement::Wait(until.min(now + SignedDuration::from_secs(2))),
+            false => Judgement::Drop(Why::Unasked),
+        };
+    }
+    let waiting = living().filter(|reader| !known.served.contains(&reader.uid));
+    let waiting: Vec<_> = waiting.cloned().collect();
+    match waiting.is_empty() {
+        true => Judgement::Drop(Why::Merged),
+        false => Judgement::For(about.clone(), waiting),
     }
 }
 
@@ -309,110 +364,8 @@ fn part(row: &PartEntry, pod: &PodReference) -> PartToMerge {
     }
 }
 
-/// The pod, and the CkbProbes that ask this of it. A part is only about what its own node has: a pod that runs there, or, where that
-/// is gone already, one that its agent was told to measure.
-fn readers(
-    world: &World,
-    node: &str,
-    about: &PartLabels,
-) -> Option<(PodReference, Vec<ProbeReference>)> {
-    let asks = |probe: &&CkbProbeEntry| {
-        let spec = probe.spec.as_ref();
-        spec.is_ok_and(|spec| spec.asks == about.asks && has(&spec.spec, &about.probe))
-    };
-    let mut running = world.pods_on(node);
-    if let Some(pod) = running.find(|pod| pod.reference.uid == about.pod) {
-        let labels = pod.labels.map();
-        let selects = |probe: &&CkbProbeEntry| {
-            let spec = probe.spec.as_ref();
-            spec.is_ok_and(|spec| spec.matches(&labels))
-        };
-        let probes = world.probes_in(&pod.reference.namespace);
-        let probes = probes.filter(asks).filter(selects);
-        let readers = probes.map(|probe| probe.reference.clone()).collect();
-        return Some((pod.reference.clone(), readers));
-    }
-    let row = world.node_probe(node)?;
-    let order = row.ordered();
-    let ordered = order.iter().flat_map(|order| &order.assignments);
-    let ordered = ordered.map(|one| (&one.probe, &one.pod, &one.asks));
-    let reported = row.status.iter().flat_map(|status| &status.instances);
-    let reported = reported.map(|one| (&one.probe, &one.pod, &one.asks));
-    let mut named = ordered
-        .chain(reported)
-        .filter(|(_, pod, asked)| pod.uid == about.pod && **asked == about.asks);
-    let (probe, pod, _) = named.next()?;
-    let probe = world.probe(&ObjectKey::new(&probe.namespace, &probe.name))?;
-    // A pod and its CkbProbe are of one namespace, whatever an agent says of them.
-    let asked = asks(&probe) && pod.namespace == probe.reference.namespace;
-    asked.then(|| (pod.clone(), vec![probe.reference.clone()]))
-}
-
-/// Whether a part of each pod that is measured for this CkbProbe is there.
-fn complete(world: &World, key: &ObjectKey, job: &Publish) -> bool {
-    let Some(Ok(spec)) = world.probe(key).map(|row| row.spec.as_ref()) else {
-        return true;
-    };
-    let come: BTreeSet<&str> = job.parts.iter().map(|part| &*part.pod.uid).collect();
-    world.selected(&key.namespace, spec).all(|pod| {
-        let row = pod.node.as_deref().and_then(|node| world.node_probe(node));
-        let order = row.and_then(|row| row.ordered());
-        let mut assigned = order.iter().flat_map(|order| &order.assignments);
-        let measured = assigned.any(|one| one.asks == job.asks && one.pod.uid == pod.reference.uid);
-        !measured || come.contains(&*pod.reference.uid)
-    })
-}
-
-/// The oldest profiles of those that have more than they keep.
-fn crowded_out(world: &World) -> Vec<ProfileAction> {
-    let owners: BTreeMap<&str, &CkbProbeEntry> = world
-        .probes()
-        .map(|probe| (&*probe.reference.uid, probe))
-        .collect();
-    let mut kept: BTreeMap<_, Vec<&ProfileEntry>> = BTreeMap::new();
-    // What no CkbProbe owns is none of ours, or goes with the one that did.
-    for row in world.shelf().profiles().filter(|row| !row.deleting) {
-        let owner = row.owner.as_deref().and_then(|uid| owners.get(uid));
-        if let Some((owner, mode)) = owner.copied().zip(row.mode)
-            && owner.reference.namespace == row.key.namespace
-        {
-            let series = kept.entry((owner.key(), &*row.probe, mode));
-            series.or_default().push(row);
-        }
-    }
-    let mut jobs = Vec::new();
-    for ((owner, probe, _), mut rows) in kept {
-        let spec = world.probe(&owner).and_then(|row| row.spec.as_ref().ok());
-        let Some(keep) = spec.map(|spec| keep(&spec.spec, probe)) else {
-            continue;
-        };
-        // By the API server's clock: where `every` has become another, numbers begin anew.
-        rows.sort_by_key(|row| Reverse((row.created, row.window)));
-        jobs.extend(
-            rows.into_iter()
-                .skip(keep)
-                .map(|row| ProfileAction::Remove {
-                    key: row.key.clone(),
-                    uid: row.uid.clone(),
-                }),
-        );
-    }
-    jobs
-}
-
 fn has(spec: &CkbProbeSpec, probe: &str) -> bool {
     spec.probes.iter().any(|one| one.name == probe)
-}
-
-/// How many profiles of each mode a probe keeps.
-fn keep(spec: &CkbProbeSpec, probe: &str) -> usize {
-    let mut named = spec.probes.iter().filter(|one| one.name == probe);
-    let asked = named
-        .next()
-        .and_then(|one| Some(one.profile.as_ref()?.keep));
-    asked
-        .and_then(|keep| usize::try_from(keep).ok())
-        .unwrap_or(KEEP)
 }
 
 #[cfg(test)]

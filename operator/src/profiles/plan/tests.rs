@@ -7,9 +7,10 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    profiles::rows::News,
+    limits::Limits,
+    profiles::rows::{News, ProfileEntry},
     testing::{at, has, node, node_probe, pod, probe, reports, runs, world},
-    world::{Change, TargetPod},
+    world::{Change, CkbProbeEntry, TargetPod},
 };
 
 /// Keeps two windows of what it looks at.
@@ -105,6 +106,23 @@ fn two() -> (World, CkbProbeEntry, [TargetPod; 2]) {
     (world, probe, pods)
 }
 
+/// What is planned for these within the usual limits.
+fn planned(desk: &mut PublishPlanner, world: &World, now: Timestamp) -> Plan {
+    within(&Limits::default(), desk, world, now)
+}
+
+fn within(limits: &Limits, desk: &mut PublishPlanner, world: &World, now: Timestamp) -> Plan {
+    let view = View { world, limits, now };
+    desk.plan(view, &desired(view))
+}
+
+fn desired(view: View<'_>) -> Desired {
+    let mut desired = Desired::default();
+    let everything = desired.everything(view.world);
+    desired.revise(everything, view, |_, _| {});
+    desired
+}
+
 fn names(job: &Publish) -> Vec<&str> {
     job.parts.iter().map(|part| &*part.id.name).collect()
 }
@@ -130,11 +148,11 @@ fn a_window_is_published_once_all_that_are_measured_have_sent_their_part() {
     let (mut world, probe, pods) = two();
     let mut desk = PublishPlanner::default();
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
-    let plan = desk.plan(&world, at(1));
+    let plan = planned(&mut desk, &world, at(1));
     assert_eq!(plan.jobs, []);
     assert_eq!(plan.next, Some(at(30)));
     world.apply(comes(row("m.0", &probe, &pods[1], 7)), at(5));
-    let plan = desk.plan(&world, at(6));
+    let plan = planned(&mut desk, &world, at(6));
     let [job] = &publishes(&plan)[..] else {
         panic!("{plan:?}");
     };
@@ -144,7 +162,7 @@ fn a_window_is_published_once_all_that_are_measured_have_sent_their_part() {
     assert_eq!(job.parts[0].pod, pods[1].reference);
 
     desk.published(job);
-    let plan = desk.plan(&world, at(7));
+    let plan = planned(&mut desk, &world, at(7));
     assert_eq!(drops(&plan), [("m.0", Why::Merged), ("n.0", Why::Merged)]);
     assert_eq!(plan.jobs.len(), 2);
 }
@@ -154,13 +172,13 @@ fn who_sends_nothing_is_waited_for_and_comes_late_into_the_same_profile() {
     let (mut world, probe, pods) = two();
     let mut desk = PublishPlanner::default();
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
-    assert_eq!(desk.plan(&world, at(29)).jobs, []);
-    let plan = desk.plan(&world, at(30));
+    assert_eq!(planned(&mut desk, &world, at(29)).jobs, []);
+    let plan = planned(&mut desk, &world, at(30));
     let first = publishes(&plan)[0].clone();
     assert_eq!(names(&first), ["n.0"]);
     desk.published(&first);
     world.apply(comes(row("m.3", &probe, &pods[1], 7)), at(40));
-    let plan = desk.plan(&world, at(71));
+    let plan = planned(&mut desk, &world, at(71));
     let late = publishes(&plan)[0];
     assert_eq!((late.object(), names(late)), (first.object(), vec!["m.3"]));
 }
@@ -179,11 +197,11 @@ fn a_part_answers_all_that_ask_the_same_and_select_its_pod_and_stays_until_all_h
         world.apply(comes(row(name, &probe, pod, 7)), at(0));
     }
     let mut desk = PublishPlanner::default();
-    let plan = desk.plan(&world, at(1));
+    let plan = planned(&mut desk, &world, at(1));
     let objects: Vec<_> = publishes(&plan).iter().map(|job| job.object()).collect();
     assert_eq!(objects, ["p.flames.cpu.7", "q.flames.cpu.7"]);
     desk.published(publishes(&plan)[0]);
-    let plan = desk.plan(&world, at(2));
+    let plan = planned(&mut desk, &world, at(2));
     assert_eq!(drops(&plan), []);
     assert_eq!(publishes(&plan)[0].object(), "q.flames.cpu.7");
 }
@@ -193,8 +211,8 @@ fn an_agent_has_no_say_about_pods_of_other_nodes() {
     let (mut world, probe, pods) = two();
     world.apply(comes(row("n.0", &probe, &pods[1], 7)), at(0));
     let mut desk = PublishPlanner::default();
-    assert_eq!(desk.plan(&world, at(29)).jobs, []);
-    let plan = desk.plan(&world, at(30));
+    assert_eq!(planned(&mut desk, &world, at(29)).jobs, []);
+    let plan = planned(&mut desk, &world, at(30));
     assert_eq!(drops(&plan), [("n.0", Why::Unasked)]);
     assert_eq!(publishes(&plan).len(), 0);
 }
@@ -205,10 +223,10 @@ fn a_pod_that_has_gone_meanwhile_has_its_last_stacks_published() {
     world.apply(Change::Pod(Event::Delete(pods[0].clone())), at(0));
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(1));
     let mut desk = PublishPlanner::default();
-    assert_eq!(desk.plan(&world, at(2)).jobs, []);
+    assert_eq!(planned(&mut desk, &world, at(2)).jobs, []);
     // It is known by now whose they are: the order may go.
     world.apply(reports(node_probe("n", 1, vec![])), at(3));
-    let plan = desk.plan(&world, at(31));
+    let plan = planned(&mut desk, &world, at(31));
     assert_eq!(names(publishes(&plan)[0]), ["n.0"]);
 }
 
@@ -226,20 +244,20 @@ fn parts_of_nobody_without_sense_or_too_old_are_dropped() {
         world.apply(comes(part), at(0));
     }
     assert_eq!(
-        drops(&desk.plan(&world, at(1))),
+        drops(&planned(&mut desk, &world, at(1))),
         [("n", Why::Unreadable), ("n.1", Why::Unreadable)]
     );
     world.apply(comes(row("n.0", &probe, &pods[0], 8)), at(10));
-    let plan = desk.plan(&world, at(31));
+    let plan = planned(&mut desk, &world, at(31));
     assert!(drops(&plan).contains(&("n.2", Why::Unasked)));
     // It could not be published for ten minutes.
-    let plan = desk.plan(&world, at(610));
+    let plan = planned(&mut desk, &world, at(610));
     assert!(drops(&plan).contains(&("n.0", Why::TooOld)));
     // What is written over it is young again.
     let mut again = row("n.0", &probe, &pods[0], 9);
     again.version = "2".into();
     world.apply(comes(again), at(610));
-    assert!(!drops(&desk.plan(&world, at(611))).contains(&("n.0", Why::TooOld)));
+    assert!(!drops(&planned(&mut desk, &world, at(611))).contains(&("n.0", Why::TooOld)));
 }
 
 #[test]
@@ -247,9 +265,12 @@ fn a_ckb_probe_that_is_gone_gets_nothing() {
     let (mut world, probe, pods) = two();
     let mut desk = PublishPlanner::default();
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
-    desk.plan(&world, at(1));
+    planned(&mut desk, &world, at(1));
     world.apply(Change::Probe(Event::Delete(probe.clone())), at(2));
-    assert_eq!(drops(&desk.plan(&world, at(3))), [("n.0", Why::Unasked)]);
+    assert_eq!(
+        drops(&planned(&mut desk, &world, at(3))),
+        [("n.0", Why::Unasked)]
+    );
 }
 
 #[test]
@@ -259,14 +280,14 @@ fn what_cannot_be_published_is_tried_again_ever_less_often() {
     for (name, pod) in ["n.0", "m.0"].iter().zip(&pods) {
         world.apply(comes(row(name, &probe, pod, 7)), at(0));
     }
-    let job = publishes(&desk.plan(&world, at(0)))[0].clone();
+    let job = publishes(&planned(&mut desk, &world, at(0)))[0].clone();
     let mut now = at(0);
     for seconds in [2, 4, 8, 16, 32, 64, 64] {
         assert_eq!(desk.failed(&job, now), SignedDuration::from_secs(seconds));
-        let plan = desk.plan(&world, now);
+        let plan = planned(&mut desk, &world, now);
         assert_eq!(publishes(&plan).len(), 0);
         now += SignedDuration::from_secs(seconds);
-        assert_eq!(publishes(&desk.plan(&world, now)).len(), 1);
+        assert_eq!(publishes(&planned(&mut desk, &world, now)).len(), 1);
     }
 }
 
@@ -275,15 +296,15 @@ fn a_failure_is_remembered_for_as_long_as_its_parts_may_wait() {
     let (mut world, probe, pods) = two();
     let mut desk = PublishPlanner::default();
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
-    let job = publishes(&desk.plan(&world, at(30)))[0].clone();
+    let job = publishes(&planned(&mut desk, &world, at(30)))[0].clone();
     let seconds = SignedDuration::from_secs;
     assert_eq!(desk.failed(&job, at(30)), seconds(2));
-    desk.plan(&world, at(631));
+    planned(&mut desk, &world, at(631));
     assert_eq!(desk.failed(&job, at(631)), seconds(4));
-    desk.plan(&world, at(1235));
+    planned(&mut desk, &world, at(1235));
     assert_eq!(desk.failed(&job, at(1235)), seconds(2));
     // A clock that was ahead keeps nobody waiting.
-    desk.plan(&world, at(-3600));
+    planned(&mut desk, &world, at(-3600));
     assert_eq!(desk.failed(&job, at(-3600)), seconds(2));
 }
 
@@ -292,12 +313,15 @@ fn who_begins_anew_knows_nothing_of_what_was_done() {
     let (mut world, probe, pods) = two();
     let mut desk = PublishPlanner::default();
     world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(0));
-    let job = publishes(&desk.plan(&world, at(30)))[0].clone();
+    let job = publishes(&planned(&mut desk, &world, at(30)))[0].clone();
     desk.failed(&job, at(30));
     desk.published(&job);
-    assert_eq!(drops(&desk.plan(&world, at(31))), [("n.0", Why::Merged)]);
+    assert_eq!(
+        drops(&planned(&mut desk, &world, at(31))),
+        [("n.0", Why::Merged)]
+    );
     desk.forget();
-    assert_eq!(publishes(&desk.plan(&world, at(31))), [&job]);
+    assert_eq!(publishes(&planned(&mut desk, &world, at(31))), [&job]);
 }
 
 #[test]
@@ -318,7 +342,7 @@ fn the_oldest_go_where_there_are_more_than_are_kept() {
     for other in others {
         world.apply(is_published(other), at(4));
     }
-    let plan = PublishPlanner::default().plan(&world, at(5));
+    let plan = planned(&mut PublishPlanner::default(), &world, at(5));
     assert_eq!(
         plan.jobs,
         [ProfileAction::Remove {
@@ -343,8 +367,8 @@ fn slow_calls_are_published_without_those_who_had_none_and_five_windows_of_them_
     }
     world.apply(comes(part), at(0));
     let mut desk = PublishPlanner::default();
-    assert_eq!(desk.plan(&world, at(29)).next, Some(at(30)));
-    let plan = desk.plan(&world, at(30));
+    assert_eq!(planned(&mut desk, &world, at(29)).next, Some(at(30)));
+    let plan = planned(&mut desk, &world, at(30));
     let [job] = &publishes(&plan)[..] else {
         panic!("{plan:?}");
     };
@@ -353,7 +377,10 @@ fn slow_calls_are_published_without_those_who_had_none_and_five_windows_of_them_
         ("p.storage.slowcalls.7".into(), vec!["n.0"])
     );
     desk.published(job);
-    assert_eq!(drops(&desk.plan(&world, at(31))), [("n.0", Why::Merged)]);
+    assert_eq!(
+        drops(&planned(&mut desk, &world, at(31))),
+        [("n.0", Why::Merged)]
+    );
 
     for window in 1..=7 {
         let row = ProfileEntry {
@@ -363,7 +390,7 @@ fn slow_calls_are_published_without_those_who_had_none_and_five_windows_of_them_
         };
         world.apply(is_published(row), at(32));
     }
-    let plan = PublishPlanner::default().plan(&world, at(33));
+    let plan = planned(&mut PublishPlanner::default(), &world, at(33));
     let removed = plan.jobs.iter().filter_map(|job| match job {
         ProfileAction::Remove { uid, .. } => Some(&**uid),
         ProfileAction::Publish(_) | ProfileAction::Drop { .. } => None,
@@ -447,7 +474,7 @@ proptest! {
                 }
                 Step::Wait(seconds) => now += seconds,
             }
-            let plan = desk.plan(&world, at(now));
+            let plan = planned(&mut desk, &world, at(now));
             prop_assert!(plan.next.is_none_or(|next| next > at(now)), "{plan:?} at {now}");
             for job in &plan.jobs {
                 match job {
@@ -478,4 +505,221 @@ proptest! {
         }
         prop_assert_eq!(world.shelf().parts().count(), 0);
     }
+}
+
+#[test]
+fn who_is_paused_expired_or_beyond_a_limit_gets_no_profiles() {
+    let (mut world, _, pods) = two();
+    let (mut paused, mut expired, mut beyond) = (asking("q"), asking("r"), asking("s"));
+    paused.spec.as_mut().unwrap().spec.paused = true;
+    expired.spec.as_mut().unwrap().spec.duration = Some("10s".parse().unwrap());
+    beyond.created = at(-1);
+    for probe in [&paused, &expired, &beyond] {
+        world.apply(has(probe), at(0));
+    }
+    for (name, pod) in ["n.0", "m.0"].iter().zip(&pods) {
+        world.apply(comes(row(name, &paused, pod, 7)), at(0));
+    }
+    let one_per_target = Limits {
+        ckb_probes_per_target: 1,
+        ..Limits::default()
+    };
+    let one_per_namespace = Limits {
+        ckb_probes_per_namespace: 1,
+        ..Limits::default()
+    };
+    for limits in [one_per_target, one_per_namespace] {
+        let plan = within(&limits, &mut PublishPlanner::default(), &world, at(1));
+        let objects: Vec<_> = publishes(&plan).iter().map(|job| job.object()).collect();
+        assert_eq!(objects, ["p.flames.cpu.7"], "{limits:?}");
+    }
+    let plan = planned(&mut PublishPlanner::default(), &world, at(1));
+    let objects: Vec<_> = publishes(&plan).iter().map(|job| job.object()).collect();
+    assert_eq!(objects, ["p.flames.cpu.7", "s.flames.cpu.7"]);
+}
+
+#[test]
+fn who_has_just_expired_still_gets_the_last_window_in_no_greater_number_than_was_measured() {
+    let (mut world, probe, pods) = two();
+    for n in 0..4 {
+        let mut expired = asking(&format!("q{n}"));
+        expired.spec.as_mut().unwrap().spec.duration = Some("100s".parse().unwrap());
+        world.apply(has(&expired), at(0));
+    }
+    world.apply(comes(row("n.0", &probe, &pods[0], 7)), at(2));
+    let limits = Limits {
+        ckb_probes_per_target: 3,
+        ..Limits::default()
+    };
+    let mut desk = PublishPlanner::default();
+    within(&limits, &mut desk, &world, at(2));
+    let plan = within(&limits, &mut desk, &world, at(40));
+    let objects: Vec<_> = publishes(&plan).iter().map(|job| job.object()).collect();
+    let first = ["p.flames.cpu.7", "q0.flames.cpu.7", "q1.flames.cpu.7"];
+    assert_eq!(objects, first);
+    // And nobody else who asks later.
+    let plan = within(&limits, &mut PublishPlanner::default(), &world, at(40));
+    let objects: Vec<_> = publishes(&plan).iter().map(|job| job.object()).collect();
+    assert_eq!(objects, ["p.flames.cpu.7"]);
+}
+
+#[test]
+fn five_thousand_paused_copies_add_no_work() {
+    let names: Vec<_> = (0..16).map(|n| format!("flames-{n}")).collect();
+    let modes = ["Cpu", "OffCpu", "Memory", "Threads"];
+    let probes = names
+        .iter()
+        .map(|name| json!({ "name": name, "profile": { "modes": modes } }));
+    let probes = json!({ "probes": probes.collect::<Vec<_>>() });
+    let one = probe("a", "p", probes.clone());
+    let pod = pod("a", "ckb-0", Some("n"));
+    let mut world = world(listed().into_iter().chain([
+        node("n"),
+        has(&one),
+        runs(&pod),
+        ordered("n", &one, std::slice::from_ref(&pod)),
+    ]));
+    for n in 0..5_000 {
+        let mut paused = probe("a", &format!("q{n}"), probes.clone());
+        paused.spec.as_mut().unwrap().spec.paused = true;
+        world.apply(has(&paused), at(0));
+    }
+    for slot in 0..64 {
+        let mut part = row(&format!("n.{slot}"), &one, &pod, 7);
+        let about = part.about.as_mut().unwrap();
+        about.probe = names[slot / 4].clone();
+        about.mode = ProfileMode::named(modes[slot % 4]).unwrap();
+        world.apply(comes(part), at(0));
+    }
+    let view = View {
+        world: &world,
+        limits: &Limits::default(),
+        now: at(1),
+    };
+    assert_eq!(Readers::new(view, &desired(view)).work(), (1, 0));
+    let mut desk = PublishPlanner::default();
+    let (mut done, mut rounds) = (BTreeSet::new(), 0);
+    while done.len() < 64 {
+        rounds += 1;
+        let plan = desk.plan(view, &desired(view));
+        for job in publishes(&plan) {
+            assert_eq!(job.probe, one.reference);
+            assert!(done.insert(job.object()), "{} again", job.object());
+            desk.published(job);
+        }
+    }
+    assert_eq!(rounds, 64 / turns::MOST_STEPS);
+}
+
+#[test]
+fn the_order_of_a_node_is_opened_once_a_plan() {
+    let (mut world, probe, pods) = two();
+    world.apply(Change::Pod(Event::Delete(pods[0].clone())), at(0));
+    let view = View {
+        world: &world,
+        limits: &Limits::default(),
+        now: at(1),
+    };
+    let desired = desired(view);
+    let mut readers = Readers::new(view, &desired);
+    let about = row("n.0", &probe, &pods[0], 7).about.unwrap();
+    for _ in 0..16 {
+        let (pod, found) = readers.of("n", &about).unwrap();
+        assert_eq!(
+            (pod, found),
+            (pods[0].reference.clone(), vec![probe.reference.clone()])
+        );
+    }
+    assert_eq!(readers.work(), (1, 1));
+}
+
+#[test]
+fn a_series_has_one_window_published_at_a_time_and_what_it_has_no_room_for_goes_right_after() {
+    let (mut world, probe, pods) = two();
+    for window in 0..20 {
+        let old = profile(&probe, window, window as i64 - 100);
+        world.apply(is_published(old), at(0));
+    }
+    for (slot, window) in [(0, 30), (1, 31)] {
+        for (node, pod) in ["n", "m"].iter().zip(&pods) {
+            let part = row(&format!("{node}.{slot}"), &probe, pod, window);
+            world.apply(comes(part), at(slot));
+        }
+    }
+    let plan = planned(&mut PublishPlanner::default(), &world, at(2));
+    let words = plan.jobs.iter().map(|job| match job {
+        ProfileAction::Publish(job) => job.object(),
+        ProfileAction::Remove { key, .. } => format!("- {}", key.name),
+        ProfileAction::Drop { part, .. } => format!("- {}", part.name),
+    });
+    let oldest = (0..8).map(|window| format!("- p.flames.cpu.{window}"));
+    let expected = ["p.flames.cpu.30".to_owned()].into_iter().chain(oldest);
+    assert_eq!(words.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+}
+
+#[test]
+fn namespaces_take_turns_whoever_asks_for_more() {
+    let (mut world, _, _) = two();
+    for namespace in ["b", "c"] {
+        let count = if namespace == "b" { 40 } else { 1 };
+        let pod = pod(namespace, "ckb-0", Some("n"));
+        world.apply(runs(&pod), at(0));
+        for n in 0..count {
+            let mut one = asking(&format!("{namespace}{n}"));
+            one.reference.namespace = namespace.into();
+            world.apply(has(&one), at(0));
+            if n == 0 {
+                world.apply(comes(row(&format!("n.{namespace}"), &one, &pod, 7)), at(0));
+            }
+        }
+    }
+    // The names of slots are not what this is about.
+    let parts: Vec<_> = world.shelf().parts().cloned().collect();
+    for (slot, part) in parts.into_iter().enumerate() {
+        world.apply(
+            Change::Profiles(News::Part(Event::Delete(part.clone()))),
+            at(0),
+        );
+        let part = PartEntry {
+            name: format!("n.{slot}"),
+            node: Some("n".into()),
+            ..part
+        };
+        world.apply(comes(part), at(0));
+    }
+    let mut desk = PublishPlanner::default();
+    let of = |plan: &Plan| -> Vec<String> {
+        let jobs = publishes(plan).into_iter();
+        jobs.map(|job| job.probe.namespace.clone()).collect()
+    };
+    let mut expected = vec!["b".to_owned(); 16];
+    expected[1] = "c".into();
+    assert_eq!(of(&planned(&mut desk, &world, at(1))), expected);
+    // It goes on where it stopped: after b comes c.
+    expected.swap(0, 1);
+    assert_eq!(of(&planned(&mut desk, &world, at(2))), expected);
+}
+
+#[test]
+fn a_node_that_sends_many_windows_keeps_no_other_waiting_for_more_than_one() {
+    let (mut world, probe, pods) = two();
+    for window in 1..=5 {
+        let part = row(&format!("m.{window}"), &probe, &pods[1], window);
+        world.apply(comes(part), at(0));
+    }
+    for window in 8..=9 {
+        let part = row(&format!("n.{window}"), &probe, &pods[0], window);
+        world.apply(comes(part), at(1));
+    }
+    let mut desk = PublishPlanner::default();
+    let mut windows = Vec::new();
+    for _ in 0..7 {
+        let plan = planned(&mut desk, &world, at(40));
+        let [job] = publishes(&plan)[..] else {
+            panic!("{plan:?}");
+        };
+        windows.push(job.window);
+        desk.published(job);
+    }
+    assert_eq!(windows, [1, 8, 2, 9, 3, 4, 5]);
 }
