@@ -79,6 +79,8 @@ pub enum Reason {
     /// More is asked than this installation admits of one namespace, pod or node: the message says which limit it is. The
     /// oldest CkbProbes are measured.
     LimitExceeded,
+    /// One of the probes is of a kind that this installation does not admit: nothing of the CkbProbe is measured.
+    KindNotAdmitted,
     /// The agent's report cannot be stored, or not be read.
     ReportRefused,
     /// The reports of this node's targets are more than one object holds: something is left out, and said.

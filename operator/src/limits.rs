@@ -1,10 +1,14 @@
 //! What one namespace, one pod and one node may take of the installation, and how it is said that more is asked.
 
+use std::{collections::BTreeSet, sync::Arc};
+
+use ckb_probe_crds::{CkbProbeSpec, Kind, Reason};
+
 use crate::world::TargetPod;
 
 /// What a namespace and a pod may take. Whoever installs ckb-probe sets it; within a namespace the oldest CkbProbes are
 /// served.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Limits {
     /// CkbProbes of one namespace that are measured at the same time.
     pub ckb_probes_per_namespace: usize,
@@ -12,6 +16,85 @@ pub struct Limits {
     pub targets_per_namespace: usize,
     /// CkbProbes that measure one pod.
     pub ckb_probes_per_target: usize,
+    /// What may be measured at all.
+    pub kinds: AdmittedKinds,
+}
+
+/// The kinds of probes that are admitted. Some look at the whole node, which is not everybody's to see.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AdmittedKinds {
+    /// A bit for each kind.
+    everywhere: u32,
+    /// Namespaces in which every kind is.
+    all_in: Arc<BTreeSet<String>>,
+}
+
+impl Default for AdmittedKinds {
+    /// Every kind that there is.
+    fn default() -> Self {
+        Self {
+            everywhere: u32::MAX,
+            all_in: Arc::default(),
+        }
+    }
+}
+
+impl AdmittedKinds {
+    /// Those that are named, separated by commas.
+    ///
+    /// # Errors
+    ///
+    /// When one is not the name of a kind.
+    pub fn parse(names: &str) -> Result<Self, String> {
+        let mut everywhere = 0;
+        for name in names
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+        {
+            let mut kinds = Kind::ALL.iter().filter(|kind| kind.as_str() == name);
+            let Some(kind) = kinds.next() else {
+                let known: Vec<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+                return Err(format!(
+                    "{name} is no kind of probe: {} are",
+                    known.join(", ")
+                ));
+            };
+            everywhere |= bit(*kind);
+        }
+        Ok(Self {
+            everywhere,
+            ..Self::default()
+        })
+    }
+
+    /// And every kind in these namespaces.
+    #[must_use]
+    pub fn and_all_in(self, namespaces: impl IntoIterator<Item = String>) -> Self {
+        let named = namespaces.into_iter().filter(|name| !name.is_empty());
+        Self {
+            all_in: Arc::new(named.collect()),
+            ..self
+        }
+    }
+
+    /// The first kind of the spec's probes that is not admitted in this namespace.
+    pub fn refused(&self, namespace: &str, spec: &CkbProbeSpec) -> Option<Kind> {
+        if self.all_in.contains(namespace) {
+            return None;
+        }
+        let kinds = spec
+            .probes
+            .iter()
+            .filter_map(|probe| Some(probe.kind_spec()?.kind()));
+        kinds
+            .into_iter()
+            .find(|kind| self.everywhere & bit(*kind) == 0)
+    }
+}
+
+fn bit(kind: Kind) -> u32 {
+    1 << kind as u32
 }
 
 impl Default for Limits {
@@ -20,6 +103,7 @@ impl Default for Limits {
             ckb_probes_per_namespace: 500,
             targets_per_namespace: 10_000,
             ckb_probes_per_target: 128,
+            kinds: AdmittedKinds::default(),
         }
     }
 }
@@ -33,6 +117,8 @@ pub enum Limit {
     TargetsPerNamespace(usize),
     /// [`Limits::ckb_probes_per_target`].
     CkbProbesPerTarget(usize),
+    /// Not in [`Limits::kinds`].
+    Kind(Kind),
     /// Containers of one pod that are looked in. Nobody can raise it.
     Containers(usize),
     /// What the order of one node holds, with so many bytes and entries. Nobody can raise it.
@@ -45,6 +131,18 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// The word for it in a status.
+    pub fn reason(self) -> Reason {
+        match self {
+            Self::Kind(_) => Reason::KindNotAdmitted,
+            Self::CkbProbesPerNamespace(_)
+            | Self::TargetsPerNamespace(_)
+            | Self::CkbProbesPerTarget(_)
+            | Self::Containers(_)
+            | Self::Order { .. } => Reason::LimitExceeded,
+        }
+    }
+
     /// Which limit it is that keeps this pod from being measured, and what to do about it.
     pub fn message(self, pod: &TargetPod) -> String {
         let namespace = &pod.reference.namespace;
@@ -65,6 +163,14 @@ impl Limit {
                 "CkbProbes on one pod".to_owned(),
                 "ckbProbesPerTarget",
             ),
+            Self::Kind(kind) => {
+                let kind = kind.as_str();
+                return format!(
+                    "{name} is not measured: this installation does not admit probes of the kind {kind}. Remove them from this \
+                     CkbProbe, or ask whoever installed ckb-probe to add {kind} to kinds.admitted of its chart, or namespace \
+                     {namespace} to kinds.allIn"
+                );
+            }
             Self::Containers(value) => {
                 return format!(
                     "{name} is not measured: it has more than the {value} containers that are looked in: name one of them in \

@@ -9,7 +9,7 @@ use ckb_probe_k8s::{
 use ckb_probe_operator::{
     Config, RunError,
     election::ElectionConfig,
-    limits::Limits,
+    limits::{AdmittedKinds, Limits},
     profiles::push::{PushConfig, PushError},
     run,
     template::{AgentTemplate, TemplateError},
@@ -66,6 +66,14 @@ struct Arguments {
     /// How many CkbProbes may measure one pod at the same time; the oldest do
     #[arg(long, env = "MAX_CKBPROBES_PER_TARGET", default_value_t = Limits::default().ckb_probes_per_target, value_parser = at_least_one)]
     max_ckbprobes_per_target: usize,
+
+    /// The kinds of probes that are admitted, separated by commas; a CkbProbe with another is not measured [default: every kind]
+    #[arg(long, env = "KINDS", value_parser = AdmittedKinds::parse)]
+    kinds: Option<AdmittedKinds>,
+
+    /// Namespaces in which every kind is admitted, separated by commas
+    #[arg(long, env = "EVERY_KIND_IN", value_delimiter = ',')]
+    every_kind_in: Vec<String>,
 
     /// Push each published profile to this server, with Pyroscope's HTTP API: http://pyroscope:4040 [default: none]
     #[arg(long, env = "PROFILES_PUSH_URL")]
@@ -176,6 +184,8 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
         max_ckbprobes_per_namespace,
         max_targets_per_namespace,
         max_ckbprobes_per_target,
+        kinds,
+        every_kind_in,
         profiles_push_url,
         profiles_push_headers,
         metrics_address,
@@ -209,6 +219,7 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
             ckb_probes_per_namespace: max_ckbprobes_per_namespace,
             targets_per_namespace: max_targets_per_namespace,
             ckb_probes_per_target: max_ckbprobes_per_target,
+            kinds: kinds.unwrap_or_default().and_all_in(every_kind_in),
         },
         push: push(profiles_push_url, profiles_push_headers)?,
         metrics_address,

@@ -16,6 +16,7 @@ mod footprint;
 mod ground_truth;
 mod impostor;
 mod kinds;
+mod kinds_admitted;
 mod outage;
 mod parts;
 mod pod_security;
@@ -103,6 +104,7 @@ macro_rules! scenarios {
 /// Every scenario, in the order of the report.
 pub const ALL: &[Scenario] = scenarios! {
     refusals: StandIn, Others, "the API server says what is wrong with a CkbProbe";
+    kinds_admitted: StandIn, Others, "where namespaces do not trust each other, no kind is admitted that looks at the whole node";
     figures: Either, Others, "from kubectl apply to the status and to Prometheus, held against bpftrace";
     ground_truth: StandIn, Nobody, "counts to the last call and quantiles, held against a program that knows them";
     sampling: Both, Nobody, "a busy target is measured within the default budget, and its rates are true";

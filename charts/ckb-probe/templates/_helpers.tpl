@@ -57,3 +57,28 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $named := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
 {{- $named | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end }}
+
+{{/* Every kind of probe that there is, as crds/src/kinds.rs has them. */}}
+{{- define "ckb-probe.everyKind" -}}
+rocksdb,functions,kernelFunctions,syscalls,blockIo,tcp,processes,profile
+{{- end -}}
+
+{{/* The kinds of probes that are not admitted, separated by commas: nothing where all are. */}}
+{{- define "ckb-probe.refusedKinds" -}}
+{{- $every := include "ckb-probe.everyKind" . | splitList "," -}}
+{{- $refused := list -}}
+{{- if .Values.kinds.admitted -}}
+{{- range $every }}{{ if not (has . $.Values.kinds.admitted) }}{{ $refused = append $refused . }}{{ end }}{{ end -}}
+{{- else if .Values.multiTenant -}}
+{{- $refused = list "kernelFunctions" "blockIo" -}}
+{{- end -}}
+{{- join "," $refused -}}
+{{- end -}}
+
+{{/* Those that are. */}}
+{{- define "ckb-probe.admittedKinds" -}}
+{{- $refused := include "ckb-probe.refusedKinds" . | splitList "," -}}
+{{- $admitted := list -}}
+{{- range include "ckb-probe.everyKind" . | splitList "," }}{{ if not (has . $refused) }}{{ $admitted = append $admitted . }}{{ end }}{{ end -}}
+{{- join "," $admitted -}}
+{{- end -}}

@@ -3,11 +3,12 @@
 use ckb_probe_crds::{CkbProbeSpec, InstanceReport, InstanceState, Probe, ProbeReport, Reason};
 
 /// Reasons that a person must look at, from the gravest on.
-pub const ORDER: [Reason; 17] = [
+pub const ORDER: [Reason; 18] = [
     Reason::AgentUnavailable,
     Reason::AgentSilent,
     Reason::ReportRefused,
     Reason::PreflightFailed,
+    Reason::KindNotAdmitted,
     Reason::LimitExceeded,
     Reason::TargetDied,
     Reason::MemoryLimit,
@@ -62,6 +63,7 @@ impl Prognosis {
                 | Reason::SingleStepped
                 | Reason::UnsupportedByKernel
                 | Reason::PreflightFailed
+                | Reason::KindNotAdmitted
                 | Reason::LimitExceeded
                 | Reason::ReportRefused
                 | Reason::ReportTruncated

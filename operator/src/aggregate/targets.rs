@@ -60,7 +60,7 @@ pub fn of<'a>(
         .selected(&probe.reference.namespace, spec)
         .flat_map(|pod| match limit(pod) {
             Some(limit) => {
-                let (state, reason) = (InstanceState::Failed, Reason::LimitExceeded);
+                let (state, reason) = (InstanceState::Failed, limit.reason());
                 vec![Target::unreported(pod, state, reason, limit.message(pod))]
             }
             None => of_pod(spec, pod, reports(pod).collect(), world, now, halted),

@@ -19,6 +19,7 @@ pub fn asked(node: &str, view: View<'_>) -> BTreeMap<String, usize> {
         let probes = view.world.probes_in(namespace);
         let count = probes
             .filter_map(|probe| active(probe, view.now))
+            .filter(|spec| view.limits.kinds.refused(namespace, &spec.spec).is_none())
             .filter(|spec| spec.matches(&labels) && counts(spec, pod))
             .count();
         if count > 0 {
@@ -35,14 +36,22 @@ pub fn beyond(namespace: &str, asked: usize, view: View<'_>) -> Beyond {
         view.limits.targets_per_namespace,
     );
     let probes = view.world.probes_in(namespace);
-    let mut probes: Vec<(&CkbProbeEntry, &ValidSpec)> = probes
-        .filter_map(|probe| Some((probe, active(probe, view.now)?)))
-        .collect();
+    let mut beyond = Beyond::new();
+    let mut probes_admitted: Vec<(&CkbProbeEntry, &ValidSpec)> = Vec::new();
+    for probe in probes {
+        let Some(spec) = active(probe, view.now) else {
+            continue;
+        };
+        match view.limits.kinds.refused(namespace, &spec.spec) {
+            Some(kind) => drop(beyond.insert(key(probe), LeftOut::All(Limit::Kind(kind)))),
+            None => probes_admitted.push((probe, spec)),
+        }
+    }
+    let mut probes = probes_admitted;
     if asked <= targets && probes.len() <= ckb_probes {
-        return Beyond::new();
+        return beyond;
     }
     probes.sort_by_key(|(probe, _)| age(probe));
-    let mut beyond = Beyond::new();
     let mut admitted = 0;
     for (place, (probe, spec)) in probes.into_iter().enumerate() {
         if place >= ckb_probes {

@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use ckb_probe_crds::{Assignment, NodeProbeSpec};
+use ckb_probe_crds::{Assignment, Kind, NodeProbeSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::{prelude::*, sample::Index};
 use serde_json::json;
@@ -8,6 +8,7 @@ use serde_json::json;
 use super::order::Asked;
 use super::*;
 use crate::{
+    limits::AdmittedKinds,
     testing::{at, container, has, node, pod, probe, runs, world},
     world::{Change, Phase},
 };
@@ -290,6 +291,59 @@ fn the_oldest_are_measured_when_there_are_more_than_may_be() {
 }
 
 #[test]
+fn who_asks_for_a_kind_that_is_not_admitted_is_not_measured_and_is_in_nobodys_way() {
+    let kinds = AdmittedKinds::parse("rocksdb, tcp").unwrap();
+    let disks = json!({ "probes": [
+        { "name": "storage", "rocksdb": {} },
+        { "name": "disks", "blockIo": {} },
+    ] });
+    let peers = json!({ "probes": [{ "name": "peers", "tcp": {} }] });
+    let world = world([
+        node("n"),
+        has(&aged("disks", 9, disks)),
+        has(&aged("peers", 1, peers)),
+        runs(&pod("a", "ckb-0", Some("n"))),
+    ]);
+    let limits = Limits {
+        kinds: kinds.clone(),
+        ckb_probes_per_namespace: 1,
+        targets_per_namespace: 1,
+        ckb_probes_per_target: 1,
+        ..Limits::default()
+    };
+    let Whole { orders, left_out } = desired(&world, at(0), &limits);
+    assert_eq!(pairs(&orders), [triple("n", "a/peers", "a/ckb-0")]);
+    let block_io = Kind::ALL.iter().find(|kind| kind.as_str() == "blockIo");
+    let refused = LeftOut::All(Limit::Kind(*block_io.unwrap()));
+    assert_eq!(left_out, [(ObjectKey::new("a", "disks"), refused)].into());
+    let every = Limits {
+        kinds: kinds.and_all_in(["b".to_owned(), "a".to_owned()]),
+        ..Limits::default()
+    };
+    assert_eq!(pairs(&desired(&world, at(0), &every).orders).len(), 2);
+}
+
+#[test]
+fn kinds_are_named_as_in_a_spec() {
+    let all: Vec<_> = Kind::ALL.iter().map(|kind| kind.as_str()).collect();
+    let spec = probe("a", "p", json!({})).spec.unwrap().spec;
+    let every = AdmittedKinds::parse(&all.join(",")).unwrap();
+    assert_eq!(every.refused("a", &spec), None);
+    let none = AdmittedKinds::parse("").unwrap();
+    let refused = none.refused("a", &spec).map(Kind::as_str);
+    assert_eq!(refused, Some("rocksdb"));
+    let none = none.and_all_in(["a".to_owned()]);
+    assert_eq!(none.refused("a", &spec), None);
+    let refused = none.refused("ab", &spec).map(Kind::as_str);
+    assert_eq!(refused, Some("rocksdb"));
+    let error = AdmittedKinds::parse("rocksdb,disk").unwrap_err();
+    assert!(
+        error.starts_with("disk is no kind of probe: rocksdb, functions, "),
+        "{error}"
+    );
+}
+
+#[test]
 fn who_asks_for_nothing_is_left_out_of_nothing() {
     let none = json!({ "target": { "selector": { "matchLabels": { "app": "none" } } } });
     let nothing = aged("nothing", 1, none);
@@ -527,6 +581,7 @@ pub fn limits() -> impl Strategy<Value = Limits> {
         ckb_probes_per_namespace: ckb_probes,
         targets_per_namespace: targets,
         ckb_probes_per_target: per_target,
+        ..Limits::default()
     })
 }
 

@@ -1,6 +1,6 @@
 mod refused;
 
-use ckb_probe_crds::{CkbProbeStatus, condition};
+use ckb_probe_crds::{CkbProbeStatus, Kind, condition};
 use serde_json::json;
 
 use super::*;
@@ -122,14 +122,22 @@ fn what_is_beyond_a_limit_says_which_and_who_can_raise_it() {
         ),
         (Limit::Containers(64), ["64 containers", "target.container"]),
         (order, ["node n", "1024 entries, or 458752 bytes"]),
+        (
+            Limit::Kind(Kind::ALL[0]),
+            [
+                "of the kind rocksdb",
+                "add rocksdb to kinds.admitted of its chart",
+            ],
+        ),
     ] {
         let left_out = LeftOut::Pods([("ckb-0".to_owned(), limit)].into());
         let status = aggregate(&probe, &world, Some(&left_out), at(0));
-        assert_eq!(ready(&status), ("False", "LimitExceeded"));
-        assert_eq!(
-            answer(&status, condition::DEGRADED),
-            ("True", "LimitExceeded")
-        );
+        let reason = match limit {
+            Limit::Kind(_) => "KindNotAdmitted",
+            _ => "LimitExceeded",
+        };
+        assert_eq!(ready(&status), ("False", reason));
+        assert_eq!(answer(&status, condition::DEGRADED), ("True", reason));
         let message = &found(&status, condition::DEGRADED).message;
         assert!(
             message.starts_with("pod a/ckb-0 is not measured"),
@@ -138,7 +146,7 @@ fn what_is_beyond_a_limit_says_which_and_who_can_raise_it() {
         for word in words {
             assert!(message.contains(word), "{message}");
         }
-        assert_eq!(status.instances[0].reason, Reason::LimitExceeded);
+        assert_eq!(status.instances[0].reason.as_str(), reason);
     }
     // Another pod is not meant.
     let other = LeftOut::Pods([("ckb-1".to_owned(), Limit::TargetsPerNamespace(4))].into());

@@ -59,6 +59,7 @@ fn admitted<'a>(
         ckb_probes_per_namespace,
         targets_per_namespace,
         ckb_probes_per_target,
+        kinds: _,
     } = *limits;
     let mut nodes: BTreeMap<&str, Vec<Asked>> = BTreeMap::new();
     let mut known: BTreeMap<(&str, &str), usize> = BTreeMap::new();
