@@ -33,9 +33,9 @@ pub use nodeprobe::{
     NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference,
 };
 pub use profile::{
-    CkbProfile, CkbProfileSpec, FunctionShare, PPROF_LIMIT, PartLabels, ProfileCounts, ProfileMode,
-    ProfilePart, ProfilePartSpec, ProfileShare, ProfileTarget, ProfileWindow, label, part_name,
-    part_place,
+    CkbProfile, CkbProfileSpec, FunctionShare, PART_SLOTS, PPROF_LIMIT, PartLabels, ProfileCounts,
+    ProfileMode, ProfilePart, ProfilePartSpec, ProfileShare, ProfileTarget, ProfileWindow, label,
+    part_name, part_place,
 };
 pub use report::{EventReport, Lack, PartReport, ProbeReport, RowReport};
 

@@ -15,7 +15,7 @@ use crate::PodReference;
 mod labels;
 
 pub use ckb_probe_profiles::ProfileMode;
-pub use labels::{PartLabels, label, part_name, part_place};
+pub use labels::{PART_SLOTS, PartLabels, label, part_name, part_place};
 
 /// The most bytes of pprof, gzipped, in one object: in base64 two thirds of what the API server takes.
 pub const PPROF_LIMIT: usize = 512 << 10;
@@ -114,6 +114,7 @@ pub struct ProfilePartSpec {
     /// The pod of the process.
     pub pod: PodReference,
     /// The container of the process.
+    #[schemars(length(max = 63))]
     pub container: String,
     /// By what the stacks are weighted.
     pub mode: ProfileMode,

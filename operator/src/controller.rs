@@ -90,7 +90,7 @@ impl Controller {
         ready: Arc<AtomicBool>,
     ) -> Self {
         Self {
-            world: World::default(),
+            world: World::new(limits.min_report_interval),
             queue: Queue::default(),
             planner: Planner::default(),
             publishing: Publishing::new(publisher),

@@ -1,6 +1,6 @@
 //! What one namespace, one pod and one node may take of the installation, and how it is said that more is asked.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ckb_probe_crds::{CkbProbeSpec, Kind, Reason};
 
@@ -16,6 +16,10 @@ pub struct Limits {
     pub targets_per_namespace: usize,
     /// CkbProbes that measure one pod.
     pub ckb_probes_per_target: usize,
+    /// Bytes that the CkbProfiles of one namespace take of the API server's store.
+    pub profile_bytes_per_namespace: u64,
+    /// No CkbProbe is reported on more often, whatever it asks.
+    pub min_report_interval: Duration,
     /// What may be measured at all.
     pub kinds: AdmittedKinds,
 }
@@ -103,6 +107,8 @@ impl Default for Limits {
             ckb_probes_per_namespace: 500,
             targets_per_namespace: 10_000,
             ckb_probes_per_target: 128,
+            profile_bytes_per_namespace: 64 << 20,
+            min_report_interval: Duration::from_secs(5),
             kinds: AdmittedKinds::default(),
         }
     }

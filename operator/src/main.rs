@@ -67,6 +67,14 @@ struct Arguments {
     #[arg(long, env = "MAX_CKBPROBES_PER_TARGET", default_value_t = Limits::default().ckb_probes_per_target, value_parser = at_least_one)]
     max_ckbprobes_per_target: usize,
 
+    /// The most bytes that the CkbProfiles of one namespace take together: of more, the oldest are deleted
+    #[arg(long, env = "MAX_PROFILE_BYTES_PER_NAMESPACE", default_value_t = Limits::default().profile_bytes_per_namespace, value_parser = clap::value_parser!(u64).range(1..))]
+    max_profile_bytes_per_namespace: u64,
+
+    /// No CkbProbe is reported on more often than that, whatever it asks: 1s to 1h
+    #[arg(long, env = "MIN_REPORT_INTERVAL", default_value = "5s", value_parser = report_interval)]
+    min_report_interval: Duration,
+
     /// The kinds of probes that are admitted, separated by commas; a CkbProbe with another is not measured [default: every kind]
     #[arg(long, env = "KINDS", value_parser = AdmittedKinds::parse)]
     kinds: Option<AdmittedKinds>,
@@ -184,6 +192,8 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
         max_ckbprobes_per_namespace,
         max_targets_per_namespace,
         max_ckbprobes_per_target,
+        max_profile_bytes_per_namespace,
+        min_report_interval,
         kinds,
         every_kind_in,
         profiles_push_url,
@@ -219,6 +229,8 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
             ckb_probes_per_namespace: max_ckbprobes_per_namespace,
             targets_per_namespace: max_targets_per_namespace,
             ckb_probes_per_target: max_ckbprobes_per_target,
+            profile_bytes_per_namespace: max_profile_bytes_per_namespace,
+            min_report_interval,
             kinds: kinds.unwrap_or_default().and_all_in(every_kind_in),
         },
         push: push(profiles_push_url, profiles_push_headers)?,
@@ -253,6 +265,14 @@ fn push(url: Option<String>, headers: Option<PathBuf>) -> Result<Option<PushConf
 fn host_name() -> io::Result<String> {
     let name = fs::read_to_string("/proc/sys/kernel/hostname")?;
     Ok(name.trim().to_owned())
+}
+
+fn report_interval(text: &str) -> Result<Duration, String> {
+    let interval = text.parse::<ckb_probe_crds::Duration>()?.get();
+    match (Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&interval) {
+        true => Ok(interval),
+        false => Err("must be from 1s to 1h".to_owned()),
+    }
 }
 
 fn lease_duration(text: &str) -> Result<Duration, String> {

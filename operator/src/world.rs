@@ -3,7 +3,7 @@
 //! It is fed with watch events and with the answers to the operator's own writes, and says what each one
 //! touches. Objects are taken apart on the way in: only what is used is kept.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use ckb_probe_crds::CkbProbeStatus;
 use k8s_openapi::jiff::Timestamp;
@@ -119,9 +119,19 @@ pub struct World {
     agents_by_node: ByNode<String>,
     shelf: ProfileIndex,
     deaf: Option<Timestamp>,
+    /// No CkbProbe is reported on more often.
+    min_report_interval: Duration,
 }
 
 impl World {
+    /// One in which no CkbProbe is reported on more often than that.
+    pub fn new(min_report_interval: Duration) -> Self {
+        Self {
+            min_report_interval,
+            ..Self::default()
+        }
+    }
+
     /// True once every kind has been listed.
     pub fn synced(&self) -> bool {
         self.probes.synced()
@@ -193,6 +203,7 @@ impl World {
 
     fn apply_probe(&mut self, event: Event<CkbProbeEntry>) -> Touched {
         let mut touched = Touched::default();
+        let event = self.paced(event);
         for (key, before, after) in self.probes.apply(event) {
             let same = match (&before, &after) {
                 (Some(before), Some(after)) => before.asks_the_same(after),
@@ -211,6 +222,22 @@ impl World {
             touched.probes.insert(key);
         }
         touched
+    }
+
+    /// As if the CkbProbe asked for reports no more often than may be: so the order, and how long its agent may be silent, are of
+    /// one interval, and CkbProbes that differ in no more ask the same.
+    fn paced(&self, event: Event<CkbProbeEntry>) -> Event<CkbProbeEntry> {
+        let paced = |mut row: CkbProbeEntry| {
+            row.spec = row
+                .spec
+                .map(|spec| spec.at_most_every(self.min_report_interval));
+            row
+        };
+        match event {
+            Event::Apply(row) => Event::Apply(paced(row)),
+            Event::InitApply(row) => Event::InitApply(paced(row)),
+            event @ (Event::Delete(_) | Event::Init | Event::InitDone) => event,
+        }
     }
 
     fn apply_node_probe(&mut self, event: Event<NodeProbeEntry>) -> Touched {

@@ -1,7 +1,7 @@
 //! What a part says of itself in its name and labels, so that nobody has to read half a mebibyte to know what it is about.
 //!
 //! The contract of agents and operator: an agent writes the part `part_name(node, slot)` with the labels
-//! `PartLabels::of(&spec).to_map()`, when a window of one process ended, and writes over what stands in that slot. The operator
+//! `PartLabels::of(&spec).to_map()`, when a window of one process ended, if the slot is free. The operator
 //! watches names and labels alone, reads a part once its window is to be published, refuses it where its spec says otherwise, and
 //! deletes it. An agent that finds a slot free again may use it for something else.
 
@@ -21,9 +21,14 @@ pub mod label {
     pub const MODE: &str = "ckbprobe.dev/mode";
     /// [`ProfileWindow::number`](crate::ProfileWindow::number).
     pub const WINDOW: &str = "ckbprobe.dev/window";
+    /// How many bytes the object takes of the API server's store, give or take its metadata: of profiles only.
+    pub const BYTES: &str = "ckbprobe.dev/bytes";
     /// The pod's uid: of parts only.
     pub const POD: &str = "ckbprobe.dev/pod-uid";
 }
+
+/// So many slots a node has: what stays behind while no operator takes parts away is bounded, whatever agents measure.
+pub const PART_SLOTS: u8 = 16;
 
 /// The name of the part in a slot of a node. An agent has at most as many parts on their way as there are slots.
 pub fn part_name(node: &str, slot: u8) -> String {

@@ -275,6 +275,7 @@ fn the_newest_profile_of_each_mode_is_named_and_those_of_before_until_they_are_l
         probe: probe.into(),
         mode: Some(mode),
         window,
+        bytes: 1,
         created: at(created),
         deleting: false,
     };

@@ -192,7 +192,7 @@ impl PublishPlanner {
     /// deleted. Of a series that has more profiles than it keeps, those go as soon as the next window is there, so that there are
     /// never many more of them, however much is to be published.
     pub fn plan(&mut self, view: View<'_>, desired: &Desired) -> Plan {
-        let View { world, now, .. } = view;
+        let View { world, limits, now } = view;
         let mut plan = Plan::default();
         let mut readers = Readers::new(view, desired);
         let mut groups: BTreeMap<Group, (ProbeReference, Found<'_>)> = BTreeMap::new();
@@ -227,7 +227,7 @@ impl PublishPlanner {
         let due = self.due(groups, &readers, now, &mut plan);
         self.failed
             .retain(|_, (_, at)| *at + OLDEST > now && *at < now + OLDEST);
-        let mut crowded = crowded_out(world);
+        let mut crowded = crowded_out(world, limits.profile_bytes_per_namespace);
         let mut waiting: BTreeMap<String, VecDeque<Step>> = BTreeMap::new();
         for (namespace, due) in due {
             for (series, job) in self.turns.of_nodes(&namespace, due) {

@@ -296,6 +296,8 @@ impl Publisher {
 }
 
 fn manifest(job: &Publish, merged: &[String], spec: &CkbProfileSpec) -> serde_json::Value {
+    let (merged, spec) = (merged.join(","), json!(spec));
+    let bytes = spec.to_string().len() + merged.len();
     json!({
         "apiVersion": CkbProfile::api_version(&()),
         "kind": CkbProfile::kind(&()),
@@ -307,8 +309,9 @@ fn manifest(job: &Publish, merged: &[String], spec: &CkbProfileSpec) -> serde_js
                 label::MODE: job.mode.as_str(),
                 label::WINDOW: job.window.to_string(),
                 label::ASKS: job.asks,
+                label::BYTES: bytes.to_string(),
             },
-            "annotations": { MERGED: merged.join(",") },
+            "annotations": { MERGED: merged },
             "ownerReferences": [{
                 "apiVersion": CkbProbe::api_version(&()),
                 "kind": CkbProbe::kind(&()),

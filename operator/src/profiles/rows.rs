@@ -3,12 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ckb_probe_crds::{
-    CkbProbe, CkbProfile, PartLabels, ProbeReference, ProfileMode, ProfilePart, label, part_place,
+    CkbProbe, CkbProfile, PPROF_LIMIT, PartLabels, ProbeReference, ProfileMode, ProfilePart, label,
+    part_place,
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::ObjectMeta, jiff::Timestamp};
 use kube::{Resource, core::PartialObjectMeta, runtime::watcher::Event};
 
 use crate::world::{ObjectKey, Table, rows};
+
+/// The stacks of the largest profile, as they are stored.
+const MOST_BYTES: u64 = (PPROF_LIMIT as u64).div_ceil(3) * 4;
 
 /// A part on its way.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +46,8 @@ pub struct ProfileEntry {
     pub mode: Option<ProfileMode>,
     /// The window's number.
     pub window: u64,
+    /// How many bytes it takes of the API server's store; as many as it can where it does not say.
+    pub bytes: u64,
     /// When it was first published.
     pub created: Timestamp,
     /// Whether it is on its way out.
@@ -179,6 +185,7 @@ impl From<PartialObjectMeta<CkbProfile>> for ProfileEntry {
             probe: text(label::PROBE).to_owned(),
             mode: ProfileMode::named(text(label::MODE)),
             window: text(label::WINDOW).parse().unwrap_or_default(),
+            bytes: text(label::BYTES).parse().unwrap_or(MOST_BYTES),
             key: ObjectKey::new(
                 meta.namespace.unwrap_or_default(),
                 meta.name.unwrap_or_default(),

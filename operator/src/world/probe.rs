@@ -1,6 +1,6 @@
 //! A CkbProbe, parsed.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{CkbProbeSpec, CkbProbeStatus, ProbeReference, Target};
 use k8s_openapi::jiff::Timestamp;
@@ -33,7 +33,7 @@ pub struct CkbProbeEntry {
 /// A spec that makes sense.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValidSpec {
-    /// As written.
+    /// As written, but that nobody is reported on too often.
     pub spec: CkbProbeSpec,
     /// Its selector, parsed.
     pub selector: Selector,
@@ -76,6 +76,17 @@ impl ValidSpec {
             selector,
             spec,
         })
+    }
+
+    /// The same, reported on no more often than that.
+    pub fn at_most_every(mut self, least: Duration) -> Self {
+        if self.spec.report_interval.get() < least {
+            self.spec.report_interval = least.into();
+            let asked = asked(&self.spec);
+            self.asks = format!("{:016x}", fnv1a(asked.as_bytes()));
+            self.bytes = asked.len();
+        }
+        self
     }
 
     /// Whether a pod with these labels is selected.

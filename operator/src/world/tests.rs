@@ -333,3 +333,34 @@ fn an_agent_is_not_blamed_while_the_api_server_was_away() {
     world.apply(Change::WatchFailed, at(20));
     assert_eq!(heard(&world), Some(at(20)));
 }
+
+#[test]
+fn nobody_is_reported_on_more_often_than_may_be() {
+    let asking = |interval: &str| {
+        let asked = probe("a", "p", json!({ "reportInterval": interval }));
+        let mut world = World::new(std::time::Duration::from_secs(5));
+        world.apply(Change::Probe(Event::InitApply(asked.clone())), at(0));
+        world.apply(Change::Probe(Event::InitDone), at(0));
+        let listed = world.probe(&asked.key()).unwrap().spec.clone().unwrap();
+        world.apply(Change::Probe(Event::Apply(asked.clone())), at(0));
+        let row = world.probe(&asked.key()).unwrap();
+        assert_eq!(row.spec.as_ref(), Ok(&listed));
+        // What was written back is the same, and no news.
+        assert_eq!(world.confirm(asked).nodes, [].into());
+        listed
+    };
+    let (often, just, rarely) = (asking("1s"), asking("5s"), asking("10s"));
+    assert_eq!(often, just, "they ask the same then");
+    assert_eq!(
+        just,
+        probe("a", "p", json!({ "reportInterval": "5s" }))
+            .spec
+            .unwrap()
+    );
+    assert_eq!(
+        rarely,
+        probe("a", "p", json!({ "reportInterval": "10s" }))
+            .spec
+            .unwrap()
+    );
+}

@@ -59,6 +59,8 @@ fn admitted<'a>(
         ckb_probes_per_namespace,
         targets_per_namespace,
         ckb_probes_per_target,
+        profile_bytes_per_namespace: _,
+        min_report_interval: _,
         kinds: _,
     } = *limits;
     let mut nodes: BTreeMap<&str, Vec<Asked>> = BTreeMap::new();

@@ -18,9 +18,11 @@ const KEEP: usize = 5;
 /// So many of a series go in one step, which others wait for. It is more than a step adds.
 const MOST: usize = 8;
 
-/// The oldest profiles of those that have more than they keep, of each series.
-pub fn crowded_out(world: &World) -> BTreeMap<Series, Step> {
-    let mut jobs = BTreeMap::new();
+/// The oldest profiles of those that have more than they keep, of each series; and the oldest of each namespace whose profiles take
+/// more than so many bytes together.
+pub fn crowded_out(world: &World, bytes: u64) -> BTreeMap<Series, Step> {
+    let mut jobs: BTreeMap<Series, Step> = BTreeMap::new();
+    let mut namespaces: BTreeMap<String, Vec<(Series, &ProfileEntry)>> = BTreeMap::new();
     for (series, mut rows) in kept(world) {
         let spec = world.probe(&series.probe);
         let Some(spec) = spec.and_then(|row| row.spec.as_ref().ok()) else {
@@ -29,13 +31,45 @@ pub fn crowded_out(world: &World) -> BTreeMap<Series, Step> {
         let keep = keep(&spec.spec, &series.name);
         // By the API server's clock: where `every` has become another, numbers begin anew.
         rows.sort_by_key(|row| Reverse((row.created, row.window)));
-        let oldest = rows.into_iter().skip(keep).rev();
-        let step: VecDeque<_> = oldest.take(MOST).map(remove).collect();
+        let rest = rows.split_off(rows.len().min(keep));
+        let mut oldest = rest.into_iter().rev();
+        let step: VecDeque<_> = oldest.by_ref().take(MOST).map(remove).collect();
+        let stay = rows.into_iter().chain(oldest);
+        let stay = stay.map(|row| (series.clone(), row));
+        let namespace = namespaces.entry(series.probe.namespace.clone());
+        namespace.or_default().extend(stay);
         if !step.is_empty() {
             jobs.insert(series, step);
         }
     }
+    for rows in namespaces.into_values() {
+        make_room(rows, bytes, &mut jobs);
+    }
     jobs
+}
+
+/// Has the oldest of a namespace's profiles go until the others take no more than so many bytes.
+fn make_room(
+    mut rows: Vec<(Series, &ProfileEntry)>,
+    bytes: u64,
+    jobs: &mut BTreeMap<Series, Step>,
+) {
+    let sizes = rows.iter().map(|(_, row)| row.bytes);
+    let mut taken = sizes.fold(0, u64::saturating_add);
+    if taken <= bytes {
+        return;
+    }
+    rows.sort_by_key(|(_, row)| (row.created, row.window));
+    for (series, row) in rows {
+        let step = jobs.entry(series).or_default();
+        // The rest is for later: what is younger does not go before what is older.
+        if taken <= bytes || step.len() >= MOST {
+            break;
+        }
+        step.push_back(remove(row));
+        taken = taken.saturating_sub(row.bytes);
+    }
+    jobs.retain(|_, step| !step.is_empty());
 }
 
 /// What there is of each series. What no CkbProbe owns is none of ours, or goes with the one that did.

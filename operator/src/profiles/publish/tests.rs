@@ -205,6 +205,9 @@ fn a_profile_is_owned_by_its_ckb_probe_and_says_what_it_is() {
     assert_eq!(labels[label::PROBE], "flames");
     assert_eq!(labels[label::MODE], "Cpu");
     assert_eq!(labels[label::WINDOW], "7");
+    let stored = serde_json::to_string(&profile.spec).unwrap().len();
+    let bytes: usize = labels[label::BYTES].parse().unwrap();
+    assert!((stored..stored + 200).contains(&bytes), "{bytes}, {stored}");
     assert_eq!(
         owner(&profile.metadata.owner_references.unwrap()).as_deref(),
         Some("uid-p")
