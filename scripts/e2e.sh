@@ -40,7 +40,7 @@ main() {
   tests/cluster/load-image.sh "target/images/$workload.tar" "$run"
   step "installing the Helm chart into ckb-probe-system"
   install_chart registry.local/ckb-probe/ckb-probe:dev "$(digest target/images/ckb-probe.tar)" \
-    --set agent.maxOverheadPercent=0 # onBreach: Report is to count every call, whatever it costs
+    --set agent.maxOverheadPercent=0 --set limits.minReportInterval=1s # onBreach: Report is to count every call, whatever it costs
   target/debug/e2e --workload "$workload" "$@"
 }
 

@@ -36,5 +36,5 @@ tests/cluster/load-image.sh "$image" "$run"
 tests/cluster/load-image.sh target/images/rocksdb.tar "$run"
 step "installing the Helm chart into ckb-probe-system"
 install_chart registry.local/ckb-probe/ckb-probe:dev "$(digest "$image")" \
-  --set agent.maxOverheadPercent=0 # onBreach: Report is to count every call, whatever it costs
+  --set agent.maxOverheadPercent=0 --set limits.minReportInterval=1s # onBreach: Report is to count every call, whatever it costs
 target/debug/soak "$@"

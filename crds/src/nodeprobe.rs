@@ -111,10 +111,13 @@ pub struct ProbeReference {
 #[serde(rename_all = "camelCase")]
 pub struct PodReference {
     /// The namespace of the pod.
+    #[schemars(length(max = 63))]
     pub namespace: String,
     /// The name of the pod.
+    #[schemars(length(max = 253))]
     pub name: String,
     /// The uid of the pod.
+    #[schemars(length(max = 63))]
     pub uid: String,
 }
 

@@ -1,8 +1,8 @@
 //! What agents write of profiles: of their own node only, and what the operator makes of it.
 
 use ckb_probe_crds::{
-    CkbProfile, PPROF_LIMIT, PartLabels, PodReference, ProfileCounts, ProfileMode, ProfilePart,
-    ProfilePartSpec, ProfileWindow, part_name,
+    CkbProfile, PART_SLOTS, PPROF_LIMIT, PartLabels, PodReference, ProfileCounts, ProfileMode,
+    ProfilePart, ProfilePartSpec, ProfileWindow, part_name,
 };
 use ckb_probe_profiles::{Frame, Profile, Stack, pprof::Limits};
 use k8s_openapi::{
@@ -133,8 +133,8 @@ async fn write(
         "spec": spec,
     });
     change(&mut part);
-    let params = PatchParams::apply("ckb-probe-agent").force();
-    parts.patch(name, &params, &Patch::Apply(part)).await?;
+    let part = serde_json::from_value(part).map_err(kube::Error::SerdeError)?;
+    parts.create(&PostParams::default(), &part).await?;
     Ok(())
 }
 
@@ -147,11 +147,11 @@ async fn held_to_its_node(
     pod: &PodReference,
 ) -> Result<()> {
     let good = spec(asks, pod, 1);
-    let own = part_name(node, 255);
+    let own = part_name(node, PART_SLOTS - 1);
     let mut refused = 0;
     let names = [
         part_name("another-node", 0),
-        format!("{node}.256"),
+        part_name(node, PART_SLOTS),
         format!("{node}.00"),
         format!("{node}.x"),
         node.to_owned(),
@@ -177,11 +177,14 @@ async fn held_to_its_node(
         names.len() as u64 + 2,
     );
     scene.equal("parts of more than 512 KiB refused", large.is_err(), 1);
+    let over = Patch::Merge(json!({ "spec": { "container": "another" } }));
+    let over = parts.patch(&own, &PatchParams::default(), &over).await;
+    let over = is_forbidden(over.map(drop));
     let read = is_forbidden(parts.list(&ListParams::default()).await.map(drop));
     let delete = is_forbidden(parts.delete(&own, &DeleteParams::default()).await.map(drop));
     scene.equal(
-        "ways to read or delete parts",
-        u64::from(!read) + u64::from(!delete),
+        "ways to read, change or delete parts",
+        u64::from(!read) + u64::from(!over) + u64::from(!delete),
         0,
     );
     Ok(())

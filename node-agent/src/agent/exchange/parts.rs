@@ -1,22 +1,26 @@
 //! Windows of stacks, on their way to the operator: each as an object of its own, in the operator's namespace.
 
+mod slots;
+
 use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use backon::BackoffBuilder as _;
 use ckb_probe_crds::{PPROF_LIMIT, PartLabels, ProfilePart, ProfilePartSpec, part_name};
 use ckb_probe_profiles::{Profile, Stack, Stacks};
 use k8s_openapi::ByteString;
-use kube::{
-    Api,
-    api::{Patch, PatchParams},
+use kube::{Api, api::PostParams};
+use slots::Slots;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep},
 };
-use tokio::{sync::Notify, time::sleep};
 use tracing::{debug, error, warn};
 
 use super::{FIELD_MANAGER, MAX_WORDS, WRITE_AGAIN, backoff, count};
@@ -27,6 +31,18 @@ const MOST: usize = 64;
 
 /// And so many different stacks in all of them.
 const MOST_STACKS: usize = 200_000;
+
+/// Between two attempts to find a slot from which the operator has taken the part away: at first, and at most.
+const FREE_AGAIN: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+
+/// The same, where it takes none away.
+const UNREAD_AGAIN: Duration = Duration::from_secs(60);
+
+/// A window for which no slot was free in this time is given up: the operator would drop it for its age.
+const OLDEST: Duration = Duration::from_secs(600);
+
+/// The API server's own troubles pass, but one that it has with one window may not: that is given up after so many attempts.
+const MOST_FAILURES: u32 = 10;
 
 /// Windows that wait to be written.
 #[derive(Default)]
@@ -159,10 +175,10 @@ fn part(delivery: &Delivery) -> ProfilePartSpec {
     }
 }
 
-/// Writes windows one after the other. A slow API server has them wait, and never the engine.
+/// Writes windows one after the other. A slow API server has them wait, and never the engine; so does an operator that does not take
+/// them away.
 pub async fn write_parts(api: Api<ProfilePart>, node: String, queue: Arc<Queue>) {
-    // Of an agent that was restarted the last ones may still be there. There are as many slots as a byte has values.
-    let mut slot = fastrand::u8(..);
+    let mut slots = Slots::from(fastrand::u8(..));
     loop {
         let delivery = queue.next().await;
         // To fold and to pack it takes its time.
@@ -171,49 +187,116 @@ pub async fn write_parts(api: Api<ProfilePart>, node: String, queue: Arc<Queue>)
             error!("a window of stacks cannot be written: packing it failed");
             continue;
         };
-        slot = slot.wrapping_add(1);
-        write(&api, &part_name(&node, slot), spec, &queue).await;
+        write(&api, &node, &mut slots, spec, &queue).await;
     }
 }
 
-async fn write(api: &Api<ProfilePart>, name: &str, spec: ProfilePartSpec, queue: &Queue) {
+/// Writes it to a slot that is free: what stands in another is for the operator to take, and is not written over.
+async fn write(
+    api: &Api<ProfilePart>,
+    node: &str,
+    slots: &mut Slots,
+    spec: ProfilePartSpec,
+    queue: &Queue,
+) {
     let labels = PartLabels::of(&spec).to_map();
-    let mut part = ProfilePart::new(name, spec);
+    let mut part = ProfilePart::new("", spec);
     part.metadata.labels = Some(labels);
-    let parameters = PatchParams::apply(FIELD_MANAGER).force();
+    let parameters = PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    let begun = Instant::now();
+    let mut slot = slots.choose(begun);
     let mut pauses = backoff(WRITE_AGAIN).build();
+    let mut searches = backoff(FREE_AGAIN).build();
+    let (mut failures, mut may_be_there) = (0, false);
     loop {
-        let error = match api.patch(name, &parameters, &Patch::Apply(&part)).await {
-            Ok(_) => {
-                count(&queue.written);
-                let ProfilePartSpec { pod, mode, .. } = &part.spec;
-                debug!(%name, pod = %pod.name, mode = mode.as_str(), "a window of stacks was written");
+        let name = part_name(node, slot);
+        part.metadata.name = Some(name.clone());
+        let error = match api.create(&parameters, &part).await {
+            Ok(_) => None,
+            Err(error) => Some((PartError::of(&error), error)),
+        };
+        match error {
+            // The attempt before was taken after all.
+            Some((PartError::Taken, _)) if may_be_there => {}
+            None => {}
+            Some((PartError::Taken, _)) => {
+                if begun.elapsed() >= OLDEST {
+                    count(&queue.dropped);
+                    warn!(%name, "the operator takes no parts of profiles away: a window of stacks is given up");
+                    return;
+                }
+                let is_unread = slots.taken(slot, Instant::now());
+                debug!(%name, is_unread, "the part before is still there");
+                sleep(match is_unread {
+                    true => UNREAD_AGAIN,
+                    false => searches.next().unwrap_or(FREE_AGAIN.1),
+                })
+                .await;
+                slot = slots.choose(Instant::now());
+                continue;
+            }
+            Some((PartError::Refused, error)) => {
+                count(&queue.refused);
+                error!(
+                    %name, %error,
+                    "the API server refuses a window of stacks, which is given up: check that the CRD profileparts is that of the agent's \
+                     version, and that the agents' ServiceAccount may create profileparts in the operator's namespace"
+                );
                 return;
             }
-            Err(error) => error,
-        };
-        if is_refused(&error) {
-            count(&queue.refused);
-            error!(
-                %name, %error,
-                "the API server refuses a window of stacks, which is given up: check that the CRD profileparts is that of the agent's \
-                 version, and that the agents' ServiceAccount may create and patch profileparts in the operator's namespace"
-            );
-            return;
+            Some((kind @ (PartError::Broken | PartError::Passing), error)) => {
+                count(&queue.failed);
+                failures += u32::from(kind == PartError::Broken);
+                if failures >= MOST_FAILURES {
+                    count(&queue.dropped);
+                    error!(%name, %error, failures, "a window of stacks cannot be written, and is given up");
+                    return;
+                }
+                warn!(%name, %error, "cannot write a window of stacks; trying again");
+                // What the API server says no to was not taken.
+                may_be_there |= !matches!(&error, kube::Error::Api(answer) if answer.code < 500);
+                sleep(pauses.next().unwrap_or(WRITE_AGAIN.1)).await;
+                continue;
+            }
         }
-        count(&queue.failed);
-        warn!(%name, %error, "cannot write a window of stacks; trying again");
-        sleep(pauses.next().unwrap_or(WRITE_AGAIN.1)).await;
+        slots.written(slot, Instant::now());
+        count(&queue.written);
+        let ProfilePartSpec { pod, mode, .. } = &part.spec;
+        debug!(%name, pod = %pod.name, mode = mode.as_str(), "a window of stacks was written");
+        return;
     }
 }
 
-/// Whether it will not be taken, now or later.
-fn is_refused(error: &kube::Error) -> bool {
-    let kube::Error::Api(answer) = error else {
-        return false;
-    };
-    // What passes by itself: a conflict, too many requests, and the API server's own troubles.
-    matches!(answer.code, 400..=499) && !matches!(answer.code, 408 | 409 | 429)
+/// Why a part was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PartError {
+    /// The slot has one already.
+    Taken,
+    /// It will not be taken, now or later.
+    Refused,
+    /// The API server itself stumbles over it, and may do so again.
+    Broken,
+    /// It may be taken if it is tried again.
+    Passing,
+}
+
+impl PartError {
+    fn of(error: &kube::Error) -> Self {
+        let kube::Error::Api(answer) = error else {
+            return Self::Passing;
+        };
+        match answer.code {
+            409 if answer.reason == "AlreadyExists" => Self::Taken,
+            // What passes by itself: a conflict, too many requests, and that it is away.
+            408 | 409 | 429 => Self::Passing,
+            400..=499 => Self::Refused,
+            500 => Self::Broken,
+            _ => Self::Passing,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use ckb_probe_crds::{PodReference, ProfileCounts, ProfileMode, ProfileWindow};
+use ckb_probe_crds::{PART_SLOTS, PodReference, ProfileCounts, ProfileMode, ProfileWindow};
 use ckb_probe_profiles::{Frame, pprof::Limits};
 use http_body_util::BodyExt as _;
 use hyper::{Request, Response};
@@ -119,10 +119,12 @@ async fn written(answers: fn(usize) -> u16, windows: u64) -> (ProfileParts, Vec<
             let code = answers(log.len());
             log.push((format!("{method} {path}"), part.clone()));
             let answer = match code {
+                0 => return Err(kube::Error::LinesCodecMaxLineLengthExceeded),
                 200 => part,
                 code => json!({
                     "kind": "Status", "apiVersion": "v1", "status": "Failure",
-                    "message": "no", "reason": "Invalid", "code": code,
+                    "message": "no", "code": code,
+                    "reason": if code == 409 { "AlreadyExists" } else { "Invalid" },
                 }),
             };
             let body = Body::from(serde_json::to_vec(&answer).unwrap());
@@ -164,14 +166,16 @@ async fn there_is_no_rest_while_one_waits_or_is_written() {
 
 #[test]
 fn what_passes_by_itself_is_tried_again() {
-    let again = [399, 408, 409, 429, 500, 503];
+    let again = [399, 408, 409, 429, 501, 503];
     let refused = [400, 401, 403, 404, 413, 422, 499];
-    let is = |code| {
-        let status = kube::core::Status::failure("no", "Any").with_code(code);
-        is_refused(&kube::Error::Api(Box::new(status)))
+    let of = |code, reason| {
+        let status = kube::core::Status::failure("no", reason).with_code(code);
+        PartError::of(&kube::Error::Api(Box::new(status)))
     };
-    assert_eq!(again.map(is), [false; 6]);
-    assert_eq!(refused.map(is), [true; 7]);
+    assert_eq!(again.map(|code| of(code, "Any")), [PartError::Passing; 6]);
+    assert_eq!(refused.map(|code| of(code, "Any")), [PartError::Refused; 7]);
+    assert_eq!(of(500, "InternalError"), PartError::Broken);
+    assert_eq!(of(409, "AlreadyExists"), PartError::Taken);
 }
 
 #[tokio::test]
@@ -182,9 +186,8 @@ async fn each_window_is_an_object_of_the_nodes_name_and_a_number() {
     for (request, part) in &sent {
         let name = part["metadata"]["name"].as_str().unwrap();
         let number: u8 = name.strip_prefix("node0.").unwrap().parse().unwrap();
-        let path = format!("/namespaces/system/profileparts/{name}?");
         assert!(
-            request.starts_with("PATCH ") && request.contains(&path),
+            request.starts_with("POST ") && request.contains("/namespaces/system/profileparts?"),
             "{request}"
         );
         assert!(
@@ -197,7 +200,7 @@ async fn each_window_is_an_object_of_the_nodes_name_and_a_number() {
         assert_eq!(labels["ckbprobe.dev/asks"], "0123456789abcdef");
         assert_eq!(labels["ckbprobe.dev/mode"], part["spec"]["mode"]);
         if let Some(before) = before.replace(number) {
-            assert_eq!(number, u8::wrapping_add(before, 1));
+            assert_eq!(number, (before + 1) % PART_SLOTS);
         }
     }
 }
@@ -231,4 +234,75 @@ async fn what_is_refused_is_given_up_and_what_fails_is_tried_again() {
         "the same is tried again by the same name"
     );
     assert_ne!(names[2], names[3]);
+}
+
+fn numbers(sent: &[(String, Value)]) -> Vec<u8> {
+    let names = sent
+        .iter()
+        .map(|(_, part)| part["metadata"]["name"].as_str().unwrap());
+    let numbers = names.map(|name| name.strip_prefix("node0.").unwrap().parse().unwrap());
+    numbers.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_that_nobody_has_taken_is_not_written_over() {
+    let (parts, sent) = written(|asked| [200, 409, 409, 200][asked], 2).await;
+    assert_eq!((parts.written, parts.failed), (2, 0));
+    let numbers = numbers(&sent);
+    let expected = (0..4).map(|step| (numbers[0] + step) % PART_SLOTS);
+    assert_eq!(numbers, expected.collect::<Vec<u8>>());
+    assert_ne!(sent[0].1["spec"], sent[3].1["spec"]);
+    assert_eq!(sent[1].1["spec"], sent[3].1["spec"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_although_nobody_said_so_is_not_written_twice() {
+    let (parts, sent) = written(|asked| [0, 409, 200][asked], 2).await;
+    assert_eq!((parts.written, parts.failed), (2, 1));
+    let numbers = numbers(&sent);
+    assert_eq!(numbers[0], numbers[1]);
+    assert_ne!(sent[1].1["spec"], sent[2].1["spec"]);
+    // One that was refused for now was not.
+    let (parts, sent) = written(|asked| [429, 409, 200][asked], 1).await;
+    assert_eq!((parts.written, sent.len()), (1, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_no_operator_takes_parts_away_no_more_are_written_than_there_are_slots() {
+    let free = usize::from(PART_SLOTS);
+    let windows = 30;
+    let begun = Instant::now();
+    let (parts, sent) = written(
+        |asked| {
+            if asked < usize::from(PART_SLOTS) {
+                200
+            } else {
+                409
+            }
+        },
+        windows,
+    )
+    .await;
+    assert_eq!(parts.written, u64::from(PART_SLOTS));
+    assert_eq!(parts.dropped, windows - u64::from(PART_SLOTS));
+    // Each sends half a mebibyte: after a while one in a minute.
+    let minutes = begun.elapsed().as_secs() as usize / 60;
+    let attempts = sent.len() - free;
+    assert!(minutes >= 140, "{minutes}");
+    assert!(
+        attempts <= minutes * 2 + 300,
+        "{attempts} in {minutes} minutes"
+    );
+    let last = numbers(&sent[sent.len() - 100..]);
+    assert_eq!(last, vec![last[0]; 100], "the oldest, until it is gone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_the_api_server_stumbles_over_keeps_no_others_waiting_for_ever() {
+    let (parts, sent) = written(|asked| if asked < 10 { 500 } else { 200 }, 2).await;
+    assert_eq!((parts.failed, parts.dropped, parts.written), (10, 1, 1));
+    assert_eq!(sent.len(), 11);
+    // An outage is waited out.
+    let (parts, _) = written(|asked| if asked < 100 { 503 } else { 200 }, 1).await;
+    assert_eq!((parts.failed, parts.written), (100, 1));
 }
