@@ -294,8 +294,8 @@ impl Work {
     /// When a report is due.
     fn due(&self) -> Option<Instant> {
         let asked = interval(&self.assignments);
-        self.pace
-            .due(asked.map(|asked| self.written.stretch(asked)))
+        let kept = asked.map(|asked| self.written.stretch(asked));
+        self.pace.due(kept, self.written.apart())
     }
 
     fn report(&mut self) -> NodeProbeStatus {

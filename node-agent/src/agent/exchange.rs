@@ -161,6 +161,11 @@ impl Written {
         self.strain().stretch(interval)
     }
 
+    /// How far apart any two are to be.
+    pub fn apart(&self) -> Duration {
+        self.strain().apart()
+    }
+
     fn strain(&self) -> MutexGuard<'_, Backpressure> {
         // A number, which is whole whatever became of who wrote it.
         self.strain.lock().unwrap_or_else(PoisonError::into_inner)
@@ -311,7 +316,8 @@ pub async fn write_reports(
             };
             if writer.write(status).await {
                 pauses = backoff(WRITE_AGAIN).build();
-                writer.written.strain().note(begun.elapsed());
+                let bytes = writer.written.bytes.load(Ordering::Relaxed);
+                writer.written.strain().note(begun.elapsed(), bytes);
                 break;
             }
             sleep(pauses.next().unwrap_or(WRITE_AGAIN.1)).await;

@@ -60,11 +60,12 @@ impl Pace {
         self.news = self.news.max(news);
     }
 
-    /// When a report is due, where reports are asked for at this interval; None where nobody asks for any.
+    /// When a report is due, where reports are asked for at this interval, and any two have to be so far apart; None where nobody
+    /// asks for any.
     ///
     /// Without any news it is due all the same: a target without a process ends no interval, and an agent that says nothing
     /// for three of them counts as silent.
-    pub fn due(&self, interval: Option<Duration>) -> Option<Instant> {
+    pub fn due(&self, interval: Option<Duration>, apart: Duration) -> Option<Instant> {
         let Some(written) = self.written else {
             return match self.news {
                 News::None => Some(self.started + interval?),
@@ -72,7 +73,7 @@ impl Pace {
             };
         };
         if self.news == News::Standing {
-            return Some(written + self.floor);
+            return Some(written + self.floor.max(apart));
         }
         let interval = interval?.max(self.floor);
         let slack = (interval / 20).min(MOST_SLACK);
@@ -82,7 +83,7 @@ impl Pace {
             News::Figures | News::Standing => {
                 // The first ones set the pace.
                 let next = self.figures.map(|figures| figures + (interval - slack));
-                next.unwrap_or(written).max(written + self.floor)
+                next.unwrap_or(written).max(written + self.floor.max(apart))
             }
             News::None => written + interval + slack,
         })

@@ -184,7 +184,7 @@ impl Agent {
             }
             self.said.under_way.fetch_sub(1, Ordering::Relaxed);
             let took = begun.elapsed();
-            strain.note(took);
+            strain.note(took, self.said.bytes.load(Ordering::Relaxed));
             let mut all = self
                 .said
                 .took

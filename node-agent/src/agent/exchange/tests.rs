@@ -237,7 +237,7 @@ async fn an_agent_whose_reports_are_taken_slowly_reports_less_often() {
         let written = Arc::new(Written::default());
         let writing = write_reports(api, "node0".to_string(), reports, Arc::clone(&written));
         let writing = tokio::spawn(writing);
-        latest.send_replace(Some(report()));
+        latest.send_replace(Some(NodeProbeStatus::default()));
         while written.count().written == 0 {
             sleep(Duration::from_millis(10)).await;
         }
@@ -246,4 +246,30 @@ async fn an_agent_whose_reports_are_taken_slowly_reports_less_often() {
         assert_eq!(written.stretch(interval), kept);
         writing.abort();
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_reports_are_large_reports_less_often() {
+    let (writer, _) = writer(|_, _| Ok(()));
+    let (latest, reports) = watch::channel(None);
+    let written = Arc::new(Written::default());
+    let writing = write_reports(
+        writer.api,
+        "node0".to_string(),
+        reports,
+        Arc::clone(&written),
+    );
+    let writing = tokio::spawn(writing);
+    latest.send_replace(Some(report()));
+    while written.count().written == 0 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    sleep(Duration::from_millis(50)).await;
+    let bytes = written.count().bytes;
+    assert!((65 << 10..128 << 10).contains(&bytes), "{bytes}");
+    assert_eq!(
+        written.stretch(Duration::from_secs(1)),
+        Duration::from_secs(2)
+    );
+    writing.abort();
 }

@@ -15,7 +15,7 @@ fn reports(
     happenings.sort();
     let mut happenings = happenings.into_iter().peekable();
     loop {
-        let due = pace.due(interval);
+        let due = pace.due(interval, Duration::ZERO);
         let next = happenings.peek().map(|(at, _)| start + *at);
         let due_first = due.is_some_and(|due| next.is_none_or(|next| due <= next));
         if due_first && let Some(due) = due {
@@ -92,7 +92,7 @@ fn figures_are_awaited_a_little_less_than_an_interval_and_nothing_a_little_more(
         pace.note(News::Figures);
         pace.written(start);
         pace.note(news);
-        pace.due(Some(interval)).unwrap() - start
+        pace.due(Some(interval), Duration::ZERO).unwrap() - start
     };
     let ms = Duration::from_millis;
     for (interval, figures, nothing) in [
@@ -182,14 +182,19 @@ fn where_nobody_asks_anything_only_orders_are_answered() {
 mod under_strain {
     use std::{collections::BTreeSet, time::Duration};
 
-    use super::super::backpressure::{Backpressure, ENOUGH, MOST};
+    use tokio::time::Instant;
+
+    use super::super::{
+        FLOOR, News, Pace,
+        backpressure::{Backpressure, ENOUGH, MOST},
+    };
 
     const INTERVAL: Duration = Duration::from_secs(10);
 
     fn after(writes: impl IntoIterator<Item = Duration>) -> Duration {
         let mut strain = Backpressure::default();
         for took in writes {
-            strain.note(took);
+            strain.note(took, 0);
         }
         strain.stretch(INTERVAL)
     }
@@ -220,6 +225,40 @@ mod under_strain {
         assert_eq!(after([outage, Duration::ZERO, Duration::ZERO]), INTERVAL);
     }
 
+    #[test]
+    fn large_reports_are_farther_apart_however_quickly_they_are_taken() {
+        let second = Duration::from_secs(1);
+        let of = |bytes, interval| {
+            let mut strain = Backpressure::default();
+            strain.note(Duration::ZERO, bytes);
+            (strain.stretch(interval), strain.apart())
+        };
+        let quarter = Duration::from_millis(250);
+        assert_eq!(of(16 << 10, second), (second, quarter));
+        assert_eq!(of(128 << 10, second), (second * 2, second * 2));
+        // The largest that there is, also beyond the most that a slow API server asks for.
+        assert_eq!(of(1_000_000, second).0, second * 16);
+        assert_eq!(of(1_000_000, second * 30).0, second * 30);
+        // Small ones are as quick as they were.
+        let mut strain = Backpressure::default();
+        strain.note(Duration::ZERO, 1_000_000);
+        strain.note(Duration::ZERO, 1_000);
+        assert_eq!(strain.stretch(second), second);
+    }
+
+    #[test]
+    fn a_large_report_is_not_written_again_at_once_for_how_a_target_stands() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start, FLOOR);
+        pace.note(News::Standing);
+        pace.written(start);
+        pace.note(News::Standing);
+        let interval = Some(INTERVAL);
+        let due = |apart| pace.due(interval, apart).unwrap() - start;
+        assert_eq!(due(Duration::ZERO), FLOOR);
+        assert_eq!(due(Duration::from_secs(4)), Duration::from_secs(4));
+    }
+
     /// A thousand agents, each of which begins at another moment, and an API server that takes so many reports a second, one after
     /// the other. Returns how many it took, and the longest time between two of one agent, in the second half of twenty minutes.
     fn beside(capacity: u32) -> (f64, Duration) {
@@ -235,7 +274,7 @@ mod under_strain {
             free = free.max(at)
                 + cost * (50 + (index as u32 * 7_919 + at.subsec_millis()) % 101) / 100;
             let (strain, last) = &mut agents[index];
-            strain.note(free - at);
+            strain.note(free - at, 0);
             if at > end / 2 {
                 longest = longest.max(free.saturating_sub(*last));
                 taken += 1;
