@@ -129,6 +129,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             .with_ceiling(settings.max_overhead_percent)
             .with_patience(PATIENCE),
         assignments: Vec::new(),
+        in_force: 0,
         about,
         order: None,
         carried_out: None,
@@ -161,13 +162,13 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             pids = next_execs(&mut execs) => work.engine.execs(&pids),
             () = until(step) => work.engine.step(),
             () = work.engine.news() => work.engine.receive(),
-            () = sleep_until(scan), if work.ordered => work.engine.reconcile(),
+            () = sleep_until(scan), if work.ordered => work.expire(Timestamp::now()) | work.engine.reconcile(),
             () = until(window) => work.close_windows(),
             () = until(work.due()) => false,
             () = sleep_until(drain), if window.is_some() || work.engine.has_mailboxes() => {
                 drain = Instant::now() + DRAIN;
                 work.drain();
-                work.expire()
+                work.expire(Timestamp::now())
             }
         };
         pulse.beat(work.ordered);
@@ -190,7 +191,10 @@ struct Work {
     written: Arc<Written>,
     parts: Arc<Queue>,
     engine: Engine,
+    /// The whole order, with what has expired: a clock that was ahead for a moment is right again.
     assignments: Vec<Assignment>,
+    /// So many of them had not expired when the engine was last told.
+    in_force: usize,
     about: AgentStatus,
     order: Option<OrderId>,
     /// The order that the engine has carried out: which a report answers.
@@ -211,8 +215,8 @@ impl Work {
             return;
         }
         self.order = id;
-        self.engine.assign(current(&assignments, Timestamp::now()));
         self.assignments = assignments;
+        self.assign(Timestamp::now());
     }
 
     /// Notes it when the last order is carried out. True when that is new: the report says which generation it answers.
@@ -248,15 +252,27 @@ impl Work {
         self.rendering.is_some()
     }
 
-    /// Detaches what has expired, also while no operator is there to withdraw it. True when something had.
-    fn expire(&mut self) -> bool {
-        let current = current(&self.assignments, Timestamp::now());
-        let expired = current.len() < self.assignments.len();
-        if expired {
-            self.engine.assign(current.clone());
-            self.assignments = current;
+    fn assign(&mut self, now: Timestamp) {
+        let current: Vec<_> = current(&self.assignments, now).cloned().collect();
+        self.in_force = current.len();
+        self.engine.assign(current);
+    }
+
+    /// Detaches what has expired, also while no operator is there to withdraw it; and attaches what has not after all, where the
+    /// clock was set back. True when there was something.
+    fn expire(&mut self, now: Timestamp) -> bool {
+        // What expires later is in force whenever what expires earlier is: as many are the same.
+        let differs = current(&self.assignments, now).count() != self.in_force;
+        if differs {
+            self.assign(now);
         }
-        expired
+        differs
+    }
+
+    /// The node's interval: the shortest that anybody asks for whose order is in force.
+    fn interval(&self) -> Option<Duration> {
+        let current = current(&self.assignments, Timestamp::now());
+        current.map(|order| order.report_interval.get()).min()
     }
 
     fn drain(&mut self) {
@@ -293,14 +309,14 @@ impl Work {
 
     /// When a report is due.
     fn due(&self) -> Option<Instant> {
-        let asked = interval(&self.assignments);
+        let asked = self.interval();
         let kept = asked.map(|asked| self.written.stretch(asked));
         self.pace.due(kept, self.written.apart())
     }
 
     fn report(&mut self) -> NodeProbeStatus {
         self.pace.written(Instant::now());
-        let asked = interval(&self.assignments);
+        let asked = self.interval();
         let kept = asked.map(|asked| self.written.stretch(asked));
         NodeProbeStatus {
             observed_generation: self.carried_out.as_ref().map(|(_, generation)| *generation),
@@ -391,19 +407,13 @@ fn taken_apart(order: Option<NodeProbe>) -> (Option<OrderId>, Vec<Assignment>) {
     (Some(id), spec.assignments)
 }
 
-/// The node's interval: the shortest that anybody asks for.
-fn interval(assignments: &[Assignment]) -> Option<Duration> {
-    let intervals = assignments.iter();
-    intervals.map(|order| order.report_interval.get()).min()
-}
-
 /// The orders that have not expired.
-fn current(assignments: &[Assignment], now: Timestamp) -> Vec<Assignment> {
-    let lasts = |assignment: &&Assignment| match &assignment.expires_at {
+fn current(assignments: &[Assignment], now: Timestamp) -> impl Iterator<Item = &Assignment> {
+    let lasts = move |assignment: &&Assignment| match &assignment.expires_at {
         Some(Time(end)) => *end > now,
         None => true,
     };
-    assignments.iter().filter(lasts).cloned().collect()
+    assignments.iter().filter(lasts)
 }
 
 async fn until(time: Option<Instant>) {
