@@ -225,10 +225,13 @@ impl Controller {
     fn dispatch(&mut self) {
         let now = (self.wall)();
         self.plan(now);
+        for key in self.planner.freed(&self.world) {
+            self.queue.add(key, Instant::now());
+        }
         let room = CONCURRENCY.saturating_sub(self.running.len());
         for key in self.queue.take(Instant::now(), room) {
             match &key {
-                Key::Node(node) => match self.planner.attempt(node) {
+                Key::Node(node) => match self.planner.attempt(node, &self.world) {
                     Some(actions) => self.start_node(key, actions),
                     None => self.queue.done(&key, false, Instant::now()),
                 },

@@ -14,6 +14,10 @@ use crate::{
     world::{AgentPod, NodeProbeEntry, ObjectKey, Phase, World},
 };
 
+mod rollout;
+
+pub use rollout::Rollout;
+
 /// One step on one node.
 #[derive(Clone, Debug, PartialEq, IntoStaticStr)]
 pub enum Action {

@@ -142,6 +142,7 @@ pub fn agent(node: &str) -> AgentPod {
         }),
         template_hash: Some(HASH.into()),
         phase: Phase::Running,
+        ready: true,
         ..AgentPod::default()
     }
 }

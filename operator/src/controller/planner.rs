@@ -6,8 +6,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::{
     desired::{Desired, Stale, View, next_expiry},
-    plan::{Action, Plan, Revised},
+    plan::{Action, Plan, Revised, Rollout},
     queue::Key,
+    world::World,
 };
 
 /// Keeps the plan up to date.
@@ -23,6 +24,9 @@ pub struct Planner {
     /// What was last done on nodes for which there was something to do. It is not done again at once only because
     /// the watches have yet to tell of it.
     attempted: BTreeMap<String, Vec<Action>>,
+    rollout: Rollout,
+    /// There is news of nodes since it was last asked which agents may be replaced.
+    moved: bool,
 }
 
 impl Planner {
@@ -30,6 +34,7 @@ impl Planner {
     pub fn forget(&mut self) {
         self.made = None;
         self.attempted.clear();
+        self.rollout.forget();
     }
 
     /// There is news of this, or of everything.
@@ -37,6 +42,7 @@ impl Planner {
         if everything {
             self.made = None;
         }
+        self.moved |= everything || !stale.nodes.is_empty();
         self.stale.nodes.extend(stale.nodes);
         self.stale.namespaces.extend(stale.namespaces);
     }
@@ -67,14 +73,28 @@ impl Planner {
         Some(nodes.chain(probes.into_iter().map(Key::Probe)).collect())
     }
 
-    /// What is to be done on a node, which is about to be; None when that is nothing.
-    pub fn attempt(&mut self, node: &str) -> Option<Vec<Action>> {
+    /// The nodes whose agents may be replaced now, for others have become ready.
+    pub fn freed(&mut self, world: &World) -> Vec<Key> {
+        match std::mem::take(&mut self.moved) {
+            true => self
+                .rollout
+                .freed(world)
+                .into_iter()
+                .map(Key::Node)
+                .collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// What is to be done on a node, which is about to be; None when that is nothing, or nothing for now.
+    pub fn attempt(&mut self, node: &str, world: &World) -> Option<Vec<Action>> {
         let actions = self.plan.of(node);
         match actions {
             Some(actions) => self.attempted.insert(node.to_owned(), actions.clone()),
             None => self.attempted.remove(node),
         };
-        actions.cloned()
+        let permitted = self.rollout.permitted(node, actions?.clone(), world);
+        (!permitted.is_empty()).then_some(permitted)
     }
 
     /// What is desired.
@@ -96,7 +116,7 @@ mod tests {
     use crate::{
         limits::Limits,
         testing::{HASH, at, has, node, pod, probe, runs, world},
-        world::{Touched, World},
+        world::Touched,
     };
 
     fn plan(planner: &mut Planner, world: &World, limits: &Limits, now: i64) -> Option<Vec<Key>> {
@@ -134,7 +154,7 @@ mod tests {
             let Key::Node(node) = key else {
                 panic!("{key}")
             };
-            assert!(planner.attempt(&node).is_some());
+            assert!(planner.attempt(&node, &world).is_some());
         }
         assert_eq!(plan(&mut planner, &world, &limits, 0), None);
         let mut restarted = pod("a", "ckb-3", Some("n3"));

@@ -23,6 +23,8 @@ pub struct AgentPod {
     pub deleting: bool,
     /// How far it is.
     pub phase: Phase,
+    /// Whether it has its order, and answers.
+    pub ready: bool,
     /// Since when its container runs.
     pub running_since: Option<Timestamp>,
     /// Why it cannot start, as the scheduler or the kubelet says it.
@@ -60,6 +62,7 @@ impl From<RawAgent> for AgentPod {
             template_hash: meta.annotations.unwrap_or_default().remove(TEMPLATE_HASH),
             deleting: meta.deletion_timestamp.is_some(),
             phase,
+            ready: status.ready(),
             running_since: status
                 .container_statuses
                 .iter()

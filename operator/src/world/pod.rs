@@ -184,6 +184,12 @@ impl PodStatus {
         }
     }
 
+    /// Whether the probes of its readiness succeed.
+    pub(super) fn ready(&self) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    }
+
     /// Why the scheduler has found no node.
     pub(super) fn unscheduled(&self) -> Option<String> {
         let condition = self
