@@ -60,7 +60,7 @@ impl Metrics {
         )?;
         let untold = IntCounter::new(
             "ckb_probe_operator_events_dropped_total",
-            "Events of CkbProbes that were not written, for it had had too many.",
+            "Events of CkbProbes and NodeProbes that were not written, for one had had too many.",
         )?;
         let gauge = |name: &str, help: &str| IntGauge::new(name, help);
         let metrics = Self {

@@ -33,7 +33,7 @@ pub struct Events {
     namespace: Arc<str>,
     identity: Arc<str>,
     recorder: Recorder,
-    /// The quota of the CkbProbes' Events.
+    /// The quota of each object's Events.
     quota: Arc<Mutex<Quota>>,
     metrics: Metrics,
 }
@@ -91,13 +91,19 @@ impl Events {
         quota.take(uid, Instant::now())
     }
 
-    /// Of a NodeProbe, in the operator's namespace.
+    /// Of a NodeProbe, in the operator's namespace. One of which there were too many is not written, and counted.
     pub async fn of_node_probe(
         &self,
         node: &str,
         uid: &str,
         note: Note,
     ) -> Result<(), RequestError> {
+        // What an agent says of itself is told as often as it says something else.
+        if !self.may_have_another(uid) {
+            self.metrics.dropped_event();
+            tracing::debug!(%node, reason = note.reason, "it has had too many Events: not written");
+            return Ok(());
+        }
         let regarding = object::<NodeProbe>(&self.namespace, node, uid);
         self.write_once("nodeprobe", &self.namespace, regarding, note)
             .await

@@ -86,3 +86,24 @@ async fn what_is_too_much_is_not_written_and_counted() {
         "{page}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_says_something_else_again_and_again_is_told_of_now_and_then() {
+    let requests = Requests::default();
+    let metrics = Metrics::new().unwrap();
+    let events = events(&requests, metrics.clone());
+    for n in 0..100 {
+        let note = note("PreflightFailed", &format!("failure {n}"));
+        events.of_node_probe("n", "uid-n", note).await.unwrap();
+    }
+    assert_eq!(requests.lock().unwrap().len(), 25);
+    let page = metrics.render().unwrap();
+    assert!(
+        page.contains("ckb_probe_operator_events_dropped_total 75\n"),
+        "{page}"
+    );
+    // Nobody pays for another.
+    let other = note("PreflightFailed", "failure");
+    events.of_node_probe("m", "uid-m", other).await.unwrap();
+    assert_eq!(requests.lock().unwrap().len(), 26);
+}
