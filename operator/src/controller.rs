@@ -90,7 +90,7 @@ impl Controller {
         ready: Arc<AtomicBool>,
     ) -> Self {
         Self {
-            world: World::new(limits.min_report_interval),
+            world: World::new(limits.bounds()),
             queue: Queue::default(),
             planner: Planner::default(),
             publishing: Publishing::new(publisher),
@@ -296,7 +296,9 @@ impl Controller {
         let change = next_change(row, &self.world, now);
         // A mean of the last few, as long as it lasts.
         self.effort = (self.effort * 7 + begun.elapsed()) / 8;
-        let unchanged = row.status.as_ref().is_some_and(|old| same(old, &status));
+        // The answer to a status that is written has the spec.
+        let unread = self.world.may_be_read(row);
+        let unchanged = !unread && row.status.as_ref().is_some_and(|old| same(old, &status));
         let wait = self.told.wait(row, &status, begun);
         let report = Report {
             probe: row.reference.clone(),

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ckb_probe_crds::{CkbProbeSpec, Kind, Reason};
 
-use crate::world::TargetPod;
+use crate::world::{Bounds, TargetPod};
 
 /// What a namespace and a pod may take. Whoever installs ckb-probe sets it; within a namespace the oldest CkbProbes are
 /// served.
@@ -99,6 +99,19 @@ impl AdmittedKinds {
 
 fn bit(kind: Kind) -> u32 {
     1 << kind as u32
+}
+
+/// Of paused ones and those that are over there may be more than are measured.
+const SPECS_FOR_EACH: usize = 4;
+
+impl Limits {
+    /// What is taken of what CkbProbes ask at all.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            min_report_interval: self.min_report_interval,
+            specs_per_namespace: self.ckb_probes_per_namespace.saturating_mul(SPECS_FOR_EACH),
+        }
+    }
 }
 
 impl Default for Limits {

@@ -3,7 +3,7 @@
 //! It is fed with watch events and with the answers to the operator's own writes, and says what each one
 //! touches. Objects are taken apart on the way in: only what is used is kept.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use ckb_probe_crds::CkbProbeStatus;
 use k8s_openapi::jiff::Timestamp;
@@ -16,6 +16,7 @@ mod node_probe;
 mod packed;
 mod pod;
 mod probe;
+mod reading;
 mod table;
 
 pub use agent::{AgentPod, Owner, RawAgent};
@@ -23,11 +24,13 @@ pub use labels::Labels;
 pub use node_probe::NodeProbeEntry;
 pub use pod::{Phase, RawPod, TargetPod};
 pub use probe::{CkbProbeEntry, InvalidProbe, ValidSpec};
+pub use reading::Bounds;
 pub(crate) use table::rows;
 pub use table::{Row, Table};
 
 use by_node::ByNode;
 use node_probe::hear;
+use reading::Reading;
 
 use crate::profiles::rows::{News, ProfileIndex};
 
@@ -119,15 +122,14 @@ pub struct World {
     agents_by_node: ByNode<String>,
     shelf: ProfileIndex,
     deaf: Option<Timestamp>,
-    /// No CkbProbe is reported on more often.
-    min_report_interval: Duration,
+    reading: Reading,
 }
 
 impl World {
-    /// One in which no CkbProbe is reported on more often than that.
-    pub fn new(min_report_interval: Duration) -> Self {
+    /// One that keeps no more of CkbProbes than that.
+    pub fn new(bounds: Bounds) -> Self {
         Self {
-            min_report_interval,
+            reading: Reading::within(bounds),
             ..Self::default()
         }
     }
@@ -203,8 +205,12 @@ impl World {
 
     fn apply_probe(&mut self, event: Event<CkbProbeEntry>) -> Touched {
         let mut touched = Touched::default();
-        let event = self.paced(event);
+        let event = self.reading.trim(event);
+        let mut roomy = BTreeSet::new();
         for (key, before, after) in self.probes.apply(event) {
+            if after.is_none() && self.reading.gone(&key) {
+                roomy.insert(key.namespace.clone());
+            }
             let same = match (&before, &after) {
                 (Some(before), Some(after)) => before.asks_the_same(after),
                 _ => false,
@@ -221,23 +227,11 @@ impl World {
             }
             touched.probes.insert(key);
         }
-        touched
-    }
-
-    /// As if the CkbProbe asked for reports no more often than may be: so the order, and how long its agent may be silent, are of
-    /// one interval, and CkbProbes that differ in no more ask the same.
-    fn paced(&self, event: Event<CkbProbeEntry>) -> Event<CkbProbeEntry> {
-        let paced = |mut row: CkbProbeEntry| {
-            row.spec = row
-                .spec
-                .map(|spec| spec.at_most_every(self.min_report_interval));
-            row
-        };
-        match event {
-            Event::Apply(row) => Event::Apply(paced(row)),
-            Event::InitApply(row) => Event::InitApply(paced(row)),
-            event @ (Event::Delete(_) | Event::Init | Event::InitDone) => event,
+        for namespace in &roomy {
+            let unread = self.probes_in(namespace).filter(|row| row.is_unread());
+            touched.probes.extend(unread.map(Row::key));
         }
+        touched
     }
 
     fn apply_node_probe(&mut self, event: Event<NodeProbeEntry>) -> Touched {
@@ -338,6 +332,11 @@ impl World {
     /// One CkbProbe.
     pub fn probe(&self, key: &ObjectKey) -> Option<&CkbProbeEntry> {
         self.probes.get(key)
+    }
+
+    /// Whether the spec of this CkbProbe may be read now, though it was not.
+    pub fn may_be_read(&self, row: &CkbProbeEntry) -> bool {
+        row.is_unread() && self.reading.has_room(&row.reference.namespace)
     }
 
     /// The unfinished pods that this CkbProbe selects, in the order of their names.

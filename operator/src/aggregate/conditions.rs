@@ -64,8 +64,13 @@ fn answer(status: &'static str, reason: Reason, message: impl Into<String>) -> A
 
 /// That of a CkbProbe whose spec makes no sense.
 pub fn invalid(error: &InvalidProbe) -> Conditions {
-    let reason = Reason::InvalidSpec;
-    let message = format!("{error}: correct it, or apply it anew");
+    let (reason, message) = match error {
+        InvalidProbe::Unread(_) => (Reason::LimitExceeded, error.to_string()),
+        InvalidProbe::Missing | InvalidProbe::Unreadable(_) | InvalidProbe::Selector(_) => (
+            Reason::InvalidSpec,
+            format!("{error}: correct it, or apply it anew"),
+        ),
+    };
     Conditions {
         ready: no(reason, &*message),
         progressing: no(reason, "waits for a change of the spec"),

@@ -115,7 +115,9 @@ mod tests {
     use super::*;
     use crate::{
         limits::Limits,
-        testing::{HASH, at, has, node, pod, probe, runs, world},
+        testing::{
+            HASH, agent, at, has, has_agent, node, node_probe, pod, probe, reports, runs, world,
+        },
         world::Touched,
     };
 
@@ -162,6 +164,46 @@ mod tests {
         touch(&mut planner, world.apply(runs(&restarted), at(0)));
         let keys = plan(&mut planner, &world, &limits, 0);
         assert_eq!(keys, Some(vec![key("n3")]));
+    }
+
+    #[test]
+    fn another_template_has_agents_replaced_one_after_the_other() {
+        let (mut world, mut planner, limits) = (ten(), Planner::default(), Limits::default());
+        plan(&mut planner, &world, &limits, 0);
+        for n in 0..10 {
+            let node = format!("n{n}");
+            let Some(Action::ApplyNodeProbe { spec, .. }) =
+                planner.plan.of(&node).and_then(|actions| actions.first())
+            else {
+                panic!("no order for {node}");
+            };
+            let mut order = node_probe(&node, 0, vec![]);
+            order.spec = Some(spec.as_ref().clone());
+            touch(&mut planner, world.apply(reports(order), at(0)));
+            let mut older = agent(&node);
+            older.template_hash = Some("older".into());
+            touch(&mut planner, world.apply(has_agent(older), at(0)));
+        }
+        let keys = plan(&mut planner, &world, &limits, 0).unwrap();
+        assert_eq!(keys.len(), 10);
+        let attempt = |planner: &mut Planner, world: &World| {
+            let nodes = (0..10).map(|n| format!("n{n}"));
+            let gone = nodes.filter(|node| planner.attempt(node, world).is_some());
+            gone.collect::<Vec<_>>()
+        };
+        assert_eq!(attempt(&mut planner, &world), ["n0"]);
+        assert_eq!(planner.freed(&world), []);
+        let mut newer = agent("n0");
+        newer.uid = "newer".into();
+        newer.ready = false;
+        touch(&mut planner, world.apply(has_agent(newer.clone()), at(0)));
+        plan(&mut planner, &world, &limits, 0);
+        assert_eq!(planner.freed(&world), []);
+        newer.ready = true;
+        touch(&mut planner, world.apply(has_agent(newer), at(0)));
+        plan(&mut planner, &world, &limits, 0);
+        assert_eq!(planner.freed(&world), [key("n1")]);
+        assert_eq!(attempt(&mut planner, &world), ["n1"]);
     }
 
     #[test]

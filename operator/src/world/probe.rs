@@ -52,6 +52,11 @@ pub enum InvalidProbe {
     /// It does not fit the schema of this version.
     #[error("the spec does not fit this version's schema: {0}")]
     Unreadable(String),
+    /// There are so many others in its namespace that its spec is not kept.
+    #[error(
+        "this namespace has more than {0} CkbProbes, and the operator reads no more of them: delete some"
+    )]
+    Unread(usize),
     /// Its selector means nothing.
     #[error(transparent)]
     Selector(#[from] SelectorError),
@@ -137,6 +142,11 @@ impl CkbProbeEntry {
             && *created == other.created
             && *deleting == other.deleting
             && *spec == other.spec
+    }
+
+    /// Whether its spec was left where it is, for there are so many others.
+    pub fn is_unread(&self) -> bool {
+        matches!(self.spec, Err(InvalidProbe::Unread(_)))
     }
 
     /// Whether it is over.

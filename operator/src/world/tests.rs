@@ -338,7 +338,10 @@ fn an_agent_is_not_blamed_while_the_api_server_was_away() {
 fn nobody_is_reported_on_more_often_than_may_be() {
     let asking = |interval: &str| {
         let asked = probe("a", "p", json!({ "reportInterval": interval }));
-        let mut world = World::new(std::time::Duration::from_secs(5));
+        let mut world = World::new(Bounds {
+            min_report_interval: std::time::Duration::from_secs(5),
+            ..Bounds::default()
+        });
         world.apply(Change::Probe(Event::InitApply(asked.clone())), at(0));
         world.apply(Change::Probe(Event::InitDone), at(0));
         let listed = world.probe(&asked.key()).unwrap().spec.clone().unwrap();
@@ -363,4 +366,42 @@ fn nobody_is_reported_on_more_often_than_may_be() {
             .spec
             .unwrap()
     );
+}
+
+#[test]
+fn of_too_many_ckb_probes_no_more_than_the_name_is_kept_until_there_is_room() {
+    let mut world = World::new(Bounds {
+        specs_per_namespace: 2,
+        ..Bounds::default()
+    });
+    let named = |name: &str| probe("a", name, json!({}));
+    for name in ["p", "q", "r", "s"] {
+        world.apply(Change::Probe(Event::InitApply(named(name))), at(0));
+    }
+    let other = probe("b", "p", json!({}));
+    world.apply(Change::Probe(Event::InitApply(other.clone())), at(0));
+    world.apply(Change::Probe(Event::InitDone), at(0));
+    let unread = |world: &World| -> Vec<String> {
+        let rows = world.probes().filter(|row| row.is_unread());
+        rows.map(|row| row.key().to_string()).collect()
+    };
+    assert_eq!(unread(&world), ["a/r", "a/s"]);
+    let row = world.probe(&named("r").key()).unwrap().clone();
+    assert_eq!(row.spec, Err(InvalidProbe::Unread(2)));
+    assert!(!world.may_be_read(&row));
+    // A change of one that is read finds its place, and of one that is not, none.
+    world.apply(Change::Probe(Event::Apply(named("q"))), at(0));
+    world.apply(Change::Probe(Event::Apply(named("s"))), at(0));
+    assert_eq!(unread(&world), ["a/r", "a/s"]);
+    // When one goes the others are looked at, and the first answer that has its spec is taken in.
+    let touched = world.apply(Change::Probe(Event::Delete(named("p"))), at(0));
+    let keys = ["p", "r", "s"].map(|name| named(name).key());
+    assert_eq!(touched.probes, keys.into());
+    assert!(world.may_be_read(&row));
+    let touched = world.confirm(named("s"));
+    assert_eq!(touched.namespaces, ["a".to_owned()].into());
+    assert_eq!(unread(&world), ["a/r"]);
+    assert!(!world.may_be_read(&row));
+    world.confirm(named("r"));
+    assert_eq!(unread(&world), ["a/r"]);
 }
