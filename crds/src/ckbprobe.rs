@@ -43,8 +43,9 @@ pub struct CkbProbeSpec {
     #[serde(default)]
     pub overhead: Overhead,
 
-    /// How often figures are reported, at most; agents report less often while the API server is slow to accept reports. Rates
-    /// and quantiles in the status cover one such interval.
+    /// How often figures are reported, at most, but no more often than the installation admits (`limits.minReportInterval`); agents
+    /// report less often while the API server is slow to accept reports, or their reports are large. Rates and quantiles in the
+    /// status cover one such interval.
     #[serde(default = "default_report_interval")]
     #[x_kube(validation = Rule::new(
         "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')"
@@ -105,7 +106,8 @@ pub struct Target {
 }
 
 /// How many labels and expressions a selector has at the most, and how many values each of them.
-const MAX_EXPRESSIONS: u64 = 64;
+/// So matching one against a pod takes little, and the largest is 17 KB of values.
+const MAX_EXPRESSIONS: u64 = 16;
 
 /// How long a label's value is at the most, and its key with a domain: Kubernetes' own bounds.
 const MAX_VALUE: u64 = 63;
