@@ -23,6 +23,10 @@ use super::Refusal;
 const ADMITTED: Duration = Duration::from_secs(60);
 const REFUSED: Duration = Duration::from_secs(10);
 
+/// For so long after its end a yes tells who is no stranger: who scrapes all of the time is asked about again without waiting behind
+/// those who guess.
+const NO_STRANGER: Duration = Duration::from_secs(600);
+
 /// How many of each are remembered.
 const REMEMBERED: usize = 64;
 
@@ -37,6 +41,8 @@ const MAX_TOKEN_BYTES: usize = 8 << 10;
 pub struct Access {
     client: Client,
     reviews: Semaphore,
+    /// Of who was let in before, one at a time.
+    renewals: Semaphore,
     known: Mutex<Known>,
 }
 
@@ -46,6 +52,7 @@ impl Access {
         Self {
             client,
             reviews: Semaphore::new(REVIEWS),
+            renewals: Semaphore::new(1),
             known: Mutex::default(),
         }
     }
@@ -58,7 +65,11 @@ impl Access {
         if let Some(verdict) = self.remembered(&id) {
             return verdict.into();
         }
-        let turn = self.reviews.acquire().await;
+        let queue = match self.known().was_admitted(&id, Instant::now()) {
+            true => &self.renewals,
+            false => &self.reviews,
+        };
+        let turn = queue.acquire().await;
         let _turn = turn.map_err(|error| Refusal::Unanswered(error.to_string()))?;
         // Somebody with the same token may have been asked about meanwhile.
         if let Some(verdict) = self.remembered(&id) {
@@ -186,6 +197,12 @@ impl Known {
         (now < *until).then(|| verdict.clone())
     }
 
+    /// Whether it was let in not long ago.
+    fn was_admitted(&self, id: &Id, now: Instant) -> bool {
+        let known = self.admitted.get(id);
+        known.is_some_and(|(until, _)| now < *until + NO_STRANGER)
+    }
+
     /// Where there is no more room, what would be the first to end goes.
     fn note(&mut self, id: Id, verdict: TokenVerdict, now: Instant) {
         let Self { admitted, refused } = self;
@@ -194,7 +211,10 @@ impl Known {
             TokenVerdict::Unknown | TokenVerdict::Forbidden(_) => (refused, REFUSED, admitted),
         };
         other.remove(&id);
-        book.retain(|_, (until, _)| now < *until);
+        book.retain(|_, (until, verdict)| match verdict {
+            TokenVerdict::Admitted => now < *until + NO_STRANGER,
+            TokenVerdict::Unknown | TokenVerdict::Forbidden(_) => now < *until,
+        });
         if book.len() >= REMEMBERED {
             let first = book.iter().min_by_key(|(_, (until, _))| *until);
             if let Some(first) = first.map(|(id, _)| id.clone()) {

@@ -154,6 +154,37 @@ async fn who_guesses_gets_few_guesses_and_is_in_nobodys_way() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_was_let_in_before_does_not_wait_behind_guesses_when_that_ends() {
+    let (access, asked) = access();
+    let access = Arc::new(access);
+    assert_eq!(status(&access, Some("prometheus")).await, 200);
+    tokio::time::sleep(ADMITTED).await;
+    let guesses: Vec<_> = (0..32)
+        .map(|guess| {
+            let access = access.clone();
+            tokio::spawn(async move { status(&access, Some(&guess.to_string())).await })
+        })
+        .collect();
+    tokio::task::yield_now().await;
+    let begun = Instant::now();
+    let before = asked.load(Ordering::Relaxed);
+    assert_eq!(status(&access, Some("prometheus")).await, 200);
+    assert!(
+        asked.load(Ordering::Relaxed) >= before + 2,
+        "it is asked about anew"
+    );
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    for guess in guesses {
+        assert_eq!(guess.await.unwrap(), 401);
+    }
+    // Who stayed away for long is a stranger again.
+    let id = Id::of("prometheus");
+    let (end, moment) = (begun + ADMITTED + NO_STRANGER, Duration::from_millis(1));
+    assert!(access.known().was_admitted(&id, end - moment));
+    assert!(!access.known().was_admitted(&id, end));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_say_is_not_asked_more_often_than_one_that_refuses() {
     let (access, asked) = access();
     let begun = Instant::now();
