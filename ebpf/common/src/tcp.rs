@@ -6,6 +6,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Processes that are watched at a time.
 pub const MAX_PROCESSES: usize = 256;
 
+/// Sockets of which one pass tells at most: each takes memory on the agent's account, in the kernel and beside it.
+pub const MAX_TOLD: u64 = 16_384;
+
+/// Files at which one pass looks at most: as many as hold up whoever makes it for some ten milliseconds. A CKB node has a few thousand.
+pub const MAX_FILES: u64 = 1 << 16;
+
 /// Who opened a connection: nobody knows.
 pub const UNKNOWN: u8 = 0;
 /// The process did.
@@ -19,6 +25,9 @@ pub const SEEN: u8 = 0;
 pub const OPENED: u8 = 1;
 /// The connection was closed.
 pub const CLOSED: u8 = 2;
+/// No socket: at the end of a pass, how many descriptors it met of sockets that it did not tell of, in place of the cookie, and one
+/// for all at which it did not look.
+pub const LEFT_OUT: u8 = 3;
 
 /// States of a socket, by the kernel's numbers (include/net/tcp_states.h).
 pub mod state {
@@ -55,6 +64,20 @@ pub struct Kept {
     pub began_ns: u64,
     /// When it was established, if that was seen.
     pub established_ns: u64,
+    /// The last pass that told of it.
+    pub pass: u64,
+}
+
+/// How far a pass over sockets has come.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Files that it met.
+    pub files: u64,
+    /// Sockets that it told of.
+    pub told: u64,
+    /// Descriptors of others.
+    pub left_out: u64,
 }
 
 /// A TCP socket as it stands, or as it stood when it was closed.
@@ -119,7 +142,7 @@ pub struct Met {
 
 const _: () = {
     use core::mem::{offset_of, size_of};
-    assert!(size_of::<Kept>() == 24);
+    assert!(size_of::<Kept>() == 32);
     assert!(size_of::<Socket>() == 104);
     assert!(offset_of!(Socket, remote) == 48);
     assert!(offset_of!(Socket, state) == 96);

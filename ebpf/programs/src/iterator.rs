@@ -27,6 +27,16 @@ impl Context {
         Self(context)
     }
 
+    /// The number of the iteration: no other, of whatever iterator, has or had the same since the kernel booted.
+    #[inline(always)]
+    pub fn session(self) -> u64 {
+        // SAFETY: the first word of every iterator's context, which the verifier knows by its type.
+        unsafe {
+            let meta = self.0.cast::<*const Meta>().read_volatile();
+            (&raw const (*meta).session).read_volatile()
+        }
+    }
+
     /// The word after the first; null once at the end of the iteration.
     ///
     /// # Safety

@@ -62,7 +62,7 @@ pub use syscalls::{
     Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
     TargetId, TargetReading,
 };
-pub use tcp::{Passes, Socket, SocketWatch};
+pub use tcp::{Pass, Passes, Socket, SocketWatch};
 pub use tracing::Traced;
 
 /// The program.

@@ -10,7 +10,7 @@ use aya::maps::MapError;
 pub use ckb_probe_common::tcp::Socket;
 use ckb_probe_common::{
     Field,
-    tcp::{MAX_PROCESSES, Met},
+    tcp::{LEFT_OUT, MAX_PROCESSES, Met},
 };
 use zerocopy::FromBytes;
 
@@ -101,6 +101,15 @@ pub struct Passes {
     found: AtomicUsize,
 }
 
+/// What one pass over a process's sockets has found.
+#[derive(Debug, Default)]
+pub struct Pass {
+    /// Each that it told of, once.
+    pub sockets: Vec<Socket>,
+    /// How many descriptors there were of others, for which there is no memory, and one for all at which it did not look.
+    pub left_out: u64,
+}
+
 impl SocketWatch {
     /// Loads the programs, and attaches nothing yet.
     pub fn load() -> Result<Self, AttachError> {
@@ -172,31 +181,40 @@ impl SocketWatch {
 }
 
 impl Passes {
-    /// All TCP sockets that the process has open: one that it has several descriptors of comes as often.
-    pub fn pass(&self) -> Result<Vec<Socket>, ReadError> {
+    /// The TCP sockets that the process has open, each once however many descriptors it has of it.
+    pub fn pass(&self) -> Result<Pass, ReadError> {
         self.read()
             .map_err(|source| error("iter/task_file")(MapError::IoError(source)))
     }
 
-    fn read(&self) -> io::Result<Vec<Socket>> {
+    fn read(&self) -> io::Result<Pass> {
         // A few more than the last time: they are not to be moved as they come.
         let mut found = Vec::with_capacity(self.found.load(Ordering::Relaxed) + 64);
+        let mut left_out = None;
         let mut file = self.sockets.begin()?;
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut filled = 0;
-        loop {
+        while left_out.is_none() {
             let more = file.read(&mut buffer[filled..])?;
             if more == 0 {
                 break;
             }
             filled += more;
-            found.extend(sockets(&buffer[..filled]));
+            for socket in sockets(&buffer[..filled]) {
+                match socket.event {
+                    LEFT_OUT => left_out = Some(socket.cookie),
+                    _ => found.push(socket),
+                }
+            }
             let whole = filled - filled % size_of::<Socket>();
             buffer.copy_within(whole..filled, 0);
             filled -= whole;
         }
         self.found.store(found.len(), Ordering::Relaxed);
-        Ok(found)
+        Ok(Pass {
+            sockets: found,
+            left_out: left_out.unwrap_or_default(),
+        })
     }
 }
 

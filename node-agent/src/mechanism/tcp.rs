@@ -21,10 +21,13 @@ pub use totals::blank;
 use super::{
     Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, Lost, Mechanism, Reading,
     Refusal, Subscription, reason_of,
-    shared::{Gate, Handle, OneGroup, Shared},
+    shared::{Gate, Handle, NodeProgram as _, OneGroup, Shared},
 };
 use crate::{
-    kernel::{AttachError, Links, Passes, ReadError, SocketWatch},
+    kernel::{
+        AttachError, Links, Pass, Passes, ReadError, SocketWatch,
+        memory::{self, Reservation},
+    },
     observe::{monotonic, thread_time},
 };
 
@@ -120,6 +123,8 @@ pub struct Sockets {
     passes: Passes,
     next_pass: Option<Instant>,
     ledger: SocketTotals,
+    /// For what is known of sockets.
+    room: Reservation,
     measures: Measures,
     group: GroupId,
     gate: Gate,
@@ -147,6 +152,7 @@ impl TcpConfig {
             handle,
             next_pass: None,
             ledger: SocketTotals::new(self.naming.clone(), tick()),
+            room: memory::budget().empty(),
             measures: self.measures.clone(),
             group: context.first,
             gate: Gate::default(),
@@ -194,18 +200,33 @@ fn monotonic_ns() -> u64 {
 
 impl Sockets {
     fn drain(&mut self) {
-        for changed in self.handle.events() {
+        let changed = self.handle.events();
+        self.make_room(changed.len());
+        for changed in changed {
             self.ledger.changed(&changed);
         }
+        self.room.keep(self.ledger.bytes_with(0));
     }
 
     fn pass(&mut self) -> Result<(), ReadError> {
         let begun = thread_time();
-        let sockets = self.passes.pass()?;
+        let Pass { sockets, left_out } = self.passes.pass()?;
+        self.make_room(sockets.len());
+        self.ledger.leave_out(left_out);
         self.ledger.pass(&sockets);
+        self.room.keep(self.ledger.bytes_with(0));
         let took = thread_time().saturating_sub(begun);
         self.next_pass = Some(Instant::now() + PASS.max(took * PART));
         Ok(())
+    }
+
+    /// Has room for so many sockets more, or has no more be known.
+    fn make_room(&mut self, more: usize) {
+        let most = match self.room.set(self.ledger.bytes_with(more)) {
+            true => totals::MAX_KNOWN,
+            false => self.ledger.known(),
+        };
+        self.ledger.bound(most);
     }
 }
 
@@ -258,12 +279,15 @@ impl Mechanism for Sockets {
                 self.pass()?;
             }
         }
+        let mut lost = self.handle.lost()?;
+        let told = Name::Borrowed(SocketWatch::EVENTS_LOST);
+        *lost.entry(told).or_default() += self.ledger.lost();
         Ok(Reading {
             groups: [(self.group, self.ledger.reading(&self.measures))].into(),
             folded: [(self.group, self.ledger.folded())].into(),
             lost: vec![Lost {
                 groups: [self.group].into(),
-                counts: self.handle.lost()?,
+                counts: lost,
             }],
         })
     }

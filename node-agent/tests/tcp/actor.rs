@@ -89,6 +89,11 @@ impl Actor {
         self.order(&format!("open {peer} {times} {send}"));
     }
 
+    /// Listens on so many addresses of its own.
+    pub fn listen_often(&mut self, times: u32) {
+        self.order(&format!("often {times}"));
+    }
+
     /// Closes what it has opened.
     pub fn close(&mut self) {
         self.order("close");
@@ -180,6 +185,13 @@ fn act() {
                         0 => TcpStream::connect(words[1]).unwrap(),
                         send => begin(words[1], send, 0),
                     });
+                }
+                String::new()
+            }
+            "often" => {
+                for address in 0..number(1) as u32 {
+                    let address = std::net::Ipv4Addr::from(0x7f40_0000 + address);
+                    idle.push(TcpListener::bind((address, 18_115)).unwrap());
                 }
                 String::new()
             }

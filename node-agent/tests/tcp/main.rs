@@ -8,7 +8,12 @@
 mod actor;
 mod watched;
 
-use std::{net::Ipv4Addr, process::Command, time::Duration};
+use std::{
+    io::{BufRead as _, BufReader},
+    net::Ipv4Addr,
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use actor::Actor;
 use ckb_probe_agent::kernel::SocketWatch;
@@ -203,7 +208,7 @@ fn a_process_of_another_network_is_measured_from_here_as_ss_does_there() {
     server.settle_bytes(4);
     std::thread::sleep(Duration::from_millis(300));
     let watch = SocketWatch::load().unwrap();
-    let ours = watch.over(server.pid()).unwrap().pass().unwrap();
+    let ours = watch.over(server.pid()).unwrap().pass().unwrap().sockets;
     let mut ours: Vec<String> = ours
         .iter()
         .filter(|one| one.state == 1)
@@ -236,6 +241,122 @@ fn ten_thousand_sockets_are_told_one_by_one() {
     let counts = watched.counts();
     let all: u64 = counts.iter().map(|(_, _, count)| count.connections).sum();
     assert_eq!(all, 10_000);
+}
+
+#[test]
+fn a_socket_is_told_once_however_many_descriptors_there_are_of_it() {
+    let (target, descriptors) = Descriptors::of_tables(1);
+    assert!(descriptors > 1000);
+    let watch = SocketWatch::load().unwrap();
+    let passes = watch.over(target.pid()).unwrap();
+    for _ in 0..2 {
+        let pass = passes.pass().unwrap();
+        assert_eq!((pass.sockets.len(), pass.left_out), (1, 0));
+    }
+    let mut watched = Watched::of_process(target.pid(), &by(GroupBy::LocalPort));
+    wait_for_a_pass();
+    let counts = watched.counts();
+    let all: Vec<_> = counts
+        .iter()
+        .map(|(_, _, count)| (count.listening, count.lost))
+        .collect();
+    assert_eq!(all, [(1, 0)]);
+}
+
+#[test]
+fn a_pass_ends_after_so_many_descriptors_and_says_that_there_are_more() {
+    // More than containerd lets a container have in one table.
+    let tables = 1_100_000_u64.div_ceil(Descriptors::of_tables(1).1);
+    let (target, descriptors) = Descriptors::of_tables(tables);
+    assert!(descriptors > 1 << 20);
+    let watch = SocketWatch::load().unwrap();
+    let passes = watch.over(target.pid()).unwrap();
+    let before = resident();
+    for _ in 0..2 {
+        let begun = std::time::Instant::now();
+        let pass = passes.pass().unwrap();
+        println!("of {descriptors} descriptors: {:?}", begun.elapsed());
+        assert_eq!((pass.sockets.len(), pass.left_out), (1, 1));
+    }
+    let mut watched = Watched::of_process(target.pid(), &by(GroupBy::LocalPort));
+    for _ in 0..2 {
+        wait_for_a_pass();
+        let counts = watched.counts();
+        let all: Vec<_> = counts
+            .iter()
+            .map(|(_, _, count)| (count.listening, count.lost))
+            .collect();
+        assert_eq!(all, [(1, 1)]);
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 16 << 20, "{grown} bytes");
+}
+
+#[test]
+fn sockets_beyond_what_there_is_memory_for_are_told_as_lost() {
+    const TOLD: u64 = 16_384;
+    let mut target = Actor::start();
+    target.listen_often(17_000);
+    let mut watched = Watched::of(&target, &by(GroupBy::RemoteAddress));
+    for _ in 0..2 {
+        wait_for_a_pass();
+        let counts = watched.counts();
+        let listening: u64 = counts.iter().map(|(_, _, count)| count.listening).sum();
+        assert_eq!(listening, TOLD);
+        // The same ones each time.
+        assert!(
+            counts
+                .iter()
+                .all(|(_, _, count)| count.lost == 17_000 - TOLD)
+        );
+    }
+}
+
+/// A process with as many descriptors of one socket as its limit allows.
+struct Descriptors {
+    process: std::process::Child,
+    _folder: Folder,
+}
+
+impl Descriptors {
+    /// That many in each of so many tables; how many they are in all.
+    fn of_tables(tables: u64) -> (Self, u64) {
+        let folder = Folder::new();
+        let program = folder.compile("cc", "descriptors.c", "descriptors", &["-pthread"]);
+        let process = Command::new(program)
+            .arg(tables.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut own = Self {
+            process: process.unwrap(),
+            _folder: folder,
+        };
+        let mut all = String::new();
+        let told = own.process.stdout.take().unwrap();
+        BufReader::new(told).read_line(&mut all).unwrap();
+        let all = all.trim().parse().unwrap();
+        (own, all)
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+/// Bytes that this process has in memory.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.unwrap().trim().trim_end_matches(" kB");
+    kilobytes.parse::<u64>().unwrap() << 10
 }
 
 fn bracketed(address: &str) -> String {

@@ -40,11 +40,16 @@ pub struct Watched {
 impl Watched {
     /// Watches it from now on.
     pub fn of(actor: &Actor, probe: &TcpProbe) -> Self {
+        Self::of_process(actor.pid(), probe)
+    }
+
+    /// The same of any process.
+    pub fn of_process(pid: u32, probe: &TcpProbe) -> Self {
         let config: TcpConfig = probe.config().of().unwrap();
         let mut node = Node::default();
         let context = BeginContext {
             process: ProcessId {
-                pid: actor.pid(),
+                pid,
                 start_ticks: 0,
             },
             first: GroupId::default(),

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_common::tcp::{CLOSED, INCOMING, OPENED, OUTGOING, family, state};
+use ckb_probe_common::tcp::{CLOSED, INCOMING, MAX_TOLD, OPENED, OUTGOING, family, state};
 use ckb_probe_crds::{
     Distribution,
     histogram::bucket,
@@ -31,6 +31,13 @@ use row::{Moved, RowTotals};
 
 /// Parts of a row that are told apart: ports that a process listens on are few.
 const MAX_PARTS: usize = 16;
+
+/// Sockets that are known at a time, at most: as many as two passes tell of.
+pub const MAX_KNOWN: usize = 2 * MAX_TOLD as usize;
+
+/// What the kernel keeps with a socket of a process on the agent's account: a storage, and an element of it, each in a slab of the next
+/// power of two (struct bpf_local_storage and bpf_local_storage_elem of Linux 6.1 to 6.18).
+const KEPT_BYTES: usize = 256 + 128;
 
 /// A connection that the process has closed, and of whose end the kernel does not tell, is forgotten.
 const FORGOTTEN_NS: u64 = 20 * 60 * 1_000_000_000;
@@ -55,6 +62,14 @@ pub struct SocketTotals {
     names: BTreeMap<String, u64>,
     /// What of them there was no room for.
     folded: Folded,
+    /// So many may be known.
+    most: usize,
+    /// Of how many sockets there was more to tell than there is memory for.
+    lost: u64,
+    /// How many sockets a pass left out at most: one after the other leaves out much the same.
+    left_out: u64,
+    /// How many the next pass left out before it was told here.
+    untold: u64,
 }
 
 /// A socket that was seen before.
@@ -83,7 +98,39 @@ impl SocketTotals {
             rows: Vec::new(),
             names: BTreeMap::new(),
             folded: Folded::default(),
+            most: MAX_KNOWN,
+            lost: 0,
+            left_out: 0,
+            untold: 0,
         }
+    }
+
+    /// How many bytes it takes to know so many sockets beside those that are known: what is known of them, where that is found, and
+    /// what the kernel keeps.
+    pub fn bytes_with(&self, more: usize) -> u64 {
+        // What grows doubles.
+        let each = 2 * (size_of::<Known>() + 3 * size_of::<u64>()) + KEPT_BYTES;
+        ((self.known.len() + more).min(MAX_KNOWN) * each) as u64
+    }
+
+    /// Knows so many sockets at most, or those that it knows.
+    pub fn bound(&mut self, most: usize) {
+        self.most = most.min(MAX_KNOWN);
+    }
+
+    /// How many sockets are known.
+    pub fn known(&self) -> usize {
+        self.known.len()
+    }
+
+    /// So many sockets were left out of the pass that is about to be told.
+    pub fn leave_out(&mut self, sockets: u64) {
+        self.untold = sockets;
+    }
+
+    /// How many sockets there was no memory for.
+    pub fn lost(&self) -> u64 {
+        self.lost.saturating_add(self.left_out)
     }
 
     /// From this time on: what was there before counts from where it stands at the first pass to come.
@@ -138,8 +185,9 @@ impl SocketTotals {
     }
 
     fn opened(&mut self, socket: &Socket) {
-        if !self.known.contains_key(&socket.cookie) {
-            self.know(socket);
+        if !self.known.contains_key(&socket.cookie) && self.know(socket).is_none() {
+            self.lost += 1;
+            return;
         }
         let Some(known) = self.known.get_mut(&socket.cookie) else {
             return;
@@ -152,8 +200,9 @@ impl SocketTotals {
     }
 
     fn closed(&mut self, socket: &Socket) {
-        if !self.known.contains_key(&socket.cookie) {
-            self.know(socket);
+        if !self.known.contains_key(&socket.cookie) && self.know(socket).is_none() {
+            self.lost += 1;
+            return;
         }
         let Some(mut known) = self.known.swap_remove(&socket.cookie) else {
             return;
@@ -205,14 +254,19 @@ impl SocketTotals {
             let moved = socket.bytes_sent.saturating_add(socket.bytes_received);
             Reverse((socket.state == state::LISTEN, moved))
         });
+        let mut left_out = std::mem::take(&mut self.untold);
         for socket in new {
             // Another descriptor of the same is known by then.
             let place = match self.known.get_index_of(&socket.cookie) {
-                Some(place) => place,
+                Some(place) => Some(place),
                 None => self.know(socket),
             };
-            self.see(socket, place);
+            match place {
+                Some(place) => self.see(socket, place),
+                None => left_out += 1,
+            }
         }
+        self.left_out = self.left_out.max(left_out);
     }
 
     /// Where a socket is among those that are known: most likely here.
@@ -223,8 +277,11 @@ impl SocketTotals {
         }
     }
 
-    /// Sees a socket for the first time. Where it is among those that are known.
-    fn know(&mut self, socket: &Socket) -> usize {
+    /// Sees a socket for the first time. Where it is among those that are known; None where there is no room for it.
+    fn know(&mut self, socket: &Socket) -> Option<usize> {
+        if self.known.len() >= self.most {
+            return None;
+        }
         let place = self.place(&endpoint(socket, &self.listening));
         let began_since = is_since(socket.began_ns, self.since_ns);
         let known = Known {
@@ -239,7 +296,7 @@ impl SocketTotals {
             seen: self.passes.wrapping_sub(1),
             seen_ns: socket.time_ns,
         };
-        self.known.insert_full(socket.cookie, known).0
+        Some(self.known.insert_full(socket.cookie, known).0)
     }
 
     /// Sees a socket in a pass that is known in this place.

@@ -13,11 +13,12 @@ use core::ffi::c_void;
 use aya_ebpf::{
     helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, generated::bpf_sock_from_file},
     macros::{btf_tracepoint, map},
-    maps::{HashMap, PerCpuArray, RingBuf},
+    maps::{HashMap, LruHashMap, PerCpuArray, RingBuf},
     programs::BtfTracePointContext,
 };
 use ckb_probe_common::tcp::{
-    CLOSED, INCOMING, Kept, MAX_PROCESSES, Met, OPENED, OUTGOING, SEEN, Socket, UNKNOWN, state,
+    CLOSED, INCOMING, Kept, LEFT_OUT, MAX_FILES, MAX_PROCESSES, MAX_TOLD, Met, OPENED, OUTGOING,
+    Progress, SEEN, Socket, UNKNOWN, state,
 };
 use ckb_probe_programs::{counters, iterator, socket_storage::SocketStorage};
 use socket::{FIELDS, PROCESS, SOCKET, TcpSocket};
@@ -29,6 +30,10 @@ static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(MAX_PROCESSES as
 /// What is known of their sockets.
 #[map]
 static KEPT: SocketStorage<Kept> = SocketStorage::new();
+
+/// The passes that are being made.
+#[map]
+static PASSES: LruHashMap<u64, Progress> = LruHashMap::with_max_entries(MAX_PROCESSES as u32, 0);
 
 /// Their sockets that were established or closed.
 #[map]
@@ -80,6 +85,7 @@ fn begins(socket: *const c_void, direction: u8) {
         direction: direction.into(),
         began_ns,
         established_ns: 0,
+        pass: 0,
     };
     // SAFETY: a map's value; a socket that is being connected is its process's alone.
     unsafe { *kept = begun };
@@ -91,6 +97,8 @@ fn was_accepted(socket: *const c_void) {
     if let Some(kept) = unsafe { KEPT.get(socket) } {
         // SAFETY: a map's value; nobody else has the socket yet.
         unsafe {
+            // The pass that told of the one that listens did not tell of this one.
+            (*kept).pass = 0;
             (*kept).direction = INCOMING.into();
             (*kept).began_ns = now();
         }
@@ -153,14 +161,35 @@ fn lose() {
     }
 }
 
-/// One socket for each file that is one.
+/// One socket for each file that is one, the first time that this pass meets it, and no more than there is memory and time for; at
+/// the end what was left out.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task_file")]
 pub fn list(context: *mut c_void) -> i32 {
     let context = iterator::Context::new(context);
+    let pass = context.session();
     // SAFETY: `struct bpf_iter__task_file` has the task, a number and the file.
     let (task, file) = unsafe { (context.word::<0>(), context.word::<2>()) };
     if task.is_null() || file.is_null() {
+        return end(context, pass);
+    }
+    let Some(progress) = progress(pass) else {
+        return 0;
+    };
+    // SAFETY: a map's value: one pass is made by one thread.
+    let files = unsafe { (*progress).files };
+    if files > MAX_FILES {
+        // The end was told: the kernel hands over what is written.
+        return 1;
+    }
+    // SAFETY: as above.
+    let left_out = unsafe { (*progress).left_out };
+    if files == MAX_FILES && !tell_the_end(context, left_out + 1) {
+        return 1;
+    }
+    // SAFETY: as above.
+    unsafe { (*progress).files += 1 };
+    if files == MAX_FILES {
         return 0;
     }
     // SAFETY: the kernel's file.
@@ -173,19 +202,80 @@ pub fn list(context: *mut c_void) -> i32 {
     let Some(socket) = TcpSocket::of(socket) else {
         return 0;
     };
-    // First: a socket that is closed from here on is told of as closed.
+    // SAFETY: as above.
+    let is_full = unsafe { (*progress).told >= MAX_TOLD };
+    // First: a socket that is closed from here on is told of as closed. What is kept takes memory, too.
     // SAFETY: a socket of the kernel's.
-    let kept = unsafe { KEPT.get_or_create(socket.as_ptr()) };
-    let kept = kept.map_or(Kept::default(), |kept| {
-        // SAFETY: a map's value, and the kernel's task.
-        unsafe {
-            if (*kept).process == 0 {
-                (*kept).process = FIELDS.trusted::<PROCESS, u32>(task);
-            }
-            *kept
+    let place = unsafe {
+        if is_full {
+            KEPT.get(socket.as_ptr())
+        } else {
+            KEPT.get_or_create(socket.as_ptr())
         }
-    });
-    i32::from(!context.write(&socket.describe(&kept, socket.state(), SEEN, now())))
+    };
+    let Some(place) = place else {
+        // SAFETY: as above.
+        unsafe { (*progress).left_out += 1 };
+        return 0;
+    };
+    // SAFETY: a map's value.
+    let kept = unsafe { *place };
+    if kept.pass == pass {
+        // Another descriptor of it.
+        return 0;
+    }
+    if is_full {
+        // SAFETY: as above.
+        unsafe { (*progress).left_out += 1 };
+        return 0;
+    }
+    if kept.process == 0 {
+        // SAFETY: a map's value, and the kernel's task.
+        unsafe { (*place).process = FIELDS.trusted::<PROCESS, u32>(task) };
+    }
+    // SAFETY: a map's value.
+    let kept = unsafe { *place };
+    if !context.write(&socket.describe(&kept, socket.state(), SEEN, now())) {
+        // There is room for it later: the kernel comes back to it.
+        return 1;
+    }
+    // SAFETY: map's values.
+    unsafe {
+        (*place).pass = pass;
+        (*progress).told += 1;
+    }
+    0
+}
+
+/// How far this pass is.
+#[inline(always)]
+fn progress(pass: u64) -> Option<*mut Progress> {
+    if let Some(progress) = PASSES.get_ptr_mut(&pass) {
+        return Some(progress);
+    }
+    PASSES.insert(&pass, &Progress::default(), 0).ok()?;
+    PASSES.get_ptr_mut(&pass)
+}
+
+#[inline(always)]
+fn end(context: iterator::Context, pass: u64) -> i32 {
+    // SAFETY: nobody keeps the value.
+    let left_out = unsafe { PASSES.get(&pass) }.map_or(0, |progress| progress.left_out);
+    if !tell_the_end(context, left_out) {
+        return 1;
+    }
+    let _ = PASSES.remove(&pass);
+    0
+}
+
+/// Tells that the pass ends here; false where there is no room for it now.
+#[inline(always)]
+fn tell_the_end(context: iterator::Context, left_out: u64) -> bool {
+    context.write(&Socket {
+        cookie: left_out,
+        event: LEFT_OUT,
+        ..Socket::default()
+    })
 }
 
 fn now() -> u64 {

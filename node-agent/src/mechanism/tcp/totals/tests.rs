@@ -441,3 +441,19 @@ proptest! {
         prop_assert_eq!(total, gone + sent.values().sum::<u64>());
     }
 }
+
+#[test]
+fn sockets_that_there_is_no_memory_for_are_lost_once_however_often_they_are_passed() {
+    let mut ledger = ledger();
+    ledger.bound(2);
+    let sockets: Vec<Socket> = (1..=5).map(socket).collect();
+    for _ in 0..3 {
+        ledger.leave_out(10);
+        ledger.pass(&sockets);
+        assert_eq!((ledger.known(), ledger.lost()), (2, 13));
+    }
+    close(&mut ledger, &socket(6));
+    ledger.bound(usize::MAX);
+    ledger.pass(&sockets);
+    assert_eq!((ledger.known(), ledger.lost()), (5, 14));
+}
