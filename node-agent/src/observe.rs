@@ -11,6 +11,7 @@ mod memory_limit;
 mod namespaces;
 mod node;
 mod process;
+mod search;
 mod symbols;
 
 use std::time::Duration;
@@ -33,8 +34,9 @@ use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{
     CpuTime, Exit, Found, Life, ObserveError, Place, Process, ProcessId, Resident, cpu_time,
-    is_confined, open_file, process, process_at, processes, resident,
+    is_confined, open_file, process, processes, resident,
 };
+pub use search::{ContainerNames, Search};
 pub use symbols::{Location, Symbols, SymbolsError, find_symbols};
 
 /// The kernel's release, such as `6.18.44`; `unknown` when /proc does not say.

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     kernel::CalibratedTier,
     mechanism::{Event, Refusal},
-    observe::{self, Found, ObserveError, Place, Process, ProcessId},
+    observe::{ContainerNames, Found, ObserveError, Process, ProcessId, Search},
     state::{
         instance::{EARLY_DEATH, Instance},
         slow_calls,
@@ -71,6 +71,8 @@ pub struct Engine {
     /// The look at /proc that is under way, and whether it is to be followed by another, since something is asked that it may have
     /// missed.
     scan: Option<(Errand<Result<Found, ObserveError>>, bool)>,
+    /// What containers were found to be called.
+    names: Arc<ContainerNames>,
     /// How long a look at /proc is waited for.
     patience: Duration,
 }
@@ -96,6 +98,7 @@ impl Engine {
             search_interval: SEARCH.0,
             searches: 0,
             scan: None,
+            names: Arc::default(),
             patience: Duration::MAX,
         }
     }
@@ -180,13 +183,13 @@ impl Engine {
     }
 
     fn scan(&mut self) -> bool {
-        let orders = self.assignments.iter();
-        let wanted: BTreeSet<String> = orders.map(|order| order.executable.clone()).collect();
-        if wanted.is_empty() {
+        let search = search_for(&self.assignments);
+        if search.executables.is_empty() {
             return self.carry_out_orders(&Found::default());
         }
         self.searches += 1;
-        let look = move || observe::processes(|executable| wanted.contains(executable));
+        let names = Arc::clone(&self.names);
+        let look = move || search.processes(&names);
         let scan = self.tools.workers.start(look);
         // Nobody looks a second time meanwhile.
         self.next_scan = Instant::now() + STEADY;
@@ -269,11 +272,7 @@ impl Engine {
         if awaiting.is_empty() {
             return false;
         }
-        let wanted = |executable: &str| awaiting.iter().any(|one| one.executable == executable);
-        let matters = |place: &Place| {
-            let mut pods = awaiting.iter().map(|order| &order.pod.uid);
-            pods.any(|pod| place.pod.as_ref() == Some(pod))
-        };
+        let search = search_for(awaiting.iter().copied());
         let waited_for = |process: Process| {
             let mut keys = awaiting
                 .iter()
@@ -282,7 +281,7 @@ impl Engine {
         };
         let mut processes = pids
             .iter()
-            .filter_map(|pid| observe::process_at(*pid, wanted, matters).ok()?);
+            .filter_map(|pid| search.process(*pid, &self.names).ok()?);
         processes.any(waited_for) && self.reconcile()
     }
 
@@ -474,6 +473,18 @@ impl Engine {
         });
         known.chain(unmatched).collect()
     }
+}
+
+/// What these orders are about.
+fn search_for<'a>(orders: impl IntoIterator<Item = &'a Assignment>) -> Search {
+    let mut search = Search::default();
+    for order in orders {
+        search.executables.insert(order.executable.clone());
+        search.pods.insert(order.pod.uid.clone());
+        let ids = order.containers.iter().filter_map(|one| one.id.clone());
+        search.containers.extend(ids);
+    }
+    search
 }
 
 fn views_on(

@@ -23,7 +23,6 @@ use procfs::{ProcError, process as proc};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{Interest, unix::AsyncFd};
 
-use ckb_probe_core::process::pod_and_container;
 pub use ckb_probe_core::process::{Place, Process, ProcessId};
 
 use crate::text;
@@ -87,13 +86,28 @@ pub struct Found {
 /// One `readlink` for each process of the host; more is read of the wanted ones only. Processes that end
 /// meanwhile are left out.
 pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Found, ObserveError> {
+    all_in(Path::new("/proc"), |directory, pid| {
+        at(directory, pid, &wanted)
+    })
+}
+
+/// The same of one process; None where it is not wanted, or gone.
+pub fn process(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Option<Process>, ObserveError> {
+    at(&PathBuf::from(format!("/proc/{pid}")), pid, wanted)
+}
+
+/// Whatever is made of the processes in this directory.
+pub(super) fn all_in(
+    root: &Path,
+    mut look: impl FnMut(&Path, u32) -> Result<Option<Process>, ObserveError>,
+) -> Result<Found, ObserveError> {
     let mut found = Found::default();
-    for entry in std::fs::read_dir("/proc")? {
+    for entry in std::fs::read_dir(root)? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        match process(pid, &wanted) {
+        match look(&root.join(name), pid) {
             Ok(process) => found.processes.extend(process),
             Err(_) => {
                 found.unreadable.insert(pid);
@@ -104,26 +118,20 @@ pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Found, ObserveError> {
     Ok(found)
 }
 
-/// The same of one process; None where it is not wanted, or gone.
-pub fn process(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Option<Process>, ObserveError> {
-    process_at(pid, wanted, |_| true)
-}
-
-/// The same. Its container's name, which is dear to find out, is looked for where that `matters` only.
-pub fn process_at(
+/// A process in its directory, without its container's name, which is dear to find out; None where it is not wanted, or gone.
+pub(super) fn at(
+    directory: &Path,
     pid: u32,
     wanted: impl Fn(&str) -> bool,
-    matters: impl Fn(&Place) -> bool,
 ) -> Result<Option<Process>, ObserveError> {
-    let directory = PathBuf::from(format!("/proc/{pid}"));
     let read = || {
-        let Some(executable) = executable(&directory)? else {
+        let Some(executable) = executable(directory)? else {
             return Ok(None);
         };
         if !wanted(&executable) {
             return Ok(None);
         }
-        inspect(pid, executable, &matters).map(Some)
+        inspect(directory, pid, executable).map(Some)
     };
     read().or_else(|source| match source {
         ProcError::NotFound(_) => Ok(None),
@@ -176,32 +184,18 @@ fn executable(directory: &Path) -> Result<Option<String>, ProcError> {
     Ok(name.map(|name| name.strip_suffix(" (deleted)").unwrap_or(name).to_string()))
 }
 
-fn inspect(
-    pid: u32,
-    executable: String,
-    matters: impl Fn(&Place) -> bool,
-) -> Result<Process, ProcError> {
-    let process = proc::Process::new(pid as i32)?;
+fn inspect(directory: &Path, pid: u32, executable: String) -> Result<Process, ProcError> {
+    let process = proc::Process::new_with_root(directory.to_path_buf())?;
     let stat = process.stat()?;
     let cgroups = process.cgroups()?;
-    let place = Place::of(cgroups.into_iter().map(|cgroup| cgroup.pathname));
-    // Without its pod, what its mounts say is its pod's author's word.
-    let name = match &place.pod {
-        Some(pod) if matters(&place) => {
-            let mounts = process.mountinfo()?.into_iter();
-            let mut named = mounts.filter_map(|mount| pod_and_container(&mount.root));
-            named.find_map(|(of, name)| (of == *pod).then_some(name))
-        }
-        _ => None,
-    };
     Ok(Process {
         id: ProcessId {
             pid,
             start_ticks: stat.starttime,
         },
         executable,
-        place,
-        name,
+        place: Place::of(cgroups.into_iter().map(|cgroup| cgroup.pathname)),
+        name: None,
     })
 }
 

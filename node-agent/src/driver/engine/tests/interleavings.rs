@@ -310,7 +310,10 @@ struct Sleeper(Child);
 impl Sleeper {
     fn start() -> (Self, ProcessId) {
         let child = Command::new("sleep").arg("600").spawn().unwrap();
-        let id = observe::process(child.id(), |_| true).unwrap().unwrap().id;
+        let id = crate::observe::process(child.id(), |_| true)
+            .unwrap()
+            .unwrap()
+            .id;
         (Self(child), id)
     }
 }
