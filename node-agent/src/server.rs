@@ -2,7 +2,9 @@
 //!
 //! `/healthz` is a sign of life of the engine and not of a listening socket, and is told on a thread of its own: whatever comes to the
 //! metrics' door, and however long the engine takes to come round, the kubelet has its answer at once. `/metrics` is read from the
-//! kernel when it is asked for.
+//! kernel when it is asked for, though once a second at most, however many ask: see [`pages`].
+
+mod pages;
 
 use std::{
     net::SocketAddr,
@@ -35,9 +37,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Where the text of `/metrics` goes, or the reason why there is none.
 pub type MetricsRequest = oneshot::Sender<Result<String, String>>;
-
-/// How many wait for metrics at most, before those who ask do.
-const WAITING: usize = 16;
 
 /// Where the doors are, and who may come in.
 #[derive(Clone, Debug)]
@@ -172,12 +171,19 @@ impl Server {
                 });
             })
             .map_err(ServerError::Health)?;
-        let (wanting, wanted) = mpsc::channel(WAITING);
+        let (wanting, wanted) = mpsc::channel(1);
+        let (pages, making) = pages::pages(wanting);
         let metrics = listener::serve(self.metrics, self.secure, move |path| match path {
-            "/metrics" => ask(&wanting),
+            "/metrics" => {
+                let pages = pages.clone();
+                Box::pin(async move { pages.latest().await })
+            }
             _ => unknown("there is /metrics here, and /healthz at a door of its own\n"),
         });
-        Ok((metrics, wanted))
+        let serving = async {
+            tokio::join!(metrics, making);
+        };
+        Ok((serving, wanted))
     }
 }
 
@@ -191,19 +197,6 @@ async fn serve_health(listener: TcpListener, pulse: Arc<Pulse>) {
         }
     })
     .await;
-}
-
-fn ask(wanting: &mpsc::Sender<MetricsRequest>) -> Answer {
-    let wanting = wanting.clone();
-    Box::pin(async move {
-        let (sender, receiver) = oneshot::channel();
-        let _ = wanting.send(sender).await;
-        match receiver.await {
-            Ok(Ok(text)) => Page::Text(text),
-            Ok(Err(reason)) => Page::Unavailable(reason),
-            Err(_) => Page::Unavailable("the agent is going down\n".to_string()),
-        }
-    })
 }
 
 fn unknown(known: &'static str) -> Answer {

@@ -3,9 +3,18 @@
 //! Whoever comes is let in; where there are too many, who has the most loses its oldest. Those who hold theirs open, and
 //! send or read slowly, keep nobody out but themselves.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+mod pieces;
 
-use http_body_util::Full;
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use http_body_util::{Either, Full};
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Bytes, Incoming},
@@ -15,6 +24,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use pieces::Pieces;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::AbortHandle,
@@ -43,11 +53,40 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(60);
 pub enum Page {
     /// As it was asked for.
     Text(String),
+    /// A long text, of which no connection has a copy: who has not read it when it is dropped is cut off.
+    Shared(SharedText),
     /// There is no such page.
     Unknown(&'static str),
     /// Not now, or not well.
     Unavailable(String),
 }
+
+/// A text that somebody else keeps.
+#[derive(Clone, Debug)]
+pub struct SharedText(Weak<String>);
+
+impl SharedText {
+    /// This one, as long as it is kept.
+    pub fn of(text: &Arc<String>) -> Self {
+        Self(Arc::downgrade(text))
+    }
+
+    /// The text, if it is still kept.
+    pub fn text(&self) -> Option<Arc<String>> {
+        self.0.upgrade()
+    }
+}
+
+impl PartialEq for SharedText {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+impl Eq for SharedText {}
+
+/// What goes to a client.
+type Told = Either<Full<Bytes>, Pieces>;
 
 /// What is behind a path.
 pub type Answer = Pin<Box<dyn Future<Output = Page> + Send>>;
@@ -126,7 +165,7 @@ async fn respond(
     request: Request<Incoming>,
     secure: Option<&Arc<Secure>>,
     pages: &impl Fn(&str) -> Answer,
-) -> Result<Response<Full<Bytes>>, Infallible> {
+) -> Result<Response<Told>, Infallible> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Ok(text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n"));
     }
@@ -142,6 +181,10 @@ async fn respond(
     }
     Ok(match pages(request.uri().path()).await {
         Page::Text(page) => text(StatusCode::OK, page),
+        Page::Shared(page) => page.text().map_or_else(
+            || text(StatusCode::SERVICE_UNAVAILABLE, "gone by now\n"),
+            |page| response(StatusCode::OK, Either::Right(Pieces::of(&page))),
+        ),
         Page::Unknown(known) => text(StatusCode::NOT_FOUND, known),
         Page::Unavailable(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
     })
@@ -156,8 +199,12 @@ fn token(request: &Request<Incoming>) -> Option<&str> {
         .then_some(token.trim())
 }
 
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body.into()));
+fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Told> {
+    response(status, Either::Left(Full::new(body.into())))
+}
+
+fn response(status: StatusCode, body: Told) -> Response<Told> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let plain = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, plain);

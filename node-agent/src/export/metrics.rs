@@ -23,6 +23,9 @@ use crate::{
 /// count below a bound is exact.
 const BOUNDS: std::ops::RangeInclusive<u32> = 9..=34;
 
+/// Rows and parts of rows in one page: some twelve megabytes where each has all that there may be.
+const MOST_ROWS: usize = 2048;
+
 /// The text of `/metrics`.
 pub fn render<'a>(
     means: Option<CalibratedTier>,
@@ -30,14 +33,57 @@ pub fn render<'a>(
     instances: impl IntoIterator<Item = &'a Instance>,
 ) -> Result<String, prometheus::Error> {
     let instances: Vec<&Instance> = instances.into_iter().collect();
-    let mut families = kind_families(&instances);
-    families.extend(load_families(&instances));
+    let (told, left_out) = that_fit(&instances, MOST_ROWS);
+    let mut families = kind_families(&told);
+    families.extend(load_families(&told));
     families.extend(instance_families(&instances, now));
+    families.push(family(
+        "ckb_probe_rows_left_out",
+        "Rows of a target that are not among these metrics, since those of all targets are too many.",
+        MetricType::GAUGE,
+        left_out
+            .iter()
+            .map(|(instance, rows)| gauge(instance_labels(instance), *rows as f64)),
+    ));
     families.extend(means.into_iter().flat_map(node_families));
     families.retain(|family| !family.get_metric().is_empty());
     let mut text = Vec::new();
     TextEncoder::new().encode(&families, &mut text)?;
     Ok(crate::text::of_own(text))
+}
+
+/// The targets whose rows and parts of rows are so many together at most: those with few first, so that nobody's many keep out others. And
+/// those that are left out, with how many they have.
+fn that_fit<'a>(
+    instances: &[&'a Instance],
+    most: usize,
+) -> (Vec<&'a Instance>, Vec<(&'a Instance, usize)>) {
+    let rows = |instance: &Instance| {
+        let series = instance.probes.iter().flat_map(|book| &book.series);
+        let rows = series.flat_map(|series| series.rows.values());
+        rows.map(|row| 1 + row.parts.len()).sum::<usize>()
+    };
+    let mut counts: Vec<usize> = instances.iter().map(|instance| rows(instance)).collect();
+    counts.sort_unstable();
+    let mut all = 0;
+    let fit = counts.iter().take_while(|count| {
+        all += **count;
+        all <= most
+    });
+    let mut room = fit.count();
+    let limit = counts.get(room.wrapping_sub(1)).copied();
+    let (mut told, mut left_out) = (Vec::new(), Vec::new());
+    for &instance in instances {
+        let count = rows(instance);
+        // Of several with as many, those that come first.
+        if room > 0 && limit.is_some_and(|limit| count <= limit) {
+            room -= 1;
+            told.push(instance);
+        } else {
+            left_out.push((instance, count));
+        }
+    }
+    (told, left_out)
 }
 
 fn node_families(means: CalibratedTier) -> [MetricFamily; 3] {

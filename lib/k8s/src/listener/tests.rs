@@ -129,3 +129,30 @@ async fn a_head_without_end_is_refused() {
     let answer = ask(address, &request).await;
     assert!(answer.starts_with("HTTP/1.1 431 "), "{answer}");
 }
+
+#[tokio::test]
+async fn who_has_not_read_a_shared_page_when_it_is_dropped_is_cut_off() {
+    let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let page = Arc::new("x".repeat(16 << 20));
+    let shared = SharedText::of(&page);
+    tokio::spawn(serve(listener, None, move |_| {
+        let page = Page::Shared(shared.clone());
+        Box::pin(async { page })
+    }));
+    let whole = ask(address, &get("/metrics")).await;
+    assert!(whole.contains("\r\ncontent-length: 16777216\r\n"));
+    assert!(whole.ends_with(&*page));
+    let mut slow = connect([127, 0, 0, 1], address).await;
+    slow.write_all(get("/metrics").as_bytes()).await.unwrap();
+    let mut begun = vec![0; 1 << 10];
+    slow.read_exact(&mut begun).await.unwrap();
+    // Nobody who reads has a copy.
+    assert_eq!(Arc::strong_count(&page), 1);
+    drop(page);
+    let mut rest = Vec::new();
+    let _ = slow.read_to_end(&mut rest).await;
+    assert!(rest.len() < 16 << 20, "{}", rest.len());
+    let gone = ask(address, &get("/metrics")).await;
+    assert!(gone.starts_with("HTTP/1.1 503 "), "{gone}");
+}

@@ -268,3 +268,29 @@ fn what_is_no_time_has_bounds_in_its_own_unit() {
         .map(|bucket| (bucket.upper_bound(), bucket.cumulative_count()));
     assert_eq!(bounds.collect::<Vec<_>>(), [(512.0, 0), (1024.0, 2)]);
 }
+
+#[test]
+fn targets_with_few_rows_are_told_before_those_with_many() {
+    let (many, none) = (instance(), without_probes());
+    let rows = that_fit(&[&many], 0).1[0].1;
+    assert!(rows > 1);
+    let counts = |most: usize| {
+        let (told, left_out) = that_fit(&[&many, &none, &many], most);
+        let left_out: Vec<usize> = left_out.iter().map(|(_, rows)| *rows).collect();
+        (told.len(), left_out)
+    };
+    assert_eq!(counts(2 * rows), (3, vec![]));
+    // Of two with as many, the first.
+    assert_eq!(counts(2 * rows - 1), (2, vec![rows]));
+    assert_eq!(counts(rows - 1), (1, vec![rows, rows]));
+}
+
+fn without_probes() -> Instance {
+    let terms = Terms {
+        interval: Duration::from_secs(1),
+        overhead: Overhead::default(),
+        early_death: EARLY_DEATH,
+        profile_window: slow_calls::WINDOW,
+    };
+    Instance::new(InstanceKey::default(), vec![], terms, Duration::ZERO)
+}

@@ -1,0 +1,142 @@
+//! Pages of metrics: one a second at most, and the same for all who ask.
+//!
+//! A page is some megabytes, reading it from the kernel keeps the engine busy, and anybody who reaches the door may ask. So nobody has
+//! a copy: the last two pages are kept, and whoever has not read one when the next but one is made is cut off.
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use ckb_probe_k8s::listener::{Page, SharedText};
+use tokio::{
+    sync::{Notify, mpsc, oneshot, watch},
+    time::sleep,
+};
+
+use super::MetricsRequest;
+
+/// A page is good for so long.
+pub(super) const FRESH: Duration = Duration::from_secs(1);
+
+/// So many are kept for those who have not yet read them.
+const KEPT: usize = 2;
+
+/// Where to ask for the latest page.
+#[derive(Clone)]
+pub(super) struct Pages {
+    latest: watch::Receiver<Option<(Instant, Page)>>,
+    wanted: Arc<Notify>,
+}
+
+/// Pages that are made as they are wanted, and what makes them, as long as it is awaited.
+pub(super) fn pages(engine: mpsc::Sender<MetricsRequest>) -> (Pages, impl Future<Output = ()>) {
+    let (made, latest) = watch::channel(None);
+    let wanted = Arc::new(Notify::new());
+    let pages = Pages {
+        latest,
+        wanted: Arc::clone(&wanted),
+    };
+    let making = async move {
+        let mut kept = VecDeque::with_capacity(KEPT);
+        loop {
+            wanted.notified().await;
+            let page = match ask(&engine).await {
+                Ok(text) => {
+                    kept.truncate(KEPT - 1);
+                    let text = Arc::new(text);
+                    let page = Page::Shared(SharedText::of(&text));
+                    kept.push_front(text);
+                    page
+                }
+                Err(reason) => Page::Unavailable(reason),
+            };
+            made.send_replace(Some((Instant::now(), page)));
+            sleep(FRESH).await;
+        }
+    };
+    (pages, making)
+}
+
+async fn ask(engine: &mpsc::Sender<MetricsRequest>) -> Result<String, String> {
+    let (sender, receiver) = oneshot::channel();
+    let _ = engine.send(sender).await;
+    let going = || Err("the agent is going down\n".to_string());
+    receiver.await.unwrap_or_else(|_| going())
+}
+
+impl Pages {
+    /// The latest page, or one that is made now. Who goes away meanwhile has others have it.
+    pub(super) async fn latest(mut self) -> Page {
+        let latest = self.latest.borrow_and_update().clone();
+        match latest {
+            Some((made, page)) if made.elapsed() < FRESH => return page,
+            _ => self.wanted.notify_one(),
+        }
+        let _ = self.latest.changed().await;
+        let latest = self.latest.borrow().clone();
+        let none = || Page::Unavailable("there are no metrics yet\n".to_string());
+        latest.map_or_else(none, |(_, page)| page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pages that say how often they were made.
+    fn counted() -> (Pages, Arc<std::sync::atomic::AtomicU64>) {
+        let (engine, mut wanted) = mpsc::channel::<MetricsRequest>(1);
+        let (pages, making) = pages(engine);
+        tokio::spawn(making);
+        let made = Arc::new(std::sync::atomic::AtomicU64::new(0));
+        let count = Arc::clone(&made);
+        tokio::spawn(async move {
+            while let Some(answer) = wanted.recv().await {
+                let made = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+                let _ = answer.send(Ok(format!("page {made}\n")));
+            }
+        });
+        (pages, made)
+    }
+
+    async fn text(pages: &Pages) -> Option<String> {
+        match pages.clone().latest().await {
+            Page::Shared(text) => text.text().map(|text| text.to_string()),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn however_many_ask_a_page_is_made_once_a_second() {
+        let (pages, made) = counted();
+        for _ in 0..100 {
+            assert_eq!(text(&pages).await, Some("page 1\n".to_string()));
+        }
+        // Whoever asks and goes away at once has it be made no more often.
+        let begun = Instant::now();
+        while begun.elapsed() < 3 * FRESH {
+            let asks = tokio::spawn(pages.clone().latest());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            asks.abort();
+        }
+        let made = made.load(std::sync::atomic::Ordering::Relaxed);
+        assert!((2..=4).contains(&made), "{made}");
+    }
+
+    #[tokio::test]
+    async fn two_pages_are_kept_and_no_more() {
+        let (pages, _) = counted();
+        let mut all = Vec::new();
+        for _ in 0..4 {
+            match pages.clone().latest().await {
+                Page::Shared(text) => all.push(text),
+                other => panic!("{other:?}"),
+            }
+            sleep(FRESH + FRESH / 10).await;
+        }
+        let kept: Vec<bool> = all.iter().map(|page| page.text().is_some()).collect();
+        assert_eq!(kept, [false, false, true, true]);
+    }
+}
