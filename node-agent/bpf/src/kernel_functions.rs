@@ -159,9 +159,11 @@ fn has_little_room() -> bool {
     })
 }
 
-/// Detaches without waiting for the kernel, which takes its time.
+/// Detaches without waiting for the kernel, which takes its time; where there is no thread for that, here.
 fn drop_elsewhere(links: Links) {
-    std::thread::spawn(move || drop(links));
+    let thread = std::thread::Builder::new().name("detach".to_string());
+    // What cannot be started drops what it was to do.
+    let _ = thread.spawn(move || drop(links));
 }
 
 /// What sees calls by a tier.
