@@ -96,6 +96,32 @@ fn every_exec_and_every_end_is_told_or_counted_as_lost() {
 }
 
 #[test]
+fn what_the_host_runs_in_a_pods_network_is_not_the_pods() {
+    let mut parent = Parent::start(&["unshare", "--net", "--pid", "--fork"]);
+    let probe = listing(&mut parent, &[]);
+    let target = parent.pid.to_string();
+    let entered = |namespaces: &[&str], code: i32| {
+        let command = format!("exit {code}");
+        let status = Command::new("nsenter")
+            .args(["--target", &target])
+            .args(namespaces)
+            .args(["sh", "-c", &command, "--password=x"])
+            .status();
+        assert_eq!(status.unwrap().code(), Some(code));
+    };
+    // A plug-in, or an administrator; and an exec into the pod.
+    entered(&["--net"], 6);
+    entered(&["--net", "--pid"], 5);
+    parent.tell("go 20");
+    let (lines, said) = end(parent, probe);
+    assert!(!said.contains("lost"), "{said}");
+    let mut truth = truth(20);
+    truth.insert(("sh".into(), "exec".into(), String::new()), 1);
+    truth.insert(("sh".into(), "end".into(), "5".into()), 1);
+    assert_eq!(told(&lines), truth);
+}
+
+#[test]
 fn what_belongs_to_a_pod_is_what_is_in_its_namespaces() {
     for (namespace, by) in [
         ("network", &["unshare", "--net"][..]),

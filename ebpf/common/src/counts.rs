@@ -68,8 +68,8 @@ pub struct TargetEntry {
     pub slot: u32,
     /// What of it is wanted: bits that the kind gives a meaning.
     pub wants: u32,
-    /// Explicit padding, zero.
-    pub padding: u32,
+    /// The pid namespace whose tasks do not belong to it, by [`space::NETWORK`]; 0 for none.
+    pub outside: u32,
 }
 
 /// What counting for a target takes, on each CPU.

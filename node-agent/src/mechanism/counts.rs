@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use ckb_probe_common::counts::{KEY_BYTES, OTHER_ROW, SUMS, TargetKey, of_distribution, space};
 use ckb_probe_crds::{Figures, Histogram, report::OTHER};
-use shared::Groups;
+use shared::{Belonging, Groups};
 
 use super::{
     Accepted, BeginContext, Begun, Config, Detail, Event, GroupId, GroupIds, Lost, Mechanism,
@@ -143,29 +143,37 @@ impl CountsConfig {
 }
 
 /// By what tasks belong to a target.
-fn target(belonging: Membership, process: ProcessId) -> Result<TargetKey, Refusal> {
-    let own = TargetKey {
-        space: space::PROCESS,
-        number: process.pid,
-    };
+fn target(belonging: Membership, process: ProcessId) -> Result<Belonging, Refusal> {
     if belonging == Membership::Process {
-        return Ok(own);
+        let target = TargetKey {
+            space: space::PROCESS,
+            number: process.pid,
+        };
+        return Ok(Belonging { target, outside: 0 });
     }
     let host = Namespaces::of_host()?;
     let namespaces = Namespaces::of(process)?;
-    Ok(pod(own.number, namespaces, host))
+    Ok(pod(process.pid, namespaces, host))
 }
 
-/// The same, of a pod.
-fn pod(process: u32, own: Namespaces, host: Namespaces) -> TargetKey {
+/// The same, of a pod. Whoever is in its network and not in a pid namespace of its own is the host's: a plug-in that sets it up, or
+/// somebody who looks into it; unless the target itself is like that.
+fn pod(process: u32, own: Namespaces, host: Namespaces) -> Belonging {
+    let is_nested = own.process_ids != host.process_ids;
     let (space, number) = if own.network != host.network {
         (space::NETWORK, own.network)
-    } else if own.process_ids != host.process_ids {
+    } else if is_nested {
         (space::PROCESS_IDS, own.process_ids)
     } else {
         (space::DESCENT, process)
     };
-    TargetKey { space, number }
+    let outside = if space == space::NETWORK && is_nested {
+        host.process_ids
+    } else {
+        0
+    };
+    let target = TargetKey { space, number };
+    Belonging { target, outside }
 }
 
 /// A kernel that lacks what the program needs lacks it for every target.

@@ -55,19 +55,13 @@ impl Counts {
                 if !namespaces.is_null() {
                     let network = fields.trusted::<{ field::NETWORK }, _>(namespaces);
                     let number = fields.trusted::<{ field::NETWORK_NUMBER }, u32>(network);
-                    self.look_up(space::NETWORK, number, found);
+                    self.look_up_from(space::NETWORK, number, || self.process_ids(task), found);
                 }
             }
             if spaces & space::PROCESS_IDS != 0 {
-                let numbers: *const c_void = fields.trusted::<{ field::NUMBERS }, _>(task);
-                // Not the one of `nsproxy`: that is its children's.
-                let level = fields.trusted::<{ field::LEVEL }, u32>(numbers) as usize;
-                let levels = fields.place::<{ field::FIRST_LEVEL }>(numbers);
-                let own = levels.wrapping_byte_add(level * SIZE_OF_UPID);
-                if let Some(ids) = fields.pointer::<{ field::LEVEL_NAMESPACE }>(own)
-                    && let Some(number) = fields.number::<{ field::PROCESS_IDS_NUMBER }>(ids)
-                {
-                    self.look_up(space::PROCESS_IDS, number as u32, found);
+                let number = self.process_ids(task);
+                if number != 0 {
+                    self.look_up(space::PROCESS_IDS, number, found);
                 }
             }
             if spaces & (space::PROCESS | space::DESCENT) != 0 {
@@ -89,11 +83,41 @@ impl Counts {
         }
     }
 
+    /// The number of the pid namespace that a task is in itself; 0 where that cannot be read.
+    #[inline(always)]
+    unsafe fn process_ids(&self, task: *const c_void) -> u32 {
+        let fields = self.fields;
+        // SAFETY: as above.
+        unsafe {
+            let numbers: *const c_void = fields.trusted::<{ field::NUMBERS }, _>(task);
+            // Not the one of `nsproxy`: that is its children's.
+            let level = fields.trusted::<{ field::LEVEL }, u32>(numbers) as usize;
+            let levels = fields.place::<{ field::FIRST_LEVEL }>(numbers);
+            let own = levels.wrapping_byte_add(level * SIZE_OF_UPID);
+            let ids = fields.pointer::<{ field::LEVEL_NAMESPACE }>(own);
+            let number = ids.and_then(|ids| fields.number::<{ field::PROCESS_IDS_NUMBER }>(ids));
+            number.unwrap_or_default() as u32
+        }
+    }
+
     #[inline(always)]
     fn look_up(&self, space: u32, number: u32, found: &mut Found) {
+        self.look_up_from(space, number, || 0, found);
+    }
+
+    /// The same, of a task in a pid namespace that is asked for where it matters.
+    #[inline(always)]
+    fn look_up_from(
+        &self,
+        space: u32,
+        number: u32,
+        process_ids: impl FnOnce() -> u32,
+        found: &mut Found,
+    ) {
         let key = TargetKey { space, number };
         // SAFETY: an entry is written as one when a target is let in, and its slot is not another's until long after.
         if let Some(entry) = unsafe { self.targets.get(&key) }
+            && (entry.outside == 0 || entry.outside != process_ids())
             && let Some(place) = found.targets.get_mut(found.count as usize)
         {
             *place = *entry;

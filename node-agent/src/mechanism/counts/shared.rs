@@ -42,6 +42,15 @@ struct TrackedTarget {
     known: u32,
 }
 
+/// What belongs to a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Belonging {
+    /// By what tasks do.
+    pub target: TargetKey,
+    /// The pid namespace of those that do not; 0 for none.
+    pub outside: u32,
+}
+
 /// One that asks.
 pub struct Asker {
     target: TargetKey,
@@ -67,7 +76,7 @@ impl Groups {
     /// Takes in one who asks about a process, and about what belongs to this.
     pub fn enroll(
         &mut self,
-        target: TargetKey,
+        Belonging { target, outside }: Belonging,
         process: u32,
         wants: u32,
     ) -> Result<Asker, AttachError> {
@@ -81,7 +90,7 @@ impl Groups {
                 id: self.newest,
                 slot,
                 wants: 0,
-                padding: 0,
+                outside,
             };
             self.counter.prepare(entry)?;
             let known = TrackedTarget {

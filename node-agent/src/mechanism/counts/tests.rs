@@ -9,15 +9,24 @@ const HOST: Namespaces = Namespaces {
 
 #[test]
 fn a_pod_is_its_network_or_else_its_processes_or_else_a_process_and_its_descendants() {
-    let key = |space, number| TargetKey { space, number };
+    let key = |space, number, outside| Belonging {
+        target: TargetKey { space, number },
+        outside,
+    };
     let own = Namespaces {
         network: 3,
         process_ids: 4,
     };
-    assert_eq!(pod(5, own, HOST), key(space::NETWORK, 3));
+    assert_eq!(pod(5, own, HOST), key(space::NETWORK, 3, 2));
+    // One that sees the host's processes is among them.
+    let sees_all = Namespaces {
+        process_ids: 2,
+        ..own
+    };
+    assert_eq!(pod(5, sees_all, HOST), key(space::NETWORK, 3, 0));
     let on_host_network = Namespaces { network: 1, ..own };
-    assert_eq!(pod(5, on_host_network, HOST), key(space::PROCESS_IDS, 4));
-    assert_eq!(pod(5, HOST, HOST), key(space::DESCENT, 5));
+    assert_eq!(pod(5, on_host_network, HOST), key(space::PROCESS_IDS, 4, 0));
+    assert_eq!(pod(5, HOST, HOST), key(space::DESCENT, 5, 0));
 }
 
 #[test]
