@@ -46,6 +46,8 @@ pub enum Detail {
     Callers(Arc<Callers>),
     /// A text that says little without its name.
     Named(String),
+    /// A text that may hold secrets, which stands in lines of JSON only, and how many words it has, which stands in reports.
+    Private(String, u32),
     /// That it is so.
     Yes,
     /// The same, for machines only.
@@ -85,6 +87,7 @@ impl fmt::Display for Detail {
             Self::List(items) => f.write_str(&items.join(", ")),
             Self::Callers(callers) => f.write_str(&brief(callers, STATUS_CALLERS, STATUS_BYTES)),
             Self::Named(text) => f.write_str(text),
+            Self::Private(_, words) => write!(f, "{words}"),
             Self::Yes | Self::Mark => f.write_str("true"),
         }
     }
@@ -145,7 +148,7 @@ impl Detail {
                 let brief = brief(callers, PHRASE_CALLERS, PHRASE_BYTES);
                 Some(format!("called by {brief}"))
             }
-            Self::Named(_) => Some(format!("{name} {self}")),
+            Self::Named(_) | Self::Private(..) => Some(format!("{name} {self}")),
             Self::Yes => Some(name.to_string()),
             Self::Mark => None,
         }
@@ -162,7 +165,7 @@ impl Detail {
             Self::Text(text) => (name.to_string(), json!(text)),
             Self::List(items) => (name.to_string(), json!(items)),
             Self::Callers(callers) => (name.to_string(), json!(listed(callers))),
-            Self::Named(text) => (name.to_string(), json!(text)),
+            Self::Named(text) | Self::Private(text, _) => (name.to_string(), json!(text)),
             Self::Yes | Self::Mark => (name.to_string(), json!(true)),
         }
     }

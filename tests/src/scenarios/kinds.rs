@@ -117,8 +117,8 @@ fn question(scene: &Scene<'_>, disk: &Disk) -> Value {
         json!({ "name": block_io::ONE, "blockIo": { "devices": [disk.name()] } }),
         json!({ "name": tcp::PEERS, "tcp": {} }),
         json!({ "name": tcp::PORTS, "tcp": { "groupBy": "LocalPort" } }),
-        json!({ "name": processes::OPEN, "processes": {} }),
-        json!({ "name": processes::REDACTED, "processes": { "redactArguments": true } }),
+        json!({ "name": processes::OPEN, "processes": { "redactArguments": false } }),
+        json!({ "name": processes::REDACTED, "processes": {} }),
     ];
     for one in traced::functions(scene.workload) {
         let mut probe = function(one.probe, one.pattern);

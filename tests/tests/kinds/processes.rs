@@ -79,7 +79,11 @@ fn every_exec_and_every_end_is_counted_and_told() {
 
 #[test]
 fn an_exec_is_told_with_its_parent_and_its_arguments() {
-    in_every_way(ProcessesProbe::default(), |way| {
+    let with_arguments = ProcessesProbe {
+        redact_arguments: false,
+        ..ProcessesProbe::default()
+    };
+    in_every_way(with_arguments, |way| {
         let mut fixture = Parent::start(&[]);
         let mut session = way.attach(fixture.pid);
         fixture.tell("go 1");

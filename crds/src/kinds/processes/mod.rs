@@ -8,10 +8,10 @@ mod descriptor;
 
 pub use descriptor::{DESCRIPTOR, ENDS, EXECS, FAILURES, KILLS, LIFETIME, OUT_OF_MEMORY};
 
-/// What runs in the target's pod, and how it ends: successful execs with their parents and arguments, and ends of processes
+/// What runs in the target's pod, and how it ends: successful execs with their parents, and ends of processes
 /// with their exit code or signal, including those that were killed for lack of memory. All processes of the pod are counted,
 /// in rows by their names. If the pod uses the host's network, only those of the target's container are.
-#[derive(Clone, Debug, Default, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProcessesProbe {
     /// Which events are listed individually, with their details: `All`; `Ends`, without execs; or `Failures`, ends by a signal
@@ -21,9 +21,23 @@ pub struct ProcessesProbe {
     pub events: ProcessEvents,
 
     /// Lists the number of arguments instead of the arguments, which may contain secrets. The arguments do not leave the kernel
-    /// then, unless another probe of the same pod asks for them.
-    #[serde(default)]
+    /// then, unless another probe of the same pod asks for them. If it is false, they are listed in the agent's log, and nowhere
+    /// else: whoever may read the CkbProbe, or Events, reads their number only.
+    #[serde(default = "redacted")]
     pub redact_arguments: bool,
+}
+
+const fn redacted() -> bool {
+    true
+}
+
+impl Default for ProcessesProbe {
+    fn default() -> Self {
+        Self {
+            events: ProcessEvents::default(),
+            redact_arguments: redacted(),
+        }
+    }
 }
 
 /// Which events of processes are listed.

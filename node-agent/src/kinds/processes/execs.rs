@@ -31,7 +31,7 @@ pub(super) fn decode(seen: &RawEvent<'_>, redacted: bool) -> Option<DecodedEvent
     let arguments = if redacted || held.is_empty() {
         Detail::Number(i64::from(count))
     } else {
-        Detail::Named(line(held, bytes as usize > held.len()))
+        Detail::Private(line(held, bytes as usize > held.len()), count)
     };
     Some(DecodedEvent {
         row: row(seen.name),

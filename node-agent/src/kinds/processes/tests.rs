@@ -48,7 +48,7 @@ fn said(kind: &ProcessesProbe, seen: &RawEvent<'_>) -> Option<(u64, String)> {
 fn listing(events: ProcessEvents) -> ProcessesProbe {
     ProcessesProbe {
         events,
-        ..ProcessesProbe::default()
+        redact_arguments: false,
     }
 }
 
@@ -87,33 +87,34 @@ fn what_was_not_asked_for_is_not_listed_but_the_own_end() {
         assert!(listed(events, &seen(layout::END, true, &good)));
     }
     assert_eq!(wants(&listing(ProcessEvents::Failures)), 2 | 4);
-    let redacted = ProcessesProbe {
-        redact_arguments: true,
-        ..ProcessesProbe::default()
-    };
-    assert_eq!(wants(&redacted), 1 | 4 | 8);
+    // Unless they are asked for, arguments do not leave the kernel.
+    assert_eq!(wants(&ProcessesProbe::default()), 1 | 4 | 8);
+    let asked: ProcessesProbe = serde_json::from_str("{}").unwrap();
+    assert_eq!(asked, ProcessesProbe::default());
 }
 
 #[test]
-fn arguments_are_told_or_only_how_many() {
-    let payload = exec(b"ls\0-l\0a b\0", 10);
-    let seen = seen(layout::EXEC, false, &payload);
-    let tail = "pid=42 parent=bash parentPid=41";
-    let all = listing(ProcessEvents::All);
-    let full = format!("what=exec arguments=ls -l 'a b' {tail}");
-    assert_eq!(said(&all, &seen), Some((1, full)));
-    let redacted = ProcessesProbe {
-        redact_arguments: true,
-        ..ProcessesProbe::default()
+fn arguments_are_told_where_they_are_asked_for_and_otherwise_how_many() {
+    let arguments = |kind: &ProcessesProbe, payload: &[u8]| {
+        let told = kind.event(&seen(layout::EXEC, false, payload)).unwrap();
+        let mut details = told.details.into_iter();
+        details.find(|(name, _)| *name == "arguments").unwrap().1
     };
+    let all = listing(ProcessEvents::All);
+    let payload = exec(b"ls\0-l\0a b\0", 10);
+    let tail = "pid=42 parent=bash parentPid=41";
     let count = format!("what=exec arguments=3 {tail}");
-    assert_eq!(said(&redacted, &seen), Some((1, count.clone())));
-    let unread = exec(b"", 0);
-    let unread = super::tests::seen(layout::EXEC, false, &unread);
-    assert_eq!(said(&all, &unread), Some((1, count)));
-    let cut = exec(b"ls\0aa", 100);
-    let cut = super::tests::seen(layout::EXEC, false, &cut);
-    assert!(said(&all, &cut).unwrap().1.contains("arguments=ls aa… (cut) "));
+    for kind in [&all, &ProcessesProbe::default()] {
+        // In no report.
+        let told = said(kind, &seen(layout::EXEC, false, &payload));
+        assert_eq!(told, Some((1, count.clone())));
+    }
+    let full = Detail::Private("ls -l 'a b'".to_string(), 3);
+    assert_eq!(arguments(&all, &payload), full);
+    assert_eq!(arguments(&ProcessesProbe::default(), &payload), Detail::Number(3));
+    assert_eq!(arguments(&all, &exec(b"", 0)), Detail::Number(3));
+    let cut = Detail::Private("ls aa… (cut)".to_string(), 3);
+    assert_eq!(arguments(&all, &exec(b"ls\0aa", 100)), cut);
 }
 
 #[test]

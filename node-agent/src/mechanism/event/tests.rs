@@ -57,3 +57,26 @@ fn whatever_called_a_line_and_a_report_have_their_bounds() {
     // Not even one name has room.
     assert_eq!(deep.phrase("stack").unwrap(), "called by …");
 }
+
+#[test]
+fn what_may_hold_secrets_stands_in_lines_and_in_no_report() {
+    let secret = Event {
+        time: Timestamp::UNIX_EPOCH,
+        group: GroupId::default(),
+        row: None,
+        part: None,
+        thread: 1,
+        thread_name: "sh".to_string(),
+        weight: 1,
+        details: vec![(
+            "arguments",
+            Detail::Private("sh --password=x".to_string(), 2),
+        )],
+    };
+    let line = secret.line("processes", ("command", "sh"), None);
+    assert_eq!(line["arguments"], "sh --password=x");
+    let report = secret.report("sh", None);
+    assert_eq!(report.text, "arguments 2");
+    assert_eq!(report.details["arguments"], "2");
+    assert!(!format!("{report:?}").contains("password"));
+}
