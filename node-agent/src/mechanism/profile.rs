@@ -37,9 +37,6 @@ use crate::{
     mechanism::GroupId,
 };
 
-/// What the stacks of one mode take of the agent's memory besides maps, in a process with some thousands of different ones.
-const BYTES_OF_A_MODE: u64 = 4 << 20;
-
 /// What is asked of a process.
 #[derive(Clone, Debug)]
 pub struct ProfileConfig {
@@ -208,7 +205,7 @@ fn reserve(modes: &[ProfileMode]) -> Result<Reservation, Refusal> {
         )
     };
     let room = account
-        .take(modes.len() as u64 * BYTES_OF_A_MODE, cpus)
+        .take(modes.len() as u64 * super::stacks::BYTES_OF_A_MODE, cpus)
         .map_err(refused)?;
     let mut maps = 0;
     for mode in modes {

@@ -8,6 +8,7 @@ mod idle;
 mod memory;
 mod pace;
 mod reader;
+mod room;
 mod wait;
 
 use std::{
@@ -18,13 +19,14 @@ use std::{
 };
 
 use ckb_probe_profiles::ProfileMode;
-pub use gathered::{Call, CodeOrigin, OnCpu, Profile, Sample, State, TRUNCATED, folded};
+pub use gathered::{Call, CodeOrigin, OnCpu, Profile, Sample, State, TRUNCATED, Threads, folded};
 use gathered::{Each, Gathered};
 pub use memory::Touched;
 use memory::Writes;
 use pace::Pace;
 pub use reader::Callers;
 pub(super) use reader::Reader;
+use room::StackRoom;
 
 pub use crate::governor::ONE_IN;
 use crate::{
@@ -41,6 +43,13 @@ const PASSED_OVER: Duration = Duration::from_nanos(100);
 
 /// What a page fault brings in; a huge page is more, and counts as one.
 pub const PAGE: u64 = 4096;
+
+/// What the stacks of one mode take of the agent's memory besides maps, in a process with some thousands of different ones. It is taken
+/// in advance by who asks for them in windows.
+pub const BYTES_OF_A_MODE: u64 = 4 << 20;
+
+/// Threads of which [`threads`] tells at most.
+const THREAD_LIMIT: usize = 1 << 14;
 
 /// How often a thread that ran while its stack was copied is tried again.
 const ATTEMPTS: usize = 5;
@@ -110,6 +119,8 @@ pub struct StackSampler {
     frequency: u32,
     pace: Pace,
     began: Instant,
+    /// For how long it sampled, once it has stopped.
+    took: Option<Duration>,
     passed: Instant,
     /// How often all threads were gone through.
     passes: u64,
@@ -144,10 +155,11 @@ impl StackSampler {
             stacks,
             mode,
             reader,
-            gathered: Gathered::default(),
+            gathered: Gathered::within(StackRoom::with(BYTES_OF_A_MODE)),
             frequency,
             pace: Pace::of(frequency),
             began: now,
+            took: None,
             passed: now,
             passes: 0,
             clock: cpu_time(process).ok().map(|now| (now, now)),
@@ -230,13 +242,22 @@ impl StackSampler {
         ))
     }
 
+    /// Takes what has come, and no more after that. Waits for the target's files, where they do not answer.
+    pub fn stop(&mut self) -> Result<(), StacksError> {
+        if self.took.is_none() {
+            self.stacks.stop();
+            if self.mode != SamplerMode::OffCpu {
+                self.step()?;
+            }
+            self.took = Some(self.began.elapsed());
+        }
+        Ok(())
+    }
+
     /// Ends, and says what was found.
     pub fn finish(mut self) -> Result<Profile, StacksError> {
-        self.stacks.stop();
-        if self.mode != SamplerMode::OffCpu {
-            self.step()?;
-        }
-        let took = self.began.elapsed();
+        self.stop()?;
+        let took = self.took.unwrap_or_default();
         let taken = self.stacks.taken()?;
         let (mut on_cpu, mut touched) = (None, None);
         let (rate, each) = match self.mode {
@@ -292,8 +313,11 @@ impl StackSampler {
     }
 }
 
-/// What each thread of a process does now. None of them is stopped; those that run at the moment have no stack.
-pub fn threads(process: ProcessId) -> Result<Vec<State>, StacksError> {
+/// What each thread of a process does now. None of them is stopped; those that run at the moment have no stack, nor have those for whose
+/// there is no room.
+pub fn threads(process: ProcessId) -> Result<Threads, StacksError> {
+    let mut room = StackRoom::with(BYTES_OF_A_MODE);
+    let mut left_out = 0;
     let mut reader = Reader::of(process)?.complete()?;
     let mut stacks = Stacks::begin(
         process.pid,
@@ -304,25 +328,40 @@ pub fn threads(process: ProcessId) -> Result<Vec<State>, StacksError> {
     let mut found: HashMap<u32, gathered::Seen> = HashMap::new();
     for attempt in 1..=ATTEMPTS {
         let mut moved = false;
+        left_out = 0;
         stacks.pass(|head, stack| {
             let known = found.get(&head.thread);
             if known.is_some_and(|known| !known.moved) {
                 return;
             }
+            if known.is_none() && found.len() >= THREAD_LIMIT {
+                left_out += 1;
+                return;
+            }
             moved |= head.flags & MOVED != 0;
             let is_running = head.flags & ON_CPU != 0;
+            let mut key = match is_running {
+                true => reader.key(head, stack, None),
+                false => reader.waiting(head, stack),
+            };
+            if !room.take(key.frames()) {
+                let wait = key.wait.take();
+                key = gathered::Key {
+                    wait,
+                    ..gathered::Key::of_thread(head.name)
+                };
+            }
             let seen = gathered::Seen {
-                key: match is_running {
-                    true => reader.key(head, stack, None),
-                    false => reader.waiting(head, stack),
-                },
+                key,
                 moved: head.flags & MOVED != 0,
                 is_running,
                 task_state: head.task_state,
                 since: (head.arrived_ns > 0)
                     .then(|| head.reader_arrived_ns.saturating_sub(head.arrived_ns)),
             };
-            found.insert(head.thread, seen);
+            if let Some(before) = found.insert(head.thread, seen) {
+                room.give_back(before.key.frames());
+            }
         })?;
         if !moved || attempt == ATTEMPTS {
             break;
@@ -344,5 +383,5 @@ pub fn threads(process: ProcessId) -> Result<Vec<State>, StacksError> {
         .map(|(thread, seen)| seen.state(thread, reader.names(), &names))
         .collect();
     states.sort_by_key(|state| state.thread);
-    Ok(states)
+    Ok(Threads { states, left_out })
 }

@@ -14,7 +14,7 @@ use ckb_probe_agent::{
     host::find_process,
     mechanism::{
         profile::categorized::CategorizedStacks,
-        stacks::{self, ONE_IN, Profile, SamplerMode, State, Touched, folded},
+        stacks::{self, ONE_IN, Profile, SamplerMode, State, Threads, Touched, folded},
     },
     observe::{Exit, balances_nodes},
     text,
@@ -252,7 +252,7 @@ fn grown(touched: &Touched) -> String {
 pub async fn threads(arguments: &ThreadsArguments) -> Result<Outcome, CliError> {
     let ProcessArguments { pid, executable } = &arguments.process;
     let process = find_process(*pid, executable)?;
-    let states = sampling::threads(process.id).await?;
+    let Threads { states, left_out } = sampling::threads(process.id).await?;
     let mut out = io::stdout().lock();
     writeln!(
         out,
@@ -261,6 +261,9 @@ pub async fn threads(arguments: &ThreadsArguments) -> Result<Outcome, CliError> 
         process.executable,
         states.len()
     )?;
+    if left_out > 0 {
+        writeln!(out, "{left_out} more are left out")?;
+    }
     out.write_all(listed(&states).as_bytes())?;
     out.flush()?;
     Ok(match states.is_empty() {

@@ -4,7 +4,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -111,8 +111,17 @@ impl Thread<'_> {
             return;
         }
         let lasted = since_1970().saturating_sub(began);
+        // What waits for the target's files comes first: nobody else waits for that.
+        for one in &mut all {
+            if let Ok(sampler) = &mut one.sampler
+                && let Err(error) = sampler.stop()
+            {
+                one.fail(&error);
+            }
+        }
         for one in all {
             let mode = one.mode;
+            let _told = one_at_a_time();
             let found = one.sampler.and_then(|sampler| {
                 self.learn(mode, &sampler);
                 sampler.finish().map_err(|error| error.to_string())
@@ -249,11 +258,13 @@ impl Thread<'_> {
         window: ProfileWindow,
     ) -> Result<(ProfileWindow, ProfileCounts, CategorizedStacks), String> {
         let threads = stacks::threads(self.process).map_err(|error| error.to_string())?;
-        let told = CategorizedStacks::dumped(&threads, since_1970());
+        let _told = one_at_a_time();
+        let told = CategorizedStacks::dumped(&threads.states, since_1970());
         let (samples, complete) = told.counts();
         let counts = ProfileCounts {
             samples,
             complete,
+            lost: threads.left_out,
             ..ProfileCounts::default()
         };
         Ok((window, counts, told))
@@ -352,6 +363,13 @@ impl Sampling {
     fn fail(&mut self, error: &StacksError) {
         self.sampler = Err(error.to_string());
     }
+}
+
+/// Names and profiles are made of what was gathered for one mode of one process at a time, though windows end at the same moment of the
+/// clock: for a while that takes several times the memory.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn since_1970() -> Duration {

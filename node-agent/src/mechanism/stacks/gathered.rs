@@ -7,10 +7,11 @@ use std::{
     time::Duration,
 };
 
-use super::{Touched, wait::FROZEN};
+use super::{Touched, room::StackRoom, wait::FROZEN};
 use crate::{observe::FunctionName, text};
 
-/// So many different stacks are told apart, with so many frames in all: what comes on top of them is counted by thread.
+/// So many different stacks are told apart, with so many frames in all, and as many as there is room for: what comes on top of them is
+/// counted by thread.
 const STACK_LIMIT: usize = 1 << 16;
 const FRAMES_LIMIT: usize = 1 << 20;
 
@@ -45,6 +46,11 @@ pub(super) struct Key {
 }
 
 impl Key {
+    /// How many frames it has.
+    pub(super) fn frames(&self) -> usize {
+        self.user.len() + self.kernel.len()
+    }
+
     /// A thread of which nothing else is known.
     pub(super) fn of_thread(thread: [u8; 16]) -> Self {
         Self {
@@ -187,6 +193,15 @@ impl Profile {
     }
 }
 
+/// What the threads of a process do now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Threads {
+    /// Of each, in the order of their numbers.
+    pub states: Vec<State>,
+    /// How many there were besides: more than are told.
+    pub left_out: u64,
+}
+
 /// What a thread does now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
@@ -255,25 +270,38 @@ pub(super) enum Each {
 }
 
 /// What was seen so far.
-#[derive(Default)]
 pub(super) struct Gathered {
     /// How often, and how much of whatever is counted.
     seen: HashMap<Key, (u64, u64)>,
     /// Of all stacks together.
     frames: usize,
+    room: StackRoom,
     pub(super) taken: u64,
     pub(super) complete: u64,
     pub(super) guessed: u64,
 }
 
 impl Gathered {
+    /// Nothing so far, and room for this.
+    pub(super) fn within(room: StackRoom) -> Self {
+        Self {
+            seen: HashMap::new(),
+            frames: 0,
+            room,
+            taken: 0,
+            complete: 0,
+            guessed: 0,
+        }
+    }
+
     pub(super) fn add(&mut self, mut key: Key, weight: u64) {
         self.taken += 1;
         self.complete += u64::from(key.complete);
         self.guessed += u64::from(key.guessed);
         if !self.seen.contains_key(&key) {
-            let frames = key.user.len() + key.kernel.len();
-            if self.seen.len() >= STACK_LIMIT || self.frames + frames > FRAMES_LIMIT {
+            let frames = key.frames();
+            let is_full = self.seen.len() >= STACK_LIMIT || self.frames + frames > FRAMES_LIMIT;
+            if is_full || !self.room.take(frames) {
                 key = self.by_thread(key.thread);
             } else {
                 self.frames += frames;

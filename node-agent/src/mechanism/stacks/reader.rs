@@ -15,6 +15,7 @@ use std::{
 use super::{
     StacksError,
     gathered::{Call, Key},
+    room::StackRoom,
     wait::{FOR_A_CPU, waits_for},
 };
 use crate::{
@@ -68,6 +69,8 @@ pub(in crate::mechanism) struct Reader {
     bytes: usize,
     /// Threads that did not run when they were met, as they were then.
     waiting: HashMap<u32, Waiting>,
+    /// For what these were.
+    room: StackRoom,
     /// How often all threads were gone through.
     passes: u64,
     /// What threads wait for, each once.
@@ -119,6 +122,7 @@ impl Reader {
             names: Vec::new(),
             bytes: 0,
             waiting: HashMap::new(),
+            room: StackRoom::with(0),
             passes: 0,
             words: HashSet::new(),
         })
@@ -180,7 +184,14 @@ impl Reader {
         let last = self.passes;
         // Those that were met in no pass of late have ended.
         if self.waiting.len() >= THREAD_LIMIT {
-            self.waiting.retain(|_, waiting| waiting.pass == last);
+            let room = &mut self.room;
+            self.waiting.retain(|_, waiting| {
+                let is_there = waiting.pass == last;
+                if !is_there {
+                    room.give_back(waiting.key.frames());
+                }
+                is_there
+            });
         }
         self.passes += 1;
     }
@@ -194,8 +205,10 @@ impl Reader {
         let wait = waits_for(files.as_ref(), head);
         let wait = self.word(&wait);
         let key = self.key(head, stack, Some(wait));
-        let is_known = self.waiting.contains_key(&head.thread);
-        if is_known || self.waiting.len() < THREAD_LIMIT {
+        if let Some(before) = self.waiting.remove(&head.thread) {
+            self.room.give_back(before.key.frames());
+        }
+        if self.waiting.len() < THREAD_LIMIT && self.room.take(key.frames()) {
             let (key, pass) = (key.clone(), self.passes);
             self.waiting.insert(head.thread, Waiting { key, pass });
         }

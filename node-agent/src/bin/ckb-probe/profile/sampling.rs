@@ -8,7 +8,7 @@ use std::{
 };
 
 use ckb_probe_agent::{
-    mechanism::stacks::{self, Profile, SamplerMode, StackSampler, StacksError, State},
+    mechanism::stacks::{self, Profile, SamplerMode, StackSampler, StacksError, Threads},
     observe::ProcessId,
 };
 use tokio::{
@@ -126,7 +126,7 @@ fn serve(
 }
 
 /// What each thread of a process does now.
-pub async fn threads(process: ProcessId) -> Result<Vec<State>, CliError> {
+pub async fn threads(process: ProcessId) -> Result<Threads, CliError> {
     let (sender, mut answers) = unbounded_channel();
     start(move || drop(sender.send(stacks::threads(process))))?;
     match timeout(DEADLINE, answers.recv()).await {

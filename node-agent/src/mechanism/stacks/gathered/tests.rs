@@ -13,6 +13,10 @@ fn functions() -> Vec<FunctionName> {
     ]
 }
 
+fn gathered() -> Gathered {
+    Gathered::within(StackRoom::with(0))
+}
+
 fn kernel() -> HashMap<u64, Arc<str>> {
     [
         (1, "tick_nohz_handler"),
@@ -39,7 +43,7 @@ fn key(user: &[u32], kernel: &[u64], complete: bool, wait: Option<&str>) -> Key 
 }
 
 fn told(key: Key, is_running: bool) -> String {
-    let mut gathered = Gathered::default();
+    let mut gathered = gathered();
     gathered.add(key, 5);
     let samples = gathered.samples(&functions(), &kernel(), is_running, Each::Nanoseconds(2.0));
     assert_eq!(samples[0].time, Duration::from_nanos(10));
@@ -75,7 +79,7 @@ fn frames_without_a_name_and_frames_that_are_missing_are_told() {
 
 #[test]
 fn what_is_the_same_is_added_and_counted_as_complete_or_not() {
-    let mut gathered = Gathered::default();
+    let mut gathered = gathered();
     for complete in [true, true, false] {
         gathered.add(key(&[1], &[], complete, None), 7);
     }
@@ -107,7 +111,7 @@ fn names_break_no_line() {
 
 #[test]
 fn stacks_beyond_the_limit_are_counted_by_thread() {
-    let mut gathered = Gathered::default();
+    let mut gathered = gathered();
     for number in 0..STACK_LIMIT as u32 + 10 {
         gathered.add(key(&[number], &[], true, None), 1);
     }
@@ -118,7 +122,7 @@ fn stacks_beyond_the_limit_are_counted_by_thread() {
 
 #[test]
 fn deep_stacks_have_no_more_frames_in_all_than_there_is_room_for() {
-    let mut gathered = Gathered::default();
+    let mut gathered = gathered();
     let mut user: Vec<u32> = (0..1_000).collect();
     let fit = FRAMES_LIMIT as u64 / 1_024;
     for number in 0..fit + 3 {
@@ -138,7 +142,7 @@ fn deep_stacks_have_no_more_frames_in_all_than_there_is_room_for() {
 
 #[test]
 fn a_thread_that_changes_its_name_without_end_is_one_of_others_in_the_end() {
-    let mut gathered = Gathered::default();
+    let mut gathered = gathered();
     let most = STACK_LIMIT + THREAD_LIMIT;
     for number in 0..most as u128 + 10 {
         let mut key = key(&[1], &[], true, Some("[futex]"));
@@ -150,4 +154,15 @@ fn a_thread_that_changes_its_name_without_end_is_one_of_others_in_the_end() {
     others.thread = OTHERS;
     assert_eq!(gathered.seen.get(&others), Some(&(10, 10)));
     assert_eq!(gathered.taken, most as u64 + 10);
+}
+
+#[test]
+fn stacks_that_there_is_no_memory_for_are_counted_by_thread() {
+    let mut gathered = Gathered::within(super::super::room::tests::of_bytes(1 << 20));
+    for number in 0..1_000 {
+        gathered.add(key(&[number; 100], &[], true, None), 1);
+    }
+    // Each is 384 bytes, and 64 more for each frame.
+    assert_eq!(gathered.seen.len(), (1 << 20) / (384 + 6400) + 1);
+    assert_eq!((gathered.taken, gathered.sum()), (1_000, 1_000));
 }
