@@ -64,6 +64,11 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Tools {
+    /// Whether so much is held up that no more should be begun: what was begun does not come back, or what was measured does not go.
+    pub fn are_held_up(&self) -> bool {
+        self.workers.are_stuck() || self.reaper.is_behind()
+    }
+
     /// Those of a node where functions are attached to like this.
     pub fn new(tier: Result<CalibratedTier, Refusal>) -> Self {
         Self {

@@ -27,7 +27,7 @@ use crate::{
 pub const UNANSWERED: &str = "the file system that the executable or its libraries are on, or the kernel, has not answered for 5 s: \
                           it is measured as soon as that answers; see whether the volume's server is alive";
 
-const TOO_MANY: &str = "file systems that do not answer hold up too much of the agent already: it is tried again; see which volumes \
+const TOO_MANY: &str = "file systems that do not answer, or the kernel, hold up too much of the agent already: it is tried again; see which volumes \
                         of this node's pods have lost their servers";
 
 /// A process that something is asked of.
@@ -141,7 +141,7 @@ impl Measured {
             before.end();
             tools.reaper.take(before);
         }
-        if tools.workers.are_stuck() {
+        if tools.are_held_up() {
             let now = clock.now();
             self.state.refuse(Fresh::refused(questions, TOO_MANY, now));
             return self.tell(views, now);
@@ -264,7 +264,7 @@ impl Measured {
         views: &mut [(&mut Instance, usize)],
         clock: Clock,
     ) -> bool {
-        if views.is_empty() || !tools.workers.are_stuck() || !self.state.hold_up() {
+        if views.is_empty() || !tools.are_held_up() || !self.state.hold_up() {
             return false;
         }
         let mut new: Vec<_> = views
@@ -285,7 +285,7 @@ impl Measured {
     /// Looks again for what was not found, if it is time. True when all is to be asked anew; where there is more to be measured
     /// than is, [`Self::arrive`] will say so.
     pub fn look_again(&mut self, tools: &Tools) -> bool {
-        match self.state.retry(tools.workers.are_stuck()) {
+        match self.state.retry(tools.are_held_up()) {
             None => false,
             Some(Attempt::Ask) => true,
             Some(Attempt::Look(retry)) => self.search(tools, retry),

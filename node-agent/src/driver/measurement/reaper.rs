@@ -8,6 +8,7 @@ use std::{
     any::Any,
     sync::{
         Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
         mpsc::{Sender, channel},
     },
     thread,
@@ -17,12 +18,18 @@ use std::{
 use super::super::workers::Workers;
 use crate::kernel::release_memory;
 
+/// Where so much waits to be dropped in its turn, nothing is begun that would come to wait behind it: the kernel does not detach. Of what
+/// slices leave, each process has one at most.
+const MOST_WAITING: usize = 128;
+
 /// Drops what it takes, on threads of its own.
 #[derive(Clone)]
 pub struct Reaper {
     /// None: without a thread things are dropped at once.
     in_order: Option<Sender<Job>>,
     at_once: Workers,
+    /// What waits for its turn, or has it.
+    waiting: Arc<AtomicUsize>,
 }
 
 /// Tells when something is gone.
@@ -39,11 +46,14 @@ impl Reaper {
     /// Its threads end with the last of the reaper's clones. Where there can be none, things are dropped where they are taken.
     pub fn start() -> Self {
         let (sender, receiver) = channel::<Job>();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&waiting);
         let thread = thread::Builder::new()
             .name("reaper".to_string())
             .spawn(move || {
                 for job in receiver {
                     job.run();
+                    count.fetch_sub(1, Ordering::Relaxed);
                     // What was measured of a process took memory here and there. Kept, it would be more with each that ends.
                     release_memory();
                 }
@@ -51,7 +61,13 @@ impl Reaper {
         Self {
             in_order: thread.is_ok().then_some(sender),
             at_once: Workers::default(),
+            waiting,
         }
+    }
+
+    /// Whether so much waits that no more should be begun.
+    pub fn is_behind(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= MOST_WAITING
     }
 
     /// Takes something to drop at once, beside whatever else is going.
@@ -66,6 +82,7 @@ impl Reaper {
         let (job, receipt) = Job::new(thing);
         match &self.in_order {
             Some(sender) => {
+                self.waiting.fetch_add(1, Ordering::Relaxed);
                 // Without the thread it is dropped here.
                 if let Err(job) = sender.send(job) {
                     job.0.run();
@@ -137,6 +154,28 @@ mod tests {
             thread::yield_now();
         }
         assert!(slow.took().is_some_and(|took| took <= begun.elapsed()));
+    }
+
+    #[test]
+    fn who_has_too_much_to_drop_is_behind_until_it_is_gone() {
+        let (end, wait) = mpsc::channel::<()>();
+        struct Slow(mpsc::Receiver<()>);
+        impl Drop for Slow {
+            fn drop(&mut self) {
+                let _ = self.0.recv();
+            }
+        }
+        let reaper = Reaper::start();
+        let mut last = reaper.take(Slow(wait));
+        for _ in 1..MOST_WAITING {
+            assert!(!reaper.is_behind());
+            last = reaper.take(());
+        }
+        assert!(reaper.is_behind());
+        drop(end);
+        while reaper.is_behind() || last.took().is_none() {
+            thread::yield_now();
+        }
     }
 
     /// Pages of this process that are in memory, in bytes.
