@@ -2,7 +2,7 @@
 
 use std::{fs, io};
 
-use super::{ObserveError, ProcessId};
+use super::{Life, ObserveError, ProcessId};
 
 /// Numbers of namespaces: whoever has the same is in the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,9 +14,12 @@ pub struct Namespaces {
 }
 
 impl Namespaces {
-    /// Those of a process.
+    /// Those of a process. Fails when it is gone, also where its number is another's by now.
     pub fn of(process: ProcessId) -> Result<Self, ObserveError> {
-        Self::of_pid(process.pid)
+        let read = Self::of_pid(process.pid)?;
+        // It is there still: so it was its namespaces that were read.
+        Life::of(process)?;
+        Ok(read)
     }
 
     /// Those of the host: of the kernel's own threads where they are to be seen, else of the first process, which not everybody
@@ -68,6 +71,11 @@ mod tests {
             .spawn()
             .unwrap();
         assert_eq!(Namespaces::of_pid(child.id()).unwrap(), own);
+        let another = ProcessId {
+            pid: child.id(),
+            start_ticks: 1,
+        };
+        assert!(Namespaces::of(another).is_err());
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(Namespaces::of_pid(u32::MAX >> 1).is_err());
