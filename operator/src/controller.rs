@@ -384,7 +384,7 @@ impl Controller {
             self.queue.rest(&key, now + self.pace());
         }
         if let Some(written) = written {
-            let touched = self.world.confirm(written);
+            let touched = self.world.confirm(written, (self.wall)());
             self.touch(touched);
         }
     }

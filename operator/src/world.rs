@@ -3,10 +3,10 @@
 //! It is fed with watch events and with the answers to the operator's own writes, and says what each one
 //! touches. Objects are taken apart on the way in: only what is used is kept.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ckb_probe_crds::CkbProbeStatus;
-use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::runtime::watcher::Event;
 
 mod agent;
@@ -123,7 +123,12 @@ pub struct World {
     shelf: ProfileIndex,
     deaf: Option<Timestamp>,
     reading: Reading,
+    /// Which CkbProbe, by its uid, was paused when: of those that were measured until a moment ago.
+    paused: BTreeMap<String, Timestamp>,
 }
+
+/// A CkbProbe was paused a moment ago for so long.
+const LATELY: SignedDuration = SignedDuration::from_secs(60);
 
 impl World {
     /// One that keeps no more of CkbProbes than that.
@@ -146,7 +151,7 @@ impl World {
     /// Takes in the news and says what they touch. `now` is when they arrived.
     pub fn apply(&mut self, change: Change, now: Timestamp) -> Touched {
         match change {
-            Change::Probe(event) => self.apply_probe(event),
+            Change::Probe(event) => self.apply_probe(event, now),
             Change::Pod(event) => {
                 let pods = self.pods.apply(event);
                 let node = |pod: &TargetPod| pod.node.clone();
@@ -193,23 +198,36 @@ impl World {
 
     /// Takes in a CkbProbe whose status this process has just written, without waiting for the watch. The watch may
     /// be ahead all the same: then it knows better.
-    pub fn confirm(&mut self, written: CkbProbeEntry) -> Touched {
+    pub fn confirm(&mut self, written: CkbProbeEntry, now: Timestamp) -> Touched {
         let ahead = self
             .probe(&written.key())
             .is_none_or(|known| !known.same(&written) || known.generation > written.generation);
         if ahead {
             return Touched::default();
         }
-        self.apply_probe(Event::Apply(written))
+        self.apply_probe(Event::Apply(written), now)
     }
 
-    fn apply_probe(&mut self, event: Event<CkbProbeEntry>) -> Touched {
+    /// Whether it was measured until a moment ago, and is paused now: the last window is still on its way.
+    pub fn was_paused_lately(&self, probe: &CkbProbeEntry, now: Timestamp) -> bool {
+        let at = self.paused.get(&probe.reference.uid);
+        probe.is_paused() && at.is_some_and(|at| *at + LATELY > now)
+    }
+
+    fn apply_probe(&mut self, event: Event<CkbProbeEntry>, now: Timestamp) -> Touched {
         let mut touched = Touched::default();
         let event = self.reading.trim(event);
         let mut roomy = BTreeSet::new();
         for (key, before, after) in self.probes.apply(event) {
             if after.is_none() && self.reading.gone(&key) {
                 roomy.insert(key.namespace.clone());
+            }
+            if let (Some(before), Some(after)) = (&before, &after)
+                && !before.is_paused()
+                && after.is_paused()
+            {
+                self.paused.retain(|_, at| *at + LATELY > now);
+                self.paused.insert(after.reference.uid.clone(), now);
             }
             let same = match (&before, &after) {
                 (Some(before), Some(after)) => before.asks_the_same(after),

@@ -62,6 +62,13 @@ pub enum InvalidProbe {
     Selector(#[from] SelectorError),
 }
 
+impl CkbProbeEntry {
+    /// Whether it is to measure nothing for now.
+    pub fn is_paused(&self) -> bool {
+        self.spec.as_ref().is_ok_and(|spec| spec.spec.paused)
+    }
+}
+
 impl ValidSpec {
     /// Reads the spec.
     pub fn parse(spec: Option<serde_json::Value>) -> Result<Self, InvalidProbe> {

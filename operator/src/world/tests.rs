@@ -302,7 +302,7 @@ fn an_answer_that_the_watch_has_overtaken_is_no_news() {
     let key = old.key();
     let confirmed = |known: Option<&CkbProbeEntry>| {
         let mut world = world(known.map(has));
-        world.confirm(written.clone());
+        world.confirm(written.clone(), at(0));
         world.probe(&key).cloned()
     };
     assert_eq!(confirmed(Some(&old)), Some(written.clone()));
@@ -349,7 +349,7 @@ fn nobody_is_reported_on_more_often_than_may_be() {
         let row = world.probe(&asked.key()).unwrap();
         assert_eq!(row.spec.as_ref(), Ok(&listed));
         // What was written back is the same, and no news.
-        assert_eq!(world.confirm(asked).nodes, [].into());
+        assert_eq!(world.confirm(asked, at(0)).nodes, [].into());
         listed
     };
     let (often, just, rarely) = (asking("1s"), asking("5s"), asking("10s"));
@@ -398,10 +398,10 @@ fn of_too_many_ckb_probes_no_more_than_the_name_is_kept_until_there_is_room() {
     let keys = ["p", "r", "s"].map(|name| named(name).key());
     assert_eq!(touched.probes, keys.into());
     assert!(world.may_be_read(&row));
-    let touched = world.confirm(named("s"));
+    let touched = world.confirm(named("s"), at(0));
     assert_eq!(touched.namespaces, ["a".to_owned()].into());
     assert_eq!(unread(&world), ["a/r"]);
     assert!(!world.may_be_read(&row));
-    world.confirm(named("r"));
+    world.confirm(named("r"), at(0));
     assert_eq!(unread(&world), ["a/r"]);
 }

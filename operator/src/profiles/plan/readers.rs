@@ -35,15 +35,18 @@ impl<'a> Readers<'a> {
     pub fn new(view: View<'a>, desired: &'a Desired) -> Self {
         let mut asking: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for probe in view.world.probes() {
-            // The last window of one that has just expired is still on its way.
-            if let Some(spec) = active(probe, view.now - GRACE) {
+            // The last window of one that has just expired, or was paused, is still on its way.
+            let paused = view.world.was_paused_lately(probe, view.now) && !probe.deleting;
+            let paused = probe.spec.as_ref().ok().filter(|_| paused);
+            if let Some(spec) = active(probe, view.now - GRACE).or(paused) {
                 let key = (&*probe.reference.namespace, &*spec.asks);
                 asking.entry(key).or_default().push((probe, spec));
             }
         }
         for probes in asking.values_mut() {
-            // What has expired is in nobody's way, and so comes last.
-            probes.sort_by_key(|(probe, _)| (probe.expired(view.now), age(probe)));
+            // What is over is in nobody's way, and so comes last.
+            let over = |probe: &CkbProbeEntry| probe.expired(view.now) || probe.is_paused();
+            probes.sort_by_key(|(probe, _)| (over(probe), age(probe)));
         }
         Self {
             view,

@@ -656,6 +656,27 @@ fn who_has_just_expired_still_gets_the_last_window_in_no_greater_number_than_was
 }
 
 #[test]
+fn who_has_just_been_paused_still_gets_the_last_window() {
+    let (mut world, mut probe, pods) = two();
+    let never = {
+        let mut never = asking("q");
+        never.spec.as_mut().unwrap().spec.paused = true;
+        never
+    };
+    world.apply(has(&never), at(0));
+    probe.spec.as_mut().unwrap().spec.paused = true;
+    world.apply(has(&probe), at(10));
+    for (name, pod) in ["n.0", "m.0"].iter().zip(&pods) {
+        world.apply(comes(row(name, &probe, pod, 7)), at(12));
+    }
+    for (now, expected) in [(60, vec!["p.flames.cpu.7"]), (71, vec![])] {
+        let plan = planned(&mut PublishPlanner::default(), &world, at(now));
+        let objects: Vec<_> = publishes(&plan).iter().map(|job| job.object()).collect();
+        assert_eq!(objects, expected, "at {now}");
+    }
+}
+
+#[test]
 fn five_thousand_paused_copies_add_no_work() {
     let names: Vec<_> = (0..16).map(|n| format!("flames-{n}")).collect();
     let modes = ["Cpu", "OffCpu", "Memory", "Threads"];
