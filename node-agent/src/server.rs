@@ -176,7 +176,7 @@ impl Server {
         let metrics = listener::serve(self.metrics, self.secure, move |path| match path {
             "/metrics" => {
                 let pages = pages.clone();
-                Box::pin(async move { pages.latest().await })
+                Box::pin(async move { pages.next().await })
             }
             _ => unknown("there is /metrics here, and /healthz at a door of its own\n"),
         });

@@ -1,4 +1,5 @@
-//! Pages of metrics: one a second at most, and the same for all who ask.
+//! Pages of metrics: one a second at most, the same for all who wait for it, and never older than the request: whoever asks sooner waits
+//! for the next.
 //!
 //! A page is some megabytes, reading it from the kernel keeps the engine busy, and anybody who reaches the door may ask. So nobody has
 //! a copy: the last two pages are kept, and whoever has not read one when the next but one is made is cut off.
@@ -17,13 +18,13 @@ use tokio::{
 
 use super::MetricsRequest;
 
-/// A page is good for so long.
-pub(super) const FRESH: Duration = Duration::from_secs(1);
+/// From one page to the next, at least.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
 /// So many are kept for those who have not yet read them.
 const KEPT: usize = 2;
 
-/// Where to ask for the latest page.
+/// Where to ask for the next page. Each is told with when it began to be made.
 #[derive(Clone)]
 pub(super) struct Pages {
     latest: watch::Receiver<Option<(Instant, Page)>>,
@@ -42,6 +43,7 @@ pub(super) fn pages(engine: mpsc::Sender<MetricsRequest>) -> (Pages, impl Future
         let mut kept = VecDeque::with_capacity(KEPT);
         loop {
             wanted.notified().await;
+            let begun = Instant::now();
             let page = match ask(&engine).await {
                 Ok(text) => {
                     kept.truncate(KEPT - 1);
@@ -52,8 +54,8 @@ pub(super) fn pages(engine: mpsc::Sender<MetricsRequest>) -> (Pages, impl Future
                 }
                 Err(reason) => Page::Unavailable(reason),
             };
-            made.send_replace(Some((Instant::now(), page)));
-            sleep(FRESH).await;
+            made.send_replace(Some((begun, page)));
+            sleep(PAUSE).await;
         }
     };
     (pages, making)
@@ -67,17 +69,20 @@ async fn ask(engine: &mpsc::Sender<MetricsRequest>) -> Result<String, String> {
 }
 
 impl Pages {
-    /// The latest page, or one that is made now. Who goes away meanwhile has others have it.
-    pub(super) async fn latest(mut self) -> Page {
-        let latest = self.latest.borrow_and_update().clone();
-        match latest {
-            Some((made, page)) if made.elapsed() < FRESH => return page,
-            _ => self.wanted.notify_one(),
+    /// The next page. Who goes away meanwhile has others have it.
+    pub(super) async fn next(mut self) -> Page {
+        self.latest.mark_unchanged();
+        let asked = Instant::now();
+        self.wanted.notify_one();
+        while self.latest.changed().await.is_ok() {
+            let latest = self.latest.borrow_and_update().clone();
+            if let Some((begun, page)) = latest
+                && begun >= asked
+            {
+                return page;
+            }
         }
-        let _ = self.latest.changed().await;
-        let latest = self.latest.borrow().clone();
-        let none = || Page::Unavailable("there are no metrics yet\n".to_string());
-        latest.map_or_else(none, |(_, page)| page)
+        Page::Unavailable("the agent is going down\n".to_string())
     }
 }
 
@@ -102,7 +107,7 @@ mod tests {
     }
 
     async fn text(pages: &Pages) -> Option<String> {
-        match pages.clone().latest().await {
+        match pages.clone().next().await {
             Page::Shared(text) => text.text().map(|text| text.to_string()),
             other => panic!("{other:?}"),
         }
@@ -111,18 +116,21 @@ mod tests {
     #[tokio::test]
     async fn however_many_ask_a_page_is_made_once_a_second() {
         let (pages, made) = counted();
-        for _ in 0..100 {
-            assert_eq!(text(&pages).await, Some("page 1\n".to_string()));
+        assert_eq!(text(&pages).await, Some("page 1\n".to_string()));
+        // Each waits for one that is made after it asked; a hundred for the same.
+        let asked: Vec<_> = (0..100).map(|_| text(&pages)).collect();
+        for page in futures::future::join_all(asked).await {
+            assert_eq!(page, Some("page 2\n".to_string()));
         }
         // Whoever asks and goes away at once has it be made no more often.
         let begun = Instant::now();
-        while begun.elapsed() < 3 * FRESH {
-            let asks = tokio::spawn(pages.clone().latest());
+        while begun.elapsed() < 3 * PAUSE {
+            let asks = tokio::spawn(pages.clone().next());
             tokio::time::sleep(Duration::from_millis(10)).await;
             asks.abort();
         }
         let made = made.load(std::sync::atomic::Ordering::Relaxed);
-        assert!((2..=4).contains(&made), "{made}");
+        assert!((4..=6).contains(&made), "{made}");
     }
 
     #[tokio::test]
@@ -130,11 +138,11 @@ mod tests {
         let (pages, _) = counted();
         let mut all = Vec::new();
         for _ in 0..4 {
-            match pages.clone().latest().await {
+            match pages.clone().next().await {
                 Page::Shared(text) => all.push(text),
                 other => panic!("{other:?}"),
             }
-            sleep(FRESH + FRESH / 10).await;
+            sleep(PAUSE / 10).await;
         }
         let kept: Vec<bool> = all.iter().map(|page| page.text().is_some()).collect();
         assert_eq!(kept, [false, false, true, true]);
