@@ -159,6 +159,14 @@ pub struct Overhead {
         .message("overhead.maxPercent must be from 0.01 to 50: it is the share of the target's CPU time that measuring may cost"))]
     pub max_percent: f64,
 
+    /// What measuring may cost the target besides, in percent of one core, however little it uses: a share of what an idle
+    /// process uses is nothing. The highest that any CkbProbe asks for, but never more than the floor that the installation
+    /// grants (`agent.maxOverheadFloor`).
+    #[serde(default = "default_floor")]
+    #[x_kube(validation = Rule::new("double(self) >= 0.0 && double(self) <= 10.0")
+        .message("overhead.floor must be from 0 to 10: it is the share of one core that measuring may cost besides maxPercent"))]
+    pub floor: f64,
+
     /// What to do when measuring everything would exceed the ceiling. `Sample` measures the busy operations for a part of the
     /// time, scales their figures up, and reports which share was sampled; `Detach` detaches a target that stays above the
     /// ceiling, until the spec changes; `Report` measures all of the time and reports the excess in the condition WithinBudget.
@@ -170,6 +178,7 @@ impl Default for Overhead {
     fn default() -> Self {
         Self {
             max_percent: default_max_percent(),
+            floor: default_floor(),
             on_breach: Breach::default(),
         }
     }
@@ -358,6 +367,14 @@ pub struct RowStatus {
     /// the result of rounding. Unset until the first interval has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
+    /// The standard error of the sampled figures, for example `±4.1%` of the count of the last report interval: the truth is within twice that in 95 of 100
+    /// intervals. Unset where all was seen, and where nothing was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The standard error of `count` since the agents attached, likewise; or `at least`, where some of the time nobody watched, and
+    /// too few slices stand for it to know. Unset where all was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count_error: Option<String>,
     /// The same figures broken down, the busiest part first, at most 64: for an operation of RocksDB, by column family.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
@@ -375,6 +392,12 @@ pub struct PartStatus {
     #[serde(default)]
     #[schemars(extend("maxProperties" = 32))]
     pub figures: BTreeMap<String, String>,
+    /// The standard error of the sampled figures, as for the row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The standard error of `count`, as for the row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count_error: Option<String>,
 }
 
 /// One event that is reported individually: a slow call, or the end of a process.
@@ -450,4 +473,8 @@ fn default_executable() -> String {
 
 fn default_max_percent() -> f64 {
     1.0
+}
+
+fn default_floor() -> f64 {
+    0.1
 }

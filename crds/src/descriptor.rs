@@ -175,6 +175,25 @@ impl Descriptor {
             .collect()
     }
 
+    /// What is counted of a row, or of its parts: the first of the rates that are shown of it.
+    pub fn counted(&self, part: bool) -> Option<Value> {
+        let shown = self.columns.iter().filter(|one| one.of_parts || !part);
+        let mut values = shown.map(|column| column.value);
+        values.find(|value| matches!(value, Value::Rate(_)))
+    }
+
+    /// The standard error of that, as a part of it; None where all was seen, or nothing.
+    pub fn error(&self, of: &Summary, part: bool) -> Option<f64> {
+        of.error(self.counted(part)?).filter(|error| *error > 0.0)
+    }
+
+    /// The standard error of the `count` since the agent attached, likewise.
+    pub fn count_error(&self, of: &Summary, part: bool) -> Option<f64> {
+        let mut shown = self.columns.iter().filter(|one| one.of_parts || !part);
+        let count = shown.find(|column| column.name == "count")?;
+        of.error(count.value).filter(|error| *error > 0.0)
+    }
+
     /// All of it in a few words; empty where nothing is known.
     pub fn headline(&self, of: &Summary) -> String {
         let mut words = Vec::new();

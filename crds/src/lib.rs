@@ -17,8 +17,8 @@ pub mod report;
 
 // The numbers that statuses and reports carry are an algebra of their own; whoever reads a status needs both.
 pub use ckb_probe_figures::{
-    Distribution, Figures, Histogram, IntervalFigures, Name, Share, Summary, Value, display_nanos,
-    figures, histogram, numbers,
+    Balance, Distribution, Figures, Histogram, IntervalFigures, Lasted, Name, Share, SliceShape,
+    Spread, Summary, Value, Variance, display_nanos, figures, histogram, numbers,
 };
 pub use ckbprobe::{
     Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus, Overhead,

@@ -284,6 +284,10 @@ pub struct InstanceReport {
     /// The budget of the target: the highest maxPercent that anybody asks for, or the agent's ceiling if that is lower.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_millipercent: Option<u64>,
+    /// What `overhead.floor` granted besides in the last interval, in thousandths of a percent of the CPU time that the target used
+    /// itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_millipercent: Option<u64>,
     /// The results of each probe.
     #[serde(default)]
     #[schemars(length(max = 16))]

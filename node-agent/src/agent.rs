@@ -64,6 +64,8 @@ pub struct Settings {
     pub tier: Option<Tier>,
     /// What measuring may cost any process, in percent of its CPU time, whatever is asked; unset: what is asked.
     pub max_overhead_percent: Option<f64>,
+    /// What it may cost any of them besides, in percent of one core, whatever is asked; unset: what is asked.
+    pub max_overhead_floor: Option<f64>,
     /// No two reports are closer together: [`REPORT_FLOOR`] but in tests.
     pub report_floor: Duration,
     /// How many bytes of memory it may take, for tests; what its cgroup says, when unset.
@@ -127,6 +129,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
         parts,
         engine: Engine::new(preflight.means.map_err(Refusal::from))
             .with_ceiling(settings.max_overhead_percent)
+            .with_floor(settings.max_overhead_floor)
             .with_patience(PATIENCE),
         assignments: Vec::new(),
         in_force: 0,

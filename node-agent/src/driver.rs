@@ -48,6 +48,8 @@ pub struct Tools {
     pub reaper: Reaper,
     /// What measuring may cost any process, in percent of its CPU time, whatever is asked.
     pub ceiling: Option<f64>,
+    /// Percent of one core that any of them may grant besides; None: as much as they like.
+    pub floor: Option<f64>,
     /// Who does what may take long.
     pub workers: Workers,
     /// The kernel and the file systems of a target have so long to answer before its views are told that they do not. What is
@@ -75,6 +77,7 @@ impl Tools {
             node: Node::new(tier),
             reaper: Reaper::start(),
             ceiling: None,
+            floor: None,
             workers: Workers::default(),
             deadline: DEADLINE,
             patience: PATIENCE,

@@ -11,7 +11,7 @@ pub mod slow_calls;
 
 use std::time::Duration;
 
-use ckb_probe_crds::report::MAX_PARTS;
+use ckb_probe_crds::{SliceShape, report::MAX_PARTS};
 
 use crate::mechanism::{Breakdown, GroupIds, Reading, Subscription};
 
@@ -52,16 +52,40 @@ pub fn bytes<'a>(subscriptions: impl IntoIterator<Item = &'a Subscription>) -> u
 pub enum Fact {
     /// This was counted by then.
     Read(Reading),
-    /// These groups are not recorded from then on. What was counted up to then was read: in the time since they were resumed
-    /// the target did the given part of what it does when it is not watched.
-    Paused {
-        /// The groups that are not recorded any more.
-        groups: GroupIds,
-        /// From 0 to 1.
-        part: f64,
-    },
+    /// These groups are not attached all the time any more. All that was counted up to then was read.
+    Paused(GroupIds),
     /// They are, from then on.
     Resumed(GroupIds),
+    /// A cell of these groups begins, with a slice to come.
+    CellBegan {
+        /// The groups that are attached in its slice.
+        groups: GroupIds,
+        /// As it was drawn.
+        slice: SliceShape,
+        /// The process's own time.
+        time: Duration,
+    },
+    /// What is counted of them from then on counts; what was counted since their cell began does not.
+    SliceBegan {
+        /// The groups of the slice.
+        groups: GroupIds,
+        /// The process's own time.
+        time: Duration,
+    },
+    /// It does not any more. All that was counted up to then was read.
+    SliceEnded {
+        /// The groups of the slice.
+        groups: GroupIds,
+        /// The process's own time.
+        time: Duration,
+    },
+    /// The cell is over, at its end or before its time: what its slice counted, if there was one, stands for it.
+    CellEnded {
+        /// The groups of the cell.
+        groups: GroupIds,
+        /// The process's own time.
+        time: Duration,
+    },
 }
 
 /// A fact, and when it was so, as the time since the agent's start.

@@ -229,6 +229,7 @@ fn calls(count: u64) -> Summary {
             },
         )]
         .into(),
+        ..Figures::default()
     };
     let window = IntervalFigures {
         milliseconds: 1000,
@@ -282,6 +283,27 @@ fn a_headline_leaves_out_what_is_not_known_and_zeros_that_say_nothing() {
     ] {
         assert_eq!(descriptor.headline(&of), expected);
     }
+}
+
+#[test]
+fn what_is_counted_of_a_row_is_the_first_of_its_rates() {
+    let of_rows = |kind: Kind| kind.descriptor().counted(false);
+    for (kind, measure) in [
+        ("rocksdb", Some("duration")),
+        ("syscalls", Some("duration")),
+        ("blockIo", Some("device")),
+        ("processes", Some("execs")),
+        ("tcp", Some("sent")),
+        ("profile", None),
+    ] {
+        let kind = Kind::ALL.iter().find(|known| known.as_str() == kind);
+        let value = kind.and_then(|kind| of_rows(*kind));
+        assert_eq!(value, measure.map(Value::Rate), "{kind:?}");
+    }
+    // Only errors tell the parts of a system call apart.
+    let parts = Kind::ALL.iter().find(|kind| kind.as_str() == "syscalls");
+    let parts = parts.and_then(|kind| kind.descriptor().counted(true));
+    assert_eq!(parts, Some(Value::Rate("errors")));
 }
 
 fn level(measures: &[(&'static str, u64)]) -> Summary {

@@ -33,8 +33,15 @@ fn excess(rows: &[RowReport]) -> Option<&'static str> {
             maxima,
             levels,
             distributions,
+            variances,
         } = figures;
-        let lengths = [sums.len(), maxima.len(), levels.len(), distributions.len()];
+        let lengths = [
+            sums.len(),
+            maxima.len(),
+            levels.len(),
+            distributions.len(),
+            variances.len(),
+        ];
         lengths.into_iter().max().unwrap_or_default()
     };
     let of_parts = rows.iter().flat_map(|row| &row.parts);

@@ -9,7 +9,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Histogram;
+use crate::{Histogram, Variance};
 
 /// A measure's name, as its kind's descriptor spells it.
 pub type Name = Cow<'static, str>;
@@ -37,6 +37,10 @@ pub struct Figures {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = MAX_MEASURES))]
     pub distributions: BTreeMap<Name, Distribution>,
+    /// Of what was sampled: the variance of each sum, and of how many values a distribution has. They add, as the counts do.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = MAX_MEASURES))]
+    pub variances: BTreeMap<Name, Variance>,
 }
 
 /// Values of one sort.
@@ -125,6 +129,9 @@ impl Figures {
                 .or_default()
                 .merge(distribution);
         }
+        for (name, variance) in &other.variances {
+            *self.variances.entry(name.clone()).or_default() += *variance;
+        }
     }
 
     /// Forgets how values were distributed: how many there were, and their sum, is as it was.
@@ -149,16 +156,22 @@ impl Figures {
             let before = earlier.distributions.get(name).unwrap_or(&none);
             (name.clone(), values.since(before))
         });
+        let variances = self.variances.iter().map(|(name, variance)| {
+            let before = earlier.variances.get(name).copied().unwrap_or_default();
+            (name.clone(), variance.since(before))
+        });
+        let variances = variances.filter(|(_, variance)| !variance.is_zero());
         Self {
             sums: sums.collect(),
             maxima: self.maxima.clone(),
             levels: self.levels.clone(),
             distributions: distributions.collect(),
+            variances: variances.collect(),
         }
     }
 
     /// So many times the same: sums and distributions. What is taken once is as it was, whatever was left over; maxima and
-    /// levels stand for themselves.
+    /// levels stand for themselves, and how far to trust it is for who knows where it is from to say.
     pub fn scale(&self, weight: f64, left: &mut Remainders) -> Self {
         if weight == 1.0 {
             return self.clone();
@@ -184,7 +197,29 @@ impl Figures {
             maxima: self.maxima.clone(),
             levels: self.levels.clone(),
             distributions: distributions.collect(),
+            variances: self.variances.clone(),
         }
+    }
+
+    /// The names of what can be counted.
+    pub fn measures(&self) -> impl Iterator<Item = &Name> {
+        self.sums.keys().chain(self.distributions.keys())
+    }
+
+    /// The standard error of a count, as a part of it; 0 where all was seen, and infinite where the count is the least that there was.
+    /// None where nothing was counted, and nothing left out.
+    pub fn relative_error(&self, measure: &str) -> Option<f64> {
+        let count = self.count(measure)?;
+        let variance = self.variances.get(measure).copied().unwrap_or_default();
+        let deviation = variance.deviation();
+        (count > 0 || deviation.is_infinite()).then(|| deviation / count as f64)
+    }
+
+    /// What was counted is the least that there was: nobody knows how much was not.
+    pub fn leave_out(&mut self) {
+        let names: Vec<Name> = self.measures().cloned().collect();
+        let unknown = |name| (name, Variance::UNKNOWN);
+        self.variances.extend(names.into_iter().map(unknown));
     }
 
     /// How much there was of a sum, or how many values of a distribution.

@@ -27,6 +27,30 @@ pub fn percent_summary(millipercent: u64) -> String {
     format!("{}%", trimmed(&format!("{percent:.decimals$}")))
 }
 
+/// A standard error that is given as a part of the figure, in percent: two significant figures, and `0` for nothing only.
+pub fn error(relative: f64) -> String {
+    let percent = relative * 100.0;
+    if !percent.is_finite() || percent <= 0.0 {
+        return "0".to_owned();
+    }
+    let decimals = match percent {
+        p if p >= 9.95 => 0,
+        p if p >= 0.995 => 1,
+        p if p >= 0.0995 => 2,
+        _ => 3,
+    };
+    trimmed(&format!("{:.decimals$}", percent.max(0.001)))
+}
+
+/// The same as people write it: `±4.1%`, and `at least` of what is the least that there was.
+pub fn plus_or_minus(relative: f64) -> String {
+    if relative == f64::INFINITY {
+        "at least".to_owned()
+    } else {
+        format!("±{}%", error(relative))
+    }
+}
+
 /// Nanoseconds in three significant figures with the unit a reader expects: `870ns`, `12.3us`, `1.05ms`, `2.5s`.
 pub fn display_nanos(nanos: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
@@ -114,6 +138,25 @@ mod tests {
             (100_000_000_000, "100s"),
         ] {
             assert_eq!(display_nanos(nanos), text);
+        }
+    }
+
+    #[test]
+    fn errors_have_two_figures_and_are_none_only_where_there_is_none() {
+        for (relative, text) in [
+            (0.0, "±0%"),
+            (f64::NAN, "±0%"),
+            (0.000_000_1, "±0.001%"),
+            (0.000_41, "±0.041%"),
+            (0.004_12, "±0.41%"),
+            (0.0412, "±4.1%"),
+            (0.04, "±4%"),
+            (0.0996, "±10%"),
+            (0.412, "±41%"),
+            (1.5, "±150%"),
+            (f64::INFINITY, "at least"),
+        ] {
+            assert_eq!(plus_or_minus(relative), text);
         }
     }
 

@@ -4,7 +4,10 @@
 //! target that reported, also of one whose agent is silent: a counter does not go back because nobody speaks.
 //!
 //! Agents scale what they sampled by elapsed over recorded time, so merging is adding, whether or not anything was sampled.
-//! An interval in which nothing was recorded says nothing of its time: it counts in the share, and not as a rate of zero.
+//! An interval in which nothing was recorded says nothing of its time: it counts in the share, and not as a rate of zero. Nor is
+//! there a rate of zero of what was sampled, and of which no slice saw anything: there may have been some of it.
+//!
+//! Counts of several targets add, and so do their variances, since no target's slices are drawn with regard to another's.
 
 use std::collections::BTreeMap;
 
@@ -135,9 +138,12 @@ impl Summary {
     pub fn value(&self, value: Value) -> Option<f64> {
         let recent = &self.recent;
         match value {
-            Value::Rate(measure) => self.rates.get(measure).copied(),
+            Value::Rate(measure) => {
+                let rate = self.rates.get(measure).copied();
+                rate.filter(|_| self.seen(measure).is_some())
+            }
             Value::Total(measure) => Some(self.total.count(measure)? as f64),
-            Value::Recent(measure) => Some(recent.count(measure)? as f64),
+            Value::Recent(measure) => Some(self.seen(measure)? as f64),
             Value::Maximum(measure) => Some(self.maximum(measure)? as f64),
             Value::Level(measure) => Some(*self.total.levels.get(measure)? as f64),
             Value::Quantile(measure, quantile) => {
@@ -148,7 +154,7 @@ impl Summary {
             }
             Value::Percent(part, whole) => {
                 let whole = recent.count(whole).filter(|whole| *whole > 0)?;
-                Some(recent.count(part)? as f64 * 100.0 / whole as f64)
+                Some(self.seen(part)? as f64 * 100.0 / whole as f64)
             }
             Value::Portion(part, whole) => {
                 let levels = &self.total.levels;
@@ -156,6 +162,26 @@ impl Summary {
                 Some(*levels.get(part)? as f64 * 100.0 / *whole as f64)
             }
         }
+    }
+
+    /// The standard error of a count or of a rate, as a part of it: 0 where all was seen. None where nothing was counted, and for what
+    /// is no count.
+    pub fn error(&self, value: Value) -> Option<f64> {
+        match value {
+            Value::Rate(measure) | Value::Recent(measure) => self.recent.relative_error(measure),
+            Value::Total(measure) => self.total.relative_error(measure),
+            Value::Maximum(_)
+            | Value::Level(_)
+            | Value::Quantile(..)
+            | Value::Percent(..)
+            | Value::Portion(..) => None,
+        }
+    }
+
+    /// How much there was of it in the last interval; None also where none was seen of what was not watched all of the time.
+    fn seen(&self, measure: &str) -> Option<u64> {
+        let count = self.recent.count(measure)?;
+        (count > 0 || !self.share.is_sampled()).then_some(count)
     }
 
     /// The largest value of the last interval; None where values of this sort were seen to be none.

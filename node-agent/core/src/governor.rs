@@ -1,6 +1,11 @@
 //! Keeps what probing costs a target within its budget, and measures as much as the budget allows. No clock, no I/O.
 //!
-//! **Water-filling.** The budget is `B = ratio · cpu`, in CPU-seconds per second. An operation that is attached all the
+//! **Process time.** Nothing here goes by the wall clock. A second of *process time* is as much of the target's own CPU time (what
+//! probing takes is off) as it uses in a second when it works: [`ProcessTime`]. An idle target's time stands still, and a burst of
+//! work is long, however short it was. What a target does is the same in each second of process time as long as it does the same
+//! things, whether it works all the time or in bursts; so that is the axis on which it is sampled.
+//!
+//! **Water-filling.** The budget is `B = ratio · cpu + floor`, in CPU-seconds per second. An operation that is attached all the
 //! time costs its load `l = hits per second · cost of a hit`. Rare ones are [`Attachment::Always`]; the busy ones are
 //! attached in slices, for a part `a` of the time:
 //!
@@ -12,12 +17,12 @@
 //! so a rarer operation is never measured less than a busier one, and when all fits, all is attached always. The sliced
 //! operations share all of the slices, or one half of them takes turns with the other ([`turns`]).
 //!
-//! **Slices.** Time is cut into cells, `k` to a window of 10 s, with one slice at a random place in each. Wherever the
-//! window is laid, it meets `k + 1` slices at most; together these last `a · 10 s`, so no window is over the budget.
-//! Attaching and detaching take a while (`edge`) that costs but measures nothing: it counts as attached. Many short
-//! slices know more of a load that changes than few long ones, which may all miss its busiest second; so there are as
-//! many as leave half of what is paid for to be measured. Where even two short slices in 10 s are too much, the period
-//! grows instead; where it would pass two minutes, the busiest operations are off.
+//! **Slices.** Time is cut into cells, with one slice at a random place in each. How long both are is drawn before anything of the
+//! cell is seen ([`Cycle`]), so a slice stands for its cell by a weight that does not depend on what it sees. Attaching and
+//! detaching take a while (`edge`) that costs but measures nothing: it counts as attached. Many short slices know more of a load
+//! that changes than few long ones, which may all miss its busiest second; so there are as many as leave half of what is paid for to
+//! be measured. Where even two short slices in 10 s are too much, the period grows instead; where it would pass two minutes, the
+//! busiest operations are off.
 //!
 //! **Hysteresis.** An operation leaves [`Attachment::Always`] at once when its load passes `w`, and comes back below
 //! `0.6 · w`, so noise does not move it to and fro.
@@ -31,31 +36,40 @@
 //! most, and what it takes of late is not there for what is attached (`B` is the rest): would that learn of it by its debt, it would be
 //! late by as much, in each window of stacks.
 //!
-//! **Use.** Every 50 ms the caller tells the [`Estimator`] what was counted, makes a [`plan`] from its loads, and
-//! attaches what the plan says; in between, a [`Cycle`] says when a slice begins and ends.
+//! **Use.** Every 50 ms at the latest the caller tells the [`Estimator`] what was counted, makes a [`plan`] from its loads, and
+//! attaches what the plan says; a [`Cycle`] says when a slice begins and ends.
 
 use std::time::Duration;
 
 mod cycle;
 mod estimator;
 mod frequency;
+mod process_time;
 mod slices;
 mod turns;
 
-pub use cycle::{Cycle, Switch};
+pub use cycle::{Changeover, Cycle, Slice, Switch};
 pub use estimator::{Estimator, Observation};
 pub use frequency::{ONE_IN, Thinned, frequency};
+pub use process_time::ProcessTime;
 pub use slices::Slices;
+use slices::Spacing;
 pub use turns::Turn;
 
-/// The budget holds in every span of so many seconds, or of a period where that is longer.
+/// Seconds of process time in which slices are counted: so many of them as may be, or one in a period where that is longer.
 const WINDOW: f64 = 10.0;
 
 /// The part of the budget that is planned for: estimates err, and a ceiling is a ceiling.
 const AIM: f64 = 0.9;
 
-/// Seconds that a slice measures at least.
+/// Seconds that slices measure at least, on the average.
 const SLICE: f64 = 0.02;
+
+/// Some slices are so many times as long as the others: what takes longer than a slice is seen by no slice.
+const LONG: f64 = 4.0;
+
+/// The part of the slices that these are.
+const LONG_ONES: f64 = 0.25;
 
 /// Seconds: the longest period in which the sliced operations are looked at once.
 const LONGEST_PERIOD: f64 = 120.0;
@@ -75,15 +89,17 @@ const DEBT: f64 = 60.0;
 /// Seconds of budget: what may be saved for bad times, and what may be owed before it matters.
 const TOLERANCE: f64 = 1.0;
 
-/// CPU-seconds per second that every target is taken to use besides: a tick of its CPU clock in 50 s. A target that
-/// does nothing has a budget then, for a few hits per second.
-const IDLE: f64 = 0.0002;
+/// No more than so many seconds on the wall, of which a minute has few: a target that is hardly ever busy waits long for a second of
+/// its own.
+const TOLERATED: f64 = 3.0;
 
 /// One operation, as it costs while it is attached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// While attached. None before it was first seen.
+    /// While attached, per second of process time. None before enough was seen: it is attached until then.
     pub hits_per_second: Option<f64>,
+    /// The most that it was of late: what is sliced comes back only where that would do.
+    pub peak: f64,
     /// CPU time of one hit, at the target's expense.
     pub cost: Duration,
 }
@@ -93,20 +109,28 @@ pub struct Load {
 pub struct Budget {
     /// CPU time of probing per CPU time of the target itself: maxPercent / 100.
     pub ratio: f64,
+    /// CPU-seconds per second of process time that are granted besides, however little the target uses.
+    pub floor: f64,
+    /// The part of the time on the wall that process time makes up.
+    pub duty: f64,
     /// How long a slice that measures nothing would cost: its sites come one after another as it is attached, and go
     /// one after another as it is detached.
     pub edge: Duration,
+    /// How long after a slice the next one can begin to count, at the soonest: one is detached and the other attached.
+    pub turnaround: Duration,
 }
 
 /// What happened since the last plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {
-    /// Since the last plan.
+    /// Process time since the last plan.
     pub elapsed: Duration,
     /// CPU-seconds that probing cost.
     pub cost: f64,
-    /// CPU-seconds that the target used itself. Its clock is coarse: below zero, it makes good for too much before.
+    /// CPU-seconds that the target used itself. Below zero, it makes good for too much before.
     pub own: f64,
+    /// CPU-seconds that were granted besides.
+    pub floor: f64,
     /// CPU-seconds per second that probing costs now besides what hits cost: nobody attaches or detaches that.
     pub besides: f64,
 }
@@ -137,8 +161,6 @@ pub struct Plan {
     always: f64,
     /// CPU-seconds per second of the operations that share a slice, while it is attached.
     sliced: f64,
-    /// Nothing was known of the operations.
-    discovers: bool,
 }
 
 /// Decides how each operation is attached, from what the operations cost and from what the target itself uses: `cpu`
@@ -147,16 +169,16 @@ pub fn plan(loads: &[Load], cpu: f64, budget: Budget, spent: Spent, last: Option
     let last = last.filter(|last| last.attachments.len() == loads.len());
 
     // What may be spent.
-    let granted = sane(budget.ratio) * (sane(cpu) + IDLE);
-    let debt = owed(last, spent, budget.ratio, granted);
-    let excess = (debt - TOLERANCE * granted).max(0.0);
+    let granted = sane(budget.ratio) * sane(cpu) + sane(budget.floor);
+    let tolerated = TOLERANCE.min(TOLERATED * sane(budget.duty)) * granted;
+    let debt = owed(last, spent, budget.ratio, granted, tolerated);
+    let excess = (debt - tolerated).max(0.0);
     let indebted = excess > 0.0;
     let aim = granted * AIM - sane(spent.besides) - excess / REPAYMENT;
     let level = aim.max(granted * SUBSISTENCE);
 
     // What can stay attached.
-    let settled = last.filter(|last| !last.discovers);
-    let was = |i: usize| settled.map(|last| last.attachments[i]);
+    let was = |i: usize| last.map(|last| last.attachments[i]);
     let weighed: Vec<Weighed> = loads
         .iter()
         .enumerate()
@@ -187,19 +209,14 @@ pub fn plan(loads: &[Load], cpu: f64, budget: Budget, spent: Spent, last: Option
         .collect();
 
     let feared = last.filter(|_| indebted).map_or(0.0, |last| last.sliced);
-    let discovers = sum(sliced.iter().flatten().copied()).max(feared) == 0.0
-        && loads.iter().any(|load| load.hits_per_second.is_none());
-    let shared = if discovers {
-        Shared {
-            turns: turns::every(&sliced),
-            load: 0.0,
-            slices: Slices::discovery(edge),
-        }
-    } else {
-        let turns = last.map(|last| last.turns.as_slice());
-        Shared::by_turns(&sliced, turns, left, edge, feared.min(most))
+    let turns = last.map(|last| last.turns.as_slice());
+    let spacing = Spacing {
+        edge,
+        duty: budget.duty,
+        turnaround: budget.turnaround.as_secs_f64().min(LONGEST_PERIOD / 4.0),
     };
-    let slicing = discovers || attachments.contains(&Attachment::Sliced);
+    let shared = Shared::by_turns(&sliced, turns, left, spacing, feared.min(most));
+    let slicing = attachments.contains(&Attachment::Sliced);
     Plan {
         attachments,
         turns: shared.turns,
@@ -207,7 +224,6 @@ pub fn plan(loads: &[Load], cpu: f64, budget: Budget, spent: Spent, last: Option
         debt,
         always,
         sliced: shared.load,
-        discovers,
     }
 }
 
@@ -226,13 +242,13 @@ impl Shared {
         sliced: &[Option<f64>],
         last: Option<&[Turn]>,
         left: f64,
-        edge: f64,
+        spacing: Spacing,
         feared: f64,
     ) -> Self {
         let by = |turns: Vec<Turn>| {
             let load = turns::heaviest(sliced, &turns).max(feared);
             let a = if load > left { left / load } else { 1.0 };
-            let slices = Slices::affordable(a, edge);
+            let slices = Slices::affordable(a, spacing);
             Self {
                 turns,
                 load,
@@ -291,10 +307,11 @@ impl Load {
         Weighed {
             full,
             always: match was {
-                _ if self.hits_per_second.is_none() => f64::INFINITY,
+                // Not a single hit yet, or hardly any process time: it costs as little.
+                _ if self.hits_per_second.is_none() => 0.0,
                 None | Some(Attachment::Always) => full,
                 Some(_) if indebted => f64::INFINITY,
-                Some(_) => full / RETURN,
+                Some(_) => full.max(sane(self.peak) * self.cost.as_secs_f64()) / RETURN,
             },
             sliced: match was {
                 Some(Attachment::Off) => full / RETURN,
@@ -305,11 +322,10 @@ impl Load {
 }
 
 /// CPU-seconds owed now. What was saved may pay for two slices besides: they cost all at once what their cells save.
-fn owed(last: Option<&Plan>, spent: Spent, ratio: f64, granted: f64) -> f64 {
+fn owed(last: Option<&Plan>, spent: Spent, ratio: f64, granted: f64, tolerated: f64) -> f64 {
     let (debt, slice) = last.map_or((0.0, 0.0), |last| (last.debt, last.slice()));
-    let own = finite(spent.own) + IDLE * spent.elapsed.as_secs_f64();
-    finite(debt + finite(spent.cost) - sane(ratio) * own)
-        .clamp(-TOLERANCE * granted - 2.0 * slice, DEBT * granted)
+    let earned = sane(ratio) * finite(spent.own) + sane(spent.floor);
+    finite(debt + finite(spent.cost) - earned).clamp(-tolerated - 2.0 * slice, DEBT * granted)
 }
 
 /// The level to which a budget fills the loads: what is at or below it gets all it asks for.

@@ -47,6 +47,9 @@ struct Arguments {
     /// for no ceiling but theirs.
     #[arg(long, env = "MAX_OVERHEAD_PERCENT", default_value = "5", value_parser = max_overhead)]
     max_overhead_percent: f64,
+    /// The most that measuring may cost any process besides, in percent of one core, whatever CkbProbes ask for: 0 to 10.
+    #[arg(long, env = "MAX_OVERHEAD_FLOOR", default_value = "1", value_parser = max_floor)]
+    max_overhead_floor: f64,
     /// No two reports are closer together than so many milliseconds; for tests.
     #[arg(long, hide = true)]
     report_floor_ms: Option<u64>,
@@ -91,6 +94,13 @@ fn max_overhead(text: &str) -> Result<f64, String> {
     }
 }
 
+fn max_floor(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(percent) if (0.0..=10.0).contains(&percent) => Ok(percent),
+        _ => Err("must be from 0 to 10".to_owned()),
+    }
+}
+
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let client = client(kube::Config::infer().await?)?;
     let settings = Settings {
@@ -104,6 +114,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         },
         tier: arguments.tier,
         max_overhead_percent: Some(arguments.max_overhead_percent).filter(|percent| *percent > 0.0),
+        max_overhead_floor: Some(arguments.max_overhead_floor),
         report_floor: arguments
             .report_floor_ms
             .map_or(agent::REPORT_FLOOR, Duration::from_millis),

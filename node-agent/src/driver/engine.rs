@@ -134,6 +134,13 @@ impl Engine {
         self
     }
 
+    /// Lets measuring cost each process no more than this percentage of one core besides, whatever is asked.
+    #[must_use]
+    pub fn with_floor(mut self, percent: Option<f64>) -> Self {
+        self.tools.floor = percent;
+        self
+    }
+
     /// Lets go of everything, and waits until that is gone; though not for ever, where the kernel or a file system does not answer.
     pub fn end(mut self) {
         for (_, measured) in std::mem::take(&mut self.processes) {
@@ -391,16 +398,14 @@ impl Engine {
                 let total = measurement.total(now);
                 let ratio = total.ratio_since(&view.spent);
                 let own = total.part_since(&view.spent, &view.instance.loads());
+                view.instance_mut().floor_ratio = total.floor_since(&view.spent);
                 view.instance_mut().own_ratio = own;
                 view.spent = total;
-                let sampled = |series: &crate::state::series::Series| {
-                    series.live && measurement.is_sampled(series.subscription.group)
-                };
-                view.instance_mut().close_interval(now, ratio, sampled);
+                view.instance_mut().close_interval(now, ratio);
             }
             None => {
                 view.instance_mut().own_ratio = None;
-                view.instance_mut().close_interval(now, None, |_| false);
+                view.instance_mut().close_interval(now, None);
             }
         }
         self.news |= view.told != Some(view.instance.stands(now));

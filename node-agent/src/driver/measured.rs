@@ -13,7 +13,7 @@ use state::{Attempt, Happened, State};
 
 use super::{
     Clock, Tools,
-    measurement::{Measurement, MeasurementError},
+    measurement::{Allowance, Measurement, MeasurementError},
 };
 use crate::{
     kernel::memory,
@@ -63,6 +63,8 @@ pub struct Budget {
     pub percent: f64,
     /// What sampling keeps it below: that where anybody would rather have it sampled, and else the ceiling, if there is one.
     pub sampled: Option<f64>,
+    /// Percent of one core that are granted besides: as much as the most generous allows, within what the installation grants.
+    pub floor: f64,
 }
 
 impl Budget {
@@ -70,17 +72,25 @@ impl Budget {
     pub fn ratio(self) -> Option<f64> {
         self.sampled.map(|percent| percent / 100.0)
     }
+
+    /// The same, with what is granted besides.
+    pub fn allowance(self) -> Option<Allowance> {
+        let floor = self.floor;
+        self.sampled.map(|percent| Allowance { percent, floor })
+    }
 }
 
-/// The budget of all that ask, below this ceiling, which is nobody's who asks.
-pub fn combined(overheads: &[&Overhead], ceiling: Option<f64>) -> Budget {
+/// The budget of all that ask, below this ceiling and within this floor, which are nobody's who asks.
+pub fn combined(overheads: &[&Overhead], ceiling: Option<f64>, floor: Option<f64>) -> Budget {
     let percent = overheads.iter().map(|one| one.max_percent);
     let greatest = percent.fold(0.0, f64::max);
     let percent = ceiling.map_or(greatest, |ceiling| greatest.min(ceiling));
+    let asked = overheads.iter().map(|one| one.floor).fold(0.0, f64::max);
     let sampled = overheads.iter().any(|one| one.on_breach == Breach::Sample);
     Budget {
         percent,
         sampled: if sampled { Some(percent) } else { ceiling },
+        floor: asked.min(floor.unwrap_or(f64::INFINITY)),
     }
 }
 
@@ -120,7 +130,11 @@ impl Measured {
             .iter()
             .map(|(instance, _)| instance.overhead().clone())
             .collect();
-        let budget = combined(&overheads.iter().collect::<Vec<_>>(), tools.ceiling);
+        let budget = combined(
+            &overheads.iter().collect::<Vec<_>>(),
+            tools.ceiling,
+            tools.floor,
+        );
         for (instance, _) in views.iter_mut() {
             instance.budget_percent = budget.percent;
         }

@@ -5,7 +5,6 @@
 
 mod departures;
 mod meter;
-mod observer_effect;
 mod reaper;
 mod running;
 mod sampling;
@@ -19,8 +18,9 @@ pub use meter::Total;
 pub use reaper::{DropHandle, Reaper};
 pub use running::Running;
 use running::{Mechanisms, Started};
+pub use sampling::Allowance;
 use sampling::{Due, DutyCycle};
-use slice::{Moment, Slice};
+use slice::Slice;
 
 use crate::{
     governor::Spent,
@@ -70,12 +70,11 @@ struct Attached {
 
 impl Measurement {
     /// Attaches all that the mechanisms have to attach. What the kernel refuses is left out, and handed back with its error.
-    /// `sampled` is the percentage of the target's CPU time below which sampling keeps what it costs; None: it is measured all
-    /// of the time.
+    /// `sampled` is what sampling keeps its cost below; None: it is measured all of the time.
     pub fn begin(
         process: ProcessId,
         mechanisms: Vec<Running>,
-        sampled: Option<f64>,
+        sampled: Option<Allowance>,
         reaper: &Reaper,
         now: impl Fn() -> Duration,
     ) -> Begun {
@@ -103,7 +102,7 @@ impl Measurement {
                 attached,
             )
             .with(mechanisms.beside()),
-            sampler: sampled.map(|percent| DutyCycle::new(percent, edge, attached)),
+            sampler: sampled.map(|allowance| DutyCycle::new(allowance, edge)),
             due: None,
             attached: Attached {
                 always: costs
@@ -158,6 +157,10 @@ impl Measurement {
         let now = self.stopped.unwrap_or(now);
         self.read_at = now;
         self.note(now, Fact::Read(reading));
+        if self.stopped.is_some() {
+            let time = self.meter.time();
+            self.note_end_of_cells(now, time);
+        }
         Ok(())
     }
 
@@ -211,26 +214,9 @@ impl Measurement {
         Ok(self.meter.look(&self.attached.always, hits, cpu, now))
     }
 
-    fn moment(&self, now: &impl Fn() -> Duration) -> Moment {
-        Moment {
-            time: now(),
-            cpu: self.cpu_time(),
-        }
-    }
-
     /// Where it cannot be read the process is gone, and will be seen to be.
     fn cpu_time(&self) -> CpuTime {
         observe::cpu_time(self.process).unwrap_or(self.meter.cpu())
-    }
-
-    /// What these groups cost between two readings: as in a cold cache, which is what a slice begins with.
-    fn cost(&self, groups: &GroupIds, before: &[u64], after: &[u64]) -> Duration {
-        let cost = |group: &GroupId| {
-            let group = group.index();
-            let hits = after.get(group)?.saturating_sub(*before.get(group)?);
-            Some(self.costs.get(group)?.as_ref()?.mul_f64(hits as f64))
-        };
-        groups.iter().filter_map(cost).sum()
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ckb_probe_crds::{
-    Distribution as Values, Histogram, Kind,
+    Distribution as Values, Histogram, IntervalFigures, Kind, Share,
     descriptor::{Export, Metric as Told, Unit},
 };
 use prometheus::{
@@ -226,7 +226,26 @@ fn load_families(instances: &[&Instance]) -> Vec<MetricFamily> {
                 ))
             }),
         ),
+        family(
+            "ckb_probe_relative_error_ratio",
+            "The standard error of what was counted of the row in the last report interval, as a part of it: 0 where nothing is sampled.",
+            MetricType::GAUGE,
+            rows().filter_map(|(instance, book, series, name, row)| {
+                share(instance, series)?;
+                let counted = book.probe.kind().descriptor().counted(false)?;
+                let error = relative_error(row.all.window(), counted.measure())?;
+                Some(gauge(row_labels(instance, book, name), error))
+            }),
+        ),
     ]
+}
+
+/// How far off a count may be, as a part of it; None where no slice saw anything of it.
+fn relative_error(window: &IntervalFigures, measure: &str) -> Option<f64> {
+    match Share::of(window).is_sampled() {
+        true => window.figures.relative_error(measure),
+        false => Some(0.0),
+    }
 }
 
 fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily> {

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use ckb_probe_common::counts::{KEY_BYTES, OTHER_ROW, SUMS, TargetKey, of_distribution, space};
 use ckb_probe_crds::{Figures, Histogram, report::OTHER};
-use shared::{Belonging, Groups};
+use shared::{Groups, Scope};
 
 use super::{
     Accepted, BeginContext, Begun, Config, Detail, Event, GroupId, GroupIds, Lost, Mechanism,
@@ -143,13 +143,13 @@ impl CountsConfig {
 }
 
 /// By what tasks belong to a target.
-fn target(belonging: Membership, process: ProcessId) -> Result<Belonging, Refusal> {
+fn target(belonging: Membership, process: ProcessId) -> Result<Scope, Refusal> {
     if belonging == Membership::Process {
         let target = TargetKey {
             space: space::PROCESS,
             number: process.pid,
         };
-        return Ok(Belonging { target, outside: 0 });
+        return Ok(Scope { target, outside: 0 });
     }
     let host = Namespaces::of_host()?;
     let namespaces = Namespaces::of(process)?;
@@ -158,7 +158,7 @@ fn target(belonging: Membership, process: ProcessId) -> Result<Belonging, Refusa
 
 /// The same, of a pod. Whoever is in its network and not in a pid namespace of its own is the host's: a plug-in that sets it up, or
 /// somebody who looks into it; unless the target itself is like that.
-fn pod(process: u32, own: Namespaces, host: Namespaces) -> Belonging {
+fn pod(process: u32, own: Namespaces, host: Namespaces) -> Scope {
     let is_nested = own.process_ids != host.process_ids;
     let (space, number) = if own.network != host.network {
         (space::NETWORK, own.network)
@@ -173,7 +173,7 @@ fn pod(process: u32, own: Namespaces, host: Namespaces) -> Belonging {
         0
     };
     let target = TargetKey { space, number };
-    Belonging { target, outside }
+    Scope { target, outside }
 }
 
 /// A kernel that lacks what the program needs lacks it for every target.

@@ -1,6 +1,10 @@
 //! What was counted of a row, or of a part of one: in all, in the interval that is running, and in the one that ended last.
 
-use ckb_probe_crds::{Figures, IntervalFigures, figures::Remainders};
+use std::collections::BTreeMap;
+
+use ckb_probe_crds::{
+    Figures, IntervalFigures, Name, SliceShape, Spread, Variance, figures::Remainders,
+};
 
 /// What was counted.
 #[derive(Clone, Debug, Default)]
@@ -11,10 +15,32 @@ pub struct Accumulator {
     pub samples: u64,
     latest: Figures,
     pending: Figures,
-    last_slice: Figures,
+    /// What the slice of the cell that runs has counted.
+    slice: Figures,
+    /// What slices stand for besides what they saw, while they are too few to be told.
+    unproven: Figures,
+    /// How much slices differ, by measure.
+    spreads: BTreeMap<Name, Spread>,
     rounded: Remainders,
     open: IntervalFigures,
     closed: IntervalFigures,
+}
+
+/// A cell of process time that is over.
+#[derive(Clone, Copy, Debug)]
+pub struct EndedCell {
+    /// As it was drawn, and its slice.
+    pub shape: SliceShape,
+    /// What slices count is to be taken so many times, since they do not last as long as they were drawn to.
+    pub factor: f64,
+    /// How much of it passed: 1, if it was not cut off.
+    pub part: f64,
+    /// Whether there was a slice in that.
+    pub sliced: bool,
+    /// Whether no slice was before.
+    pub first: bool,
+    /// Whether there are so few slices that what was seen is told, and not yet what it stands for.
+    pub few: bool,
 }
 
 impl Accumulator {
@@ -63,21 +89,72 @@ impl Accumulator {
         }
     }
 
-    /// Enters what is pending, as so many times what it is.
-    pub fn enter(&mut self, weight: f64) {
+    /// Enters what is pending: it was all that there was.
+    pub fn enter(&mut self) {
         let pending = std::mem::take(&mut self.pending);
-        let samples = samples(&pending);
-        self.samples += samples;
-        self.open.samples += samples;
-        self.add(&pending, weight);
-        self.last_slice = pending;
+        let all = self.scaled(&pending, 1.0);
+        self.total.follow(&all);
     }
 
-    /// Has the last slice stand for so many times itself more.
-    pub fn stretch(&mut self, weight: f64) {
-        let slice = std::mem::take(&mut self.last_slice);
-        self.add(&slice, weight);
-        self.last_slice = slice;
+    /// What is pending is what a slice counted: it is entered as its cell ends.
+    pub fn end_slice(&mut self) {
+        let pending = std::mem::take(&mut self.pending);
+        self.slice.follow(&pending);
+    }
+
+    /// A cell is over: what its slice counted, if there was one, stands for it.
+    pub fn end_cell(&mut self, cell: &EndedCell) {
+        let EndedCell {
+            shape,
+            factor,
+            part,
+            sliced,
+            first,
+            few,
+        } = cell;
+        let slice = std::mem::take(&mut self.slice);
+        let scaled = self.scaled(&slice, (shape.weight() * factor).max(1.0));
+        self.unproven.merge(&scaled.since(&slice));
+        self.total.follow(&slice);
+        if !*few {
+            let proven = std::mem::take(&mut self.unproven);
+            self.total.follow(&proven);
+        }
+        let unseen = if *first {
+            Spread::default()
+        } else {
+            Spread::of_unseen()
+        };
+        for name in slice.measures() {
+            if !self.spreads.contains_key(name) {
+                self.spreads.insert(name.clone(), unseen);
+            }
+        }
+        for (name, spread) in &mut self.spreads {
+            let mut variance = spread.cut(*part, shape.cell);
+            if *sliced {
+                let seen = slice.count(name).unwrap_or_default();
+                variance += spread.observe(seen as f64 * factor, shape);
+            }
+            let variance = Variance::new(variance);
+            if !variance.is_zero() {
+                for figures in [&mut self.total, &mut self.open.figures] {
+                    *figures.variances.entry(name.clone()).or_default() += variance;
+                }
+            }
+        }
+    }
+
+    /// There was more, and nobody knows how much.
+    pub fn leave_out(&mut self) {
+        self.total.leave_out();
+    }
+
+    /// Slices of what is measured from now on have nothing to do with those before.
+    pub fn forget_spread(&mut self) {
+        self.spreads.clear();
+        self.slice = Figures::default();
+        self.unproven = Figures::default();
     }
 
     /// Ends an interval of so many milliseconds, of which so many were recorded.
@@ -101,11 +178,15 @@ impl Accumulator {
         &self.closed
     }
 
-    fn add(&mut self, seen: &Figures, weight: f64) {
+    /// As many times what was seen, which is entered into the interval.
+    fn scaled(&mut self, seen: &Figures, weight: f64) -> Figures {
+        let samples = samples(seen);
+        self.samples += samples;
+        self.open.samples += samples;
         let scaled = seen.scale(weight, &mut self.rounded);
-        self.total.follow(&scaled);
         // What stands for part of an interval has its longest call there, too.
         self.open.figures.follow(&scaled);
+        scaled
     }
 }
 

@@ -136,7 +136,7 @@ pub fn read(reading: Reading, at: Duration) -> TimedFact {
 /// These groups were not recorded from then on.
 pub fn paused(groups: impl IntoIterator<Item = u16>, at: Duration) -> TimedFact {
     let groups: GroupIds = groups.into_iter().map(GroupId).collect();
-    let fact = Fact::Paused { groups, part: 1.0 };
+    let fact = Fact::Paused(groups);
     TimedFact { at, fact }
 }
 

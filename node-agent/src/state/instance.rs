@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 use ckb_probe_crds::{Breach, Name, Overhead, Reason};
 use serde_json::Value;
 
-use super::{TimedFact, probe::ProbeState, series::Series};
+use super::{TimedFact, probe::ProbeState};
 use crate::{
     kinds::Instrumented,
     mechanism::{Accepted, Event, GroupIds, Lost, Refusal},
@@ -89,6 +89,8 @@ pub struct Instance {
     pub own_ratio: Option<f64>,
     /// What all that anybody asks of the process may cost, in percent.
     pub budget_percent: f64,
+    /// What the floor granted besides in the last interval, as a part of the CPU time that the process used itself.
+    pub floor_ratio: Option<f64>,
     terms: Terms,
     stage: Stage,
     lost_latest: BTreeMap<(usize, Name), u64>,
@@ -115,6 +117,7 @@ impl Instance {
             overhead_ratio: None,
             own_ratio: None,
             budget_percent: terms.overhead.max_percent,
+            floor_ratio: None,
             stage: Stage::New,
             lost_latest: BTreeMap::new(),
             attached_before: false,
@@ -348,19 +351,14 @@ impl Instance {
 
     /// Ends the running interval: what was observed in it becomes the figures of the next reports.
     ///
-    /// `overhead_ratio` is what probing cost in it, as a part of the CPU time that the process used itself; `is_sampled`
-    /// tells of a group whether it is measured in slices.
-    pub fn close_interval(
-        &mut self,
-        now: Duration,
-        overhead_ratio: Option<f64>,
-        is_sampled: impl Fn(&Series) -> bool,
-    ) {
+    /// `overhead_ratio` is what probing cost in it, as a part of the CPU time that the process used itself.
+    pub fn close_interval(&mut self, now: Duration, overhead_ratio: Option<f64>) {
         for probe in &mut self.probes {
-            probe.close_interval(now, &is_sampled);
+            probe.close_interval(now);
         }
         self.overhead_ratio = overhead_ratio;
-        let over = overhead_ratio.is_some_and(|ratio| ratio * 100.0 > self.budget_percent);
+        let granted = self.budget_percent + self.floor_ratio.unwrap_or_default() * 100.0;
+        let over = overhead_ratio.is_some_and(|ratio| ratio * 100.0 > granted);
         self.breaches = if over { self.breaches + 1 } else { 0 };
         self.window_ends = now + self.terms.interval;
     }

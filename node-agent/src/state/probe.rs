@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Fact, TimedFact, series::Series, slow_calls::SlowCalls};
 use crate::{
     kinds::Instrumented,
-    mechanism::{Accepted, Coverage, Event, Lost, Refusal},
+    mechanism::{Accepted, Coverage, Event, GroupIds, Lost, Refusal},
 };
 
 /// As many items of what is lacking as a status lists.
@@ -171,19 +171,35 @@ impl ProbeState {
                     self.lose(place, lost);
                 }
             }
-            Fact::Paused { groups, part } => {
-                let live = self.series.iter_mut().filter(|series| series.live);
-                for series in live.filter(|series| groups.contains(&series.subscription.group)) {
-                    series.pause(at, *part);
-                }
+            Fact::Paused(groups) => self.measured(groups).for_each(|one| one.pause(at)),
+            Fact::Resumed(groups) => self.measured(groups).for_each(|one| one.resume(at)),
+            Fact::CellBegan {
+                groups,
+                slice,
+                time,
+            } => {
+                let all = self.measured(groups);
+                all.for_each(|one| one.begin_cell(*slice, at, *time));
             }
-            Fact::Resumed(groups) => {
-                let live = self.series.iter_mut().filter(|series| series.live);
-                for series in live.filter(|series| groups.contains(&series.subscription.group)) {
-                    series.resume(at);
-                }
+            Fact::SliceBegan { groups, time } => {
+                self.measured(groups)
+                    .for_each(|one| one.begin_slice(at, *time));
+            }
+            Fact::SliceEnded { groups, time } => {
+                self.measured(groups)
+                    .for_each(|one| one.end_slice(at, *time));
+            }
+            Fact::CellEnded { groups, time } => {
+                self.measured(groups)
+                    .for_each(|one| one.end_cell(at, *time));
             }
         }
+    }
+
+    /// The series of these groups that are measured.
+    fn measured(&mut self, groups: &GroupIds) -> impl Iterator<Item = &mut Series> {
+        let live = self.series.iter_mut().filter(|series| series.live);
+        live.filter(|series| groups.contains(&series.subscription.group))
     }
 
     fn lose(&mut self, place: usize, lost: &Lost) {
@@ -238,11 +254,10 @@ impl ProbeState {
         series.find_map(|series| series.is(event.group).then(|| series.weight()))
     }
 
-    /// Ends the running interval; `sliced` tells of a group whether it is measured in slices.
-    pub fn close_interval(&mut self, now: Duration, sliced: impl Fn(&Series) -> bool) {
+    /// Ends the running interval.
+    pub fn close_interval(&mut self, now: Duration) {
         for series in &mut self.series {
-            let sliced = sliced(series);
-            series.close_interval(now, sliced);
+            series.close_interval(now);
         }
         self.weightiest_closed = std::mem::take(&mut self.weightiest);
     }

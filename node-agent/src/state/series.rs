@@ -1,9 +1,9 @@
 //! The books of one group: what was counted in its rows, and for how much of the time it stands. No clock, no I/O.
 //!
-//! A group that is measured all the time is entered as it is counted. One that is measured in slices is entered when a slice
-//! ends. Each slice stands for the time that nobody saw up to half of the way to the slices before and after it, and what it
-//! saw is scaled up accordingly: wherever a group changes, neither the old nor the new one is favoured. The time from the last
-//! slice to the process's end is taken to have been like that slice.
+//! A group that is measured all the time is entered as it is counted. One that is measured in slices is entered when a cell
+//! ends: what the slice of the cell counted stands for all of it, by a weight that was drawn before anything of it was seen. A cell
+//! that ends before its time (its process is gone, or other groups are to be sliced) is entered by the same weight if its slice was
+//! in the part that passed, and as nothing if it was not: that is right on the average, and how far off it may be is in the error.
 
 mod record;
 mod row;
@@ -11,15 +11,15 @@ mod row;
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{
-    PartReport, RowReport,
+    Balance, Lasted, PartReport, RowReport, SliceShape,
     report::{MAX_ROWS, OTHER},
 };
 
-use record::{RecordedTime, Span};
+use record::{Cell, Mode, Span};
 pub use row::RowState;
 use row::{Seen, with_room};
 
-use super::accumulator::Accumulator;
+use super::accumulator::{Accumulator, EndedCell};
 use crate::{
     kinds::Instrument,
     mechanism::{Breakdown, GroupId, RowId, RowReading, Subscription},
@@ -38,22 +38,28 @@ pub struct Series {
     names: BTreeMap<u64, String>,
     /// How many of those are not told apart, here and already by the mechanism.
     folded: (u64, u64),
-    record: RecordedTime,
-    /// Since when nothing measures it, if all of it was recorded until then.
+    mode: Mode,
+    /// How many slices there were, and whether there were to be any.
+    slices: u64,
+    sliced: bool,
+    balance: Balance,
+    /// Since when what measures it is being replaced.
     suspended: Option<Duration>,
     /// Since when nothing measures it though its process goes on: nobody guesses what happens meanwhile.
     hole: Option<Duration>,
     window: Span,
+    /// How much of the interval is not in it, since it was not measured.
+    missed: Duration,
     window_began: Duration,
     closed: Span,
-    /// How long the target takes for as much as it did in the last slice, in seconds.
-    last_slice: Option<f64>,
-    /// How long the last slices stand for, and for how long they saw the target, the newest the most; nothing where all is recorded.
-    slices: Span,
 }
 
-/// What slices before it weigh in [`Series::weight`] when another one is entered.
-const KEPT: f64 = 7.0 / 8.0;
+/// Of fewer slices nothing is told: how far off they may be is not known.
+const FEW_SLICES: u64 = 6;
+
+/// As one set of probes takes the place of another nothing is measured for a moment. Where it lasts longer than this, totals say that
+/// they leave it out.
+const MOMENT: Duration = Duration::from_secs(1);
 
 impl Series {
     /// A group of which nothing is known.
@@ -83,39 +89,30 @@ impl Series {
         self.restarted(subscription);
         for tally in self.tallies() {
             tally.forget_pending();
+            tally.forget_spread();
         }
-        self.record = RecordedTime {
-            entered: now,
-            ..RecordedTime::default()
-        };
+        (self.slices, self.sliced) = (0, false);
+        self.balance = Balance::default();
+        self.missed = Duration::ZERO;
+        self.mode = Mode::Always { entered: now };
         if !holed {
             self.window_began = now;
         }
-        self.last_slice = None;
-        self.slices = Span::default();
     }
 
     /// What measures it is about to be replaced; all that was counted was observed.
     pub fn suspend(&mut self, now: Duration) {
-        let complete = self.record.is_complete();
-        self.pause(now, 1.0);
-        self.suspended = complete.then_some(now);
+        self.leave_off(now);
+        self.suspended = Some(now);
     }
 
-    /// It was replaced, and counts from zero. What is sampled goes on as after any pause. What is not stays exact: the moment in
-    /// between is a part of the interval that was not recorded, and nobody guesses what happened in it.
+    /// It was replaced, counts from zero, and all of the time at first. The moment in between is a part of the interval that was not
+    /// recorded, and nobody guesses what happened in it.
     pub fn continued(&mut self, subscription: Subscription, now: Duration) {
         self.restarted(subscription);
         self.leave_out_hole(now);
-        match self.suspended.take() {
-            Some(_) => {
-                self.record = RecordedTime {
-                    entered: now,
-                    ..RecordedTime::default()
-                };
-            }
-            None => self.resume(now),
-        }
+        self.suspended = None;
+        self.mode = Mode::Always { entered: now };
     }
 
     /// It is not measured any more from then on, and its process goes on. All that was counted was observed.
@@ -134,9 +131,15 @@ impl Series {
 
     /// What of a hole is over by now is a part of the interval that was not recorded.
     fn leave_out_hole(&mut self, now: Duration) {
+        let mut longest = Duration::ZERO;
         for since in [&mut self.suspended, &mut self.hole].into_iter().flatten() {
-            self.window.elapsed += now.saturating_sub(*since);
+            let lasted = now.saturating_sub(*since);
+            longest = longest.max(lasted);
+            self.window.elapsed += lasted;
             *since = now;
+        }
+        if longest > MOMENT {
+            self.leave_out();
         }
     }
 
@@ -189,9 +192,7 @@ impl Series {
                 None => row.vanished(),
             }
         }
-        if self.record.is_complete() {
-            self.enter(now, 1.0);
-        }
+        self.enter(now);
         news
     }
 
@@ -229,55 +230,166 @@ impl Series {
         name
     }
 
-    /// Nothing is recorded from now on. What was observed up to now is entered: in it the target did the given part of what it
-    /// does when it is not watched.
-    pub fn pause(&mut self, now: Duration, part: f64) {
-        if self.record.paused.is_none() {
-            self.enter(now, part);
-            self.record.paused = Some(now);
+    /// It is not measured all of the time any more; all that was counted was observed.
+    pub fn pause(&mut self, now: Duration) {
+        self.leave_off(now);
+    }
+
+    /// It is measured all of the time from now on; what was sliced of it was entered.
+    pub fn resume(&mut self, now: Duration) {
+        self.leave_off(now);
+        self.miss(now);
+        self.forget_pending();
+        self.mode = Mode::Always { entered: now };
+    }
+
+    /// A cell begins, whose slice is to come. Here and below, `time` is the process's own.
+    pub fn begin_cell(&mut self, shape: SliceShape, now: Duration, time: Duration) {
+        self.leave_off(now);
+        self.miss(now);
+        self.sliced = true;
+        self.mode = Mode::Sliced(Cell::new(shape, now, time));
+    }
+
+    /// What is counted from now on is the slice's.
+    pub fn begin_slice(&mut self, now: Duration, time: Duration) {
+        self.forget_pending();
+        if let Mode::Sliced(cell) = &mut self.mode {
+            cell.counting = Some((now, time));
         }
     }
 
-    /// It is, from now on.
-    pub fn resume(&mut self, now: Duration) {
-        if let Some(paused) = self.record.paused.take() {
-            let since = paused.max(self.record.entered);
-            self.record.unrecorded += now.saturating_sub(since);
+    /// The slice is over; what it counted was observed.
+    pub fn end_slice(&mut self, now: Duration, time: Duration) {
+        let Mode::Sliced(cell) = &mut self.mode else {
+            return;
+        };
+        let Some(since) = cell.counting.take() else {
+            return;
+        };
+        cell.watched += now.saturating_sub(since.0);
+        cell.counted += time.saturating_sub(since.1);
+        cell.sliced = true;
+        for tally in self.tallies() {
+            tally.end_slice();
+        }
+    }
+
+    /// The cell is over.
+    pub fn end_cell(&mut self, now: Duration, time: Duration) {
+        let lasted = match self.mode {
+            Mode::Sliced(cell) if cell.sliced => Some(Lasted {
+                own: cell.counted.as_secs_f64(),
+                wall: cell.watched.as_secs_f64(),
+                cell: now.saturating_sub(cell.began.0).as_secs_f64(),
+            }),
+            _ => None,
+        };
+        self.end_slice(now, time);
+        let Mode::Sliced(cell) = self.mode else {
+            return;
+        };
+        let factor = match lasted {
+            Some(lasted) => self.balance.observe(&cell.shape, &lasted),
+            None => self.balance.factor(),
+        };
+        self.mode = Mode::Off { since: now };
+        self.window.add(cell.span(now, time));
+        let first = self.slices == 0;
+        self.slices += u64::from(cell.sliced);
+        let ended = EndedCell {
+            shape: cell.shape,
+            factor,
+            part: cell.part(time),
+            sliced: cell.sliced,
+            first,
+            few: self.rests_on_few(),
+        };
+        for tally in self.tallies() {
+            tally.end_cell(&ended);
         }
     }
 
     /// The process is gone, or nobody asks any more, and all that it did was observed.
     pub fn end(&mut self, now: Duration) {
+        self.leave_off(now);
         self.live = false;
-        self.enter(now, 1.0);
-        // Once: what comes after this end is nobody's.
-        if let Some(did) = self.last_slice.take() {
-            let tail = now.saturating_sub(self.record.entered);
-            self.record.entered = now;
-            self.record.unrecorded = Duration::ZERO;
-            self.window.elapsed += tail;
-            for tally in self.tallies() {
-                tally.stretch(tail.as_secs_f64() / did);
-            }
+        if self.rests_on_few() {
+            self.leave_out();
         }
         for row in self.rows.values_mut() {
             row.vanished();
         }
     }
 
-    /// Ends an interval: what was entered in it becomes the figures of the next reports. `sliced` groups are entered at the end
-    /// of their slices only.
-    pub fn close_interval(&mut self, now: Duration, sliced: bool) {
-        if self.live && !sliced {
-            self.enter(now, 1.0);
+    /// However it was measured, it is not any more.
+    fn leave_off(&mut self, now: Duration) {
+        match self.mode {
+            Mode::Always { .. } => {
+                self.enter(now);
+                self.mode = Mode::Off { since: now };
+            }
+            Mode::Off { .. } => {}
+            // Whoever ends a cell says so; of one that nobody ended, as much is over as its slice tells.
+            Mode::Sliced(cell) => {
+                let since = cell.counting.unwrap_or(cell.began);
+                let time = since.1 + cell.counted;
+                self.end_cell(now, time);
+            }
+        }
+    }
+
+    /// What was not measured up to now of the interval is not in it.
+    fn miss(&mut self, now: Duration) {
+        if let Mode::Off { since } = self.mode {
+            self.missed += now.saturating_sub(since.max(self.window_began));
+            if now.saturating_sub(since) > MOMENT {
+                self.leave_out();
+            }
+        }
+    }
+
+    /// There was more than is counted, and nobody knows how much.
+    fn leave_out(&mut self) {
+        for tally in self.tallies() {
+            tally.leave_out();
+        }
+    }
+
+    /// Whether slices that stand for what was not watched are too few to know how far off they are.
+    fn rests_on_few(&self) -> bool {
+        self.sliced && self.slices < FEW_SLICES
+    }
+
+    fn forget_pending(&mut self) {
+        for tally in self.tallies() {
+            tally.forget_pending();
+        }
+    }
+
+    /// Ends an interval: what was entered in it becomes the figures of the next reports. What is measured in slices is entered as
+    /// its cells end only.
+    pub fn close_interval(&mut self, now: Duration) {
+        if self.live {
+            self.enter(now);
         }
         self.leave_out_hole(now);
         let mut span = std::mem::take(&mut self.window);
         if span.elapsed.is_zero() {
-            // Without a slice, all that is known of the interval is its length.
+            // Without a cell, all that is known of the interval is its length.
             span.elapsed = now.saturating_sub(self.window_began);
         }
-        span.leave_out(self.record.pending(now));
+        if self.live {
+            self.miss(now);
+        }
+        let missed = std::mem::take(&mut self.missed);
+        span.leave_out(match self.mode {
+            Mode::Sliced(cell) => missed + now.saturating_sub(cell.began.0),
+            Mode::Always { .. } | Mode::Off { .. } => missed,
+        });
+        if span.recorded < span.elapsed && self.rests_on_few() {
+            span.recorded = Duration::ZERO;
+        }
         self.window_began = now;
         self.closed = span;
         let (elapsed, recorded) = span.milliseconds();
@@ -294,10 +406,9 @@ impl Series {
 
     /// How many calls one stands for that is told of by itself: 1 where all are recorded.
     pub fn weight(&self) -> f64 {
-        let Span { elapsed, recorded } = self.slices;
-        match recorded.is_zero() {
-            true => 1.0,
-            false => elapsed.as_secs_f64() / recorded.as_secs_f64(),
+        match self.mode {
+            Mode::Sliced(cell) => cell.shape.weight(),
+            Mode::Always { .. } | Mode::Off { .. } => 1.0,
         }
     }
 
@@ -319,9 +430,17 @@ impl Series {
 
     /// Its rows as they stand in a report.
     pub fn report(&self) -> impl Iterator<Item = RowReport> {
-        self.rows.iter().map(|(key, row)| RowReport {
+        let few = self.live && self.rests_on_few();
+        let total = move |tally: &Accumulator| {
+            let mut total = tally.total.clone();
+            if few {
+                total.leave_out();
+            }
+            total
+        };
+        self.rows.iter().map(move |(key, row)| RowReport {
             key: key.clone(),
-            total: row.all.total.clone(),
+            total: total(&row.all),
             window: row.all.window().clone(),
             parts: row
                 .parts
@@ -329,7 +448,7 @@ impl Series {
                 .filter(|(_, tally)| tally.is_told())
                 .map(|(key, tally)| PartReport {
                     key: key.clone(),
-                    total: tally.total.clone(),
+                    total: total(tally),
                     window: tally.window().clone(),
                 })
                 .collect(),
@@ -352,40 +471,16 @@ impl Series {
         (row, part.map(|raw| instrument.part(raw)))
     }
 
-    /// Enters what was observed since the last entry, and what is to be thought of the time since then that nobody saw.
-    fn enter(&mut self, now: Duration, part: f64) {
-        let Some(span) = self.record.take(now) else {
+    /// Enters what was observed since the last entry, where that is all that there was.
+    fn enter(&mut self, now: Duration) {
+        let Mode::Always { entered } = &mut self.mode else {
             return;
         };
-        self.window.elapsed += span.elapsed;
-        self.window.recorded += span.recorded;
-        let unseen = (span.elapsed - span.recorded).as_secs_f64();
-        // A slice of calls that were slowed down stands for less time than it lasted.
-        let does = span.recorded.as_secs_f64() * part;
-        let between = self.last_slice.filter(|_| unseen > 0.0);
-        let before = between.map(|did| unseen / 2.0 / did);
-        let since = if before.is_some() {
-            unseen / 2.0
-        } else {
-            unseen
-        };
-        self.last_slice = (unseen > 0.0).then_some(does);
-        self.slices = match self.last_slice {
-            Some(_) => Span {
-                elapsed: self.slices.elapsed.mul_f64(KEPT) + span.elapsed,
-                recorded: self.slices.recorded.mul_f64(KEPT) + span.recorded.mul_f64(part),
-            },
-            None => Span::default(),
-        };
+        let elapsed = now.saturating_sub(*entered);
+        *entered = now.max(*entered);
+        self.window.add(Span::complete(elapsed));
         for tally in self.tallies() {
-            if let Some(weight) = before {
-                tally.stretch(weight);
-            }
-            tally.enter(if unseen > 0.0 {
-                1.0 + since / does
-            } else {
-                1.0
-            });
+            tally.enter();
         }
     }
 

@@ -52,6 +52,7 @@ pub fn without_budget(order: Assignment) -> Assignment {
         overhead: Overhead {
             max_percent: 50.0,
             on_breach: Breach::Report,
+            ..Overhead::default()
         },
         ..order
     }
@@ -224,6 +225,7 @@ pub fn order_of(name: &str, container: &str, executable: &str, probes: Vec<Probe
         overhead: Overhead {
             max_percent: 20.0,
             on_breach: Breach::Sample,
+            ..Overhead::default()
         },
         probes,
         asks: String::new(),

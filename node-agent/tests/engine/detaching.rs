@@ -77,6 +77,7 @@ impl Target {
             overhead: Overhead {
                 max_percent: percent,
                 on_breach: Breach::Sample,
+                ..Overhead::default()
             },
             early_death: EARLY_DEATH,
             profile_window: ckb_probe_agent::state::slow_calls::WINDOW,
@@ -114,8 +115,8 @@ impl Target {
         };
         for entry in measurement.entries() {
             match entry.fact {
-                Fact::Resumed(loads) if !loads.is_empty() => self.resumed = Some(used),
-                Fact::Paused { .. } => {
+                Fact::SliceBegan { .. } => self.resumed = Some(used),
+                Fact::SliceEnded { .. } => {
                     let began = self.resumed.take();
                     self.slices
                         .extend(began.map(|began| Seen { began, ended: used }));

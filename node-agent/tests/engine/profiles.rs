@@ -34,6 +34,7 @@ fn order(name: &str, of: &Container, asked: &ProfileProbe, max_percent: f64) -> 
         overhead: Overhead {
             max_percent,
             on_breach: Breach::Sample,
+            ..Overhead::default()
         },
         asks: format!("asks-{name}"),
         ..order_of(name, &of.id, &of.executable, probes)

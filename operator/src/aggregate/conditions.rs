@@ -244,7 +244,10 @@ fn budget(probe: &CkbProbeEntry, spec: &ValidSpec, targets: &[Target], sampled: 
     let measured: Vec<_> = measured.collect();
     let over = measured
         .iter()
-        .filter(|(_, estimate, budget)| *estimate as f64 > budget.millipercent as f64 * tolerance)
+        .filter(|(_, estimate, budget)| {
+            let granted = budget.millipercent.saturating_add(budget.floor);
+            *estimate as f64 > granted as f64 * tolerance
+        })
         .max_by_key(|(_, estimate, _)| *estimate);
     if let Some((target, estimate, budget)) = over {
         let mut message = format!(
@@ -287,6 +290,8 @@ fn budget(probe: &CkbProbeEntry, spec: &ValidSpec, targets: &[Target], sampled: 
 /// What a target may pay in all.
 struct Budget {
     millipercent: u64,
+    /// What is granted besides.
+    floor: u64,
     whose: Whose,
 }
 
@@ -305,6 +310,7 @@ impl Budget {
         let millipercent = report.budget_millipercent.unwrap_or(own);
         Self {
             millipercent,
+            floor: report.floor_millipercent.unwrap_or_default(),
             whose: match millipercent.cmp(&own) {
                 Ordering::Less => Whose::Installation,
                 Ordering::Equal => Whose::Own,

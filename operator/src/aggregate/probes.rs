@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
     CkbProbeSpec, Descriptor, InstanceState, PartReport, PartStatus, Probe, ProbeReport,
-    ProbeStatus, RowReport, RowStatus, Share, Summary, TargetCounts,
+    ProbeStatus, RowReport, RowStatus, Share, Summary, TargetCounts, numbers,
     report::{CUT, LINES},
 };
 
@@ -220,6 +220,10 @@ fn shown(descriptor: &Descriptor, rows: &BTreeMap<&str, MergedRow>) -> Vec<RowSt
             figures: descriptor.figures(summary, false),
             samples: summary.samples(),
             sampling_percent: summary.share().percent(),
+            error: descriptor.error(summary, false).map(numbers::plus_or_minus),
+            count_error: descriptor
+                .count_error(summary, false)
+                .map(numbers::plus_or_minus),
             parts: shown_parts(descriptor, parts),
         })
         .collect()
@@ -234,6 +238,10 @@ fn shown_parts(descriptor: &Descriptor, parts: &BTreeMap<&str, Summary>) -> Vec<
         .map(|(key, summary)| PartStatus {
             key: (*key).to_owned(),
             figures: descriptor.figures(summary, true),
+            error: descriptor.error(summary, true).map(numbers::plus_or_minus),
+            count_error: descriptor
+                .count_error(summary, true)
+                .map(numbers::plus_or_minus),
         })
         .collect()
 }

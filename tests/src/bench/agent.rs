@@ -34,6 +34,7 @@ pub fn no_budget() -> Overhead {
     Overhead {
         max_percent: 50.0,
         on_breach: Breach::Report,
+        ..Overhead::default()
     }
 }
 

@@ -10,8 +10,8 @@ use crate::{
 /// busy machine the load itself is not steady, and a few slices stand for a minute of it.
 const SAMPLING_ERROR: f64 = 20.0;
 
-/// The part of an operation's calls that slices may cut: a commit lasts a twentieth of a slice.
-const CUT: f64 = 0.1;
+/// The part of an operation's calls that slices may cut.
+const CUT: f64 = 0.01;
 
 /// What a busy workload does most, of which some calls at least must go unrecorded.
 const BUSIEST: &str = "Get";
@@ -78,14 +78,13 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 /// Whether the metrics of an operation can be true of one run. What is sampled now may not have been before, or the other way round, so
 /// the ratio of the last interval does not tell what the totals were made of.
 fn agree(one: &Operation) -> bool {
-    // A call that outlasts its slice, or a change of the plan, is counted where it began and not timed. Each is scaled up by itself,
-    // so they may be one apart besides.
+    // A call that outlasts its slice, or a change of the plan, is counted where it began and not timed.
     let cut = one.calls - one.timed;
     let one_that_was_seen = one.calls / one.samples.max(1.0);
     let busiest_is_sampled = one.name != BUSIEST || one.samples < one.calls;
     one.samples <= one.calls
         && busiest_is_sampled
-        && (-1.0..=(one.calls * CUT).max(3.0 * one_that_was_seen)).contains(&cut)
+        && (0.0..=(one.calls * CUT).max(3.0 * one_that_was_seen)).contains(&cut)
 }
 
 /// What is asked of the minutes: of what another program on the machine can disturb, the median; of all else, each of them.

@@ -24,12 +24,14 @@ fn below(limit: u64) -> impl Strategy<Value = Figures> {
         by_name(0..limit),
         by_name(0..limit),
         by_name(distribution),
+        by_name((1..1_000_000_000_u64).prop_map(|value| Variance::new(value as f64))),
     )
-        .prop_map(|(sums, maxima, levels, distributions)| Figures {
+        .prop_map(|(sums, maxima, levels, distributions, variances)| Figures {
             sums,
             maxima,
             levels,
             distributions,
+            variances,
         })
 }
 
@@ -169,6 +171,7 @@ fn a_count_is_that_of_the_values_measured_or_not_or_else_the_sum() {
         maxima: [("longest".into(), 7)].into(),
         levels: [("open".into(), 4)].into(),
         distributions: [("calls".into(), calls)].into(),
+        ..Figures::default()
     };
     let counts = ["calls", "bytes", "longest", "open", "none"].map(|name| figures.count(name));
     assert_eq!(counts, [Some(9), Some(32), None, None, None]);

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Distribution, Histogram, histogram::BUCKETS};
+use crate::{Distribution, Histogram, Variance, histogram::BUCKETS};
 
 const CALLS: &str = "calls";
 const BYTES: &str = "bytes";
@@ -18,6 +18,14 @@ impl Report {
     fn summary(&self, live: bool) -> Summary {
         Summary::of(&self.total, &self.window, live)
     }
+
+    /// The same calls, made of slices that differ so much; in all there were four such intervals.
+    fn varied(mut self, variance: f64) -> Self {
+        let figures = &mut self.window.figures;
+        figures.variances = [(CALLS.into(), Variance::new(variance))].into();
+        self.total.variances = [(CALLS.into(), Variance::new(variance * 4.0))].into();
+        self
+    }
 }
 
 fn calls(histogram: Histogram, unmeasured: u64, longest: u64, bytes: u64) -> Figures {
@@ -31,6 +39,7 @@ fn calls(histogram: Histogram, unmeasured: u64, longest: u64, bytes: u64) -> Fig
         maxima: [(CALLS.into(), longest)].into(),
         levels: [(OPEN.into(), 5)].into(),
         distributions: [(CALLS.into(), values)].into(),
+        variances: BTreeMap::new(),
     }
 }
 
@@ -52,8 +61,15 @@ fn recorded(histogram: Histogram, longest: u64, recorded_milliseconds: u64) -> R
 /// Whole numbers in windows of a second, so that sums are exact.
 fn tame() -> impl Strategy<Value = Report> {
     let buckets = prop::collection::vec((0..BUCKETS, 1..1000_u64), 0..6);
-    (buckets, 0..1_000_000_u64, 0..=1000_u64)
-        .prop_map(|(buckets, longest, ms)| recorded(buckets.into_iter().collect(), longest, ms))
+    let varied = prop::option::of(1..1_000_000_000_u64);
+    (buckets, 0..1_000_000_u64, 0..=1000_u64, varied).prop_map(|(buckets, longest, ms, varied)| {
+        let report = recorded(buckets.into_iter().collect(), longest, ms);
+        match varied {
+            // What was not seen at all does not differ.
+            Some(variance) if report.window.samples > 0 => report.varied(variance as f64),
+            _ => report,
+        }
+    })
 }
 
 /// What anyone with the right to may have written.
@@ -103,6 +119,42 @@ proptest! {
             merged.merge(&report.summary(*live));
         }
         prop_assert_eq!(added, merged);
+    }
+
+    #[test]
+    fn an_error_is_the_same_in_whatever_order_reports_are_merged(
+        reports in prop::collection::vec(tame(), 0..6),
+        turned in 0..6_usize,
+    ) {
+        let mut others = reports.clone();
+        others.rotate_left(turned.min(reports.len()));
+        others.reverse();
+        let (half, rest) = reports.split_at(reports.len() / 2);
+        let mut halves = merged(half);
+        halves.merge(&merged(rest));
+        let errors = |of: &Summary| {
+            [Value::Rate(CALLS), Value::Recent(CALLS), Value::Total(CALLS)].map(|value| of.error(value))
+        };
+        let expected = errors(&merged(&reports));
+        prop_assert_eq!(expected, errors(&merged(&others)));
+        prop_assert_eq!(expected, errors(&halves));
+        // No less is known of many than of the one that is known worst.
+        let each = reports.iter().filter_map(|report| report.summary(true).error(Value::Total(CALLS)));
+        if let (Some(error), Some(worst)) = (expected[2], each.max_by(f64::total_cmp)) {
+            prop_assert!(error <= worst * (1.0 + 1e-9), "{} {}", error, worst);
+        }
+    }
+
+    #[test]
+    fn nothing_is_told_as_none_unless_it_was_watched_all_of_the_time(
+        reports in prop::collection::vec(prop_oneof![tame(), wild()], 0..4),
+    ) {
+        let sum = merged(&reports);
+        for measure in [CALLS, BYTES] {
+            for value in [Value::Rate(measure), Value::Recent(measure)] {
+                prop_assert!(sum.value(value) != Some(0.0) || !sum.share().is_sampled(), "{:?}", value);
+            }
+        }
     }
 
     #[test]
@@ -200,4 +252,59 @@ fn nothing_in_percent_of_nothing_is_not_known() {
     assert_eq!(idle.value(Value::Percent(BYTES, CALLS)), None);
     assert_eq!(idle.value(Value::Rate(CALLS)), Some(0.0), "seen to be none");
     assert_eq!(idle.value(Value::Maximum(CALLS)), None);
+}
+
+#[test]
+fn counts_of_targets_add_and_so_do_their_variances() {
+    let calls = |count| [(119, count)].into_iter().collect::<Histogram>();
+    let one = recorded(calls(1000), 1480, 100).varied(900.0);
+    let other = recorded(calls(3000), 1480, 100).varied(1600.0);
+    let all = recorded(calls(1000), 1480, 1000);
+    // 30 of 1,000, 40 of 3,000; of both, 50 of 4,000; and of a thousand more that were all seen, 50 of 5,000.
+    for (reports, expected) in [
+        (vec![&one], Some(0.03)),
+        (vec![&one, &other], Some(0.0125)),
+        (vec![&one, &other, &all], Some(0.01)),
+        (vec![&all], Some(0.0)),
+        (vec![], None),
+    ] {
+        let sum = merged(reports);
+        assert_eq!(sum.error(Value::Rate(CALLS)), expected);
+        assert_eq!(sum.error(Value::Recent(CALLS)), expected);
+        assert_eq!(
+            sum.error(Value::Total(CALLS)),
+            expected.map(|error| error * 2.0)
+        );
+    }
+    let sum = merged([&one]);
+    assert_eq!(sum.error(Value::Quantile(CALLS, 0.99)), None);
+    assert_eq!(sum.error(Value::Level(OPEN)), None);
+    let gone = one.summary(false);
+    assert_eq!(gone.error(Value::Rate(CALLS)), None);
+    assert_eq!(gone.error(Value::Total(CALLS)), Some(0.06));
+}
+
+#[test]
+fn what_no_slice_saw_is_no_rate_of_zero() {
+    let values = [
+        Value::Rate(CALLS),
+        Value::Recent(CALLS),
+        Value::Rate(BYTES),
+        Value::Recent(BYTES),
+    ];
+    let of = |reports: &[&Report]| values.map(|value| merged(reports.iter().copied()).value(value));
+    let none = |recorded_milliseconds| recorded(Histogram::default(), 0, recorded_milliseconds);
+    let [sampled, unknown, whole] = [336, 0, 1000].map(none);
+    assert_eq!(of(&[&sampled]), [None; 4]);
+    assert_eq!(of(&[&whole]), [Some(0.0); 4]);
+    assert_eq!(of(&[&whole, &sampled]), [None; 4], "one may have had some");
+    assert_eq!(of(&[&whole, &unknown]), [None; 4]);
+    let busy = recorded("119:60".parse().unwrap(), 1480, 1000);
+    assert_eq!(of(&[&busy, &sampled])[0], Some(60.0));
+    let part = |report: &Report| report.summary(true).value(Value::Percent(OPEN, CALLS));
+    let mut errors = recorded("119:60".parse().unwrap(), 1480, 336);
+    errors.window.figures.sums.insert(OPEN.into(), 0);
+    assert_eq!(part(&errors), None, "a part that was not seen");
+    errors.window.recorded_milliseconds = 1000;
+    assert_eq!(part(&errors), Some(0.0));
 }

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
     AgentStatus, Distribution, EventReport, Figures, InstanceState, IntervalFigures, PartReport,
-    PodReference, ProbeReference,
+    PodReference, ProbeReference, Variance,
     report::{OTHER, Omitted},
 };
 use proptest::prelude::*;
@@ -26,6 +26,7 @@ fn figures() -> impl Strategy<Value = Figures> {
         maxima: BTreeMap::from([("duration".into(), sum / 2)]),
         levels: BTreeMap::from([("open".into(), level)]),
         distributions: BTreeMap::from([("duration".into(), values)]),
+        variances: BTreeMap::from([("bytes".into(), Variance::new(sum as f64))]),
     })
 }
 

@@ -9,6 +9,7 @@ mod closed_loop;
 mod cycle;
 mod estimator;
 mod simulator;
+mod zoo;
 
 const MICROSECOND: f64 = 1e-6;
 
@@ -20,12 +21,19 @@ const MINING: [f64; 6] = [1400.0, 1150.0, 1400.0, 50.0, 50.0, 50.0];
 
 const PERCENT: Budget = Budget {
     ratio: 0.01,
+    floor: 0.01 * IDLE,
+    duty: 1.0,
     edge: Duration::from_millis(10),
+    turnaround: Duration::from_millis(20),
 };
+
+/// As if the target used so much more.
+const IDLE: f64 = 0.0002;
 
 fn loads(rates: &[f64]) -> Vec<Load> {
     let load = |&rate: &f64| Load {
         hits_per_second: Some(rate),
+        peak: rate,
         cost: Duration::from_secs_f64(1.1 * MICROSECOND),
     };
     rates.iter().map(load).collect()
@@ -82,11 +90,13 @@ fn an_import_is_sliced_but_for_what_is_rare() {
         plan.attachments,
         [Sliced, Sliced, Sliced, Always, Always, Always]
     );
+    // Of those of the usual length; with the long ones, as many as half a second each.
     let slices = plan.slices.unwrap();
-    assert_eq!(slices.period, Duration::from_millis(500));
-    assert_eq!(slices.attached.as_micros(), 30_409);
-    assert_eq!(slices.open.as_micros(), 20_409);
-    assert!((plan.share(0) - 0.0408).abs() < 1e-4);
+    assert!(
+        (0.3..0.5).contains(&slices.period.as_secs_f64()),
+        "{slices:?}"
+    );
+    assert!((plan.share(0) - 0.0408).abs() < 1e-3, "{}", plan.share(0));
     assert!((plan.estimate() / 0.014 - 0.86).abs() < 0.005);
 }
 
@@ -100,7 +110,10 @@ fn halves_take_turns_and_are_recorded_for_as_much_of_the_time() {
         [Turn::Odd, Turn::Odd, Turn::Even, Turn::Every]
     );
     let slices = halved.slices.unwrap();
-    assert_eq!(slices.period, Duration::from_millis(500));
+    assert!(
+        (0.3..0.5).contains(&slices.period.as_secs_f64()),
+        "{slices:?}"
+    );
     let [least, most] = [0.9, 1.2].map(|times| times * fresh(&[200e3, 2e3], 1.4).share(0));
     assert!((least..most).contains(&halved.share(0)));
     assert_eq!(halved.share(0), slices.share() / 2.0);
@@ -121,7 +134,8 @@ fn nobody_waits_for_a_turn_where_slices_are_rare() {
 fn mining_is_sliced_and_its_commits_are_not_when_there_is_room() {
     let plan = fresh(&MINING, 0.03);
     assert_eq!(plan.attachments, [Sliced; 6]);
-    assert_eq!(plan.slices.unwrap().period.as_millis(), 526);
+    let period = plan.slices.unwrap().period.as_secs_f64();
+    assert!((0.3..0.6).contains(&period), "{period}");
     let plan = fresh(&MINING, 0.06);
     assert_eq!(
         plan.attachments,
@@ -130,26 +144,21 @@ fn mining_is_sliced_and_its_commits_are_not_when_there_is_room() {
 }
 
 #[test]
-fn unknown_loads_are_discovered_in_one_short_slice() {
+fn unknown_loads_are_attached_until_they_are_known() {
     let unknown = Load {
         hits_per_second: None,
+        peak: 0.0,
         cost: Duration::from_micros(1),
     };
-    let discovery = plan(&[unknown; 6], 0.0, PERCENT, Spent::default(), None);
-    assert_eq!(discovery.attachments, [Sliced; 6]);
-    assert_eq!(discovery.slices.unwrap().open, Duration::from_millis(20));
-    // What it cost is owed, but keeps nothing from being attached that never was.
-    let known = overspent(&discovery, &IMPORT, 1.4, 0.1);
+    let first = plan(&[unknown; 6], 0.0, PERCENT, Spent::default(), None);
+    assert_eq!(
+        (&first.attachments[..], first.slices),
+        (&[Always; 6][..], None)
+    );
+    // What it cost is owed, but keeps nothing from being attached that is rare.
+    let known = overspent(&first, &IMPORT, 1.4, 0.1);
     assert!(known.debt > 0.09);
     assert_eq!(known.attachments[3..], [Always; 3]);
-    // An operation that cannot be attached is never known: that is no reason to go on as if nothing were.
-    let mut rates = IMPORT;
-    rates[5] = 0.0;
-    let mut loads = loads(&rates);
-    loads[5] = unknown;
-    let plan = plan(&loads, 1.4, PERCENT, Spent::default(), Some(&discovery));
-    assert_eq!(plan.attachments[5], Sliced);
-    assert_eq!(plan.slices, fresh(&rates, 1.4).slices);
 }
 
 #[test]
@@ -228,11 +237,13 @@ fn a_slice_may_not_outlast_its_period_whatever_the_edge() {
         let budget = Budget {
             ratio: 0.5,
             edge: Duration::from_millis(edge),
+            ..PERCENT
         };
         let plan = plan(&loads(&[0.2e6; 3]), 1.0, budget, Spent::default(), None);
         let slices = plan.slices.unwrap();
-        assert!(slices.start(1.0) + slices.attached <= slices.period);
-        assert!(slices.start(f64::NAN) == Duration::ZERO);
+        assert!(slices.attached <= slices.period);
+        let (open, cell) = slices.drawn(true, 1.0);
+        assert!(open <= cell);
     }
 }
 
@@ -252,9 +263,11 @@ prop_compose! {
     ) -> (Vec<Load>, f64, Budget) {
         let load = |(rate, cost)| Load {
             hits_per_second: Some(rate),
+            peak: rate,
             cost: Duration::from_secs_f64(cost * MICROSECOND),
         };
-        let budget = Budget { ratio: 10f64.powf(ratio), edge: Duration::from_millis(edge) };
+        let ratio = 10f64.powf(ratio);
+        let budget = Budget { ratio, floor: ratio * IDLE, edge: Duration::from_millis(edge), ..PERCENT };
         (operations.into_iter().map(load).collect(), 10f64.powf(cpu), budget)
     }
 }
@@ -264,8 +277,7 @@ fn full(load: &Load) -> f64 {
 }
 
 proptest! {
-    /// Whatever came before, what is planned fits: on average, and in any 10 s, which meet one slice more than they
-    /// have cells (or, if cells are longer, any span of a cell's length).
+    /// Whatever came before, what is planned fits: on the average. How far a minute may be from that is the zoo's to say.
     #[test]
     fn no_plan_is_above_the_budget(
         (loads, cpu, budget) in target(),
@@ -283,24 +295,9 @@ proptest! {
             let plan = plan(&loads, cpu, budget, spent, last.as_ref());
             prop_assert!(plan.estimate() <= granted * 0.9 * (1.0 + 1e-6));
             if let Some(slices) = plan.slices {
-                let [attached, period] = [slices.attached, slices.period].map(|time| time.as_secs_f64());
-                let always: f64 = loads.iter().zip(&plan.attachments)
-                    .filter(|(_, attachment)| **attachment == Always)
-                    .map(|(load, _)| full(load))
-                    .sum();
-                let sliced = [0, 1].map(|slice| -> f64 {
-                    loads.iter().zip(plan.attachments.iter().zip(&plan.turns))
-                        .filter(|(_, (attachment, turn))| **attachment == Sliced && turn.takes(slice))
-                        .map(|(load, _)| full(load))
-                        .sum()
-                });
-                let sliced = sliced[0].max(sliced[1]);
-                let span = period.max(10.0);
-                let met = ((span / period - 1e-6).ceil() + 1.0) * attached.min(span);
-                prop_assert!(always * span + sliced * met <= granted * 0.9 * span * (1.0 + 1e-6));
                 prop_assert!(slices.attached < slices.period);
-                prop_assert!(slices.open >= Duration::from_micros(19_999));
-                prop_assert!(period < 120.001);
+                let (open, cell) = slices.drawn(true, 1.0);
+                prop_assert!(open < cell);
             }
             last = Some(plan);
         }
@@ -378,9 +375,9 @@ proptest! {
         [cpu, ratio, cost, own] in any::<[f64; 4]>(),
         again in any::<[f64; 2]>(),
     ) {
-        let load = |hits_per_second| Load { hits_per_second, cost: Duration::from_secs(seconds.into()) };
+        let load = |hits_per_second| Load { hits_per_second, peak: cost, cost: Duration::from_secs(seconds.into()) };
         let loads: Vec<Load> = rates.into_iter().map(load).collect();
-        let budget = Budget { ratio, edge: Duration::from_millis(seconds.into()) };
+        let budget = Budget { ratio, floor: cost, duty: own, edge: Duration::from_millis(seconds.into()), turnaround: Duration::from_secs(seconds.into()) };
         let spent = Spent { elapsed: Duration::from_secs(seconds.into()), cost, own, ..Spent::default() };
         let first = plan(&loads, cpu, budget, spent, None);
         let second = plan(&loads, again[0], budget, spent, Some(&first));

@@ -158,6 +158,9 @@ struct HowArguments {
     /// How much CPU time measuring may cost, in percent of what the process itself uses.
     #[arg(long, default_value_t = Overhead::default().max_percent)]
     max_percent: f64,
+    /// How much CPU time it may cost besides, in percent of one core, however little the process uses.
+    #[arg(long, default_value_t = Overhead::default().floor)]
+    floor: f64,
     /// What to do when that is not enough: sample (measure busy operations part of the time), detach, or report (measure
     /// everything all of the time).
     #[arg(long, default_value = "sample", value_parser = breach)]
@@ -328,6 +331,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let executable = process.executable.clone();
     let overhead = Overhead {
         max_percent: how.max_percent,
+        floor: how.floor,
         on_breach: how.on_breach,
     };
     let interval = how.interval.get().max(Duration::from_millis(100));

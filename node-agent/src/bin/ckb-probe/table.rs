@@ -6,15 +6,31 @@ use std::{
 };
 
 use ckb_probe_agent::host::Session;
-use ckb_probe_crds::{Descriptor, RowReport, Summary, descriptor::Column};
+use ckb_probe_crds::{Descriptor, RowReport, Summary, descriptor::Column, numbers};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 /// The table of the last interval.
 pub fn print(out: &mut impl Write, descriptor: &Descriptor, session: &Session) -> io::Result<()> {
     let report = session.instance().report(session.now());
-    let rows: Vec<&RowReport> = report.probes.iter().flat_map(|probe| &probe.rows).collect();
-    let lines: Vec<(String, Summary, bool)> = rows.iter().flat_map(|row| lines_of(row)).collect();
+    let rows = report.probes.iter().flat_map(|probe| &probe.rows);
+    print_rows(out, descriptor, rows)?;
+    if let Some(ratio) = report.overhead_millipercent {
+        writeln!(
+            out,
+            "estimated cost: {:.2}% of the process's CPU time",
+            ratio as f64 / 1000.0
+        )?;
+    }
+    writeln!(out)
+}
+
+fn print_rows<'a>(
+    out: &mut impl Write,
+    descriptor: &Descriptor,
+    rows: impl Iterator<Item = &'a RowReport>,
+) -> io::Result<()> {
+    let lines: Vec<(String, Summary, bool)> = rows.flat_map(lines_of).collect();
     let known = |column: &Column| {
         lines
             .iter()
@@ -28,27 +44,31 @@ pub fn print(out: &mut impl Write, descriptor: &Descriptor, session: &Session) -
     for column in &columns {
         write!(out, " {:>11}", column.head)?;
     }
-    writeln!(out, " {:>8}", "SAMPLED")?;
+    let sampled = lines.iter().any(|(_, of, _)| of.share().is_sampled());
+    write!(out, " {:>8}", "SAMPLED")?;
+    if sampled {
+        write!(out, " {:>8}", "ERROR")?;
+    }
+    writeln!(out)?;
     for (key, of, part) in &lines {
         write!(out, "{key:<width$}")?;
         for column in &columns {
             let shown = descriptor
                 .shown(column.value, of)
-                .filter(|_| column.of_parts || !part);
+                .filter(|_| column.of_parts || !part)
+                .map(|shown| at_least(of.error(column.value)) + &shown);
             write!(out, " {:>11}", shown.as_deref().unwrap_or("-"))?;
         }
         let share = of.share().percent();
         let share = share.map_or_else(|| "-".to_string(), |share| format!("{share}%"));
-        writeln!(out, " {share:>8}")?;
+        write!(out, " {share:>8}")?;
+        if sampled {
+            let error = descriptor.error(of, *part).map(numbers::plus_or_minus);
+            write!(out, " {:>8}", error.as_deref().unwrap_or("-"))?;
+        }
+        writeln!(out)?;
     }
-    if let Some(ratio) = report.overhead_millipercent {
-        writeln!(
-            out,
-            "estimated cost: {:.2}% of the process's CPU time",
-            ratio as f64 / 1000.0
-        )?;
-    }
-    writeln!(out)
+    Ok(())
 }
 
 /// A row, and its parts below it.
@@ -61,6 +81,18 @@ fn lines_of(row: &RowReport) -> Vec<(String, Summary, bool)> {
     std::iter::once((row.key.clone(), whole, false))
         .chain(parts)
         .collect()
+}
+
+/// What stands before a figure that is the least that there was.
+fn at_least(error: Option<f64>) -> String {
+    let least = error.is_some_and(f64::is_infinite);
+    if least { "≥" } else { "" }.to_owned()
+}
+
+/// A standard error as a number of percent, where it is known.
+fn percent(error: Option<f64>) -> Option<f64> {
+    let error = error.filter(|error| error.is_finite())?;
+    numbers::error(error).parse().ok()
 }
 
 /// A line for each row of the last interval: what was counted, and the figures that the table would show.
@@ -77,6 +109,9 @@ pub fn lines(descriptor: &Descriptor, session: &Session) -> Vec<Value> {
                 json!({
                     "key": part.key,
                     "figures": descriptor.figures(&of, true),
+                    "error": percent(descriptor.error(&of, true)),
+                    "countError": percent(descriptor.count_error(&of, true)),
+                    "atLeast": descriptor.count_error(&of, true).is_some_and(f64::is_infinite),
                     "total": part.total,
                     "window": part.window,
                 })
@@ -89,10 +124,81 @@ pub fn lines(descriptor: &Descriptor, session: &Session) -> Vec<Value> {
                 "row": row.key,
                 "figures": descriptor.figures(&of, false),
                 "samplingPercent": of.share().percent(),
+                "error": percent(descriptor.error(&of, false)),
+                "countError": percent(descriptor.count_error(&of, false)),
+                "atLeast": descriptor.count_error(&of, false).is_some_and(f64::is_infinite),
                 "total": row.total,
                 "window": row.window,
                 "parts": parts.collect::<Vec<_>>(),
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ckb_probe_crds::{Figures, IntervalFigures, Kind, Variance};
+
+    use super::*;
+
+    /// So many executions in a second, of which so many milliseconds were recorded, with this standard error.
+    fn row(key: &str, count: u64, recorded_milliseconds: u64, error: f64) -> RowReport {
+        let mut figures = Figures {
+            sums: [("execs".into(), count)].into(),
+            ..Figures::default()
+        };
+        if error > 0.0 {
+            figures.variances = [("execs".into(), Variance::new(error * error))].into();
+        }
+        RowReport {
+            key: key.to_owned(),
+            total: figures.clone(),
+            window: IntervalFigures {
+                milliseconds: 1000,
+                recorded_milliseconds,
+                samples: count,
+                figures,
+            },
+            parts: Vec::new(),
+        }
+    }
+
+    /// The last two words of each line.
+    fn ends(rows: &[RowReport]) -> Vec<Vec<String>> {
+        let kind = Kind::ALL.iter().find(|kind| kind.as_str() == "processes");
+        let mut out = Vec::new();
+        print_rows(&mut out, kind.unwrap().descriptor(), rows.iter()).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines = text.lines().map(|line| {
+            let words: Vec<_> = line.split_whitespace().map(str::to_owned).collect();
+            words[words.len() - 2..].to_vec()
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn the_error_stands_beside_the_share_only_where_anything_is_sampled() {
+        let rows = [
+            row("a", 1000, 336, 41.0),
+            row("b", 3, 1000, 0.0),
+            row("c", 0, 336, 0.0),
+        ];
+        assert_eq!(
+            ends(&rows),
+            [
+                ["SAMPLED", "ERROR"],
+                ["33.6%", "±4.1%"],
+                ["100%", "-"],
+                ["33.6%", "-"]
+            ]
+        );
+        assert_eq!(ends(&rows[1..2])[0][1], "SAMPLED");
+    }
+
+    #[test]
+    fn errors_are_numbers_of_percent() {
+        assert_eq!(percent(Some(0.0412)), Some(4.1));
+        assert_eq!(percent(None), None);
+        assert_eq!(percent(Some(f64::INFINITY)), None);
+    }
 }

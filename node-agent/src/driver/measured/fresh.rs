@@ -44,9 +44,13 @@ impl Fresh {
             measurement,
             refused,
             attached,
-        } = Measurement::begin(process, mechanisms, budget.sampled, &tools.reaper, || {
-            clock.now()
-        });
+        } = Measurement::begin(
+            process,
+            mechanisms,
+            budget.allowance(),
+            &tools.reaper,
+            || clock.now(),
+        );
         for (groups, error) in refused {
             let refusal = Refusal::from(error);
             for answer in &mut answers {

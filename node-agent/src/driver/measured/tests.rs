@@ -149,6 +149,7 @@ fn overhead(max_percent: f64, on_breach: Breach) -> Overhead {
     Overhead {
         max_percent,
         on_breach,
+        ..Overhead::default()
     }
 }
 
@@ -191,32 +192,43 @@ fn named<const N: usize>(counts: [(&str, u64); N]) -> Vec<(String, u64)> {
 #[test]
 fn all_that_ask_share_the_greatest_budget_and_sampling_is_for_all() {
     let (one, two) = (overhead(1.0, Breach::Report), overhead(2.5, Breach::Detach));
-    let budget = |percent, sampled| Budget { percent, sampled };
-    assert_eq!(combined(&[&one, &two], None), budget(2.5, None));
+    let budget = |percent, sampled| Budget {
+        percent,
+        sampled,
+        floor: 0.1,
+    };
+    assert_eq!(combined(&[&one, &two], None, None), budget(2.5, None));
     let sampled = overhead(0.5, Breach::Sample);
-    let all = combined(&[&one, &sampled, &two], None);
+    let all = combined(&[&one, &sampled, &two], None, None);
     assert_eq!(all, budget(2.5, Some(2.5)));
-    assert_eq!(combined(&[&sampled], None), budget(0.5, Some(0.5)));
+    assert_eq!(combined(&[&sampled], None, None), budget(0.5, Some(0.5)));
 }
 
 #[test]
 fn nobody_who_asks_gets_above_the_ceiling() {
-    let budget = |percent, sampled| Budget { percent, sampled };
+    let budget = |percent, sampled| Budget {
+        percent,
+        sampled,
+        floor: 0.1,
+    };
     let ceiling = Some(5.0);
     let (greedy, modest) = (
         overhead(50.0, Breach::Sample),
         overhead(1.0, Breach::Sample),
     );
-    assert_eq!(combined(&[&greedy, &modest], ceiling), budget(5.0, ceiling));
-    assert_eq!(combined(&[&modest], ceiling), budget(1.0, Some(1.0)));
+    assert_eq!(
+        combined(&[&greedy, &modest], ceiling, None),
+        budget(5.0, ceiling)
+    );
+    assert_eq!(combined(&[&modest], ceiling, None), budget(1.0, Some(1.0)));
     // Whoever does not want it sampled has it so at the ceiling.
     let whatever = overhead(1.0, Breach::Report);
-    assert_eq!(combined(&[&whatever], ceiling), budget(1.0, ceiling));
+    assert_eq!(combined(&[&whatever], ceiling, None), budget(1.0, ceiling));
     let all = [
         &overhead(50.0, Breach::Report),
         &overhead(2.0, Breach::Detach),
     ];
-    assert_eq!(combined(&all, ceiling), budget(5.0, ceiling));
+    assert_eq!(combined(&all, ceiling, None), budget(5.0, ceiling));
 }
 
 #[tokio::test]
@@ -252,7 +264,7 @@ async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_
     // Less than ten milliseconds would stand for nothing yet.
     std::thread::sleep(Duration::from_millis(20));
     read(&mut measured, &tools, &mut [&mut cheap], clock);
-    cheap.close_interval(clock.now(), None, |_| false);
+    cheap.close_interval(clock.now(), None);
     let rows = cheap.report(clock.now()).probes.remove(0).rows;
     assert_eq!((rows.len(), rows[0].window.samples), (1, 1_500));
     let window = &rows[0].window;

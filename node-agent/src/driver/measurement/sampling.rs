@@ -1,29 +1,36 @@
 //! Keeps a measurement within its budget: looks at what probing costs now and then, and attaches what the governor plans.
+//!
+//! Slices begin and end by the process's own time, which passes while it works and hardly otherwise. It is read as what probing costs
+//! is, so a look is due whenever the next thing is, if the process works as it does when it works. If it does not, the next look
+//! comes later and later, up to [`LOOK`]: for what becomes due in the meantime that is late, and late alike for beginnings and ends,
+//! which is what [`Cycle`] stands on.
 
 use std::time::Duration;
 
 use tracing::debug;
 
-use super::{
-    Measurement, MeasurementError,
-    departures::Detaching,
-    observer_effect::{ObserverEffect, Use},
-    slice::{Moment, Slice},
-};
+use super::{Measurement, MeasurementError, departures::Detaching, slice::Slice};
 use crate::{
-    governor::{self, Attachment, Budget, Cycle, Switch, Turn},
+    governor::{self, Attachment, Budget, Changeover, Cycle, Switch, Turn},
     mechanism::{GroupId, GroupIds},
     state::Fact,
 };
 
-/// Between two looks at how busy the operations are.
+/// Between two looks at how busy the operations are, at most.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// To the first look: until then everything is attached, whatever it costs.
-const FIRST_LOOK: Duration = Duration::from_millis(50);
+/// And at least: while the process works, and while it does not, and something will be due soon after it does.
+const SHORTEST_LOOK: Duration = Duration::from_millis(1);
+const IDLE_LOOK: Duration = Duration::from_millis(8);
+
+/// It is looked again once so much of what is left has passed: a process may well work faster than it did.
+const AHEAD: f64 = 0.7;
 
 /// What attaching a slice is taken to cost before one was attached.
 const EDGE: Duration = Duration::from_millis(10);
+
+/// Slices begin so many times later than attaching takes on the average: it seldom takes as long.
+const DELAY: f64 = 1.25;
 
 /// What is to be attached.
 pub enum Due {
@@ -33,27 +40,96 @@ pub enum Due {
     Slice,
 }
 
+/// What probing may cost a process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Allowance {
+    /// Percent of the CPU time that it uses itself.
+    pub percent: f64,
+    /// Percent of one CPU besides.
+    pub floor: f64,
+}
+
 /// Keeps the budget by sampling.
 pub struct DutyCycle {
-    ratio: f64,
+    allowance: Allowance,
+    /// What coming and going costs a slice, as a time of being attached.
     edge: Duration,
+    /// How long attaching takes.
+    attaching: Duration,
     plan: Option<governor::Plan>,
     cycle: Cycle,
-    disturbance: ObserverEffect,
-    /// Since when the target has been left alone, as far as it is.
-    last: Option<Moment>,
+    cells: Option<Pair>,
+    /// When the process's clock was looked at last, and what it told.
+    glanced: Glance,
+    /// How often in a row the process had done nothing since the time before.
+    idle_looks: u32,
+}
+
+/// A look at the process's clock: process time was no more than that by then.
+#[derive(Clone, Copy, Debug, Default)]
+struct Glance {
+    at: Duration,
+    time: Duration,
+}
+
+/// Two cells in a row, which are of one length: of groups that take turns, one half is attached in the slice of the first, and the
+/// other half in that of the second, and both are the cell of either.
+struct Pair {
+    /// The groups that are attached in both slices.
+    every: GroupIds,
+    /// Those that are attached in one of them.
+    turns: [GroupIds; 2],
+    /// Whether it is the second.
+    second: bool,
+}
+
+impl Pair {
+    fn of(plan: &governor::Plan, costs: &[Option<Duration>]) -> Self {
+        let of = |wanted: &[Turn]| {
+            planned(plan, costs, |attachment, turn| {
+                attachment == Attachment::Sliced && wanted.contains(&turn)
+            })
+        };
+        Self {
+            every: of(&[Turn::Every]),
+            turns: [of(&[Turn::Even]), of(&[Turn::Odd])],
+            second: false,
+        }
+    }
+
+    fn of_slice(&self) -> GroupIds {
+        let turn = &self.turns[usize::from(self.second)];
+        self.every.union(turn).copied().collect()
+    }
+
+    fn by_turns(&self) -> GroupIds {
+        self.turns.iter().flatten().copied().collect()
+    }
 }
 
 impl DutyCycle {
-    /// For a budget of so many percent, after everything was attached, which took `edge`.
-    pub fn new(percent: f64, edge: Duration, attached: Duration) -> Self {
+    /// For such a budget, after everything was attached, which took `edge`.
+    pub fn new(allowance: Allowance, edge: Duration) -> Self {
         Self {
-            ratio: percent / 100.0,
+            allowance,
             edge: edge.max(EDGE),
+            attaching: edge.max(EDGE),
             plan: None,
-            cycle: Cycle::looking(attached),
-            disturbance: ObserverEffect::default(),
-            last: None,
+            cycle: Cycle::default(),
+            cells: None,
+            glanced: Glance::default(),
+            idle_looks: 0,
+        }
+    }
+
+    /// How much later than attaching begins a slice does, in process time: what it takes, and what it was late for that. And how long
+    /// after the slice before.
+    fn changeover(&self) -> Changeover {
+        let before = self.attaching.mul_f64(DELAY) + IDLE_LOOK + SHORTEST_LOOK;
+        let detaching = (2 * self.edge).saturating_sub(self.attaching);
+        Changeover {
+            before,
+            between: before + detaching,
         }
     }
 }
@@ -62,12 +138,49 @@ impl Measurement {
     /// When [`Self::step`] is due again; None when it never is.
     pub fn next_step(&self) -> Option<Duration> {
         let sampler = self.sampler.as_ref()?;
-        let look = self.next_look();
-        let switch = sampler
-            .plan
-            .as_ref()
-            .and_then(|plan| sampler.cycle.next(plan));
-        Some(switch.map_or(look, |switch| switch.min(look)))
+        let (looked, glanced) = (self.meter.looked(), sampler.glanced);
+        let look = looked + LOOK;
+        let glance = sampler.cycle.next().map(|due| {
+            let left = due.saturating_sub(glanced.time.max(self.meter.time()));
+            let most = if left < LOOK { IDLE_LOOK } else { LOOK };
+            let patience = SHORTEST_LOOK * 2_u32.saturating_pow(sampler.idle_looks.min(8));
+            let wait = left.mul_f64(AHEAD).max(patience.min(most));
+            glanced.at.max(looked) + wait
+        });
+        // Links that go are soon gone, and the next slice waits for that.
+        let leaving = self
+            .departures
+            .has_slice()
+            .then(|| glanced.at.max(looked) + IDLE_LOOK);
+        let all = [Some(look), glance, leaving];
+        all.into_iter().flatten().min()
+    }
+
+    /// Looks at the process's clock alone. Whether something may be due.
+    fn glance(&mut self, now: Duration) -> bool {
+        let cpu = self.cpu_time();
+        let Some(sampler) = &mut self.sampler else {
+            return false;
+        };
+        let Some(due) = sampler
+            .cycle
+            .next()
+            .filter(|_| now < self.meter.looked() + LOOK)
+        else {
+            return true;
+        };
+        let before = sampler.glanced;
+        let elapsed = now.saturating_sub(before.at.max(self.meter.looked()));
+        // More than passed: what probing took is in it.
+        let time = self.meter.time_at(cpu, now);
+        let passed = time.saturating_sub(before.time.max(self.meter.time()));
+        sampler.glanced = Glance { at: now, time };
+        sampler.idle_looks = if passed > elapsed / 4 {
+            0
+        } else {
+            sampler.idle_looks + 1
+        };
+        time >= due
     }
 
     /// Keeps within the budget: looks at what probing costs now and then, and begins and ends slices.
@@ -84,29 +197,31 @@ impl Measurement {
         if self.sampler.is_none() {
             return Ok(false);
         }
-        self.settle(now)?;
-        if now() >= self.next_look() {
+        self.settle();
+        let at = now();
+        if self.next_step().is_some_and(|due| at >= due) && self.glance(at) {
             self.review(now)?;
         }
-        if self.due.is_some() {
-            return Ok(true);
-        }
-        let switch = self.sampler.as_mut().and_then(|sampler| {
-            let plan = sampler.plan.as_ref()?;
-            sampler.cycle.step(plan, now(), fastrand::f64())
-        });
-        match switch {
-            Some(Switch::Attach) => self.due = Some(Due::Slice),
-            Some(Switch::Detach) => {
-                self.close_slice(now)?;
-                if !self.departures.has_slice() {
-                    // It was closed before, as the plan changed, and is gone.
-                    self.end_cell(now, now())?;
-                }
+        while self.due.is_none()
+            && let Some(switch) = self.switch()
+        {
+            match switch {
+                Switch::Attach => self.due = Some(Due::Slice),
+                Switch::Count => self.begin_slice(now)?,
+                Switch::Detach => self.close_slice(now)?,
+                Switch::EndCell => self.end_cell(now)?,
             }
-            None => {}
         }
         Ok(self.due.is_some())
+    }
+
+    fn switch(&mut self) -> Option<Switch> {
+        let time = self.meter.time();
+        if self.departures.has_slice() && self.attached.slice.is_none() {
+            // Its calls would be counted twice.
+            return None;
+        }
+        self.sampler.as_mut()?.cycle.step(time)
     }
 
     /// Attaches what was decided.
@@ -119,50 +234,21 @@ impl Measurement {
     }
 
     /// Books what it cost that probes went, once they are gone.
-    fn settle(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
-        let mut ended = None;
+    fn settle(&mut self) {
         for gone in self.departures.gone() {
             self.meter.add_edge(&gone.groups, gone.lasted / 2);
-            ended = gone.slice.or(ended);
-        }
-        if let Some(slice) = ended {
-            if let Some(sampler) = &mut self.sampler {
+            if let (Some(slice), Some(sampler)) = (gone.slice, &mut self.sampler) {
                 sampler.edge = (sampler.edge * 7 + slice.edge) / 8;
+                sampler.cycle.detached();
             }
-            self.end_cell(now, slice.gone)?;
         }
-        Ok(())
-    }
-
-    /// The slice that the cycle is about is gone since then: what it saw decides how long it takes to pay for it.
-    fn end_cell(
-        &mut self,
-        now: &impl Fn() -> Duration,
-        gone: Duration,
-    ) -> Result<(), MeasurementError> {
-        self.review(now)?;
-        if let Some(DutyCycle {
-            plan: Some(plan),
-            cycle,
-            ..
-        }) = &mut self.sampler
-        {
-            cycle.closed(plan, gone);
-        }
-        Ok(())
-    }
-
-    fn next_look(&self) -> Duration {
-        let planned = self
-            .sampler
-            .as_ref()
-            .is_some_and(|sampler| sampler.plan.is_some());
-        self.meter.looked() + if planned { LOOK } else { FIRST_LOOK }
     }
 
     /// Looks at what probing costs, and attaches what the budget allows.
     fn review(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
-        let spent = self.look(now())?;
+        let before = self.meter.looked();
+        let mut spent = self.look(now())?;
+        let wall = self.meter.looked().saturating_sub(before);
         let Some(sampler) = &mut self.sampler else {
             return Ok(());
         };
@@ -173,13 +259,16 @@ impl Measurement {
                 group.hits_per_second = Some(0.0);
             }
         }
-        if sampler.plan.is_none() && groups.iter().any(|group| group.hits_per_second.is_none()) {
-            // The first look, at all of them, is not over.
-            return Ok(());
-        }
+        let floor = sampler.allowance.floor / 100.0;
+        spent.floor = floor * wall.as_secs_f64();
+        self.meter.grant(spent.floor);
+        let changeover = sampler.changeover();
         let budget = Budget {
-            ratio: sampler.ratio,
-            edge: sampler.edge,
+            ratio: sampler.allowance.percent / 100.0,
+            floor: floor / self.meter.duty(),
+            duty: self.meter.duty(),
+            edge: sampler.edge + changeover.before.saturating_sub(sampler.attaching),
+            turnaround: changeover.between,
         };
         let plan = governor::plan(
             &groups,
@@ -188,27 +277,34 @@ impl Measurement {
             spent,
             sampler.plan.as_ref(),
         );
-        let always = planned(&plan, &self.costs, |attachment, _| {
+        let plan = sampler.plan.insert(plan);
+        let planned = planned(plan, &self.costs, |attachment, _| {
             attachment == Attachment::Always
         });
-        let first = sampler.plan.is_none();
-        let plan = sampler.plan.insert(plan);
-        if first {
-            sampler.cycle.closed(plan, now());
-        }
+        let always = if sampler.cycle.is_idle() {
+            planned
+        } else {
+            // What is sliced stays so until its cell is over: whether it is to be attached all the time again may be for what its
+            // slice saw, which must not decide for how long it stands.
+            planned
+                .intersection(&self.attached.always)
+                .copied()
+                .collect()
+        };
         self.due = (always != self.attached.always).then_some(Due::Always(always));
+        if self.due.is_none() && sampler.cycle.is_idle() && plan.slices.is_some() {
+            self.begin_cells(now());
+        }
         Ok(())
     }
 
-    /// Attaches `always` for good, and leaves the others to the slices to come.
+    /// Attaches `always` for good, and leaves the others to slices.
     fn change(
         &mut self,
         always: GroupIds,
         now: &impl Fn() -> Duration,
     ) -> Result<(), MeasurementError> {
         debug!(?always, pid = self.process.pid, "the plan changes");
-        // What comes to be always attached would count twice while a slice is open.
-        self.close_slice(now)?;
         let begun = now();
         let mut before = Vec::new();
         let attached = self
@@ -218,8 +314,7 @@ impl Measurement {
             self.reaper.take(before);
             return Err(error.into());
         }
-        let since = self.moment(now);
-        let changed = since.time;
+        let changed = now();
         self.departures.add(Detaching {
             groups: self.attached.always.clone(),
             since: changed,
@@ -227,55 +322,181 @@ impl Measurement {
             attaching: changed - begun,
             of_slice: false,
         });
-        if let Some(sampler) = &mut self.sampler {
-            sampler.last = Some(since);
-        }
+        self.look(changed)?;
         self.read(changed)?;
-        let paused = self.attached.always.difference(&always);
-        let paused = Fact::Paused {
-            groups: paused.copied().collect(),
-            part: 1.0,
-        };
-        self.note(changed, paused);
-        let resumed = always.difference(&self.attached.always);
-        let resumed = Fact::Resumed(resumed.copied().collect());
-        self.note(changed, resumed);
+        let paused: GroupIds = self.attached.always.difference(&always).copied().collect();
+        self.note(changed, Fact::Paused(paused.clone()));
+        let resumed = always.difference(&self.attached.always).copied().collect();
+        self.note(changed, Fact::Resumed(resumed));
         self.attached.always = always;
+        match &self.sampler {
+            Some(sampler) if !sampler.cycle.is_idle() => self.join_cell(paused, changed),
+            _ => self.begin_cells(changed),
+        }
         Ok(())
     }
 
-    fn open_slice(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
-        let Some(plan) = self.sampler.as_ref().and_then(|one| one.plan.as_ref()) else {
+    /// What is not always attached any more joins the cell under way: to cut that off for what its slice may have seen would bias it.
+    fn join_cell(&mut self, groups: GroupIds, at: Duration) {
+        let time = self.meter.time();
+        let Some(sampler) = &mut self.sampler else {
+            return;
+        };
+        if let (Some(pair), Some(slice)) = (&mut sampler.cells, sampler.cycle.slice()) {
+            pair.every.extend(&groups);
+            let slice = slice.shape();
+            self.note(
+                at,
+                Fact::CellBegan {
+                    groups,
+                    slice,
+                    time,
+                },
+            );
+        }
+    }
+
+    /// Begins with what there is to slice.
+    fn begin_cells(&mut self, at: Duration) {
+        let time = self.meter.time();
+        let Some(sampler) = &mut self.sampler else {
+            return;
+        };
+        let slices = sampler.plan.as_ref().and_then(|plan| plan.slices);
+        let changeover = sampler.changeover();
+        let second = sampler
+            .cycle
+            .restart(slices, changeover, time, fastrand::f64);
+        self.note_cell(at, time);
+        let cells = self.sampler.as_mut().and_then(|one| one.cells.as_mut());
+        if let Some(pair) = cells {
+            pair.second = second;
+        }
+    }
+
+    /// A cell is over: what comes is as the plan of the moment says.
+    fn end_cell(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        let at = now();
+        let time = self.meter.time();
+        let Some(sampler) = &mut self.sampler else {
             return Ok(());
         };
-        let number = self.attached.slices;
-        let groups = planned(plan, &self.costs, |attachment, turn| {
-            attachment == Attachment::Sliced && turn.takes(number)
+        let changeover = sampler.changeover();
+        // Its slice may have lasted longer than it, and the next cell begins where this one ended.
+        let over = sampler.cycle.bounds().map_or(time, |cell| cell.end);
+        let (Some(plan), Some(pair)) = (&sampler.plan, &mut sampler.cells) else {
+            sampler.cycle = Cycle::default();
+            return Ok(());
+        };
+        if !pair.second {
+            pair.second = true;
+            let every = pair.every.clone();
+            sampler.cycle.same_cell_again(time, fastrand::f64);
+            let slice = sampler.cycle.slice().map(|slice| slice.shape());
+            let groups = every.clone();
+            self.note(at, Fact::CellEnded { groups, time: over });
+            if let Some(slice) = slice {
+                self.note(
+                    at,
+                    Fact::CellBegan {
+                        groups: every,
+                        slice,
+                        time: over,
+                    },
+                );
+            }
+            return Ok(());
+        }
+        let always = planned(plan, &self.costs, |attachment, _| {
+            attachment == Attachment::Always
         });
+        if always == self.attached.always {
+            let slices = plan.slices;
+            sampler
+                .cycle
+                .next_cell(slices, changeover, time, fastrand::f64);
+        } else {
+            // It begins anew with what is left to be sliced.
+            sampler.cycle = Cycle::default();
+            self.due = Some(Due::Always(always));
+        }
+        self.note_end_of_cells(at, over);
+        self.note_cell(at, over);
+        Ok(())
+    }
+
+    /// Says that a pair of cells begins, if one does.
+    fn note_cell(&mut self, at: Duration, time: Duration) {
+        let Some(sampler) = &mut self.sampler else {
+            return;
+        };
+        let (Some(plan), Some(slice)) = (&sampler.plan, sampler.cycle.slice()) else {
+            return;
+        };
+        let pair = Pair::of(plan, &self.costs);
+        let (every, by_turns) = (pair.every.clone(), pair.by_turns());
+        sampler.cells = Some(pair);
+        for (groups, slice) in [(every, slice.shape()), (by_turns, slice.shape_of_two())] {
+            self.note(
+                at,
+                Fact::CellBegan {
+                    groups,
+                    slice,
+                    time,
+                },
+            );
+        }
+    }
+
+    /// Says that the cells under way are over, if any are.
+    pub(super) fn note_end_of_cells(&mut self, at: Duration, time: Duration) {
+        let cells = self.sampler.as_mut().and_then(|one| one.cells.take());
+        if let Some(pair) = cells {
+            let groups = pair.every.union(&pair.by_turns()).copied().collect();
+            self.note(at, Fact::CellEnded { groups, time });
+        }
+    }
+
+    fn open_slice(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        let cells = self.sampler.as_ref().and_then(|one| one.cells.as_ref());
+        let Some(groups) = cells.map(Pair::of_slice) else {
+            return Ok(());
+        };
         self.attached.slices += 1;
-        let before = self.moment(now);
+        let before = now();
         self.mechanisms.open_slice(&groups)?;
-        let since = self.moment(now);
-        let opened = since.time;
-        self.note(opened, Fact::Resumed(groups.clone()));
-        let attaching = opened - before.time;
-        let last = self
-            .sampler
-            .as_mut()
-            .and_then(|sampler| sampler.last.take());
+        let opened = now();
+        let attaching = opened.saturating_sub(before);
         // Sites come and go one after another: that costs for half of the time that it takes.
         self.meter.add_edge(&groups, attaching / 2);
         self.attached.slice = Some(Slice {
             groups,
             opened,
             attaching,
-            since,
-            hits: self.hits()?,
-            apart: last.map_or(Use::default(), |last| before.since(&last)),
+            counting: None,
         });
+        self.look(opened)?;
+        let time = self.meter.time();
         if let Some(sampler) = &mut self.sampler {
-            sampler.cycle.opened(opened);
+            sampler.attaching = (sampler.attaching * 7 + attaching) / 8;
+            sampler.cycle.attached(time);
         }
+        Ok(())
+    }
+
+    /// What is counted from now on is the slice's.
+    fn begin_slice(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        // What was counted since it was attached is read, and is nobody's.
+        self.read(now())?;
+        let at = now();
+        self.look(at)?;
+        let Some(slice) = &mut self.attached.slice else {
+            return Ok(());
+        };
+        slice.counting = Some(at);
+        let groups = slice.groups.clone();
+        let time = self.meter.time();
+        self.note(at, Fact::SliceBegan { groups, time });
         Ok(())
     }
 
@@ -283,19 +504,19 @@ impl Measurement {
         &mut self,
         now: &impl Fn() -> Duration,
     ) -> Result<(), MeasurementError> {
-        let Some(mut slice) = self.attached.slice.take() else {
+        let Some(slice) = self.attached.slice.take() else {
             return Ok(());
         };
         let mut links = Vec::new();
         let ended = self.mechanisms.close_slice(&slice.groups, &mut links);
-        // At once: a slice that is believed to be longer than it was would count too little. Where the target leaves no processor
-        // alone, whoever is woken to detach may well run before this thread does again.
-        let end = self.moment(now);
+        // At once: where the target leaves no processor alone, whoever is woken to detach may well run before this thread does again.
+        let closed = now();
         let receipt = self.reaper.take_soon(links);
         ended?;
-        let closed = end.time;
-        let slice_us = closed.saturating_sub(slice.since.time).as_micros() as u64;
-        debug!(slice_us, pid = self.process.pid, "a slice is over");
+        if let Some(counting) = slice.counting {
+            let slice_us = closed.saturating_sub(counting).as_micros() as u64;
+            debug!(slice_us, pid = self.process.pid, "a slice is over");
+        }
         self.departures.add(Detaching {
             groups: slice.groups.clone(),
             since: closed,
@@ -303,18 +524,15 @@ impl Measurement {
             attaching: slice.attaching,
             of_slice: true,
         });
-        let open = slice.book(closed);
+        let open = closed.saturating_sub(slice.opened);
         self.meter.add_open(&slice.groups, open);
-        let cost = self.cost(&slice.groups, &slice.hits, &self.hits()?);
-        let mut part = 1.0;
-        if let Some(sampler) = &mut self.sampler {
-            let watched = end.since(&slice.since);
-            part = sampler.disturbance.observe(slice.apart, watched, cost);
-            sampler.last = Some(end);
-        }
+        self.look(closed)?;
         self.read(closed)?;
+        let time = self.meter.time();
         let groups = slice.groups;
-        self.note(closed, Fact::Paused { groups, part });
+        if slice.counting.is_some() {
+            self.note(closed, Fact::SliceEnded { groups, time });
+        }
         Ok(())
     }
 }

@@ -130,6 +130,10 @@ fn ourselves() -> ProcessId {
 
 fn begin(mechanisms: Vec<Running>, sampled: Option<f64>) -> Begun {
     let at = || Duration::from_secs(1);
+    let sampled = sampled.map(|percent| Allowance {
+        percent,
+        floor: 0.0,
+    });
     Measurement::begin(ourselves(), mechanisms, sampled, &Reaper::start(), at)
 }
 
@@ -184,9 +188,9 @@ fn switched(entries: &[TimedFact]) -> (GroupIds, GroupIds) {
     let (mut paused, mut resumed) = (GroupIds::new(), GroupIds::new());
     for entry in entries {
         match &entry.fact {
-            Fact::Paused { groups, .. } => paused.extend(groups),
+            Fact::Paused(groups) => paused.extend(groups),
             Fact::Resumed(groups) => resumed.extend(groups),
-            Fact::Read(_) => {}
+            _ => {}
         }
     }
     (paused, resumed)

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use ckb_probe_crds::{
-    Overhead, PodReference, Reason,
+    Overhead, PodReference, Reason, Variance,
     histogram::bucket,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
@@ -220,10 +220,46 @@ fn the_sampling_ratio_is_told_of_what_is_measured_now() {
         values.collect::<Vec<_>>()
     };
     assert!(ratios(&instance).is_empty(), "no interval has ended");
-    instance.close_interval(Duration::from_secs(1), None, |_| false);
+    instance.close_interval(Duration::from_secs(1), None);
     assert_eq!(ratios(&instance), ["1", "1"]);
     instance.process_gone(Duration::from_secs(2));
     assert!(ratios(&instance).is_empty());
+}
+
+#[test]
+fn what_is_not_sampled_has_no_error() {
+    let mut instance = instance();
+    instance.close_interval(Duration::from_secs(1), None);
+    let text = render(Some(MEANS), Duration::ZERO, [&instance]).unwrap();
+    let errors = lines(&text).into_iter();
+    let errors = errors.filter(|line| line.starts_with("ckb_probe_relative_error_ratio{"));
+    let values: Vec<_> = errors.map(|line| line.rsplit(' ').next()).collect();
+    assert_eq!(values, [Some("0"); 2]);
+}
+
+#[test]
+fn the_error_of_what_is_sampled_is_told_unless_no_slice_saw_any() {
+    let window = |count: u64, recorded_milliseconds| IntervalFigures {
+        milliseconds: 1000,
+        recorded_milliseconds,
+        samples: count / 10,
+        figures: ckb_probe_crds::Figures {
+            sums: [("duration".into(), count)].into(),
+            variances: [(
+                "duration".into(),
+                Variance::new((count * count) as f64 / 625.0),
+            )]
+            .into(),
+            ..Default::default()
+        },
+    };
+    for (window, expected) in [
+        (window(1000, 100), Some(0.04)),
+        (window(0, 100), None),
+        (window(0, 1000), Some(0.0)),
+    ] {
+        assert_eq!(relative_error(&window, "duration"), expected);
+    }
 }
 
 /// They once vanished, and came back as if they had been reset.

@@ -44,7 +44,7 @@ struct TrackedTarget {
 
 /// What belongs to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Belonging {
+pub struct Scope {
     /// By what tasks do.
     pub target: TargetKey,
     /// The pid namespace of those that do not; 0 for none.
@@ -76,7 +76,7 @@ impl Groups {
     /// Takes in one who asks about a process, and about what belongs to this.
     pub fn enroll(
         &mut self,
-        Belonging { target, outside }: Belonging,
+        Scope { target, outside }: Scope,
         process: u32,
         wants: u32,
     ) -> Result<Asker, AttachError> {

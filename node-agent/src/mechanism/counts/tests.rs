@@ -9,7 +9,7 @@ const HOST: Namespaces = Namespaces {
 
 #[test]
 fn a_pod_is_its_network_or_else_its_processes_or_else_a_process_and_its_descendants() {
-    let key = |space, number, outside| Belonging {
+    let key = |space, number, outside| Scope {
         target: TargetKey { space, number },
         outside,
     };

@@ -64,6 +64,7 @@ impl Instance {
             budget_millipercent: self
                 .overhead_ratio
                 .map(|_| millipercent(self.budget_percent / 100.0)),
+            floor_millipercent: self.floor_ratio.map(millipercent),
             probes,
         }
     }

@@ -70,11 +70,6 @@ fn observe(instance: &mut Instance, reading: Reading, now: Duration) {
     instance.take(&fixtures::read(reading, now));
 }
 
-/// Every group is measured all of the time.
-fn always(_: &Series) -> bool {
-    false
-}
-
 /// What the kernel says after so many Gets of a microsecond.
 fn gets(count: u64) -> Reading {
     let seen = SlotReading {
@@ -97,9 +92,9 @@ fn get(report: &InstanceReport) -> &RowReport {
 fn totals_grow_and_windows_hold_what_came_between() {
     let mut instance = attached();
     observe(&mut instance, gets(100), seconds(1));
-    instance.close_interval(seconds(2), None, always);
+    instance.close_interval(seconds(2), None);
     observe(&mut instance, gets(250), seconds(5));
-    instance.close_interval(seconds(12), None, always);
+    instance.close_interval(seconds(12), None);
     let report = instance.report(seconds(12));
     let RowReport { total, window, .. } = get(&report);
     assert_eq!((count(total), durations(total).sum), (250, 250_000));
@@ -186,12 +181,12 @@ fn losses_add_up_over_processes() {
 #[test]
 fn the_cost_of_the_last_interval_is_told() {
     let mut instance = attached();
-    instance.close_interval(seconds(2), Some(0.012_345), always);
+    instance.close_interval(seconds(2), Some(0.012_345));
     assert_eq!(
         instance.report(seconds(2)).overhead_millipercent,
         Some(1_235)
     );
-    instance.close_interval(seconds(12), None, always);
+    instance.close_interval(seconds(12), None);
     assert_eq!(instance.report(seconds(12)).overhead_millipercent, None);
 }
 
@@ -201,11 +196,12 @@ fn a_breach_detaches_after_three_intervals_and_only_where_the_spec_says_so() {
         let mut instance = instance(Overhead {
             max_percent: 1.0,
             on_breach,
+            ..Overhead::default()
         });
         attach(&mut instance, PROCESS, Duration::ZERO);
         for interval in 1..=3 {
             assert_eq!(instance.must_detach(), None, "before interval {interval}");
-            instance.close_interval(seconds(interval * 10), Some(0.1), always);
+            instance.close_interval(seconds(interval * 10), Some(0.1));
         }
         assert_eq!(instance.must_detach().is_some(), detaches);
     }
@@ -216,10 +212,11 @@ fn a_burst_is_no_breach() {
     let mut instance = instance(Overhead {
         max_percent: 1.0,
         on_breach: Breach::Detach,
+        ..Overhead::default()
     });
     attach(&mut instance, PROCESS, Duration::ZERO);
     for (interval, ratio) in (1..).zip([0.1, 0.1, 0.00001, 0.1, 0.1]) {
-        instance.close_interval(seconds(interval * 10), Some(ratio), always);
+        instance.close_interval(seconds(interval * 10), Some(ratio));
     }
     assert_eq!(instance.must_detach(), None);
 }
@@ -228,7 +225,7 @@ fn a_burst_is_no_breach() {
 fn the_first_interval_is_short_and_the_next_ones_are_whole() {
     let mut instance = attached();
     assert_eq!(instance.window_ends(), seconds(2));
-    instance.close_interval(seconds(2), None, always);
+    instance.close_interval(seconds(2), None);
     assert_eq!(instance.window_ends(), seconds(12));
 }
 
@@ -299,7 +296,7 @@ fn what_is_lacking_is_said_of_the_target_and_of_the_probe() {
 #[test]
 fn a_shorter_interval_does_not_wait_for_a_long_one_to_end() {
     let mut instance = attached();
-    instance.close_interval(seconds(2), None, always);
+    instance.close_interval(seconds(2), None);
     assert_eq!(instance.window_ends(), seconds(12));
     let shorter = Terms {
         interval: seconds(3),
@@ -347,11 +344,11 @@ proptest! {
             counted += calls;
             observe(&mut instance, gets(counted), seconds(second));
             if close {
-                instance.close_interval(seconds(second), None, always);
+                instance.close_interval(seconds(second), None);
                 windows += count(&get(&instance.report(seconds(second))).window.figures);
             }
         }
-        instance.close_interval(seconds(60), None, always);
+        instance.close_interval(seconds(60), None);
         windows += count(&get(&instance.report(seconds(60))).window.figures);
         prop_assert_eq!(windows, counted);
         prop_assert_eq!(count(&get(&instance.report(seconds(60))).total), counted);

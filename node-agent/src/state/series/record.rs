@@ -2,18 +2,78 @@
 
 use std::time::Duration;
 
-/// Less is not scaled up: a moment says nothing of the minute before it.
-const LEAST_RECORDED: Duration = Duration::from_millis(10);
+use ckb_probe_crds::SliceShape;
 
-/// When calls were recorded since the last entry.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RecordedTime {
-    /// The last entry.
-    pub entered: Duration,
-    /// How long nobody saw anything since, but for the pause that lasts.
-    pub unrecorded: Duration,
-    /// Since when a pause lasts.
-    pub paused: Option<Duration>,
+/// How a group is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mode {
+    /// All of the time: all of it was entered up to then.
+    Always { entered: Duration },
+    /// Not since then, and nobody knows whether again.
+    Off { since: Duration },
+    /// In slices.
+    Sliced(Cell),
+}
+
+impl Default for Mode {
+    fn default() -> Self {
+        Self::Always {
+            entered: Duration::ZERO,
+        }
+    }
+}
+
+/// A stretch of the process's own time, and the slice that stands for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cell {
+    /// As it was drawn.
+    pub shape: SliceShape,
+    /// When it began, on the wall and in the process's own time.
+    pub began: (Duration, Duration),
+    /// The same: since when its slice counts.
+    pub counting: Option<(Duration, Duration)>,
+    /// For how long it did, on the wall.
+    pub watched: Duration,
+    /// And in the process's own time.
+    pub counted: Duration,
+    /// Whether its slice is over.
+    pub sliced: bool,
+}
+
+impl Cell {
+    /// One that begins.
+    pub fn new(shape: SliceShape, now: Duration, time: Duration) -> Self {
+        Self {
+            shape,
+            began: (now, time),
+            counting: None,
+            watched: Duration::ZERO,
+            counted: Duration::ZERO,
+            sliced: false,
+        }
+    }
+
+    /// What of the time up to now it was, and for how much of that its slice stands as what was seen.
+    pub fn span(&self, now: Duration, time: Duration) -> Span {
+        let elapsed = now.saturating_sub(self.began.0);
+        let passed = time.saturating_sub(self.began.1).as_secs_f64();
+        let seen = self.counted.as_secs_f64();
+        let part = if passed > 0.0 {
+            (seen / passed).min(1.0)
+        } else {
+            0.0
+        };
+        Span {
+            elapsed,
+            recorded: elapsed.mul_f64(part),
+        }
+    }
+
+    /// How much of it is over: 1 at its end.
+    pub fn part(&self, time: Duration) -> f64 {
+        let passed = time.saturating_sub(self.began.1).as_secs_f64();
+        (passed / self.shape.cell.max(1e-9)).clamp(0.0, 1.0)
+    }
 }
 
 /// A stretch of time, and how much of it calls were recorded in.
@@ -21,42 +81,30 @@ pub struct RecordedTime {
 pub struct Span {
     /// The stretch.
     pub elapsed: Duration,
-    /// For how much of it calls were recorded.
+    /// For how much of it calls were recorded: by the process's own time, of which nothing passes while it is idle.
     pub recorded: Duration,
 }
 
-impl RecordedTime {
-    /// Whether calls were recorded all the time since the last entry.
-    pub fn is_complete(&self) -> bool {
-        self.paused.is_none() && self.unrecorded.is_zero()
-    }
-
-    /// How much of the time since the last entry, up to now, nobody has seen anything in.
-    pub fn pending(&self, now: Duration) -> Duration {
-        self.paused.map_or(Duration::ZERO, |paused| {
-            now.saturating_sub(paused.max(self.entered))
-        })
-    }
-
-    /// The time since the last entry, if enough of it was recorded to stand for the rest; the next entry begins.
-    pub fn take(&mut self, now: Duration) -> Option<Span> {
-        let elapsed = now.saturating_sub(self.entered);
-        let recorded = elapsed.saturating_sub(self.unrecorded + self.pending(now));
-        if recorded < elapsed && recorded < LEAST_RECORDED {
-            return None;
-        }
-        self.entered = now;
-        self.unrecorded = Duration::ZERO;
-        Some(Span { elapsed, recorded })
-    }
-}
-
 impl Span {
-    /// So much time came after it that nobody saw, and that is still to be entered. A span that would pass for all of the
-    /// interval is only its part.
-    pub fn leave_out(&mut self, pending: Duration) {
-        if self.recorded >= self.elapsed && !pending.is_zero() {
-            let part = self.elapsed.as_secs_f64() / (self.elapsed + pending).as_secs_f64();
+    /// Of a stretch in which all was recorded.
+    pub fn complete(elapsed: Duration) -> Self {
+        Self {
+            elapsed,
+            recorded: elapsed,
+        }
+    }
+
+    /// Adds what came after it.
+    pub fn add(&mut self, more: Self) {
+        self.elapsed += more.elapsed;
+        self.recorded += more.recorded;
+    }
+
+    /// So much time of the interval is not in it: nobody watched, or what was watched is yet to be entered. What was recorded is as
+    /// much less of the whole.
+    pub fn leave_out(&mut self, missed: Duration) {
+        if !missed.is_zero() {
+            let part = self.elapsed.as_secs_f64() / (self.elapsed + missed).as_secs_f64();
             self.recorded = self.recorded.mul_f64(part);
         }
     }

@@ -35,8 +35,36 @@ fn series() -> Series {
 /// One that is measured in slices.
 fn sliced() -> Series {
     let mut series = series();
-    series.pause(at(0), 1.0);
+    series.pause(at(0));
     series
+}
+
+/// The same, of which there were enough slices to tell what they stand for.
+fn well_known() -> Series {
+    let mut series = sliced();
+    series.slices = FEW_SLICES;
+    series
+}
+
+/// A slice of so many milliseconds that ends at a time, in a cell that began where the last one ended and ends now, in which all
+/// that was counted is as given.
+fn cell(
+    series: &mut Series,
+    cell: std::ops::Range<u64>,
+    slice: std::ops::Range<u64>,
+    seen: SlotReading,
+) {
+    let seconds = |range: &std::ops::Range<u64>| (range.end - range.start) as f64 / 1e3;
+    let shape = SliceShape {
+        open: seconds(&slice),
+        cell: seconds(&cell),
+        long: false,
+    };
+    series.begin_cell(shape, at(cell.start), at(cell.start));
+    series.begin_slice(at(slice.start), at(slice.start));
+    see(series, seen, at(slice.end));
+    series.end_slice(at(slice.end), at(slice.end));
+    series.end_cell(at(cell.end), at(cell.end));
 }
 
 fn see(series: &mut Series, seen: SlotReading, now: Duration) -> bool {
@@ -66,7 +94,7 @@ fn what_is_measured_all_the_time_is_counted_and_never_scaled() {
     assert!(see(&mut series, gets(7), at(333)));
     assert!(!see(&mut series, gets(7), at(334)), "no more than before");
     assert_eq!(total(&series), 7);
-    series.close_interval(at(1_000), false);
+    series.close_interval(at(1_000));
     let window = window(&series);
     assert_eq!(
         (window.milliseconds, window.recorded_milliseconds),
@@ -77,137 +105,229 @@ fn what_is_measured_all_the_time_is_counted_and_never_scaled() {
 }
 
 #[test]
-fn a_slice_stands_for_the_time_since_the_one_before() {
+fn a_slice_stands_for_its_cell() {
     let mut series = series();
     see(&mut series, gets(1_000), at(1_000));
-    series.pause(at(1_000), 1.0);
-    series.resume(at(1_900));
-    see(&mut series, gets(1_100), at(2_000));
-    series.pause(at(2_000), 1.0);
+    series.pause(at(1_000));
+    series.slices = FEW_SLICES;
     // 1,000 in the first second; 100 in a tenth of the next one.
+    cell(&mut series, 1_000..2_000, 1_300..1_400, gets(1_100));
     assert_eq!(total(&series), 2_000);
     assert_eq!(durations(&all(&series).total).sum, 2_000_000);
     assert_eq!(durations(&all(&series).total).histogram.count(), 2_000);
     assert_eq!(all(&series).samples, 1_100);
-    series.close_interval(at(2_500), true);
-    let window = window(&series);
-    assert_eq!(
-        (window.milliseconds, window.recorded_milliseconds),
-        (2_000, 1_100)
-    );
 }
 
 #[test]
-fn between_two_slices_it_was_like_the_one_for_half_of_the_time_and_then_like_the_other() {
-    let mut series = sliced();
-    series.resume(at(900));
-    see(&mut series, gets(1_000), at(1_000));
-    series.pause(at(1_000), 1.0);
-    assert_eq!(total(&series), 10_000);
-    // 10 in a millisecond until then, 1 in a millisecond now; of 2 s each stands for one.
-    series.resume(at(3_000));
-    see(&mut series, gets(1_100), at(3_100));
-    series.pause(at(3_100), 1.0);
-    assert_eq!(total(&series), 10_000 + 10_000 + 1_000 + 100);
-    assert_eq!(all(&series).samples, 1_100);
-    series.close_interval(at(3_100), true);
-    let window = window(&series);
-    assert_eq!(
-        (window.milliseconds, window.recorded_milliseconds),
-        (3_100, 200)
-    );
-    assert_eq!((window.samples, count(&window.figures)), (1_100, 21_100));
+fn what_was_counted_before_the_slice_began_is_nobody_s() {
+    let mut series = well_known();
+    let shape = SliceShape {
+        open: 0.1,
+        cell: 1.0,
+        long: false,
+    };
+    series.begin_cell(shape, at(0), at(0));
+    see(&mut series, gets(70), at(300));
+    series.begin_slice(at(300), at(300));
+    see(&mut series, gets(80), at(400));
+    series.end_slice(at(400), at(400));
+    // And what comes after it is not its.
+    see(&mut series, gets(90), at(450));
+    series.end_cell(at(1_000), at(1_000));
+    assert_eq!((total(&series), all(&series).samples), (100, 10));
 }
 
 #[test]
-fn a_call_that_is_told_of_stands_for_as_many_as_the_last_slices_say() {
+fn a_call_that_is_told_of_stands_for_as_many_as_its_slice_does() {
     let mut series = series();
-    assert_eq!(series.weight(), 1.0);
     see(&mut series, gets(1), at(100));
     assert_eq!(series.weight(), 1.0);
-    let slice = |series: &mut Series, begins: u64, ends: u64| {
-        series.resume(at(begins));
-        series.pause(at(ends), 1.0);
+    series.pause(at(200));
+    let shape = SliceShape {
+        open: 0.02,
+        cell: 1.0,
+        long: false,
     };
-    series.pause(at(200), 1.0);
-    assert_eq!(series.weight(), 1.0, "what was seen until then was all");
-    slice(&mut series, 1_180, 1_200);
+    series.begin_cell(shape, at(200), at(200));
     assert_eq!(series.weight(), 50.0);
-    // The newest weigh most: from now on it is looked twice as often.
-    for turn in 0..40 {
-        slice(&mut series, 1_680 + 500 * turn, 1_700 + 500 * turn);
-    }
-    assert!((series.weight() - 25.0).abs() < 0.2, "{}", series.weight());
-    // And where all is recorded again, each is one.
-    series.resume(at(30_000));
-    see(&mut series, gets(2), at(30_500));
-    series.close_interval(at(31_000), false);
-    see(&mut series, gets(3), at(31_500));
+    series.end_cell(at(1_200), at(1_200));
+    series.resume(at(1_200));
     assert_eq!(series.weight(), 1.0);
 }
 
 #[test]
-fn a_slice_of_a_target_that_was_slowed_down_stands_for_less_time_than_it_lasted() {
-    let mut series = sliced();
-    series.resume(at(900));
-    see(&mut series, gets(80), at(1_000));
-    series.pause(at(1_000), 0.8);
-    // 80 in the slice, and 1 in a millisecond before it.
-    assert_eq!(total(&series), 980);
-    series.end(at(2_000));
-    assert_eq!(total(&series), 1_980);
-}
-
-#[test]
-fn what_is_rarely_seen_in_a_slice_adds_up_all_the_same() {
-    let mut series = sliced();
-    // One call in each slice of 100 ms, which stands for 190.
-    for slice in 1..=100 {
-        series.resume(at(190 * slice - 100));
-        see(&mut series, gets(slice), at(190 * slice));
-        series.pause(at(190 * slice), 1.0);
-    }
-    assert_eq!(all(&series).samples, 100);
-    let count = total(&series);
-    assert!((189..=191).contains(&count), "{count}");
-}
-
-#[test]
-fn an_interval_has_the_longest_of_the_calls_that_stand_for_it() {
-    let mut series = sliced();
-    series.resume(at(900));
-    see(&mut series, calls_of(10, 50_000_000), at(1_000));
-    series.pause(at(1_000), 1.0);
-    series.close_interval(at(1_000), true);
-    // Nothing happens in the next slice; half of the way to it still stands for the one before.
-    series.resume(at(1_900));
-    let no_more = SlotReading {
-        max_ns: 0,
-        ..calls_of(10, 50_000_000)
+fn a_cell_that_ends_before_its_slice_says_nothing_and_one_that_ends_after_it_all() {
+    let mut series = well_known();
+    let shape = SliceShape {
+        open: 0.1,
+        cell: 1.0,
+        long: false,
     };
-    see(&mut series, no_more, at(2_000));
-    series.pause(at(2_000), 1.0);
-    series.close_interval(at(2_000), true);
-    let window = window(&series);
-    assert_eq!((count(&window.figures), window.samples), (45, 0));
-    assert_eq!(window.figures.maxima["duration"], 50_000_000);
+    series.begin_cell(shape, at(0), at(0));
+    series.end_cell(at(500), at(500));
+    assert_eq!(total(&series), 0);
+    series.begin_cell(shape, at(500), at(500));
+    series.begin_slice(at(600), at(600));
+    see(&mut series, gets(10), at(700));
+    series.end_slice(at(700), at(700));
+    series.end(at(800));
+    assert_eq!(
+        total(&series),
+        100,
+        "as much as if it had gone on: half of such cells have no slice"
+    );
+    series.end(at(3_600_000));
+    assert_eq!(total(&series), 100, "once");
 }
 
 #[test]
-fn a_process_that_ends_as_a_slice_begins_did_what_it_did_before() {
+fn slices_that_differ_have_an_error_and_slices_that_do_not_have_none() {
+    let counted = |each: fn(u64) -> u64| {
+        let mut series = sliced();
+        let mut counted = 0;
+        for number in 0..20 {
+            counted += each(number);
+            let begin = number * 1_000;
+            cell(
+                &mut series,
+                begin..begin + 1_000,
+                begin + 500..begin + 600,
+                gets(counted),
+            );
+        }
+        series.close_interval(at(20_000));
+        let window = window(&series);
+        let error = window.figures.relative_error("duration").unwrap();
+        (count(&window.figures), error)
+    };
+    let (steady, error) = counted(|_| 50);
+    assert_eq!(steady, 10_000);
+    // Nothing was known of them before four pairs of them were seen: of each of four, 475 of 500.
+    assert!(error < 0.1, "{error}");
+    let (uneven, error) = counted(|number| if number % 2 == 0 { 25 } else { 75 });
+    assert_eq!(uneven, 10_000);
+    // A slice deviates by 25 of 50, times the square root of two: a pair differs by 50. Twenty of them, a tenth of the time.
+    assert!((0.09..0.2).contains(&error), "{error}");
+}
+
+#[test]
+fn few_slices_are_told_as_what_they_saw_until_there_are_more() {
     let mut series = sliced();
-    series.resume(at(900));
-    see(&mut series, gets(10), at(1_000));
-    series.pause(at(1_000), 1.0);
-    series.resume(at(1_995));
-    series.end(at(2_000));
-    assert_eq!(total(&series), 200);
+    for number in 0..5 {
+        let begin = number * 1_000;
+        cell(
+            &mut series,
+            begin..begin + 1_000,
+            begin + 500..begin + 600,
+            gets(50 * (number + 1)),
+        );
+    }
+    series.close_interval(at(5_000));
+    assert_eq!(window(&series).recorded_milliseconds, 0);
+    assert_eq!(total(&series), 250, "what was seen");
+    cell(&mut series, 5_000..6_000, 5_500..5_600, gets(300));
+    series.close_interval(at(6_000));
+    let window = window(&series);
+    assert_eq!(
+        (window.milliseconds, window.recorded_milliseconds),
+        (1_000, 100)
+    );
+    assert_eq!(count(&window.figures), 500);
+    assert_eq!(total(&series), 3_000);
+}
+
+/// How far off what is told of all the time may be.
+fn error(series: &Series) -> f64 {
+    let rows: Vec<_> = series.report().collect();
+    rows[0].total.relative_error("duration").unwrap()
+}
+
+/// So many cells of a second with a slice each, from the beginning on.
+fn cells(series: &mut Series, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let begin = number * 1_000;
+        let seen = gets(50 * (number + 1));
+        cell(series, begin..begin + 1_000, begin + 500..begin + 600, seen);
+    }
+}
+
+#[test]
+fn what_rests_on_few_slices_is_the_least_that_there_was_until_there_are_more() {
+    let mut series = sliced();
+    assert_eq!(
+        series
+            .report()
+            .next()
+            .unwrap()
+            .total
+            .relative_error("duration"),
+        None
+    );
+    cells(&mut series, 0..5);
+    assert_eq!(error(&series), f64::INFINITY);
+    cells(&mut series, 5..6);
+    assert!(error(&series) < 1.0, "{}", error(&series));
+}
+
+#[test]
+fn what_ended_with_few_slices_stays_the_least_that_there_was() {
+    let mut series = sliced();
+    cells(&mut series, 0..5);
+    series.end(at(6_000));
+    assert_eq!(error(&series), f64::INFINITY);
+    let subscription = subscription(&calls("storage", &[Operation::Get]));
+    series.attached(subscription, at(7_000));
+    see(&mut series, gets(10), at(8_000));
+    assert_eq!((total(&series), error(&series)), (260, f64::INFINITY));
+}
+
+#[test]
+fn what_nobody_watched_for_more_than_a_moment_is_left_out_and_said_to_be() {
+    for (lasted, left_out) in [(900, false), (1_100, true)] {
+        let mut series = series();
+        see(&mut series, gets(10), at(1_000));
+        series.pause(at(1_000));
+        series.resume(at(1_000 + lasted));
+        assert_eq!(error(&series).is_infinite(), left_out, "{lasted}");
+        let mut series = self::series();
+        see(&mut series, gets(10), at(1_000));
+        series.suspend(at(1_000));
+        let subscription = subscription(&calls("storage", &[Operation::Get]));
+        series.continued(subscription, at(1_000 + lasted));
+        assert_eq!(error(&series).is_infinite(), left_out, "{lasted}");
+    }
+}
+
+#[test]
+fn a_share_is_of_the_time_that_the_process_used() {
+    let mut series = sliced();
+    // Ten seconds on the wall, of which it worked for one; of that, 0.25 s were watched.
+    let shape = SliceShape {
+        open: 0.25,
+        cell: 1.0,
+        long: false,
+    };
+    for number in 0..6 {
+        let (wall, time) = (number * 10_000, number * 1_000);
+        series.begin_cell(shape, at(wall), at(time));
+        series.begin_slice(at(time + 100), at(time + 100));
+        see(&mut series, gets((number + 1) * 100), at(wall + 9_000));
+        series.end_slice(at(time + 350), at(time + 350));
+        series.end_cell(at(wall + 10_000), at(time + 1_000));
+    }
+    series.close_interval(at(60_000));
+    assert_eq!(series.share(), Some(0.25));
+    let window = window(&series);
+    assert_eq!(
+        (count(&window.figures), window.milliseconds),
+        (2_400, 60_000)
+    );
 }
 
 #[test]
 fn an_interval_without_a_slice_knows_nothing() {
     let mut series = sliced();
-    series.close_interval(at(10_000), true);
+    series.close_interval(at(10_000));
     let window = window(&series);
     assert_eq!(
         (window.milliseconds, window.recorded_milliseconds),
@@ -221,8 +341,8 @@ fn an_interval_without_a_slice_knows_nothing() {
 fn an_interval_of_which_only_the_beginning_was_seen_is_no_complete_one() {
     let mut series = series();
     see(&mut series, gets(5_000), at(50));
-    series.pause(at(50), 1.0);
-    series.close_interval(at(1_000), true);
+    series.pause(at(50));
+    series.close_interval(at(1_000));
     let window = window(&series);
     assert_eq!((count(&window.figures), window.samples), (5_000, 5_000));
     assert_eq!(
@@ -232,7 +352,7 @@ fn an_interval_of_which_only_the_beginning_was_seen_is_no_complete_one() {
     );
     let share = series.share().unwrap();
     assert!((share - 0.05).abs() < 1e-9, "{share}");
-    series.close_interval(at(11_000), true);
+    series.close_interval(at(11_000));
     assert_eq!(series.share(), Some(0.0));
 }
 
@@ -246,35 +366,6 @@ fn what_is_not_all_of_the_time_never_looks_like_it() {
 }
 
 #[test]
-fn a_moment_is_not_scaled_up_to_an_age() {
-    let mut series = sliced();
-    series.resume(at(9_995));
-    see(&mut series, gets(50), at(10_000));
-    series.pause(at(10_000), 1.0);
-    assert_eq!(total(&series), 0, "5 ms of 10 s");
-    series.resume(at(19_905));
-    see(&mut series, gets(500), at(20_000));
-    series.pause(at(20_000), 1.0);
-    assert_eq!(total(&series), 100_000, "100 ms of 20 s, all in all");
-}
-
-#[test]
-fn what_comes_back_from_slices_is_scaled_once_and_counted_from_then_on() {
-    let mut series = sliced();
-    series.resume(at(900));
-    see(&mut series, gets(10), at(1_000));
-    assert_eq!(
-        total(&series),
-        0,
-        "the rest of the interval may still count"
-    );
-    series.close_interval(at(1_000), false);
-    assert_eq!(total(&series), 100);
-    see(&mut series, gets(11), at(1_100));
-    assert_eq!(total(&series), 101);
-}
-
-#[test]
 fn a_new_process_begins_at_zero_and_adds_to_the_old_one() {
     let mut series = series();
     see(&mut series, gets(5), at(10));
@@ -282,19 +373,6 @@ fn a_new_process_begins_at_zero_and_adds_to_the_old_one() {
     series.attached(series.subscription.clone(), at(100));
     see(&mut series, gets(3), at(110));
     assert_eq!(total(&series), 8);
-}
-
-#[test]
-fn the_time_after_the_last_slice_is_taken_to_have_been_like_it() {
-    let mut series = sliced();
-    series.resume(at(900));
-    see(&mut series, gets(10), at(1_000));
-    series.pause(at(1_000), 1.0);
-    assert_eq!(total(&series), 100);
-    series.end(at(1_500));
-    assert_eq!((total(&series), all(&series).samples), (150, 10));
-    series.end(at(3_600_000));
-    assert_eq!(total(&series), 150, "once");
 }
 
 #[test]
@@ -317,13 +395,13 @@ fn without_a_process_nothing_is_known_of_an_interval() {
     let mut series = series();
     see(&mut series, gets(5), at(1_000));
     series.end(at(4_000));
-    series.close_interval(at(10_000), false);
+    series.close_interval(at(10_000));
     let last = window(&series);
     assert_eq!(
         (last.milliseconds, last.recorded_milliseconds),
         (4_000, 4_000)
     );
-    series.close_interval(at(20_000), false);
+    series.close_interval(at(20_000));
     let none = window(&series);
     assert_eq!((none.milliseconds, none.recorded_milliseconds), (10_000, 0));
     assert_eq!(total(&series), 5);
@@ -333,13 +411,13 @@ fn without_a_process_nothing_is_known_of_an_interval() {
 fn after_a_moment_that_nobody_saw_it_goes_on_where_it_was() {
     let mut series = series();
     see(&mut series, gets(1_000), at(1_000));
-    series.pause(at(1_000), 1.0);
+    series.suspend(at(1_000));
     series.continued(series.subscription.clone(), at(1_010));
     // Counted from zero.
     see(&mut series, gets(990), at(2_000));
-    series.close_interval(at(2_000), false);
+    series.close_interval(at(2_000));
     assert_eq!(all(&series).samples, 1_990);
-    assert_eq!(total(&series), 2_000);
+    assert_eq!(total(&series), 1_990);
     let first = window(&series);
     assert_eq!(
         (first.milliseconds, first.recorded_milliseconds),
@@ -347,38 +425,26 @@ fn after_a_moment_that_nobody_saw_it_goes_on_where_it_was() {
     );
     assert_eq!(first.samples, 1_990);
     see(&mut series, gets(1_990), at(3_000));
-    series.close_interval(at(3_000), false);
-    assert_eq!((total(&series), series.share()), (3_000, Some(1.0)));
+    series.close_interval(at(3_000));
+    assert_eq!((total(&series), series.share()), (2_990, Some(1.0)));
 }
 
 #[test]
 fn the_longest_call_of_an_interval_is_not_that_of_the_next_one() {
     let mut series = series();
     see(&mut series, calls_of(1, 50_000_000), at(500));
-    series.pause(at(500), 1.0);
+    series.suspend(at(500));
     series.continued(series.subscription.clone(), at(510));
     see(&mut series, calls_of(1, 40_000_000), at(1_000));
-    series.close_interval(at(1_000), false);
+    series.close_interval(at(1_000));
     assert_eq!(window(&series).figures.maxima["duration"], 50_000_000);
     let no_more = SlotReading {
         max_ns: 0,
         ..calls_of(1, 40_000_000)
     };
     see(&mut series, no_more, at(2_000));
-    series.close_interval(at(2_000), false);
+    series.close_interval(at(2_000));
     assert_eq!(window(&series).figures.maxima["duration"], 0);
-}
-
-#[test]
-fn a_slice_too_short_to_be_entered_is_not_lost_where_it_goes_on() {
-    let mut series = sliced();
-    series.resume(at(995));
-    see(&mut series, gets(50), at(1_000));
-    series.pause(at(1_000), 1.0);
-    series.continued(series.subscription.clone(), at(1_100));
-    see(&mut series, gets(1_000), at(1_200));
-    series.close_interval(at(1_200), false);
-    assert_eq!(all(&series).samples, 1_050);
 }
 
 proptest! {
@@ -403,17 +469,15 @@ proptest! {
 
     #[test]
     fn slices_of_a_steady_load_add_up_to_all_of_it(
-        slices in prop::collection::vec((10u64..500, 100u64..3_000), 1..30),
+        cells in prop::collection::vec((10u64..100, 0u64..1_000, 1_100u64..3_000), 1..30),
     ) {
-        let mut series = sliced();
+        let mut series = well_known();
         let (mut now, mut counted) = (0, 0);
-        for (open, closed) in slices {
-            now += closed;
-            series.resume(at(now));
-            now += open;
+        for (open, place, length) in cells {
             counted += open * 3;
-            see(&mut series, gets(counted), at(now));
-            series.pause(at(now), 1.0);
+            let slice = now + place..now + place + open;
+            cell(&mut series, now..now + length, slice, gets(counted));
+            now += length;
         }
         let (estimate, exact) = (total(&series) as f64, (now * 3) as f64);
         prop_assert!((estimate - exact).abs() <= 30.0, "{estimate} for {exact}");

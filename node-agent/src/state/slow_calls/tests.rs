@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
-use ckb_probe_crds::kinds::rocksdb::Operation;
+use ckb_probe_crds::{SliceShape, kinds::rocksdb::Operation};
 use proptest::prelude::*;
 
 use super::*;
 use crate::{
     mechanism::{Detail, stacks::Callers},
     state::{
+        Fact,
         fixtures::{bare, call, calls, opened},
         probe::ProbeState,
     },
@@ -219,26 +220,24 @@ fn a_probe_weighs_slow_calls_by_the_part_of_the_time_in_which_they_were_recorded
     };
     let groups = || [group].into();
     probe_state.event(&call(0, 5, &["read"]), EVERY);
-    // Slices of 20 ms each second.
-    let part = 1.0;
-    probe_state.take(&fact(
-        0,
-        crate::state::Fact::Paused {
-            groups: groups(),
-            part,
-        },
-    ));
-    for second in 1..4 {
-        let resumed = crate::state::Fact::Resumed(groups());
-        probe_state.take(&fact(1_000 * second - 20, resumed));
-        let paused = crate::state::Fact::Paused {
-            groups: groups(),
-            part,
+    // Slices of 20 ms in cells of a second.
+    probe_state.take(&fact(0, Fact::Paused(groups())));
+    for second in 0..3 {
+        let slice = SliceShape {
+            open: 0.02,
+            cell: 1.0,
+            long: false,
         };
-        probe_state.take(&fact(1_000 * second, paused));
+        let began = Fact::CellBegan {
+            groups: groups(),
+            slice,
+            time: Duration::from_secs(second),
+        };
+        probe_state.take(&fact(1_000 * second, began));
         probe_state.event(&call(0, 7, &["read"]), EVERY);
     }
-    assert_eq!(probe_state.weight(&call(0, 7, &["read"])), Some(50.0));
+    let weight = probe_state.weight(&call(0, 7, &["read"]));
+    assert!(weight.is_some_and(|weight| (weight - 50.0).abs() < 1e-9));
     let told = probe_state.slow_calls.take_all(at(1));
     let stacks = profile(&told[0]).stacks.sorted();
     assert_eq!(stacks[0].weights, [1 + 3 * 50, 5 + 3 * 50 * 7]);

@@ -1,4 +1,4 @@
-use ckb_probe_crds::{InstanceReport, IntervalFigures};
+use ckb_probe_crds::{Figures, InstanceReport, IntervalFigures, Variance};
 use serde_json::json;
 
 use super::*;
@@ -66,6 +66,62 @@ fn sampled_and_unsampled_targets_add_up_and_share_their_time() {
     assert_eq!(figure(get, "perSecond"), "1020");
     assert_eq!(get.sampling_percent.as_deref(), Some("55"));
     assert_eq!(get.samples, 120);
+}
+
+/// These calls, with this standard error: in all there were ten such intervals.
+fn with_error(mut report: RowReport, error: f64) -> RowReport {
+    let varied = |figures: &mut Figures, variance: f64| {
+        figures.variances = [("duration".into(), Variance::new(variance))].into();
+    };
+    varied(&mut report.window.figures, error * error);
+    varied(&mut report.total, error * error * 10.0);
+    report
+}
+
+#[test]
+fn a_sampled_row_and_its_parts_say_how_far_off_they_may_be() {
+    let mut get = with_error(recorded(1000, 100), 41.0);
+    let RowReport { total, window, .. } = with_error(recorded(100, 100), 10.0);
+    get.parts = vec![PartReport {
+        key: "CELL".into(),
+        total,
+        window,
+    }];
+    let status = targets(vec![get.clone(), recorded(1000, 1000)]).status();
+    let row = row_of(&status, "Get");
+    // 41 of 2,000, and 130 of 20,000.
+    assert_eq!(row.error.as_deref(), Some("±2.1%"));
+    assert_eq!(row.count_error.as_deref(), Some("±0.65%"));
+    // 10 of 100, and 32 of 1,000.
+    assert_eq!(row.parts[0].error.as_deref(), Some("±10%"));
+    assert_eq!(row.parts[0].count_error.as_deref(), Some("±3.2%"));
+
+    let status = targets(vec![get.clone(), get]).status();
+    let row = row_of(&status, "Get");
+    assert_eq!(row.error.as_deref(), Some("±2.9%"), "errors add as squares");
+
+    let status = targets(vec![recorded(1000, 1000)]).status();
+    let row = row_of(&status, "Get");
+    assert_eq!(
+        (&row.error, &row.count_error),
+        (&None, &None),
+        "all was seen"
+    );
+}
+
+#[test]
+fn what_no_slice_saw_has_no_rate() {
+    let none = |recorded_milliseconds| {
+        let mut none = row("Get", 0, "");
+        none.window.recorded_milliseconds = recorded_milliseconds;
+        none
+    };
+    let status = targets(vec![none(336)]).status();
+    let get = row_of(&status, "Get");
+    assert_eq!((figure(get, "perSecond"), &get.error), ("", &None));
+    assert_eq!(get.sampling_percent.as_deref(), Some("33.6"));
+    let status = targets(vec![none(1000)]).status();
+    assert_eq!(figure(row_of(&status, "Get"), "perSecond"), "0");
 }
 
 #[test]

@@ -84,6 +84,7 @@ async fn window(bench: &Bench, agent: &Agent) -> Result<Memory> {
     let overhead = Overhead {
         max_percent: 20.0,
         on_breach: Breach::Sample,
+        ..Overhead::default()
     };
     agent
         .order(vec![all_modes(bench, &container, overhead)])

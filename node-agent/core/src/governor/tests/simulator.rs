@@ -1,55 +1,93 @@
-//! A target, the kernel, and an agent that does what the governor says, in steps of a millisecond.
+//! A target, the kernel, and an agent that does what the governor says, in steps of a millisecond: what probing costs, and what is
+//! told of what the target did.
+
+use ckb_probe_crds::{Balance, Lasted, SliceShape, Spread};
 
 use super::*;
+
+/// What a target does at a time in seconds: how many CPUs it keeps busy, and how often a second it does each operation.
+pub type Activity = Box<dyn Fn(f64) -> (f64, Vec<f64>)>;
 
 /// What is simulated.
 pub struct Workload {
     /// CPU time of a hit, of each operation.
     pub costs: Vec<Duration>,
-    /// Hits per second of each operation.
-    pub rates: Vec<f64>,
-    /// The part of the rates at a time in seconds, and what the target uses itself, in CPU-seconds per second.
-    pub activity: Box<dyn Fn(f64) -> (f64, f64)>,
+    /// What the target does.
+    pub activity: Activity,
     /// What probing costs besides its hits at a time in seconds, in CPU-seconds per second: samplers do.
     pub besides: Box<dyn Fn(f64) -> f64>,
     /// Every 100 ms each rate changes at random, by this part of it at most.
     pub noise: f64,
     pub ratio: f64,
+    /// CPU-seconds per second that are granted besides.
+    pub floor: f64,
     /// Milliseconds that attaching and detaching take.
     pub attach: u64,
     pub detach: u64,
-    /// What the governor believes them to cost together: half of the time that they take.
-    pub edge: u64,
     pub seed: u64,
 }
 
 impl Workload {
-    /// One percent for a target whose activity does not change.
-    pub fn steady(costs: &[f64], rates: &[f64], cpu: f64) -> Self {
+    /// One percent, and a thousandth of a core, for a target that does this.
+    pub fn of(operations: usize, activity: impl Fn(f64) -> (f64, Vec<f64>) + 'static) -> Self {
         Self {
-            costs: costs.iter().copied().map(Duration::from_secs_f64).collect(),
-            rates: rates.to_vec(),
-            activity: Box::new(move |_| (1.0, cpu)),
+            costs: vec![Duration::from_nanos(1_100); operations],
+            activity: Box::new(activity),
             besides: Box::new(|_| 0.0),
             noise: 0.0,
             ratio: 0.01,
+            floor: 0.001,
             attach: 8,
             detach: 12,
-            edge: 10,
             seed: 1,
+        }
+    }
+
+    /// One whose activity does not change.
+    pub fn steady(costs: &[f64], rates: &[f64], cpu: f64) -> Self {
+        let rates = rates.to_vec();
+        let costs = costs.iter().copied().map(Duration::from_secs_f64);
+        Self {
+            costs: costs.collect(),
+            floor: 0.0,
+            ..Self::of(0, move |_| (cpu, rates.clone()))
         }
     }
 }
 
-/// What happened.
+/// What happened, and what was told of it.
 #[derive(Default)]
 pub struct Record {
-    ratio: f64,
-    /// CPU-seconds in each millisecond: of probing, and of the target itself.
+    /// CPU-seconds in each millisecond: what probing cost, and what it was allowed to.
     cost: Vec<f64>,
-    own: Vec<f64>,
-    /// One for each 50 ms; the first is made at 0.05 s.
-    plans: Vec<Plan>,
+    allowed: Vec<f64>,
+    /// One for each look.
+    plans: Vec<(f64, Plan)>,
+    /// Of each operation.
+    pub told: Vec<Told>,
+}
+
+/// What is told of one operation.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// How often it was done.
+    pub done: f64,
+    /// How often it is said to have been.
+    pub count: f64,
+    pub variance: f64,
+    /// In how many slices it was seen.
+    pub slices: u32,
+    /// How much of it was not sampled and not counted.
+    pub missed: f64,
+    spread: Spread,
+}
+
+impl Told {
+    /// What is told less what was done, in standard errors.
+    pub fn errors_off(&self) -> f64 {
+        let off = self.count - self.done;
+        off / self.variance.sqrt().max(self.done * 1e-6).max(1e-9)
+    }
 }
 
 impl Record {
@@ -58,46 +96,39 @@ impl Record {
         let [first, end, span] = [from.start, from.end, span].map(|time| (time * 1e3) as usize);
         let last = end.min(self.cost.len() - span);
         let mut cost: f64 = self.cost[first..first + span].iter().sum();
-        let mut own: f64 = self.own[first..first + span].iter().sum();
-        let mut worst = cost / own;
+        let mut allowed: f64 = self.allowed[first..first + span].iter().sum();
+        let mut worst = cost / allowed;
         for begin in first..last {
             cost += self.cost[begin + span] - self.cost[begin];
-            own += self.own[begin + span] - self.own[begin];
-            worst = worst.max(cost / own);
+            allowed += self.allowed[begin + span] - self.allowed[begin];
+            worst = worst.max(cost / allowed);
         }
-        worst / self.ratio
+        worst
     }
 
     /// What probing cost from a time on, as a share of its budget.
     pub fn mean(&self, from: f64) -> f64 {
         let first = (from * 1e3) as usize;
         let cost: f64 = self.cost[first..].iter().sum();
-        let own: f64 = self.own[first..].iter().sum();
-        cost / own / self.ratio
+        let allowed: f64 = self.allowed[first..].iter().sum();
+        cost / allowed
     }
 
     /// The plans made from a time on.
-    pub fn plans(&self, from: f64) -> &[Plan] {
-        &self.plans[(from * 20.0).round() as usize - 1..]
+    pub fn plans(&self, from: f64) -> impl Iterator<Item = &Plan> {
+        let later = self.plans.iter().filter(move |(at, _)| *at >= from);
+        later.map(|(_, plan)| plan)
     }
 
     /// How often the attachment of the operation that changed most did, from a time on.
     pub fn changes(&self, from: f64) -> usize {
-        let plans = self.plans(from);
+        let plans: Vec<&Plan> = self.plans(from).collect();
         let changes = |i: usize| {
-            let differs = |pair: &&[Plan]| pair[0].attachments[i] != pair[1].attachments[i];
+            let differs = |pair: &&[&Plan]| pair[0].attachments[i] != pair[1].attachments[i];
             plans.windows(2).filter(differs).count()
         };
         let operations = plans[0].attachments.len();
         (0..operations).map(changes).max().unwrap_or_default()
-    }
-
-    /// The longest period from a time on, in seconds.
-    pub fn period(&self, from: f64) -> f64 {
-        let slices = self.plans(from).iter().filter_map(|plan| plan.slices);
-        slices.fold(0.0, |longest, slices| {
-            longest.max(slices.period.as_secs_f64())
-        })
     }
 }
 
@@ -116,20 +147,18 @@ impl Random {
 
 pub fn run(scene: &Workload, seconds: f64) -> Record {
     let mut agent = Agent::new(scene);
-    let mut record = Record {
-        ratio: scene.ratio,
-        ..Record::default()
-    };
+    let mut record = Record::default();
     for now in 0..(seconds * 1e3) as u64 {
-        if now > 0 && now.is_multiple_of(50) {
-            agent.tick(now);
-            record.plans.push(agent.plan.clone());
+        if now >= agent.wake {
+            agent.step(now, &mut record);
         }
-        agent.slice(now);
-        let (cost, own) = agent.live(now);
+        let (cost, allowed) = agent.live(now);
         record.cost.push(cost);
-        record.own.push(own);
+        record.allowed.push(allowed);
     }
+    agent.look((seconds * 1e3) as u64);
+    agent.end_cells(agent.time());
+    record.told = agent.told;
     record
 }
 
@@ -140,186 +169,434 @@ struct Link {
     /// Always attached, it counts from then on; detached, it costs until then.
     settled: u64,
     in_slice: bool,
+    /// Which cells are its own.
+    cells: Option<Turn>,
+    /// The cell that runs: as it was drawn, when it began, and what its slice counted.
+    cell: Option<(SliceShape, f64, Option<f64>)>,
+    /// How long the slice of that lasted, and those before; and when its cell began, on the wall.
+    lasted: Option<Lasted>,
+    began: u64,
+    balance: Balance,
 }
 
 /// The slice of the moment, and until when it attaches or detaches.
 #[derive(Clone, Copy, PartialEq)]
-enum Slice {
+enum Stage {
     None,
     Attaching(u64),
+    Attached,
     Open,
     Detaching(u64),
 }
 
-/// What was counted of one operation since the last tick, and for how many milliseconds.
+/// What was counted of one operation since the last look, and for how many milliseconds.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     hits: f64,
-    open: u64,
+    open: f64,
     attached: f64,
-}
-
-impl Seen {
-    /// What the kernel tells of it; a part of a hit is left for later.
-    fn take(&mut self) -> Observation {
-        let sight = Observation {
-            hits: self.hits as u64,
-            open: Duration::from_millis(self.open),
-            attached: Duration::from_secs_f64(self.attached / 1e3),
-            ..Observation::default()
-        };
-        let hits = self.hits - self.hits.floor();
-        *self = Self {
-            hits,
-            ..Self::default()
-        };
-        sight
-    }
 }
 
 struct Agent<'a> {
     scene: &'a Workload,
     random: Random,
-    /// CPU-seconds of a hit.
     costs: Vec<f64>,
     noise: Vec<f64>,
-    plan: Plan,
+    plan: Option<Plan>,
     cycle: Cycle,
+    second: bool,
+    /// Since when the slice counts, and when that was on the wall.
+    counting: (Duration, u64),
+    now: u64,
     estimator: Estimator,
     links: Vec<Link>,
-    slice: Slice,
-    slices: u64,
+    told: Vec<Told>,
+    stage: Stage,
     seen: Vec<Seen>,
     read: u64,
+    wake: u64,
+    idle_looks: u32,
     cpu: f64,
-    cpu_read: Duration,
+    cpu_read: f64,
     besides: f64,
 }
 
 impl<'a> Agent<'a> {
     fn new(scene: &'a Workload) -> Self {
         let operations = scene.costs.len();
-        let estimator = Estimator::new(&scene.costs);
         Self {
             scene,
             random: Random(scene.seed),
             costs: scene.costs.iter().map(Duration::as_secs_f64).collect(),
             noise: vec![1.0; operations],
-            plan: plan(
-                &estimator.loads(),
-                estimator.cpu(),
-                budget(scene),
-                Spent::default(),
-                None,
-            ),
-            cycle: Cycle::new(Duration::ZERO),
-            estimator,
-            links: vec![Link::default(); operations],
-            slice: Slice::None,
-            slices: 0,
+            plan: None,
+            cycle: Cycle::default(),
+            second: false,
+            counting: (Duration::ZERO, 0),
+            now: 0,
+            estimator: Estimator::new(&scene.costs),
+            links: vec![
+                Link {
+                    always: true,
+                    ..Link::default()
+                };
+                operations
+            ],
+            told: vec![Told::default(); operations],
+            stage: Stage::None,
             seen: vec![Seen::default(); operations],
             read: 0,
+            wake: 50,
+            idle_looks: 0,
             cpu: 0.0,
-            cpu_read: Duration::ZERO,
+            cpu_read: 0.0,
             besides: 0.0,
         }
     }
 
-    /// What an agent does every 50 ms, and after a slice: read, plan, attach.
-    fn tick(&mut self, now: u64) {
-        let sights: Vec<Observation> = self.seen.iter_mut().map(Seen::take).collect();
-        let clock = Duration::from_millis((self.cpu * 100.0) as u64 * 10);
-        let cpu = clock - self.cpu_read;
-        let elapsed = Duration::from_millis(now - self.read);
-        let besides = std::mem::take(&mut self.besides);
-        let spent = self.estimator.observe(elapsed, cpu, besides, &sights);
-        self.plan = plan(
-            &self.estimator.loads(),
-            self.estimator.cpu(),
-            budget(self.scene),
-            spent,
-            Some(&self.plan),
-        );
-        (self.read, self.cpu_read) = (now, clock);
-        for (link, attachment) in self.links.iter_mut().zip(&self.plan.attachments) {
-            let always = *attachment == Attachment::Always;
-            if always != link.always {
-                let takes = if always {
-                    self.scene.attach
-                } else {
-                    self.scene.detach
-                };
-                link.always = always;
-                link.settled = now + takes;
-            }
+    fn time(&self) -> Duration {
+        self.estimator.time().now()
+    }
+
+    fn delay(&self) -> Duration {
+        Duration::from_micros(self.scene.attach * 1250 + 9000)
+    }
+
+    fn changeover(&self) -> Changeover {
+        Changeover {
+            before: self.delay(),
+            between: self.delay() + Duration::from_millis(self.scene.detach),
         }
     }
 
-    /// What an agent does in between: slices.
-    fn slice(&mut self, now: u64) {
-        let time = Duration::from_millis(now);
-        match self.slice {
-            Slice::Attaching(until) if now >= until => {
-                self.slice = Slice::Open;
-                self.cycle.opened(time);
+    /// Reads what was counted, and plans.
+    fn look(&mut self, now: u64) {
+        if now == self.read {
+            return;
+        }
+        let elapsed = Duration::from_millis(now - self.read);
+        let sights: Vec<Observation> = self
+            .seen
+            .iter_mut()
+            .zip(&self.links)
+            .map(|(seen, link)| {
+                let hits = seen.hits.floor();
+                let sight = Observation {
+                    hits: hits as u64,
+                    open: Duration::from_secs_f64(seen.open / 1e3),
+                    attached: Duration::from_secs_f64(seen.attached / 1e3),
+                    saved: 0.0,
+                    sliced: !link.always,
+                };
+                *seen = Seen {
+                    hits: seen.hits - hits,
+                    ..Seen::default()
+                };
+                sight
+            })
+            .collect();
+        let cpu = Duration::from_secs_f64(self.cpu - self.cpu_read);
+        let besides = std::mem::take(&mut self.besides);
+        let before = self.time();
+        let mut spent = self.estimator.observe(elapsed, cpu, besides, &sights);
+        let works = self.time() - before > elapsed / 4;
+        self.idle_looks = if works { 0 } else { self.idle_looks + 1 };
+        spent.floor = self.scene.floor * elapsed.as_secs_f64();
+        let duty = self.estimator.time().duty();
+        let budget = Budget {
+            ratio: self.scene.ratio,
+            floor: self.scene.floor / duty,
+            duty,
+            edge: self.delay() - Duration::from_millis(self.scene.attach) / 2
+                + Duration::from_millis(self.scene.detach) / 2,
+            turnaround: self.changeover().between,
+        };
+        let plan = plan(
+            &self.estimator.loads(),
+            self.estimator.cpu(),
+            budget,
+            spent,
+            self.plan.as_ref(),
+        );
+        self.plan = Some(plan);
+        (self.read, self.cpu_read) = (now, self.cpu);
+    }
+
+    fn step(&mut self, now: u64, record: &mut Record) {
+        self.now = now;
+        match self.stage {
+            Stage::Attaching(until) if now >= until => {
+                self.look(now);
+                self.stage = Stage::Attached;
+                self.cycle.attached(self.time());
             }
-            Slice::Detaching(until) if now >= until => {
-                self.slice = Slice::None;
-                self.tick(now);
-                self.cycle.closed(&self.plan, time);
+            Stage::Detaching(until) if now >= until => {
+                self.stage = Stage::None;
+                self.cycle.detached();
             }
             _ => {}
         }
-        match self.cycle.step(&self.plan, time, self.random.next()) {
-            Some(Switch::Attach) => {
-                self.slice = Slice::Attaching(now + self.scene.attach);
-                let plan = self.plan.attachments.iter().zip(&self.plan.turns);
-                for (link, (attachment, turn)) in self.links.iter_mut().zip(plan) {
-                    link.in_slice = *attachment == Attachment::Sliced && turn.takes(self.slices);
+        if now >= self.next_look() {
+            self.look(now);
+            record.plans.extend(
+                self.plan
+                    .iter()
+                    .map(|plan| (now as f64 / 1e3, plan.clone())),
+            );
+            self.review(now);
+        }
+        while let Some(switch) = self.cycle.step(self.time()) {
+            match switch {
+                Switch::Attach => {
+                    self.stage = Stage::Attaching(now + self.scene.attach);
+                    for link in &mut self.links {
+                        link.in_slice = link
+                            .cells
+                            .is_some_and(|turn| turn.takes(u64::from(self.second)));
+                    }
                 }
-                self.slices += 1;
+                Switch::Count => {
+                    self.stage = Stage::Open;
+                    self.counting = (self.time(), now);
+                    for link in self.links.iter_mut().filter(|link| link.in_slice) {
+                        if let Some((_, _, seen)) = &mut link.cell {
+                            *seen = Some(0.0);
+                        }
+                    }
+                }
+                Switch::Detach => {
+                    self.stage = Stage::Detaching(now + self.scene.detach);
+                    let own = (self.time() - self.counting.0).as_secs_f64();
+                    let wall = (now - self.counting.1) as f64 / 1e3;
+                    for link in self.links.iter_mut().filter(|link| link.in_slice) {
+                        link.lasted = Some(Lasted {
+                            own,
+                            wall,
+                            cell: 0.0,
+                        });
+                    }
+                }
+                Switch::EndCell => self.end_cell(now),
             }
-            Some(Switch::Detach) => self.slice = Slice::Detaching(now + self.scene.detach),
-            None => {}
+        }
+        let busy = match self.stage {
+            Stage::Attaching(until) | Stage::Detaching(until) => until,
+            _ => u64::MAX,
+        };
+        self.wake = self.next_look().min(busy).max(now + 1);
+    }
+
+    fn next_look(&self) -> u64 {
+        let left = self.cycle.next().map_or(50, |due| {
+            let left = due.saturating_sub(self.time()).as_secs_f64() * 1e3;
+            let patience = if left < 50.0 { 8 } else { 50 };
+            ((left * 0.7) as u64)
+                .max((1 << self.idle_looks.min(8)).min(patience))
+                .min(50)
+        });
+        self.read + left.max(1)
+    }
+
+    fn planned(&self) -> Vec<bool> {
+        let plan = self.plan.as_ref().unwrap();
+        plan.attachments.iter().map(|one| *one == Always).collect()
+    }
+
+    fn review(&mut self, now: u64) {
+        let mut always = self.planned();
+        if !self.cycle.is_idle() {
+            for (always, link) in always.iter_mut().zip(&self.links) {
+                *always &= link.always;
+            }
+        }
+        self.change(now, &always);
+        if self.cycle.is_idle() && self.plan.as_ref().is_some_and(|plan| plan.slices.is_some()) {
+            self.begin_cells();
         }
     }
 
-    /// What target and kernel do in a millisecond. Returns the CPU-seconds of probing and of the target itself.
+    fn change(&mut self, now: u64, always: &[bool]) {
+        if self
+            .links
+            .iter()
+            .zip(always)
+            .all(|(link, always)| link.always == *always)
+        {
+            return;
+        }
+        if !self.cycle.is_idle() {
+            self.leave(now, always);
+            return;
+        }
+        self.end_cells(self.time());
+        self.stage = Stage::None;
+        for (link, always) in self.links.iter_mut().zip(always) {
+            if link.always != *always {
+                link.always = *always;
+                link.settled = now
+                    + if *always {
+                        self.scene.attach
+                    } else {
+                        self.scene.detach
+                    };
+            }
+        }
+        self.begin_cells();
+    }
+
+    /// What is not always attached any more joins the cell under way: to cut that off for what its slice may have seen would bias it.
+    fn leave(&mut self, now: u64, always: &[bool]) {
+        let time = self.time().as_secs_f64();
+        let slice = self.cycle.slice().unwrap();
+        for (link, always) in self.links.iter_mut().zip(always) {
+            if link.always && !always {
+                link.always = false;
+                link.settled = now + self.scene.detach;
+                link.in_slice = false;
+                link.cells = Some(Turn::Every);
+                link.cell = Some((slice.shape(), time, None));
+                link.began = now;
+            }
+        }
+    }
+
+    fn begin_cells(&mut self) {
+        let slices = self.plan.as_ref().and_then(|plan| plan.slices);
+        let (changeover, time) = (self.changeover(), self.time());
+        self.second = self
+            .cycle
+            .restart(slices, changeover, time, || self.random.next());
+        self.note_cells(time);
+    }
+
+    fn note_cells(&mut self, time: Duration) {
+        let Some(slice) = self.cycle.slice() else {
+            return;
+        };
+        let time = time.as_secs_f64();
+        let plan = self.plan.as_ref().unwrap();
+        let how = plan.attachments.iter().zip(&plan.turns);
+        for (link, (attachment, turn)) in self.links.iter_mut().zip(how) {
+            link.cells = (*attachment == Sliced && !link.always).then_some(*turn);
+            link.began = self.now;
+            link.cell = link.cells.map(|turn| match turn {
+                Turn::Every => (slice.shape(), time, None),
+                Turn::Even | Turn::Odd => (slice.shape_of_two(), time, None),
+            });
+        }
+    }
+
+    fn end_cell(&mut self, now: u64) {
+        let (time, changeover) = (self.time(), self.changeover());
+        let over = self.cycle.bounds().map_or(time, |cell| cell.end);
+        if !self.second {
+            self.second = true;
+            self.cycle.same_cell_again(time, || self.random.next());
+            for i in 0..self.links.len() {
+                if self.links[i].cells == Some(Turn::Every) {
+                    self.end_cell_of(i, over);
+                    let shape = self.cycle.slice().unwrap().shape();
+                    self.links[i].cell = Some((shape, over.as_secs_f64(), None));
+                }
+            }
+            return;
+        }
+        self.end_cells(over);
+        let always = self.planned();
+        if self
+            .links
+            .iter()
+            .zip(&always)
+            .any(|(link, always)| link.always != *always)
+        {
+            self.cycle = Cycle::default();
+            self.change(now, &always);
+            return;
+        }
+        let slices = self.plan.as_ref().and_then(|plan| plan.slices);
+        self.cycle
+            .next_cell(slices, changeover, time, || self.random.next());
+        self.second = false;
+        self.note_cells(over);
+    }
+
+    fn end_cells(&mut self, time: Duration) {
+        for i in 0..self.links.len() {
+            self.end_cell_of(i, time);
+        }
+    }
+
+    /// As the books do.
+    fn end_cell_of(&mut self, i: usize, time: Duration) {
+        let time = time.as_secs_f64();
+        let (link, told) = (&mut self.links[i], &mut self.told[i]);
+        let Some((shape, began, seen)) = link.cell.take() else {
+            return;
+        };
+        let cell = (self.now - std::mem::replace(&mut link.began, self.now)) as f64 / 1e3;
+        let part = ((time - began) / shape.cell).clamp(0.0, 1.0);
+        told.variance += told.spread.cut(part, shape.cell);
+        if let Some(seen) = seen {
+            let factor = match link.lasted.take() {
+                Some(lasted) => link.balance.observe(&shape, &Lasted { cell, ..lasted }),
+                None => link.balance.factor(),
+            };
+            let seen = seen * factor;
+            told.count += seen * shape.weight();
+            told.variance += told.spread.observe(seen, &shape);
+            told.slices += u32::from(seen > 0.0);
+        }
+    }
+
+    /// What target and kernel do in a millisecond. Returns the CPU-seconds of probing and what it was allowed.
     fn live(&mut self, now: u64) -> (f64, f64) {
-        let (activity, cpu) = (self.scene.activity)(now as f64 / 1e3);
+        let at = now as f64 / 1e3;
+        let (cpu, rates) = (self.scene.activity)(at);
         if now.is_multiple_of(100) {
             for noise in &mut self.noise {
                 *noise = 1.0 + self.scene.noise * (2.0 * self.random.next() - 1.0);
             }
         }
         let mut cost = 0.0;
-        for (i, link) in self.links.iter().enumerate() {
-            let happened = self.scene.rates[i] * activity * self.noise[i] / 1e3;
-            let in_slice = link.in_slice && self.slice != Slice::None;
-            let open = link.in_slice && self.slice == Slice::Open;
-            let in_place = match in_slice && !open {
-                _ if link.always || now < link.settled || open => 1.0,
+        for (i, link) in self.links.iter_mut().enumerate() {
+            let happened = rates[i] * self.noise[i] / 1e3;
+            let in_slice = link.in_slice && self.stage != Stage::None;
+            let open = link.in_slice && self.stage == Stage::Open;
+            let edge = in_slice && matches!(self.stage, Stage::Attaching(_) | Stage::Detaching(_));
+            let in_place = if link.always || now < link.settled {
+                1.0
+            } else if edge {
                 // Its sites come, or go, one after another.
-                true => 0.5,
-                false => 0.0,
+                0.5
+            } else {
+                f64::from(u8::from(in_slice))
             };
+            let counts = link.always && now >= link.settled || in_slice && !edge;
             cost += happened * self.costs[i] * in_place;
             self.seen[i].attached += in_place;
-            if link.always && now >= link.settled || open {
+            if counts {
                 self.seen[i].hits += happened;
-                self.seen[i].open += 1;
+                self.seen[i].open += 1.0;
+            }
+            let told = &mut self.told[i];
+            told.done += happened;
+            if link.always && now >= link.settled {
+                told.count += happened;
+            } else if open && let Some((_, _, Some(seen))) = &mut link.cell {
+                *seen += happened;
+            }
+            if !link.always && link.cell.is_none() {
+                told.missed += happened;
             }
         }
-        let besides = (self.scene.besides)(now as f64 / 1e3) / 1e3;
+        let besides = (self.scene.besides)(at) / 1e3;
         self.besides += besides;
-        self.cpu += cost + cpu / 1e3;
-        (cost + besides, cpu / 1e3)
-    }
-}
-
-fn budget(scene: &Workload) -> Budget {
-    Budget {
-        ratio: scene.ratio,
-        edge: Duration::from_millis(scene.edge),
+        let own = cpu / 1e3;
+        // What probing takes is the target's time on the CPU, too.
+        self.cpu += cost + own;
+        (
+            cost + besides,
+            own * self.scene.ratio + self.scene.floor / 1e3,
+        )
     }
 }

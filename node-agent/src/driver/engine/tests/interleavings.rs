@@ -41,6 +41,7 @@ fn sampled() -> Terms {
         overhead: Overhead {
             max_percent: 50.0,
             on_breach: Breach::Sample,
+            ..Overhead::default()
         },
         early_death: Duration::ZERO,
         profile_window: slow_calls::WINDOW,

@@ -40,6 +40,7 @@ fn terms() -> Terms {
         overhead: Overhead {
             max_percent: 50.0,
             on_breach: Breach::Sample,
+            ..Overhead::default()
         },
         early_death: EARLY_DEATH,
         profile_window: slow_calls::WINDOW,
@@ -356,7 +357,7 @@ async fn all_that_is_noted_is_handed_over_once_whatever_attaches_meanwhile() {
     let mut recorded = true;
     for fact in &facts {
         match &fact.fact {
-            Fact::Paused { groups, .. } if !groups.is_empty() => {
+            Fact::Paused(groups) if !groups.is_empty() => {
                 assert!(std::mem::replace(&mut recorded, false));
             }
             Fact::Resumed(groups) if !groups.is_empty() => {

@@ -146,6 +146,7 @@ impl RowTotals {
                 (&measures.buffer_limited, ticks(buffer_limited)),
             ]),
             maxima: BTreeMap::new(),
+            variances: BTreeMap::new(),
             levels: named(&[
                 (&measures.connections, *connections),
                 (&measures.established, *established),

@@ -17,7 +17,7 @@ fn window(instance: &Instance, now: Duration) -> (u64, u64) {
 #[test]
 fn the_time_until_it_works_again_is_a_gap_and_a_hole_in_the_interval() {
     let mut instance = attached();
-    instance.close_interval(seconds(2), None, always);
+    instance.close_interval(seconds(2), None);
     observe(&mut instance, gets(100), seconds(4));
     instance.failed(Reason::AttachFailed, "no".to_string(), seconds(4));
     assert_eq!(instance.report(seconds(6)).gap_milliseconds, 2_000);
@@ -27,29 +27,29 @@ fn the_time_until_it_works_again_is_a_gap_and_a_hole_in_the_interval() {
     // It was never gone, but nobody looked for three seconds.
     assert_eq!((report.reattaches, report.gap_milliseconds), (0, 3_000));
     assert_eq!(count(&get(&report).total), 150);
-    instance.close_interval(seconds(12), None, always);
+    instance.close_interval(seconds(12), None);
     assert_eq!(window(&instance, seconds(12)), (10_000, 7_000));
     assert_eq!(
         count(&get(&instance.report(seconds(12))).window.figures),
         150
     );
     // And the next interval has no hole.
-    instance.close_interval(seconds(22), None, always);
+    instance.close_interval(seconds(22), None);
     assert_eq!(window(&instance, seconds(22)), (10_000, 10_000));
 }
 
 #[test]
 fn an_interval_that_ends_in_the_hole_has_its_part_of_it() {
     let mut instance = attached();
-    instance.close_interval(seconds(2), None, always);
+    instance.close_interval(seconds(2), None);
     observe(&mut instance, gets(100), seconds(8));
     instance.failed(Reason::AttachFailed, "no".to_string(), seconds(8));
-    instance.close_interval(seconds(12), None, always);
+    instance.close_interval(seconds(12), None);
     assert_eq!(window(&instance, seconds(12)), (10_000, 6_000));
-    instance.close_interval(seconds(22), None, always);
+    instance.close_interval(seconds(22), None);
     assert_eq!(window(&instance, seconds(22)), (10_000, 0));
     attach(&mut instance, PROCESS, seconds(25));
-    instance.close_interval(seconds(32), None, always);
+    instance.close_interval(seconds(32), None);
     assert_eq!(window(&instance, seconds(32)), (10_000, 7_000));
     assert_eq!(instance.report(seconds(32)).gap_milliseconds, 17_000);
 }
@@ -57,7 +57,7 @@ fn an_interval_that_ends_in_the_hole_has_its_part_of_it() {
 #[test]
 fn what_is_to_be_measured_anew_and_is_refused_is_missed_from_when_it_was_stopped() {
     let mut instance = attached();
-    instance.close_interval(seconds(2), None, always);
+    instance.close_interval(seconds(2), None);
     observe(&mut instance, gets(100), seconds(5));
     instance.suspend(seconds(5));
     instance.answered(PROCESS, 0, vec![Err(refused())], seconds(6));
@@ -65,7 +65,7 @@ fn what_is_to_be_measured_anew_and_is_refused_is_missed_from_when_it_was_stopped
     // Refused again, it is the same gap.
     instance.answered(PROCESS, 0, vec![Err(refused())], seconds(8));
     attach(&mut instance, PROCESS, seconds(9));
-    instance.close_interval(seconds(12), None, always);
+    instance.close_interval(seconds(12), None);
     assert_eq!(window(&instance, seconds(12)), (10_000, 6_000));
     assert_eq!(instance.report(seconds(12)).gap_milliseconds, 4_000);
 }
@@ -117,7 +117,7 @@ fn one_probe_of_several_that_fails_has_a_hole_and_the_others_have_none() {
         Duration::ZERO,
     );
     attach(&mut instance, PROCESS, Duration::ZERO);
-    instance.close_interval(seconds(2), None, always);
+    instance.close_interval(seconds(2), None);
     instance.suspend(seconds(4));
     let answers = |instance: &Instance, first: Result<Accepted, Refusal>| {
         vec![first, Ok(opened(&instance.probes[1].probe, 2))]
@@ -127,7 +127,7 @@ fn one_probe_of_several_that_fails_has_a_hole_and_the_others_have_none() {
     instance.suspend(seconds(7));
     let with = answers(&instance, Ok(opened(&two_operations(), 0)));
     instance.answered(PROCESS, 0, with, seconds(7));
-    instance.close_interval(seconds(12), None, always);
+    instance.close_interval(seconds(12), None);
     assert_eq!(window(&instance, seconds(12)), (10_000, 7_000));
     let report = instance.report(seconds(12));
     let write = &row(&report, "Write").window;

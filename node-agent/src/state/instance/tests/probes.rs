@@ -201,7 +201,7 @@ fn what_need_not_happen_is_well_without_it() {
 fn a_probe_that_was_just_asked_is_not_silent_yet() {
     let mut instance = two_probes();
     observe(&mut instance, both(10, 10), seconds(99));
-    instance.close_interval(seconds(99), None, always);
+    instance.close_interval(seconds(99), None);
     assert_eq!(instance.window_ends(), seconds(109));
     let mut probes: Vec<_> = instance
         .probes
@@ -236,7 +236,7 @@ fn a_probe_that_was_just_asked_is_not_silent_yet() {
 fn what_was_counted_stays_while_a_later_process_cannot_be_measured() {
     let mut instance = two_probes();
     observe(&mut instance, both(10, 3), seconds(1));
-    instance.close_interval(seconds(2), None, always);
+    instance.close_interval(seconds(2), None);
     let totals = |instance: &Instance, now| -> Vec<(String, u64)> {
         let report = instance.report(now);
         let rows = report.probes.into_iter().flat_map(|probe| probe.rows);
@@ -251,7 +251,7 @@ fn what_was_counted_stays_while_a_later_process_cannot_be_measured() {
         vec![Err(refusal()), Err(refusal())],
         seconds(4),
     );
-    instance.close_interval(seconds(13), None, always);
+    instance.close_interval(seconds(13), None);
     assert_eq!(totals(&instance, seconds(13)), expected);
     instance.failed(Reason::AttachFailed, "broken".to_string(), seconds(14));
     assert_eq!(totals(&instance, seconds(14)), expected);
@@ -264,7 +264,7 @@ fn what_was_counted_stays_while_a_later_process_cannot_be_measured() {
 #[test]
 fn measured_anew_for_another_a_target_loses_but_the_moment_in_between() {
     let mut instance = two_probes();
-    instance.close_interval(Duration::ZERO, None, always);
+    instance.close_interval(Duration::ZERO, None);
     observe(&mut instance, both(5_000, 50), seconds(5));
     instance.suspend(seconds(5));
     // The groups have other numbers now, and count from zero.
@@ -280,7 +280,7 @@ fn measured_anew_for_another_a_target_loses_but_the_moment_in_between() {
     let noise = whole(calls_of(1_000_000, 1_000));
     let all = reading([(0, noise), (4, gets), (9, writes)]);
     observe(&mut instance, all, seconds(10));
-    instance.close_interval(seconds(10), None, always);
+    instance.close_interval(seconds(10), None);
     let report = instance.report(seconds(10));
     assert_eq!((report.reattaches, report.gap_milliseconds), (0, 10));
     let RowReport { total, window, .. } = get(&report);
@@ -368,7 +368,7 @@ fn a_slow_call_is_a_line_with_all_that_is_known_of_it() {
     }
     line["columnFamily"] = json!("CELL");
     assert_eq!(instance.event(&of_family), [line]);
-    instance.close_interval(seconds(2), None, always);
+    instance.close_interval(seconds(2), None);
     let report = instance.report(seconds(2));
     assert!(report.probes[1].events.is_empty());
     let [all, of_family] = &report.probes[0].events[..] else {
@@ -428,13 +428,13 @@ fn the_weightiest_events_of_an_interval_are_listed_weightiest_first() {
         assert_eq!(instance.event(&slow_call(0, nanoseconds)).len(), 1);
     }
     assert!(instance.report(seconds(1)).probes[0].events.is_empty());
-    instance.close_interval(seconds(2), None, always);
+    instance.close_interval(seconds(2), None);
     let listed = |instance: &Instance| -> Vec<u64> {
         let events = &instance.report(seconds(2)).probes[0].events;
         events.iter().map(|event| event.weight).collect()
     };
     assert_eq!(listed(&instance), [100, 90, 80, 70, 60, 50, 40, 30, 20, 15]);
-    instance.close_interval(seconds(12), None, always);
+    instance.close_interval(seconds(12), None);
     assert_eq!(listed(&instance), [0; 0]);
 }
 
@@ -464,7 +464,7 @@ proptest! {
         let entries = history(&steps);
         let end = seconds(steps.len() as u64 + 1);
         let told = |mut instance: Instance| {
-            instance.close_interval(end, Some(0.01), |series| series.subscription.group == GroupId(0));
+            instance.close_interval(end, Some(0.01));
             instance.report(end)
         };
         let mut one_by_one = two_probes();

@@ -177,14 +177,21 @@ fn what_is_not_in_a_reading_does_not_stand_any_more() {
 fn a_slice_that_stands_for_more_time_does_not_bring_back_what_stood_in_it() {
     let (mut series, probe) = rows();
     let one = |open| [peer(raw(1, "one"), None, 5, open)];
-    series.pause(at(0), 1.0);
-    series.resume(at(900));
-    series.observe(&one(8), &*probe.instrument, at(1_000));
-    series.pause(at(1_000), 1.0);
+    let shape = SliceShape {
+        open: 0.1,
+        cell: 1.0,
+        long: false,
+    };
+    let cell = |series: &mut Series, begin: u64, seen: &[RowReading]| {
+        series.begin_cell(shape, at(begin), at(begin));
+        series.begin_slice(at(begin + 900), at(begin + 900));
+        series.observe(seen, &*probe.instrument, at(begin + 1_000));
+        series.end_slice(at(begin + 1_000), at(begin + 1_000));
+        series.end_cell(at(begin + 1_000), at(begin + 1_000));
+    };
+    cell(&mut series, 0, &one(8));
     assert_eq!(levels(&series), named([("one", 8), ("one/other", 8)]));
-    series.resume(at(1_900));
-    series.observe(&[], &*probe.instrument, at(2_000));
-    series.pause(at(2_000), 1.0);
+    cell(&mut series, 1_000, &[]);
     assert_eq!(levels(&series), named([("one", 0), ("one/other", 0)]));
     series.observe(&one(3), &*probe.instrument, at(2_500));
     series.end(at(3_000));

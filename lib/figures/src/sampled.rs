@@ -1,0 +1,392 @@
+//! How far to trust a figure that was made of slices: its variance, from how much slices differ.
+//!
+//! Time is cut into cells with one slice in each, at a random place ([`SliceShape`]). What a slice counted, times its weight, is an
+//! unbiased estimate of what its cell did; and since the places are drawn apart from each other, the variances of cells add. A
+//! single slice does not tell its own. Calls within a slice are no independent sample: they come in bursts, so slices are the units,
+//! and a slice differs from the next one of its length by as much as chance makes them differ, and by what the load has changed
+//! meanwhile, which between neighbours is little (successive differences: Wolter, *Introduction to Variance Estimation*, ch. 8).
+
+use std::{borrow::Cow, ops::AddAssign};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+/// Pairs of slices that are remembered, about.
+const MEMORY: f64 = 32.0;
+
+/// Fewer pairs say too little.
+const FEW: f64 = 4.0;
+
+/// The square of a standard error. A whole number, so that adding is exact, whatever the order.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Variance(f64);
+
+// Neither made nor read from anything that is no number.
+impl Eq for Variance {}
+
+/// Beyond any that is known.
+const UNKNOWN: f64 = 1e300;
+
+impl Variance {
+    /// Nobody knows: what was counted is the least that there was, and there may have been any number more.
+    pub const UNKNOWN: Self = Self(UNKNOWN);
+
+    /// Rounded up; what is no number is none.
+    pub fn new(value: f64) -> Self {
+        Self(if value.is_finite() && value > 0.0 {
+            value.ceil().min(UNKNOWN)
+        } else {
+            0.0
+        })
+    }
+
+    /// The standard error; infinite where it is not known.
+    pub fn deviation(self) -> f64 {
+        if self.0 >= UNKNOWN {
+            f64::INFINITY
+        } else {
+            self.0.max(0.0).sqrt()
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_zero(self) -> bool {
+        self.0 <= 0.0
+    }
+
+    /// What was added since.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self((self.0 - earlier.0).max(0.0))
+    }
+}
+
+impl AddAssign for Variance {
+    fn add_assign(&mut self, other: Self) {
+        self.0 = (self.0.max(0.0) + other.0.max(0.0)).min(UNKNOWN);
+    }
+}
+
+impl JsonSchema for Variance {
+    fn schema_name() -> Cow<'static, str> {
+        "Variance".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "number",
+            "minimum": 0,
+            "description": "The square of the standard error of a sampled count.",
+        })
+    }
+}
+
+/// A slice and its cell, in seconds, as they were drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SliceShape {
+    /// How long it counted.
+    pub open: f64,
+    /// How long its cell is.
+    pub cell: f64,
+    /// Whether it is one of the long ones: those differ less.
+    pub long: bool,
+}
+
+impl SliceShape {
+    /// How many times itself it stands for.
+    pub fn weight(&self) -> f64 {
+        (self.cell / self.open.max(1e-9)).max(1.0)
+    }
+}
+
+/// How long a slice lasted, and its cell, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Lasted {
+    /// The slice, in the process's own time.
+    pub own: f64,
+    /// The slice, on the wall.
+    pub wall: f64,
+    /// Its cell, on the wall.
+    pub cell: f64,
+}
+
+/// How long slices lasted, beside how long they were drawn to.
+///
+/// Whoever begins and ends a slice is late for both, and not alike where the machine has no processor to spare. What cannot be helped is
+/// known: how much of the process's time there was, and how much of it the slices say that there was. What they say of all else is
+/// off by the same, and is set right by the ratio of the two (a ratio estimator: Cochran, *Sampling Techniques*, ch. 6), which also
+/// takes away most of what chance makes slices of a few milliseconds differ by. It is nearly unbiased, the more so the more slices.
+///
+/// The time on the wall is known as well. Where probes cost more than they are believed to, the process's own time passes faster in slices
+/// than it does less, since what they take is in it; the time on the wall does not, of a process that has time to spare. So that is the ratio where slices
+/// say by more than chance that there was less of it than there was. Of a process that works in bursts they say nothing as certain.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Balance {
+    /// Of the last [`MEMORY`] slices, about: their cells, and what they say that those are.
+    own: (f64, f64),
+    wall: (f64, f64),
+    /// By how much both of the wall differ in each slice, squared.
+    scatter: f64,
+}
+
+/// A ratio beyond this says that slices were too few, or something is wrong.
+const MOST: f64 = 4.0;
+
+/// Standard errors that chance makes two ratios differ by.
+const CHANCE: f64 = 2.0;
+
+/// A process works if no more time on the wall passes than this, by its own.
+const WORKS: f64 = 1.5;
+
+/// And what probes cost is not believed to be that much more than it was found to be.
+const MOST_OF_THE_WALL: f64 = 1.3;
+
+impl Balance {
+    /// A slice lasted so long: what it counted is to be taken so many times.
+    pub fn observe(&mut self, slice: &SliceShape, lasted: &Lasted) -> f64 {
+        let kept = 1.0 - 1.0 / MEMORY;
+        let take = |(there, told): (f64, f64), cell: f64, lasted: f64| {
+            let told = told * kept + slice.weight() * lasted.max(0.0);
+            (there * kept + cell, told)
+        };
+        self.own = take(self.own, slice.cell, lasted.own);
+        // A cell in which the process hardly did anything is another matter: few slices meet such a gap, and those make too much of it.
+        let works = lasted.cell <= slice.cell * WORKS && lasted.wall <= lasted.own * WORKS;
+        if works {
+            self.wall = take(self.wall, lasted.cell, lasted.wall);
+            let off = slice.weight() * lasted.wall - lasted.cell;
+            self.scatter = self.scatter * kept * kept + off * off;
+        }
+        self.factor()
+    }
+
+    /// How many times what a slice counts is to be taken: once, before anything is known.
+    pub fn factor(&self) -> f64 {
+        let ratio = |(there, told): (f64, f64)| {
+            if there > 0.0 {
+                (there / told.max(1e-9)).clamp(1.0 / MOST, MOST)
+            } else {
+                1.0
+            }
+        };
+        let own = ratio(self.own);
+        let error = self.scatter.sqrt() / self.wall.0.max(1e-9);
+        let wall = ratio(self.wall) - CHANCE * error;
+        wall.clamp(own, own * MOST_OF_THE_WALL)
+    }
+}
+
+/// How much slices differ, in one measure of one row.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Of the last slice of either length: how much a second.
+    last: [Option<f64>; 2],
+    /// Half of the squared differences of two, on the average.
+    scatter: [Mean; 2],
+    /// How much a second, on the average.
+    rate: Mean,
+    /// What [`Self::cut`] would have said of a rate of 1 before any was known.
+    uncertain: f64,
+}
+
+/// An average of about the last [`MEMORY`] values.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Mean {
+    value: f64,
+    values: f64,
+}
+
+impl Mean {
+    fn take(&mut self, value: f64) {
+        self.values = (self.values + 1.0).min(MEMORY);
+        self.value += (value - self.value) / self.values;
+    }
+}
+
+impl Spread {
+    /// Of something that slices before did not see.
+    pub fn of_unseen() -> Self {
+        Self {
+            last: [Some(0.0); 2],
+            ..Self::default()
+        }
+    }
+
+    /// A slice saw so much: the variance of what it says of its cell.
+    pub fn observe(&mut self, seen: f64, slice: &SliceShape) -> f64 {
+        let rate = seen / slice.open.max(1e-9);
+        let length = usize::from(slice.long);
+        if let Some(last) = self.last[length].replace(rate) {
+            self.scatter[length].take((rate - last).powi(2) / 2.0);
+        }
+        self.rate.take(rate);
+        let cut = std::mem::take(&mut self.uncertain) * rate * rate;
+        let unseen = 1.0 - 1.0 / slice.weight();
+        let known = [self.scatter[length], self.scatter[1 - length]];
+        let scatter = known.iter().find(|mean| mean.values >= FEW);
+        // Nothing is known of how much they differ: as much as they are large.
+        let scatter = scatter.map_or(rate * rate, |mean| mean.value);
+        slice.cell * slice.cell * scatter * unseen + cut
+    }
+
+    /// Only this part of a cell passed: what it adds that its slice was in that part, or was not, as chance would have it.
+    pub fn cut(&mut self, part: f64, cell: f64) -> f64 {
+        let uncertain = cell * cell * part * (1.0 - part);
+        if self.rate.values < 1.0 {
+            // It will be known: the slice of this cell, or of the next, tells.
+            self.uncertain += uncertain;
+        }
+        self.rate.value.powi(2) * uncertain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SHORT: SliceShape = SliceShape {
+        open: 0.02,
+        cell: 0.5,
+        long: false,
+    };
+
+    #[test]
+    fn a_slice_stands_for_its_cell() {
+        assert!((SHORT.weight() - 25.0).abs() < 1e-9);
+        let all = SliceShape { open: 1.0, ..SHORT };
+        assert_eq!(all.weight(), 1.0);
+        assert_eq!(Spread::default().observe(100.0, &all), 0.0);
+    }
+
+    #[test]
+    fn slices_that_were_cut_short_are_made_up_for() {
+        let lasted = |seconds| Lasted {
+            own: seconds,
+            wall: seconds,
+            cell: 0.5,
+        };
+        let mut balance = Balance::default();
+        let factors: Vec<f64> = (0..100)
+            .map(|_| balance.observe(&SHORT, &lasted(0.016)))
+            .collect();
+        assert!(factors.iter().all(|factor| (factor - 1.25).abs() < 1e-9));
+        // By turns too long and not at all: that is chance, and as it should be.
+        let mut balance = Balance::default();
+        let turns = [0.04, 0.0];
+        let factors = (0..100).map(|slice| balance.observe(&SHORT, &lasted(turns[slice % 2])));
+        assert!((factors.last().unwrap() - 1.0).abs() < 0.05);
+        assert_eq!(Balance::default().observe(&SHORT, &lasted(0.0)), MOST);
+    }
+
+    #[test]
+    fn what_probes_take_of_a_process_with_time_to_spare_is_not_its_own() {
+        // A tenth of its time in slices is the probes': each is over as much sooner.
+        let factor = |cell: &dyn Fn(u32) -> f64| {
+            let mut balance = Balance::default();
+            let factors = (0..200).map(|slice| {
+                let lasted = Lasted {
+                    own: 0.02,
+                    wall: 0.018,
+                    cell: cell(slice),
+                };
+                balance.observe(&SHORT, &lasted)
+            });
+            factors.last().unwrap()
+        };
+        let steady = factor(&|_| 0.5);
+        assert!((1.03..1.112).contains(&steady), "{steady}");
+        // One cell in ten lasts for long, since the process does nothing: nothing is known by that.
+        let bursts = factor(&|slice| if slice % 10 == 0 { 4.0 } else { 0.05 });
+        assert!((1.0..1.02).contains(&bursts), "{bursts}");
+        // A process that is busy all the time does less of its own in as much of the wall.
+        let busy = Lasted {
+            own: 0.02,
+            wall: 0.025,
+            cell: 0.5,
+        };
+        assert_eq!(Balance::default().observe(&SHORT, &busy), 1.0);
+    }
+
+    #[test]
+    fn what_is_the_same_in_each_slice_has_no_error() {
+        let mut spread = Spread::default();
+        let all: Vec<f64> = (0..10).map(|_| spread.observe(40.0, &SHORT)).collect();
+        // Before four pairs were seen, as much as there is of it: 1,000 in a cell.
+        assert!((all[3].sqrt() - 1000.0 * 0.96_f64.sqrt()).abs() < 1e-6);
+        assert_eq!(all[4..], [0.0; 6]);
+    }
+
+    #[test]
+    fn slices_of_a_random_count_tell_how_much_it_varies() {
+        // 40 or 60, by turns at random: the variance of one is 100.
+        let mut spread = Spread::default();
+        let mut state = 1_u64;
+        let mut last = 0.0;
+        for _ in 0..200 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let seen = if state >> 63 == 0 { 40.0 } else { 60.0 };
+            last = spread.observe(seen, &SHORT);
+        }
+        let one = last / (SHORT.weight().powi(2) * (1.0 - 1.0 / SHORT.weight()));
+        assert!((60.0..150.0).contains(&one), "{one}");
+    }
+
+    #[test]
+    fn what_comes_up_after_a_while_was_not_there_before() {
+        let mut spread = Spread::of_unseen();
+        spread.observe(10.0, &SHORT);
+        assert_eq!(spread.scatter[0].values, 1.0);
+        assert!((spread.scatter[0].value - 500.0 * 500.0 / 2.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_cell_that_is_cut_off_in_its_middle_is_the_least_certain() {
+        let mut spread = Spread::default();
+        spread.observe(40.0, &SHORT);
+        assert_eq!(spread.cut(1.0, 0.5), 0.0);
+        assert_eq!(spread.cut(0.0, 0.5), 0.0);
+        assert!((spread.cut(0.5, 0.5).sqrt() - 500.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_was_cut_off_before_anything_was_known_is_as_uncertain_once_it_is() {
+        let mut spread = Spread::default();
+        assert_eq!(spread.cut(0.5, 0.5), 0.0);
+        let mut known = Spread::default();
+        let [first, without] = [&mut spread, &mut known].map(|one| one.observe(40.0, &SHORT));
+        assert!(((first - without).sqrt() - 500.0).abs() < 1e-6);
+        assert_eq!(spread.observe(40.0, &SHORT), known.observe(40.0, &SHORT));
+    }
+
+    proptest! {
+        #[test]
+        fn variances_add_in_any_order(values in prop::collection::vec(0.0..1e12f64, 0..20)) {
+            let sum = |values: &mut dyn Iterator<Item = &f64>| {
+                let mut sum = Variance::default();
+                values.for_each(|value| sum += Variance::new(*value));
+                sum
+            };
+            prop_assert_eq!(sum(&mut values.iter()), sum(&mut values.iter().rev()));
+        }
+
+        #[test]
+        fn what_is_not_known_stays_so_whatever_is_added(more in 0.0..1e12f64) {
+            let mut sum = Variance::new(more);
+            sum += Variance::UNKNOWN;
+            sum += Variance::new(more);
+            prop_assert_eq!(sum.deviation(), f64::INFINITY);
+            prop_assert!(sum.since(sum).is_zero());
+        }
+
+        #[test]
+        fn nonsense_has_no_error_that_is_none(value in any::<f64>()) {
+            let deviation = Variance::new(value).deviation();
+            prop_assert!(deviation >= 0.0);
+        }
+    }
+}

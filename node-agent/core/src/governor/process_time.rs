@@ -1,0 +1,126 @@
+//! Process time: the axis on which a target is sampled. No clock, no I/O.
+//!
+//! It goes as the target's own CPU time does, without what probing takes, in units in which it goes about as fast as the clock on
+//! the wall while the target works: of four threads that work, a second of process time is four CPU-seconds. It goes on a little
+//! while the target is idle, since something may be done on its behalf.
+
+use std::time::Duration;
+
+/// CPU-seconds over which it is learned how many CPUs the target keeps busy when it works.
+const SPEED: f64 = 5.0;
+
+/// CPU-seconds that one CPU is believed in, before anything is known.
+const PRIOR: f64 = 1e-6;
+
+/// Seconds on the wall over which it is learned how much of the time the target works.
+const DUTY: f64 = 30.0;
+
+/// How much process time passes while a target is idle, per time on the wall.
+const CREEP: f64 = 0.001;
+
+/// How the target's own time passes.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessTime {
+    now: Duration,
+    /// CPU-seconds, each by how many CPUs were busy in it; and CPU-seconds: both are forgotten as they are used.
+    busy: (f64, f64),
+    /// CPU-seconds, and time on the wall; both are forgotten.
+    used: (f64, f64),
+}
+
+impl Default for ProcessTime {
+    fn default() -> Self {
+        Self {
+            now: Duration::ZERO,
+            busy: (PRIOR, PRIOR),
+            used: (0.0, 0.0),
+        }
+    }
+}
+
+impl ProcessTime {
+    /// In so many seconds on the wall the target used so many CPU-seconds itself. Returns how much process time that was.
+    pub fn advance(&mut self, elapsed: f64, own: f64) -> f64 {
+        let own = own.max(0.0);
+        if elapsed > 0.0 {
+            let kept = (-own / SPEED).exp();
+            self.busy.0 = self.busy.0 * kept + own * own / elapsed;
+            self.busy.1 = self.busy.1 * kept + own;
+        }
+        let more = own / self.speed() + elapsed * CREEP;
+        let kept = (-elapsed / DUTY).exp();
+        self.used.0 = self.used.0 * kept + own;
+        self.used.1 = self.used.1 * kept + elapsed;
+        self.now += Duration::from_secs_f64(more.min(1e6));
+        more
+    }
+
+    /// What it is.
+    pub fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// How much of it passes as the target uses so much of a CPU, in so long on the wall.
+    pub fn of(&self, elapsed: Duration, used: Duration) -> Duration {
+        let passed = used.as_secs_f64() / self.speed() + elapsed.as_secs_f64() * CREEP;
+        Duration::from_secs_f64(passed.min(1e6))
+    }
+
+    /// How many CPU-seconds a second of it is.
+    pub fn speed(&self) -> f64 {
+        (self.busy.0 / self.busy.1).max(1e-3)
+    }
+
+    /// How much of it passes in a second on the wall, of late.
+    pub fn duty(&self) -> f64 {
+        let (used, wall) = self.used;
+        if wall > 0.0 {
+            (used / self.speed() / wall + CREEP).min(1.0)
+        } else {
+            1.0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(looks: impl IntoIterator<Item = (f64, f64)>) -> ProcessTime {
+        let mut time = ProcessTime::default();
+        for (elapsed, own) in looks {
+            time.advance(elapsed, own);
+        }
+        time
+    }
+
+    #[test]
+    fn it_goes_like_the_clock_while_a_target_works_however_many_its_threads() {
+        for threads in [0.03, 1.0, 4.0, 16.0] {
+            let time = after([(0.05, 0.05 * threads); 1000]);
+            let passed = time.now().as_secs_f64();
+            assert!((47.5..55.0).contains(&passed), "{threads}: {passed}");
+            assert!((time.speed() / threads - 1.0).abs() < 0.02);
+            assert!((time.duty() - 1.0).abs() < 0.05, "{}", time.duty());
+        }
+    }
+
+    #[test]
+    fn it_all_but_stands_still_while_a_target_is_idle() {
+        // 0.2 s of work in each 10 s.
+        let period = (0..200).map(|look| (0.05, if look < 4 { 0.05 } else { 0.0 }));
+        let time = after(std::iter::repeat_n(period, 20).flatten());
+        let passed = time.now().as_secs_f64();
+        assert!((4.0..4.3).contains(&passed), "{passed}");
+        assert!((time.speed() - 1.0).abs() < 0.01);
+        assert!((0.01..0.04).contains(&time.duty()), "{}", time.duty());
+    }
+
+    #[test]
+    fn nonsense_moves_it_by_nothing() {
+        let time = after([(0.0, 0.0), (0.0, -1.0), (0.0, 0.0)]);
+        assert_eq!(time.now(), Duration::ZERO);
+        assert_eq!(time.speed(), 1.0);
+        assert_eq!(time.duty(), 1.0);
+    }
+}
