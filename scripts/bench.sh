@@ -3,7 +3,7 @@
 # and report.json. Some 75 minutes, on a machine that does nothing else; the first time, CKB is built before (half an hour).
 # Needs root.
 #
-# FAMILY: call-cost import mining quantiles slow slow-stacks functions kernel-functions syscalls block-io tcp processes agent identical hostile
+# FAMILY: call-cost import mining quantiles truth slow slow-stacks functions kernel-functions syscalls block-io tcp processes agent identical hostile
 # execs restarts kills profile-complete profile-perf profile-vm profile-off-cpu profile-memory profile-threads profile-cost profile-agent
 # profile-bystander; default all of them.
 # docs/performance.md explains them.

@@ -53,6 +53,7 @@ mod syscalls;
 mod table;
 mod tcp;
 mod ticker;
+mod truth;
 
 use report::Report;
 use statistics::Summary;
@@ -131,6 +132,7 @@ pub const ALL: &[Family] = families! {
     "import": import::run, "a CKB import, probed in several ways; sampled against full tracing";
     "mining": mining::run, "a CKB node that mines at a steady rate";
     "quantiles": quantiles::run, "quantiles against a program that knows them";
+    "truth": truth::run, "counts that are sampled, of steady loads and of bursts, against a program that counts";
     "slow": slow::run, "more slow calls than the ring buffer can take";
     "slow-stacks": slow_stacks::run, "what a copy of its stack adds to a slow call";
     "functions": functions::run, "a call under our functions, against bpftrace's histogram pair";

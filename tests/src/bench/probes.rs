@@ -82,6 +82,19 @@ impl Probes {
         Ok(probes)
     }
 
+    /// The same within the budget that there is by default.
+    pub async fn within_budget(
+        programs: &Path,
+        kind: &str,
+        target: Process,
+        options: &[&str],
+    ) -> Result<Self> {
+        let options = [&["--max-percent", "1"], options].concat();
+        let probes = Self::begin(programs, kind, target, &options)?;
+        probes.wait_for_probes(target).await?;
+        Ok(probes)
+    }
+
     /// `ckb-probe KIND` on a process, which will attach.
     pub fn begin(programs: &Path, kind: &str, target: Process, options: &[&str]) -> Result<Self> {
         let mut command = Command::new(programs.join("ckb-probe"));
