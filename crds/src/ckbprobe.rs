@@ -292,6 +292,10 @@ pub struct OverheadStatus {
     /// is lower.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_percent: Option<String>,
+    /// What `overhead.floor` granted besides in the last report interval, in percent of that target's own CPU time: the less it
+    /// works, the more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub floor_percent: Option<String>,
     /// Percent of the last report interval in which calls were recorded; for the row that is sampled least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,

@@ -130,6 +130,7 @@ fn allowed(overhead: Value, millipercent: u64, budget: u64) -> Scene {
             overhead_millipercent: Some(millipercent),
             own_overhead_millipercent: Some(millipercent / 2),
             budget_millipercent: Some(budget),
+            floor_millipercent: Some(50),
             ..firing(probe, pod)
         };
         report.probes[0].rows[0].window.recorded_milliseconds = 40;
@@ -155,10 +156,11 @@ fn what_others_allow_is_no_breach_of_ones_own_budget() {
         &overhead.estimated_percent,
         &overhead.own_percent,
         &overhead.budget_percent,
+        &overhead.floor_percent,
     ];
     assert_eq!(
         told.map(Option::as_deref),
-        [Some("2.4"), Some("1.2"), Some("2.5")]
+        [Some("2.4"), Some("1.2"), Some("2.5"), Some("0.05")]
     );
     assert_eq!(
         status.instances[0].own_overhead_percent.as_deref(),
