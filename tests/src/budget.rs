@@ -30,7 +30,7 @@ pub struct Watched {
     looks: u64,
     /// Looks at which WithinBudget was not True.
     beyond: u64,
-    /// The highest estimate, in percent.
+    /// The highest estimate, as a part of what was granted then: maxPercent, and what the floor was of the target's CPU time.
     pub highest: f64,
 }
 
@@ -38,6 +38,7 @@ impl Watched {
     /// Looks every second; `each` looks, too.
     pub async fn minute(
         scene: &Scene<'_>,
+        ceiling: f64,
         mut each: impl FnMut(&CkbProbeStatus) -> Result<()>,
     ) -> Result<Self> {
         let mut seen = Self::default();
@@ -47,10 +48,9 @@ impl Watched {
             let status = scene.status("a status", ATTACH, |_| Ok(())).await?;
             seen.looks += 1;
             seen.beyond += u64::from(!is_within(&status));
-            if let Some(percent) = &status.overhead.estimated_percent {
-                let percent = percent.parse();
-                let percent: f64 = percent.map_err(Failure::format("estimatedPercent"))?;
-                seen.highest = seen.highest.max(percent);
+            if let Some(estimate) = percent(&status.overhead.estimated_percent)? {
+                let floor = percent(&status.overhead.floor_percent)?.unwrap_or_default();
+                seen.highest = seen.highest.max(estimate / (ceiling + floor));
             }
             each(&status)?;
         }
@@ -58,9 +58,14 @@ impl Watched {
     }
 
     /// Whether it is as it is on a machine that has nothing else to do.
-    pub fn is_calm(&self, ceiling: f64) -> bool {
-        self.beyond == 0 && self.highest <= TOLERANCE * ceiling
+    pub fn is_calm(&self) -> bool {
+        self.beyond == 0 && self.highest <= TOLERANCE
     }
+}
+
+fn percent(told: &Option<String>) -> Result<Option<f64>> {
+    let percent = told.as_ref().map(|told| told.parse()).transpose();
+    percent.map_err(Failure::format("a percentage of status.overhead"))
 }
 
 /// Whether the status says so.
@@ -71,7 +76,7 @@ pub fn is_within(status: &CkbProbeStatus) -> bool {
 
 /// One minute; or three of them, where the first is not calm.
 pub async fn minutes<T>(
-    minute: impl AsyncFn() -> Result<T>,
+    mut minute: impl AsyncFnMut() -> Result<T>,
     is_calm: impl Fn(&T) -> bool,
 ) -> Result<Vec<T>> {
     let mut minutes = vec![minute().await?];
@@ -95,7 +100,7 @@ pub fn median<T>(minutes: &[T], value: impl Fn(&T) -> f64) -> f64 {
 }
 
 /// Adds to the report how the budget was kept.
-pub fn judge<T>(scene: &Scene<'_>, minutes: &[T], watched: impl Fn(&T) -> &Watched, ceiling: f64) {
+pub fn judge<T>(scene: &Scene<'_>, minutes: &[T], watched: impl Fn(&T) -> &Watched) {
     let looks = minutes.first().map_or(0, |minute| watched(minute).looks);
     scene.equal_of(
         "looks at which WithinBudget was not True",
@@ -104,9 +109,9 @@ pub fn judge<T>(scene: &Scene<'_>, minutes: &[T], watched: impl Fn(&T) -> &Watch
         0,
     );
     scene.figure(
-        "highest estimate in the status, as a part of maxPercent",
-        median(minutes, |minute| watched(minute).highest) / ceiling,
-        &format!("of {ceiling} %"),
+        "highest estimate in the status, as a part of maxPercent and the floor",
+        median(minutes, |minute| watched(minute).highest),
+        "of what is granted",
         Bound::AtMost(TOLERANCE),
     );
 }

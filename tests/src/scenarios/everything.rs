@@ -69,17 +69,20 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     }
 
     let minutes = budget::minutes(
-        async || Watched::minute(scene, |_| Ok(())).await,
-        |minute| minute.is_calm(ceiling),
+        async || Watched::minute(scene, ceiling, |_| Ok(())).await,
+        Watched::is_calm,
     )
     .await?;
-    budget::judge(scene, &minutes, |minute| minute, ceiling);
+    budget::judge(scene, &minutes, |minute| minute);
     let highest = budget::median(&minutes, |minute| minute.highest);
     let status = scene.now(PROBE).await?;
     scene.figure(
         "the estimate is one of something",
         highest,
-        &format!("%, {}", status.overhead.summary.unwrap_or_default()),
+        &format!(
+            "of what is granted, {}",
+            status.overhead.summary.unwrap_or_default()
+        ),
         Bound::Above(0.0),
     );
     Ok(())

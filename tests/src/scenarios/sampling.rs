@@ -2,6 +2,8 @@
 
 use super::prelude::*;
 use crate::{
+    bpf::Code,
+    bpftrace::Bpftrace,
     budget::{self, SETTLED, Watched},
     metrics::Operation,
 };
@@ -19,24 +21,62 @@ const BUSIEST: &str = "Get";
 /// What it does so rarely that every call is recorded.
 const RARE: [&str; 1] = ["Write"];
 
-/// The CkbProbe that records every call.
-const RECORDED: &str = "recorded";
+/// How often each operation was done.
+type Calls = BTreeMap<String, f64>;
+
+/// Who else knows that.
+enum Witness {
+    /// The target counts its calls itself.
+    Target,
+    /// A node does not: bpftrace counts what returns.
+    Bpftrace(Bpftrace),
+}
+
+impl Witness {
+    async fn of(scene: &Scene<'_>, target: &Target) -> Result<Self> {
+        if scene.workload != Workload::Ckb {
+            return Ok(Self::Target);
+        }
+        let (code, operations) = (Code::of(target.process)?, scene.workload.operations());
+        let bpftrace = Bpftrace::count(target.process, &code, &operations).await?;
+        Ok(Self::Bpftrace(bpftrace))
+    }
+
+    /// What it knows, and the agent of the same moment of the target's life.
+    async fn ask(&mut self, target: &Target, agent: &Component) -> Result<(Calls, Metrics)> {
+        let (functions, metrics) = match self {
+            Self::Target => {
+                let (_paused, made) = target.pause().await?;
+                (made, agent.scrape().await?)
+            }
+            Self::Bpftrace(bpftrace) => {
+                let _stopped = target.process.stop().await?;
+                (bpftrace.counts().await?, agent.scrape().await?)
+            }
+        };
+        let mut truth = Calls::new();
+        for (function, calls) in functions {
+            if let Some(operation) = operations::served_by(&function) {
+                *truth.entry(operation.to_string()).or_default() += calls as f64;
+            }
+        }
+        Ok((truth, metrics))
+    }
+
+    /// How many calls of an operation it may not have seen the end of, as it was asked twice.
+    fn in_flight(&self) -> f64 {
+        match self {
+            Self::Target => 0.0,
+            Self::Bpftrace(_) => 2.0,
+        }
+    }
+}
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let target = scene.deploy(Load::Busy).await?;
     scene.apply_probe(probe(scene)).await?;
-    if scene.workload == Workload::Ckb {
-        // A node does not count its calls itself: another CkbProbe does, which records them all.
-        let mut recorded = probe(scene);
-        recorded["metadata"]["name"] = json!(RECORDED);
-        recorded["spec"]["overhead"] = json!({ "onBreach": "Report" });
-        scene.apply_probe(recorded).await?;
-        wait::until("every call to be recorded", ATTACH, async || {
-            all_fire(&scene.now(RECORDED).await?)
-        })
-        .await?;
-    }
     scene.firing().await?;
+    let mut witness = Witness::of(scene, &target).await?;
     let api = scene.api::<CkbProbe>();
     let ceiling = api.get(PROBE).await?.spec.overhead.max_percent;
     scene.equal_of("maxPercent by default", ceiling, "%", 1.0);
@@ -52,11 +92,11 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 
     let agent = scene.cluster.agent().await?;
     let minutes = budget::minutes(
-        async || Minute::pass(scene, &target, &agent).await,
-        |minute| minute.watched.is_calm(ceiling) && minute.worst <= SAMPLING_ERROR,
+        async || Minute::pass(scene, &target, &agent, &mut witness, ceiling).await,
+        |minute| minute.watched.is_calm() && minute.worst <= SAMPLING_ERROR,
     )
     .await?;
-    judge(scene, &minutes, ceiling);
+    judge(scene, &minutes);
 
     // The metrics say the same as the status.
     let metrics = agent.scrape().await?.operations(&scene.namespace, PROBE);
@@ -88,8 +128,8 @@ fn agree(one: &Operation) -> bool {
 }
 
 /// What is asked of the minutes: of what another program on the machine can disturb, the median; of all else, each of them.
-fn judge(scene: &Scene<'_>, minutes: &[Minute], ceiling: f64) {
-    budget::judge(scene, minutes, |minute| &minute.watched, ceiling);
+fn judge(scene: &Scene<'_>, minutes: &[Minute]) {
+    budget::judge(scene, minutes, |minute| &minute.watched);
     let shares = |operation: &'static str| {
         let of = move |minute: &Minute| minute.shares.get(operation).copied();
         minutes.iter().filter_map(of)
@@ -151,10 +191,16 @@ struct Minute {
 
 impl Minute {
     /// Lets one pass.
-    async fn pass(scene: &Scene<'_>, target: &Target, agent: &Component) -> Result<Self> {
-        let before = Counts::now(scene, target, agent).await?;
+    async fn pass(
+        scene: &Scene<'_>,
+        target: &Target,
+        agent: &Component,
+        witness: &mut Witness,
+        ceiling: f64,
+    ) -> Result<Self> {
+        let before = Counts::now(scene, target, agent, witness).await?;
         let mut shares = BTreeMap::new();
-        let watched = Watched::minute(scene, |status| {
+        let watched = Watched::minute(scene, ceiling, |status| {
             for (operation, share) in sampling(status)? {
                 let (least, most) = shares.entry(operation).or_insert((share, share));
                 (*least, *most) = (share.min(*least), share.max(*most));
@@ -162,7 +208,8 @@ impl Minute {
             Ok(())
         })
         .await?;
-        let window = Counts::now(scene, target, agent).await?.since(&before);
+        let after = Counts::now(scene, target, agent, witness).await?;
+        let window = after.since(&before);
         for (operation, (least, most)) in &shares {
             crate::note!("{operation}: recorded for {least} % to {most} % of the time");
         }
@@ -187,7 +234,7 @@ impl Minute {
             }
             // Of the metrics, not of the looks: an interval that has not ended yet is shown by none of them.
             if samples == *counted {
-                minute.missed += error;
+                minute.missed += (error - witness.in_flight()).max(0.0);
                 minute.of += truth;
             } else {
                 minute.worst = minute.worst.max(percent);
@@ -200,36 +247,32 @@ impl Minute {
 /// How often each operation was done.
 struct Counts {
     /// By what is sampled.
-    counted: BTreeMap<String, f64>,
+    counted: Calls,
     /// Those of them that were recorded one by one.
-    samples: BTreeMap<String, f64>,
-    /// By the target itself; or where that does not count, by what records every call.
-    truth: BTreeMap<String, f64>,
+    samples: Calls,
+    /// By who knows.
+    truth: Calls,
 }
 
 impl Counts {
     /// Those of one moment of the target's life.
-    async fn now(scene: &Scene<'_>, target: &Target, agent: &Component) -> Result<Self> {
-        if scene.workload == Workload::Ckb {
-            let _stopped = target.process.stop().await?;
-            let metrics = agent.scrape().await?;
-            return Ok(Self {
-                counted: calls(&metrics, scene, PROBE),
-                samples: samples(&metrics, scene, PROBE),
-                truth: calls(&metrics, scene, RECORDED),
-            });
-        }
-        let (_paused, made) = target.pause().await?;
-        let mut truth = BTreeMap::new();
-        for (function, calls) in made {
-            if let Some(operation) = operations::served_by(&function) {
-                *truth.entry(operation.to_string()).or_default() += calls as f64;
-            }
-        }
-        let metrics = agent.scrape().await?;
+    async fn now(
+        scene: &Scene<'_>,
+        target: &Target,
+        agent: &Component,
+        witness: &mut Witness,
+    ) -> Result<Self> {
+        let (truth, metrics) = witness.ask(target, agent).await?;
+        let operations = metrics.operations(&scene.namespace, PROBE);
+        let of = |value: fn(&Operation) -> f64| {
+            let operations = operations.iter();
+            operations
+                .map(|one| (one.name.clone(), value(one)))
+                .collect()
+        };
         Ok(Self {
-            counted: calls(&metrics, scene, PROBE),
-            samples: samples(&metrics, scene, PROBE),
+            counted: of(|one| one.calls),
+            samples: of(|one| one.samples),
             truth,
         })
     }
@@ -249,18 +292,6 @@ impl Counts {
             truth: difference(&self.truth, &before.truth),
         }
     }
-}
-
-/// The calls of each operation that are counted on behalf of a CkbProbe.
-fn calls(metrics: &Metrics, scene: &Scene<'_>, ckbprobe: &str) -> BTreeMap<String, f64> {
-    let operations = metrics.operations(&scene.namespace, ckbprobe).into_iter();
-    operations.map(|one| (one.name, one.calls)).collect()
-}
-
-/// Those of them that were recorded.
-fn samples(metrics: &Metrics, scene: &Scene<'_>, ckbprobe: &str) -> BTreeMap<String, f64> {
-    let operations = metrics.operations(&scene.namespace, ckbprobe).into_iter();
-    operations.map(|one| (one.name, one.samples)).collect()
 }
 
 /// As short as a CkbProbe can be: budget and operations are those by default.
