@@ -135,7 +135,7 @@ impl Maps {
     ) -> Result<Self, AttachError> {
         let mut maps = Self {
             control_map: Values::take(object, "CONTROL")?,
-            totals: PerCpu::take(object, "TOTALS")?,
+            totals: PerCpu::take_for_batches(object, "TOTALS")?,
             histograms: PerCpu::take(object, "HISTOGRAMS")?,
             losses: PerCpu::take(object, "LOSSES")?,
             events_lost: PerCpu::take(object, "EVENTS_LOST")?,
@@ -194,13 +194,14 @@ impl Maps {
 
     /// About how many calls each operation has had, with its column families, and how many other processes have.
     pub(super) fn met(&self) -> Result<Vec<(u64, u64)>, ReadError> {
-        let met = |slot| {
-            let cpus = self.totals.get(slot)?.into_iter();
-            Ok(cpus.fold((0, 0), |(hits, others), cpu| {
+        let met = |cpus: Vec<Totals>| {
+            let cpus = cpus.into_iter();
+            cpus.fold((0, 0), |(hits, others), cpu| {
                 (hits + cpu.hits, others + cpu.others)
-            }))
+            })
         };
-        (0..self.slots).map(met).collect()
+        let totals = self.totals.first(self.slots)?;
+        Ok(totals.into_iter().map(met).collect())
     }
 
     pub(super) fn read(&mut self) -> Result<MapsReading, ReadError> {

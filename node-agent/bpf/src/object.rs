@@ -174,6 +174,13 @@ impl Object {
         Walk::through(data, room).map_err(|source| read_error(name)(MapError::IoError(source)))
     }
 
+    /// A map's descriptor once more.
+    pub(super) fn duplicate(&self, name: &'static str) -> Result<OwnedFd, AttachError> {
+        let data = self.maps.get(name).ok_or(AttachError::Mismatch(name))?;
+        let duplicate = data.fd().as_fd().try_clone_to_owned();
+        duplicate.map_err(|source| read_error(name)(MapError::IoError(source)).into())
+    }
+
     /// Hands out what the maps take, to be kept for as long as they are.
     pub(super) fn take_room(&mut self) -> Option<Reservation> {
         self.room.take()

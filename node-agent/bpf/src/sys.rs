@@ -289,7 +289,7 @@ pub(super) fn lookup_batch<K: aya::Pod, V: aya::Pod>(
     let mut keys: Vec<K> = Vec::with_capacity(most);
     let mut values: Vec<V> = Vec::with_capacity(most);
     let mut next = Bucket::default();
-    let mut attributes = BatchAttributes {
+    let attributes = BatchAttributes {
         from: from.as_ref().map_or(0, |from| &raw const from.0 as u64),
         next: &raw mut next.0 as u64,
         keys: keys.as_mut_ptr() as u64,
@@ -299,7 +299,46 @@ pub(super) fn lookup_batch<K: aya::Pod, V: aya::Pod>(
         ..BatchAttributes::default()
     };
     // SAFETY: what the attributes point to outlives the call, with room for as many entries as they say; the map's keys and values
-    // are as long as these types, by which it was made. The kernel writes the count back.
+    // are as long as these types, by which it was made.
+    let (found, at_end) = unsafe { batch(attributes)? };
+    // SAFETY: the kernel has filled as many, and any bit pattern is a key or a value.
+    unsafe {
+        keys.set_len(found);
+        values.set_len(found);
+    }
+    entries.extend(keys.into_iter().zip(values));
+    Ok((!at_end).then_some(next))
+}
+
+/// The bytes of the first values of an array, as many as are asked for or there are, each so long: one call for all of them. ENOTSUPP
+/// of arrays of which each CPU has its own, before Linux 5.13.
+pub(super) fn lookup_array(map: BorrowedFd<'_>, most: usize, each: usize) -> io::Result<Vec<u8>> {
+    let mut keys: Vec<u32> = Vec::with_capacity(most);
+    let mut values: Vec<u8> = Vec::with_capacity(most * each);
+    let mut next = 0_u32;
+    let attributes = BatchAttributes {
+        next: &raw mut next as u64,
+        keys: keys.as_mut_ptr() as u64,
+        values: values.as_mut_ptr() as u64,
+        count: most as u32,
+        map: map.as_raw_fd() as u32,
+        ..BatchAttributes::default()
+    };
+    // SAFETY: what the attributes point to outlives the call, with room for as many values as they say, each as long as the caller
+    // knows the map's to be.
+    let (found, _) = unsafe { batch(attributes)? };
+    // SAFETY: the kernel has filled as many.
+    unsafe { values.set_len(found * each) };
+    Ok(values)
+}
+
+/// How many entries were looked up, and whether there are no more.
+///
+/// # Safety
+/// What the attributes point to outlives the call, and has room for as many keys and values of the map as they say.
+unsafe fn batch(mut attributes: BatchAttributes) -> io::Result<(usize, bool)> {
+    let most = attributes.count;
+    // SAFETY: the caller's; the kernel writes the count back.
     let result = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -314,14 +353,7 @@ pub(super) fn lookup_batch<K: aya::Pod, V: aya::Pod>(
         Some(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
         Some(error) => return Err(error),
     };
-    let found = (attributes.count as usize).min(most);
-    // SAFETY: the kernel has filled as many, and any bit pattern is a key or a value.
-    unsafe {
-        keys.set_len(found);
-        values.set_len(found);
-    }
-    entries.extend(keys.into_iter().zip(values));
-    Ok((!at_end).then_some(next))
+    Ok((attributes.count.min(most) as usize, at_end))
 }
 
 /// `enum bpf_map_type`: values that the kernel keeps with each socket.

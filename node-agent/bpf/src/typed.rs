@@ -1,7 +1,10 @@
 //! Maps and rings by the types of what is in them, which are those of `ckb_probe_common`. That any bytes make such a type, and that
 //! it has no padding, is proved where it is defined: no reader needs `unsafe`. Each knows its name, for what is said when it fails.
 
-use std::{marker::PhantomData, os::fd::AsRawFd};
+use std::{
+    marker::PhantomData,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+};
 
 use aya::{
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, PerCpuValues, RingBuf},
@@ -9,7 +12,7 @@ use aya::{
 };
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::{AttachError, ReadError, object::Object, walk::Walk};
+use super::{AttachError, ReadError, object::Object, sys, walk::Walk};
 
 /// A type whose bytes cross from and to the kernel as they are.
 pub(super) trait Plain: FromBytes + Immutable + IntoBytes + Copy + 'static {}
@@ -76,13 +79,31 @@ impl<T: Plain> Values<T> {
 pub(super) struct PerCpu<T: Plain> {
     map: PerCpuArray<MapData, Raw<T>>,
     name: &'static str,
+    /// Where many are read at a time: the map once more, since aya does not show its own.
+    batches: Option<OwnedFd>,
 }
 
 impl<T: Plain> PerCpu<T> {
     /// The object's map of this name.
     pub(super) fn take(object: &mut Object, name: &'static str) -> Result<Self, AttachError> {
         let map = object.take_map(name)?;
-        Ok(Self { map, name })
+        Ok(Self {
+            map,
+            name,
+            batches: None,
+        })
+    }
+
+    /// The same, for [`Self::first`].
+    pub(super) fn take_for_batches(
+        object: &mut Object,
+        name: &'static str,
+    ) -> Result<Self, AttachError> {
+        let batches = Some(object.duplicate(name)?);
+        Ok(Self {
+            batches,
+            ..Self::take(object, name)?
+        })
     }
 
     /// What each CPU has.
@@ -91,10 +112,29 @@ impl<T: Plain> PerCpu<T> {
         Ok(cpus.iter().map(|Raw(cpu)| *cpu).collect())
     }
 
+    /// What each CPU has of the first so many values: by one call to the kernel, where it can do that (Linux 5.13).
+    pub(super) fn first(&self, count: u32) -> Result<Vec<Vec<T>>, ReadError> {
+        let cpus = cpus().map_err(error(self.name))?;
+        let each = size_of::<T>().next_multiple_of(size_of::<u64>());
+        let looked_up = self
+            .batches
+            .as_ref()
+            .map(|map| sys::lookup_array(map.as_fd(), count as usize, cpus * each));
+        match looked_up {
+            Some(Ok(bytes)) if bytes.len() == count as usize * cpus * each => {
+                let value = |bytes: &[u8]| Some(T::read_from_prefix(bytes).ok()?.0);
+                let values = bytes.chunks_exact(cpus * each);
+                let values = values.map(|cpus| cpus.chunks_exact(each).filter_map(value).collect());
+                Ok(values.collect())
+            }
+            _ => (0..count).map(|index| self.get(index)).collect(),
+        }
+    }
+
     /// Has each CPU have this.
     pub(super) fn set(&mut self, index: u32, value: T) -> Result<(), ReadError> {
         let failed = error(self.name);
-        let cpus = nr_cpus().map_err(|(_, source)| failed(MapError::IoError(source)))?;
+        let cpus = cpus().map_err(&failed)?;
         let values = PerCpuValues::try_from(vec![Raw(value); cpus]);
         let values = values.map_err(|source| failed(MapError::IoError(source)))?;
         self.map.set(index, values, 0).map_err(failed)
@@ -206,6 +246,10 @@ impl<T> AsRawFd for Ring<T> {
     }
 }
 
+fn cpus() -> Result<usize, MapError> {
+    nr_cpus().map_err(|(_, source)| MapError::IoError(source))
+}
+
 pub(super) fn error(map: &'static str) -> impl Fn(MapError) -> ReadError {
     move |source| ReadError {
         map: map.to_string(),
@@ -227,6 +271,32 @@ mod tests {
     }
 
     impl Counts for Pair {}
+
+    #[test]
+    fn values_read_at_once_are_those_read_one_by_one() {
+        let per_cpu_array = 6;
+        let made = aya_obj::Map::new_from_params(per_cpu_array, 4, 16, 5, 0);
+        let data = MapData::create(made, "batched", None).unwrap();
+        let batches = data.fd().as_fd().try_clone_to_owned().unwrap();
+        let map = aya::maps::Map::from_map_data(data).unwrap();
+        let mut map: PerCpu<Pair> = PerCpu {
+            map: map.try_into().unwrap(),
+            name: "batched",
+            batches: Some(batches),
+        };
+        for index in 0..5 {
+            let (one, other) = (index.into(), u64::MAX - u64::from(index));
+            map.set(index, Pair { one, other }).unwrap();
+        }
+        for count in [1, 4, 5] {
+            let each: Vec<_> = (0..count).map(|index| map.get(index).unwrap()).collect();
+            assert_eq!(map.first(count).unwrap(), each);
+        }
+        // More than there are are an error, as one of them is.
+        assert!(map.first(6).is_err());
+        map.batches = None;
+        assert_eq!(map.first(5).unwrap().len(), 5);
+    }
 
     proptest! {
         #[test]
