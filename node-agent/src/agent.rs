@@ -21,13 +21,14 @@ pub use pace::FLOOR as REPORT_FLOOR;
 use pace::{News, Pace};
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::watch,
+    sync::{mpsc, watch},
     task::JoinHandle,
     time::{Instant, sleep_until, timeout},
 };
 use tracing::{error, info, warn};
 
 use crate::{
+    alarm::Alarm,
     driver::{
         engine::Engine,
         workers::{Errand, Outcome},
@@ -81,6 +82,9 @@ pub enum AgentError {
     /// Signals cannot be caught.
     #[error("cannot wait for signals: {0}")]
     Signal(#[source] std::io::Error),
+    /// It cannot be woken when something is due.
+    #[error("cannot wait for a time: {0}")]
+    Alarm(#[source] std::io::Error),
     /// A task that must run for ever ended.
     #[error("the task {0} ended")]
     TaskEnded(&'static str),
@@ -121,7 +125,15 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
         latest,
         Arc::clone(&written),
     ));
-    let mut orders = pin!(orders(api, &settings.node));
+    // In a task of its own: what is measured wakes the loop often, and that is nothing to the watch.
+    let watch = orders(api, &settings.node);
+    let (order, mut orders) = mpsc::channel(1);
+    let mut watcher = tokio::spawn(async move {
+        let mut watch = pin!(watch);
+        while let Some(changed) = watch.next().await
+            && order.send(changed).await.is_ok()
+        {}
+    });
 
     let mut work = Work {
         pace: Pace::new(Instant::now(), settings.report_floor),
@@ -141,29 +153,31 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     };
     let mut execs = watch_execs();
     let mut drain = Instant::now() + DRAIN;
+    let alarm = Alarm::new().map_err(AgentError::Alarm)?;
     loop {
         let rendering = work.is_rendering();
         let scan = work.engine.next_scan().into();
         let window = work.engine.next_window().map(Instant::from);
-        let step = work.engine.next_step().map(Instant::from);
+        let step = alarm.at(work.engine.next_step());
         let changed = tokio::select! {
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = ended(&mut server) => return Err(AgentError::TaskEnded("server")),
             _ = ended(&mut writer) => return Err(AgentError::TaskEnded("reports")),
             _ = ended(&mut parts_writer) => return Err(AgentError::TaskEnded("profile parts")),
-            order = orders.next() => match order {
-                Some(order) => {
-                    work.take(order);
-                    false
-                }
-                None => return Err(AgentError::TaskEnded("orders")),
-            },
+            _ = ended(&mut watcher) => return Err(AgentError::TaskEnded("orders")),
+            Some(order) = orders.recv() => {
+                work.take(order);
+                false
+            }
             Some(metrics) = wanted.recv(), if !rendering => work.render(metrics),
             () = pulse.wanted() => false,
             () = work.engine.process_ended() => work.engine.reconcile(),
             pids = next_execs(&mut execs) => work.engine.execs(&pids),
-            () = until(step) => work.engine.step(),
+            woken = step => {
+                woken.map_err(AgentError::Alarm)?;
+                work.engine.step()
+            }
             () = work.engine.news() => work.engine.receive(),
             () = sleep_until(scan), if work.ordered => work.expire(Timestamp::now()) | work.engine.reconcile(),
             () = until(window) => work.close_windows(),

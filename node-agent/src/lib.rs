@@ -5,10 +5,11 @@
 //!
 //! **Kinds** configure: what a probe's spec asks of which mechanism ([`kinds`]). **Mechanisms** measure ([`mechanism`]), by what
 //! the kernel offers ([`kernel`], which alone speaks to its BPF) and what /proc tells ([`observe`], which alone reads it).
-//! **Figures** merge in the [`books`]. The [`driver`] carries out what is decided: by [`target::plan`], whose process is
+//! **Figures** merge in the [`state`]. The [`driver`] carries out what is decided: by [`target::plan`], whose process is
 //! measured, and by [`governor::plan`], how much of the time. [`agent`] connects it to the API server, [`host`] to a terminal.
 
 pub mod agent;
+pub mod alarm;
 pub mod driver;
 pub mod export;
 pub mod host;

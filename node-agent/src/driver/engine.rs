@@ -382,6 +382,10 @@ impl Engine {
         for process in disturbed {
             self.settle(process);
         }
+        if !due.is_empty() {
+            // Rows have come, or gone.
+            self.account_for_books(None);
+        }
         !due.is_empty()
     }
 

@@ -10,6 +10,7 @@ mod symbols;
 mod table;
 
 use ckb_probe_agent::{
+    alarm::Alarm,
     host::{HostError, Session, find_process},
     kernel::{CalibratedTier, Execs, Tier, run_child_if_asked},
     kinds::{self, Asking},
@@ -204,6 +205,8 @@ enum CliError {
     Flames(#[from] flames::FlamesError),
     #[error("cannot wait for signals: {0}")]
     Signal(#[source] std::io::Error),
+    #[error("cannot wait for a time: {0}")]
+    Alarm(#[source] std::io::Error),
     #[error(transparent)]
     Stacks(#[from] ckb_probe_agent::mechanism::stacks::StacksError),
     #[error("cannot begin to sample: {0}")]
@@ -348,14 +351,18 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let end = how.duration.map(|duration| start + duration.get());
     let mut next = start + interval;
     let mut over = None;
+    let alarm = Alarm::new().map_err(CliError::Alarm)?;
     while over.is_none() {
-        let step = session.next_step().map_or(next, Instant::from_std);
+        let step = alarm.at(session.next_step());
         let window = end.map_or(next, |end| end.min(next));
         tokio::select! {
             _ = interrupt.recv() => over = Some("Ctrl-C".to_string()),
             _ = terminate.recv() => over = Some("told to end".to_string()),
             () = exit.wait() => over = Some("the process ended".to_string()),
-            () = sleep_until(step) => session.step()?,
+            woken = step => {
+                woken.map_err(CliError::Alarm)?;
+                session.step()?;
+            }
             () = sleep_until(window) => {}
         }
         let ended = end.is_some_and(|end| Instant::now() >= end);

@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// Says what the books take, but those of the views of this process.
-    fn account_for_books(&self, but: Option<ProcessId>) {
+    pub(super) fn account_for_books(&self, but: Option<ProcessId>) {
         let views = self.views.values();
         let counted = views.filter(|view| but.is_none() || view.process() != but);
         memory::budget().set_books(counted.map(|view| view.instance.bytes()).sum());
@@ -78,7 +78,12 @@ impl Engine {
         let mut changed = scanned.is_some_and(|outcome| self.scanned(outcome));
         let processes: Vec<ProcessId> = self.processes.keys().copied().collect();
         for process in processes {
-            self.account_for_books(Some(process));
+            let pending = self.processes.get(&process);
+            let may_answer = pending.is_some_and(Measured::is_pending);
+            if may_answer {
+                // Its views are told whether there is room for what they ask.
+                self.account_for_books(Some(process));
+            }
             let Some(measured) = self.processes.get_mut(&process) else {
                 continue;
             };
@@ -94,9 +99,11 @@ impl Engine {
                 Arrival::Broken(error) => self.give_up(process, error, None),
                 Arrival::Gone(error, read) => self.give_up(process, error, Some(*read)),
             }
+            if may_answer {
+                self.account_for_books(None);
+            }
             changed |= arrival != Arrival::Nothing;
         }
-        self.account_for_books(None);
         changed
     }
 
