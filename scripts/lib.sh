@@ -27,6 +27,14 @@ die() {
 
 need_root() { [[ $EUID -eq 0 ]] || die "$1 needs root"; }
 
+# need_room GIGABYTES WHAT: ends the script where the file system of this folder has less room than WHAT needs: what runs out of it
+# fails somewhere, and looks like anything else.
+need_room() {
+  local free
+  free=$(df --output=avail --block-size=1G . | tail -n 1)
+  ((free >= $1)) || die "$2 needs $1 GB, and $PWD has ${free// /} GB left: free some there, or set CARGO_TARGET_DIR"
+}
+
 # run_logged LOG COMMAND...: runs a long command with its output in LOG; shows the end of LOG when it fails.
 run_logged() {
   local log=$1

@@ -112,8 +112,8 @@ go_build() {
   run_logged "$CACHE/log/$name.log" go build -trimpath -ldflags "-s -w $ldflags" -o "$tmp/bin/" "$@"
 }
 
-# Unit tests search programs of C++ too.
-unit_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }
+# Unit tests search programs of C++ too; jq reads what cargo built.
+unit_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq; }
 unit_tools() { :; }
 
 fuzz_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }

@@ -1,5 +1,9 @@
 #!/usr/bin/env bash
-# test-unit.sh [OPTIONS]: unit, property and kernel tests of all crates; OPTIONS are cargo test's. Ends with one line: N passed, N failed.
+# test-unit.sh [OPTIONS]: unit, property and kernel tests of all crates; OPTIONS are those of `cargo test --no-run`, such as --test tcp.
+# Ends with one line: N passed, N failed.
+#
+# Test programs run in two lanes. Those that watch a kernel run one after the other, in the first; what they watch takes time, and little
+# of the processors. All others run beside them, and give way.
 #
 # Kernel tests watch what a real kernel does on a machine that others use too. So up to three tests that fail are run once more, each by
 # itself, and have failed when they fail again. What needed that is said (AGAIN), and more than three are no accident.
@@ -11,55 +15,66 @@ cd "$ROOT"
 
 AT_MOST=3
 
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+# Crates whose unit tests ask nothing of the kernel that another process could disturb.
+PURE='ckb_probe_(core|crds|figures|k8s|operator|profiles|symbols|testkit|tests)'
 
-# The colours of a terminal would stand between the words that are looked for.
-run_all() { CARGO_TERM_COLOR=never cargo test --locked --workspace --no-fail-fast "$@" 2>&1 | tee "$log"; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
-# result WORD: the tests of which cargo says this.
-result() { sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$log" | awk '{ total += $1 } END { print total + 0 }'; }
-
-# failing: a line "OPTIONS<tab>TEST" for each test that failed. Cargo names tests as they run, and the options of their targets in the
-# same order at its end.
-failing() {
-  awk -F '`' '
-    /^ *(Running|Doc-tests) / { target++ }
-    /^test .* \.\.\. FAILED$/ {
-      sub(/^test /, ""); sub(/( - should panic)? \.\.\. FAILED$/, "")
-      test[++tests] = $0; of[tests] = target
-    }
-    /^    `.*`$/ { options[++listed] = $2 }
-    END {
-      for (i = 1; i <= tests; i++) {
-        at += of[i] != of[i - 1]
-        printf "%s\t%s\n", options[at], test[i]
-      }
-    }' "$log"
+# programs OPTIONS...: builds, and a line "FOLDER<tab>PROGRAM<tab>NAME" for each test program. It runs in the folder of its package, as
+# cargo has it. All of the workspace, with its one set of features: a package by itself is another build.
+programs() {
+  cargo test --locked --workspace --no-run --message-format json-render-diagnostics "$@" | jq --raw-output '
+    select(.reason == "compiler-artifact" and .profile.test and .executable)
+    | [(.manifest_path | rtrimstr("/Cargo.toml")), .executable, "\(.target.name) (\(.target.kind[0]))"] | @tsv'
 }
 
-if run_all "$@"; then
-  printf '\n%d passed, 0 failed\n' "$(result passed)"
-  exit
+# lane NAME: runs the programs that it reads. What failed is in $work/failed.NAME, a line "FOLDER<tab>PROGRAM<tab>NAME<tab>TEST" each,
+# and how many passed in $work/passed.NAME.
+lane() {
+  local folder program name log=$work/log.$1 passed=0
+  while IFS=$'\t' read -r folder program name; do
+    printf '     Running %s\n' "$name"
+    # The colours of a terminal would stand between the words that are looked for.
+    (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program" --color never) 2>&1 < /dev/null | tee "$log" || true
+    passed=$((passed + $(result passed "$log")))
+    sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p' "$log" | sed 's/ - should panic$//' |
+      awk -v of="$folder"$'\t'"$program"$'\t'"$name" '{ print of "\t" $0 }' >> "$work/failed.$1"
+    # It ended before it could say what failed.
+    grep -q '^test result: ' "$log" || printf '%s\t%s\t%s\t\n' "$folder" "$program" "$name" >> "$work/failed.$1"
+  done
+  echo "$passed" > "$work/passed.$1"
+}
+
+# result WORD LOG: the tests of which LOG says this.
+result() { sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$2" | awk '{ total += $1 } END { print total + 0 }'; }
+
+programs "$@" > "$work/programs"
+grep -P "\t$PURE \(lib\)$" "$work/programs" > "$work/pure" || true
+grep -vP "\t$PURE \(lib\)$" "$work/programs" > "$work/kernel" || true
+(
+  renice --priority 5 "$BASHPID" > /dev/null
+  lane pure < "$work/pure"
+) > "$work/told" 2>&1 &
+pure=$!
+lane kernel < "$work/kernel"
+wait "$pure"
+cat "$work/told"
+
+passed=$(cat "$work"/passed.* | awk '{ total += $1 } END { print total + 0 }')
+mapfile -t again < <(cat "$work"/failed.* 2> /dev/null)
+failed=${#again[@]}
+if ((failed > 0 && failed <= AT_MOST)); then
+  for line in "${again[@]}"; do
+    IFS=$'\t' read -r folder program name test <<< "$line"
+    [[ -n $test ]] || continue
+    step "once more, by itself: $test"
+    if (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program" --color never --exact "$test") 2>&1 | tee "$work/log" &&
+      (($(result passed "$work/log") > 0)); then
+      printf 'AGAIN  %s (%s): failed among the others, passed by itself\n' "$test" "$name"
+      passed=$((passed + 1)) failed=$((failed - 1))
+    fi
+  done
 fi
-passed=$(result passed)
-failed=$(result failed)
-mapfile -t again < <(failing)
-# Fewer names than failures: something ended before it could say what failed.
-if ((failed == 0 || failed > AT_MOST || ${#again[@]} != failed)); then
-  printf '\n%d passed, %d failed\n' "$passed" $((failed > 0 ? failed : 1))
-  exit 1
-fi
-for line in "${again[@]}"; do
-  target=${line%%$'\t'*} test=${line#*$'\t'}
-  step "once more, by itself: $test"
-  # Of the whole workspace, whose build is there: a package by itself is another build. "-p PACKAGE" thus goes.
-  # shellcheck disable=SC2086  # the target is several words
-  if CARGO_TERM_COLOR=never cargo test --locked --workspace ${target#-p * } -- --exact "$test" 2>&1 | tee "$log" &&
-    (($(result passed) > 0)); then
-    printf 'AGAIN  %s (%s): failed among the others, passed by itself\n' "$test" "$target"
-    passed=$((passed + 1)) failed=$((failed - 1))
-  fi
-done
 printf '\n%d passed, %d failed\n' "$passed" "$failed"
 ((failed == 0))
