@@ -168,17 +168,19 @@ impl Descriptor {
 
     /// A row's figures by their keys, as a status shows them.
     pub fn figures(&self, of: &Summary, part: bool) -> BTreeMap<String, String> {
-        let columns = self.columns.iter();
-        columns
-            .filter(|column| column.of_parts || !part)
+        self.shown_columns(part)
             .filter_map(|column| Some((column.name.to_string(), self.shown(column.value, of)?)))
             .collect()
     }
 
+    fn shown_columns(&self, part: bool) -> impl Iterator<Item = &Column> {
+        let columns = self.columns.iter();
+        columns.filter(move |column| column.of_parts || !part)
+    }
+
     /// What is counted of a row, or of its parts: the first of the rates that are shown of it.
     pub fn counted(&self, part: bool) -> Option<Value> {
-        let shown = self.columns.iter().filter(|one| one.of_parts || !part);
-        let mut values = shown.map(|column| column.value);
+        let mut values = self.shown_columns(part).map(|column| column.value);
         values.find(|value| matches!(value, Value::Rate(_)))
     }
 
@@ -189,8 +191,9 @@ impl Descriptor {
 
     /// The standard error of the `count` since the agent attached, likewise.
     pub fn count_error(&self, of: &Summary, part: bool) -> Option<f64> {
-        let mut shown = self.columns.iter().filter(|one| one.of_parts || !part);
-        let count = shown.find(|column| column.name == "count")?;
+        let count = self
+            .shown_columns(part)
+            .find(|column| column.name == "count")?;
         of.error(count.value).filter(|error| *error > 0.0)
     }
 

@@ -95,23 +95,24 @@ fn every_exec_and_every_end_is_told_or_counted_as_lost() {
     assert_eq!(notable.count(), 1);
 }
 
+/// Runs `sh` in these namespaces of the target, which ends with this code.
+fn enter(target: &Parent, namespaces: &[&str], code: i32) {
+    let command = format!("exit {code}");
+    let status = Command::new("nsenter")
+        .args(["--target", &target.pid.to_string()])
+        .args(namespaces)
+        .args(["sh", "-c", &command, "--password=x"])
+        .status();
+    assert_eq!(status.unwrap().code(), Some(code));
+}
+
 #[test]
 fn what_the_host_runs_in_a_pods_network_is_not_the_pods() {
     let mut parent = Parent::start(&["unshare", "--net", "--pid", "--fork"]);
     let probe = listing(&mut parent, &[]);
-    let target = parent.pid.to_string();
-    let entered = |namespaces: &[&str], code: i32| {
-        let command = format!("exit {code}");
-        let status = Command::new("nsenter")
-            .args(["--target", &target])
-            .args(namespaces)
-            .args(["sh", "-c", &command, "--password=x"])
-            .status();
-        assert_eq!(status.unwrap().code(), Some(code));
-    };
     // A plug-in, or an administrator; and an exec into the pod.
-    entered(&["--net"], 6);
-    entered(&["--net", "--pid"], 5);
+    enter(&parent, &["--net"], 6);
+    enter(&parent, &["--net", "--pid"], 5);
     parent.tell("go 20");
     let (lines, said) = end(parent, probe);
     assert!(!said.contains("lost"), "{said}");
@@ -130,12 +131,7 @@ fn what_belongs_to_a_pod_is_what_is_in_its_namespaces() {
         let mut parent = Parent::start(by);
         let probe = listing(&mut parent, &[]);
         // A container beside it, or an exec into its own; and somebody who has nothing to do with it.
-        let target = parent.pid.to_string();
-        let entered = Command::new("nsenter")
-            .args(["--target", &target, "--net", "--pid"])
-            .args(["sh", "-c", "exit 5"])
-            .status();
-        assert_eq!(entered.unwrap().code(), Some(5));
+        enter(&parent, &["--net", "--pid"], 5);
         let outside = Command::new(parent.folder().join("p-fail"))
             .arg(parent.folder())
             .status();

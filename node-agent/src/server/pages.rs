@@ -4,16 +4,12 @@
 //! A page is some megabytes, reading it from the kernel keeps the engine busy, and anybody who reaches the door may ask. So nobody has
 //! a copy: the last two pages are kept, and whoever has not read one when the next but one is made is cut off.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use ckb_probe_k8s::listener::{Page, SharedText};
 use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
-    time::sleep,
+    time::{Instant, sleep},
 };
 
 use super::MetricsRequest;
@@ -113,7 +109,7 @@ mod tests {
         }
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn however_many_ask_a_page_is_made_once_a_second() {
         let (pages, made) = counted();
         assert_eq!(text(&pages).await, Some("page 1\n".to_string()));
@@ -133,7 +129,7 @@ mod tests {
         assert!((4..=6).contains(&made), "{made}");
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn two_pages_are_kept_and_no_more() {
         let (pages, _) = counted();
         let mut all = Vec::new();

@@ -243,6 +243,15 @@ fn ten_thousand_sockets_are_told_one_by_one() {
     assert_eq!(all, 10_000);
 }
 
+/// Of each row.
+fn listening_and_lost(watched: &mut Watched) -> Vec<(u64, u64)> {
+    let counts = watched.counts();
+    let both = counts
+        .iter()
+        .map(|(_, _, count)| (count.listening, count.lost));
+    both.collect()
+}
+
 #[test]
 fn a_socket_is_told_once_however_many_descriptors_there_are_of_it() {
     let (target, descriptors) = Descriptors::of_tables(1);
@@ -255,12 +264,7 @@ fn a_socket_is_told_once_however_many_descriptors_there_are_of_it() {
     }
     let mut watched = Watched::of_process(target.pid(), &by(GroupBy::LocalPort));
     wait_for_a_pass();
-    let counts = watched.counts();
-    let all: Vec<_> = counts
-        .iter()
-        .map(|(_, _, count)| (count.listening, count.lost))
-        .collect();
-    assert_eq!(all, [(1, 0)]);
+    assert_eq!(listening_and_lost(&mut watched), [(1, 0)]);
 }
 
 #[test]
@@ -281,12 +285,7 @@ fn a_pass_ends_after_so_many_descriptors_and_says_that_there_are_more() {
     let mut watched = Watched::of_process(target.pid(), &by(GroupBy::LocalPort));
     for _ in 0..2 {
         wait_for_a_pass();
-        let counts = watched.counts();
-        let all: Vec<_> = counts
-            .iter()
-            .map(|(_, _, count)| (count.listening, count.lost))
-            .collect();
-        assert_eq!(all, [(1, 1)]);
+        assert_eq!(listening_and_lost(&mut watched), [(1, 1)]);
     }
     let grown = resident().saturating_sub(before);
     assert!(grown < 16 << 20, "{grown} bytes");

@@ -77,9 +77,7 @@ impl Probes {
     ) -> Result<Self> {
         // What a budget does is another family's matter.
         let options = [&["--on-breach", "report"], options].concat();
-        let probes = Self::begin(programs, kind, target, &options)?;
-        probes.wait_for_probes(target).await?;
-        Ok(probes)
+        Self::within_budget(programs, kind, target, &options).await
     }
 
     /// The same within the budget that there is by default.
@@ -89,8 +87,7 @@ impl Probes {
         target: Process,
         options: &[&str],
     ) -> Result<Self> {
-        let options = [&["--max-percent", "1"], options].concat();
-        let probes = Self::begin(programs, kind, target, &options)?;
+        let probes = Self::begin(programs, kind, target, options)?;
         probes.wait_for_probes(target).await?;
         Ok(probes)
     }

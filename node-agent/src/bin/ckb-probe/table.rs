@@ -56,7 +56,10 @@ fn print_rows<'a>(
             let shown = descriptor
                 .shown(column.value, of)
                 .filter(|_| column.of_parts || !part)
-                .map(|shown| at_least(of.error(column.value)) + &shown);
+                .map(|shown| match is_the_least(of.error(column.value)) {
+                    true => format!("≥{shown}"),
+                    false => shown,
+                });
             write!(out, " {:>11}", shown.as_deref().unwrap_or("-"))?;
         }
         let share = of.share().percent();
@@ -83,10 +86,9 @@ fn lines_of(row: &RowReport) -> Vec<(String, Summary, bool)> {
         .collect()
 }
 
-/// What stands before a figure that is the least that there was.
-fn at_least(error: Option<f64>) -> String {
-    let least = error.is_some_and(f64::is_infinite);
-    if least { "≥" } else { "" }.to_owned()
+/// Whether a figure with this standard error is the least that there was.
+fn is_the_least(error: Option<f64>) -> bool {
+    error.is_some_and(f64::is_infinite)
 }
 
 /// A standard error as a number of percent, where it is known.
@@ -111,7 +113,7 @@ pub fn lines(descriptor: &Descriptor, session: &Session) -> Vec<Value> {
                     "figures": descriptor.figures(&of, true),
                     "error": percent(descriptor.error(&of, true)),
                     "countError": percent(descriptor.count_error(&of, true)),
-                    "atLeast": descriptor.count_error(&of, true).is_some_and(f64::is_infinite),
+                    "atLeast": is_the_least(descriptor.count_error(&of, true)),
                     "total": part.total,
                     "window": part.window,
                 })
@@ -126,7 +128,7 @@ pub fn lines(descriptor: &Descriptor, session: &Session) -> Vec<Value> {
                 "samplingPercent": of.share().percent(),
                 "error": percent(descriptor.error(&of, false)),
                 "countError": percent(descriptor.count_error(&of, false)),
-                "atLeast": descriptor.count_error(&of, false).is_some_and(f64::is_infinite),
+                "atLeast": is_the_least(descriptor.count_error(&of, false)),
                 "total": row.total,
                 "window": row.window,
                 "parts": parts.collect::<Vec<_>>(),
@@ -193,6 +195,26 @@ mod tests {
             ]
         );
         assert_eq!(ends(&rows[1..2])[0][1], "SAMPLED");
+    }
+
+    #[test]
+    fn a_count_that_leaves_something_out_is_the_least_that_there_was() {
+        let mut row = row("a", 15_384, 336, 0.0);
+        let print = |row: &RowReport| {
+            let kind = Kind::ALL.iter().find(|kind| kind.as_str() == "processes");
+            let mut out = Vec::new();
+            print_rows(&mut out, kind.unwrap().descriptor(), [row].into_iter()).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        assert!(!print(&row).contains('≥'));
+        row.total.leave_out();
+        let shown = print(&row);
+        assert!(shown.contains(" ≥15384 "), "{shown}");
+        assert_eq!(
+            shown.matches('≥').count(),
+            1,
+            "the interval is known: {shown}"
+        );
     }
 
     #[test]

@@ -46,6 +46,13 @@ fn well_known() -> Series {
     series
 }
 
+/// A tenth of a second of each second.
+const TENTH: SliceShape = SliceShape {
+    open: 0.1,
+    cell: 1.0,
+    long: false,
+};
+
 /// A slice of so many milliseconds that ends at a time, in a cell that began where the last one ended and ends now, in which all
 /// that was counted is as given.
 fn cell(
@@ -121,12 +128,7 @@ fn a_slice_stands_for_its_cell() {
 #[test]
 fn what_was_counted_before_the_slice_began_is_nobody_s() {
     let mut series = well_known();
-    let shape = SliceShape {
-        open: 0.1,
-        cell: 1.0,
-        long: false,
-    };
-    series.begin_cell(shape, at(0), at(0));
+    series.begin_cell(TENTH, at(0), at(0));
     see(&mut series, gets(70), at(300));
     series.begin_slice(at(300), at(300));
     see(&mut series, gets(80), at(400));
@@ -158,15 +160,10 @@ fn a_call_that_is_told_of_stands_for_as_many_as_its_slice_does() {
 #[test]
 fn a_cell_that_ends_before_its_slice_says_nothing_and_one_that_ends_after_it_all() {
     let mut series = well_known();
-    let shape = SliceShape {
-        open: 0.1,
-        cell: 1.0,
-        long: false,
-    };
-    series.begin_cell(shape, at(0), at(0));
+    series.begin_cell(TENTH, at(0), at(0));
     series.end_cell(at(500), at(500));
     assert_eq!(total(&series), 0);
-    series.begin_cell(shape, at(500), at(500));
+    series.begin_cell(TENTH, at(500), at(500));
     series.begin_slice(at(600), at(600));
     see(&mut series, gets(10), at(700));
     series.end_slice(at(700), at(700));

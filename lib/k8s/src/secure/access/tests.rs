@@ -118,6 +118,17 @@ async fn what_was_said_holds_for_a_while() {
     assert_eq!(asked.load(Ordering::Relaxed), 6);
 }
 
+/// Thirty-two who guess tokens, all at once: each has its answer in the end.
+async fn guesses(access: &Arc<Access>) -> Vec<tokio::task::JoinHandle<StatusCode>> {
+    let guess = |guess: u32| {
+        let access = Arc::clone(access);
+        tokio::spawn(async move { status(&access, Some(&guess.to_string())).await })
+    };
+    let guesses = (0..32).map(guess).collect();
+    tokio::task::yield_now().await;
+    guesses
+}
+
 /// An API server that does not answer says nothing of anybody, so nothing is remembered.
 #[tokio::test(start_paused = true)]
 async fn nobody_is_let_in_while_the_api_server_does_not_answer() {
@@ -132,13 +143,7 @@ async fn who_guesses_gets_few_guesses_and_is_in_nobodys_way() {
     let (access, asked) = access();
     let access = Arc::new(access);
     assert_eq!(status(&access, Some("prometheus")).await, 200);
-    let guesses: Vec<_> = (0..32)
-        .map(|guess| {
-            let access = access.clone();
-            tokio::spawn(async move { status(&access, Some(&guess.to_string())).await })
-        })
-        .collect();
-    tokio::task::yield_now().await;
+    let guesses = guesses(&access).await;
     let begun = Instant::now();
     assert_eq!(status(&access, Some("prometheus")).await, 200);
     assert_eq!(begun.elapsed(), Duration::ZERO);
@@ -159,13 +164,7 @@ async fn who_was_let_in_before_does_not_wait_behind_guesses_when_that_ends() {
     let access = Arc::new(access);
     assert_eq!(status(&access, Some("prometheus")).await, 200);
     tokio::time::sleep(ADMITTED).await;
-    let guesses: Vec<_> = (0..32)
-        .map(|guess| {
-            let access = access.clone();
-            tokio::spawn(async move { status(&access, Some(&guess.to_string())).await })
-        })
-        .collect();
-    tokio::task::yield_now().await;
+    let guesses = guesses(&access).await;
     let begun = Instant::now();
     let before = asked.load(Ordering::Relaxed);
     assert_eq!(status(&access, Some("prometheus")).await, 200);

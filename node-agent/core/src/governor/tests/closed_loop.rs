@@ -108,6 +108,24 @@ fn edges_longer_than_expected_are_paid_for() {
     assert!(worst < 1.1, "{worst}");
 }
 
+/// What is off is tried again, and costs no more for it than the budget grants in the long run.
+#[test]
+fn what_is_off_is_tried_again_now_and_then() {
+    let scene = Workload {
+        ratio: 0.001,
+        ..Workload::steady(&[1.1 * MICROSECOND; 2], &[220e3, 10.0], 0.1)
+    };
+    let record = run(&scene, 2600.0);
+    let off = record
+        .plans(10.0)
+        .filter(|plan| plan.attachments == [Off, Always]);
+    let (off, all) = (off.count(), record.plans(10.0).count());
+    assert!(off > all * 9 / 10, "{off} of {all}");
+    let changes = record.changes(10.0);
+    assert!((2..10).contains(&changes), "{changes}");
+    assert!(record.mean(0.0) < 1.0, "{}", record.mean(0.0));
+}
+
 #[test]
 fn what_is_sampled_for_a_while_gets_its_part_of_the_budget_from_what_is_attached() {
     // A node that mines, of which stacks are sampled for ten seconds of each minute, for half of the budget.
