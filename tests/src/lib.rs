@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod comparison;
 pub mod failure;
 pub use ckb_probe_testkit as fixture;
+pub mod hardening;
 pub mod metrics;
 pub mod note;
 pub mod operations;

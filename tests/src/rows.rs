@@ -88,6 +88,11 @@ pub fn calls(figures: &Figures) -> u64 {
     figures.count(DURATION).unwrap_or_default()
 }
 
+/// The standard error of their number, as a part of it; infinite where that is the least that there was.
+pub fn error(figures: &Figures) -> f64 {
+    figures.relative_error(DURATION).unwrap_or_default()
+}
+
 /// How many of them were slow.
 pub fn slow(figures: &Figures) -> u64 {
     figures.count("slow").unwrap_or_default()

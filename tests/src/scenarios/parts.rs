@@ -1,8 +1,8 @@
 //! What agents write of profiles: of their own node only, and what the operator makes of it.
 
 use ckb_probe_crds::{
-    CkbProfile, PART_SLOTS, PPROF_LIMIT, PartLabels, PodReference, ProfileCounts, ProfileMode,
-    ProfilePart, ProfilePartSpec, ProfileWindow, part_name,
+    CkbProfile, NodeProbe, NodeProbeSpec, PART_SLOTS, PPROF_LIMIT, PartLabels, PodReference,
+    ProfileCounts, ProfileMode, ProfilePart, ProfilePartSpec, ProfileWindow, part_name,
 };
 use ckb_probe_profiles::{Frame, Profile, Stack, pprof::Limits};
 use k8s_openapi::{
@@ -40,7 +40,9 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let agent = wait::until("the agent", ATTACH, async || cluster.agent_pod().await).await?;
     let node = agent.spec.as_ref().and_then(|spec| spec.node_name.clone());
     let node = node.unwrap_or_default();
-    let parts = as_agent(scene, &agent).await?;
+    let client = as_agent(scene, &agent).await?;
+    reports_of_its_node(scene, &client, &node).await?;
+    let parts = Api::namespaced(client, SYSTEM);
     held_to_its_node(scene, &parts, &node, &asks, &pod).await?;
     published(scene, &parts, &node, &asks, &pod).await
 }
@@ -53,7 +55,7 @@ fn rarely(now: i64) -> String {
 }
 
 /// The client that the agent in this pod has.
-async fn as_agent(scene: &Scene<'_>, agent: &Pod) -> Result<Api<ProfilePart>> {
+async fn as_agent(scene: &Scene<'_>, agent: &Pod) -> Result<Client> {
     let account = agent
         .spec
         .as_ref()
@@ -87,7 +89,43 @@ async fn as_agent(scene: &Scene<'_>, agent: &Pod) -> Result<Api<ProfilePart>> {
         token: Some(token.into()),
         ..AuthInfo::default()
     };
-    Ok(Api::namespaced(Client::try_from(config)?, SYSTEM))
+    Ok(Client::try_from(config)?)
+}
+
+/// The NodeProbe of a node that there is not: nobody's but the operator's, which takes it away when it sees it.
+const ANOTHER: &str = "another-node";
+
+/// It reports for its node, and for no other; and nobody gives itself orders.
+async fn reports_of_its_node(scene: &Scene<'_>, client: &Client, node: &str) -> Result<()> {
+    let all = scene.cluster.api::<NodeProbe>(SYSTEM);
+    let another = NodeProbe::new(
+        ANOTHER,
+        NodeProbeSpec {
+            assignments: Vec::new(),
+        },
+    );
+    all.create(&PostParams::default(), &another).await?;
+    let own: Api<NodeProbe> = Api::namespaced(client.clone(), SYSTEM);
+    let nothing = Patch::Merge(json!({ "status": {} }));
+    let status = |name| {
+        let (own, nothing) = (&own, &nothing);
+        async move {
+            own.patch_status(name, &PatchParams::default(), nothing)
+                .await
+        }
+    };
+    let (of_own, of_another) = (status(node).await, status(ANOTHER).await);
+    let orders = Patch::Merge(json!({ "spec": { "assignments": [] } }));
+    let orders = own.patch(node, &PatchParams::default(), &orders).await;
+    // Unless the operator was quicker.
+    let _ = all.delete(ANOTHER, &DeleteParams::default()).await;
+    scene.equal("reports for its own node that are taken", of_own.is_ok(), 1);
+    scene.equal(
+        "reports for another node, and orders for its own, that are refused",
+        u64::from(is_forbidden(of_another.map(drop))) + u64::from(is_forbidden(orders.map(drop))),
+        2,
+    );
+    Ok(())
 }
 
 fn spec(asks: &str, pod: &PodReference, window: u64) -> ProfilePartSpec {

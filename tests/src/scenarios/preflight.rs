@@ -1,6 +1,7 @@
 //! What an agent found on its node before it touched any target is told, and how it attaches there.
 
 use super::prelude::*;
+use crate::hardening;
 
 /// What is looked at, as documented.
 const CHECKS: [&str; 10] = [
@@ -31,6 +32,7 @@ const TARGET: FixturePod = FixturePod {
 };
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
+    hardened(scene).await?;
     let fixture = scene.run(TARGET).await?;
     fixture.begin()?;
     scene
@@ -150,4 +152,25 @@ mod tests {
         }
         assert!(fastest("5.10.0").is_err() && fastest("").is_err());
     }
+}
+
+/// What runs in the cluster is what is shipped.
+async fn hardened(scene: &mut Scene<'_>) -> Result<()> {
+    let programs = [
+        ("agent", scene.cluster.agent().await?),
+        ("operator", scene.cluster.operator().await?),
+    ];
+    for (name, program) in programs {
+        let path = format!("/proc/{}/exe", program.process.pid);
+        let file = fs::read(&path).map_err(Failure::system(&path))?;
+        let lacking = hardening::lacks(&file)?;
+        let what = lacking.join(", ");
+        scene.equal_of(
+            &format!("ways in which the {name}'s executable is not hardened"),
+            lacking.len(),
+            &what,
+            0,
+        );
+    }
+    Ok(())
 }

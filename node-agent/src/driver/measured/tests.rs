@@ -231,6 +231,23 @@ fn nobody_who_asks_gets_above_the_ceiling() {
     assert_eq!(combined(&all, ceiling, None), budget(5.0, ceiling));
 }
 
+#[test]
+fn the_floor_is_the_greatest_that_anybody_asks_and_no_more_than_the_installation_grants() {
+    let asks = |floor| Overhead {
+        floor,
+        ..Overhead::default()
+    };
+    let floor = |asked: &[f64], most| {
+        let all: Vec<_> = asked.iter().copied().map(asks).collect();
+        combined(&all.iter().collect::<Vec<_>>(), None, most).floor
+    };
+    assert_eq!(Overhead::default().floor, 0.1);
+    assert_eq!(floor(&[0.1, 0.4, 0.0], None), 0.4);
+    assert_eq!(floor(&[0.1, 0.4], Some(0.2)), 0.2);
+    assert_eq!(floor(&[0.1], Some(0.2)), 0.1);
+    assert_eq!(floor(&[0.1], Some(0.0)), 0.0);
+}
+
 #[tokio::test]
 async fn two_views_of_a_process_share_what_they_ask_alike_and_keep_what_they_do_not() {
     let mut program = Program::start();
