@@ -88,6 +88,8 @@ pub struct Operation {
     pub calls: f64,
     /// Calls in the histogram of durations.
     pub timed: f64,
+    /// How long they took together, in seconds.
+    pub seconds: f64,
     /// Calls that were seen.
     pub samples: f64,
     /// Calls on all column families together; None where they are not told apart.
@@ -118,6 +120,7 @@ impl Metrics {
                     name: calls.labels.get("operation").cloned().unwrap_or_default(),
                     calls: calls.value,
                     timed: value("ckb_probe_operation_duration_seconds_count").unwrap_or_default(),
+                    seconds: value("ckb_probe_operation_duration_seconds_sum").unwrap_or_default(),
                     samples: value("ckb_probe_samples_total").unwrap_or_default(),
                     on_families: value(FAMILIES),
                     sampling_ratio: value("ckb_probe_sampling_ratio"),

@@ -92,18 +92,20 @@ async fn as_agent(scene: &Scene<'_>, agent: &Pod) -> Result<Client> {
     Ok(Client::try_from(config)?)
 }
 
-/// The NodeProbe of a node that there is not: nobody's but the operator's, which takes it away when it sees it.
+/// The NodeProbe of a node that there is not: the operator takes it away as soon as it sees it, and it stays for as long as this has it.
 const ANOTHER: &str = "another-node";
+const STAY: &str = "tests.ckbprobe.dev/stay";
 
 /// It reports for its node, and for no other; and nobody gives itself orders.
 async fn reports_of_its_node(scene: &Scene<'_>, client: &Client, node: &str) -> Result<()> {
     let all = scene.cluster.api::<NodeProbe>(SYSTEM);
-    let another = NodeProbe::new(
+    let mut another = NodeProbe::new(
         ANOTHER,
         NodeProbeSpec {
             assignments: Vec::new(),
         },
     );
+    another.metadata.finalizers = Some(vec![STAY.into()]);
     all.create(&PostParams::default(), &another).await?;
     let own: Api<NodeProbe> = Api::namespaced(client.clone(), SYSTEM);
     let nothing = Patch::Merge(json!({ "status": {} }));
@@ -117,8 +119,8 @@ async fn reports_of_its_node(scene: &Scene<'_>, client: &Client, node: &str) -> 
     let (of_own, of_another) = (status(node).await, status(ANOTHER).await);
     let orders = Patch::Merge(json!({ "spec": { "assignments": [] } }));
     let orders = own.patch(node, &PatchParams::default(), &orders).await;
-    // Unless the operator was quicker.
-    let _ = all.delete(ANOTHER, &DeleteParams::default()).await;
+    let gone = Patch::Merge(json!({ "metadata": { "finalizers": null } }));
+    all.patch(ANOTHER, &PatchParams::default(), &gone).await?;
     scene.equal("reports for its own node that are taken", of_own.is_ok(), 1);
     scene.equal(
         "reports for another node, and orders for its own, that are refused",

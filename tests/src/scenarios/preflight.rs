@@ -32,13 +32,13 @@ const TARGET: FixturePod = FixturePod {
 };
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
-    hardened(scene).await?;
     let fixture = scene.run(TARGET).await?;
     fixture.begin()?;
     scene
         .apply_probe(scene.probe_of(PROBE, &TARGET, &["Get"]))
         .await?;
     let status = scene.firing().await?;
+    hardened(scene).await?;
     let agent = wait::until("the agent's report", ATTACH, async || {
         let nodes = scene.node_probes().await?;
         let agent = nodes

@@ -12,8 +12,11 @@ use crate::{
 /// busy machine the load itself is not steady, and a few slices stand for a minute of it.
 const SAMPLING_ERROR: f64 = 20.0;
 
-/// The part of an operation's calls that slices may cut.
+/// The part of an operation's calls that slices may cut, beside those that they must: who takes a tenth of a slice is cut once in ten.
 const CUT: f64 = 0.01;
+
+/// Slices are no shorter than this, on the average; in seconds.
+const SLICE: f64 = 0.02;
 
 /// What a busy workload does most, of which some calls at least must go unrecorded.
 const BUSIEST: &str = "Get";
@@ -121,10 +124,11 @@ fn agree(one: &Operation) -> bool {
     // A call that outlasts its slice, or a change of the plan, is counted where it began and not timed.
     let cut = one.calls - one.timed;
     let one_that_was_seen = one.calls / one.samples.max(1.0);
+    let outlast = one.seconds / one.timed.max(1.0) / SLICE;
     let busiest_is_sampled = one.name != BUSIEST || one.samples < one.calls;
     one.samples <= one.calls
         && busiest_is_sampled
-        && (0.0..=(one.calls * CUT).max(3.0 * one_that_was_seen)).contains(&cut)
+        && (0.0..=(one.calls * (CUT + outlast)).max(3.0 * one_that_was_seen)).contains(&cut)
 }
 
 /// What is asked of the minutes: of what another program on the machine can disturb, the median; of all else, each of them.
