@@ -302,7 +302,7 @@ impl Controller {
         let wait = self.told.wait(row, &status, begun);
         let report = Report {
             probe: row.reference.clone(),
-            notes: notes(row.status.as_ref(), &status),
+            notes: notes(row.status.as_deref(), &status),
             status,
         };
         for at in change.map(|at| instant(at, now)).into_iter().chain(wait) {

@@ -443,7 +443,7 @@ impl World {
 
     /// The status of a CkbProbe as the API has it.
     pub fn status(&self, key: &ObjectKey) -> Option<&CkbProbeStatus> {
-        self.probes.get(key)?.status.as_ref()
+        self.probes.get(key)?.status.as_deref()
     }
 }
 

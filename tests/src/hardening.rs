@@ -40,9 +40,9 @@ pub fn lacks(file: &[u8]) -> Result<Vec<&'static str>> {
         let mut flags = segments.iter().map(|one| one.p_flags.get(endian).0);
         let writable_code = flags.any(|flags| flags & write_and_execute == write_and_execute);
         let binds_at_once = value(DT_BIND_NOW).is_some()
-            || flag(DT_FLAGS, DF_BIND_NOW.0.into())
-            || flag(DT_FLAGS_1, DF_1_NOW.0.into());
-        let is_pie = header.e_type(endian) == ET_DYN && flag(DT_FLAGS_1, DF_1_PIE.0.into());
+            || flag(DT_FLAGS, DF_BIND_NOW.0)
+            || flag(DT_FLAGS_1, DF_1_NOW.0);
+        let is_pie = header.e_type(endian) == ET_DYN && flag(DT_FLAGS_1, DF_1_PIE.0);
         let mut stack = flags_of(PT_GNU_STACK);
         let stack = stack.next().is_some_and(|flags| flags & PF_X.0 == 0);
         let checks = [

@@ -178,7 +178,7 @@ impl Object {
     pub(super) fn duplicate(&self, name: &'static str) -> Result<OwnedFd, AttachError> {
         let data = self.maps.get(name).ok_or(AttachError::Mismatch(name))?;
         let duplicate = data.fd().as_fd().try_clone_to_owned();
-        duplicate.map_err(|source| read_error(name)(MapError::IoError(source)).into())
+        duplicate.map_err(|source| read_error(name)(MapError::IoError(source)))
     }
 
     /// Hands out what the maps take, to be kept for as long as they are.

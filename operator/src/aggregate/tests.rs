@@ -224,11 +224,11 @@ fn a_time_of_transition_is_kept_until_the_status_changes() {
         vec![reports(node_probe("n", 0, vec![firing(probe, pod)]))]
     });
     let first = scene.status_at(1);
-    scene.probe.status = Some(first.clone());
+    scene.probe.status = Some(first.clone().into());
     let second = scene.status_at(2);
     assert_eq!(first.conditions, second.conditions);
     assert!(same(&first, &second));
-    scene.probe.status = Some(second);
+    scene.probe.status = Some(second.into());
     let silent = scene.status_at(99);
     assert_eq!(
         found(&silent, condition::READY).last_transition_time.0,
@@ -259,7 +259,7 @@ fn the_newest_profile_of_each_mode_is_named_and_those_of_before_until_they_are_l
     assert_eq!(named(&scene), [vec![], vec![] as Vec<String>]);
     let mut status = scene.status();
     status.probes[0].profiles = vec!["p.storage.slowcalls.6".into()];
-    scene.probe.status = Some(status);
+    scene.probe.status = Some(status.into());
     assert_eq!(
         named(&scene),
         [vec!["p.storage.slowcalls.6".to_string()], vec![]]

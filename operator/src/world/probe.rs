@@ -27,7 +27,7 @@ pub struct CkbProbeEntry {
     /// Its spec, if it makes sense.
     pub spec: Result<ValidSpec, InvalidProbe>,
     /// Its status, if there is one that this version can read.
-    pub status: Option<CkbProbeStatus>,
+    pub status: Option<Box<CkbProbeStatus>>,
 }
 
 /// A spec that makes sense.

@@ -279,7 +279,7 @@ fn a_pod_that_no_probe_selects_touches_nothing_until_one_does() {
 fn an_own_status_write_does_not_touch_the_fleet() {
     let mut row = probe("ckb", "p", json!({}));
     let mut world = world([has(&row)]);
-    row.status = Some(CkbProbeStatus::default());
+    row.status = Some(Box::default());
     let expected = Touched {
         probes: [row.key()].into(),
         ..Touched::default()
@@ -296,7 +296,7 @@ fn an_answer_that_the_watch_has_overtaken_is_no_news() {
     let mut newer = old.clone();
     newer.generation += 1;
     let written = CkbProbeEntry {
-        status: Some(CkbProbeStatus::default()),
+        status: Some(Box::default()),
         ..old.clone()
     };
     let key = old.key();

@@ -135,25 +135,6 @@ fn fastest(release: &str) -> Result<&'static str> {
     Ok(tier)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::fastest;
-
-    #[test]
-    fn the_way_to_attach_goes_by_the_kernel() {
-        for (release, tier) in [
-            ("6.18.0", "session"),
-            ("6.13-rc1", "session"),
-            ("6.12.9-cloud-amd64", "uprobe-multi"),
-            ("6.6.1", "uprobe-multi"),
-            ("6.1.0-40-amd64", "perf-event"),
-        ] {
-            assert_eq!(fastest(release).unwrap(), tier, "{release}");
-        }
-        assert!(fastest("5.10.0").is_err() && fastest("").is_err());
-    }
-}
-
 /// What runs in the cluster is what is shipped.
 async fn hardened(scene: &mut Scene<'_>) -> Result<()> {
     let programs = [
@@ -173,4 +154,23 @@ async fn hardened(scene: &mut Scene<'_>) -> Result<()> {
         );
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fastest;
+
+    #[test]
+    fn the_way_to_attach_goes_by_the_kernel() {
+        for (release, tier) in [
+            ("6.18.0", "session"),
+            ("6.13-rc1", "session"),
+            ("6.12.9-cloud-amd64", "uprobe-multi"),
+            ("6.6.1", "uprobe-multi"),
+            ("6.1.0-40-amd64", "perf-event"),
+        ] {
+            assert_eq!(fastest(release).unwrap(), tier, "{release}");
+        }
+        assert!(fastest("5.10.0").is_err() && fastest("").is_err());
+    }
 }

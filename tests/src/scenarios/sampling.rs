@@ -28,21 +28,21 @@ const RARE: [&str; 1] = ["Write"];
 type Calls = BTreeMap<String, f64>;
 
 /// Who else knows that.
-enum Witness {
+enum Reference {
     /// The target counts its calls itself.
     Target,
     /// A node does not: bpftrace counts what returns.
-    Bpftrace(Bpftrace),
+    Bpftrace(Box<Bpftrace>),
 }
 
-impl Witness {
+impl Reference {
     async fn of(scene: &Scene<'_>, target: &Target) -> Result<Self> {
         if scene.workload != Workload::Ckb {
             return Ok(Self::Target);
         }
         let (code, operations) = (Code::of(target.process)?, scene.workload.operations());
         let bpftrace = Bpftrace::count(target.process, &code, &operations).await?;
-        Ok(Self::Bpftrace(bpftrace))
+        Ok(Self::Bpftrace(bpftrace.into()))
     }
 
     /// What it knows, and the agent of the same moment of the target's life.
@@ -79,7 +79,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let target = scene.deploy(Load::Busy).await?;
     scene.apply_probe(probe(scene)).await?;
     scene.firing().await?;
-    let mut witness = Witness::of(scene, &target).await?;
+    let mut reference = Reference::of(scene, &target).await?;
     let api = scene.api::<CkbProbe>();
     let ceiling = api.get(PROBE).await?.spec.overhead.max_percent;
     scene.equal_of("maxPercent by default", ceiling, "%", 1.0);
@@ -95,7 +95,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 
     let agent = scene.cluster.agent().await?;
     let minutes = budget::minutes(
-        async || Minute::pass(scene, &target, &agent, &mut witness, ceiling).await,
+        async || Minute::pass(scene, &target, &agent, &mut reference, ceiling).await,
         |minute| minute.watched.is_calm() && minute.worst <= SAMPLING_ERROR,
     )
     .await?;
@@ -199,10 +199,10 @@ impl Minute {
         scene: &Scene<'_>,
         target: &Target,
         agent: &Component,
-        witness: &mut Witness,
+        reference: &mut Reference,
         ceiling: f64,
     ) -> Result<Self> {
-        let before = Counts::now(scene, target, agent, witness).await?;
+        let before = Counts::now(scene, target, agent, reference).await?;
         let mut shares = BTreeMap::new();
         let watched = Watched::minute(scene, ceiling, |status| {
             for (operation, share) in sampling(status)? {
@@ -212,7 +212,7 @@ impl Minute {
             Ok(())
         })
         .await?;
-        let after = Counts::now(scene, target, agent, witness).await?;
+        let after = Counts::now(scene, target, agent, reference).await?;
         let window = after.since(&before);
         for (operation, (least, most)) in &shares {
             crate::note!("{operation}: recorded for {least} % to {most} % of the time");
@@ -238,7 +238,7 @@ impl Minute {
             }
             // Of the metrics, not of the looks: an interval that has not ended yet is shown by none of them.
             if samples == *counted {
-                minute.missed += (error - witness.in_flight()).max(0.0);
+                minute.missed += (error - reference.in_flight()).max(0.0);
                 minute.of += truth;
             } else {
                 minute.worst = minute.worst.max(percent);
@@ -264,9 +264,9 @@ impl Counts {
         scene: &Scene<'_>,
         target: &Target,
         agent: &Component,
-        witness: &mut Witness,
+        reference: &mut Reference,
     ) -> Result<Self> {
-        let (truth, metrics) = witness.ask(target, agent).await?;
+        let (truth, metrics) = reference.ask(target, agent).await?;
         let operations = metrics.operations(&scene.namespace, PROBE);
         let of = |value: fn(&Operation) -> f64| {
             let operations = operations.iter();

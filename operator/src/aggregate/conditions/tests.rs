@@ -65,7 +65,7 @@ fn the_ceiling_itself_is_no_breach_and_sampling_may_touch_it() {
 fn a_breach_lasts_until_the_estimate_is_back_at_the_ceiling() {
     let after = |scene: &Scene, status: CkbProbeStatus| Scene {
         probe: CkbProbeEntry {
-            status: Some(status),
+            status: Some(status.into()),
             ..scene.probe.clone()
         },
         world: scene.world.clone(),

@@ -383,7 +383,7 @@ fn a_kernel_stays_the_same_while_a_process_restarts() {
         });
         let after = |generation| Scene {
             probe: CkbProbeEntry {
-                status: Some(known.clone()),
+                status: Some(known.clone().into()),
                 generation,
                 ..before.probe.clone()
             },
