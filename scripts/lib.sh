@@ -32,7 +32,7 @@ need_root() { [[ $EUID -eq 0 ]] || die "$1 needs root"; }
 need_room() {
   local free
   free=$(df --output=avail --block-size=1G . | tail -n 1)
-  ((free >= $1)) || die "$2 needs $1 GB, and $PWD has ${free// /} GB left: free some there, or set CARGO_TARGET_DIR"
+  ((free >= $1)) || die "$2 needs $1 GB, and $PWD has ${free// /} GB left: free some there"
 }
 
 # run_logged LOG COMMAND...: runs a long command with its output in LOG; shows the end of LOG when it fails.

@@ -32,29 +32,43 @@ programs() {
 # lane NAME: runs the programs that it reads. What failed is in $work/failed.NAME, a line "FOLDER<tab>PROGRAM<tab>NAME<tab>TEST" each,
 # and how many passed in $work/passed.NAME.
 lane() {
-  local folder program name log=$work/log.$1 passed=0
+  local folder program name log=$work/log.$1 passed=0 before status
+  : > "$work/failed.$1"
   while IFS=$'\t' read -r folder program name; do
     printf '     Running %s\n' "$name"
     # The colours of a terminal would stand between the words that are looked for.
-    (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program" --color never) 2>&1 < /dev/null | tee "$log" || true
+    before=$(wc -l < "$work/failed.$1") status=0
+    (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program" --color never) 2>&1 < /dev/null | tee "$log" || status=$?
     passed=$((passed + $(result passed "$log")))
     sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p' "$log" | sed 's/ - should panic$//' |
       awk -v of="$folder"$'\t'"$program"$'\t'"$name" '{ print of "\t" $0 }' >> "$work/failed.$1"
-    # It ended before it could say what failed.
-    grep -q '^test result: ' "$log" || printf '%s\t%s\t%s\t\n' "$folder" "$program" "$name" >> "$work/failed.$1"
+    # It ended badly, and did not say what failed.
+    ((status == 0 || $(wc -l < "$work/failed.$1") > before)) ||
+      printf '%s\t%s\t%s\t\n' "$folder" "$program" "$name" >> "$work/failed.$1"
   done
   echo "$passed" > "$work/passed.$1"
+}
+
+# examples: the tests that are in documentation, which cargo compiles as it runs them. As of a lane named so.
+examples() {
+  local log=$work/log.examples
+  CARGO_TERM_COLOR=never cargo test --locked --workspace --doc --no-fail-fast 2>&1 | tee "$log" ||
+    printf '%s\t%s\t%s\t\n' . cargo examples > "$work/failed.examples"
+  result passed "$log" > "$work/passed.examples"
 }
 
 # result WORD LOG: the tests of which LOG says this.
 result() { sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$2" | awk '{ total += $1 } END { print total + 0 }'; }
 
 programs "$@" > "$work/programs"
-grep -P "\t$PURE \(lib\)$" "$work/programs" > "$work/pure" || true
-grep -vP "\t$PURE \(lib\)$" "$work/programs" > "$work/kernel" || true
+[[ -s $work/programs ]] || die "cargo built no test program"
+: > "$work/pure"
+: > "$work/kernel"
+awk -F '\t' -v pure="^$PURE [(]lib[)]$" -v to="$work" '{ print > (to ($3 ~ pure ? "/pure" : "/kernel")) }' "$work/programs"
 (
   renice --priority 5 "$BASHPID" > /dev/null
   lane pure < "$work/pure"
+  (($# > 0)) || examples
 ) > "$work/told" 2>&1 &
 pure=$!
 lane kernel < "$work/kernel"
@@ -62,7 +76,7 @@ wait "$pure"
 cat "$work/told"
 
 passed=$(cat "$work"/passed.* | awk '{ total += $1 } END { print total + 0 }')
-mapfile -t again < <(cat "$work"/failed.* 2> /dev/null)
+mapfile -t again < <(cat "$work"/failed.*)
 failed=${#again[@]}
 if ((failed > 0 && failed <= AT_MOST)); then
   for line in "${again[@]}"; do

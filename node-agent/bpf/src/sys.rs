@@ -8,6 +8,7 @@ use std::{
     ffi::{CStr, CString},
     io,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    ptr,
 };
 
 use aya_obj::generated::{bpf_insn, bpf_prog_info};
@@ -289,18 +290,12 @@ pub(super) fn lookup_batch<K: aya::Pod, V: aya::Pod>(
     let mut keys: Vec<K> = Vec::with_capacity(most);
     let mut values: Vec<V> = Vec::with_capacity(most);
     let mut next = Bucket::default();
-    let attributes = BatchAttributes {
-        from: from.as_ref().map_or(0, |from| &raw const from.0 as u64),
-        next: &raw mut next.0 as u64,
-        keys: keys.as_mut_ptr() as u64,
-        values: values.as_mut_ptr() as u64,
-        count: most as u32,
-        map: map.as_raw_fd() as u32,
-        ..BatchAttributes::default()
-    };
-    // SAFETY: what the attributes point to outlives the call, with room for as many entries as they say; the map's keys and values
-    // are as long as these types, by which it was made.
-    let (found, at_end) = unsafe { batch(attributes)? };
+    let (from, places) = (
+        from.map(|from| from.0),
+        (keys.as_mut_ptr(), values.as_mut_ptr()),
+    );
+    // SAFETY: there is room for as many entries; the map's keys and values are as long as these types, by which it was made.
+    let (found, at_end) = unsafe { batch(map, from.as_ref(), &mut next.0, places, most)? };
     // SAFETY: the kernel has filled as many, and any bit pattern is a key or a value.
     unsafe {
         keys.set_len(found);
@@ -315,29 +310,34 @@ pub(super) fn lookup_batch<K: aya::Pod, V: aya::Pod>(
 pub(super) fn lookup_array(map: BorrowedFd<'_>, most: usize, each: usize) -> io::Result<Vec<u8>> {
     let mut keys: Vec<u32> = Vec::with_capacity(most);
     let mut values: Vec<u8> = Vec::with_capacity(most * each);
-    let mut next = 0_u32;
-    let attributes = BatchAttributes {
-        next: &raw mut next as u64,
-        keys: keys.as_mut_ptr() as u64,
-        values: values.as_mut_ptr() as u64,
-        count: most as u32,
-        map: map.as_raw_fd() as u32,
-        ..BatchAttributes::default()
-    };
-    // SAFETY: what the attributes point to outlives the call, with room for as many values as they say, each as long as the caller
-    // knows the map's to be.
-    let (found, _) = unsafe { batch(attributes)? };
+    let places = (keys.as_mut_ptr(), values.as_mut_ptr());
+    // SAFETY: there is room for as many values, each as long as the caller knows the map's to be.
+    let (found, _) = unsafe { batch(map, None, &mut 0, places, most)? };
     // SAFETY: the kernel has filled as many.
     unsafe { values.set_len(found * each) };
     Ok(values)
 }
 
-/// How many entries were looked up, and whether there are no more.
+/// How many entries were looked up from a place on, and whether there are no more; else the next begins at `next`.
 ///
 /// # Safety
-/// What the attributes point to outlives the call, and has room for as many keys and values of the map as they say.
-unsafe fn batch(mut attributes: BatchAttributes) -> io::Result<(usize, bool)> {
-    let most = attributes.count;
+/// There is room for as many keys and values of the map as `most` says.
+unsafe fn batch<K, V>(
+    map: BorrowedFd<'_>,
+    from: Option<&u32>,
+    next: &mut u32,
+    (keys, values): (*mut K, *mut V),
+    most: usize,
+) -> io::Result<(usize, bool)> {
+    let mut attributes = BatchAttributes {
+        from: from.map_or(0, |from| ptr::from_ref(from) as u64),
+        next: ptr::from_mut(next) as u64,
+        keys: keys as u64,
+        values: values as u64,
+        count: most as u32,
+        map: map.as_raw_fd() as u32,
+        ..BatchAttributes::default()
+    };
     // SAFETY: the caller's; the kernel writes the count back.
     let result = unsafe {
         libc::syscall(
@@ -353,7 +353,7 @@ unsafe fn batch(mut attributes: BatchAttributes) -> io::Result<(usize, bool)> {
         Some(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
         Some(error) => return Err(error),
     };
-    Ok((attributes.count.min(most) as usize, at_end))
+    Ok(((attributes.count as usize).min(most), at_end))
 }
 
 /// `enum bpf_map_type`: values that the kernel keeps with each socket.
