@@ -146,15 +146,13 @@ impl Attached {
         Ok(new)
     }
 
-    /// Where each link sees its calls to their ends by itself, two of one group would count a call twice.
+    /// Two links of one group count a call twice: one that sees it to its end by itself, and one of a pair, for which a second entry
+    /// at one place says that the first was unwound.
     fn await_gone(&mut self, group: Group, slots: &Slots) {
         let begun = Instant::now();
         self.retired.retain(|links| links.presence.lasts());
         let in_the_way = |links: &Retired| links.group == group && !links.slots.is_disjoint(slots);
-        while !self.places.outlive_their_links()
-            && begun.elapsed() < OLD_LINKS
-            && self.retired.iter().any(in_the_way)
-        {
+        while begun.elapsed() < OLD_LINKS && self.retired.iter().any(in_the_way) {
             thread::sleep(LOOK);
             self.retired.retain(|links| links.presence.lasts());
         }

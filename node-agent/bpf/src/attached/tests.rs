@@ -216,6 +216,30 @@ fn a_call_that_is_in_flight_while_another_operation_goes_is_timed_or_counted() {
 }
 
 #[test]
+fn while_links_of_long_ago_have_not_gone_no_call_is_counted_twice() {
+    by_every_tier(0, |tier, probes| {
+        drop(probes.attach(&Slots::from([0, 1])).unwrap());
+        let first = probes.attach(&Slots::from([0])).unwrap();
+        let second = probes.attach(&Slots::new()).unwrap();
+        assert!(first.is_some(), "by {tier:?}");
+        // A busy kernel takes its time.
+        let goes = thread::spawn(move || {
+            sleep(Duration::from_millis(200));
+            let_go(first);
+            let_go(second);
+        });
+        // As that group again, whose first links are on their way out.
+        drop(probes.attach(&Slots::from([0])).unwrap());
+        for _ in 0..5 {
+            call(THROUGH, nothing);
+        }
+        goes.join().unwrap();
+        let reading = probes.read().unwrap();
+        assert_eq!(counted(&reading.slots[0]), [5, 5, 0, 0], "by {tier:?}");
+    });
+}
+
+#[test]
 fn a_cause_is_seen_to_its_end_whatever_else_comes_and_goes() {
     const CAUSE: u8 = 3;
     by_every_tier(CAUSE, |tier, probes| {
