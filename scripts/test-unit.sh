@@ -2,8 +2,8 @@
 # test-unit.sh [OPTIONS]: unit, property and kernel tests of all crates; OPTIONS are those of `cargo test --no-run`, such as --test tcp.
 # Ends with one line: N passed, N failed.
 #
-# Test programs run in two lanes. Those that watch a kernel run one after the other, in the first; what they watch takes time, and little
-# of the processors. All others run beside them, and give way.
+# Test programs run in three lanes. Those that watch a kernel wait for most of the time: they run one after the other, but for the longest
+# of them, which is a lane of its own. All others run beside them, and give way.
 #
 # Kernel tests watch what a real kernel does on a machine that others use too. So up to three tests that fail are run once more, each by
 # itself, and have failed when they fail again. What needed that is said (AGAIN), and more than three are no accident.
@@ -15,8 +15,11 @@ cd "$ROOT"
 
 AT_MOST=3
 
-# Crates whose unit tests ask nothing of the kernel that another process could disturb.
-PURE='ckb_probe_(core|crds|figures|k8s|operator|profiles|symbols|testkit|tests)'
+# Test programs that ask nothing of the kernel that another process could disturb.
+PURE='ckb_probe_(core|crds|figures|k8s|operator|profiles|symbols|testkit|tests) [(]lib[)]'
+PURE+='|(architecture|chart|deadlines|descriptors|flames|from_cluster|fuzz_seeds|go|specification) [(]test[)]'
+# What takes as long as all others that watch a kernel.
+LONGEST='ground_truth [(]test[)]'
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -62,18 +65,18 @@ result() { sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$2" | awk '{ total
 
 programs "$@" > "$work/programs"
 [[ -s $work/programs ]] || die "cargo built no test program"
-: > "$work/pure"
-: > "$work/kernel"
-awk -F '\t' -v pure="^$PURE [(]lib[)]$" -v to="$work" '{ print > (to ($3 ~ pure ? "/pure" : "/kernel")) }' "$work/programs"
+awk -F '\t' -v pure="^($PURE)$" -v longest="^$LONGEST$" -v to="$work" '
+  { print > (to ($3 ~ pure ? "/pure" : $3 ~ longest ? "/longest" : "/kernel")) }' "$work/programs"
+touch "$work"/{pure,longest,kernel}
 (
   renice --priority 5 "$BASHPID" > /dev/null
   lane pure < "$work/pure"
   (($# > 0)) || examples
-) > "$work/told" 2>&1 &
-pure=$!
+) > "$work/told.pure" 2>&1 &
+lane longest < "$work/longest" > "$work/told.longest" 2>&1 &
 lane kernel < "$work/kernel"
-wait "$pure"
-cat "$work/told"
+wait
+cat "$work"/told.*
 
 passed=$(cat "$work"/passed.* | awk '{ total += $1 } END { print total + 0 }')
 mapfile -t again < <(cat "$work"/failed.*)

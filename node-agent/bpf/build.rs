@@ -28,7 +28,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         "no compiler for the BPF target: run scripts/setup.sh build, which installs Debian's \
          rustc-web and libstd-rust-web-dev-bpf, or add rust-src to a rustup nightly",
     )?;
-    let target_dir = output.join("ebpf-target");
+    // OUT_DIR is TARGET_DIR/PROFILE/build/NAME/out. What these programs are made into is the same for all profiles: they are compiled once.
+    let target_dir = output.ancestors().nth(4).unwrap_or(&output).join("ebpf");
     let status = toolchain
         .cargo()
         .current_dir(&programs)

@@ -7,7 +7,8 @@ use ckb_probe_crds::{Overhead, kinds::rocksdb::RocksDbProbe, report::CUT};
 use ckb_probe_tests::{fixture::GroundTruth, rows};
 
 use crate::harness::{
-    attach_within, by_every_tier, count, everything, go, lost, operation, step, truth,
+    attach_within, by_every_tier, by_every_tier_at_once, count, everything, go, lost, operation,
+    step, truth,
 };
 
 /// Twenty thousand calls a second cost a busy thread far more than the budget; twenty cost nothing to speak of: see [`budget`].
@@ -109,7 +110,7 @@ fn rare_calls_are_counted_to_the_last_and_busy_ones_estimated() {
 
 #[test]
 fn before_and_after_a_busy_time_every_call_is_counted_once() {
-    by_every_tier(|means| {
+    by_every_tier_at_once(|means| {
         let (mut fixture, mut session) = begin("ground-truth", means);
         settle(&mut fixture, &mut session, means);
         quiet(&mut fixture, &mut session, means);

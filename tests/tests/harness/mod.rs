@@ -52,21 +52,46 @@ pub fn watching() -> Runtime {
 /// Runs a test by each tier in turn, and prints a line for each that it passed by. Where `CKB_PROBE_TIERS` lists tiers,
 /// separated by commas, those must have been all.
 pub fn by_every_tier(test: impl Fn(CalibratedTier)) {
+    each_tier(|works| works.iter().for_each(|&means| passes(&test, means)));
+}
+
+/// As [`by_every_tier`], by all of them at the same time: of a test that waits. One after the other where tiers are listed, as they
+/// are for an emulated machine, which is too slow for that.
+pub fn by_every_tier_at_once(test: impl Fn(CalibratedTier) + Sync) {
+    if std::env::var_os(EXPECTED_TIERS).is_some() {
+        return by_every_tier(test);
+    }
+    each_tier(|works| {
+        thread::scope(|scope| {
+            for &means in works {
+                let test = &test;
+                scope.spawn(move || passes(test, means));
+            }
+        });
+    });
+}
+
+/// Lists the tiers that must work, separated by commas.
+const EXPECTED_TIERS: &str = "CKB_PROBE_TIERS";
+
+fn each_tier(run: impl FnOnce(&[CalibratedTier])) {
     let (works, refused) = tiers();
     assert!(
         !works.is_empty(),
         "no way to attach works here: run as root, on kernel 5.15 or later{refused}"
     );
-    let watching = watching();
-    let _entered = watching.enter();
-    for &means in works {
-        test(means);
-        println!("passed by {}", means.tier.as_str());
-    }
-    if let Ok(expected) = std::env::var("CKB_PROBE_TIERS") {
+    run(works);
+    if let Ok(expected) = std::env::var(EXPECTED_TIERS) {
         let works: Vec<_> = works.iter().map(|means| means.tier.as_str()).collect();
         assert_eq!(works.join(","), expected, "these tiers work{refused}");
     }
+}
+
+fn passes(test: impl Fn(CalibratedTier), means: CalibratedTier) {
+    let watching = watching();
+    let _entered = watching.enter();
+    test(means);
+    println!("passed by {}", means.tier.as_str());
 }
 
 /// Every operation by every function, whatever it costs.
