@@ -5,6 +5,7 @@ use std::{net::SocketAddr, process::ExitCode, time::Duration};
 use ckb_probe_agent::{
     agent::{self, Settings},
     kernel::{Tier, run_child_if_asked, share_memory},
+    mechanism::NodePolicy,
     server,
 };
 use ckb_probe_k8s::{client::client, secure::Protection};
@@ -50,6 +51,10 @@ struct Arguments {
     /// The most that measuring may cost any process besides, in percent of one core, whatever CkbProbes ask for: 0 to 10.
     #[arg(long, env = "MAX_OVERHEAD_FLOOR", default_value = "1", value_parser = max_floor)]
     max_overhead_floor: f64,
+    /// Tell of requests of others to the node's disks how large they are, and of slow ones whose threads they are of, also of those shorter
+    /// than 1 ms.
+    #[arg(long, env = "BLOCK_IO_TELL_OTHERS", default_value = "false", action = clap::ArgAction::Set)]
+    block_io_tell_others: bool,
     /// No two reports are closer together than so many milliseconds; for tests.
     #[arg(long, hide = true)]
     report_floor_ms: Option<u64>,
@@ -115,6 +120,9 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         tier: arguments.tier,
         max_overhead_percent: Some(arguments.max_overhead_percent).filter(|percent| *percent > 0.0),
         max_overhead_floor: Some(arguments.max_overhead_floor),
+        policy: NodePolicy {
+            tells_others: arguments.block_io_tell_others,
+        },
         report_floor: arguments
             .report_floor_ms
             .map_or(agent::REPORT_FLOOR, Duration::from_millis),
