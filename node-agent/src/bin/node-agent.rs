@@ -5,7 +5,7 @@ use std::{net::SocketAddr, process::ExitCode, time::Duration};
 use ckb_probe_agent::{
     agent::{self, Settings},
     kernel::{Tier, run_child_if_asked, share_memory},
-    mechanism::NodePolicy,
+    mechanism::{NodePolicy, kernel_functions},
     server,
 };
 use ckb_probe_k8s::{client::client, secure::Protection};
@@ -55,6 +55,14 @@ struct Arguments {
     /// than 1 ms.
     #[arg(long, env = "BLOCK_IO_TELL_OTHERS", default_value = "false", action = clap::ArgAction::Set)]
     block_io_tell_others: bool,
+    /// How the names of functions of the kernel begin that kernelFunctions may probe, or * for all that the kernel lets be probed. A probe
+    /// there is run for everybody on the node who calls the function.
+    #[arg(long, env = "KERNEL_FUNCTIONS", value_delimiter = ',', default_values = kernel_functions::ADMITTED)]
+    kernel_functions: Vec<String>,
+    /// The most that measuring all processes may cost together of which kernelFunctions is asked, in percent of the node's CPUs: others pay
+    /// for it, who are not asked. 0.01 to 50, or 0 for no ceiling but each process's own.
+    #[arg(long, env = "MAX_NODE_PERCENT", default_value = "1", value_parser = max_overhead)]
+    max_node_percent: f64,
     /// No two reports are closer together than so many milliseconds; for tests.
     #[arg(long, hide = true)]
     report_floor_ms: Option<u64>,
@@ -92,6 +100,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Those that this process may use, which are no more than the node has.
+fn processors() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
+}
+
 fn max_overhead(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(percent) if percent == 0.0 || (0.01..=50.0).contains(&percent) => Ok(percent),
@@ -122,6 +135,11 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         max_overhead_floor: Some(arguments.max_overhead_floor),
         policy: NodePolicy {
             tells_others: arguments.block_io_tell_others,
+            kernel_functions: Some(arguments.kernel_functions)
+                .filter(|all| !all.iter().any(|begin| begin == "*")),
+            bystanders: Some(arguments.max_node_percent)
+                .filter(|percent| *percent > 0.0)
+                .map(|percent| percent / 100.0 * processors()),
         },
         report_floor: arguments
             .report_floor_ms

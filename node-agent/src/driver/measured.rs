@@ -37,6 +37,8 @@ pub struct Measured {
     /// Tells of its end.
     pub exit: Exit,
     state: State,
+    /// CPU-seconds that measuring it cost too much, by the last measurement that is over.
+    owed: f64,
     /// What was noted of it before it went away to attach: whatever becomes of it there, that is known.
     noted: Vec<TimedFact>,
 }
@@ -118,6 +120,7 @@ impl Measured {
             process,
             exit: Exit::of(process)?,
             state: State::NEW,
+            owed: 0.0,
             noted: Vec::new(),
         })
     }
@@ -152,6 +155,7 @@ impl Measured {
             for (instance, _) in views.iter_mut() {
                 instance.suspend(since);
             }
+            self.owed = before.debt();
             before.end();
             tools.reaper.take(before);
         }
@@ -161,7 +165,8 @@ impl Measured {
             return self.tell(views, now);
         }
         let (mut all, process, asked) = (tools.clone(), self.process, questions.clone());
-        let begin = move || Fresh::begin(&mut all, process, asked, budget, clock);
+        let owed = self.owed;
+        let begin = move || Fresh::begin(&mut all, process, asked, (budget, owed), clock);
         self.state.start(&questions, tools.workers.start(begin));
     }
 
@@ -381,7 +386,11 @@ impl Measured {
 
     /// Measures nothing any more, until [`Self::look_again`] says that it is time to begin anew.
     pub fn give_up(&mut self, tools: &Tools) {
-        tools.reaper.take(self.state.give_up());
+        let given_up = self.state.give_up();
+        if let Some(measurement) = &given_up {
+            self.owed = measurement.debt();
+        }
+        tools.reaper.take(given_up);
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use ckb_probe_crds::Reason;
 
-use super::{Refusal, calls};
+use super::{Refusal, calls, kernel_functions::KernelLedger};
 use crate::kernel::CalibratedTier;
 
 /// By type and name.
@@ -20,12 +20,20 @@ type Known = HashMap<(TypeId, &'static str), Box<dyn Any + Send>>;
 pub struct NodePolicy {
     /// Whether requests of others to the disks are told with their bytes, and slow ones with their threads, however short they are.
     pub tells_others: bool,
+    /// How the names of functions of the kernel begin that may be probed; None: whatever the kernel lets.
+    pub kernel_functions: Option<Vec<String>>,
+    /// CPU-seconds per second that all may cost together who have functions of the kernel probed; None: their budgets are enough.
+    pub bystanders: Option<f64>,
 }
 
 /// On one's own machine everything is one's own.
 impl Default for NodePolicy {
     fn default() -> Self {
-        Self { tells_others: true }
+        Self {
+            tells_others: true,
+            kernel_functions: None,
+            bystanders: None,
+        }
     }
 }
 
@@ -36,6 +44,8 @@ pub struct Node {
     pub tier: Result<CalibratedTier, Refusal>,
     /// What may be looked at.
     pub policy: Arc<NodePolicy>,
+    /// Who has functions of its kernel probed, and which cannot be.
+    pub kernel: KernelLedger,
     /// What was found in files.
     pub found: Arc<calls::Caches>,
     /// One thing of each type and name that mechanisms ask for, for as long as any of them holds it.
@@ -58,6 +68,7 @@ impl Node {
         Self {
             tier,
             policy: Arc::default(),
+            kernel: KernelLedger::default(),
             found: Arc::default(),
             shared: Arc::default(),
         }

@@ -137,6 +137,7 @@ fn of_others_no_more_is_told_than_how_many_requests_there_are_and_how_long_they_
     let disk = Disk::on(&mount.program());
     let mut node = Node::default().with_policy(NodePolicy {
         tells_others: false,
+        ..NodePolicy::default()
     });
     let load: GroupIds = [GroupId::default()].into();
     let mut own = view(&mut node, std::process::id(), &disk);
