@@ -19,7 +19,7 @@ use crate::{
     kernel::memory,
     kinds::Instrumented,
     mechanism::{Answer, Batch, Refusal},
-    observe::{Exit, ObserveError, ProcessId},
+    observe::{self, Exit, ObserveError, ProcessId},
     state::{self as books, TimedFact, instance::Instance},
 };
 
@@ -340,6 +340,14 @@ impl Measured {
         false
     }
 
+    /// Since when another process has the number of this one, as the time since boot, where it has ended and nobody was told yet: programs that
+    /// go by the number count what that one does.
+    pub fn successor(&self) -> Option<Duration> {
+        self.exit
+            .has_ended()
+            .then(|| observe::successor(self.process))?
+    }
+
     /// What is measured, if anything is, and is at hand or back soon.
     pub fn measurement(&mut self, tools: &Tools) -> Option<&mut Measurement> {
         self.state.fetch(tools.patience);
@@ -367,6 +375,9 @@ impl Measured {
     /// Keeps within the budget, if it is time. Where that fails it is time to [give up](Self::give_up), once what was counted is
     /// read. While it attaches, the measurement is away.
     pub fn step(&mut self, tools: &Tools, clock: Clock) -> Result<(), MeasurementError> {
+        if self.successor().is_some() {
+            return Ok(());
+        }
         let Some(measurement) = self.due(clock) else {
             return Ok(());
         };
