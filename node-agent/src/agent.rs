@@ -35,7 +35,7 @@ use crate::{
     },
     export::metrics,
     kernel::{CalibratedTier, Execs, Tier, memory},
-    mechanism::Refusal,
+    mechanism::{NodePolicy, Refusal},
     observe,
     preflight::{Preflight, preflight},
     server::{self, MetricsRequest, Pulse, Server, ServerError},
@@ -67,6 +67,8 @@ pub struct Settings {
     pub max_overhead_percent: Option<f64>,
     /// What it may cost any of them besides, in percent of one core, whatever is asked; unset: what is asked.
     pub max_overhead_floor: Option<f64>,
+    /// What may be looked at beyond the targets, whatever is asked.
+    pub policy: NodePolicy,
     /// No two reports are closer together: [`REPORT_FLOOR`] but in tests.
     pub report_floor: Duration,
     /// How many bytes of memory it may take, for tests; what its cgroup says, when unset.
@@ -142,6 +144,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
         engine: Engine::new(preflight.means.map_err(Refusal::from))
             .with_ceiling(settings.max_overhead_percent)
             .with_floor(settings.max_overhead_floor)
+            .with_policy(settings.policy)
             .with_patience(PATIENCE),
         assignments: Vec::new(),
         in_force: 0,

@@ -27,7 +27,7 @@ use std::{
 use ckb_probe_crds::{Figures, Lack, Name, Reason};
 pub use config::{Answer, Batch, BeginContext, Begun, CollectorConfig, Config, Search};
 pub use event::{Detail, Event, short_name};
-pub use node::Node;
+pub use node::{Node, NodePolicy};
 use profile::Finished;
 use shared::OneGroup;
 
@@ -164,7 +164,10 @@ impl Refusal {
     pub fn is_lasting(&self) -> bool {
         matches!(
             self.reason,
-            Reason::UnsupportedByKernel | Reason::TooManyMatches | Reason::MemoryLimit
+            Reason::UnsupportedByKernel
+                | Reason::KindNotAdmitted
+                | Reason::TooManyMatches
+                | Reason::MemoryLimit
         )
     }
 }
@@ -316,6 +319,12 @@ pub trait Mechanism: Send {
     /// rest of it mean anything. Cheap, and asked for as often.
     fn fixed_cost(&self) -> Result<Duration, ReadError> {
         Ok(Duration::ZERO)
+    }
+
+    /// CPU-seconds per second that measuring its process may cost at the most on its account, whatever the process's budget is: it is run for
+    /// others too, who are not asked. None: the budget is enough.
+    fn node_share(&self) -> Option<f64> {
+        None
     }
 
     /// What was counted.

@@ -6,6 +6,7 @@ pub mod accumulator;
 pub(crate) mod fixtures;
 pub mod instance;
 pub mod probe;
+mod row_room;
 pub mod series;
 pub mod slow_calls;
 
@@ -15,7 +16,7 @@ use ckb_probe_crds::{SliceShape, report::MAX_PARTS};
 
 use crate::mechanism::{Breakdown, GroupIds, Reading, Subscription};
 
-/// What the books take of memory for one row, or one part of one, whose calls are of all sorts of lengths: a total, an interval
+/// What the books take of memory for each distribution of a row, or of a part of one, whose calls are of all sorts of lengths: a total, an interval
 /// that runs, the one that ended, what is yet to be entered, and as much again where it is reported. Measured: 19 kB, of calls
 /// of all lengths.
 const ROW_BYTES: u64 = 24 << 10;
@@ -26,7 +27,8 @@ const USUAL_ROWS: u64 = 32;
 /// As many parts as mechanisms tell apart of one process, however many rows have them.
 const MOST_PARTS: u64 = 160;
 
-/// About what the books of these groups take of memory, at most.
+/// About what the books of these groups take of memory, as a rule: what they take beyond that, as rows come by, is taken [as it
+/// comes](row_room).
 pub fn bytes<'a>(subscriptions: impl IntoIterator<Item = &'a Subscription>) -> u64 {
     let (mut rows, mut parts, mut stacks) = (0, 0, 0);
     for subscription in subscriptions {

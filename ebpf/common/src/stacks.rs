@@ -36,6 +36,11 @@ pub const FILLED: u32 = 2;
 /// It was read and wiped, and is not given out again yet: more copies would cost more than the budget pays.
 pub const HELD: u32 = 3;
 
+/// It is described, and its stack is to be copied by whoever reads.
+pub const ASKED: u32 = 4;
+/// Whoever reads has copied it, and it is to be seen whether the thread stood still meanwhile.
+pub const COPIED: u32 = 5;
+
 /// The thread was on a CPU.
 pub const ON_CPU: u32 = 1;
 /// It ran while its stack was copied, and not in the kernel alone: the copy is of no moment.
@@ -157,7 +162,7 @@ impl Pace {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// [`FREE`], [`FILLING`] or [`FILLED`].
+    /// [`FREE`], [`FILLING`] or another.
     pub state: u32,
     /// The process.
     pub process: u32,
@@ -185,7 +190,7 @@ pub struct Head {
     pub reader_arrived_ns: u64,
     /// The kernel's word for its state.
     pub task_state: u32,
-    /// Pages that were copied, with the first one where that is missing.
+    /// Pages that were copied, with the first one where that is missing; where it is [`ASKED`], those that are to be.
     pub pages: u32,
     /// Frames of the kernel's stack.
     pub kernel_frames: u32,

@@ -79,6 +79,16 @@ pub enum AttachError {
     /// An iterator cannot be limited to a process, or does not run.
     #[error("cannot iterate: {0}")]
     Iterate(#[source] std::io::Error),
+    /// The memory of a process may not be read from outside.
+    #[error(
+        "the memory of process {process} may not be read from outside (with kernel.yama.ptrace_scope = 3 nobody may): {source}"
+    )]
+    Memory {
+        /// The process id.
+        process: u32,
+        /// The kernel's word.
+        source: std::io::Error,
+    },
     /// The kernel has no uprobes by perf event.
     #[error("the kernel has no uprobes by perf event: {0}")]
     NoUprobePmu(#[source] std::io::Error),
@@ -124,6 +134,7 @@ impl AttachError {
             | Self::NotTraceable(_) => true,
             Self::Link { .. }
             | Self::KernelLink { .. }
+            | Self::Memory { .. }
             | Self::NoRoom(_)
             | Self::NoMemory(_)
             | Self::Data(_)

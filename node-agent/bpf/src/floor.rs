@@ -71,7 +71,7 @@ fn empty_program() -> Result<OwnedFd, AttachError> {
         "empty",
         ProgramType::Kprobe,
         AttachType::UprobeMulti,
-        (0, false),
+        0,
     )
     .map_err(|(source, log)| AttachError::Program {
         program: "empty",

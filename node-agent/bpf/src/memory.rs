@@ -192,6 +192,14 @@ impl MemoryBudget {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
+    /// The books take so many more, if there is room; until it is said what they take in all.
+    pub fn take_books(&self, more: u64) -> bool {
+        let left = |books: u64| self.all().saturating_sub(self.maps()).saturating_sub(books);
+        let taken = |books: u64| (more <= left(books)).then(|| books.saturating_add(more));
+        let order = Ordering::Relaxed;
+        self.books.fetch_update(order, order, taken).is_ok()
+    }
+
     /// The books take so many.
     pub fn set_books(&self, bytes: u64) {
         self.books.store(bytes, Ordering::Relaxed);

@@ -117,7 +117,7 @@ impl Object {
         program_type: ProgramType,
         attach_type: AttachType,
     ) -> Result<OwnedFd, AttachError> {
-        self.load_program(name, program_type, attach_type, (0, false))
+        self.load_program(name, program_type, attach_type, 0)
     }
 
     /// Loads a tracing program.
@@ -127,8 +127,8 @@ impl Object {
         traced: Traced,
         types: &Types,
     ) -> Result<OwnedFd, AttachError> {
-        let target = (traced.type_id(types)?, traced.may_sleep());
-        self.load_program(name, ProgramType::Tracing, traced.attach_type(), target)
+        let type_id = traced.type_id(types)?;
+        self.load_program(name, ProgramType::Tracing, traced.attach_type(), type_id)
     }
 
     fn load_program(
@@ -136,7 +136,7 @@ impl Object {
         name: &'static str,
         program_type: ProgramType,
         attach_type: AttachType,
-        target: (u32, bool),
+        traced_type: u32,
     ) -> Result<OwnedFd, AttachError> {
         let function = self
             .parsed
@@ -155,7 +155,7 @@ impl Object {
             name,
             program_type,
             attach_type,
-            target,
+            traced_type,
         )
         .map_err(|(source, log)| AttachError::Program {
             program: name,

@@ -4,9 +4,10 @@
 //! kernel's and of this process only, by a closure, and wiped when it returns.
 
 mod slow;
+mod waiting;
 
 use std::{
-    io::{self, Read},
+    io::Read,
     sync::atomic::{AtomicU32, Ordering, compiler_fence},
     time::{Duration, Instant},
 };
@@ -23,7 +24,7 @@ use super::{
     memory::{self, Reservation},
     object::Object,
     programs,
-    sys::Mapped,
+    sys::{self, Mapped},
     tracing::{Iteration, Iterator, Tracepoints},
     typed::{PerCpu, Table, Values, error},
 };
@@ -201,7 +202,9 @@ impl Stacks {
             }
             Sampled::All { skip_unchanged } => {
                 told.skip_unchanged = skip_unchanged.into();
-                let program = Iterator::load_sleepable(&object, &types, "threads", "task")?;
+                sys::may_read_memory(process)
+                    .map_err(|source| AttachError::Memory { process, source })?;
+                let program = Iterator::load(&object, &types, "threads", "task")?;
                 threads = Some(program.over(process)?);
             }
         }
@@ -284,31 +287,11 @@ impl Stacks {
         }
     }
 
-    /// Goes through all threads, and hands over each with its stack, which is wiped then.
+    /// Goes through all threads, and hands over each with its stack, which is wiped then. Where a stack is not in memory, waits until it is:
+    /// nobody but the caller waits for that.
     pub fn pass(&mut self, mut each: impl FnMut(&Head, Copied<'_>)) -> Result<(), ReadError> {
         self.go_through(&mut each)
-            .map_err(|source| error("iter.s/task")(MapError::IoError(source)))
-    }
-
-    fn go_through(&mut self, each: &mut impl FnMut(&Head, Copied<'_>)) -> io::Result<()> {
-        let Some(threads) = &self.threads else {
-            return Ok(());
-        };
-        let mut file = threads.begin()?;
-        // No more than there are slots: the kernel goes on when these are wiped.
-        let mut numbers = [0; THREAD_SLOTS as usize * size_of::<u64>()];
-        loop {
-            let bytes = match file.read(&mut numbers) {
-                Ok(0) => return Ok(()),
-                Ok(bytes) => bytes,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            };
-            for number in numbers[..bytes].chunks_exact(size_of::<u64>()) {
-                let number = number.try_into().map_or(0, u64::from_ne_bytes);
-                self.take(number as usize, false, each);
-            }
-        }
+            .map_err(|source| error("iter/task")(MapError::IoError(source)))
     }
 
     /// Hands over what is in a slot, if it is filled, and wipes it. `shared`: programs may be about to fill it.

@@ -3,6 +3,7 @@
 mod attributes;
 mod mapped;
 mod perf;
+mod process_memory;
 
 use std::{
     ffi::{CStr, CString},
@@ -21,6 +22,7 @@ use attributes::{
 };
 pub(super) use mapped::Mapped;
 pub(super) use perf::{ProbePmu, link_perf_event};
+pub(super) use process_memory::{may_read_memory, read_memory};
 
 // include/uapi/linux/bpf.h
 const BPF_MAP_CREATE: libc::c_long = 0;
@@ -33,7 +35,6 @@ const BPF_MAP_FREEZE: libc::c_long = 22;
 const BPF_MAP_LOOKUP_BATCH: libc::c_long = 24;
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_ITER_CREATE: libc::c_long = 33;
-const BPF_F_SLEEPABLE: u32 = 1 << 4;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const BPF_F_KPROBE_MULTI_RETURN: u32 = 1;
 
@@ -73,15 +74,14 @@ impl AttachType {
 /// How often a program is loaded that signals interrupt: as often as libbpf tries.
 const LOAD_ATTEMPTS: usize = 5;
 
-/// Loads a program; a tracing program, for what the kernel's type of this number says, and whether it may sleep. On a refusal, with the end of
-/// the verifier's log.
+/// Loads a program; a tracing program, for what the kernel's type of this number says. On a refusal, with the end of the verifier's log.
 pub(super) fn load_program(
     instructions: &[bpf_insn],
     license: &CStr,
     name: &str,
     program_type: ProgramType,
     attach_type: AttachType,
-    (attach_type_id, may_sleep): (u32, bool),
+    attach_type_id: u32,
 ) -> Result<OwnedFd, (io::Error, String)> {
     let load = |log: &mut [u8]| {
         let mut attributes = ProgramAttributes {
@@ -96,7 +96,6 @@ pub(super) fn load_program(
             } else {
                 log.as_mut_ptr() as u64
             },
-            flags: if may_sleep { BPF_F_SLEEPABLE } else { 0 },
             expected_attach_type: attach_type as u32,
             attach_type_id,
             ..ProgramAttributes::default()

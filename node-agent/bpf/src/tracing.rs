@@ -17,15 +17,13 @@ pub enum Traced {
     Tracepoint(&'static str),
     /// An iterator, by what it goes through: `task`, `task_file`.
     Iterator(&'static str),
-    /// The same, of a program that may wait for memory of the process's.
-    SleepableIterator(&'static str),
 }
 
 impl fmt::Display for Traced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tracepoint(name) => write!(f, "tracepoint {name}"),
-            Self::Iterator(name) | Self::SleepableIterator(name) => write!(f, "iterator {name}"),
+            Self::Iterator(name) => write!(f, "iterator {name}"),
         }
     }
 }
@@ -34,20 +32,14 @@ impl Traced {
     pub(super) fn attach_type(self) -> AttachType {
         match self {
             Self::Tracepoint(_) => AttachType::Tracepoint,
-            Self::Iterator(_) | Self::SleepableIterator(_) => AttachType::Iterator,
+            Self::Iterator(_) => AttachType::Iterator,
         }
-    }
-
-    pub(super) fn may_sleep(self) -> bool {
-        matches!(self, Self::SleepableIterator(_))
     }
 
     pub(super) fn type_id(self, types: &Types) -> Result<u32, AttachError> {
         let id = match self {
             Self::Tracepoint(name) => types.typedef(&format!("btf_trace_{name}")),
-            Self::Iterator(name) | Self::SleepableIterator(name) => {
-                types.function(&format!("bpf_iter_{name}"))
-            }
+            Self::Iterator(name) => types.function(&format!("bpf_iter_{name}")),
         };
         id.ok_or(AttachError::NotTraceable(self))
     }
@@ -106,17 +98,6 @@ impl Iterator {
         over: &'static str,
     ) -> Result<Self, AttachError> {
         let program = object.tracing_program(program, Traced::Iterator(over), types)?;
-        Ok(Self { program })
-    }
-
-    /// The same, of a program that may wait for memory of the process's.
-    pub(super) fn load_sleepable(
-        object: &Object,
-        types: &Types,
-        program: &'static str,
-        over: &'static str,
-    ) -> Result<Self, AttachError> {
-        let program = object.tracing_program(program, Traced::SleepableIterator(over), types)?;
         Ok(Self { program })
     }
 

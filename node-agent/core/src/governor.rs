@@ -120,6 +120,26 @@ pub struct Budget {
     pub turnaround: Duration,
 }
 
+impl Budget {
+    /// The same, but no more than `most` CPU-seconds per second on the wall, of a target that uses `cpu` CPU-seconds per second of process
+    /// time.
+    #[must_use]
+    pub fn within(self, most: f64, cpu: f64) -> Self {
+        let most = sane(most) / sane(self.duty).max(f64::MIN_POSITIVE);
+        let floor = sane(self.floor).min(most);
+        let (ratio, cpu) = (sane(self.ratio), sane(cpu));
+        let ratio = match ratio * cpu > most - floor {
+            true => (most - floor) / cpu,
+            false => ratio,
+        };
+        Self {
+            ratio,
+            floor,
+            ..self
+        }
+    }
+}
+
 /// What happened since the last plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spent {

@@ -5,6 +5,7 @@ use std::{net::SocketAddr, process::ExitCode, time::Duration};
 use ckb_probe_agent::{
     agent::{self, Settings},
     kernel::{Tier, run_child_if_asked, share_memory},
+    mechanism::{NodePolicy, kernel_functions},
     server,
 };
 use ckb_probe_k8s::{client::client, secure::Protection};
@@ -50,6 +51,18 @@ struct Arguments {
     /// The most that measuring may cost any process besides, in percent of one core, whatever CkbProbes ask for: 0 to 10.
     #[arg(long, env = "MAX_OVERHEAD_FLOOR", default_value = "1", value_parser = max_floor)]
     max_overhead_floor: f64,
+    /// Tell of requests of others to the node's disks how large they are, and of slow ones whose threads they are of, also of those shorter
+    /// than 1 ms.
+    #[arg(long, env = "BLOCK_IO_TELL_OTHERS", default_value = "false", action = clap::ArgAction::Set)]
+    block_io_tell_others: bool,
+    /// How the names of functions of the kernel begin that kernelFunctions may probe, or * for all that the kernel lets be probed. A probe
+    /// there is run for everybody on the node who calls the function.
+    #[arg(long, env = "KERNEL_FUNCTIONS", value_delimiter = ',', default_values = kernel_functions::ADMITTED)]
+    kernel_functions: Vec<String>,
+    /// The most that measuring all processes may cost together of which kernelFunctions is asked, in percent of the node's CPUs: others pay
+    /// for it, who are not asked. 0.01 to 50, or 0 for no ceiling but each process's own.
+    #[arg(long, env = "MAX_NODE_PERCENT", default_value = "1", value_parser = max_overhead)]
+    max_node_percent: f64,
     /// No two reports are closer together than so many milliseconds; for tests.
     #[arg(long, hide = true)]
     report_floor_ms: Option<u64>,
@@ -87,6 +100,11 @@ fn main() -> ExitCode {
     }
 }
 
+/// Those that this process may use, which are no more than the node has.
+fn processors() -> f64 {
+    std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64)
+}
+
 fn max_overhead(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(percent) if percent == 0.0 || (0.01..=50.0).contains(&percent) => Ok(percent),
@@ -115,6 +133,14 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         tier: arguments.tier,
         max_overhead_percent: Some(arguments.max_overhead_percent).filter(|percent| *percent > 0.0),
         max_overhead_floor: Some(arguments.max_overhead_floor),
+        policy: NodePolicy {
+            tells_others: arguments.block_io_tell_others,
+            kernel_functions: Some(arguments.kernel_functions)
+                .filter(|all| !all.iter().any(|begin| begin == "*")),
+            bystanders: Some(arguments.max_node_percent)
+                .filter(|percent| *percent > 0.0)
+                .map(|percent| percent / 100.0 * processors()),
+        },
         report_floor: arguments
             .report_floor_ms
             .map_or(agent::REPORT_FLOOR, Duration::from_millis),

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     kernel::CalibratedTier,
-    mechanism::{Event, Refusal},
+    mechanism::{Event, NodePolicy, Refusal},
     observe::{ContainerNames, Found, ObserveError, Process, ProcessId, Search},
     state::{
         instance::{EARLY_DEATH, Instance},
@@ -138,6 +138,13 @@ impl Engine {
     #[must_use]
     pub fn with_floor(mut self, percent: Option<f64>) -> Self {
         self.tools.floor = percent;
+        self
+    }
+
+    /// Lets no more be looked at beyond the targets than that, whatever is asked.
+    #[must_use]
+    pub fn with_policy(mut self, policy: NodePolicy) -> Self {
+        self.tools.node = self.tools.node.with_policy(policy);
         self
     }
 

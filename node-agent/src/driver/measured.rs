@@ -19,7 +19,7 @@ use crate::{
     kernel::memory,
     kinds::Instrumented,
     mechanism::{Answer, Batch, Refusal},
-    observe::{Exit, ObserveError, ProcessId},
+    observe::{self, Exit, ObserveError, ProcessId},
     state::{self as books, TimedFact, instance::Instance},
 };
 
@@ -37,6 +37,8 @@ pub struct Measured {
     /// Tells of its end.
     pub exit: Exit,
     state: State,
+    /// CPU-seconds that measuring it cost too much, by the last measurement that is over.
+    owed: f64,
     /// What was noted of it before it went away to attach: whatever becomes of it there, that is known.
     noted: Vec<TimedFact>,
 }
@@ -118,6 +120,7 @@ impl Measured {
             process,
             exit: Exit::of(process)?,
             state: State::NEW,
+            owed: 0.0,
             noted: Vec::new(),
         })
     }
@@ -152,6 +155,7 @@ impl Measured {
             for (instance, _) in views.iter_mut() {
                 instance.suspend(since);
             }
+            self.owed = before.debt();
             before.end();
             tools.reaper.take(before);
         }
@@ -161,7 +165,8 @@ impl Measured {
             return self.tell(views, now);
         }
         let (mut all, process, asked) = (tools.clone(), self.process, questions.clone());
-        let begin = move || Fresh::begin(&mut all, process, asked, budget, clock);
+        let owed = self.owed;
+        let begin = move || Fresh::begin(&mut all, process, asked, (budget, owed), clock);
         self.state.start(&questions, tools.workers.start(begin));
     }
 
@@ -335,6 +340,14 @@ impl Measured {
         false
     }
 
+    /// Since when another process has the number of this one, as the time since boot, where it has ended and nobody was told yet: programs that
+    /// go by the number count what that one does.
+    pub fn successor(&self) -> Option<Duration> {
+        self.exit
+            .has_ended()
+            .then(|| observe::successor(self.process))?
+    }
+
     /// What is measured, if anything is, and is at hand or back soon.
     pub fn measurement(&mut self, tools: &Tools) -> Option<&mut Measurement> {
         self.state.fetch(tools.patience);
@@ -362,6 +375,9 @@ impl Measured {
     /// Keeps within the budget, if it is time. Where that fails it is time to [give up](Self::give_up), once what was counted is
     /// read. While it attaches, the measurement is away.
     pub fn step(&mut self, tools: &Tools, clock: Clock) -> Result<(), MeasurementError> {
+        if self.successor().is_some() {
+            return Ok(());
+        }
         let Some(measurement) = self.due(clock) else {
             return Ok(());
         };
@@ -381,7 +397,11 @@ impl Measured {
 
     /// Measures nothing any more, until [`Self::look_again`] says that it is time to begin anew.
     pub fn give_up(&mut self, tools: &Tools) {
-        tools.reaper.take(self.state.give_up());
+        let given_up = self.state.give_up();
+        if let Some(measurement) = &given_up {
+            self.owed = measurement.debt();
+        }
+        tools.reaper.take(given_up);
     }
 }
 

@@ -55,6 +55,9 @@ pub struct Measures {
 /// (`kernel.bpf_stats_enabled`, 60,000 reads of a loop device on Linux 6.18), which leaves out the way to them.
 const COST: Duration = Duration::from_nanos(1500);
 
+/// A slow request of somebody else's is told where it takes at least this long: what is shorter tells more of others than of the disk.
+const OTHERS_SLOW_NS: u64 = 1_000_000;
+
 /// The parts of a row.
 const OWN: &str = "own";
 const OTHER: &str = "other";
@@ -73,6 +76,8 @@ struct Disks {
     threshold: usize,
     /// Whose requests are its own.
     owner: u16,
+    /// Whether requests of others are told with what they are about.
+    tells_others: bool,
     gate: Gate,
     /// Up to the last time that its gate was closed.
     closed: Counts,
@@ -117,6 +122,7 @@ impl BlockIoConfig {
         let resolved = self.resolved()?;
         let group = || NodeDisks::load().map(Shared::of);
         let shared = context.node.shared(group).map_err(refusal)?;
+        let tells_others = context.node.policy.tells_others;
         let process = context.process.pid;
         let handle = Handle::to(shared, |program| {
             let view = program.view(&resolved.disks, self.slow_threshold_ns, process)?;
@@ -145,6 +151,7 @@ impl BlockIoConfig {
             handle,
             threshold,
             owner,
+            tells_others,
             gate: Gate::default(),
             closed: Counts::default(),
             opened: Counts::default(),
@@ -203,12 +210,19 @@ impl Disks {
         is_wanted(&self.ask.disks, &slot.disk)
     }
 
+    /// Whether more is told of these requests than how many there are, and how long they take.
+    fn tells_all_of(&self, slot: &DiskSlot) -> bool {
+        self.tells_others || self.owner > 0 && slot.owner == self.owner
+    }
+
     fn figures(&self, slot: &DiskSlot) -> Figures {
         let names = &self.ask.measures;
         let mut figures = Figures::default();
         let slow = slot.slow.get(self.threshold).copied().unwrap_or_default();
         figures.sums.insert(names.slow.clone(), slow);
-        figures.sums.insert(names.bytes.clone(), slot.bytes);
+        if self.tells_all_of(slot) {
+            figures.sums.insert(names.bytes.clone(), slot.bytes);
+        }
         let distributions = &mut figures.distributions;
         distributions.insert(names.device.clone(), slot.in_device.clone());
         distributions.insert(names.queue.clone(), slot.queue.clone());
@@ -265,12 +279,17 @@ impl Disks {
 
     fn event(&self, slow: &SlowRequest) -> Option<Event> {
         let slot = self.handle.lock().program.disks.slot(slow.slot)?;
-        if slow.duration_ns < self.ask.slow_threshold_ns || !self.is_wanted(&slot) {
+        let tells_all = self.tells_all_of(&slot);
+        let threshold = match tells_all {
+            true => self.ask.slow_threshold_ns,
+            false => self.ask.slow_threshold_ns.max(OTHERS_SLOW_NS),
+        };
+        if slow.duration_ns < threshold || !self.is_wanted(&slot) {
             return None;
         }
         let mut details = vec![("duration", Detail::Nanoseconds(slow.duration_ns))];
         // Its beginning was not seen.
-        if slow.thread > 0 {
+        if slow.thread > 0 && tells_all {
             details.push(("bytes", Detail::Bytes(u64::from(slow.bytes))));
         }
         if slow.device_ns > 0 {
@@ -287,8 +306,11 @@ impl Disks {
             group: self.group,
             row,
             part,
-            thread: slow.thread,
-            thread_name: text::of_padded(&slow.thread_name),
+            thread: if tells_all { slow.thread } else { 0 },
+            thread_name: match tells_all {
+                true => text::of_padded(&slow.thread_name),
+                false => String::new(),
+            },
             weight: slow.duration_ns,
             details,
         })

@@ -1,6 +1,8 @@
 //! Calls of the kernel's functions on behalf of a process, by kprobes: programs of the same object and the same maps as for calls
 //! of the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
 
+mod admitted;
+mod ledger;
 mod tier;
 mod untouchable;
 
@@ -9,8 +11,12 @@ use std::{
     time::Duration,
 };
 
+pub use admitted::ADMITTED;
+use admitted::is_admitted;
 use ckb_probe_crds::{Lack, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
+pub use ledger::KernelLedger;
+use ledger::NodeShare;
 use tier::{CalibratedKernelTier, Costs};
 use untouchable::Untouchable;
 
@@ -56,14 +62,33 @@ struct KernelCalls {
     costs: Vec<Option<Duration>>,
     cost: Costs,
     one_by_one: bool,
+    /// CPU-seconds per second that all may cost together who have functions of the kernel probed, and its part of it.
+    bystanders: Option<f64>,
+    share: NodeShare,
     /// What is known of the kernel, kept for others for as long as anybody asks.
     _means: CalibratedKernelTier,
 }
 
 impl Config for KernelFunctionsConfig {
     fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
+        if let Err(wait) = context.node.kernel.begin(context.process) {
+            return Begun::refused(configs.iter().map(|_| too_soon(wait)));
+        }
         Begun::each(configs, context, Self::begin_one)
     }
+}
+
+/// All that is asked of a process is begun anew when anything of it changes; and what is begun costs others before it is known how much.
+fn too_soon(wait: Duration) -> Refusal {
+    Refusal::new(
+        Reason::AttachFailed,
+        format!(
+            "functions of the kernel were attached for this process a moment ago, and what is asked of it has changed since: they are not \
+             attached more often than every {} s; it is tried again, no sooner than in {} s",
+            ledger::BETWEEN.as_secs(),
+            wait.as_millis().div_ceil(1000),
+        ),
+    )
 }
 
 impl KernelFunctionsConfig {
@@ -71,24 +96,22 @@ impl KernelFunctionsConfig {
         &self,
         context: BeginContext<'_>,
     ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
-        let chosen = self.choose()?;
+        let policy = &context.node.policy;
+        let (bystanders, admitted) = (policy.bystanders, policy.kernel_functions.clone());
+        let chosen = self.choose(admitted.as_deref())?;
+        if chosen.functions.is_empty() && !chosen.unadmitted.is_empty() {
+            let coverage = coverage(chosen, BTreeSet::new());
+            return Err(self.nothing(Reason::KindNotAdmitted, coverage));
+        }
         let means = CalibratedKernelTier::of(context.node)?;
         let (tier, cost) = means.get();
-        let names: Vec<&str> = chosen.functions.iter().map(String::as_str).collect();
-        let refused = refused_functions(tier, &names)?;
+        let ledger = context.node.kernel.clone();
+        let names = chosen.functions.iter().map(String::as_str).collect();
+        let refused = ledger.refused(tier, &names, |names| refused_functions(tier, names))?;
         let functions = &chosen.functions - &refused;
-        let coverage = coverage(chosen.untouchable, chosen.ambiguous, refused);
+        let coverage = coverage(chosen, refused);
         if functions.is_empty() {
-            return Err(Refusal {
-                lacks: coverage.lacks,
-                ..Refusal::new(
-                    Reason::UnsupportedByKernel,
-                    format!(
-                        "nothing that matches {} is measured{}",
-                        self.glob, coverage.sentence
-                    ),
-                )
-            });
+            return Err(self.nothing(Reason::UnsupportedByKernel, coverage));
         }
         let plan = KernelPlan {
             process: context.process.pid,
@@ -109,6 +132,8 @@ impl KernelFunctionsConfig {
             costs: vec![Some(cost.hit); functions.len()],
             cost,
             one_by_one: tier.detaches_one_by_one(),
+            bystanders,
+            share: ledger.share(),
             _means: means,
         };
         let subscription = |(slot, function)| Subscription {
@@ -139,10 +164,24 @@ struct Chosen {
     untouchable: Vec<Untouchable>,
     /// Names that several functions have: the kernel would take one of them.
     ambiguous: BTreeSet<String>,
+    /// Those that whoever looks after the node does not let be probed.
+    unadmitted: BTreeSet<String>,
 }
 
 impl KernelFunctionsConfig {
-    fn choose(&self) -> Result<Chosen, Refusal> {
+    /// Nothing of it can be measured.
+    fn nothing(&self, reason: Reason, coverage: Coverage) -> Refusal {
+        let message = format!(
+            "nothing that matches {} is measured{}",
+            self.glob, coverage.sentence
+        );
+        Refusal {
+            lacks: coverage.lacks,
+            ..Refusal::new(reason, message)
+        }
+    }
+
+    fn choose(&self, admitted: Option<&[String]>) -> Result<Chosen, Refusal> {
         let glob = Glob::new(&self.glob).map_err(|error| {
             Refusal::new(
                 Reason::AttachFailed,
@@ -157,10 +196,14 @@ impl KernelFunctionsConfig {
                 ),
             )
         })?;
-        self.choose_of(found)
+        self.choose_of(found, admitted)
     }
 
-    fn choose_of(&self, found: KernelFunctions) -> Result<Chosen, Refusal> {
+    fn choose_of(
+        &self,
+        found: KernelFunctions,
+        admitted: Option<&[String]>,
+    ) -> Result<Chosen, Refusal> {
         if found.found.is_empty() {
             return Err(Refusal::new(
                 Reason::SymbolNotFound,
@@ -175,6 +218,8 @@ impl KernelFunctionsConfig {
         for (name, count) in &found.found {
             if let Some(untouchable) = Untouchable::find(name) {
                 chosen.untouchable.push(untouchable);
+            } else if !is_admitted(name, admitted) {
+                chosen.unadmitted.insert(name.clone());
             } else if *count > 1 {
                 chosen.ambiguous.insert(name.clone());
             } else {
@@ -207,11 +252,13 @@ impl KernelFunctionsConfig {
 }
 
 /// What of it is not measured, and why.
-fn coverage(
-    untouchable: Vec<Untouchable>,
-    ambiguous: BTreeSet<String>,
-    refused: BTreeSet<String>,
-) -> Coverage {
+fn coverage(chosen: Chosen, refused: BTreeSet<String>) -> Coverage {
+    let Chosen {
+        functions: _,
+        untouchable,
+        ambiguous,
+        unadmitted,
+    } = chosen;
     let mut sentence = String::new();
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for one in &untouchable {
@@ -231,18 +278,24 @@ fn coverage(
         "several functions of the kernel have that name, and no more than one of them would be measured",
     );
     tell(&refused, "this kernel does not let it be probed");
+    tell(
+        &unadmitted,
+        "this installation does not let it be probed: by how its name begins it is not one of those that the agent's \
+         `--kernel-functions` has",
+    );
     let untouchable = untouchable.into_iter().map(|one| one.name);
     let items: BTreeSet<String> = untouchable.chain(ambiguous).chain(refused).collect();
-    let lack = Lack {
-        reason: Reason::UnsupportedByKernel,
+    let lacks = [
+        (Reason::UnsupportedByKernel, items),
+        (Reason::KindNotAdmitted, unadmitted),
+    ];
+    let lacks = lacks.into_iter().filter(|(_, items)| !items.is_empty());
+    let lacks = lacks.map(|(reason, items)| Lack {
+        reason,
         items: items.into_iter().take(MAX_ITEMS).collect(),
-    };
+    });
     Coverage {
-        lacks: if lack.items.is_empty() {
-            Vec::new()
-        } else {
-            vec![lack]
-        },
+        lacks: lacks.collect(),
         sentence,
         may_grow: false,
     }
@@ -282,6 +335,10 @@ impl Mechanism for KernelCalls {
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
         self.probes.close_slice()
+    }
+
+    fn node_share(&self) -> Option<f64> {
+        self.bystanders.map(|all| self.share.of(all))
     }
 
     /// With the calls of other processes, for what those cost.

@@ -9,17 +9,43 @@ use std::{
 
 use ckb_probe_crds::Reason;
 
-use super::{Refusal, calls};
+use super::{Refusal, calls, kernel_functions::KernelLedger};
 use crate::kernel::CalibratedTier;
 
 /// By type and name.
 type Known = HashMap<(TypeId, &'static str), Box<dyn Any + Send>>;
+
+/// What whoever looks after the node lets be looked at beyond the process that is asked about, whatever is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodePolicy {
+    /// Whether requests of others to the disks are told with their bytes, and slow ones with their threads, however short they are.
+    pub tells_others: bool,
+    /// How the names of functions of the kernel begin that may be probed; None: whatever the kernel lets.
+    pub kernel_functions: Option<Vec<String>>,
+    /// CPU-seconds per second that all may cost together who have functions of the kernel probed; None: their budgets are enough.
+    pub bystanders: Option<f64>,
+}
+
+/// On one's own machine everything is one's own.
+impl Default for NodePolicy {
+    fn default() -> Self {
+        Self {
+            tells_others: true,
+            kernel_functions: None,
+            bystanders: None,
+        }
+    }
+}
 
 /// What there is on a node for all of its processes. Clones are of the same.
 #[derive(Clone)]
 pub struct Node {
     /// How functions of processes are attached to; or why they are not, which leaves other mechanisms working.
     pub tier: Result<CalibratedTier, Refusal>,
+    /// What may be looked at.
+    pub policy: Arc<NodePolicy>,
+    /// Who has functions of its kernel probed, and which cannot be.
+    pub kernel: KernelLedger,
     /// What was found in files.
     pub found: Arc<calls::Caches>,
     /// One thing of each type and name that mechanisms ask for, for as long as any of them holds it.
@@ -41,9 +67,18 @@ impl Node {
     pub fn new(tier: Result<CalibratedTier, Refusal>) -> Self {
         Self {
             tier,
+            policy: Arc::default(),
+            kernel: KernelLedger::default(),
             found: Arc::default(),
             shared: Arc::default(),
         }
+    }
+
+    /// The same, where no more may be looked at than that.
+    #[must_use]
+    pub fn with_policy(mut self, policy: NodePolicy) -> Self {
+        self.policy = Arc::new(policy);
+        self
     }
 
     /// The one that others hold, or a new one, made by `make`.

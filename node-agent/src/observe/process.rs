@@ -275,6 +275,14 @@ impl Exit {
     }
 }
 
+/// Since when another process has the number of this one, as the time since boot; None where none has.
+pub fn successor(process: ProcessId) -> Option<Duration> {
+    let now = proc::Process::new(process.pid as i32).and_then(|process| process.stat());
+    let began = now.ok()?.starttime;
+    (began != process.start_ticks)
+        .then(|| Duration::from_secs_f64(began as f64 / procfs::ticks_per_second() as f64))
+}
+
 /// The same for who looks whether it has come, and does not wait for it.
 pub struct Life(OwnedFd);
 

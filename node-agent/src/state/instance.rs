@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, time::Duration};
 use ckb_probe_crds::{Breach, Name, Overhead, Reason};
 use serde_json::Value;
 
-use super::{TimedFact, probe::ProbeState};
+use super::{TimedFact, probe::ProbeState, series::Series};
 use crate::{
     kinds::Instrumented,
     mechanism::{Accepted, Event, GroupIds, Lost, Refusal},
@@ -330,7 +330,9 @@ impl Instance {
         let probes = self.probes.iter();
         let subscriptions =
             probes.map(|probe| probe.series.iter().map(|series| &series.subscription));
-        subscriptions.map(super::bytes).sum()
+        let expected: u64 = subscriptions.map(super::bytes).sum();
+        let series = self.probes.iter().flat_map(|probe| &probe.series);
+        expected + series.map(Series::beyond).sum::<u64>()
     }
 
     /// A line of [`Self::event`]'s was not written.

@@ -11,7 +11,7 @@ mod row;
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{
-    Balance, Lasted, PartReport, RowReport, SliceShape,
+    Balance, Figures, Lasted, PartReport, RowReport, SliceShape,
     report::{MAX_ROWS, OTHER},
 };
 
@@ -19,7 +19,10 @@ use record::{Cell, Mode, Span};
 pub use row::RowState;
 use row::{Seen, with_room};
 
-use super::accumulator::{Accumulator, EndedCell};
+use super::{
+    accumulator::{Accumulator, EndedCell},
+    row_room::RowRoom,
+};
 use crate::{
     kinds::Instrument,
     mechanism::{Breakdown, GroupId, RowId, RowReading, Subscription},
@@ -34,6 +37,8 @@ pub struct Series {
     pub live: bool,
     /// The rows by their names.
     pub rows: BTreeMap<String, RowState>,
+    /// What these take.
+    room: RowRoom,
     /// What the rows of the process count under, by their place: once given, a name stays.
     names: BTreeMap<u64, String>,
     /// How many of those are not told apart, here and already by the mechanism.
@@ -73,8 +78,14 @@ impl Series {
             };
             (name.clone(), row)
         }));
+        series.room = RowRoom::of(&subscription);
         series.subscription = subscription;
         series
+    }
+
+    /// What its rows take of memory beyond what was expected.
+    pub fn beyond(&self) -> u64 {
+        self.room.beyond()
     }
 
     /// Whether facts about this group are about it.
@@ -169,9 +180,9 @@ impl Series {
             if !self.subscription.has(reading.row.as_ref()) {
                 continue;
             }
-            let row = self.row_name(reading.row.as_ref(), instrument);
-            let seen = seen.entry(row.clone()).or_default();
             let own = self.subscription.own(&reading.figures);
+            let row = self.row_name(reading.row.as_ref(), &own, instrument);
+            let seen = seen.entry(row.clone()).or_default();
             seen.all.merge(&own);
             if reading.folded > 0
                 && let Some(row) = self.rows.get_mut(&row)
@@ -181,7 +192,8 @@ impl Series {
             // Until something was counted of a part, its name may still be on its way.
             if self.subscription.has_part(reading.part.as_ref()) && !own.is_idle() {
                 let row = self.rows.entry(row).or_default();
-                let name = row.part_name(reading.part.as_ref(), instrument);
+                let room = |own: &Figures| self.room.take(own);
+                let name = row.part_name(reading.part.as_ref(), &own, room, instrument);
                 seen.parts.entry(name).or_default().merge(&own);
             }
         }
@@ -202,14 +214,20 @@ impl Series {
     }
 
     /// What a row counts under. Two places may have one name.
-    fn row_name(&mut self, raw: Option<&RowId>, instrument: &dyn Instrument) -> String {
+    fn row_name(
+        &mut self,
+        raw: Option<&RowId>,
+        figures: &Figures,
+        instrument: &dyn Instrument,
+    ) -> String {
         let known = raw.and_then(|raw| self.names.get(&raw.place));
         if let Some(name) = known {
             return name.clone();
         }
         let name = match raw {
             Some(raw) => {
-                let (name, folded) = with_room(instrument.row(raw), &self.rows, MAX_ROWS);
+                let room = || self.room.take(figures);
+                let (name, folded) = with_room(instrument.row(raw), &self.rows, MAX_ROWS, room);
                 self.folded.0 += u64::from(folded);
                 name
             }

@@ -1,11 +1,12 @@
 //! Several targets look at the same disks, each when it likes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_agent::{
     kinds::instrument,
     mechanism::{
-        BeginContext, Config, GroupId, GroupIds, Mechanism, Node, block_io::BlockIoConfig,
+        BeginContext, Config, Detail, GroupId, GroupIds, Mechanism, Node, NodePolicy,
+        block_io::BlockIoConfig,
     },
     observe::ProcessId,
 };
@@ -16,6 +17,7 @@ use ckb_probe_testkit::{Folder, disk::Disk, mount::Mount};
 fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
     let question: KindSpec = BlockIoProbe {
         devices: vec![disk.name().to_string()],
+        slow_threshold: Duration::from_micros(1).into(),
         ..BlockIoProbe::default()
     }
     .into();
@@ -115,4 +117,62 @@ fn what_began_before_a_slice_is_nobody_elses() {
         });
     }
     assert_eq!(reads(&mut *own), of(&[("own", 5), ("unknown", 5)]));
+}
+
+/// The bytes of all requests, where any are told.
+fn bytes(view: &mut dyn Mechanism) -> Option<u64> {
+    let reading = view.read().unwrap();
+    let rows = reading.groups.values().flatten();
+    let told = rows.filter_map(|row| row.figures.sums.get("bytes").copied());
+    told.reduce(|all, more| all + more)
+}
+
+#[test]
+fn of_others_no_more_is_told_than_how_many_requests_there_are_and_how_long_they_take() {
+    const READ: usize = 4096;
+    let folder = Folder::new();
+    let content = folder.path("content");
+    std::fs::write(&content, vec![7; 64 << 20]).unwrap();
+    let mount = Mount::with(&content, &folder.path("mount"));
+    let disk = Disk::on(&mount.program());
+    let mut node = Node::default().with_policy(NodePolicy {
+        tells_others: false,
+        ..NodePolicy::default()
+    });
+    let load: GroupIds = [GroupId::default()].into();
+    let mut own = view(&mut node, std::process::id(), &disk);
+    let mut others = view(&mut node, 1, &disk);
+    for one in [&mut own, &mut others] {
+        one.attach(&load).unwrap();
+    }
+    std::thread::scope(|scope| {
+        mount.fall_silent();
+        let read = || disk.read_at(4 << 20, READ);
+        let job = std::thread::Builder::new().name("secret-job".to_string());
+        let waits = job.spawn_scoped(scope, read).unwrap();
+        while !mount.is_waited_for() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        mount.speak();
+        waits.join().unwrap();
+    });
+    disk.read_direct(100, READ);
+    disk.at_rest();
+    assert_eq!(reads(&mut *own), of(&[("own", 101)]));
+    assert_eq!(reads(&mut *others), of(&[("other", 101)]));
+    assert_eq!(bytes(&mut *own), Some(101 * READ as u64));
+    assert_eq!(bytes(&mut *others), None);
+
+    let (own, others) = (own.events(), others.events());
+    let mut slow = own.iter().filter(|event| event.thread_name == "secret-job");
+    let slow = slow.next().unwrap();
+    assert!(slow.weight >= 5_000_000 && own.len() > others.len());
+    assert!(others.iter().any(|event| event.weight == slow.weight));
+    for event in &others {
+        assert!(event.weight >= 1_000_000, "{event:?}");
+        assert_eq!((event.thread, &*event.thread_name), (0, ""), "{event:?}");
+        let mut details = event.details.iter();
+        assert!(!details.any(|(_, detail)| matches!(detail, Detail::Bytes(_))));
+    }
 }

@@ -194,7 +194,8 @@ async fn until(time: Option<Instant>) {
     }
 }
 
-fn order(container: &str, executable: &str) -> Assignment {
+/// What it has it measure in a container, where it is asked for calls.
+pub fn order(container: &str, executable: &str) -> Assignment {
     let calls = RocksDbProbe {
         operations: vec![Operation::Get],
         ..RocksDbProbe::default()

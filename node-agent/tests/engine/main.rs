@@ -9,6 +9,7 @@ mod agent;
 mod detaching;
 mod joining;
 mod profiles;
+mod reused;
 mod silence;
 mod sites;
 mod sizes;

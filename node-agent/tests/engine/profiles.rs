@@ -18,7 +18,7 @@ const fn secs(seconds: u64) -> Duration {
 }
 
 /// Windows of so long, once or every so often.
-fn windows(modes: &[ProfileMode], window: Duration, every: Option<Duration>) -> ProfileProbe {
+pub fn windows(modes: &[ProfileMode], window: Duration, every: Option<Duration>) -> ProfileProbe {
     ProfileProbe {
         modes: modes.to_vec(),
         window: window.into(),
@@ -28,7 +28,7 @@ fn windows(modes: &[ProfileMode], window: Duration, every: Option<Duration>) -> 
 }
 
 /// What the CkbProbe of this name asks.
-fn order(name: &str, of: &Container, asked: &ProfileProbe, max_percent: f64) -> Assignment {
+pub fn order(name: &str, of: &Container, asked: &ProfileProbe, max_percent: f64) -> Assignment {
     let probes = vec![Probe::new("flames", asked.clone().into())];
     Assignment {
         overhead: Overhead {

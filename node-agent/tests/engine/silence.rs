@@ -2,10 +2,11 @@
 
 use std::{sync::mpsc, thread};
 
+use ckb_probe_crds::ProfileMode;
 use ckb_probe_testkit::mount::Mount;
 use nix::unistd::{Pid, gettid};
 
-use super::{slow_calls, *};
+use super::{profiles, slow_calls, *};
 
 /// Has a thread of its own ask for the file, and tells which.
 fn asks(mount: &Mount) -> Pid {
@@ -124,4 +125,42 @@ async fn who_made_slow_calls_is_told_after_the_file_system_fell_silent_too() {
     assert!(!mount.has_kept_waiting(gettid().as_raw().cast_unsigned()));
     mount.speak();
     drop(mute);
+}
+
+#[tokio::test]
+async fn a_stack_on_a_file_system_that_falls_silent_keeps_nobody_from_detaching() {
+    let folder = Folder::new();
+    let neighbour = folder.compile("cc", FIXTURE, "neighbour", &[]);
+    let astray = folder.compile("cc", "astray.c", "astray", &["-pthread"]);
+    let zeros = folder.path("zeros");
+    fs::write(&zeros, [0; 64 << 10]).unwrap();
+    for (number, mode) in [(7, ProfileMode::OffCpu), (8, ProfileMode::Threads)] {
+        // Another one: what was read once is remembered.
+        let mount = Mount::with(&zeros, &folder.path(&format!("mount-{number}")));
+        let stack = mount.program();
+        let hostile = Container::run_with(number, &astray, &[stack.to_str().unwrap()], None);
+        let local = Container::run(number + 2, &neighbour);
+        mount.fall_silent();
+        let window = profiles::windows(&[mode], Duration::from_secs(1), None);
+        let profile = profiles::order("hostile", &hostile, &window, 20.0);
+        let mut agent = Agent::start();
+        agent.assign(vec![profile.clone()]);
+        agent.until(PATIENCE, |_| mount.is_waited_for()).await;
+
+        // A slice begins when those before it have gone.
+        agent.assign(vec![profile, agent::order(&local.id, &local.executable)]);
+        for _ in 0..3 {
+            let before = agent.samples(&local);
+            agent
+                .until(Duration::from_secs(5), |agent| {
+                    agent.samples(&local) > before
+                })
+                .await;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
+        assert!(mount.is_waited_for(), "{mode:?}");
+        assert!(!mount.has_kept_waiting(gettid().as_raw().cast_unsigned()));
+        mount.speak();
+        drop((agent, hostile, local));
+    }
 }

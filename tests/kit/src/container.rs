@@ -91,6 +91,16 @@ impl Container {
         self.child.as_ref().unwrap().id()
     }
 
+    /// Kills the process that was started in it, and waits until its number is free.
+    ///
+    /// # Panics
+    /// When none was.
+    pub fn end(&mut self) {
+        let child = self.child.as_mut().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
     /// Moves a process into it.
     ///
     /// # Panics

@@ -232,6 +232,32 @@ fn debt_and_savings_are_bounded() {
 }
 
 #[test]
+fn what_others_pay_is_bounded_however_much_the_target_uses() {
+    let all = |budget: Budget, cpu| (budget.ratio * cpu + budget.floor) * budget.duty;
+    let of = |ratio, floor, duty| Budget {
+        ratio,
+        floor,
+        duty,
+        edge: Duration::ZERO,
+        turnaround: Duration::ZERO,
+    };
+    // Sixteen busy cores buy 0.8 of a core, of which others are to pay 0.16 at most.
+    let busy = of(0.05, 0.001, 1.0);
+    assert!((all(busy.within(0.16, 16.0), 16.0) - 0.16).abs() < 1e-9);
+    // What is less stays as it is, and so it does for who is idle most of the time.
+    assert_eq!(busy.within(0.16, 1.0), busy);
+    let rare = of(0.05, 0.1, 0.01);
+    assert_eq!(rare.within(0.16, 16.0), rare);
+    // Neither what is granted besides nor how seldom it is busy gets around it.
+    for (ratio, floor, duty) in [(0.05, 1.0, 1.0), (0.0, 5.0, 0.5), (0.5, 1e9, 1e-6)] {
+        let bounded = of(ratio, floor, duty).within(0.02, 64.0);
+        assert!(all(bounded, 64.0) <= 0.02 * 1.000_001, "{bounded:?}");
+    }
+    let none = of(0.05, 0.1, 0.0).within(f64::NAN, f64::INFINITY);
+    assert!(none.ratio >= 0.0 && none.floor >= 0.0, "{none:?}");
+}
+
+#[test]
 fn a_slice_may_not_outlast_its_period_whatever_the_edge() {
     for edge in [0, 20, 1000, 1_000_000] {
         let budget = Budget {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     kernel::{ReadError, memory},
-    observe::ProcessId,
+    observe::{self, ProcessId},
     state::instance::Instance,
 };
 
@@ -169,7 +169,9 @@ impl Engine {
 
     /// The same, for who does not go on where that fails.
     pub(super) fn try_read(&mut self, process: ProcessId) -> Result<(), ReadError> {
+        // What is counted by then is not only its own, and what it did since it was read last is lost.
         let measured = self.processes.get_mut(&process);
+        let measured = measured.filter(|one| one.successor().is_none());
         let measurement = measured.and_then(|one| one.measurement(&self.tools));
         let read = measurement.map(|one| one.read(self.clock.now()));
         self.deliver(process);
@@ -193,10 +195,15 @@ impl Engine {
     /// Takes the events of a process, for the books of all that look at it, and for whoever asks for the lines.
     pub(super) fn take_events(&mut self, process: ProcessId) {
         let measured = self.processes.get_mut(&process);
+        let successor = measured.as_ref().and_then(|one| one.successor());
         let Some(measurement) = measured.and_then(|one| one.measurement(&self.tools)) else {
             return;
         };
-        let events = measurement.events();
+        let mut events = measurement.events();
+        if let Some(since) = successor {
+            let since = observe::boot_time().checked_add(since);
+            events.retain(|event| since.as_ref().is_ok_and(|since| event.time < *since));
+        }
         let now = self.clock.now();
         let sharing = views_on(&mut self.views, process).count();
         for view in views_on(&mut self.views, process) {

@@ -31,7 +31,7 @@ impl Fresh {
         tools: &mut Tools,
         process: ProcessId,
         questions: Vec<Instrumented>,
-        budget: Budget,
+        (budget, owed): (Budget, f64),
         clock: Clock,
     ) -> Self {
         let Prepared {
@@ -41,7 +41,7 @@ impl Fresh {
         } = Prepared::of(tools, process, &questions, budget);
         let mut answers: Vec<_> = answers.into_iter().flatten().collect();
         let Begun {
-            measurement,
+            mut measurement,
             refused,
             attached,
         } = Measurement::begin(
@@ -51,6 +51,9 @@ impl Fresh {
             &tools.reaper,
             || clock.now(),
         );
+        if let Some(measurement) = &mut measurement {
+            measurement.owe(owed);
+        }
         for (groups, error) in refused {
             let refusal = Refusal::from(error);
             for answer in &mut answers {

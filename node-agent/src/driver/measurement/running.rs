@@ -155,6 +155,13 @@ impl Mechanisms {
             .collect()
     }
 
+    /// See [`Mechanism::node_share`]: of all of them together, if any has one.
+    pub fn node_share(&self) -> Option<f64> {
+        let all = self.0.iter();
+        let shares = all.filter_map(|one| one.mechanism.node_share());
+        shares.reduce(|all, more| all + more)
+    }
+
     /// What was counted.
     pub fn read(&mut self) -> Result<Reading, ReadError> {
         let mut reading = Reading::default();

@@ -19,6 +19,9 @@ use crate::{
 /// Between two looks at how busy the operations are, at most.
 const LOOK: Duration = Duration::from_millis(50);
 
+/// The first, where others pay as well: until then everything is attached, whatever it costs.
+const FIRST_LOOK: Duration = Duration::from_millis(10);
+
 /// And at least: while the process works, and while it does not, and something will be due soon after it does.
 const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 const IDLE_LOOK: Duration = Duration::from_millis(8);
@@ -57,6 +60,8 @@ pub struct DutyCycle {
     /// How long attaching takes.
     attaching: Duration,
     plan: Option<governor::Plan>,
+    /// CPU-seconds that probing the process cost too much before this began.
+    owed: f64,
     cycle: Cycle,
     cells: Option<Pair>,
     /// When the process's clock was looked at last, and what it told.
@@ -115,6 +120,7 @@ impl DutyCycle {
             edge: edge.max(EDGE),
             attaching: edge.max(EDGE),
             plan: None,
+            owed: 0.0,
             cycle: Cycle::default(),
             cells: None,
             glanced: Glance::default(),
@@ -135,11 +141,37 @@ impl DutyCycle {
 }
 
 impl Measurement {
+    /// CPU-seconds that probing has cost too much so far.
+    pub fn debt(&self) -> f64 {
+        let sampler = self.sampler.as_ref();
+        let debt = sampler.map_or(0.0, |one| {
+            one.plan.as_ref().map_or(one.owed, |plan| plan.debt)
+        });
+        debt.max(0.0)
+    }
+
+    /// So much is owed from before: to ask for something else pays for nothing.
+    pub fn owe(&mut self, debt: f64) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.owed = debt;
+        }
+    }
+
+    /// Between two looks at most.
+    fn longest_look(&self) -> Duration {
+        let is_first = self.sampler.as_ref().is_some_and(|one| one.plan.is_none());
+        if is_first && self.mechanisms.node_share().is_some() {
+            FIRST_LOOK
+        } else {
+            LOOK
+        }
+    }
+
     /// When [`Self::step`] is due again; None when it never is.
     pub fn next_step(&self) -> Option<Duration> {
         let sampler = self.sampler.as_ref()?;
         let (looked, glanced) = (self.meter.looked(), sampler.glanced);
-        let look = looked + LOOK;
+        let look = looked + self.longest_look();
         let glance = sampler.cycle.next().map(|due| {
             let left = due.saturating_sub(glanced.time.max(self.meter.time()));
             let most = if left < LOOK { IDLE_LOOK } else { LOOK };
@@ -259,17 +291,20 @@ impl Measurement {
                 group.hits_per_second = Some(0.0);
             }
         }
-        let floor = sampler.allowance.floor / 100.0;
-        spent.floor = floor * wall.as_secs_f64();
-        self.meter.grant(spent.floor);
         let changeover = sampler.changeover();
-        let budget = Budget {
+        let mut budget = Budget {
             ratio: sampler.allowance.percent / 100.0,
-            floor: floor / self.meter.duty(),
+            floor: sampler.allowance.floor / 100.0 / self.meter.duty(),
             duty: self.meter.duty(),
             edge: sampler.edge + changeover.before.saturating_sub(sampler.attaching),
             turnaround: changeover.between,
         };
+        if let Some(most) = self.mechanisms.node_share() {
+            budget = budget.within(most, self.meter.usage());
+        }
+        spent.floor = budget.floor * budget.duty * wall.as_secs_f64();
+        self.meter.grant(spent.floor);
+        spent.cost += std::mem::take(&mut sampler.owed);
         let plan = governor::plan(
             &groups,
             self.meter.usage(),

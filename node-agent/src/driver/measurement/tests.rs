@@ -29,6 +29,7 @@ struct Trial {
     attached: GroupIds,
     /// What a slice leaves to be closed.
     link: Option<OwnedFd>,
+    node_share: Option<f64>,
 }
 
 impl Mechanism for Trial {
@@ -53,6 +54,10 @@ impl Mechanism for Trial {
 
     fn close_slice(&mut self) -> Result<Option<Links>, ReadError> {
         Ok(self.link.take().map(|link| Links::of(vec![link])))
+    }
+
+    fn node_share(&self) -> Option<f64> {
+        self.node_share
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
@@ -111,6 +116,7 @@ impl Trial {
             attaches: usize::MAX,
             attached: GroupIds::new(),
             link: None,
+            node_share: None,
         }
     }
 
@@ -298,4 +304,33 @@ fn a_slice_ends_before_anybody_is_woken_to_detach() {
     measurement.close_slice(&clock).unwrap();
     assert_eq!(asked.get(), Some(false));
     assert!(is_closed(&reader), "and then it is detached");
+}
+
+#[test]
+fn what_others_pay_for_is_looked_at_sooner_and_what_was_owed_before_is_owed_still() {
+    let of = |node_share| {
+        let trial = Trial {
+            node_share,
+            ..Trial::new(0, &[Some(1_000)])
+        };
+        let begun = begin(vec![trial.runs()], Some(1.0));
+        begun.measurement.unwrap()
+    };
+    let looked_at = |measurement: &Measurement| {
+        let first = measurement.next_step().unwrap();
+        first - Duration::from_secs(1)
+    };
+    assert_eq!(looked_at(&of(None)), Duration::from_millis(50));
+    let mut shared = of(Some(0.01));
+    assert_eq!(looked_at(&shared), Duration::from_millis(10));
+    assert_eq!(shared.debt(), 0.0);
+    shared.owe(0.5);
+    // Also where it is asked for something else before the first look.
+    assert_eq!(shared.debt(), 0.5);
+    shared.step(&|| Duration::from_millis(1_010)).unwrap();
+    assert_eq!(
+        shared.next_step().unwrap(),
+        Duration::from_millis(1_060),
+        "it is known now"
+    );
 }

@@ -39,10 +39,10 @@ fn what_probes_run_through_and_what_has_no_name_of_its_own_is_left_out() {
         ("ktime_get_ns", 1),
         ("vfs_read", 1),
     ]);
-    let chosen = ask(1).choose_of(found).unwrap();
+    let chosen = ask(1).choose_of(found, None).unwrap();
     assert_eq!(chosen.functions, names(&["vfs_read"]));
     assert_eq!(chosen.ambiguous, names(&["init_once"]));
-    let coverage = coverage(chosen.untouchable, chosen.ambiguous, names(&["vfs_odd"]));
+    let coverage = coverage(chosen, names(&["vfs_odd"]));
     assert_eq!(
         coverage.sentence,
         "; left out: ktime_get_ns, since probes read their time by it; left out: bpf_prog_run, since probes run through it \
@@ -61,18 +61,17 @@ fn what_probes_run_through_and_what_has_no_name_of_its_own_is_left_out() {
 
 #[test]
 fn nothing_lacks_where_all_is_measured() {
-    let coverage = coverage(Vec::new(), BTreeSet::new(), BTreeSet::new());
+    let coverage = coverage(Chosen::default(), BTreeSet::new());
     assert_eq!(coverage, Coverage::default());
 }
 
 #[test]
 fn more_than_the_limit_is_refused_with_some_of_them() {
     let refusal = ask(1)
-        .choose_of(found(&[
-            ("vfs_read", 1),
-            ("vfs_write", 1),
-            ("trace_vfs", 1),
-        ]))
+        .choose_of(
+            found(&[("vfs_read", 1), ("vfs_write", 1), ("trace_vfs", 1)]),
+            None,
+        )
         .unwrap_err();
     assert_eq!(
         refusal,
@@ -86,13 +85,13 @@ fn more_than_the_limit_is_refused_with_some_of_them() {
     // A name that is not listed any more counts all the same.
     let mut many = found(&[("vfs_read", 1)]);
     many.total += 1;
-    let refusal = ask(1).choose_of(many).unwrap_err();
+    let refusal = ask(1).choose_of(many, None).unwrap_err();
     assert_eq!(refusal.reason, Reason::TooManyMatches);
 }
 
 #[test]
 fn no_match_is_refused_and_may_pass() {
-    let refusal = ask(1).choose_of(found(&[])).unwrap_err();
+    let refusal = ask(1).choose_of(found(&[]), None).unwrap_err();
     assert_eq!(refusal.reason, Reason::SymbolNotFound);
     assert!(!refusal.is_lasting(), "a module may bring it");
 }
@@ -133,4 +132,33 @@ fn many_names_are_cut_short() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     assert_eq!(some(&names[..2]), "f0, f1");
     assert!(some(&names).ends_with("f9 and 2 more"));
+}
+
+#[test]
+fn only_what_the_installation_admits_is_chosen_and_the_rest_is_named() {
+    let admitted: Vec<String> = ADMITTED.iter().map(ToString::to_string).collect();
+    let found = found(&[
+        ("kmem_cache_alloc", 1),
+        ("ktime_get", 1),
+        ("try_to_wake_up", 1),
+        ("vfs_read", 1),
+    ]);
+    let chosen = ask(9)
+        .choose_of(found.clone(), Some(&admitted[..]))
+        .unwrap();
+    assert_eq!(chosen.functions, names(&["vfs_read"]));
+    assert_eq!(
+        chosen.unadmitted,
+        names(&["kmem_cache_alloc", "try_to_wake_up"])
+    );
+    let coverage = coverage(chosen, BTreeSet::new());
+    let [kernel, admission] = &coverage.lacks[..] else {
+        panic!("{:?}", coverage.lacks);
+    };
+    assert_eq!(kernel.items, ["ktime_get"]);
+    assert_eq!(admission.reason, Reason::KindNotAdmitted);
+    assert_eq!(admission.items, ["kmem_cache_alloc", "try_to_wake_up"]);
+    // On one's own machine.
+    let chosen = ask(9).choose_of(found, None).unwrap();
+    assert_eq!((chosen.functions.len(), chosen.unadmitted.len()), (3, 0));
 }

@@ -49,13 +49,19 @@ impl RowState {
     }
 
     /// What a part counts under.
-    pub(super) fn part_name(&mut self, raw: Option<&RowId>, instrument: &dyn Instrument) -> String {
+    pub(super) fn part_name(
+        &mut self,
+        raw: Option<&RowId>,
+        figures: &Figures,
+        room: impl FnOnce(&Figures) -> bool,
+        instrument: &dyn Instrument,
+    ) -> String {
         let known = raw.and_then(|raw| self.names.get(&raw.place));
         if let Some(name) = known {
             return name.clone();
         }
         let own = raw.map_or_else(|| OTHER.to_string(), |raw| instrument.part(raw));
-        let (name, folded) = with_room(own, &self.parts, MAX_PARTS);
+        let (name, folded) = with_room(own, &self.parts, MAX_PARTS, || room(figures));
         self.folded.0 += u64::from(folded);
         self.parts.entry(name.clone()).or_default();
         if let Some(raw) = raw {
@@ -65,16 +71,17 @@ impl RowState {
     }
 }
 
-/// The name, if it is known or there is room for one more besides the one of the others; otherwise theirs, and that it is so.
+/// The name, if it is known or there may be one more besides the one of the others, and there is `room`; otherwise theirs, and that it is so.
 pub(super) fn with_room<T>(
     own: String,
     known: &BTreeMap<String, T>,
-    room: usize,
+    most: usize,
+    room: impl FnOnce() -> bool,
 ) -> (String, bool) {
     let named = known.keys().filter(|name| *name != OTHER).count();
-    if named + 1 < room || known.contains_key(&own) {
+    if own == OTHER || known.contains_key(&own) || named + 1 < most && room() {
         (own, false)
     } else {
-        (OTHER.to_string(), own != OTHER)
+        (OTHER.to_string(), true)
     }
 }

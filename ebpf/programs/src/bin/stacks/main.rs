@@ -1,7 +1,9 @@
 //! Stacks of the threads of one process: of those that run, by the tick that is there anyway; and of all of them, whenever
 //! user space goes through them. Nothing is run in the process, and nothing of it is stopped.
 //!
-//! What is copied goes to slots that user space has mapped, and wipes.
+//! What is copied goes to slots that user space has mapped, and wipes. No program waits for a page: who runs has its stack copied as far as
+//! it is there, and of who waits user space copies it, between two visits of the thread. A program that waits would have all wait who
+//! take a probe or a program away.
 #![no_std]
 #![no_main]
 
@@ -13,18 +15,15 @@ use aya_ebpf::{
     EbpfContext,
     helpers::{
         bpf_get_current_pid_tgid, bpf_ktime_get_ns,
-        generated::{
-            bpf_copy_from_user_task, bpf_get_prandom_u32, bpf_get_stack, bpf_get_task_stack,
-            bpf_probe_read_user,
-        },
+        generated::{bpf_get_prandom_u32, bpf_get_stack, bpf_get_task_stack, bpf_probe_read_user},
     },
     macros::{btf_tracepoint, map},
     maps::{Array, HashMap, PerCpuArray},
     programs::BtfTracePointContext,
 };
 use ckb_probe_common::stacks::{
-    ANY, FILLED, FILLING, FREE, Fault, LEARN, MOVED, NAMES, NO_USER, ON_CPU, Order, PAGE, Pace,
-    Slot, TIMERS, UNCHANGED, fault,
+    ANY, ASKED, COPIED, FILLED, FILLING, FREE, Fault, Head, LEARN, MOVED, NAMES, NO_USER, ON_CPU,
+    Order, PAGE, Pace, Slot, TIMERS, UNCHANGED, fault,
 };
 use ckb_probe_programs::{
     counters,
@@ -47,6 +46,10 @@ static SLOTS: Array<Slot> = Array::with_max_entries(16, MAPPED);
 /// The slot that is tried next.
 #[map]
 static NEXT: Array<u32> = Array::with_max_entries(1, 0);
+
+/// The slot that is to be copied to, and one more; 0: none is.
+#[map]
+static WAITING: Array<u32> = Array::with_max_entries(1, 0);
 
 #[map]
 static PACE: PerCpuArray<Pace> = PerCpuArray::with_max_entries(1, 0);
@@ -199,9 +202,13 @@ fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32, writte
     }
 }
 
-/// One thread of the process, where user space reads of it the number of the slot that it is in.
+/// To the kernel: come back to the same thread, when the next is read.
+const AGAIN: i32 = 1;
+
+/// One thread of the process, where user space reads of it the number of the slot that it is in. One whose stack is to be copied is
+/// visited twice: reading ends before it, with its slot [`ASKED`], and when that is [`COPIED`] reading goes on with it.
 #[unsafe(no_mangle)]
-#[unsafe(link_section = "iter.s/task")]
+#[unsafe(link_section = "iter/task")]
 pub fn threads(context: *mut c_void) -> i32 {
     let context = Context::new(context);
     // SAFETY: `struct bpf_iter__task` has the task.
@@ -212,9 +219,22 @@ pub fn threads(context: *mut c_void) -> i32 {
     if task.is_null() {
         return 0;
     }
-    let Some(next_slot) = NEXT.get_ptr_mut(0) else {
+    let (Some(next_slot), Some(waiting)) = (NEXT.get_ptr_mut(0), WAITING.get_ptr_mut(0)) else {
         return 0;
     };
+    // SAFETY: a map's value, which nobody else writes to: there is one reader at a time.
+    let waits = unsafe { core::mem::take(&mut *waiting) };
+    if let Some(slot) = waits.checked_sub(1).and_then(|at| SLOTS.get_ptr_mut(at)) {
+        // SAFETY: a map's value, which is this program's again if it is copied; and the kernel's task.
+        unsafe {
+            // If it is of another thread, that one has gone, and the reader wipes it.
+            if (*slot).head.state == COPIED && thread::is_of(&(*slot).head, task) {
+                compare(&mut (*slot).head, task);
+                (*slot).head.state = FILLED;
+                return i32::from(!context.write(&u64::from(waits - 1)));
+            }
+        }
+    }
     // SAFETY: a map's value. One reader at a time: it takes no more than there are slots before it has wiped them.
     let index = unsafe { counters::next(next_slot) } & order.mask;
     let Some(slot) = SLOTS.get_ptr_mut(index) else {
@@ -230,22 +250,29 @@ pub fn threads(context: *mut c_void) -> i32 {
         if is_known && order.skip_unchanged != 0 && head.flags & ON_CPU == 0 {
             head.flags |= UNCHANGED;
         } else {
-            look(slot, task, looked_at);
+            look(&mut (*slot).head, task);
+            if (*slot).head.pages > 0 {
+                (*slot).head.state = ASKED;
+                *waiting = index + 1;
+                return AGAIN;
+            }
+            if (*slot).head.flags & ON_CPU == 0 {
+                compare(&mut (*slot).head, task);
+            }
         }
         (*slot).head.state = FILLED;
     }
     i32::from(!context.write(&u64::from(index)))
 }
 
-/// Takes a thread as it is, and remembers that if it stood still.
+/// Describes a thread as it is, but for its stack: of that, how many pages are to be copied.
 ///
 /// # Safety
-/// The slot is a map's value, and this program's; the kernel handed the task out.
+/// The kernel handed the task out.
 #[inline(always)]
-unsafe fn look(slot: *mut Slot, task: *mut c_void, looked_at: Option<*mut u64>) {
+unsafe fn look(head: &mut Head, task: *mut c_void) {
     // SAFETY: by the caller's word.
     unsafe {
-        let head = &mut (*slot).head;
         thread::describe(head, task);
         head.reader_arrived_ns = thread::arrived(Thread::current().as_ptr());
         let kernel = bpf_get_task_stack(
@@ -255,38 +282,35 @@ unsafe fn look(slot: *mut Slot, task: *mut c_void, looked_at: Option<*mut u64>) 
             0,
         );
         head.kernel_frames = frames(kernel);
-        // One that runs has no stack that stands still.
-        if head.flags & ON_CPU != 0 {
-            return;
-        }
-        if head.flags & NO_USER == 0 {
-            let begin = head.sp & !(PAGE as u64 - 1);
-            let from_task = |to: *mut u8, bytes: usize, at: u64| {
-                let from = (begin + at) as *const c_void;
-                bpf_copy_from_user_task(to.cast(), bytes as u32, from, task.cast(), 0) == 0
-            };
-            let limit = thread::pages(task, head.sp);
-            // Most stacks reach into a second page, and to find the process's memory takes as long as to copy a page of it.
-            let stack = (&raw mut (*slot).stack).cast();
-            let at_once = match limit > 1 && from_task(stack, 2 * PAGE, 0) {
-                true => 2 * PAGE as u64,
-                false => 0,
-            };
-            copy(slot, limit, |to, at| {
-                at < at_once || from_task(to, PAGE, at)
-            });
-        }
-        let head = &mut (*slot).head;
-        if thread::switches(task) == head.switches {
-            if let Some(looked_at) = looked_at {
+    }
+    // One that runs has no stack that stands still.
+    if head.flags & (ON_CPU | NO_USER) == 0 {
+        head.pages = thread::pages(task, head.sp);
+    }
+}
+
+/// Whether the thread stood still since it was described, which is remembered with it.
+///
+/// # Safety
+/// The kernel handed the task out.
+#[inline(always)]
+unsafe fn compare(head: &mut Head, task: *mut c_void) {
+    // First: one that runs now has not been counted yet, and one that has run meanwhile has been.
+    if thread::runs(task) {
+        head.flags |= MOVED;
+    } else if thread::switches(task) == head.switches {
+        // SAFETY: by the caller's word, and a map's value.
+        unsafe {
+            if let Some(looked_at) = LOOKED_AT.get_or_create(Thread::of(task)) {
                 *looked_at = head.switches + 1;
             }
-        } else if thread::is_where_it_was(head, task) {
-            // It ran in the kernel, and what was seen there is of no moment.
-            head.kernel_frames = 0;
-        } else {
-            head.flags |= MOVED;
         }
+    // SAFETY: by the caller's word.
+    } else if unsafe { thread::is_where_it_was(head, task) } {
+        // It ran in the kernel, and what was seen there is of no moment.
+        head.kernel_frames = 0;
+    } else {
+        head.flags |= MOVED;
     }
 }
 

@@ -69,7 +69,7 @@ pub unsafe fn recognize(head: &mut Head, task: *const c_void) {
     head.kernel_frames = 0;
     head.pages = 0;
     head.flags = 0;
-    if number::<RUNS>(task) != 0 {
+    if runs(task) {
         head.flags |= ON_CPU;
     }
     // SAFETY: the name has room for as many bytes as are read; the helper copes with any address.
@@ -131,6 +131,18 @@ pub unsafe fn is_where_it_was(head: &Head, task: *const c_void) -> bool {
             && head.sp == register(&raw const (*registers).rsp)
             && head.bp == register(&raw const (*registers).rbp)
     }
+}
+
+/// Whether it is the thread that was recognized.
+#[inline(always)]
+pub fn is_of(head: &Head, task: *const c_void) -> bool {
+    u64::from(head.thread) == number::<THREAD>(task)
+}
+
+/// Whether it is on a CPU.
+#[inline(always)]
+pub fn runs(task: *const c_void) -> bool {
+    number::<RUNS>(task) != 0
 }
 
 /// How often a thread has stopped running.

@@ -1,7 +1,7 @@
-use ckb_probe_crds::report::MAX_PARTS;
+use ckb_probe_crds::{Name, report::MAX_PARTS};
 
 use super::*;
-use crate::mechanism::Breakdown;
+use crate::{kernel::memory::MemoryBudget, mechanism::Breakdown};
 
 /// Calls of one operation by column family, attached at 0.
 fn by_family() -> (Series, Instrumented) {
@@ -197,4 +197,51 @@ fn a_slice_that_stands_for_more_time_does_not_bring_back_what_stood_in_it() {
     series.end(at(3_000));
     // Its part has nothing to tell but what was counted.
     assert_eq!(levels(&series), named([("one", 0), ("one/other", 0)]));
+}
+
+/// A row of two distributions, as those of `tcp` are.
+fn busy_peer(place: u64) -> RowReading {
+    let mut reading = RowReading {
+        row: Some(raw(place, &format!("peer-{place}"))),
+        ..whole(gets(1))
+    };
+    let distributions = &mut reading.figures.distributions;
+    let duration = distributions.values().next().unwrap().clone();
+    distributions.insert(Name::Borrowed("lifetime"), duration);
+    reading
+}
+
+#[test]
+fn rows_are_charged_as_they_come_and_what_there_is_no_room_for_counts_with_the_others() {
+    let subscription = Subscription::default();
+    let expected = crate::state::bytes([&subscription]);
+    let of_a_row = 2 * crate::state::ROW_BYTES + 1024;
+    let within = expected / of_a_row;
+    for more in [0, 5] {
+        let account: &'static MemoryBudget = Box::leak(Box::default());
+        // What the agent takes for itself, what was taken in advance, and room for so many rows more.
+        account.limit((48 << 20) + expected + more * of_a_row);
+        account.set_books(expected);
+        let mut series = Series::new(subscription.clone());
+        series.room = series.room.on(account);
+        series.attached(subscription.clone(), at(0));
+        let all: Vec<RowReading> = (0..100).map(busy_peer).collect();
+        let probe = peers("sockets");
+        assert!(series.observe(&all, &*probe.instrument, at(10)));
+        let told = series.rows.keys().filter(|name| *name != OTHER).count() as u64;
+        assert!(
+            (within + more - 1..=within + more).contains(&told),
+            "{told}"
+        );
+        // None is lost, and it is said how many are not told apart.
+        let counts = series.rows.values().map(|row| count(&row.all.total));
+        assert_eq!(counts.sum::<u64>(), 100);
+        assert_eq!(series.folded().0, 100 - told);
+        assert!(series.beyond() <= more * of_a_row);
+        assert_eq!(account.left(), more * of_a_row - series.beyond());
+        // Once given a name stays, whatever room there is by then.
+        account.limit(u64::MAX);
+        series.observe(&all, &*probe.instrument, at(20));
+        assert_eq!(series.folded().0, 100 - told);
+    }
 }

@@ -1,0 +1,222 @@
+//! What is known on a node of all who have functions of its kernel probed: a probe there is run for everybody who calls the function, so what it
+//! costs others is not for one process's budget alone to bound.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use crate::{kernel::KernelTier, observe::ProcessId};
+
+/// Between two times that functions of the kernel begin to be probed for one process: until it is known what they cost, all of them are
+/// attached.
+pub(super) const BETWEEN: Duration = Duration::from_secs(5);
+
+/// So many names are remembered, by tier.
+const NAMES: usize = 1 << 14;
+
+/// Of a node. Clones are of the same.
+#[derive(Clone, Default)]
+pub struct KernelLedger {
+    known: Arc<Mutex<Known>>,
+    sharing: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct Known {
+    trials: Vec<(KernelTier, Trials)>,
+    begins: Begins,
+}
+
+/// Which functions the kernel lets be probed: to find out attaches to them.
+#[derive(Debug, Default)]
+struct Trials(BTreeMap<String, bool>);
+
+impl Trials {
+    /// Those that were not tried.
+    fn untried<'a>(&self, functions: &BTreeSet<&'a str>) -> Vec<&'a str> {
+        let functions = functions.iter().copied();
+        functions
+            .filter(|name| !self.0.contains_key(*name))
+            .collect()
+    }
+
+    /// These were tried, and of them those were refused.
+    fn learn(&mut self, tried: &[&str], refused: &BTreeSet<String>) {
+        if self.0.len() + tried.len() > NAMES {
+            self.0.clear();
+        }
+        for name in tried {
+            self.0.insert((*name).to_string(), !refused.contains(*name));
+        }
+    }
+
+    /// Those that are known to be refused.
+    fn refused(&self, functions: &BTreeSet<&str>) -> BTreeSet<String> {
+        let refused = functions
+            .iter()
+            .filter(|name| self.0.get(**name) == Some(&false));
+        refused.map(|name| (*name).to_string()).collect()
+    }
+}
+
+/// When functions were begun to be probed, by process.
+#[derive(Debug, Default)]
+struct Begins(BTreeMap<ProcessId, Instant>);
+
+impl Begins {
+    /// They begin for this process now, unless they did a moment ago: then how long it is to wait.
+    fn begin(&mut self, process: ProcessId, now: Instant) -> Result<(), Duration> {
+        self.0
+            .retain(|_, begun| now.saturating_duration_since(*begun) < BETWEEN);
+        match self.0.get(&process) {
+            Some(begun) => Err(BETWEEN.saturating_sub(now.saturating_duration_since(*begun))),
+            None => {
+                self.0.insert(process, now);
+                Ok(())
+            }
+        }
+    }
+}
+
+impl KernelLedger {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        // What it holds is right at any time.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Functions of the kernel begin to be probed for this process now, unless they did a moment ago: then how long it is to wait.
+    pub(super) fn begin(&self, process: ProcessId) -> Result<(), Duration> {
+        self.known().begins.begin(process, Instant::now())
+    }
+
+    /// Those of these functions that the kernel does not let be probed by a tier. `try_all` finds out, of those that nobody has tried; one
+    /// does so at a time.
+    pub(super) fn refused<E>(
+        &self,
+        tier: KernelTier,
+        functions: &BTreeSet<&str>,
+        try_all: impl FnOnce(&[&str]) -> Result<BTreeSet<String>, E>,
+    ) -> Result<BTreeSet<String>, E> {
+        let mut known = self.known();
+        let place = known.trials.iter().position(|(of, _)| *of == tier);
+        let place = place.unwrap_or_else(|| {
+            known.trials.push((tier, Trials::default()));
+            known.trials.len() - 1
+        });
+        let trials = &mut known.trials[place].1;
+        let untried = trials.untried(functions);
+        if !untried.is_empty() {
+            let refused = try_all(&untried)?;
+            trials.learn(&untried, &refused);
+        }
+        Ok(trials.refused(functions))
+    }
+
+    /// One more who shares what others may pay.
+    pub(super) fn share(&self) -> NodeShare {
+        self.sharing.fetch_add(1, Ordering::Relaxed);
+        NodeShare(Arc::clone(&self.sharing))
+    }
+}
+
+/// A share of what those may pay who call the functions and are not asked. It is given back when this is dropped.
+pub(super) struct NodeShare(Arc<AtomicUsize>);
+
+impl NodeShare {
+    /// Of so much for all of them, what this one has.
+    pub(super) fn of(&self, all: f64) -> f64 {
+        all / self.0.load(Ordering::Relaxed).max(1) as f64
+    }
+}
+
+impl Drop for NodeShare {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use super::*;
+
+    fn process(pid: u32) -> ProcessId {
+        ProcessId {
+            pid,
+            start_ticks: 1,
+        }
+    }
+
+    #[test]
+    fn what_is_asked_anew_five_times_a_second_begins_every_five_seconds() {
+        let mut begins = Begins::default();
+        let start = Instant::now();
+        let at = |step: u32| start + step * Duration::from_millis(200);
+        let begun = |begins: &mut Begins, pid| {
+            let asked = (0..300).filter(|step| begins.begin(process(pid), at(*step)).is_ok());
+            asked.count()
+        };
+        assert_eq!(begun(&mut begins, 1), 12, "in a minute");
+        assert_eq!(
+            begins.begin(process(1), at(276)),
+            Err(Duration::from_millis(4_800))
+        );
+        // Others do not wait for that, nor does a later process of the number; and nothing is kept of who is not asked about any more.
+        let later = ProcessId {
+            start_ticks: 2,
+            ..process(1)
+        };
+        assert_eq!(begins.begin(process(2), at(276)), Ok(()));
+        assert_eq!(begins.begin(later, at(276)), Ok(()));
+        assert_eq!(begins.begin(process(3), at(1_000)), Ok(()));
+        assert_eq!(begins.0.len(), 1);
+    }
+
+    #[test]
+    fn a_function_is_tried_once_by_each_tier_whoever_asks() {
+        let ledger = KernelLedger::default();
+        let mut tried = Vec::new();
+        let mut ask = |tier, names: &[&'static str]| {
+            let refused = ledger.refused(tier, &names.iter().copied().collect(), |untried| {
+                tried.push(untried.join(" "));
+                Ok::<_, Infallible>(["odd".to_string()].into())
+            });
+            refused.into_iter().flatten().collect::<Vec<_>>()
+        };
+        assert_eq!(ask(KernelTier::Multi, &["odd", "vfs_read"]), ["odd"]);
+        assert_eq!(ask(KernelTier::Multi, &["odd", "vfs_read"]), ["odd"]);
+        assert_eq!(
+            ask(KernelTier::Multi, &["odd", "vfs_read", "vfs_write"]),
+            ["odd"]
+        );
+        assert_eq!(ask(KernelTier::PerfEvent, &["odd"]), ["odd"]);
+        assert_eq!(tried, ["odd vfs_read", "vfs_write", "odd"]);
+    }
+
+    #[test]
+    fn names_without_end_are_not_remembered() {
+        let mut trials = Trials::default();
+        let names: Vec<String> = (0..NAMES).map(|number| number.to_string()).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        trials.learn(&names, &BTreeSet::new());
+        trials.learn(&["one more"], &BTreeSet::new());
+        assert_eq!(trials.0.len(), 1);
+    }
+
+    #[test]
+    fn all_who_probe_share_what_others_pay() {
+        let ledger = KernelLedger::default();
+        let first = ledger.share();
+        assert_eq!(first.of(0.16), 0.16);
+        let second = ledger.clone().share();
+        assert_eq!((first.of(0.16), second.of(0.16)), (0.08, 0.08));
+        drop(first);
+        assert_eq!(second.of(0.16), 0.16);
+    }
+}
