@@ -31,8 +31,8 @@ test-browser: ## flame graphs in headless Chromium, also by speedscope: search, 
 e2e: ## end-to-end tests on a local cluster, with the embedded workload
 	scripts/setup.sh build cluster && scripts/e2e.sh rocksdb $(E2E_OPTIONS)
 
-test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built first: half an hour, once)
-	scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh ckb $(E2E_OPTIONS)
+test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built first: half an hour, once); WORKLOAD=rocksdb,ckb for all of them
+	scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh $(or $(WORKLOAD),ckb) $(E2E_OPTIONS)
 
 test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's: hours
 	scripts/setup.sh build && scripts/test-kernels.sh $(KERNELS)

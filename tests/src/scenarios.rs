@@ -39,6 +39,8 @@ mod unavailable;
 pub struct Scenario {
     /// Its name on the command line and in the report.
     pub name: &'static str,
+    /// The same where it is played with a real CKB node in a run that plays it, or others, with the stand-in too.
+    pub name_on_ckb: &'static str,
     /// What it shows, in a sentence.
     pub about: &'static str,
     /// What it is played with.
@@ -69,11 +71,11 @@ enum Beside {
 }
 
 impl Scenario {
-    /// Whether it is played with this workload; the stand-in leaves what is `for_ckb` to a real node, which is to follow.
-    pub fn is_for(&self, workload: Workload, for_ckb: bool) -> bool {
+    /// Whether it is played with one of these workloads: the stand-in leaves to a real node what either serves for.
+    pub fn is_for(&self, workload: Workload, all: &[Workload]) -> bool {
         match workload {
             Workload::Ckb => self.on != On::StandIn,
-            Workload::Rocksdb => !for_ckb || self.on != On::Either,
+            Workload::Rocksdb => !all.contains(&Workload::Ckb) || self.on != On::Either,
         }
     }
 
@@ -93,6 +95,7 @@ macro_rules! scenarios {
     ($($name:ident: $on:ident, $beside:ident, $about:literal;)*) => {
         &[$(Scenario {
             name: stringify!($name),
+            name_on_ckb: concat!(stringify!($name), "_on_ckb"),
             about: $about,
             on: On::$on,
             beside: Beside::$beside,
@@ -139,14 +142,15 @@ pub const ALL: &[Scenario] = scenarios! {
 mod tests {
     use super::*;
 
-    fn names(workload: Workload, for_ckb: bool) -> Vec<&'static str> {
-        let played = ALL.iter().filter(|one| one.is_for(workload, for_ckb));
+    fn names(workload: Workload, all: &[Workload]) -> Vec<&'static str> {
+        let played = ALL.iter().filter(|one| one.is_for(workload, all));
         played.map(|one| one.name).collect()
     }
 
     #[test]
     fn what_is_left_to_a_real_node_is_played_there() {
-        let (stand_in, ckb) = (names(Workload::Rocksdb, true), names(Workload::Ckb, false));
+        let both = [Workload::Rocksdb, Workload::Ckb];
+        let [stand_in, ckb] = both.map(|workload| names(workload, &both));
         for scenario in ALL {
             let times = [&stand_in, &ckb].map(|names| names.contains(&scenario.name));
             assert!(times != [false; 2], "{} is played nowhere", scenario.name);
@@ -156,6 +160,7 @@ mod tests {
                 scenario.name
             );
         }
-        assert_eq!(names(Workload::Rocksdb, false).len(), ALL.len());
+        let alone = names(Workload::Rocksdb, &[Workload::Rocksdb]);
+        assert_eq!(alone.len(), ALL.len());
     }
 }

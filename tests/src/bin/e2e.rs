@@ -27,15 +27,12 @@ use clap::Parser;
 /// what something costs, restart what all share, or look at the whole node.
 #[derive(Parser)]
 struct Arguments {
-    /// What stands for CKB.
-    #[arg(long, value_enum, default_value = "rocksdb")]
-    workload: Workload,
+    /// What stands for CKB. With both, each scenario that either serves for is played with a real node, and the report is not written.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "rocksdb")]
+    workload: Vec<Workload>,
     /// Only these scenarios; the report is then incomplete, and not written.
     #[arg(long, num_args = 1..)]
     only: Vec<String>,
-    /// Leave to a real CKB node, which is to follow, the scenarios that are for one; the report is then not written.
-    #[arg(long)]
-    skip_on_ckb: bool,
     /// How many scenarios are played at the same time, at the most.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     at_once: u8,
@@ -60,19 +57,37 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool> {
     block_on(async { Cluster::connect().await?.claim().await })?;
     let report = Report::default();
-    let is_wanted = |scenario: &Scenario| match &arguments.only[..] {
-        [] => scenario.is_for(arguments.workload, arguments.skip_on_ckb),
+    let is_wanted = |scenario: &Scenario, workload| match &arguments.only[..] {
+        [] => scenario.is_for(workload, &arguments.workload),
         only => only.iter().any(|name| name == scenario.name),
     };
-    let all = scenarios::ALL.iter().enumerate();
-    let (alone, together): (Vec<_>, Vec<_>) = all
-        .filter(|(_, scenario)| is_wanted(scenario))
-        .map(|(place, scenario)| (scenario, report.rows_of(scenario.name, place)))
-        .partition(|(scenario, _)| scenario.is_exclusive());
-    play_all(&together, arguments.workload, arguments.at_once.into())?;
-    play_all(&alone, arguments.workload, 1)?;
-    if arguments.only.is_empty() && !arguments.skip_on_ckb {
-        let name = match arguments.workload {
+    let mut workloads = arguments.workload.clone();
+    // A real node takes longer to say something: what takes long is begun first.
+    workloads.sort_by_key(|workload| *workload != Workload::Ckb);
+    let mut parts = Vec::new();
+    for workload in workloads {
+        for scenario in scenarios::ALL {
+            if is_wanted(scenario, workload) {
+                let name = match (workload, arguments.workload.len()) {
+                    (Workload::Ckb, 2..) => scenario.name_on_ckb,
+                    _ => scenario.name,
+                };
+                let rows = report.rows_of(name, parts.len());
+                parts.push(Part {
+                    scenario,
+                    workload,
+                    rows,
+                });
+            }
+        }
+    }
+    let (alone, together): (Vec<_>, Vec<_>) = parts
+        .into_iter()
+        .partition(|part| part.scenario.is_exclusive());
+    play_all(&together, arguments.at_once.into())?;
+    play_all(&alone, 1)?;
+    if let (true, [workload]) = (arguments.only.is_empty(), &arguments.workload[..]) {
+        let name = match workload {
             Workload::Rocksdb => "report.json",
             Workload::Ckb => "report-ckb.json",
         };
@@ -84,19 +99,24 @@ fn run(arguments: &Arguments) -> Result<bool> {
     Ok(failed == 0)
 }
 
-/// A scenario, and where its figures go.
-type Part<'a> = (&'a Scenario, Rows<'a>);
+/// A scenario, what it is played with, and where its figures go.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    scenario: &'a Scenario,
+    workload: Workload,
+    rows: Rows<'a>,
+}
 
 /// Plays them in their order, so many at a time. Each is on a thread with a runtime and a connection of its own: what one waits for,
 /// searching a program of a hundred megabytes, must not make another's times longer.
-fn play_all(parts: &[Part<'_>], workload: Workload, at_once: usize) -> Result<()> {
+fn play_all(parts: &[Part<'_>], at_once: usize) -> Result<()> {
     let next = AtomicUsize::new(0);
     let play_some = || {
-        while let Some((scenario, rows)) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
-            note::belongs_to(scenario.name);
+        while let Some(part) = parts.get(next.fetch_add(1, Ordering::Relaxed)) {
+            note::belongs_to(part.rows.scenario());
             block_on(async {
                 let cluster = Cluster::connect().await?;
-                play(scenario, workload, &cluster, *rows).await;
+                play(*part, &cluster).await;
                 Ok(())
             })
             .inspect_err(|_| next.store(parts.len(), Ordering::Relaxed))?;
@@ -128,15 +148,20 @@ fn block_on<T>(what: impl Future<Output = Result<T>>) -> Result<T> {
 const ATTEMPTS: usize = 2;
 
 /// One scenario. Whatever becomes of it, the cluster is left as it was, and the next is played.
-async fn play(scenario: &Scenario, workload: Workload, cluster: &Cluster, rows: Rows<'_>) {
+async fn play(part: Part<'_>, cluster: &Cluster) {
+    let Part {
+        scenario,
+        workload,
+        rows,
+    } = part;
+    let name = rows.scenario();
     println!(
-        "{:6.1} s  {}: {}",
+        "{:6.1} s  {name}: {}",
         rows.elapsed().as_secs_f64(),
-        scenario.name,
         scenario.about
     );
     for attempt in 1.. {
-        let mut scene = Scene::new(scenario.name, workload, cluster, rows);
+        let mut scene = Scene::new(name, workload, cluster, rows);
         let before = scene.failed();
         let outcome = scenario.run(&mut scene).await;
         let missed = scene.failed() > before;
@@ -145,7 +170,7 @@ async fn play(scenario: &Scenario, workload: Workload, cluster: &Cluster, rows: 
         }
         let again = outcome.is_err() && !missed && attempt < ATTEMPTS;
         match outcome {
-            Err(error) if again => println!("AGAIN   {}: {error}", scenario.name),
+            Err(error) if again => println!("AGAIN   {name}: {error}"),
             Err(error) => scene.fail(&error),
             Ok(()) => {}
         }
@@ -157,9 +182,5 @@ async fn play(scenario: &Scenario, workload: Workload, cluster: &Cluster, rows: 
             break;
         }
     }
-    println!(
-        "{:6.1} s  {} is over",
-        rows.elapsed().as_secs_f64(),
-        scenario.name
-    );
+    println!("{:6.1} s  {name} is over", rows.elapsed().as_secs_f64());
 }
