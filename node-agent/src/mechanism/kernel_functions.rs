@@ -280,8 +280,8 @@ fn coverage(chosen: Chosen, refused: BTreeSet<String>) -> Coverage {
     tell(&refused, "this kernel does not let it be probed");
     tell(
         &unadmitted,
-        "this installation does not let it be probed: by how its name begins it is not one of those that the agent's \
-         `--kernel-functions` has",
+        "this installation does not let it be probed: by how its name begins it is not one of those that \
+         `agent.kernelFunctions.admitted` has",
     );
     let untouchable = untouchable.into_iter().map(|one| one.name);
     let items: BTreeSet<String> = untouchable.chain(ambiguous).chain(refused).collect();
