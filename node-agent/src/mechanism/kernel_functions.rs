@@ -2,7 +2,7 @@
 //! of the process's own functions. They are run for every process that calls the function; what that costs, who asks pays for.
 
 mod admitted;
-mod ledger;
+mod registry;
 mod tier;
 mod untouchable;
 
@@ -15,8 +15,8 @@ pub use admitted::ADMITTED;
 use admitted::is_admitted;
 use ckb_probe_crds::{Lack, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
-pub use ledger::KernelLedger;
-use ledger::NodeShare;
+pub use registry::KernelRegistry;
+use registry::NodeShare;
 use tier::{CalibratedKernelTier, Costs};
 use untouchable::Untouchable;
 
@@ -85,7 +85,7 @@ fn too_soon(wait: Duration) -> Refusal {
         format!(
             "functions of the kernel were attached for this process a moment ago, and what is asked of it has changed since: they are not \
              attached more often than every {} s; it is tried again, no sooner than in {} s",
-            ledger::BETWEEN.as_secs(),
+            registry::BETWEEN.as_secs(),
             wait.as_millis().div_ceil(1000),
         ),
     )
@@ -105,9 +105,9 @@ impl KernelFunctionsConfig {
         }
         let means = CalibratedKernelTier::of(context.node)?;
         let (tier, cost) = means.get();
-        let ledger = context.node.kernel.clone();
+        let registry = context.node.kernel.clone();
         let names = chosen.functions.iter().map(String::as_str).collect();
-        let refused = ledger.refused(tier, &names, |names| refused_functions(tier, names))?;
+        let refused = registry.refused(tier, &names, |names| refused_functions(tier, names))?;
         let functions = &chosen.functions - &refused;
         let coverage = coverage(chosen, refused);
         if functions.is_empty() {
@@ -133,7 +133,7 @@ impl KernelFunctionsConfig {
             cost,
             one_by_one: tier.detaches_one_by_one(),
             bystanders,
-            share: ledger.share(),
+            share: registry.share(),
             _means: means,
         };
         let subscription = |(slot, function)| Subscription {
@@ -280,8 +280,8 @@ fn coverage(chosen: Chosen, refused: BTreeSet<String>) -> Coverage {
     tell(&refused, "this kernel does not let it be probed");
     tell(
         &unadmitted,
-        "this installation does not let it be probed: by how its name begins it is not one of those that the agent's \
-         `--kernel-functions` has",
+        "this installation does not let it be probed: by how its name begins it is not one of those that \
+         `agent.kernelFunctions.admitted` has",
     );
     let untouchable = untouchable.into_iter().map(|one| one.name);
     let items: BTreeSet<String> = untouchable.chain(ambiguous).chain(refused).collect();

@@ -9,7 +9,7 @@ use std::{
 
 use ckb_probe_crds::Reason;
 
-use super::{Refusal, calls, kernel_functions::KernelLedger};
+use super::{Refusal, calls, kernel_functions::KernelRegistry};
 use crate::kernel::CalibratedTier;
 
 /// By type and name.
@@ -45,7 +45,7 @@ pub struct Node {
     /// What may be looked at.
     pub policy: Arc<NodePolicy>,
     /// Who has functions of its kernel probed, and which cannot be.
-    pub kernel: KernelLedger,
+    pub kernel: KernelRegistry,
     /// What was found in files.
     pub found: Arc<calls::Caches>,
     /// One thing of each type and name that mechanisms ask for, for as long as any of them holds it.
@@ -68,7 +68,7 @@ impl Node {
         Self {
             tier,
             policy: Arc::default(),
-            kernel: KernelLedger::default(),
+            kernel: KernelRegistry::default(),
             found: Arc::default(),
             shared: Arc::default(),
         }

@@ -18,7 +18,6 @@ fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
     let question: KindSpec = BlockIoProbe {
         devices: vec![disk.name().to_string()],
         slow_threshold: Duration::from_micros(1).into(),
-        ..BlockIoProbe::default()
     }
     .into();
     let config: BlockIoConfig = instrument(&question).config().of().unwrap();

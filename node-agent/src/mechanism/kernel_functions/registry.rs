@@ -21,7 +21,7 @@ const NAMES: usize = 1 << 14;
 
 /// Of a node. Clones are of the same.
 #[derive(Clone, Default)]
-pub struct KernelLedger {
+pub struct KernelRegistry {
     known: Arc<Mutex<Known>>,
     sharing: Arc<AtomicUsize>,
 }
@@ -83,7 +83,7 @@ impl Begins {
     }
 }
 
-impl KernelLedger {
+impl KernelRegistry {
     fn known(&self) -> MutexGuard<'_, Known> {
         // What it holds is right at any time.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
@@ -180,10 +180,10 @@ mod tests {
 
     #[test]
     fn a_function_is_tried_once_by_each_tier_whoever_asks() {
-        let ledger = KernelLedger::default();
+        let registry = KernelRegistry::default();
         let mut tried = Vec::new();
         let mut ask = |tier, names: &[&'static str]| {
-            let refused = ledger.refused(tier, &names.iter().copied().collect(), |untried| {
+            let refused = registry.refused(tier, &names.iter().copied().collect(), |untried| {
                 tried.push(untried.join(" "));
                 Ok::<_, Infallible>(["odd".to_string()].into())
             });
@@ -211,10 +211,10 @@ mod tests {
 
     #[test]
     fn all_who_probe_share_what_others_pay() {
-        let ledger = KernelLedger::default();
-        let first = ledger.share();
+        let registry = KernelRegistry::default();
+        let first = registry.share();
         assert_eq!(first.of(0.16), 0.16);
-        let second = ledger.clone().share();
+        let second = registry.clone().share();
         assert_eq!((first.of(0.16), second.of(0.16)), (0.08, 0.08));
         drop(first);
         assert_eq!(second.of(0.16), 0.16);
