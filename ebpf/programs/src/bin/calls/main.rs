@@ -26,6 +26,8 @@ mod record;
 mod session;
 mod stack;
 
+use core::ffi::c_void;
+
 use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
@@ -48,8 +50,12 @@ const POPPED_BY_RETURN: u64 = 8;
 /// Tells the kernel not to call this program at the call's return.
 const NO_RETURN: u32 = 1;
 
-#[uprobe]
-pub fn call_session(context: ProbeContext) -> u32 {
+// Not by aya's macro, whose programs return 0 whatever is returned here: the return of a call that is not taken up would be
+// touched all the same, and met as if it were an entry.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+extern "C" fn call_session(registers: *mut c_void) -> u32 {
+    let context = ProbeContext::new(registers);
     let remembered = session::word(context.as_ptr());
     // SAFETY: see there.
     match unsafe { *remembered } {
