@@ -6,7 +6,7 @@
 //!
 //! Three ways to see a call: `call_session` at both its ends (what it has to remember, the kernel keeps with the
 //! call), `call_enter` and `call_return` as a pair (what they remember is in a table), and `call_count` at its entry
-//! only, where its return must not be touched. Functions of the kernel have programs of their own, which share all that
+//! only, where its return must not be touched (a session does so where its cookie says it). Functions of the kernel have programs of their own, which share all that
 //! is recorded: see `kernel`.
 #![no_std]
 #![no_main]
@@ -79,7 +79,7 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
     }
     let slot = family::slot(context, cookie, control);
     let probed = match probing::so_far() {
-        Some(probed) if !nesting::is_too_deep() => probed,
+        Some(probed) if !cookie.is_counted_only() && !nesting::is_too_deep() => probed,
         _ => {
             count_only(context, slot, cookie, control);
             return NO_RETURN;

@@ -10,6 +10,7 @@ use crate::{kernel::Binary, kinds::Instrument};
 
 const CALIBRATION: Calibration = Calibration {
     cost_per_call_ns: 1_200,
+    counted_cost_ns: 800,
     further_cost_ns: 500,
     single_step_cost_ns: 19_000,
     trap_ns: 0,
@@ -55,6 +56,7 @@ fn searched() -> Searched {
         sites: Vec::new(),
         beside: BTreeMap::new(),
         go: false,
+        never_timed: BTreeSet::new(),
         families: 160,
         bounds: Bounds {
             cpus: 8,
