@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# fuzz.sh [SECONDS]: feeds crafted ELF files to the search of a target's files, crafted profiles to the reader of pprof, and crafted
-# tables, stacks and registers to the unwinder, beginning with node-agent/fuzz/seeds: for so many seconds each, or 20,000 runs and 30
-# seconds at most. Building it first takes two minutes more.
+# fuzz.sh [SECONDS]: feeds crafted ELF files to the search of a target's files, crafted profiles to the reader of pprof, crafted
+# tables, stacks and registers to the unwinder, and crafted notes to the search for USDT probes, beginning with node-agent/fuzz/seeds:
+# for so many seconds each, or 20,000 runs and 30 seconds at most. Building it first takes two minutes more.
 #
 # What it learns is kept in target/fuzz/corpus for the next time. A file that breaks something is left in target/fuzz/artifacts: mend
 # the code, and add the file to the target's folder of node-agent/fuzz/seeds, which `make test` reads.
@@ -58,3 +58,5 @@ fuzz elf "the search of ELF files" -max_len=65536 -malloc_limit_mb=4
 fuzz pprof "the reader of profiles" -max_len=4096 -malloc_limit_mb=16
 # Tables of 64 KiB are a small file's. What they are looked through for takes no more than a few times their size.
 fuzz unwind "the unwinder" -max_len=65536 -malloc_limit_mb=16 -timeout=10
+# A site takes some hundred bytes of memory, and a note of one twenty of the file.
+fuzz usdt "the notes of USDT probes" -max_len=16384 -malloc_limit_mb=4

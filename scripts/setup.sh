@@ -3,7 +3,7 @@
 # lint, to open what is drawn, or to measure. The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
-#   unit     a C++ compiler                          seconds
+#   unit     a C++ compiler and PostgreSQL           seconds
 #   cluster  Kubernetes, helm, containerd, etcd, …   the first time 10 minutes
 #   fuzz     cargo-fuzz and a C++ compiler           the first time 1 minute
 #   lint     shellcheck and cargo-deny               the first time 4 minutes
@@ -113,7 +113,9 @@ go_build() {
 }
 
 # Unit tests search programs of C++ too; jq reads what cargo built.
-unit_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq; }
+unit_packages() {
+  missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq postgresql-15=/usr/lib/postgresql/15/bin/pgbench
+}
 unit_tools() { :; }
 
 fuzz_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }

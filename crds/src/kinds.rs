@@ -11,6 +11,8 @@ macro_rules! for_each_kind {
             Rocksdb "rocksdb" rocksdb RocksDbProbe "rocksdb: {}",
             /// Latency of functions of the process, by a pattern of their names.
             Functions "functions" functions FunctionsProbe "functions: {match: 'ckb_chain::*'}",
+            /// Probes that a program's authors left in it (USDT), such as PostgreSQL's: how often each is met.
+            Usdt "usdt" usdt UsdtProbe "usdt: {provider: postgresql}",
             /// Latency of functions of the kernel, on behalf of the process, by a pattern of their names.
             KernelFunctions "kernelFunctions" kernel_functions KernelFunctionsProbe "kernelFunctions: {match: 'ext4_sync_*'}",
             /// System calls of the process: how many, how long they take, and which fail.

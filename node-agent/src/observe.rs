@@ -13,11 +13,12 @@ mod node;
 mod process;
 mod search;
 mod symbols;
+mod usdt;
 
 use std::time::Duration;
 
 pub use address_space::{AddressSpace, FunctionName};
-pub use cache::{FunctionCache, SymbolCache};
+pub use cache::{FunctionCache, SymbolCache, UsdtCache};
 pub use ckb_probe_symbols::{
     FirstInstruction, GLOB_LIMIT, Glob, GlobError, SearchError, SymbolName, demangle, syscall_name,
     syscall_number,
@@ -38,6 +39,7 @@ pub use process::{
 };
 pub use search::{ContainerNames, Search};
 pub use symbols::{Location, Symbols, SymbolsError, find_symbols};
+pub use usdt::{UsdtFile, find_usdt, usdt_of_file};
 
 /// The kernel's release, such as `6.18.44`; `unknown` when /proc does not say.
 pub fn kernel_release() -> String {

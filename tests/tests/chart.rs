@@ -126,7 +126,7 @@ fn where_namespaces_do_not_trust_each_other_no_kind_looks_at_the_whole_node() {
     let admitted = environment(&objects, "KINDS");
     assert_eq!(
         admitted,
-        Some("rocksdb,functions,syscalls,tcp,processes,profile")
+        Some("rocksdb,functions,usdt,syscalls,tcp,processes,profile")
     );
     let binding = named(&objects, BINDING, KINDS_POLICY).unwrap();
     let spec = json!({ "policyName": KINDS_POLICY, "validationActions": ["Deny"] });
@@ -150,6 +150,7 @@ fn kinds_are_admitted_by_name_and_all_of_them_in_some_namespaces() {
     let objects = rendered(&values).unwrap();
     let others = [
         "functions",
+        "usdt",
         "kernelFunctions",
         "syscalls",
         "tcp",

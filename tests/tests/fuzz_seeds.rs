@@ -17,6 +17,8 @@ mod elf;
 mod pprof;
 #[path = "../../node-agent/fuzz/src/checks/unwind.rs"]
 mod unwind;
+#[path = "../../node-agent/fuzz/src/checks/usdt.rs"]
+mod usdt;
 
 /// The seeds of a fuzz target, in the order of their names.
 fn seeds(target: &str) -> Vec<PathBuf> {
@@ -83,4 +85,9 @@ fn profiles() {
 #[test]
 fn tables_stacks_and_registers() {
     check_all("unwind", unwind::check);
+}
+
+#[test]
+fn notes_of_usdt_probes() {
+    check_all("usdt", usdt::check);
 }

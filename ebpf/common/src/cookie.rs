@@ -36,7 +36,7 @@ pub enum FamilyArgument {
 }
 
 /// What one attachment tells its programs, as an attach cookie: the operation's slot (8 bits), payload (3), column
-/// family (2), cause (3), group (2), whether its arguments are kept (1).
+/// family (2), cause (3), group (2), whether its arguments are kept (1), whether it is only counted (1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie(pub u64);
 
@@ -68,6 +68,18 @@ impl Cookie {
     #[inline(always)]
     pub const fn keeps_arguments(self) -> bool {
         self.0 & 1 << 18 != 0
+    }
+
+    /// The same, of a call that is counted at its entry, whatever the program could see of it (1 bit).
+    #[must_use]
+    pub const fn counted_only(self) -> Self {
+        Self(self.0 | 1 << 19)
+    }
+
+    /// Whether the call is counted at its entry and its return is not touched.
+    #[inline(always)]
+    pub const fn is_counted_only(self) -> bool {
+        self.0 & 1 << 19 != 0
     }
 
     /// The operation's slot.

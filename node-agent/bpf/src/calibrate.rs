@@ -33,6 +33,10 @@ global_asm!(
     "ckb_probe_calibration_twice:",
     "nop; ret",
     ".size ckb_probe_calibration_twice, . - ckb_probe_calibration_twice",
+    ".global ckb_probe_calibration_counted; .type ckb_probe_calibration_counted,@function",
+    "ckb_probe_calibration_counted:",
+    "nop; ret",
+    ".size ckb_probe_calibration_counted, . - ckb_probe_calibration_counted",
     ".global ckb_probe_calibration_stepped; .type ckb_probe_calibration_stepped,@function",
     "ckb_probe_calibration_stepped:",
     "mov eax, edi; ret",
@@ -44,6 +48,7 @@ unsafe extern "C" {
     fn ckb_probe_calibration_call();
     fn ckb_probe_calibration_work();
     fn ckb_probe_calibration_twice();
+    fn ckb_probe_calibration_counted();
     fn ckb_probe_calibration_stepped();
 }
 
@@ -80,6 +85,12 @@ const TWICE: Dummy = Dummy {
     ..AT_WORK
 };
 
+/// Counted at its entry, and not timed.
+const COUNTED: Dummy = Dummy {
+    function: ckb_probe_calibration_counted,
+    ..AT_WORK
+};
+
 const STEPPED: Dummy = Dummy {
     function: ckb_probe_calibration_stepped,
     calls: 500,
@@ -113,6 +124,7 @@ pub(super) fn plan(dummies: &[Dummy], pid: u32, entry_only: bool) -> io::Result<
             arguments: None,
             stacks: false,
             entry_only,
+            semaphore: None,
         })
     };
     let sites: Vec<Site> = (0..).zip(dummies).map(site).collect::<io::Result<_>>()?;
@@ -137,6 +149,8 @@ pub struct Calibration {
     pub cost_per_call_ns: u64,
     /// The same where the kernel must single-step the function's first instruction.
     pub single_step_cost_ns: u64,
+    /// What a call costs, measured in the same way, that is counted at its entry and not timed.
+    pub counted_cost_ns: u64,
     /// What a further pair of programs adds to a call that is probed already: less, since the kernel traps once for all.
     pub further_cost_ns: u64,
     /// What of the cost of a call falls between the two clock readings, and so would be taken for the call's own time: the
@@ -237,6 +251,7 @@ struct Measured {
     at_work: Figures,
     twice: Figures,
     stepped: Figures,
+    only_counted: Figures,
     entry_only: bool,
 }
 
@@ -270,6 +285,7 @@ impl Measured {
         Calibration {
             cost_per_call_ns,
             single_step_cost_ns: cost_per_call_ns + step_ns,
+            counted_cost_ns: self.only_counted.cost_ns,
             further_cost_ns: probes * further_ns,
             // And what it costs to keep account of it.
             inner_ns: probes * self.emulated.least_ns * 33 / 32,
@@ -286,14 +302,16 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Probes all the functions at once, since the kernel takes its time to attach and to detach.
 fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
     let _alone = ALONE.lock();
-    const DUMMIES: [Dummy; 4] = [EMULATED, AT_WORK, STEPPED, TWICE];
-    const SLOTS: [Dummy; 5] = [EMULATED, AT_WORK, STEPPED, TWICE, TWICE];
+    const DUMMIES: [Dummy; 5] = [EMULATED, AT_WORK, STEPPED, COUNTED, TWICE];
+    const SLOTS: [Dummy; 6] = [EMULATED, AT_WORK, STEPPED, COUNTED, TWICE, TWICE];
     let unprobed = DUMMIES.map(nanos_per_call);
-    let mut probes = Probes::load(tier, &plan(&SLOTS, std::process::id(), entry_only)?)?;
-    probes.attach(&Slots::from([0, 1, 2, 3, 4]))?;
+    let mut plan = plan(&SLOTS, std::process::id(), entry_only)?;
+    plan.sites[3].entry_only = true;
+    let mut probes = Probes::load(tier, &plan)?;
+    probes.attach(&Slots::from_iter(0..SLOTS.len() as u8))?;
     let probed = DUMMIES.map(nanos_per_call);
     let reading = probes.read()?;
-    let figures = [0, 1, 2, 3, 4].map(|slot: usize| {
+    let figures = [0, 1, 2, 3, 4, 5].map(|slot: usize| {
         let run = slot.min(DUMMIES.len() - 1);
         let seen = reading.slots.get(slot).cloned().unwrap_or_default();
         Figures {
@@ -309,12 +327,13 @@ fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
             return Err(CalibrationError::Miscounted { calls, counted });
         }
     }
-    let [emulated, at_work, stepped, twice, _] = figures;
+    let [emulated, at_work, stepped, only_counted, twice, _] = figures;
     Ok(Measured {
         emulated,
         at_work,
         twice,
         stepped,
+        only_counted,
         entry_only,
     })
 }
@@ -440,6 +459,7 @@ mod tests {
                 at_work: figures(700),
                 twice: figures(1_000),
                 stepped: figures(9_500),
+                only_counted: figures(600),
                 entry_only,
             };
             let calibration = measured.calibration();

@@ -45,6 +45,7 @@ impl Floor {
                 returns,
                 path: &path,
                 offsets: &offsets,
+                semaphores: &[],
                 cookies: &cookies,
                 pid,
             })

@@ -204,9 +204,16 @@ impl Programs {
             for (program, returns) in &self.parts {
                 for (slot, name) in functions {
                     let cookie = cookie(*slot);
-                    descriptors.extend(sys::link_perf_event(
-                        program, pmu, *returns, name, 0, cookie, None,
-                    )?);
+                    descriptors.extend(sys::link_perf_event(&sys::PerfLink {
+                        program,
+                        pmu,
+                        returns: *returns,
+                        path: name,
+                        offset: 0,
+                        semaphore: 0,
+                        cookie,
+                        pid: None,
+                    })?);
                 }
             }
             return Ok(Links::of(descriptors));

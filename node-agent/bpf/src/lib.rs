@@ -307,3 +307,5 @@ pub fn release_memory() {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod usdt_sites;

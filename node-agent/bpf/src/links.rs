@@ -87,8 +87,8 @@ impl Links {
 pub(super) struct Programs {
     /// Attached to every site whose calls are timed.
     timing: Vec<LinkHalf>,
-    /// Attached to every other.
-    counting: Vec<LinkHalf>,
+    /// Attached to every other; None: what times the rest counts these too.
+    counting: Option<Vec<LinkHalf>>,
     /// None: by uprobe_multi.
     pmu: Option<ProbePmu>,
 }
@@ -106,22 +106,21 @@ impl Programs {
             Tier::PerfEvent => AttachType::None,
             Tier::Session | Tier::UprobeMulti => AttachType::UprobeMulti,
         };
-        // All programs of an object have a table in common (`stack.rs` of the programs), which the kernel keeps to one way to attach:
-        // beside programs that count alone there can be no session.
-        let mixed = sites
-            .iter()
-            .any(|site| site.entry_only != sites[0].entry_only);
         let timing: &[(&'static str, AttachType, bool)] = match tier {
-            Tier::Session if !mixed => &[("call_session", AttachType::UprobeSession, false)],
+            Tier::Session => &[("call_session", AttachType::UprobeSession, false)],
             // Returns first: a call that enters in between is ignored at its return. The other way round it would
             // stay in the table of calls in flight.
-            Tier::Session | Tier::UprobeMulti | Tier::PerfEvent => {
+            Tier::UprobeMulti | Tier::PerfEvent => {
                 &[("call_return", pair, true), ("call_enter", pair, false)]
             }
         };
+        let any = |entry_only| sites.iter().any(|site| site.entry_only == entry_only);
+        // All programs of an object have a table in common (`stack.rs` of the programs), which the kernel keeps to one way to attach:
+        // beside a session no other program can count. It can itself: whose program says no at the entry is not called at the
+        // return, which the kernel then does not touch (`handler_chain` in kernel/events/uprobes.c).
+        let by_session = tier == Tier::Session && any(false);
         let load = |halves: &[(&'static str, AttachType, bool)], entry_only| {
-            let needed = sites.iter().any(|site| site.entry_only == entry_only);
-            let halves = halves.iter().filter(|_| needed);
+            let halves = halves.iter().filter(|_| any(entry_only));
             let halves = halves.map(|&(name, attach_type, returns)| {
                 Ok(LinkHalf {
                     program: object.program(name, ProgramType::Kprobe, attach_type)?,
@@ -137,7 +136,10 @@ impl Programs {
         };
         Ok(Self {
             timing: load(timing, false)?,
-            counting: load(&[("call_count", pair, false)], true)?,
+            counting: match by_session {
+                true => None,
+                false => Some(load(&[("call_count", pair, false)], true)?),
+            },
             pmu,
         })
     }
@@ -168,14 +170,14 @@ impl Programs {
             answer.map_err(|source| error(&[site], source))?;
         }
         let mut descriptors = Vec::new();
-        let (counted, timed): (Vec<&Site>, Vec<&Site>) =
-            sites.iter().partition(|site| site.entry_only);
-        for (halves, sites) in [(&self.timing, timed), (&self.counting, counted)] {
-            for half in halves {
-                match self.pmu {
-                    Some(pmu) => half.attach_each(pmu, pid, &sites, group, &mut descriptors)?,
-                    None => half.attach_all(pid, &sites, group, &mut descriptors)?,
-                }
+        let apart = |site: &&&Site| site.entry_only && self.counting.is_some();
+        let (counted, timed): (Vec<&Site>, Vec<&Site>) = sites.iter().partition(apart);
+        let counting = self.counting.iter().flatten().map(|half| (half, &counted));
+        let timing = self.timing.iter().map(|half| (half, &timed));
+        for (half, sites) in timing.chain(counting) {
+            match self.pmu {
+                Some(pmu) => half.attach_each(pmu, pid, sites, group, &mut descriptors)?,
+                None => half.attach_all(pid, sites, group, &mut descriptors)?,
             }
         }
         Ok(Links::of(descriptors))
@@ -203,6 +205,8 @@ impl LinkHalf {
         for (path, sites) in by_file(sites) {
             let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
             let cookies: Vec<u64> = sites.iter().map(|site| site.cookie(group)).collect();
+            let semaphores = sites.iter().map(|site| site.semaphore.unwrap_or(0));
+            let semaphores: Vec<u64> = semaphores.collect();
             let link = sys::c_path(&path).and_then(|path| {
                 sys::link_multi(&MultiLink {
                     program: &self.program,
@@ -211,6 +215,7 @@ impl LinkHalf {
                     path: &path,
                     offsets: &offsets,
                     cookies: &cookies,
+                    semaphores: &semaphores,
                     pid,
                 })
             });
@@ -231,15 +236,16 @@ impl LinkHalf {
         for site in sites {
             let link = sys::c_path(&site.binary.attach_path()).and_then(|path| {
                 let cookie = site.cookie(group);
-                sys::link_perf_event(
-                    &self.program,
+                sys::link_perf_event(&sys::PerfLink {
+                    program: &self.program,
                     pmu,
-                    self.returns,
-                    &path,
-                    site.offset,
+                    returns: self.returns,
+                    path: &path,
+                    offset: site.offset,
+                    semaphore: site.semaphore.unwrap_or(0),
                     cookie,
-                    Some(pid),
-                )
+                    pid: Some(pid),
+                })
             });
             descriptors.extend(link.map_err(|source| error(&[site], source))?);
         }

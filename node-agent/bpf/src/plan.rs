@@ -40,6 +40,9 @@ pub struct Site {
     pub stacks: bool,
     /// Its calls are counted and not timed: their returns are not touched.
     pub entry_only: bool,
+    /// Where in the file there is a counter, of two bytes, that the process reads: the kernel raises it while anything is attached
+    /// here, and lowers it as that goes, however the agent ends.
+    pub semaphore: Option<u64>,
 }
 
 /// Which arguments of a call are told when it is slow.
@@ -51,11 +54,14 @@ pub struct KeptArguments {
 
 impl Site {
     pub(super) fn cookie(&self, group: Group) -> u64 {
-        let cookie = Cookie::new(self.slot, self.payload, self.family, self.cause, group);
-        match self.arguments {
-            Some(_) => cookie.with_arguments().0,
-            None => cookie.0,
+        let mut cookie = Cookie::new(self.slot, self.payload, self.family, self.cause, group);
+        if self.arguments.is_some() {
+            cookie = cookie.with_arguments();
         }
+        if self.entry_only {
+            cookie = cookie.counted_only();
+        }
+        cookie.0
     }
 }
 

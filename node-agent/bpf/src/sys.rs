@@ -21,7 +21,7 @@ use attributes::{
     ProgramAttributes, RawTracepointAttributes, TypeAttributes,
 };
 pub(super) use mapped::Mapped;
-pub(super) use perf::{ProbePmu, link_perf_event};
+pub(super) use perf::{PerfLink, ProbePmu, link_perf_event};
 pub(super) use process_memory::{may_read_memory, read_memory};
 
 // include/uapi/linux/bpf.h
@@ -138,13 +138,23 @@ pub(super) struct MultiLink<'a> {
     /// As many as cookies.
     pub(super) offsets: &'a [u64],
     pub(super) cookies: &'a [u64],
+    /// Offsets of the counters that the kernel is to raise meanwhile, 0 where there is none: as many, or none at all.
+    pub(super) semaphores: &'a [u64],
     pub(super) pid: u32,
 }
 
 /// Links a program to many places of one file, in one process.
 pub(super) fn link_multi(link: &MultiLink) -> io::Result<OwnedFd> {
     debug_assert_eq!(link.offsets.len(), link.cookies.len());
+    // For as many as there are places, or the kernel would read beyond them.
+    let any =
+        link.semaphores.len() >= link.offsets.len() && link.semaphores.iter().any(|at| *at > 0);
     let attributes = MultiLinkAttributes {
+        reference_counter_offsets: if any {
+            link.semaphores.as_ptr() as u64
+        } else {
+            0
+        },
         program: link.program.as_raw_fd() as u32,
         attach_type: link.attach_type as u32,
         path: link.path.as_ptr() as u64,

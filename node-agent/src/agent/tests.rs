@@ -31,6 +31,7 @@ fn work() -> Work {
     let calibration = Calibration {
         single_step_cost_ns: 19_000,
         cost_per_call_ns: 0,
+        counted_cost_ns: 0,
         further_cost_ns: 0,
         trap_ns: 0,
         inner_ns: 0,

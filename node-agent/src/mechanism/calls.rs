@@ -7,6 +7,7 @@ mod ask;
 mod origins;
 mod pattern;
 mod search;
+mod usdt;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -14,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-pub use ask::{CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Sought};
+pub use ask::{
+    CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Sought, UsdtPattern,
+};
 use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
 use k8s_openapi::jiff::Timestamp;
 use origins::Origins;
@@ -29,7 +32,7 @@ use crate::{
         AttachError, Calibration, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall,
         SlotReading, Slots, SlowCall, Tier, memory,
     },
-    observe::{self, FunctionCache, ProcessId, SymbolCache},
+    observe::{self, FunctionCache, ProcessId, SymbolCache, UsdtCache},
     text,
 };
 
@@ -84,6 +87,8 @@ pub struct Caches {
     pub symbols: SymbolCache,
     /// By pattern.
     pub functions: FunctionCache,
+    /// USDT probes.
+    pub usdt: UsdtCache,
 }
 
 impl Config for CallsConfig {
@@ -252,18 +257,29 @@ impl Measures {
             max_ns,
             histogram,
         } = seen;
+        let (duration, longest, bytes_name, slow_name) = match self {
+            Self::Timed {
+                duration,
+                longest,
+                bytes,
+                slow,
+            } => (duration, longest, bytes, slow),
+            Self::Counted(count) => {
+                let timed = histogram.count();
+                figures.sums.insert(count.clone(), untimed + timed);
+                return figures;
+            }
+        };
         let durations = Distribution {
             histogram,
             sum: sum_ns,
             unmeasured: untimed,
         };
-        figures
-            .distributions
-            .insert(self.duration.clone(), durations);
-        figures.maxima.insert(self.longest.clone(), max_ns);
-        figures.sums.insert(self.slow.clone(), slow);
+        figures.distributions.insert(duration.clone(), durations);
+        figures.maxima.insert(longest.clone(), max_ns);
+        figures.sums.insert(slow_name.clone(), slow);
         if has_bytes {
-            figures.sums.insert(self.bytes.clone(), bytes);
+            figures.sums.insert(bytes_name.clone(), bytes);
         }
         figures
     }

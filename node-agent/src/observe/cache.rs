@@ -10,7 +10,7 @@ use std::{
 
 use ckb_probe_symbols::{
     SymbolName,
-    elf::{Functions, SearchError, Table},
+    elf::{Functions, SearchError, Table, UsdtProbes},
 };
 
 /// A container restarts its executable with the same libraries: two processes with all the libraries that are ever searched.
@@ -59,6 +59,9 @@ pub type SymbolCache = Cache<BTreeSet<SymbolName>, Table, ENTRY_LIMIT>;
 
 /// The same for searches by a pattern, which is remembered with how many functions were to be listed. Here names are kept.
 pub type FunctionCache = Cache<(String, usize), Functions, FUNCTIONS_LIMIT>;
+
+/// The same for all USDT probes of a file.
+pub type UsdtCache = Cache<(), Arc<UsdtProbes>, ENTRY_LIMIT>;
 
 /// The latest answers to questions about files. Nobody holds it while a file is read: that may take for ever.
 #[derive(Debug)]

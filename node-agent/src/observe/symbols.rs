@@ -24,7 +24,7 @@ use super::{
 use crate::text;
 
 /// At most so many mapped libraries are searched.
-const LIBRARY_LIMIT: usize = 64;
+pub(super) const LIBRARY_LIMIT: usize = 64;
 
 /// No more is read of the list of what a process has mapped, which may be hundreds of megabytes.
 const MAPS_LIMIT: u64 = 4 << 20;

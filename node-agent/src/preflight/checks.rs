@@ -222,6 +222,7 @@ fn works(calibration: &Calibration) -> String {
     let Calibration {
         cost_per_call_ns,
         single_step_cost_ns,
+        counted_cost_ns,
         further_cost_ns,
         trap_ns,
         inner_ns,
@@ -230,10 +231,11 @@ fn works(calibration: &Calibration) -> String {
     } = calibration;
     format!(
         "works: counted {counted} of {calls} calls; each costs the target {}, or {} where the function's first instruction \
-         is single-stepped, and {} for a further pair of programs on it; {} of that would be seen as the call's own time, and {} as that of a call that makes \
+         is single-stepped, {} where it is only counted, and {} for a further pair of programs on it; {} of that would be seen as the call's own time, and {} as that of a call that makes \
          it: both are taken off",
         nanos(*cost_per_call_ns),
         nanos(*single_step_cost_ns),
+        nanos(*counted_cost_ns),
         nanos(*further_cost_ns),
         nanos(*trap_ns),
         nanos(*inner_ns),

@@ -5,6 +5,7 @@ use crate::kernel::{AttachError, Calibration, CalibrationError, ConfinedError, C
 
 const CALIBRATION: Calibration = Calibration {
     cost_per_call_ns: 870,
+    counted_cost_ns: 700,
     further_cost_ns: 400,
     single_step_cost_ns: 10_500,
     trap_ns: 400,

@@ -7,6 +7,7 @@
 mod code_file;
 mod functions;
 mod reader;
+mod usdt;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,6 +24,7 @@ use object::{
 };
 pub use reader::{Budget, ReadAt};
 use reader::{FileRange, Reader};
+pub use usdt::{Nops, RefusedSite, SiteError, UsdtProbes, UsdtSite, usdt_probes};
 
 use crate::{
     instruction::{FirstInstruction, INSTRUCTION_BYTES},
@@ -175,6 +177,8 @@ struct Header {
     sections: u64,
     /// What is mapped executable.
     segments: Vec<ProgramHeader64<Endianness>>,
+    /// What is mapped writable.
+    writable: Vec<ProgramHeader64<Endianness>>,
     /// It says who is to load the libraries it needs.
     has_interpreter: bool,
     /// The section that has the names of sections.
@@ -197,6 +201,7 @@ impl Header {
             sections_offset: header.e_shoff(endian),
             sections: u64::from(header.e_shnum(endian)),
             segments: Vec::new(),
+            writable: Vec::new(),
             has_interpreter: false,
             section_names: u64::from(header.e_shstrndx(endian).0),
             size: reader.size(),
@@ -220,8 +225,14 @@ impl Header {
             let table = header.e_phoff(endian);
             let segment: ProgramHeader64<_> = reader.entry("program headers", table, index)?;
             read.has_interpreter |= segment.p_type(endian) == elf::PT_INTERP;
-            let executable = segment.p_flags(endian).contains(elf::PF_X);
-            if segment.p_type(endian) == elf::PT_LOAD && executable {
+            let flags = segment.p_flags(endian);
+            if segment.p_type(endian) != elf::PT_LOAD {
+                continue;
+            }
+            if flags.contains(elf::PF_W) {
+                read.writable.push(segment);
+            }
+            if flags.contains(elf::PF_X) {
                 read.segments.push(segment);
             }
         }

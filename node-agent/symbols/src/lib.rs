@@ -13,6 +13,7 @@ pub mod name;
 pub mod syscalls;
 pub mod text;
 pub mod unwind;
+pub mod usdt_argument;
 
 pub use demangle::demangle;
 pub use elf::SearchError;

@@ -11,6 +11,9 @@ const MAY_BE_REFUSED: &str = "kernel";
 /// What is quiet until something happens in the pod.
 const ENDS: &str = "ends";
 
+/// What may never happen.
+const THROWS: &str = "throws";
+
 /// What happens there: every image of a dynamic executable has this.
 const PROGRAM: [&str; 2] = ["/lib64/ld-linux-x86-64.so.2", "--version"];
 
@@ -161,6 +164,9 @@ fn tells(probe: &ProbeStatus) -> bool {
     if probe.name == ENDS {
         let mut execs = rows.filter_map(|row| row.figures.get("execs"));
         return execs.any(is_something);
+    }
+    if probe.name == THROWS {
+        return !probe.headline.is_empty();
     }
     let mut figures = rows.flat_map(|row| row.figures.values());
     !probe.headline.is_empty() && figures.any(is_something)

@@ -112,6 +112,8 @@ fn question(scene: &Scene<'_>, disk: &Disk) -> Value {
         json!({ "name": traced::STORAGE, "rocksdb": { "operations": ["Get"] } }),
         too_many,
         json!({ "name": KERNEL, "kernelFunctions": { "match": kernel_functions::FUNCTION } }),
+        // Each workload has its probes in a library. How often they are met is for tests of the kind.
+        json!({ "name": "throws", "usdt": { "provider": "libstdcxx" } }),
         json!({ "name": traced::CALLS, "syscalls": {} }),
         json!({ "name": block_io::ALL, "blockIo": {} }),
         json!({ "name": block_io::ONE, "blockIo": { "devices": [disk.name()] } }),

@@ -58,6 +58,7 @@ async fn judged(scene: &Scene<'_>) -> Result<()> {
     );
     let others = [
         "rocksdb: {}",
+        "usdt: {provider: postgresql}",
         "syscalls: {}",
         "tcp: {}",
         "processes: {}",

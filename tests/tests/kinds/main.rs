@@ -16,5 +16,6 @@ mod profile;
 mod rocksdb;
 mod syscalls;
 mod tcp;
+mod usdt;
 mod way;
 mod witness;

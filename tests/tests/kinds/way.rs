@@ -64,7 +64,9 @@ pub fn in_every_way(question: impl Into<KindSpec>, test: impl Fn(&Way)) {
     let _entered = watching.enter();
     let without_uprobes = Way::without_uprobes(question.clone());
     match question.kind() {
-        Kind::Rocksdb | Kind::Functions if std::env::var("CKB_PROBE_TIERS").is_ok_and(is_none) => {
+        Kind::Rocksdb | Kind::Functions | Kind::Usdt
+            if std::env::var("CKB_PROBE_TIERS").is_ok_and(is_none) =>
+        {
             let (works, refused) = tiers();
             assert!(works.is_empty(), "nothing is to work here: {works:?}");
             let way = Way {
@@ -77,7 +79,7 @@ pub fn in_every_way(question: impl Into<KindSpec>, test: impl Fn(&Way)) {
                 "no function can be measured on this node: no way to attach works: ",
             );
         }
-        Kind::Rocksdb | Kind::Functions => by_every_tier(|means| {
+        Kind::Rocksdb | Kind::Functions | Kind::Usdt => by_every_tier(|means| {
             test(&Way {
                 question: question.clone(),
                 means: Ok(means),

@@ -111,6 +111,7 @@ fn site(slot: u8, function: Function, cause: u8) -> Site {
         arguments: None,
         stacks: false,
         entry_only: false,
+        semaphore: None,
     }
 }
 

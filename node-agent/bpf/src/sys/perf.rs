@@ -25,6 +25,23 @@ pub(crate) struct ProbePmu {
     return_bit: u32,
 }
 
+/// What a perf event connects. For a function of the kernel, its name stands for the path, and without a process the program is run
+/// for all.
+pub(crate) struct PerfLink<'a> {
+    pub(crate) program: &'a OwnedFd,
+    pub(crate) pmu: ProbePmu,
+    pub(crate) returns: bool,
+    pub(crate) path: &'a CStr,
+    pub(crate) offset: u64,
+    /// The offset of the counter that the kernel is to raise meanwhile, 0 where there is none.
+    pub(crate) semaphore: u64,
+    pub(crate) cookie: u64,
+    pub(crate) pid: Option<u32>,
+}
+
+/// Where a counter's offset stands in an event's configuration: `config:32-63` of `format/ref_ctr_offset`, since Linux 4.20.
+const SEMAPHORE_SHIFT: u32 = 32;
+
 impl ProbePmu {
     /// That of uprobes.
     pub(crate) fn of_uprobes() -> io::Result<Self> {
@@ -50,23 +67,26 @@ impl ProbePmu {
     }
 }
 
-/// A perf event for one place of a file in one process, and the link of a program to it. For a function of the kernel, its name
-/// stands for the path, and without a process the program is run for all.
-pub(crate) fn link_perf_event(
-    program: &OwnedFd,
-    pmu: ProbePmu,
-    returns: bool,
-    path: &CStr,
-    offset: u64,
-    cookie: u64,
-    pid: Option<u32>,
-) -> io::Result<[OwnedFd; 2]> {
+/// A perf event for one place of a file in one process, and the link of a program to it.
+pub(crate) fn link_perf_event(link: &PerfLink) -> io::Result<[OwnedFd; 2]> {
+    let PerfLink {
+        program,
+        pmu,
+        returns,
+        path,
+        offset,
+        semaphore,
+        cookie,
+        pid,
+    } = *link;
     // An event that is of no process must be of a CPU: its program is run on all.
     let (pid, cpu) = pid.map_or((-1, 0), |pid| (pid as libc::pid_t, -1));
+    let semaphore = u32::try_from(semaphore).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let attributes = PerfAttributes {
         pmu: pmu.number,
         size: PERF_ATTRIBUTES_SIZE,
-        config: if returns { 1 << pmu.return_bit } else { 0 },
+        config: u64::from(semaphore) << SEMAPHORE_SHIFT
+            | if returns { 1 << pmu.return_bit } else { 0 },
         sampling: [0; 4],
         wakeup: 0,
         breakpoint_type: 0,

@@ -203,6 +203,8 @@ enum CliError {
     Functions(#[from] ckb_probe_agent::observe::FunctionsError),
     #[error(transparent)]
     Flames(#[from] flames::FlamesError),
+    #[error("{0} is no pattern: {1}")]
+    Glob(String, #[source] ckb_probe_agent::observe::GlobError),
     #[error("cannot wait for signals: {0}")]
     Signal(#[source] std::io::Error),
     #[error("cannot wait for a time: {0}")]

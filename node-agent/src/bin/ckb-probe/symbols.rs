@@ -1,6 +1,11 @@
 //! `ckb-probe symbols`: what can be attached to in a process, and at what price.
 
-use std::io::{self, Write};
+mod usdt;
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+};
 
 use ckb_probe_agent::{
     host::find_process,
@@ -22,7 +27,9 @@ use super::{CliError, Outcome, ProcessArguments};
 #[command(after_help = "Examples:\n  \
     ckb-probe symbols                                                     what rocksdb can measure\n  \
     ckb-probe symbols --match 'ckb_chain::*'                              functions of the executable\n  \
-    ckb-probe symbols --match 'rocksdb::DBImpl::*' --library librocksdb   functions of a library")]
+    ckb-probe symbols --match 'rocksdb::DBImpl::*' --library librocksdb   functions of a library\n  \
+    ckb-probe symbols --usdt --executable postgres                        USDT probes, of its libraries too\n  \
+    ckb-probe symbols --usdt --file /usr/bin/python3.11                   those of a file")]
 pub struct Arguments {
     #[command(flatten)]
     process: ProcessArguments,
@@ -31,13 +38,26 @@ pub struct Arguments {
     #[arg(long = "match", value_name = "GLOB")]
     pattern: Option<String>,
     /// The library that has the functions, by its file name, such as libc.so.6. Unset: the executable.
-    #[arg(long, requires = "pattern")]
+    #[arg(long, requires = "pattern", conflicts_with = "usdt")]
     library: Option<String>,
+    /// List the USDT probes of the executable and of the libraries that the process has mapped; with --match, those whose names
+    /// match.
+    #[arg(long)]
+    usdt: bool,
+    /// List those of this file, whoever runs it.
+    #[arg(long, requires = "usdt", conflicts_with_all = ["pid", "executable"], value_name = "PATH")]
+    file: Option<PathBuf>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<Outcome, CliError> {
+    if let Some(file) = &arguments.file {
+        return usdt::of_file(file, arguments.pattern.as_deref());
+    }
     let ProcessArguments { pid, executable } = &arguments.process;
     let process = find_process(*pid, executable)?;
+    if arguments.usdt {
+        return usdt::of_process(&process, arguments.pattern.as_deref());
+    }
     match &arguments.pattern {
         Some(glob) => matching(arguments, &process, glob),
         None => listed(&process),

@@ -24,6 +24,7 @@ const MEANS: CalibratedTier = CalibratedTier {
     tier: Tier::Session,
     calibration: Calibration {
         cost_per_call_ns: 1_200,
+        counted_cost_ns: 900,
         further_cost_ns: 600,
         single_step_cost_ns: 19_000,
         trap_ns: 600,

@@ -19,7 +19,7 @@ impl Instrument for FunctionsProbe {
     fn config(&self) -> CollectorConfig {
         let threshold = self.threshold.map(|threshold| threshold.as_nanos());
         calls::CallsConfig {
-            measures: Measures {
+            measures: Measures::Timed {
                 duration: DURATION.key(),
                 longest: LONGEST.key(),
                 // What a function's payload is, nobody says.

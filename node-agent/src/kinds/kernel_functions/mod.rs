@@ -15,7 +15,7 @@ impl Instrument for KernelFunctionsProbe {
     fn config(&self) -> CollectorConfig {
         let threshold = self.threshold.map(|threshold| threshold.as_nanos());
         kernel_functions::KernelFunctionsConfig {
-            measures: Measures {
+            measures: Measures::Timed {
                 duration: DURATION.key(),
                 longest: LONGEST.key(),
                 // What a function of the kernel's payload is, nobody says.

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// What is measured of a call.
-const MEASURES: Measures = Measures {
+const MEASURES: Measures = Measures::Timed {
     duration: DURATION.key(),
     longest: LONGEST.key(),
     bytes: BYTES.key(),

@@ -24,6 +24,8 @@ pub enum Sought {
     Listed(Vec<Counted>),
     /// Those whose names match: each has a row of its own.
     Matching(Matching),
+    /// No functions, but USDT probes whose names match: each has a row of its own, and is counted as it is met.
+    Usdt(UsdtPattern),
 }
 
 impl Sought {
@@ -31,7 +33,7 @@ impl Sought {
     pub fn listed(&self) -> &[Counted] {
         match self {
             Self::Listed(counted) => counted,
-            Self::Matching(_) => &[],
+            Self::Matching(_) | Self::Usdt(_) => &[],
         }
     }
 }
@@ -51,6 +53,17 @@ pub struct Matching {
     pub stacks: bool,
 }
 
+/// USDT probes by patterns of their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsdtPattern {
+    /// Whose they are.
+    pub provider: String,
+    /// Patterns, one of which the name of a probe matches.
+    pub names: Vec<String>,
+    /// How many may match at most.
+    pub limit: usize,
+}
+
 /// What an argument is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
@@ -62,15 +75,20 @@ pub enum Kept {
 
 /// The names of what is measured of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measures {
-    /// How long they took.
-    pub duration: Name,
-    /// The longest.
-    pub longest: Name,
-    /// Payload bytes.
-    pub bytes: Name,
-    /// How many were slow.
-    pub slow: Name,
+pub enum Measures {
+    /// Calls that have an end, or would have one if it could be seen.
+    Timed {
+        /// How long they took.
+        duration: Name,
+        /// The longest.
+        longest: Name,
+        /// Payload bytes.
+        bytes: Name,
+        /// How many were slow.
+        slow: Name,
+    },
+    /// What has no end: how many there were.
+    Counted(Name),
 }
 
 /// One group: a row, and the functions whose calls count as it.

@@ -86,6 +86,8 @@ pub(super) fn matching_functions(
             payload: Payload::Unknown,
             family: FamilyArgument::None,
             location,
+            semaphore: None,
+            entry_only: false,
         });
     }
     let group = |row: String| Counted {

@@ -18,6 +18,7 @@ use places::places;
 use super::{
     Caches, CallsConfig, Counted, Kept, Measures, Sought, nothing, origins,
     pattern::{Matched, matching_functions},
+    usdt::matching_probes,
 };
 use crate::{
     kernel::{
@@ -50,6 +51,8 @@ pub struct Searched {
     pub beside: BTreeMap<u8, (u8, Duration)>,
     /// Something is measured of a program that is written in Go.
     go: bool,
+    /// Answers of which nothing is ever timed.
+    never_timed: BTreeSet<usize>,
     /// How many column families are told apart, if any are.
     pub families: u32,
     /// What there is of memory.
@@ -101,6 +104,7 @@ pub fn search(
         sites: Vec::new(),
         beside: BTreeMap::new(),
         go: false,
+        never_timed: BTreeSet::new(),
         families: super::families(memory::possible_cpus()),
         bounds: Bounds::now(),
     };
@@ -114,6 +118,7 @@ pub fn search(
                 let matched = matching_functions(process, matching, &caches.functions);
                 matched.map(Matched::found)
             }
+            Sought::Usdt(pattern) => matching_probes(process, pattern, &caches.usdt),
         };
         searched.take(found, ask, means.calibration, first);
     }
@@ -207,6 +212,9 @@ impl Searched {
         let go = found.as_ref().is_ok_and(|found| found.go);
         let answer = found.and_then(|found| self.answer(found, &ask.measures, calibration, first));
         self.go |= go && answer.is_ok();
+        if matches!(ask.sought, Sought::Usdt(_)) {
+            self.never_timed.insert(self.answers.len());
+        }
         let answer = answer.map(|opened| as_asked(opened, &ask.sought));
         self.answers.push(answer);
     }
@@ -220,7 +228,9 @@ impl Searched {
         for (site, _) in &mut self.sites {
             site.entry_only = true;
         }
-        for Accepted { coverage, .. } in self.answers.iter_mut().flatten() {
+        let timed = self.answers.iter_mut().enumerate();
+        let timed = timed.filter(|(place, _)| !self.never_timed.contains(place));
+        for Accepted { coverage, .. } in timed.filter_map(|(_, answer)| answer.as_mut().ok()) {
             coverage.lacks.push(lack(Reason::EntryOnly, Vec::new()));
             coverage.sentence += if self.go { GO } else { CONFINED };
         }
@@ -358,9 +368,12 @@ impl Searched {
             payload,
             family,
             location,
+            semaphore,
+            entry_only,
         } in places
         {
             let nanos = match location.first_instruction {
+                _ if entry_only => calibration.counted_cost_ns,
                 FirstInstruction::Emulated => calibration.cost_per_call_ns,
                 FirstInstruction::SingleStepped => calibration.single_step_cost_ns,
             };
@@ -379,7 +392,8 @@ impl Searched {
                 slow_threshold_ns: counted.slow_threshold_ns,
                 arguments: (!counted.arguments.is_empty()).then_some(KeptArguments { texts }),
                 stacks: counted.stacks,
-                entry_only: false,
+                entry_only,
+                semaphore,
             };
             self.sites.push((site, Duration::from_nanos(nanos)));
         }

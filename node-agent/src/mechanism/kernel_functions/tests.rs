@@ -4,7 +4,7 @@ use super::*;
 
 fn ask(limit: usize) -> KernelFunctionsConfig {
     KernelFunctionsConfig {
-        measures: Measures {
+        measures: Measures::Timed {
             duration: Name::Borrowed("duration"),
             longest: Name::Borrowed("longest"),
             bytes: Name::Borrowed("bytes"),

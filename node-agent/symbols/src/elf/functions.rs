@@ -183,11 +183,11 @@ impl Header {
 }
 
 /// A function's name, by its offset in the string table, its size, and its offset in the file.
-type Named = (u32, u32, u64);
+pub(super) type Named = (u32, u32, u64);
 
 /// Gives the name of each function, which are in order of where their names stand, to `each`. Names that are too long, are cut off
 /// by the table's end or are no text are left out.
-fn for_each_name(
+pub(super) fn for_each_name(
     reader: &mut Reader<impl ReadAt + ?Sized>,
     strings: FileRange,
     functions: &[Named],

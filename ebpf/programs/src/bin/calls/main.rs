@@ -6,7 +6,7 @@
 //!
 //! Three ways to see a call: `call_session` at both its ends (what it has to remember, the kernel keeps with the
 //! call), `call_enter` and `call_return` as a pair (what they remember is in a table), and `call_count` at its entry
-//! only, where its return must not be touched. Functions of the kernel have programs of their own, which share all that
+//! only, where its return must not be touched (a session does so where its cookie says it). Functions of the kernel have programs of their own, which share all that
 //! is recorded: see `kernel`.
 #![no_std]
 #![no_main]
@@ -25,6 +25,8 @@ mod probing;
 mod record;
 mod session;
 mod stack;
+
+use core::ffi::c_void;
 
 use aya_ebpf::{
     EbpfContext,
@@ -48,8 +50,12 @@ const POPPED_BY_RETURN: u64 = 8;
 /// Tells the kernel not to call this program at the call's return.
 const NO_RETURN: u32 = 1;
 
-#[uprobe]
-pub fn call_session(context: ProbeContext) -> u32 {
+// Not by aya's macro, whose programs return 0 whatever is returned here: the return of a call that is not taken up would be
+// touched all the same, and met as if it were an entry.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+extern "C" fn call_session(registers: *mut c_void) -> u32 {
+    let context = ProbeContext::new(registers);
     let remembered = session::word(context.as_ptr());
     // SAFETY: see there.
     match unsafe { *remembered } {
@@ -73,7 +79,7 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
     }
     let slot = family::slot(context, cookie, control);
     let probed = match probing::so_far() {
-        Some(probed) if !nesting::is_too_deep() => probed,
+        Some(probed) if !cookie.is_counted_only() && !nesting::is_too_deep() => probed,
         _ => {
             count_only(context, slot, cookie, control);
             return NO_RETURN;

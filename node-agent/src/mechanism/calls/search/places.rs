@@ -14,6 +14,10 @@ pub(in crate::mechanism::calls) struct FoundSite {
     pub(in crate::mechanism::calls) payload: Payload,
     pub(in crate::mechanism::calls) family: FamilyArgument,
     pub(in crate::mechanism::calls) location: Location,
+    /// The offset of the counter in the file that whoever attaches must raise.
+    pub(in crate::mechanism::calls) semaphore: Option<u64>,
+    /// It is counted as it is met: no function begins there that would return.
+    pub(in crate::mechanism::calls) entry_only: bool,
 }
 
 /// Where the functions are that are attached to. A place that has the names of two functions is there once, or its calls would
@@ -29,6 +33,8 @@ pub(super) fn places(counted: &Counted, symbols: &Symbols) -> Vec<FoundSite> {
                     payload: function.payload,
                     family: function.family,
                     location: location.clone(),
+                    semaphore: None,
+                    entry_only: false,
                 });
             }
         }

@@ -6,10 +6,11 @@ use ckb_probe_crds::{
 };
 
 use super::*;
-use crate::{kernel::Binary, kinds::Instrument};
+use crate::{kernel::Binary, kinds::Instrument, mechanism::calls::UsdtPattern};
 
 const CALIBRATION: Calibration = Calibration {
     cost_per_call_ns: 1_200,
+    counted_cost_ns: 800,
     further_cost_ns: 500,
     single_step_cost_ns: 19_000,
     trap_ns: 0,
@@ -55,6 +56,7 @@ fn searched() -> Searched {
         sites: Vec::new(),
         beside: BTreeMap::new(),
         go: false,
+        never_timed: BTreeSet::new(),
         families: 160,
         bounds: Bounds {
             cpus: 8,
@@ -412,4 +414,42 @@ fn names_times_places_times_slots_are_capped_in_all() {
     answer(&mut all, &ask(&[Operation::IteratorSeek], |_| ()), &there).unwrap();
     assert_eq!(all.slots.len(), 7);
     assert_eq!(all.beside.keys().copied().collect::<Vec<_>>(), [2, 3, 4, 5]);
+}
+
+#[test]
+fn what_is_counted_as_it_is_met_costs_less_and_is_never_said_to_lack_a_time() {
+    let there = symbols(&[(GET, false), (COMMIT, false)]);
+    let met = CallsConfig {
+        measures: Measures::Counted("hits".into()),
+        sought: Sought::Usdt(UsdtPattern {
+            provider: "db".to_string(),
+            names: vec!["*".to_string()],
+            limit: 50,
+        }),
+    };
+    let timed = |operation| ask(&[operation], |_| ());
+    let mut found = listed(timed(Operation::Get).sought.listed(), &there).unwrap();
+    for site in found.groups.iter_mut().flat_map(|(_, sites)| sites) {
+        site.entry_only = true;
+        site.semaphore = Some(512);
+    }
+    let mut all = searched();
+    all.take(Ok(found), &met, CALIBRATION, GroupId(3));
+    take(&mut all, &timed(Operation::TxnCommit), &there, false);
+    let sites: Vec<_> = all
+        .sites
+        .iter()
+        .map(|(site, cost)| (site.entry_only, site.semaphore, cost.as_nanos()))
+        .collect();
+    assert_eq!(sites, [(true, Some(512), 800), (false, None, 1_200)]);
+    all.tell_entry_only(true);
+    let told: Vec<_> = all.answers.iter().map(is_said_to_be_entry_only).collect();
+    assert_eq!(told, [false, true]);
+    let seen = crate::kernel::SlotReading {
+        untimed: 7,
+        ..Default::default()
+    };
+    let figures = met.measures.figures(seen, false);
+    assert_eq!(figures.sums, BTreeMap::from([("hits".into(), 7)]));
+    assert!(figures.distributions.is_empty() && figures.maxima.is_empty());
 }

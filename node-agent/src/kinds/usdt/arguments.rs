@@ -1,0 +1,45 @@
+//! What the command line takes for `usdt`.
+
+use ckb_probe_crds::{
+    KindSpec,
+    kinds::usdt::{UsdtProbe, default_limit},
+};
+use clap::Args;
+
+use crate::kinds::Asking;
+
+/// How often the process meets USDT probes: those that its authors left in it.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ckb-probe symbols --usdt --executable postgres             which probes are there?\n  \
+    ckb-probe usdt --provider postgresql --names 'transaction__*,query__*' --pid 4711\n  \
+    ckb-probe usdt --provider libstdcxx --executable ckb       how many C++ exceptions are thrown?")]
+pub struct Arguments {
+    /// Whose probes, such as postgresql.
+    #[arg(long)]
+    provider: String,
+    /// Patterns of their names, with *, ? and [abc], at most 16.
+    #[arg(long, value_delimiter = ',', num_args = 1..=16, default_value = "*", value_name = "GLOB")]
+    names: Vec<String>,
+    /// How many probes may match; if more do, none is measured.
+    #[arg(long, default_value_t = default_limit(), value_parser = clap::value_parser!(u32).range(1..=200))]
+    limit: u32,
+}
+
+impl Asking for Arguments {
+    const COMMAND: &str = "usdt";
+
+    fn kind_spec(self) -> KindSpec {
+        let Self {
+            provider,
+            names,
+            limit,
+        } = self;
+        UsdtProbe {
+            provider,
+            names,
+            limit,
+        }
+        .into()
+    }
+}

@@ -1,0 +1,186 @@
+//! USDT probes by patterns of their names.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use ckb_probe_crds::Reason;
+use ckb_probe_symbols::elf::SiteError;
+
+use super::{
+    Counted, UsdtPattern,
+    search::{Found, FoundSite, lack},
+};
+use crate::{
+    kernel::{FamilyArgument, Payload},
+    mechanism::{Coverage, Refusal},
+    observe::{FirstInstruction, Glob, Location, ProcessId, UsdtCache, UsdtFile, find_usdt},
+};
+
+/// Names that a sentence has, of each sort.
+const NAMED: usize = 10;
+
+/// Looks for them, and refuses where there are none or too many.
+pub(super) fn matching_probes(
+    process: ProcessId,
+    pattern: &UsdtPattern,
+    cache: &UsdtCache,
+) -> Result<Found, Refusal> {
+    matching(&find_usdt(process, cache)?, pattern)
+}
+
+/// The same in these files.
+fn matching(files: &[UsdtFile], pattern: &UsdtPattern) -> Result<Found, Refusal> {
+    let UsdtPattern {
+        provider, names, ..
+    } = pattern;
+    let globs = names.iter().map(|glob| {
+        Glob::new(glob).map_err(|error| {
+            Refusal::new(
+                Reason::AttachFailed,
+                format!("{glob} is no pattern: {error}"),
+            )
+        })
+    });
+    let globs = globs.collect::<Result<Vec<Glob>, Refusal>>()?;
+    let matches = |name: &str| globs.iter().any(|glob| glob.matches(name));
+    let mut rows: BTreeMap<&str, Vec<FoundSite>> = BTreeMap::new();
+    let mut refused: BTreeMap<SiteError, BTreeSet<String>> = BTreeMap::new();
+    let (mut providers, mut others) = (BTreeSet::new(), BTreeSet::new());
+    for file in files {
+        for site in &file.probes.sites {
+            providers.insert(site.provider.as_str());
+            if site.provider != *provider {
+                continue;
+            }
+            if !matches(&site.name) {
+                others.insert(site.name.as_str());
+                continue;
+            }
+            let sites = rows.entry(&site.name).or_default();
+            // One place that several notes tell of is met once.
+            let is_there = |known: &FoundSite| {
+                known.location.offset == site.offset
+                    && Arc::ptr_eq(&known.location.binary, &file.binary)
+            };
+            if !sites.iter().any(is_there) {
+                sites.push(FoundSite {
+                    symbol: format!("{provider}:{}", site.name),
+                    payload: Payload::Unknown,
+                    family: FamilyArgument::None,
+                    location: Location {
+                        binary: Arc::clone(&file.binary),
+                        offset: site.offset,
+                        // It is a nop.
+                        first_instruction: FirstInstruction::Emulated,
+                    },
+                    semaphore: site.semaphore,
+                    entry_only: true,
+                });
+            }
+        }
+        let left_out = file.probes.refused.iter();
+        for site in left_out.filter(|site| site.provider == *provider && matches(&site.name)) {
+            refused
+                .entry(site.why)
+                .or_default()
+                .insert(site.name.clone());
+        }
+    }
+    let sentence: String = refused.iter().map(left_out).collect();
+    if rows.is_empty() {
+        let why = nothing(pattern, &providers, &others);
+        return Err(Refusal::new(
+            Reason::SymbolNotFound,
+            format!("{why}{sentence}"),
+        ));
+    }
+    if rows.len() > pattern.limit {
+        return Err(Refusal::new(
+            Reason::TooManyMatches,
+            format!(
+                "{} matches {} USDT probes of {provider}, more than the limit of {}: for example {}; name fewer, or raise \
+                 limit",
+                names.join(", "),
+                rows.len(),
+                pattern.limit,
+                first_of(rows.keys()),
+            ),
+        ));
+    }
+    let group = |row: &str| Counted {
+        row: row.to_string(),
+        functions: Vec::new(),
+        slow_threshold_ns: u64::MAX,
+        cause: None,
+        by_family: false,
+        include_single_stepped: false,
+        arguments: Vec::new(),
+        stacks: false,
+        found_by: Some((provider.clone(), None)),
+    };
+    let lacks = refused.into_values();
+    Ok(Found {
+        groups: rows
+            .into_iter()
+            .map(|(row, sites)| (group(row), sites))
+            .collect(),
+        coverage: Coverage {
+            lacks: lacks
+                .map(|names| lack(Reason::SymbolNotFound, names.into_iter().collect()))
+                .collect(),
+            sentence,
+            may_grow: false,
+        },
+        go: false,
+    })
+}
+
+fn left_out((why, names): (&SiteError, &BTreeSet<String>)) -> String {
+    let were = match names.len() {
+        1 => "a place was",
+        _ => "places were",
+    };
+    format!("; of {} {were} left out: {why}", first_of(names))
+}
+
+fn nothing(
+    UsdtPattern {
+        provider, names, ..
+    }: &UsdtPattern,
+    providers: &BTreeSet<&str>,
+    others: &BTreeSet<&str>,
+) -> String {
+    if !others.is_empty() {
+        return format!(
+            "no USDT probe of {provider} matches {}; there is {}",
+            names.join(", "),
+            first_of(others)
+        );
+    }
+    match providers.is_empty() {
+        true => format!(
+            "the process has no USDT probes, of {provider} or of anybody: they are there where a program was built with \
+             them, as PostgreSQL is with --enable-dtrace"
+        ),
+        false => format!(
+            "no file of the process has USDT probes of {provider}; there are those of {}",
+            first_of(providers)
+        ),
+    }
+}
+
+/// The first of them, and how many more there are.
+fn first_of<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    let names = names.into_iter().collect::<Vec<T>>();
+    let named: Vec<&str> = names.iter().take(NAMED).map(AsRef::as_ref).collect();
+    let more = match names.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!("{}{more}", named.join(", "))
+}
+
+#[cfg(test)]
+mod tests;
