@@ -25,6 +25,7 @@ fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
             pid,
             start_ticks: 0,
         },
+        namespace: "",
         first: GroupId::default(),
         ratio: None,
         node,

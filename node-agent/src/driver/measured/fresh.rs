@@ -30,6 +30,7 @@ impl Fresh {
     pub(super) fn begin(
         tools: &mut Tools,
         process: ProcessId,
+        namespace: &str,
         questions: Vec<Instrumented>,
         budget: Budget,
         clock: Clock,
@@ -38,7 +39,7 @@ impl Fresh {
             answers,
             mechanisms,
             next: _,
-        } = Prepared::of(tools, process, &questions, budget);
+        } = Prepared::of(tools, process, namespace, &questions, budget);
         let mut answers: Vec<_> = answers.into_iter().flatten().collect();
         let Begun {
             measurement,
@@ -93,6 +94,7 @@ impl Prepared {
     fn of(
         tools: &mut Tools,
         process: ProcessId,
+        namespace: &str,
         questions: &[Instrumented],
         budget: Budget,
     ) -> Self {
@@ -106,6 +108,7 @@ impl Prepared {
             let places = batch.places.clone();
             let begun = batch.begin(BeginContext {
                 process,
+                namespace,
                 first: prepared.next,
                 ratio: budget.ratio(),
                 node: &mut tools.node,
