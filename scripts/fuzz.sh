@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# fuzz.sh [SECONDS]: feeds crafted ELF files to the search of a target's files, crafted profiles to the reader of pprof, crafted
-# tables, stacks and registers to the unwinder, and crafted notes to the search for USDT probes, beginning with node-agent/fuzz/seeds:
-# for so many seconds each, or 20,000 runs and 30 seconds at most. Building it first takes two minutes more.
+# fuzz.sh [SECONDS]: feeds crafted ELF files to the search of a target's files, crafted notes to the search for USDT probes, crafted cgroups
+# and tables of mounts to whose process it is, crafted profiles to the reader of pprof, and crafted tables, stacks and registers to the
+# unwinder, beginning with node-agent/fuzz/seeds: for so many seconds each, or 20,000 runs and 30 seconds at most. Building it first
+# takes two minutes more.
 #
 # What it learns is kept in target/fuzz/corpus for the next time. A file that breaks something is left in target/fuzz/artifacts: mend
 # the code, and add the file to the target's folder of node-agent/fuzz/seeds, which `make test` reads.
@@ -54,6 +55,8 @@ fuzz() {
 cargo fetch --quiet --locked --manifest-path node-agent/fuzz/Cargo.toml
 # Crafted files come to 64 KiB here, and a search holds a piece of one: memory is limited to show it.
 fuzz elf "the search of ELF files" -max_len=65536 -malloc_limit_mb=4
+# As long as a path may be, some times.
+fuzz place "what cgroups and mounts say" -max_len=16384 -malloc_limit_mb=4
 # A profile of 4 KiB unzips to a megabyte at most.
 fuzz pprof "the reader of profiles" -max_len=4096 -malloc_limit_mb=16
 # Tables of 64 KiB are a small file's. What they are looked through for takes no more than a few times their size.

@@ -66,9 +66,10 @@ const DEADLINE: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_millis(100);
 
 impl Tools {
-    /// Whether so much is held up that no more should be begun: what was begun does not come back, or what was measured does not go.
-    pub fn are_held_up(&self) -> bool {
-        self.workers.are_stuck() || self.reaper.is_behind()
+    /// Whether so much is held up that no more should be begun for a namespace: what was begun for it does not come back, or what was
+    /// measured of anybody does not go.
+    pub fn are_held_up(&self, namespace: &str) -> bool {
+        self.workers.are_stuck(namespace) || self.reaper.is_behind()
     }
 
     /// Those of a node where functions are attached to like this.

@@ -6,7 +6,7 @@
 //! **Kinds** configure: what a probe's spec asks of which mechanism ([`kinds`]). **Mechanisms** measure ([`mechanism`]), by what
 //! the kernel offers ([`kernel`], which alone speaks to its BPF) and what /proc tells ([`observe`], which alone reads it).
 //! **Figures** merge in the [`state`]. The [`driver`] carries out what is decided: by [`target::plan`], whose process is
-//! measured, and by [`governor::plan`], how much of the time. [`agent`] connects it to the API server, [`host`] to a terminal.
+//! measured, by [`governor::plan`], how much of the time, and by [`share`], how much namespaces have of what there is once. [`agent`] connects it to the API server, [`host`] to a terminal.
 
 pub mod agent;
 pub mod alarm;
@@ -21,5 +21,5 @@ pub mod server;
 pub mod state;
 
 pub use ckb_probe_bpf as kernel;
-pub use ckb_probe_core::{governor, target};
+pub use ckb_probe_core::{governor, share, target};
 pub use ckb_probe_symbols::{text, unwind};

@@ -79,6 +79,7 @@ fn begin(node: &mut Node, pid: u32, wants: u32) -> Box<dyn Mechanism> {
             pid,
             start_ticks: 0,
         },
+        namespace: "",
         first: GroupId(3),
         ratio: None,
         node,

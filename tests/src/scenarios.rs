@@ -24,7 +24,9 @@ mod preflight;
 mod prelude;
 mod profiles;
 mod refusals;
+mod release;
 mod restart;
+mod rights;
 mod same_question;
 mod sampling;
 mod secure_metrics;
@@ -130,6 +132,8 @@ pub const ALL: &[Scenario] = scenarios! {
     preflight: StandIn, Others, "what an agent found on its node is told, and how it attaches there";
     unavailable: StandIn, Nobody, "an agent pod that cannot start is told of, with the kubelet's reason";
     pod_security: StandIn, Others, "each pod meets the strictest Pod Security level that it can; the examples of the chart are accepted";
+    rights: StandIn, Others, "what the accounts of operator and agent may do, asked of the API server";
+    release: StandIn, Nobody, "an upgrade and a rollback keep what is asked and count on; uninstalled, agents and probes go, CkbProbes stay";
     doors: StandIn, Nobody, "a thousand connections from an ordinary pod keep nobody out, and cost little";
     secure_metrics: StandIn, Nobody, "protected metrics are for those alone whom the API server lets read them";
     dropped: StandIn, Nobody, "a connection to the API server that says nothing any more is given up, and pausing works";

@@ -1,7 +1,7 @@
 //! What the chart and the code must say alike, and what the chart makes of its values.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -186,4 +186,318 @@ fn what_is_no_kind_and_no_namespace_is_refused() {
             "{wrong}: {said}"
         );
     }
+}
+
+/// Where an account has a right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Where {
+    /// In all namespaces, and of what belongs to none.
+    Everywhere,
+    /// In the namespace of the release.
+    Home,
+    /// In the namespace that is watched.
+    Watched,
+}
+
+/// What the rendered roles give an account: by where, and what, the verbs.
+fn rights(objects: &[Value], account: &str) -> BTreeMap<(Where, String), BTreeSet<String>> {
+    let mut rights: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    let kind_of = |object: &Value| object["kind"].as_str().unwrap_or_default().to_owned();
+    for binding in objects
+        .iter()
+        .filter(|object| kind_of(object).ends_with("RoleBinding"))
+    {
+        let subjects = binding["subjects"].as_array().unwrap();
+        if !subjects.iter().any(|subject| subject["name"] == account) {
+            continue;
+        }
+        let place = match binding["metadata"]["namespace"].as_str() {
+            None => Where::Everywhere,
+            Some("system") => Where::Home,
+            Some("watched") => Where::Watched,
+            Some(other) => panic!("a binding in {other}"),
+        };
+        let role = &binding["roleRef"];
+        let role = objects.iter().find(|object| {
+            object["kind"] == role["kind"]
+                && object["metadata"]["name"] == role["name"]
+                && object["metadata"]["namespace"] == binding["metadata"]["namespace"]
+        });
+        for rule in role.unwrap()["rules"].as_array().unwrap() {
+            let words = |field: &str| -> Vec<String> {
+                serde_json::from_value(rule[field].clone()).unwrap_or_default()
+            };
+            let names = words("resourceNames").concat();
+            for (group, resource) in words("apiGroups")
+                .iter()
+                .flat_map(|group| words("resources").into_iter().map(move |one| (group, one)))
+            {
+                let what = format!("{group}/{resource} {names}");
+                let what = what.trim().to_owned();
+                rights
+                    .entry((place, what))
+                    .or_default()
+                    .extend(words("verbs"));
+            }
+        }
+    }
+    rights
+}
+
+/// The same, written down.
+fn expected(lines: &[(Where, &str, &str)]) -> BTreeMap<(Where, String), BTreeSet<String>> {
+    let verbs = |verbs: &str| verbs.split(' ').map(str::to_owned).collect();
+    let lines = lines.iter();
+    lines
+        .map(|(place, what, may)| ((*place, (*what).to_owned()), verbs(may)))
+        .collect()
+}
+
+const OPERATOR: &str = "ckb-probe-operator";
+const AGENT: &str = "ckb-probe-agent";
+
+/// What docs/security.md says that the operator may do, where it watches these namespaces.
+fn operators(watched: Where) -> BTreeMap<(Where, String), BTreeSet<String>> {
+    expected(&[
+        (watched, "ckbprobe.dev/ckbprobes", "list watch"),
+        (watched, "ckbprobe.dev/ckbprobes/status", "patch"),
+        (
+            watched,
+            "ckbprobe.dev/ckbprofiles",
+            "get list watch create patch delete",
+        ),
+        (watched, "/pods", "list watch"),
+        (watched, "events.k8s.io/events", "create patch"),
+        (Where::Everywhere, "/nodes", "list watch"),
+        (
+            Where::Home,
+            "ckbprobe.dev/nodeprobes",
+            "list watch create patch delete",
+        ),
+        (
+            Where::Home,
+            "ckbprobe.dev/profileparts",
+            "get list watch delete",
+        ),
+        (Where::Home, "/pods", "list watch create delete"),
+        (Where::Home, "events.k8s.io/events", "create"),
+        (
+            Where::Home,
+            "coordination.k8s.io/leases",
+            "get create update",
+        ),
+        (Where::Home, "apps/deployments ckb-probe-operator", "get"),
+    ])
+}
+
+fn agents() -> BTreeMap<(Where, String), BTreeSet<String>> {
+    expected(&[
+        (Where::Home, "ckbprobe.dev/nodeprobes", "list watch"),
+        (Where::Home, "ckbprobe.dev/nodeprobes/status", "patch"),
+        (Where::Home, "ckbprobe.dev/profileparts", "create"),
+    ])
+}
+
+#[test]
+fn operator_and_agent_have_the_rights_that_are_told_and_no_others() {
+    let objects = rendered(&[]).unwrap();
+    assert_eq!(rights(&objects, OPERATOR), operators(Where::Everywhere));
+    assert_eq!(rights(&objects, AGENT), agents());
+    // In one namespace: of the whole cluster, nodes alone.
+    let objects = rendered(&["operator.watchNamespace=watched"]).unwrap();
+    assert_eq!(rights(&objects, OPERATOR), operators(Where::Watched));
+    assert_eq!(rights(&objects, AGENT), agents());
+    // Who protects metrics has tokens judged.
+    let objects = rendered(&["metrics.secure=true"]).unwrap();
+    let reviews = expected(&[
+        (
+            Where::Everywhere,
+            "authentication.k8s.io/tokenreviews",
+            "create",
+        ),
+        (
+            Where::Everywhere,
+            "authorization.k8s.io/subjectaccessreviews",
+            "create",
+        ),
+    ]);
+    for (account, mut others) in [(OPERATOR, operators(Where::Everywhere)), (AGENT, agents())] {
+        others.extend(reviews.clone());
+        assert_eq!(rights(&objects, account), others);
+    }
+}
+
+/// The pod template of the agents.
+fn agent_pod(objects: &[Value]) -> Value {
+    let map = named(objects, "ConfigMap", OPERATOR).unwrap();
+    serde_yaml::from_str(map["data"]["agent-pod.yaml"].as_str().unwrap()).unwrap()
+}
+
+#[test]
+fn the_agents_root_is_read_only_and_its_seccomp_profile_the_runtimes_whatever_else_is_set() {
+    for values in [&[][..], &["agent.sysAdmin=true", "metrics.secure=true"]] {
+        let pod = agent_pod(&rendered(values).unwrap());
+        let spec = &pod["spec"];
+        let profile = json!({ "type": "RuntimeDefault" });
+        assert_eq!(spec["securityContext"]["seccompProfile"], profile);
+        let containers = spec["containers"].as_array().unwrap();
+        assert_eq!(containers.len(), 1);
+        assert_eq!(spec["initContainers"], Value::Null);
+        let context = &containers[0]["securityContext"];
+        assert_eq!(context["readOnlyRootFilesystem"], true);
+        assert_eq!(context["allowPrivilegeEscalation"], false);
+        assert_eq!(context["capabilities"]["drop"], json!(["ALL"]));
+        // Neither is told otherwise nearer to the process, and nothing of the host is mounted.
+        assert_eq!(context["seccompProfile"], Value::Null);
+        assert_eq!(context["privileged"], Value::Null);
+        let volumes = spec["volumes"].as_array().into_iter().flatten();
+        assert_eq!(
+            volumes.filter(|one| one["hostPath"] != Value::Null).count(),
+            0
+        );
+        assert_eq!(spec["hostNetwork"], Value::Null);
+    }
+}
+
+#[test]
+fn a_network_policy_admits_scrapes_of_metrics_and_nothing_else() {
+    assert!(
+        !rendered(&[])
+            .unwrap()
+            .iter()
+            .any(|one| one["kind"] == "NetworkPolicy")
+    );
+    let values = [
+        "networkPolicy.enabled=true",
+        "networkPolicy.metricsFrom[0].podSelector.matchLabels.app=prometheus",
+        "networkPolicy.apiServerCIDRs={10.0.0.1/32}",
+    ];
+    let objects = rendered(&values).unwrap();
+    let from = json!([{ "podSelector": { "matchLabels": { "app": "prometheus" } } }]);
+    for (component, port) in [("operator", 8080), ("agent", 9464)] {
+        let name = format!("ckb-probe-{component}");
+        let spec = &named(&objects, "NetworkPolicy", &name).unwrap()["spec"];
+        assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
+        let ports = json!([{ "port": port, "protocol": "TCP" }]);
+        assert_eq!(spec["ingress"], json!([{ "ports": ports, "from": from }]));
+        let egress = spec["egress"].as_array().unwrap();
+        assert_eq!(egress.len(), 1);
+        assert_eq!(
+            egress[0]["to"],
+            json!([{ "ipBlock": { "cidr": "10.0.0.1/32" } }])
+        );
+        // It is about these pods: a policy that selects none admits everybody.
+        let labels = spec["podSelector"]["matchLabels"].as_object().unwrap();
+        let pod = match component {
+            "agent" => agent_pod(&objects),
+            _ => named(&objects, "Deployment", OPERATOR).unwrap()["spec"]["template"].clone(),
+        };
+        assert!(labels.len() > 1);
+        for (label, value) in labels {
+            assert_eq!(&pod["metadata"]["labels"][label], value, "{name}: {label}");
+        }
+        let opened = pod["spec"]["containers"][0]["ports"].as_array().unwrap();
+        let metrics = opened.iter().find(|one| one["name"] == "metrics").unwrap();
+        assert_eq!(metrics["containerPort"], port);
+    }
+    assert_eq!(
+        objects
+            .iter()
+            .filter(|one| one["kind"] == "NetworkPolicy")
+            .count(),
+        2
+    );
+}
+
+/// What Kubernetes 1.30 serves, of what is used: of the first, policies of admission since 1.30.
+const SERVED_BY_1_30: [&str; 8] = [
+    "admissionregistration.k8s.io/v1",
+    "apiextensions.k8s.io/v1",
+    "apps/v1",
+    "networking.k8s.io/v1",
+    "policy/v1",
+    "rbac.authorization.k8s.io/v1",
+    "scheduling.k8s.io/v1",
+    "v1",
+];
+
+/// The functions and macros of CEL that it has, of those that are used: `optional` since 1.29, the others since 1.25 or before.
+const CEL_OF_1_30: [&str; 14] = [
+    "all",
+    "contains",
+    "double",
+    "duration",
+    "exists",
+    "exists_one",
+    "has",
+    "matches",
+    "orValue",
+    "quantity",
+    "size",
+    "startsWith",
+    "string",
+    "substring",
+];
+
+/// All expressions below a value.
+fn expressions<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                match (name.as_str(), field) {
+                    ("rule" | "expression" | "messageExpression", Value::String(text)) => {
+                        found.push(text);
+                    }
+                    _ => expressions(field, found),
+                }
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| expressions(item, found)),
+        _ => {}
+    }
+}
+
+/// What an expression calls: names before an opening bracket, outside of its strings.
+fn calls(expression: &str) -> BTreeSet<&str> {
+    let is_named = |letter: char| letter.is_alphanumeric() || letter == '_';
+    let mut names = BTreeSet::new();
+    for code in expression.split('\'').step_by(2) {
+        for (bracket, _) in code.match_indices('(') {
+            let before = &code[..bracket];
+            let rest = before.trim_end_matches(is_named);
+            names.insert(&before[rest.len()..]);
+        }
+    }
+    names.remove("");
+    names
+}
+
+#[test]
+fn kubernetes_1_30_has_each_api_and_each_function_that_the_chart_uses() {
+    let values = [
+        "multiTenant=true",
+        "metrics.secure=true",
+        "networkPolicy.enabled=true",
+        "operator.replicas=2",
+    ];
+    let objects = rendered(&values).unwrap();
+    let apis = objects
+        .iter()
+        .map(|one| one["apiVersion"].as_str().unwrap());
+    for api in apis {
+        assert!(SERVED_BY_1_30.contains(&api), "{api}");
+    }
+    let mut found = Vec::new();
+    objects.iter().for_each(|one| expressions(one, &mut found));
+    assert!(found.len() > 40, "{} expressions", found.len());
+    for expression in found {
+        for call in calls(expression) {
+            assert!(CEL_OF_1_30.contains(&call), "{call} in {expression}");
+        }
+    }
+    let called = calls("has(self.a) && size(self.b.filter(x, x in ['f(']) ) > duration('1s')");
+    assert_eq!(
+        called,
+        BTreeSet::from(["duration", "filter", "has", "size"])
+    );
 }

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use ckb_probe_core::process;
 use proptest::{
     prelude::RngExt,
     test_runner::{TestRng, TestRunner},
@@ -13,6 +14,8 @@ use proptest::{
 
 #[path = "../../node-agent/fuzz/src/checks/elf.rs"]
 mod elf;
+#[path = "../../node-agent/fuzz/src/checks/place.rs"]
+mod place;
 #[path = "../../node-agent/fuzz/src/checks/pprof.rs"]
 mod pprof;
 #[path = "../../node-agent/fuzz/src/checks/unwind.rs"]
@@ -75,6 +78,11 @@ fn damaged(mut bytes: Vec<u8>, random: &mut TestRng) -> Vec<u8> {
 #[test]
 fn elf_files() {
     check_all("elf", elf::check);
+}
+
+#[test]
+fn cgroups_and_mounts() {
+    check_all("place", place::check);
 }
 
 #[test]

@@ -13,6 +13,12 @@ pub const SUMS: usize = 8;
 /// Rows of a target that are told apart: more count as [`OTHER_ROW`].
 pub const MAX_ROWS: u32 = 127;
 
+/// Rows and buckets of all targets.
+pub const MAX_KEYS: u32 = 1 << 16;
+
+/// Buckets of all targets: what is left where each has all of its rows, that of the others among them.
+pub const MAX_BUCKETS: u32 = MAX_KEYS - MAX_TARGETS * (MAX_ROWS + 1);
+
 /// Names of a target that count as [`OTHER_ROW`] and are counted themselves: there may be more.
 pub const MAX_FOLDED: u32 = 1024;
 
@@ -70,6 +76,8 @@ pub struct TargetEntry {
     pub wants: u32,
     /// The pid namespace whose tasks do not belong to it, by [`space::NETWORK`]; 0 for none.
     pub outside: u32,
+    /// So many buckets of distributions it may have: what finds none is counted in its row all the same.
+    pub most_buckets: u32,
 }
 
 /// What counting for a target takes, on each CPU.
@@ -165,7 +173,7 @@ pub struct CountEvent {
 const _: () = {
     use core::mem::size_of;
     assert!(size_of::<TargetKey>() == 8);
-    assert!(size_of::<TargetEntry>() == 16);
+    assert!(size_of::<TargetEntry>() == 20);
     assert!(size_of::<TargetTally>() == 32);
     assert!(size_of::<Misses>() == 16);
     assert!(size_of::<TargetKeys>() == 12);

@@ -89,7 +89,7 @@ macro_rules! counts {
             ::ckb_probe_common::counts::CountKey,
             ::ckb_probe_common::counts::Sums,
         > = ::aya_ebpf::maps::HashMap::with_max_entries(
-            1 << 16,
+            ::ckb_probe_common::counts::MAX_KEYS,
             ::aya_ebpf::bindings::BPF_F_NO_PREALLOC,
         );
         #[::aya_ebpf::macros::map]
@@ -332,7 +332,16 @@ impl Counts {
         }
         let keys = self.keys.get_ptr_mut(target.0.slot)?;
         // SAFETY: a map's value.
-        if key.bucket == 0 && unsafe { (&raw const (*keys).rows).read_volatile() } >= MAX_ROWS {
+        let rows = unsafe { (&raw const (*keys).rows).read_volatile() };
+        let is_full = match key.bucket {
+            0 => rows >= MAX_ROWS,
+            _ => {
+                // SAFETY: the same.
+                let all = unsafe { (&raw const (*keys).all).read_volatile() };
+                all.wrapping_sub(rows) >= target.0.most_buckets
+            }
+        };
+        if is_full {
             return None;
         }
         // Another CPU may be quicker: then there is one.

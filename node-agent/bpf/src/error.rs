@@ -70,7 +70,7 @@ pub enum AttachError {
     /// The kernel keeps nothing with sockets.
     #[error("the kernel cannot keep what is remembered of a socket (Linux 5.11 can): {0}")]
     SocketStorage(#[source] std::io::Error),
-    /// As many processes are traced as can be, or all rows are taken.
+    /// As many processes are traced as can be.
     #[error("there is no room for another process: {0}")]
     NoRoom(&'static str),
     /// The constants of an object were not accepted.

@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use aya::maps::{MapData, MapError, Stack};
+use aya::maps::{MapData, Stack};
 pub use ckb_probe_common::syscalls::{MAX_ERROR, Met, SlowSyscall, SyscallLosses};
 use ckb_probe_common::{
     BUCKETS,
@@ -51,6 +51,8 @@ pub struct SyscallTracer {
     links: Option<Links>,
     tracepoints: Tracepoints,
     targets: BTreeMap<TargetId, Target>,
+    /// From here on each place has a row for what has none of its own, which nobody else can take.
+    others_from: u32,
     /// The last number that a gate had.
     gates: u64,
     places: Table<u32, u32>,
@@ -86,7 +88,7 @@ impl SyscallTracer {
         let mut object = Object::load_with(
             programs::named("syscalls")?,
             &[
-                ("ROWS", sizes.rows.max(1)),
+                ("ROWS", sizes.rows + MAX_TARGETS as u32),
                 ("FREE", sizes.rows.max(1)),
                 ("ERRORS", sizes.errors.max(1)),
                 ("SLOW_CALLS", sizes.ring_bytes),
@@ -107,6 +109,7 @@ impl SyscallTracer {
             links: None,
             tracepoints,
             targets: BTreeMap::new(),
+            others_from: sizes.rows,
             gates: 0,
             places: Table::take(&mut object, "TARGETS")?,
             finder: Values::take(&mut object, "FINDER")?,
@@ -167,16 +170,9 @@ impl SyscallTracer {
             .map(TargetId)
             .find(|id| !self.targets.contains_key(id))
             .ok_or(AttachError::NoRoom("as many are traced as can be"))?;
-        let other_row = match self.free.pop(0) {
-            Ok(row) => row,
-            Err(MapError::ElementNotFound) => {
-                return Err(AttachError::NoRoom("all rows are taken"));
-            }
-            Err(source) => return Err(error("FREE")(source).into()),
-        };
         let target = Target {
             process,
-            order: options.order(other_row),
+            order: options.order(self.others_from + id.0),
             cut: BTreeMap::new(),
             is_cut: false,
         };
@@ -227,6 +223,11 @@ impl SyscallTracer {
         self.order(id, |order| order.slow_threshold_ns = ns)
     }
 
+    /// Tells no more system calls of a target apart than this from now on; those that are stay so.
+    pub fn set_most_rows(&mut self, id: TargetId, rows: u32) -> Result<(), ReadError> {
+        self.order(id, |order| order.most_rows = rows)
+    }
+
     fn order(&mut self, id: TargetId, change: impl FnOnce(&mut Order)) -> Result<(), ReadError> {
         let Some(target) = self.targets.get_mut(&id) else {
             return Ok(());
@@ -262,7 +263,9 @@ impl SyscallTracer {
                 },
             };
             self.rows.set(row, empty)?;
-            self.free.push(row, 0).map_err(error("FREE"))?;
+            if row < self.others_from {
+                self.free.push(row, 0).map_err(error("FREE"))?;
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! What the agent decides, apart from how it is carried out: how much of the time is measured ([`governor`]), whose process is
-//! measured ([`target`]), and what of a report is left out where it does not fit ([`fit`]).
+//! measured ([`target`]), how namespaces share what a node has once ([`share`]), and what of a report is left out where it does not fit
+//! ([`fit`]).
 //!
 //! Pure: no clock, no I/O, no kernel. Whoever changes a decision runs its tests in seconds, without root and without a compiler for
 //! BPF: `cargo test -p ckb-probe-core`.
@@ -8,4 +9,5 @@
 pub mod fit;
 pub mod governor;
 pub mod process;
+pub mod share;
 pub mod target;

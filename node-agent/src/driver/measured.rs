@@ -4,7 +4,10 @@ mod completeness;
 mod fresh;
 mod state;
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ckb_probe_crds::{Breach, Overhead, Reason};
 use completeness::{Completeness, Retry};
@@ -36,6 +39,8 @@ pub struct Measured {
     pub process: ProcessId,
     /// Tells of its end.
     pub exit: Exit,
+    /// The namespace of its pod, once something was asked of it.
+    namespace: Arc<str>,
     state: State,
     /// CPU-seconds that measuring it cost too much, by the last measurement that is over.
     owed: f64,
@@ -119,6 +124,7 @@ impl Measured {
         Ok(Self {
             process,
             exit: Exit::of(process)?,
+            namespace: Arc::default(),
             state: State::NEW,
             owed: 0.0,
             noted: Vec::new(),
@@ -129,6 +135,10 @@ impl Measured {
     /// there is read, and its entries taken, by then. The views are told what became of their probes when that
     /// [arrives](Self::arrive).
     pub fn ask(&mut self, tools: &Tools, views: &mut [(&mut Instance, usize)], clock: Clock) {
+        // Those of one process are all of its pod.
+        if let Some((instance, _)) = views.first() {
+            self.namespace = instance.key.pod.namespace.as_str().into();
+        }
         let overheads: Vec<Overhead> = views
             .iter()
             .map(|(instance, _)| instance.overhead().clone())
@@ -159,15 +169,18 @@ impl Measured {
             before.end();
             tools.reaper.take(before);
         }
-        if tools.are_held_up() {
+        if tools.are_held_up(&self.namespace) {
             let now = clock.now();
             self.state.refuse(Fresh::refused(questions, TOO_MANY, now));
             return self.tell(views, now);
         }
         let (mut all, process, asked) = (tools.clone(), self.process, questions.clone());
+        let namespace = Arc::clone(&self.namespace);
         let owed = self.owed;
-        let begin = move || Fresh::begin(&mut all, process, asked, (budget, owed), clock);
-        self.state.start(&questions, tools.workers.start(begin));
+        let begin =
+            move || Fresh::begin(&mut all, process, &namespace, asked, (budget, owed), clock);
+        let errand = tools.workers.start_for(&self.namespace, begin);
+        self.state.start(&questions, errand);
     }
 
     /// Takes what was being done, if it is done, and tells the views where they are to know.
@@ -283,7 +296,7 @@ impl Measured {
         views: &mut [(&mut Instance, usize)],
         clock: Clock,
     ) -> bool {
-        if views.is_empty() || !tools.are_held_up() || !self.state.hold_up() {
+        if views.is_empty() || !tools.are_held_up(&self.namespace) || !self.state.hold_up() {
             return false;
         }
         let mut new: Vec<_> = views
@@ -304,7 +317,7 @@ impl Measured {
     /// Looks again for what was not found, if it is time. True when all is to be asked anew; where there is more to be measured
     /// than is, [`Self::arrive`] will say so.
     pub fn look_again(&mut self, tools: &Tools) -> bool {
-        match self.state.retry(tools.are_held_up()) {
+        match self.state.retry(tools.are_held_up(&self.namespace)) {
             None => false,
             Some(Attempt::Ask) => true,
             Some(Attempt::Look(retry)) => self.search(tools, retry),
@@ -335,7 +348,8 @@ impl Measured {
         }
         if !searches.is_empty() {
             let search = move || searches.into_iter().any(|search| search());
-            answered.completeness = Completeness::Looking(retry, tools.workers.start(search));
+            let errand = tools.workers.start_for(&self.namespace, search);
+            answered.completeness = Completeness::Looking(retry, errand);
         }
         false
     }
@@ -387,7 +401,7 @@ impl Measured {
         let (read, noted) = (measurement.read_at(), measurement.entries());
         self.noted.extend(noted);
         self.state.attach(read, |mut measurement| {
-            tools.workers.start(move || {
+            tools.workers.start_for(&self.namespace, move || {
                 let result = measurement.attach(&|| clock.now());
                 (measurement, result)
             })

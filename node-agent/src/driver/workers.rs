@@ -5,10 +5,10 @@
 //! what it waits for, or with the process; it holds nothing that others need.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, AtomicUsize, Ordering},
+        atomic::{AtomicU8, Ordering},
         mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
     thread,
@@ -17,11 +17,13 @@ use std::{
 
 use tokio::sync::Notify;
 
+use crate::share;
+
 /// A thread without work ends after so long.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// So many may have been given up and still be under way: more is not begun.
-const MOST_STUCK: usize = 16;
+/// So many may have been given up and still be under way, of which a namespace has half at most: more is not begun for it.
+const MOST_STUCK: usize = 32;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -34,7 +36,8 @@ struct Shared {
     queue: Mutex<Queue>,
     work: Condvar,
     done: Notify,
-    stuck: AtomicUsize,
+    /// How many were given up and are still under way, by the namespace.
+    stuck: Mutex<BTreeMap<Arc<str>, usize>>,
 }
 
 #[derive(Default)]
@@ -64,6 +67,7 @@ pub enum Outcome<T> {
 /// An errand as those know it who count them.
 struct Ticket {
     fate: AtomicU8,
+    namespace: Arc<str>,
     shared: Arc<Shared>,
 }
 
@@ -76,9 +80,13 @@ struct End(Arc<Ticket>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        let Ticket { fate, shared } = &*self.0;
+        let Ticket {
+            fate,
+            namespace,
+            shared,
+        } = &*self.0;
         if fate.swap(DONE, Ordering::AcqRel) == GIVEN_UP {
-            shared.stuck.fetch_sub(1, Ordering::Relaxed);
+            shared.comes_back(namespace);
         }
         shared.done.notify_one();
     }
@@ -87,9 +95,19 @@ impl Drop for End {
 impl Workers {
     /// Has this done at once, whatever else is being done.
     pub fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Errand<T> {
+        self.start_for(&Arc::default(), work)
+    }
+
+    /// The same on behalf of a namespace, which answers for it where it is given up.
+    pub fn start_for<T: Send + 'static>(
+        &self,
+        namespace: &Arc<str>,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Errand<T> {
         let (sender, outcome) = sync_channel(1);
         let ticket = Arc::new(Ticket {
             fate: AtomicU8::new(UNDER_WAY),
+            namespace: Arc::clone(namespace),
             shared: Arc::clone(&self.0),
         });
         let end = End(Arc::clone(&ticket));
@@ -115,9 +133,12 @@ impl Workers {
         self.0.done.notified().await;
     }
 
-    /// Whether so many were given up that no more should be begun that may come to the same.
-    pub fn are_stuck(&self) -> bool {
-        self.0.stuck.load(Ordering::Relaxed) >= MOST_STUCK
+    /// Whether so many were given up that no more should be begun for this namespace that may come to the same.
+    pub fn are_stuck(&self, namespace: &str) -> bool {
+        let stuck = self.0.stuck();
+        let held = stuck.get(namespace).copied().unwrap_or_default();
+        let left = MOST_STUCK.saturating_sub(stuck.values().sum());
+        !share::may_take(held, 1, left)
     }
 
     fn run(&self, job: Job) {
@@ -139,6 +160,25 @@ impl Workers {
 }
 
 impl Shared {
+    fn stuck(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, usize>> {
+        // Nothing panics while it is held.
+        self.stuck.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_given_up(&self, namespace: &Arc<str>) {
+        *self.stuck().entry(Arc::clone(namespace)).or_default() += 1;
+    }
+
+    fn comes_back(&self, namespace: &str) {
+        let mut all = self.stuck();
+        if let Some(stuck) = all.get_mut(namespace) {
+            *stuck -= 1;
+            if *stuck == 0 {
+                all.remove(namespace);
+            }
+        }
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // Nothing panics while it is held.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
@@ -193,13 +233,17 @@ impl<T> Errand<T> {
 
 impl<T> Drop for Errand<T> {
     fn drop(&mut self) {
-        let Ticket { fate, shared } = &*self.ticket;
+        let Ticket {
+            fate,
+            namespace,
+            shared,
+        } = &*self.ticket;
         // Counted first: whoever ends it meanwhile takes it back.
-        shared.stuck.fetch_add(1, Ordering::Relaxed);
+        shared.is_given_up(namespace);
         let before =
             fate.compare_exchange(UNDER_WAY, GIVEN_UP, Ordering::AcqRel, Ordering::Acquire);
         if before.is_err() {
-            shared.stuck.fetch_sub(1, Ordering::Relaxed);
+            shared.comes_back(namespace);
         }
     }
 }
@@ -236,20 +280,24 @@ mod tests {
         let (release, held) = channel::<()>();
         let held = Arc::new(Mutex::new(held));
         let (dropped, drops) = channel();
-        for _ in 0..MOST_STUCK {
-            assert!(!workers.are_stuck());
-            let (held, kept) = (Arc::clone(&held), Kept(dropped.clone()));
-            drop(workers.start(move || {
-                let _ = held.lock().map(|held| held.recv());
-                kept
-            }));
+        // One namespace keeps itself waiting, and others only where each of several does the same.
+        for (namespace, most) in [("one", 16), ("other", 8)] {
+            for _ in 0..most {
+                assert!(!workers.are_stuck(namespace));
+                let (held, kept) = (Arc::clone(&held), Kept(dropped.clone()));
+                drop(workers.start_for(&namespace.into(), move || {
+                    let _ = held.lock().map(|held| held.recv());
+                    kept
+                }));
+            }
+            assert!(workers.are_stuck(namespace));
         }
-        assert!(workers.are_stuck());
+        assert!(!workers.are_stuck("third"));
         drop(release);
-        for _ in 0..MOST_STUCK {
+        for _ in 0..16 + 8 {
             assert_ne!(drops.recv_timeout(SOON).unwrap(), thread::current().id());
         }
-        while workers.are_stuck() {
+        while !workers.0.stuck().is_empty() {
             thread::yield_now();
         }
     }

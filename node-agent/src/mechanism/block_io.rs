@@ -123,13 +123,14 @@ impl BlockIoConfig {
         let group = || NodeDisks::load().map(Shared::of);
         let shared = context.node.shared(group).map_err(refusal)?;
         let tells_others = context.node.policy.tells_others;
-        let process = context.process.pid;
+        let (process, namespace) = (context.process.pid, context.namespace);
         let handle = Handle::to(shared, |program| {
-            let view = program.view(&resolved.disks, self.slow_threshold_ns, process)?;
+            let view = program.view(&resolved.disks, self.slow_threshold_ns, process, namespace)?;
             view.ok_or_else(|| {
                 Refusal::new(
                     Reason::AttachFailed,
-                    "the probes of this node have eight different values of slowThreshold for blockIo already: take one of theirs",
+                    "there is no room for another value of slowThreshold for blockIo: a node has eight, of which one namespace has no more than it \
+                     leaves to others: take one that the probes of this namespace have already",
                 )
             })
         })?;
@@ -196,7 +197,7 @@ fn refusal(error: AttachError) -> Refusal {
 /// Whose figures they are.
 fn sentence(owner: u16, tells_beginnings: bool) -> String {
     let whose = if owner == 0 {
-        "too many processes of this node are probed to tell whose a request is"
+        "too many processes of this node, or of this namespace on it, are probed to tell whose a request is"
     } else if tells_beginnings {
         "own are the requests that a thread of the target asked for; what the kernel writes later on its behalf is other"
     } else {

@@ -98,6 +98,7 @@ impl Config for CallsConfig {
             first,
             ratio,
             node,
+            ..
         } = context;
         let refused = |refusal: Refusal| Begun::refused(vec![refusal; asks.len()]);
         let means = match &node.tier {

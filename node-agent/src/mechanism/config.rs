@@ -15,6 +15,8 @@ pub type Answer = Result<Accepted, Refusal>;
 pub struct BeginContext<'a> {
     /// The process.
     pub process: ProcessId,
+    /// The namespace of its pod: what there is once for the node is shared by namespaces.
+    pub namespace: &'a str,
     /// The number of its first group.
     pub first: GroupId,
     /// What measuring may cost, per CPU time of the process; None: whatever it costs.
@@ -257,6 +259,7 @@ mod tests {
             let places = batch.places.clone();
             let context = BeginContext {
                 process: PROCESS,
+                namespace: "",
                 first: GroupId(7),
                 ratio: None,
                 node: &mut node,

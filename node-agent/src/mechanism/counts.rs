@@ -119,7 +119,7 @@ impl CountsConfig {
             .shared_as(program.name, || Groups::load(program).map(Shared::of))
             .map_err(refusal)?;
         let handle = Handle::to(shared, |targets| {
-            targets.enroll(target, context.process.pid, self.wants)
+            targets.enroll(target, context.process.pid, context.namespace, self.wants)
         })
         .map_err(refusal)?;
         let opened = Accepted {

@@ -79,6 +79,7 @@ impl Config for SyscallsConfig {
     fn begin(asks: &[Self], context: BeginContext<'_>) -> Begun {
         let BeginContext {
             process,
+            namespace,
             first: group,
             node,
             ..
@@ -112,7 +113,11 @@ impl Config for SyscallsConfig {
         };
         let subscribed = node
             .shared(|| Tracer::load().map(Shared::of))
-            .and_then(|tracer| Handle::to(tracer, |tracer| tracer.add(process.pid, &options)));
+            .and_then(|tracer| {
+                Handle::to(tracer, |tracer| {
+                    tracer.add(process.pid, namespace, &options)
+                })
+            });
         let cost = |handle: &Handle<Tracer>| handle.lock().program.cost_of_hit();
         let calls = match subscribed {
             Ok(handle) => SystemCalls {

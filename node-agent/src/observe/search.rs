@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use ckb_probe_core::process::pod_and_container;
+use ckb_probe_core::process::pod_and_container_in;
 use procfs::ProcError;
 
 use super::{
@@ -148,11 +148,7 @@ fn container_in(table: &Path, pod: &str) -> io::Result<Option<String>> {
     let mut table = BufReader::new(File::open(table)?.take(TABLE_BYTES));
     let mut line = Vec::new();
     while table.read_until(b'\n', &mut line)? > 0 {
-        // mount, parent, device, root, …: proc_pid_mountinfo(5). What is escaped in it is no part of these names.
-        let mut words = line.split(|byte| *byte == b' ');
-        let root = words.nth(3).and_then(|root| str::from_utf8(root).ok());
-        let named = root.and_then(pod_and_container);
-        if let Some((of, name)) = named
+        if let Some((of, name)) = pod_and_container_in(&line)
             && of == pod
         {
             return Ok(Some(name));

@@ -26,6 +26,7 @@ fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
             pid,
             start_ticks: 0,
         },
+        namespace: "",
         first: GroupId::default(),
         ratio: None,
         node,

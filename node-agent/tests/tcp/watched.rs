@@ -52,6 +52,7 @@ impl Watched {
                 pid,
                 start_ticks: 0,
             },
+            namespace: "",
             first: GroupId::default(),
             ratio: None,
             node: &mut node,

@@ -72,7 +72,7 @@ pub const OF_PROBES: [&str; 2] = ["uretprobe", "uprobe"];
 /// How much a tracer can hold, for all of its targets.
 #[derive(Clone, Copy, Debug)]
 pub struct SyscallSizes {
-    /// System calls of targets that are told apart: 5 KiB on each CPU.
+    /// System calls of targets that are told apart, besides one row of each target for all that are not: 5 KiB on each CPU.
     pub rows: u32,
     /// Numbers of errors that are told apart, for each of those.
     pub errors: u32,

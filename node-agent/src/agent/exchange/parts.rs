@@ -3,7 +3,7 @@
 mod slots;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -26,7 +26,7 @@ use tracing::{debug, error, warn};
 use super::{FIELD_MANAGER, MAX_WORDS, WRITE_AGAIN, backoff, count};
 use crate::{driver::engine::Delivery, export::reports::ProfileParts, text};
 
-/// So many wait at most; of more, the oldest are given up.
+/// So many wait at most; of more, the oldest of the namespace that has most of them are given up.
 const MOST: usize = 64;
 
 /// And so many different stacks in all of them.
@@ -63,6 +63,17 @@ fn stacks(delivery: &Delivery) -> usize {
     stacks.map_or(0, |profile| profile.stacks.len())
 }
 
+/// The oldest of the namespace whose windows weigh most: what one has much of is not kept at the expense of others.
+fn excess(waiting: &VecDeque<Delivery>, weight: impl Fn(&Delivery) -> usize) -> Option<usize> {
+    let namespace = |one: &Delivery| one.to.pod.namespace.clone();
+    let mut held: BTreeMap<String, usize> = BTreeMap::new();
+    for one in waiting {
+        *held.entry(namespace(one)).or_default() += weight(one);
+    }
+    let most = held.into_iter().max_by_key(|(_, weight)| *weight)?.0;
+    waiting.iter().position(|one| namespace(one) == most)
+}
+
 impl Queue {
     /// Has a window written, when those before are. Never waits.
     pub fn put(&self, delivery: Delivery) {
@@ -70,7 +81,9 @@ impl Queue {
         waiting.push_back(delivery);
         let mut held: usize = waiting.iter().map(stacks).sum();
         while waiting.len() > MOST || (held > MOST_STACKS && waiting.len() > 1) {
-            let Some(Delivery { to, finished }) = waiting.pop_front() else {
+            let Some(Delivery { to, finished }) =
+                excess(&waiting, |one| 1 + stacks(one)).and_then(|place| waiting.remove(place))
+            else {
                 break;
             };
             held -= finished.stacks.map_or(0, |profile| profile.stacks.len());
@@ -78,7 +91,7 @@ impl Queue {
             warn!(
                 pod = %to.pod.name, namespace = %to.pod.namespace, probe = %to.probe, mode = finished.mode.as_str(),
                 window = finished.window.number,
-                "too many windows of stacks wait for the API server: the oldest is given up"
+                "too many windows of stacks wait for the API server: the oldest of the namespace with most of them is given up"
             );
         }
         drop(waiting);

@@ -30,6 +30,7 @@ impl Fresh {
     pub(super) fn begin(
         tools: &mut Tools,
         process: ProcessId,
+        namespace: &str,
         questions: Vec<Instrumented>,
         (budget, owed): (Budget, f64),
         clock: Clock,
@@ -38,7 +39,7 @@ impl Fresh {
             answers,
             mechanisms,
             next: _,
-        } = Prepared::of(tools, process, &questions, budget);
+        } = Prepared::of(tools, process, namespace, &questions, budget);
         let mut answers: Vec<_> = answers.into_iter().flatten().collect();
         let Begun {
             mut measurement,
@@ -96,6 +97,7 @@ impl Prepared {
     fn of(
         tools: &mut Tools,
         process: ProcessId,
+        namespace: &str,
         questions: &[Instrumented],
         budget: Budget,
     ) -> Self {
@@ -109,6 +111,7 @@ impl Prepared {
             let places = batch.places.clone();
             let begun = batch.begin(BeginContext {
                 process,
+                namespace,
                 first: prepared.next,
                 ratio: budget.ratio(),
                 node: &mut tools.node,

@@ -346,7 +346,7 @@ async fn what_is_measured_goes_on_while_file_systems_of_others_hold_up_too_much(
         assert!(clock.now() < end, "it is not asked again");
         std::thread::sleep(WAIT);
     }
-    assert!(!tools.workers.are_stuck());
+    assert!(!tools.workers.are_stuck(""));
 }
 
 const WAIT: Duration = Duration::from_millis(1);

@@ -1,6 +1,6 @@
 //! What all views of the disks have in common.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use ckb_probe_common::block_io::{MAX_OWNERS, MAX_THRESHOLDS};
 use ckb_probe_crds::Name;
@@ -9,22 +9,79 @@ use super::devices::is_wanted;
 use crate::{
     kernel::{AttachError, DiskSlot, Disks, Links, ReadError, SlowRequest},
     mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
+    share,
 };
 
 /// The programs and counters, and what those who subscribe to them share besides.
 pub struct NodeDisks {
     /// The kernel's side.
     pub disks: Disks,
-    thresholds: [Option<Used<u64>>; MAX_THRESHOLDS],
-    /// The processes whose requests are told apart, by their owner's number.
-    owners: BTreeMap<u16, Used<u32>>,
+    thresholds: Places<u64>,
+    /// The processes whose requests are told apart, by their owner's number, less one.
+    owners: Places<u32>,
 }
 
-/// Something that several may use.
-#[derive(Clone, Copy)]
+/// So many different things, each of which several may use. Namespaces share the places.
+struct Places<T>(Vec<Option<Used<T>>>);
+
+/// Something that is used.
 struct Used<T> {
     what: T,
-    users: usize,
+    /// How many do, by the namespace.
+    users: BTreeMap<Arc<str>, usize>,
+}
+
+impl<T: Copy + PartialEq> Places<T> {
+    fn new(most: usize) -> Self {
+        Self((0..most).map(|_| None).collect())
+    }
+
+    /// What has a place, in their order; None for a free one.
+    fn all(&self) -> impl Iterator<Item = Option<T>> {
+        self.0
+            .iter()
+            .map(|held| held.as_ref().map(|held| held.what))
+    }
+
+    /// Its place; None where namespace, or all of them, have too many others.
+    fn take(&mut self, what: T, namespace: &Arc<str>) -> Option<usize> {
+        let known = self.all().position(|held| held == Some(what));
+        let place = match known {
+            Some(place) => place,
+            None => {
+                let taken = self.0.iter().flatten();
+                let own = taken
+                    .clone()
+                    .filter(|held| held.users.contains_key(namespace));
+                // One that several use is taken once.
+                let left = self.0.len() - taken.clone().count();
+                if !share::may_take(own.count(), 1, left) {
+                    return None;
+                }
+                self.0.iter().position(Option::is_none)?
+            }
+        };
+        let held = self.0.get_mut(place)?.get_or_insert_with(|| Used {
+            what,
+            users: BTreeMap::new(),
+        });
+        *held.users.entry(Arc::clone(namespace)).or_default() += 1;
+        Some(place)
+    }
+
+    /// One of the namespace needs it no more. What is there, if nobody else does.
+    fn leave(&mut self, place: usize, namespace: &str) -> Option<T> {
+        let held = self.0.get_mut(place)?;
+        let used = held.as_mut()?;
+        if let Some(users) = used.users.get_mut(namespace) {
+            *users -= 1;
+            if *users == 0 {
+                used.users.remove(namespace);
+            }
+        }
+        let is_left = used.users.is_empty();
+        held.take_if(|_| is_left).map(|held| held.what)
+    }
 }
 
 /// What is kept for one view.
@@ -35,6 +92,8 @@ pub struct View {
     pub threshold: usize,
     /// Whose requests are its own; 0 where that is not told.
     pub owner: u16,
+    /// On whose behalf it has them.
+    namespace: Arc<str>,
     /// The longest times since it read them, by slot.
     longest: BTreeMap<u32, (u64, u64)>,
 }
@@ -67,25 +126,28 @@ impl NodeDisks {
     pub fn load() -> Result<Self, AttachError> {
         Ok(Self {
             disks: Disks::load()?,
-            thresholds: [None; MAX_THRESHOLDS],
-            owners: BTreeMap::new(),
+            thresholds: Places::new(MAX_THRESHOLDS),
+            owners: Places::new(MAX_OWNERS as usize),
         })
     }
 
-    /// One more view, of these disks; of all if they are none. None where there are too many other thresholds.
+    /// One more view, of these disks; of all if they are none, on behalf of a process of this namespace. None where that, or all of
+    /// them, have too many other thresholds.
     pub fn view(
         &mut self,
         disks: &[String],
         slow_threshold_ns: u64,
         process: u32,
+        namespace: &str,
     ) -> Result<Option<View>, ReadError> {
-        let Some(threshold) = self.take_threshold(slow_threshold_ns)? else {
+        let namespace: Arc<str> = namespace.into();
+        let Some(threshold) = self.take_threshold(slow_threshold_ns, &namespace)? else {
             return Ok(None);
         };
-        let owner = match self.own(process) {
+        let owner = match self.own(process, &namespace) {
             Ok(owner) => owner,
             Err(error) => {
-                self.leave_threshold(threshold)?;
+                self.leave_threshold(threshold, &namespace)?;
                 return Err(error);
             }
         };
@@ -93,89 +155,61 @@ impl NodeDisks {
             disks: disks.to_vec(),
             threshold,
             owner,
+            namespace,
             longest: BTreeMap::new(),
         }))
     }
 
     /// The place of a threshold; None where there are too many others.
-    fn take_threshold(&mut self, nanos: u64) -> Result<Option<usize>, ReadError> {
-        let same = |held: &Option<Used<u64>>| held.is_some_and(|held| held.what == nanos);
-        let mut all = self.thresholds.iter();
-        let known = all.position(same);
-        let free = || self.thresholds.iter().position(Option::is_none);
-        let Some(place) = known.or_else(free) else {
+    fn take_threshold(
+        &mut self,
+        nanos: u64,
+        namespace: &Arc<str>,
+    ) -> Result<Option<usize>, ReadError> {
+        let Some(place) = self.thresholds.take(nanos, namespace) else {
             return Ok(None);
         };
-        let held = &mut self.thresholds[place];
-        held.get_or_insert(Used {
-            what: nanos,
-            users: 0,
-        })
-        .users += 1;
         match self.order_thresholds() {
             Ok(()) => Ok(Some(place)),
             Err(error) => {
-                release(&mut self.thresholds[place]);
+                self.thresholds.leave(place, namespace);
                 Err(error)
             }
         }
     }
 
     /// Nobody needs it any more, if nobody else does.
-    fn leave_threshold(&mut self, place: usize) -> Result<(), ReadError> {
-        release(&mut self.thresholds[place]);
+    fn leave_threshold(&mut self, place: usize, namespace: &str) -> Result<(), ReadError> {
+        self.thresholds.leave(place, namespace);
         self.order_thresholds()
     }
 
     fn order_thresholds(&mut self) -> Result<(), ReadError> {
-        let nanos = self
-            .thresholds
-            .map(|held| held.map_or(u64::MAX, |held| held.what));
+        let mut nanos = [u64::MAX; MAX_THRESHOLDS];
+        for (ordered, held) in nanos.iter_mut().zip(self.thresholds.all()) {
+            *ordered = held.unwrap_or(u64::MAX);
+        }
         self.disks.set_thresholds(nanos)
     }
 
     /// The number of a process whose requests are told apart from now on; 0 where there are too many others.
-    fn own(&mut self, process: u32) -> Result<u16, ReadError> {
-        let mut known = self.owners.iter_mut();
-        if let Some((owner, used)) = known.find(|(_, used)| used.what == process) {
-            used.users += 1;
-            return Ok(*owner);
-        }
-        let mut numbers = 1..=MAX_OWNERS as u16;
-        let Some(owner) = numbers.find(|owner| !self.owners.contains_key(owner)) else {
+    fn own(&mut self, process: u32, namespace: &Arc<str>) -> Result<u16, ReadError> {
+        let Some(place) = self.owners.take(process, namespace) else {
             return Ok(0);
         };
-        self.disks.own(process, owner)?;
-        let used = Used {
-            what: process,
-            users: 1,
-        };
-        self.owners.insert(owner, used);
+        let owner = place as u16 + 1;
+        if let Err(error) = self.disks.own(process, owner) {
+            self.owners.leave(place, namespace);
+            return Err(error);
+        }
         Ok(owner)
     }
 
     /// Nobody needs it any more, if nobody else does.
-    fn disown(&mut self, owner: u16) -> Result<(), ReadError> {
-        let mut held = self.owners.remove(&owner);
-        let process = held.map(|used| used.what);
-        release(&mut held);
-        match (held, process) {
-            (Some(used), _) => {
-                self.owners.insert(owner, used);
-                Ok(())
-            }
-            (None, Some(process)) => self.disks.disown(process),
-            (None, None) => Ok(()),
-        }
-    }
-}
-
-fn release<T>(held: &mut Option<Used<T>>) {
-    if let Some(used) = held {
-        used.users -= 1;
-        if used.users == 0 {
-            *held = None;
-        }
+    fn disown(&mut self, owner: u16, namespace: &str) -> Result<(), ReadError> {
+        let place = usize::from(owner).checked_sub(1);
+        let left = place.and_then(|place| self.owners.leave(place, namespace));
+        left.map_or(Ok(()), |process| self.disks.disown(process))
     }
 }
 
@@ -209,8 +243,8 @@ impl NodeProgram for NodeDisks {
 
     fn forget(&mut self, view: View, _: &[&View]) -> Result<(), ReadError> {
         // Where that fails, somebody is told of requests that nobody asked for.
-        let left = self.leave_threshold(view.threshold);
-        left.and(self.disown(view.owner))
+        let left = self.leave_threshold(view.threshold, &view.namespace);
+        left.and(self.disown(view.owner, &view.namespace))
     }
 
     /// Requests that ended.
@@ -238,5 +272,57 @@ impl NodeProgram for NodeDisks {
             event: request,
         });
         told.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(places: &mut Places<u64>, what: u64, namespace: &str) -> Option<usize> {
+        places.take(what, &namespace.into())
+    }
+
+    #[test]
+    fn one_namespace_takes_no_more_than_half_and_what_is_there_is_for_all() {
+        let mut places = Places::new(8);
+        let one: Vec<_> = (0..8)
+            .map(|nanos| take(&mut places, nanos, "one"))
+            .collect();
+        assert_eq!(one[..4], [Some(0), Some(1), Some(2), Some(3)]);
+        assert_eq!(one[4..], [None; 4]);
+        assert_eq!(take(&mut places, 100, "other"), Some(4));
+        // Another of the same, and what somebody else has: that takes no place.
+        assert_eq!(take(&mut places, 3, "one"), Some(3));
+        assert_eq!(take(&mut places, 100, "one"), Some(4));
+        assert_eq!(take(&mut places, 0, "other"), Some(0));
+    }
+
+    #[test]
+    fn who_uses_what_others_have_takes_no_place_from_a_third() {
+        let mut places = Places::new(8);
+        for nanos in 0..4 {
+            for namespace in ["one", "other"] {
+                assert!(take(&mut places, nanos, namespace).is_some());
+            }
+        }
+        let third: Vec<_> = (10..14)
+            .map(|nanos| take(&mut places, nanos, "third"))
+            .collect();
+        assert_eq!(third, [Some(4), Some(5), None, None]);
+    }
+
+    #[test]
+    fn a_place_is_free_once_the_last_has_left_it() {
+        let mut places = Places::new(4);
+        for namespace in ["one", "one", "other"] {
+            assert_eq!(take(&mut places, 7, namespace), Some(0));
+        }
+        assert_eq!(places.leave(0, "one"), None);
+        assert_eq!(places.leave(0, "other"), None);
+        assert_eq!(places.all().next(), Some(Some(7)));
+        assert_eq!(places.leave(0, "one"), Some(7));
+        assert_eq!(places.leave(0, "one"), None);
+        assert_eq!(take(&mut places, 9, "one"), Some(0));
     }
 }

@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ckb_probe_common::counts::{
-    CountKey, MAX_TARGETS, OTHER_ROW, SUMS, Sums, TargetEntry, TargetKey, TargetTally, space,
+    CountKey, MAX_BUCKETS, MAX_TARGETS, OTHER_ROW, SUMS, Sums, TargetEntry, TargetKey, TargetTally,
+    space,
 };
 use ckb_probe_crds::Name;
 
@@ -16,6 +17,7 @@ use crate::{
         counts::{CountProgram, Counter, SeenEvent, Tallied},
     },
     mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
+    share,
 };
 
 /// What a run takes that a program does not see of it: the kernel's way to it and back, and half of each reading of the clock.
@@ -40,6 +42,10 @@ struct TrackedTarget {
     /// All keys, when there were so many.
     keys: Vec<CountKey>,
     known: u32,
+    /// Of the pod that it is, or is in.
+    namespace: String,
+    /// Whether the kernel knows of it.
+    is_open: bool,
 }
 
 /// What belongs to a target.
@@ -78,9 +84,15 @@ impl Groups {
         &mut self,
         Scope { target, outside }: Scope,
         process: u32,
+        namespace: &str,
         wants: u32,
     ) -> Result<Asker, AttachError> {
         if !self.targets.contains_key(&target) {
+            if !share::may_take_one(self.namespaces(), namespace, MAX_TARGETS as usize) {
+                return Err(AttachError::NoRoom(
+                    "a node counts for 256 pods, of which one namespace has no more than it leaves to others",
+                ));
+            }
             let taken: BTreeSet<u32> = self.targets.values().map(|one| one.entry.slot).collect();
             let slot = (0..MAX_TARGETS)
                 .find(|slot| !taken.contains(slot))
@@ -91,14 +103,21 @@ impl Groups {
                 slot,
                 wants: 0,
                 outside,
+                most_buckets: 0,
             };
             self.counter.prepare(entry)?;
             let known = TrackedTarget {
                 entry,
                 keys: Vec::new(),
                 known: u32::MAX,
+                namespace: namespace.to_string(),
+                is_open: false,
             };
             self.targets.insert(target, known);
+            if let Err(error) = self.share_buckets() {
+                self.targets.remove(&target);
+                return Err(error.into());
+            }
         }
         Ok(Asker {
             target,
@@ -107,6 +126,25 @@ impl Groups {
             before: None,
             gathered: Tallied::new(),
         })
+    }
+
+    fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.targets.values().map(|one| one.namespace.as_str())
+    }
+
+    /// Has the namespaces share the buckets, and each of them its targets. What has one keeps it.
+    fn share_buckets(&mut self) -> Result<(), ReadError> {
+        let most = MAX_BUCKETS as usize;
+        let namespaces: Vec<String> = self.namespaces().map(str::to_string).collect();
+        let shares = share::of_each(namespaces.iter().map(String::as_str), most, most);
+        for (key, target) in &mut self.targets {
+            let share = shares.get(target.namespace.as_str());
+            target.entry.most_buckets = share.copied().unwrap_or_default() as u32;
+            if target.is_open {
+                self.counter.open(*key, target.entry)?;
+            }
+        }
+        Ok(())
     }
 
     /// What was counted for one, and how many names have no row of their own and are in that of the others, as far as anything was
@@ -144,9 +182,15 @@ impl Groups {
         match (self.targets.get_mut(&target), wants) {
             (Some(known), Some(wants)) => {
                 known.entry.wants = wants;
+                known.is_open = true;
                 self.counter.open(target, known.entry)
             }
-            _ => self.counter.close(target),
+            (known, _) => {
+                if let Some(known) = known {
+                    known.is_open = false;
+                }
+                self.counter.close(target)
+            }
         }
     }
 
@@ -235,7 +279,9 @@ impl NodeProgram for Groups {
             return Ok(());
         }
         let target = self.targets.remove(&asker.target);
-        target.map_or(Ok(()), |target| self.counter.forget(target.entry.id))
+        let shared = self.share_buckets();
+        let forgotten = target.map_or(Ok(()), |target| self.counter.forget(target.entry.id));
+        forgotten.and(shared)
     }
 
     /// Nanoseconds: of each group on its behalf, and of those to find out that a task is nobody's.

@@ -1,7 +1,8 @@
 //! The node's tracer, shared by all that trace: who of them it is attached for, and who pays for what it costs the others.
 
-use std::{hint::black_box, time::Duration};
+use std::{collections::BTreeMap, hint::black_box, time::Duration};
 
+use ckb_probe_common::syscalls::MAX_TARGETS;
 use ckb_probe_crds::Name;
 
 use crate::{
@@ -13,11 +14,12 @@ use crate::{
     },
     mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
     observe::thread_time,
+    share,
 };
 
-/// What is told apart for all targets of a node: 5 KiB for each system call on each CPU.
+/// What is told apart for all targets of a node: 5 KiB for each system call on each CPU, and as much for what is not, of each target.
 const SIZES: SyscallSizes = SyscallSizes {
-    rows: 512,
+    rows: 448,
     errors: 4096,
     ring_bytes: 256 << 10,
 };
@@ -38,6 +40,8 @@ struct Costs {
 pub struct Tracer {
     tracer: SyscallTracer,
     costs: Costs,
+    /// Whose they are, by the namespace.
+    targets: BTreeMap<TargetId, String>,
 }
 
 impl Tracer {
@@ -45,7 +49,11 @@ impl Tracer {
     pub fn load() -> Result<Self, AttachError> {
         let mut tracer = SyscallTracer::load(&SIZES)?;
         let costs = calibrate(&mut tracer)?;
-        Ok(Self { tracer, costs })
+        Ok(Self {
+            tracer,
+            costs,
+            targets: BTreeMap::new(),
+        })
     }
 
     /// What a call that is recorded costs.
@@ -53,9 +61,42 @@ impl Tracer {
         self.costs.hit
     }
 
-    /// Makes a process a target, with its gate closed.
-    pub fn add(&mut self, pid: u32, options: &SyscallOptions) -> Result<TargetId, AttachError> {
-        self.tracer.add_target(pid, options)
+    /// Makes a process of this namespace a target, with its gate closed.
+    pub fn add(
+        &mut self,
+        pid: u32,
+        namespace: &str,
+        options: &SyscallOptions,
+    ) -> Result<TargetId, AttachError> {
+        if !share::may_take_one(self.namespaces(), namespace, MAX_TARGETS) {
+            return Err(AttachError::NoRoom(
+                "a node traces 64, of which one namespace has no more than it leaves to others",
+            ));
+        }
+        let id = self.tracer.add_target(pid, options)?;
+        self.targets.insert(id, namespace.to_string());
+        if let Err(error) = self.share_rows() {
+            self.targets.remove(&id);
+            self.tracer.remove_target(id)?;
+            return Err(error.into());
+        }
+        Ok(id)
+    }
+
+    fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.targets.values().map(String::as_str)
+    }
+
+    /// Has the namespaces share the rows, and each of them its targets. What has a row keeps it.
+    fn share_rows(&mut self) -> Result<(), ReadError> {
+        let most = SyscallOptions::default().most_rows as usize;
+        let namespaces = self.targets.values().map(String::as_str);
+        let shares = share::of_each(namespaces, SIZES.rows as usize, most);
+        for (id, namespace) in &self.targets {
+            let rows = shares.get(namespace.as_str()).copied().unwrap_or_default();
+            self.tracer.set_most_rows(*id, rows as u32)?;
+        }
+        Ok(())
     }
 
     /// About how many calls a target has had: as many as cost what its own calls cost and so many of bystanders.
@@ -101,7 +142,9 @@ impl NodeProgram for Tracer {
     }
 
     fn forget(&mut self, target: TargetId, _: &[&TargetId]) -> Result<(), ReadError> {
-        self.tracer.remove_target(target)
+        self.targets.remove(&target);
+        let shared = self.share_rows();
+        self.tracer.remove_target(target).and(shared)
     }
 
     /// Calls of processes that are no targets.

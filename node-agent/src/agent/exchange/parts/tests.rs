@@ -104,6 +104,34 @@ fn of_too_many_windows_the_oldest_are_given_up_and_counted() {
     assert_eq!(queue.count().dropped, MOST as u64 + 3);
 }
 
+#[test]
+fn of_too_many_windows_those_of_who_has_most_are_given_up() {
+    let of = |namespace: &str, number, stacks| {
+        let mut one = delivery(number, stacks);
+        one.to.pod.namespace = namespace.to_string();
+        one
+    };
+    let queue = Queue::default();
+    queue.put(of("few", 0, 1));
+    for number in 0..2 * MOST as u64 {
+        queue.put(of("many", number, 1));
+    }
+    queue.put(of("few", 1, 1));
+    let waiting = |queue: &Queue, namespace: &str| -> Vec<u64> {
+        let waiting = queue.waiting();
+        let own = waiting
+            .iter()
+            .filter(|one| one.to.pod.namespace == namespace);
+        own.map(|one| one.finished.window.number).collect()
+    };
+    assert_eq!(waiting(&queue, "few"), [0, 1]);
+    assert_eq!(waiting(&queue, "many").len(), MOST - 2);
+    // However few, if they are large.
+    queue.put(of("large", 0, MOST_STACKS));
+    assert_eq!(waiting(&queue, "large"), [0; 0]);
+    assert_eq!(waiting(&queue, "few"), [0, 1]);
+}
+
 /// An API server that answers by how often it was asked.
 async fn written(answers: fn(usize) -> u16, windows: u64) -> (ProfileParts, Vec<(String, Value)>) {
     let sent = Arc::new(Mutex::new(Vec::new()));

@@ -323,7 +323,7 @@ async fn who_asks_first_while_too_much_is_held_up_is_told_so_and_asked_for_later
     scene.measured.hurry();
     assert!(!scene.measured.look_again(&scene.tools));
     drop(held);
-    while scene.tools.workers.are_stuck() {
+    while scene.tools.workers.are_stuck("") {
         std::thread::yield_now();
     }
     scene.measured.hurry();
