@@ -87,7 +87,7 @@ pub struct Totals {
     pub others: u64,
     /// By [`Group`]: calls that were taken up and have not ended, over all CPUs: a call may end on another than it began on, so one
     /// CPU's number wraps. What is taken up either ends, or is counted as untimed, or is in here: no call is in no figure.
-    pub in_flight: [u64; Group::COUNT],
+    pub in_flight: [u64; Group::PLACES],
 }
 
 /// The calls of one slot by duration, on each CPU.
@@ -216,6 +216,10 @@ pub enum Group {
 impl Group {
     /// How many there are.
     pub const COUNT: usize = 3;
+
+    /// How many an attach cookie can name. Where there is a place for each, a mask is all that a number of one needs to be an index:
+    /// of what is compared before, the verifier of Linux 6.1 does not always know by then.
+    pub const PLACES: usize = 4;
 
     /// Every one.
     pub const ALL: [Self; Self::COUNT] = [Self::First, Self::Second, Self::Sliced];
@@ -543,7 +547,7 @@ pub const KFUNC_SESSION_IS_RETURN: i32 = 0x6b63_0002;
 
 const _: () = {
     use core::mem::{offset_of, size_of};
-    assert!(size_of::<Totals>() == 88);
+    assert!(size_of::<Totals>() == 96);
     assert!(offset_of!(Totals, maxima) == 40);
     assert!(size_of::<Histogram>() == BUCKETS * 8);
     assert!(size_of::<Control>() == 32 + 18 * MAX_OPERATIONS);

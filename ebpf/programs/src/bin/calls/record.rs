@@ -87,12 +87,10 @@ pub fn vanish(mark: Mark) {
 /// The totals are a map's value.
 #[inline(always)]
 unsafe fn fly(totals: *mut Totals, group: u32, by: u64) {
-    if (group as usize) < Group::COUNT {
-        // SAFETY: by the caller's word, and within the array, by the comparison.
-        unsafe {
-            let in_flight = (&raw mut (*totals).in_flight).cast::<u64>();
-            add(in_flight.add(group as usize), by);
-        }
+    // SAFETY: by the caller's word, and within the array, by the mask.
+    unsafe {
+        let in_flight = (&raw mut (*totals).in_flight).cast::<u64>();
+        add(in_flight.add(group as usize & (Group::PLACES - 1)), by);
     }
 }
 
