@@ -71,10 +71,16 @@ struct KernelCalls {
 
 impl Config for KernelFunctionsConfig {
     fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
-        if let Err(wait) = context.node.kernel.begin(context.process) {
+        let (registry, process) = (context.node.kernel.clone(), context.process);
+        if let Some(wait) = registry.wait(process) {
             return Begun::refused(configs.iter().map(|_| too_soon(wait)));
         }
-        Begun::each(configs, context, Self::begin_one)
+        let begun = Begun::each(configs, context, Self::begin_one);
+        // What is refused is attached to nothing, and may be asked for in better words at once.
+        if !begun.mechanisms.is_empty() {
+            registry.begins(process);
+        }
+        begun
     }
 }
 

@@ -69,17 +69,17 @@ impl Trials {
 struct Begins(BTreeMap<ProcessId, Instant>);
 
 impl Begins {
-    /// They begin for this process now, unless they did a moment ago: then how long it is to wait.
-    fn begin(&mut self, process: ProcessId, now: Instant) -> Result<(), Duration> {
+    /// How long this process is to wait since they began for it a moment ago.
+    fn wait(&mut self, process: ProcessId, now: Instant) -> Option<Duration> {
         self.0
             .retain(|_, begun| now.saturating_duration_since(*begun) < BETWEEN);
-        match self.0.get(&process) {
-            Some(begun) => Err(BETWEEN.saturating_sub(now.saturating_duration_since(*begun))),
-            None => {
-                self.0.insert(process, now);
-                Ok(())
-            }
-        }
+        let begun = self.0.get(&process)?;
+        Some(BETWEEN.saturating_sub(now.saturating_duration_since(*begun)))
+    }
+
+    /// They begin for this process now.
+    fn note(&mut self, process: ProcessId, now: Instant) {
+        self.0.insert(process, now);
     }
 }
 
@@ -89,9 +89,14 @@ impl KernelRegistry {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Functions of the kernel begin to be probed for this process now, unless they did a moment ago: then how long it is to wait.
-    pub(super) fn begin(&self, process: ProcessId) -> Result<(), Duration> {
-        self.known().begins.begin(process, Instant::now())
+    /// How long this process is to wait before functions of the kernel are probed for it again; None where it need not.
+    pub(super) fn wait(&self, process: ProcessId) -> Option<Duration> {
+        self.known().begins.wait(process, Instant::now())
+    }
+
+    /// Functions of the kernel begin to be probed for this process now.
+    pub(super) fn begins(&self, process: ProcessId) {
+        self.known().begins.note(process, Instant::now());
     }
 
     /// Those of these functions that the kernel does not let be probed by a tier. `try_all` finds out, of those that nobody has tried; one
@@ -158,24 +163,25 @@ mod tests {
         let mut begins = Begins::default();
         let start = Instant::now();
         let at = |step: u32| start + step * Duration::from_millis(200);
-        let begun = |begins: &mut Begins, pid| {
-            let asked = (0..300).filter(|step| begins.begin(process(pid), at(*step)).is_ok());
-            asked.count()
-        };
-        assert_eq!(begun(&mut begins, 1), 12, "in a minute");
-        assert_eq!(
-            begins.begin(process(1), at(276)),
-            Err(Duration::from_millis(4_800))
-        );
+        let mut begun = 0;
+        for step in 0..300 {
+            if begins.wait(process(1), at(step)).is_none() {
+                begins.note(process(1), at(step));
+                begun += 1;
+            }
+        }
+        assert_eq!(begun, 12, "in a minute");
+        let left = begins.wait(process(1), at(276));
+        assert_eq!(left, Some(Duration::from_millis(4_800)));
         // Others do not wait for that, nor does a later process of the number; and nothing is kept of who is not asked about any more.
         let later = ProcessId {
             start_ticks: 2,
             ..process(1)
         };
-        assert_eq!(begins.begin(process(2), at(276)), Ok(()));
-        assert_eq!(begins.begin(later, at(276)), Ok(()));
-        assert_eq!(begins.begin(process(3), at(1_000)), Ok(()));
-        assert_eq!(begins.0.len(), 1);
+        assert_eq!(begins.wait(process(2), at(276)), None);
+        assert_eq!(begins.wait(later, at(276)), None);
+        assert_eq!(begins.wait(process(3), at(1_000)), None);
+        assert!(begins.0.is_empty());
     }
 
     #[test]
