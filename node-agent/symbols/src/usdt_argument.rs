@@ -374,12 +374,12 @@ fn number(text: &str) -> Option<i64> {
     }
 }
 
-/// Whether an assembler would take it for the name of something.
+/// Whether an assembler would take it for the name of something. What begins with a `$` it takes for a constant.
 fn is_symbol(text: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'$');
     text.len() <= SYMBOL_LIMIT
         && text.bytes().all(is_part)
-        && text.starts_with(|first: char| !first.is_ascii_digit())
+        && text.starts_with(|first: char| !first.is_ascii_digit() && first != '$')
 }
 
 fn is_symbolic(text: &str) -> bool {
