@@ -1,4 +1,4 @@
-//! PostgreSQL, where it is installed (`scripts/setup.sh unit` does): a cluster of its own, which goes with the test.
+//! PostgreSQL, which `scripts/setup.sh unit` installs: a cluster of its own, which goes with the test.
 
 use std::{
     fs,
@@ -90,10 +90,10 @@ const TRANSACTIONS: u64 = 500;
 
 #[test]
 fn each_transaction_of_pgbench_is_counted_in_the_process_that_serves_it() {
-    if !Path::new(PROGRAMS).join("postgres").exists() {
-        println!("PostgreSQL 15 is not installed");
-        return;
-    }
+    assert!(
+        Path::new(PROGRAMS).join("postgres").exists(),
+        "scripts/setup.sh unit installs PostgreSQL 15"
+    );
     let server = Server::start();
     let all = listed(&["--file", &format!("{PROGRAMS}/postgres")]);
     assert_eq!(all.last().unwrap(), "57 probes of postgresql, at 71 places");
