@@ -113,6 +113,8 @@ pub struct Budget {
     pub floor: f64,
     /// The part of the time on the wall that process time makes up.
     pub duty: f64,
+    /// Process time since it was first looked at: what is young may seem to work all the time.
+    pub known: Duration,
     /// How long a slice that measures nothing would cost: its sites come one after another as it is attached, and go
     /// one after another as it is detached.
     pub edge: Duration,
@@ -233,6 +235,7 @@ pub fn plan(loads: &[Load], cpu: f64, budget: Budget, spent: Spent, last: Option
     let spacing = Spacing {
         edge,
         duty: budget.duty,
+        known: budget.known.as_secs_f64(),
         turnaround: budget.turnaround.as_secs_f64().min(LONGEST_PERIOD / 4.0),
     };
     let shared = Shared::by_turns(&sliced, turns, left, spacing, feared.min(most));

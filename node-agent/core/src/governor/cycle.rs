@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ckb_probe_crds::SliceShape;
 
-use super::{LONG_ONES, Slices, finite};
+use super::{LONG_ONES, Slices, Turn, finite};
 
 /// What to do with the sliced operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +65,16 @@ impl Slice {
 /// first look at or after `A`, and ends at the first one at or after `A + L`. What happens between two looks is thus counted if and
 /// only if the earlier look was in `[A, A + L)`, which has the probability `L / C` wherever that look was: being late for the
 /// beginning and being late for the end make up for each other, however much happens between two looks. That needs both to be
-/// looked for in the same way, and attaching to be over by `A`: so it begins a while ([`Slices::drawn`]'s caller says how long it
-/// takes) before. Where it takes longer, the slice begins when it is over and lasts as long as it was to.
+/// looked for in the same way, and attaching to be over by `A`: so it begins a while ([`Changeover::before`]) before. Where it takes
+/// longer, the slice begins when it is over and lasts as long as it was to.
 ///
-/// A slice begins within its cell and may last into the next, so what happens near a cell's beginning is seen as often as what happens
-/// near its end. Where a slice would meet the one before it begins later, which is rare ([`Slices`] are far enough apart).
+/// **At the ends of a cell** that holds since a cell is a circle: what of a slice would last beyond its cell's end is at its beginning, so
+/// such a slice comes in two pieces. Were it to last into the next cell, that would be seen more or less often as the lengths change,
+/// which they do with the load: what comes at the beginning of bursts was told 4 % too low.
+///
+/// **Pairs.** Cells come in pairs of one length. Who waits for a turn has it in one of them, either as likely as the other, and both are its cell.
+///
+/// Where a slice would meet the one before, it begins later, which is rare ([`Slices`] are far enough apart).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cycle {
     stage: Stage,
@@ -96,36 +101,73 @@ enum Stage {
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cell {
     slice: Slice,
-    /// When attaching begins, counting begins and ends, and the cell ends.
-    attach: Duration,
-    begin: Duration,
-    end: Duration,
+    half: Half,
+    /// The piece of the slice that is the next or under way, and the one after it.
+    piece: Piece,
+    rest: Option<Piece>,
+    /// When the cell ends.
     over: Duration,
     changeover: Changeover,
 }
 
-/// Where in its cell a slice is, and of which sort: four numbers from [0, 1).
+/// When counting begins and ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Draw {
-    /// Whether it is a long one.
-    pub length: f64,
-    /// How long it is, of those.
-    pub varied: f64,
-    /// Its place.
-    pub place: f64,
-    /// Of the first two cells, how much of them is over already.
-    pub phase: f64,
+struct Piece {
+    begin: Duration,
+    end: Duration,
 }
 
-impl Draw {
-    /// All from one source.
-    pub fn from(mut random: impl FnMut() -> f64) -> Self {
+impl Piece {
+    /// As long, and not before then.
+    fn not_before(self, earliest: Duration) -> Self {
+        self.later(earliest.saturating_sub(self.begin))
+    }
+
+    fn later(self, by: Duration) -> Self {
         Self {
-            length: random(),
-            varied: random(),
-            place: random(),
-            phase: random(),
+            begin: self.begin + by,
+            end: self.end + by,
         }
+    }
+
+    fn earlier(self, by: Duration) -> Self {
+        Self {
+            begin: self.begin.saturating_sub(by),
+            end: self.end.saturating_sub(by),
+        }
+    }
+}
+
+/// Which of a pair of cells it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Half {
+    second: bool,
+    /// Whether the first is the turn of those who have even ones.
+    even_first: bool,
+}
+
+impl Half {
+    fn first(random: f64) -> Self {
+        Self {
+            second: false,
+            even_first: random < 0.5,
+        }
+    }
+
+    fn second(self) -> Self {
+        Self {
+            second: true,
+            ..self
+        }
+    }
+}
+
+impl Slice {
+    /// As the plan of the moment says; by two numbers from [0, 1).
+    fn drawn(slices: Slices, mut random: impl FnMut() -> f64) -> Self {
+        let long = random() < LONG_ONES;
+        let (open, cell) = slices.drawn(long, random());
+        Self { open, cell, long }
     }
 }
 
@@ -136,48 +178,51 @@ impl Default for Cycle {
 }
 
 impl Cycle {
-    /// From now on there is this to slice; what was under way is over. Returns whether the cell is the second of two: either is as
-    /// likely, or those who wait for their turn would be seen the less after each beginning.
+    /// From now on there is this to slice; what was under way is over. It begins somewhere in a pair of cells: either is as likely, or
+    /// those who wait for their turn would be seen the less after each beginning.
     pub fn restart(
         &mut self,
         slices: Option<Slices>,
         changeover: Changeover,
         now: Duration,
-        random: impl FnMut() -> f64,
-    ) -> bool {
+        mut random: impl FnMut() -> f64,
+    ) {
         let Some(slices) = slices else {
             self.stage = Stage::Idle;
-            return false;
+            return;
         };
-        let draw = Draw::from(random);
-        let mut cell = Cell::new(slices, changeover, now, draw);
+        let slice = Slice::drawn(slices, &mut random);
+        let phase = 2.0 * finite(random()).clamp(0.0, 1.0);
+        let first = Half::first(random());
+        let half = if phase < 1.0 { first } else { first.second() };
+        let cell = Cell::new(slice, half, changeover, now, random());
         // It began a while ago, before there was anything to slice: what of its slice would have been over by now is.
-        let phase = 2.0 * finite(draw.phase).clamp(0.0, 1.0);
-        let second = phase >= 1.0;
-        let over = cell.slice.cell.mul_f64(phase - f64::from(u8::from(second)));
-        let shift = |time: Duration| time.saturating_sub(over);
-        cell = Cell {
-            attach: shift(cell.attach),
-            begin: shift(cell.begin),
-            end: shift(cell.end),
-            over: shift(cell.over),
+        let passed = slice.cell.mul_f64(phase.fract());
+        let mut pieces = [Some(cell.piece), cell.rest]
+            .into_iter()
+            .flatten()
+            .map(|piece| piece.earlier(passed))
+            .filter(|piece| piece.end > now + changeover.before);
+        let left = pieces.next();
+        let cell = Cell {
+            piece: left.unwrap_or(cell.piece.earlier(passed)),
+            rest: pieces.next(),
+            over: cell.over.saturating_sub(passed),
             ..cell
         };
-        self.stage = if cell.end <= now + changeover.before {
-            Stage::After(cell)
-        } else {
-            Stage::Before(cell)
+        self.stage = match left {
+            Some(_) => Stage::Before(cell),
+            None => Stage::After(cell),
         };
-        second
     }
 
     /// When, in process time, [`Self::step`] has something to do.
     pub fn next(&self) -> Option<Duration> {
         match self.stage {
             Stage::Idle | Stage::Attaching(..) | Stage::Detaching(_) => None,
-            Stage::Before(cell) => Some(cell.attach),
-            Stage::Attached(cell) => Some(cell.begin),
-            Stage::Open(cell) => Some(cell.end),
+            Stage::Before(cell) => Some(cell.piece.begin.saturating_sub(cell.changeover.before)),
+            Stage::Attached(cell) => Some(cell.piece.begin),
+            Stage::Open(cell) => Some(cell.piece.end),
             Stage::After(cell) => Some(cell.over.saturating_sub(cell.changeover.before)),
         }
     }
@@ -206,43 +251,69 @@ impl Cycle {
             let late = now
                 .saturating_sub(since)
                 .saturating_sub(cell.changeover.before);
-            cell.begin += late;
-            cell.end += late;
+            cell.piece = cell.piece.later(late);
             self.stage = Stage::Attached(cell);
         }
     }
 
     /// The slice costs nothing any more.
     pub fn detached(&mut self) {
-        if let Stage::Detaching(cell) = self.stage {
-            self.stage = Stage::After(cell);
+        if let Stage::Detaching(mut cell) = self.stage {
+            self.stage = match cell.rest.take() {
+                Some(rest) => {
+                    cell.piece = rest.not_before(cell.piece.end + cell.changeover.between);
+                    Stage::Before(cell)
+                }
+                None => Stage::After(cell),
+            };
         }
     }
 
-    /// The next cell, as the plan of the moment says: it begins where the last one ended, so that no time is nobody's.
+    /// The next cell, which begins where the last one ended, so that no time is nobody's. The second of a pair is as long as the first,
+    /// with its slice at another place; the first of the next is as the plan of the moment says, if there is anything to slice.
     pub fn next_cell(
         &mut self,
         slices: Option<Slices>,
         changeover: Changeover,
         now: Duration,
-        random: impl FnMut() -> f64,
+        mut random: impl FnMut() -> f64,
     ) {
-        self.stage = match (self.stage, slices) {
-            (Stage::After(last), Some(slices)) => {
-                let draw = Draw::from(random);
-                let cell = Cell::new(slices, changeover, Duration::ZERO, draw);
-                Stage::Before(cell.following(last, now))
-            }
-            _ => Stage::Idle,
+        let Stage::After(last) = self.stage else {
+            self.stage = Stage::Idle;
+            return;
         };
+        let (slice, half) = match (last.half.second, slices) {
+            (false, _) => (last.slice, last.half.second()),
+            (true, Some(slices)) => {
+                let slice = Slice::drawn(slices, &mut random);
+                (slice, Half::first(random()))
+            }
+            (true, None) => {
+                self.stage = Stage::Idle;
+                return;
+            }
+        };
+        // Cells that passed between two looks were over before anybody could look into them.
+        let mut from = last.over;
+        while from + slice.cell <= now && from >= last.piece.end && !slice.cell.is_zero() {
+            from += slice.cell;
+        }
+        let mut cell = Cell::new(slice, half, changeover, from, random());
+        cell.piece = cell.piece.not_before(last.piece.end + changeover.between);
+        self.stage = Stage::Before(cell);
     }
 
-    /// One more cell like the one that ended, with its slice at another place.
-    pub fn same_cell_again(&mut self, now: Duration, mut random: impl FnMut() -> f64) {
-        if let Stage::After(last) = self.stage {
-            let cell = Cell::placed(last.slice, last.changeover, Duration::ZERO, random());
-            self.stage = Stage::Before(cell.following(last, now));
-        }
+    /// Whether this cell is the second of its pair.
+    pub fn is_second(&self) -> bool {
+        self.cell().is_some_and(|cell| cell.half.second)
+    }
+
+    /// Whether who has such turns is attached in the slice of this cell.
+    pub fn takes(&self, turn: Turn) -> bool {
+        self.cell().is_some_and(|cell| {
+            let is_even = cell.half.second != cell.half.even_first;
+            turn == Turn::Every || is_even == (turn == Turn::Even)
+        })
     }
 
     /// The slice of this cell, whatever became of it.
@@ -275,38 +346,28 @@ impl Cycle {
 }
 
 impl Cell {
-    fn new(slices: Slices, changeover: Changeover, begin: Duration, draw: Draw) -> Self {
-        let long = draw.length < LONG_ONES;
-        let (open, cell) = slices.drawn(long, draw.varied);
-        Self::placed(Slice { open, cell, long }, changeover, begin, draw.place)
-    }
-
-    /// With its slice somewhere in it.
-    fn placed(slice: Slice, changeover: Changeover, begin: Duration, place: f64) -> Self {
-        let place = slice.cell.mul_f64(finite(place).clamp(0.0, 1.0));
+    /// With its slice at a place of it, from [0, 1).
+    fn new(slice: Slice, half: Half, changeover: Changeover, from: Duration, place: f64) -> Self {
+        let over = from + slice.cell;
+        let begin = from + slice.cell.mul_f64(finite(place).clamp(0.0, 1.0));
+        let end = begin + slice.open;
+        let beyond = end.saturating_sub(over);
+        let (piece, rest) = if beyond.is_zero() {
+            (Piece { begin, end }, None)
+        } else {
+            let piece = Piece {
+                begin: from,
+                end: from + beyond,
+            };
+            (piece, Some(Piece { begin, end: over }))
+        };
         Self {
             slice,
-            attach: (begin + place).saturating_sub(changeover.before),
-            begin: begin + place,
-            end: begin + place + slice.open,
-            over: begin + slice.cell,
+            half,
+            piece,
+            rest,
+            over,
             changeover,
-        }
-    }
-
-    /// The same, after the last one. Cells that passed between two looks were over before anybody could look into them.
-    fn following(self, last: Self, now: Duration) -> Self {
-        let mut from = last.over;
-        while from + self.slice.cell <= now && from >= last.end && !self.slice.cell.is_zero() {
-            from += self.slice.cell;
-        }
-        let begin = (from + self.begin).max(last.end + self.changeover.between);
-        Self {
-            attach: begin.saturating_sub(self.changeover.before),
-            begin,
-            end: begin + self.slice.open,
-            over: from + self.slice.cell,
-            ..self
         }
     }
 }

@@ -20,6 +20,10 @@ const MOST_CELLS: f64 = 400.0;
 /// it lasts as long as it was drawn to.
 const LONGEST_SLICE: f64 = 2.5;
 
+/// And no more than this part of the process time so far: one that began with a burst seems to work all the time, and a slice that is
+/// drawn by that would lie over all bursts of the next minute.
+const LONGEST_PART: f64 = 0.25;
+
 /// What slices are spaced by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spacing {
@@ -27,6 +31,8 @@ pub(super) struct Spacing {
     pub edge: f64,
     /// The part of the time on the wall that process time makes up.
     pub duty: f64,
+    /// Seconds of process time that this is known by.
+    pub known: f64,
     /// Seconds from the end of a slice to the beginning of the next, at least.
     pub turnaround: f64,
 }
@@ -65,7 +71,9 @@ impl Slices {
 
     /// Slices that are attached for the part `a` of any window, at most.
     pub(super) fn affordable(a: f64, spacing: Spacing) -> Self {
-        let Spacing { edge, duty, .. } = spacing;
+        let Spacing {
+            edge, duty, known, ..
+        } = spacing;
         let cells = (CELLS / finite(duty).clamp(0.001, 1.0)).min(MOST_CELLS);
         let least = SLICE + edge;
         let most = (WINDOW * a / least).min(cells + 1.0);
@@ -80,7 +88,8 @@ impl Slices {
         let apart = TURNAROUNDS * spacing.turnaround;
         let times = apart / (period - (attached - edge)).max(1e-9);
         let a = attached / period;
-        let longest = (LONGEST_SLICE * finite(duty).clamp(0.0, 1.0)).max(SLICE);
+        let longest = (LONGEST_SLICE * finite(duty).clamp(0.0, 1.0)).min(known * LONGEST_PART);
+        let longest = longest.max(SLICE);
         let open = ((attached - edge) * times.max(1.0)).min(longest);
         let period = ((open + edge) / a).max(open + apart);
         Self::of_mean(open + edge, edge, period)

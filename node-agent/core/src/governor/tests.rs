@@ -23,6 +23,7 @@ const PERCENT: Budget = Budget {
     ratio: 0.01,
     floor: 0.01 * IDLE,
     duty: 1.0,
+    known: Duration::MAX,
     edge: Duration::from_millis(10),
     turnaround: Duration::from_millis(20),
 };
@@ -238,8 +239,7 @@ fn what_others_pay_is_bounded_however_much_the_target_uses() {
         ratio,
         floor,
         duty,
-        edge: Duration::ZERO,
-        turnaround: Duration::ZERO,
+        ..PERCENT
     };
     // Sixteen busy cores buy 0.8 of a core, of which others are to pay 0.16 at most.
     let busy = of(0.05, 0.001, 1.0);
@@ -403,7 +403,7 @@ proptest! {
     ) {
         let load = |hits_per_second| Load { hits_per_second, peak: cost, cost: Duration::from_secs(seconds.into()) };
         let loads: Vec<Load> = rates.into_iter().map(load).collect();
-        let budget = Budget { ratio, floor: cost, duty: own, edge: Duration::from_millis(seconds.into()), turnaround: Duration::from_secs(seconds.into()) };
+        let budget = Budget { ratio, floor: cost, duty: own, known: Duration::from_secs(seconds.into()), edge: Duration::from_millis(seconds.into()), turnaround: Duration::from_secs(seconds.into()) };
         let spent = Spent { elapsed: Duration::from_secs(seconds.into()), cost, own, ..Spent::default() };
         let first = plan(&loads, cpu, budget, spent, None);
         let second = plan(&loads, again[0], budget, spent, Some(&first));

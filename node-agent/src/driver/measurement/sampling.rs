@@ -84,8 +84,6 @@ struct Pair {
     every: GroupIds,
     /// Those that are attached in one of them.
     turns: [GroupIds; 2],
-    /// Whether it is the second.
-    second: bool,
 }
 
 impl Pair {
@@ -98,12 +96,12 @@ impl Pair {
         Self {
             every: of(&[Turn::Every]),
             turns: [of(&[Turn::Even]), of(&[Turn::Odd])],
-            second: false,
         }
     }
 
-    fn of_slice(&self) -> GroupIds {
-        let turn = &self.turns[usize::from(self.second)];
+    /// Those that are attached in the slice of this cell.
+    fn of_slice(&self, cycle: &Cycle) -> GroupIds {
+        let turn = &self.turns[usize::from(cycle.takes(Turn::Odd))];
         self.every.union(turn).copied().collect()
     }
 
@@ -296,6 +294,7 @@ impl Measurement {
             ratio: sampler.allowance.percent / 100.0,
             floor: sampler.allowance.floor / 100.0 / self.meter.duty(),
             duty: self.meter.duty(),
+            known: self.meter.time(),
             edge: sampler.edge + changeover.before.saturating_sub(sampler.attaching),
             turnaround: changeover.between,
         };
@@ -399,14 +398,10 @@ impl Measurement {
         };
         let slices = sampler.plan.as_ref().and_then(|plan| plan.slices);
         let changeover = sampler.changeover();
-        let second = sampler
+        sampler
             .cycle
             .restart(slices, changeover, time, fastrand::f64);
         self.note_cell(at, time);
-        let cells = self.sampler.as_mut().and_then(|one| one.cells.as_mut());
-        if let Some(pair) = cells {
-            pair.second = second;
-        }
     }
 
     /// A cell is over: what comes is as the plan of the moment says.
@@ -423,10 +418,11 @@ impl Measurement {
             sampler.cycle = Cycle::default();
             return Ok(());
         };
-        if !pair.second {
-            pair.second = true;
+        if !sampler.cycle.is_second() {
             let every = pair.every.clone();
-            sampler.cycle.same_cell_again(time, fastrand::f64);
+            sampler
+                .cycle
+                .next_cell(plan.slices, changeover, time, fastrand::f64);
             let slice = sampler.cycle.slice().map(|slice| slice.shape());
             let groups = every.clone();
             self.note(at, Fact::CellEnded { groups, time: over });
@@ -446,10 +442,9 @@ impl Measurement {
             attachment == Attachment::Always
         });
         if always == self.attached.always {
-            let slices = plan.slices;
             sampler
                 .cycle
-                .next_cell(slices, changeover, time, fastrand::f64);
+                .next_cell(plan.slices, changeover, time, fastrand::f64);
         } else {
             // It begins anew with what is left to be sliced.
             sampler.cycle = Cycle::default();
@@ -493,8 +488,9 @@ impl Measurement {
     }
 
     fn open_slice(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
-        let cells = self.sampler.as_ref().and_then(|one| one.cells.as_ref());
-        let Some(groups) = cells.map(Pair::of_slice) else {
+        let sampler = self.sampler.as_ref();
+        let groups = sampler.and_then(|one| Some(one.cells.as_ref()?.of_slice(&one.cycle)));
+        let Some(groups) = groups else {
             return Ok(());
         };
         self.attached.slices += 1;

@@ -19,7 +19,7 @@ const CHANGEOVER: Changeover = Changeover {
 
 /// A cycle that began at a time, of which nothing of the first cell had passed, with short slices in the middle of their cells.
 fn begun(at: Duration) -> Cycle {
-    let mut draws = [0.5, 0.5, 0.5, 0.0].into_iter();
+    let mut draws = [0.5, 0.5, 0.0, 0.0, 0.5].into_iter();
     let mut cycle = Cycle::default();
     cycle.restart(Some(SLICES), CHANGEOVER, at, || draws.next().unwrap());
     cycle
@@ -133,20 +133,20 @@ fn a_cell_begins_where_the_last_one_ended_however_late_it_is() {
         ..SLICES
     };
     cycle.next_cell(Some(longer), CHANGEOVER, ms(650), || 0.5);
-    assert_eq!(
-        cycle.slice().unwrap().cell,
-        ms(800),
-        "as the plan of the moment says"
-    );
-    assert_eq!(cycle.bounds(), Some(ms(500)..ms(1300)));
-    // Nobody could look into those of 1,300, 2,100 and 2,900 ms.
+    assert_eq!(cycle.bounds(), Some(ms(500)..ms(1000)), "of the same pair");
     slice(&mut cycle);
-    assert_eq!(cycle.step(ms(3750)), Some(Switch::EndCell));
-    cycle.next_cell(Some(longer), CHANGEOVER, ms(3750), || 0.5);
-    assert_eq!(cycle.bounds(), Some(ms(3700)..ms(4500)));
+    assert_eq!(cycle.step(ms(1000)), Some(Switch::EndCell));
+    cycle.next_cell(Some(longer), CHANGEOVER, ms(1000), || 0.5);
+    let drawn = "as the plan said when the cell before began";
+    assert_eq!(cycle.bounds(), Some(ms(1000)..ms(1800)), "{drawn}");
+    // Nobody could look into those of 1,800, 2,600 and 3,400 ms.
     slice(&mut cycle);
-    assert_eq!(cycle.step(ms(4500)), Some(Switch::EndCell));
-    cycle.next_cell(None, CHANGEOVER, ms(4500), || 0.5);
+    assert_eq!(cycle.step(ms(4250)), Some(Switch::EndCell));
+    cycle.next_cell(None, CHANGEOVER, ms(4250), || 0.5);
+    assert_eq!(cycle.bounds(), Some(ms(4200)..ms(5000)), "of the same pair");
+    slice(&mut cycle);
+    assert_eq!(cycle.step(ms(5000)), Some(Switch::EndCell));
+    cycle.next_cell(None, CHANGEOVER, ms(5000), || 0.5);
     assert!(cycle.is_idle());
 }
 
@@ -155,42 +155,48 @@ fn the_second_of_two_cells_is_as_long_and_has_its_slice_elsewhere() {
     let mut cycle = begun(ms(0));
     let first = (slice(&mut cycle), cycle.slice());
     assert_eq!(cycle.step(ms(500)), Some(Switch::EndCell));
-    cycle.same_cell_again(ms(500), || 0.0);
+    assert!(!cycle.is_second() && cycle.takes(Turn::Even) && !cycle.takes(Turn::Odd));
+    cycle.next_cell(Some(SLICES), CHANGEOVER, ms(500), || 0.0);
+    assert!(cycle.is_second() && cycle.takes(Turn::Odd) && !cycle.takes(Turn::Even));
+    assert!(cycle.takes(Turn::Every));
     assert_eq!(cycle.slice(), first.1);
     assert_eq!(slice(&mut cycle), ms(500)..ms(520));
     assert_eq!(switch(&mut cycle), (ms(1000) - DELAY, Switch::EndCell));
 }
 
 #[test]
-fn a_slice_that_lasts_into_the_next_cell_comes_well_before_the_next() {
+fn a_slice_that_would_last_beyond_its_cell_comes_in_two_pieces_and_well_before_the_next() {
     let mut cycle = begun(ms(0));
     slice(&mut cycle);
     assert_eq!(cycle.step(ms(490)), Some(Switch::EndCell));
-    cycle.same_cell_again(ms(490), || 0.99);
-    assert_eq!(slice(&mut cycle), ms(995)..ms(1015));
-    assert_eq!(cycle.step(ms(1015)), Some(Switch::EndCell));
+    // What would last beyond the cell is at its beginning.
+    cycle.next_cell(Some(SLICES), CHANGEOVER, ms(490), || 0.99);
+    assert_eq!(slice(&mut cycle), ms(500)..ms(515));
+    assert_eq!(slice(&mut cycle), ms(995)..ms(1000));
+    assert_eq!(cycle.step(ms(1000)), Some(Switch::EndCell));
     // It would have begun at once.
-    cycle.same_cell_again(ms(1015), || 0.0);
-    assert_eq!(slice(&mut cycle), ms(1040)..ms(1060));
+    let mut draws = [0.5, 0.5, 0.0, 0.0].into_iter();
+    cycle.next_cell(Some(SLICES), CHANGEOVER, ms(1000), || draws.next().unwrap());
+    assert_eq!(slice(&mut cycle), ms(1025)..ms(1045));
     assert_eq!(cycle.bounds(), Some(ms(1000)..ms(1500)));
 }
 
 #[test]
 fn of_the_first_cell_some_is_over_and_perhaps_its_slice() {
     let begin = |phase: f64| {
-        let mut draws = [0.5, 0.5, 0.5, phase].into_iter();
         let mut cycle = Cycle::default();
-        let second = cycle.restart(Some(SLICES), CHANGEOVER, ms(700), || draws.next().unwrap());
-        (cycle, second)
+        let mut draws = [0.5, 0.5, phase].into_iter().chain(std::iter::repeat(0.5));
+        cycle.restart(Some(SLICES), CHANGEOVER, ms(700), || draws.next().unwrap());
+        cycle
     };
     // A fifth of the first of two, and of the second.
     for (phase, second) in [(0.1, false), (0.6, true)] {
-        let (cycle, is_second) = begin(phase);
+        let cycle = begin(phase);
         let due = cycle.next().unwrap();
         assert!(due.abs_diff(ms(700 + 240 - 100)) < Duration::from_micros(1));
-        assert_eq!(is_second, second);
+        assert_eq!(cycle.is_second(), second);
     }
-    let (mut over, _) = begin(0.25 + 0.05);
+    let mut over = begin(0.25 + 0.05);
     let end = over.bounds().unwrap().end;
     assert!(end.abs_diff(ms(900)) < Duration::from_micros(1));
     assert_eq!(switch(&mut over).1, Switch::EndCell);
@@ -212,58 +218,108 @@ fn slices_begin_anywhere_in_the_period_equally_often() {
     }
     for _ in 0..10_000 {
         let drawn = cycle.slice().unwrap();
-        let counted = slice(&mut cycle);
-        assert!((counted.end - counted.start).abs_diff(drawn.open) < Duration::from_nanos(3));
+        let (mut counted, mut last) = (Duration::ZERO, Duration::ZERO);
+        loop {
+            let piece = slice(&mut cycle);
+            counted += piece.end - piece.start;
+            last = piece.end.max(last);
+            // Where it begins, whether there is a piece before that or not.
+            if cycle.next().unwrap() + DELAY >= cycle.bounds().unwrap().end {
+                let place = piece.start.as_secs_f64() / SLICES.period.as_secs_f64();
+                tenths[(place.fract() * 10.0) as usize] += 1;
+                break;
+            }
+        }
+        assert!(counted.abs_diff(drawn.open) < Duration::from_nanos(3));
         long += u32::from(drawn.long);
-        let place = counted.start.as_secs_f64() / SLICES.period.as_secs_f64();
-        tenths[(place.fract() * 10.0) as usize] += 1;
-        let end = cycle.next().unwrap().max(counted.end);
+        let end = cycle.next().unwrap().max(last);
         assert_eq!(cycle.step(end), Some(Switch::EndCell));
         cycle.next_cell(Some(SLICES), CHANGEOVER, end, || random.next());
     }
-    // 1,000 each, with a standard deviation of 30; a quarter of them long, with one of 43.
+    // 1,000 each, with a standard deviation of 30; a quarter of the pairs long, with one of 61.
     assert!(
         tenths.iter().all(|count| (870..1130).contains(count)),
         "{tenths:?}"
     );
-    assert!((2330..2670).contains(&long), "{long}");
+    assert!((2250..2750).contains(&long), "{long}");
 }
 
-/// By how much what happens after each of these looks counts, on the average of so many runs: as [`Cycle`] says, 1.
-fn average_weights(looks: &[Duration], slices: Slices, turns: bool, runs: u64) -> Vec<f64> {
+/// By how much what happens after each of these looks counts, on the average of so many runs: as [`Cycle`] says, 1. Of somebody who has
+/// such turns; slices are as they are said to be by then.
+fn average_weights(
+    looks: &[Duration],
+    slices: impl Fn(Duration) -> Slices,
+    turn: Turn,
+    runs: u64,
+) -> Vec<f64> {
     let mut weights = vec![0.0; looks.len()];
     for seed in 0..runs {
         let mut random = Random(seed * 7919);
         let mut cycle = Cycle::default();
-        cycle.restart(Some(slices), CHANGEOVER, looks[0], || random.next());
-        let (mut counting, mut second) = (false, false);
+        cycle.restart(Some(slices(looks[0])), CHANGEOVER, looks[0], || {
+            random.next()
+        });
+        let mut counting = false;
         for (now, weight) in looks.iter().zip(&mut weights) {
             // What was begun at one look is done by the next.
             cycle.attached(*now);
             while let Some(switch) = cycle.step(*now) {
                 match switch {
                     Switch::Attach => {}
-                    Switch::Count => counting = true,
+                    Switch::Count => counting = cycle.takes(turn),
                     Switch::Detach => {
                         counting = false;
                         cycle.detached();
                     }
-                    Switch::EndCell if turns && !second => {
-                        second = true;
-                        cycle.same_cell_again(*now, || random.next());
-                    }
                     Switch::EndCell => {
-                        second = false;
-                        cycle.next_cell(Some(slices), CHANGEOVER, *now, || random.next());
+                        cycle.next_cell(Some(slices(*now)), CHANGEOVER, *now, || random.next());
                     }
                 }
             }
             if counting {
-                *weight += cycle.slice().unwrap().shape().weight() / runs as f64;
+                let slice = cycle.slice().unwrap();
+                let shape = match turn {
+                    Turn::Every => slice.shape(),
+                    Turn::Even | Turn::Odd => slice.shape_of_two(),
+                };
+                *weight += shape.weight() / runs as f64;
             }
         }
     }
     weights
+}
+
+/// Bursts of 3 s, in which slices are an eighth as long as between them, as they are where a load is much greater. Where what lasts into a cell does
+/// so unchanged, or the first of two cells is always that of the same groups, what comes some time after a change is told too low or too high.
+#[test]
+fn what_comes_as_slices_become_longer_or_shorter_counts_once_on_the_average() {
+    let [short, long] = [1, 8].map(|times| Slices {
+        open: ms(40 * times),
+        attached: ms(40 * times + 10),
+        period: ms(200 * times + 50),
+    });
+    let slices = |now: Duration| if now.as_secs() % 6 < 3 { short } else { long };
+    let looks: Vec<Duration> = (200..5600).map(|look| ms(look * 5)).collect();
+    for turn in [Turn::Every, Turn::Even, Turn::Odd] {
+        let weights = average_weights(&looks, slices, turn, 6000);
+        // By tenths of a second of the rhythm: each is the mean of eighty looks in 6,000 runs.
+        let mut tenths = [(0.0, 0); 60];
+        for (now, weight) in looks
+            .iter()
+            .zip(&weights)
+            .filter(|(now, _)| **now >= ms(4000))
+        {
+            let tenth = &mut tenths[(now.as_millis() % 6000 / 100) as usize];
+            *tenth = (tenth.0 + weight, tenth.1 + 1);
+        }
+        let means = tenths.map(|(sum, looks)| sum / f64::from(looks));
+        let off: Vec<_> = means
+            .iter()
+            .enumerate()
+            .filter(|(_, mean)| (*mean - 1.0).abs() > 0.1)
+            .collect();
+        assert!(off.is_empty(), "{turn:?}: {off:?}");
+    }
 }
 
 proptest! {
@@ -276,7 +332,7 @@ proptest! {
         gaps in prop::collection::vec(prop_oneof![0..500_000u64, 0..10_000_000u64], 250),
         open in 10..40u64,
         period in 4..8u32,
-        turns in any::<bool>(),
+        turn in prop::sample::select(&[Turn::Every, Turn::Even, Turn::Odd]),
     ) {
         let slices = Slices { open: ms(open), attached: ms(open + 10), period: ms(open + 10) * period };
         let mut now = ms(1000);
@@ -284,14 +340,14 @@ proptest! {
             now += Duration::from_nanos(*gap);
             now
         }).collect();
-        let weights = average_weights(&looks, slices, turns, 4000);
-        // A weight of 8 in one run of 8 scatters by 4 %. The first cell is not as likely to be a long one as it should be, and is forgotten after a few.
-        let settled = looks[0] + slices.period * 2;
+        let weights = average_weights(&looks, |_| slices, turn, 6000);
+        // A weight of 16 in one run of 16 scatters by 5 %. The first pair is not as likely to be a long one as it should be, and is forgotten after a few.
+        let settled = looks[0] + slices.period * 3;
         for (at, weight) in looks.iter().zip(&weights) {
             prop_assert!(*at < settled || (0.7..1.3).contains(weight), "{at:?} of {slices:?}: {weight}");
         }
         let settled: Vec<f64> = looks.iter().zip(&weights).filter(|(at, _)| **at >= settled).map(|(_, weight)| *weight).collect();
         let mean = settled.iter().sum::<f64>() / settled.len().max(1) as f64;
-        prop_assert!(settled.len() < 50 || (0.8..1.2).contains(&mean), "{mean}");
+        prop_assert!(settled.len() < 50 || (0.85..1.15).contains(&mean), "{mean}");
     }
 }

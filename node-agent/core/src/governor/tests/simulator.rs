@@ -58,9 +58,10 @@ impl Workload {
 /// What happened, and what was told of it.
 #[derive(Default)]
 pub struct Record {
-    /// CPU-seconds in each millisecond: what probing cost, and what it was allowed to.
+    /// CPU-seconds in each millisecond: what probing cost, what it was allowed to, and what it would cost if all were attached.
     cost: Vec<f64>,
     allowed: Vec<f64>,
+    full: Vec<f64>,
     /// One for each look.
     plans: Vec<(f64, Plan)>,
     /// Of each operation.
@@ -75,14 +76,45 @@ pub struct Told {
     /// How often it is said to have been.
     pub count: f64,
     pub variance: f64,
-    /// In how many slices it was seen.
+    /// In how many slices it was seen, and how many there were.
     pub slices: u32,
+    pub cells: u32,
+    /// Stretches of half a minute, in whole cells.
+    pub intervals: Vec<Interval>,
+    /// The one that runs: since when, and what was done before.
+    interval: Interval,
+    since: (u64, f64),
     /// How much of it was not sampled and not counted.
     pub missed: f64,
     spread: Spread,
 }
 
+/// What is told of a stretch of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Interval {
+    pub done: f64,
+    pub count: f64,
+    pub variance: f64,
+    pub cells: u32,
+}
+
+/// Milliseconds.
+const INTERVAL: u64 = 30_000;
+
 impl Told {
+    /// A cell is over, or a stretch in which all was counted.
+    fn end_stretch(&mut self, now: u64, count: f64, variance: f64, sliced: bool) {
+        self.interval.count += count;
+        self.interval.variance += variance;
+        self.interval.cells += u32::from(sliced);
+        if now >= self.since.0 + INTERVAL {
+            let interval = std::mem::take(&mut self.interval);
+            let done = self.done - self.since.1;
+            self.since = (now, self.done);
+            self.intervals.push(Interval { done, ..interval });
+        }
+    }
+
     /// What is told less what was done, in standard errors.
     pub fn errors_off(&self) -> f64 {
         let off = self.count - self.done;
@@ -93,17 +125,34 @@ impl Told {
 impl Record {
     /// What probing cost, as a share of its budget, in the worst span of so many seconds that begins in `from`.
     pub fn worst(&self, from: std::ops::Range<f64>, span: f64) -> f64 {
+        self.worst_but_for(from, span, 0.0)
+    }
+
+    /// The same, where so many CPU-seconds do not count in any of them.
+    pub fn worst_but_for(&self, from: std::ops::Range<f64>, span: f64, spared: f64) -> f64 {
         let [first, end, span] = [from.start, from.end, span].map(|time| (time * 1e3) as usize);
         let last = end.min(self.cost.len() - span);
         let mut cost: f64 = self.cost[first..first + span].iter().sum();
         let mut allowed: f64 = self.allowed[first..first + span].iter().sum();
-        let mut worst = cost / allowed;
+        let mut worst = (cost - spared) / allowed;
         for begin in first..last {
             cost += self.cost[begin + span] - self.cost[begin];
             allowed += self.allowed[begin + span] - self.allowed[begin];
-            worst = worst.max(cost / allowed);
+            worst = worst.max((cost - spared) / allowed);
         }
         worst
+    }
+
+    /// The most CPU-seconds that a slice of so many seconds may cost.
+    pub fn costliest(&self, span: f64) -> f64 {
+        let span = (span * 1e3) as usize;
+        let mut cost: f64 = self.full[..span].iter().sum();
+        let mut most = cost;
+        for begin in 0..self.full.len() - span {
+            cost += self.full[begin + span] - self.full[begin];
+            most = most.max(cost);
+        }
+        most
     }
 
     /// What probing cost from a time on, as a share of its budget.
@@ -152,9 +201,10 @@ pub fn run(scene: &Workload, seconds: f64) -> Record {
         if now >= agent.wake {
             agent.step(now, &mut record);
         }
-        let (cost, allowed) = agent.live(now);
+        let (cost, allowed, full) = agent.live(now);
         record.cost.push(cost);
         record.allowed.push(allowed);
+        record.full.push(full);
     }
     agent.look((seconds * 1e3) as u64);
     agent.end_cells(agent.time());
@@ -204,7 +254,6 @@ struct Agent<'a> {
     noise: Vec<f64>,
     plan: Option<Plan>,
     cycle: Cycle,
-    second: bool,
     /// Since when the slice counts, and when that was on the wall.
     counting: (Duration, u64),
     now: u64,
@@ -231,7 +280,6 @@ impl<'a> Agent<'a> {
             noise: vec![1.0; operations],
             plan: None,
             cycle: Cycle::default(),
-            second: false,
             counting: (Duration::ZERO, 0),
             now: 0,
             estimator: Estimator::new(&scene.costs),
@@ -307,6 +355,7 @@ impl<'a> Agent<'a> {
             ratio: self.scene.ratio,
             floor: self.scene.floor / duty,
             duty,
+            known: self.time(),
             edge: self.delay() - Duration::from_millis(self.scene.attach) / 2
                 + Duration::from_millis(self.scene.detach) / 2,
             turnaround: self.changeover().between,
@@ -350,9 +399,7 @@ impl<'a> Agent<'a> {
                 Switch::Attach => {
                     self.stage = Stage::Attaching(now + self.scene.attach);
                     for link in &mut self.links {
-                        link.in_slice = link
-                            .cells
-                            .is_some_and(|turn| turn.takes(u64::from(self.second)));
+                        link.in_slice = link.cells.is_some_and(|turn| self.cycle.takes(turn));
                     }
                 }
                 Switch::Count => {
@@ -360,7 +407,7 @@ impl<'a> Agent<'a> {
                     self.counting = (self.time(), now);
                     for link in self.links.iter_mut().filter(|link| link.in_slice) {
                         if let Some((_, _, seen)) = &mut link.cell {
-                            *seen = Some(0.0);
+                            seen.get_or_insert(0.0);
                         }
                     }
                 }
@@ -369,11 +416,9 @@ impl<'a> Agent<'a> {
                     let own = (self.time() - self.counting.0).as_secs_f64();
                     let wall = (now - self.counting.1) as f64 / 1e3;
                     for link in self.links.iter_mut().filter(|link| link.in_slice) {
-                        link.lasted = Some(Lasted {
-                            own,
-                            wall,
-                            cell: 0.0,
-                        });
+                        let lasted = link.lasted.get_or_insert_default();
+                        lasted.own += own;
+                        lasted.wall += wall;
                     }
                 }
                 Switch::EndCell => self.end_cell(now),
@@ -463,8 +508,7 @@ impl<'a> Agent<'a> {
     fn begin_cells(&mut self) {
         let slices = self.plan.as_ref().and_then(|plan| plan.slices);
         let (changeover, time) = (self.changeover(), self.time());
-        self.second = self
-            .cycle
+        self.cycle
             .restart(slices, changeover, time, || self.random.next());
         self.note_cells(time);
     }
@@ -489,9 +533,10 @@ impl<'a> Agent<'a> {
     fn end_cell(&mut self, now: u64) {
         let (time, changeover) = (self.time(), self.changeover());
         let over = self.cycle.bounds().map_or(time, |cell| cell.end);
-        if !self.second {
-            self.second = true;
-            self.cycle.same_cell_again(time, || self.random.next());
+        let slices = self.plan.as_ref().and_then(|plan| plan.slices);
+        if !self.cycle.is_second() {
+            self.cycle
+                .next_cell(slices, changeover, time, || self.random.next());
             for i in 0..self.links.len() {
                 if self.links[i].cells == Some(Turn::Every) {
                     self.end_cell_of(i, over);
@@ -513,10 +558,8 @@ impl<'a> Agent<'a> {
             self.change(now, &always);
             return;
         }
-        let slices = self.plan.as_ref().and_then(|plan| plan.slices);
         self.cycle
             .next_cell(slices, changeover, time, || self.random.next());
-        self.second = false;
         self.note_cells(over);
     }
 
@@ -535,21 +578,25 @@ impl<'a> Agent<'a> {
         };
         let cell = (self.now - std::mem::replace(&mut link.began, self.now)) as f64 / 1e3;
         let part = ((time - began) / shape.cell).clamp(0.0, 1.0);
-        told.variance += told.spread.cut(part, shape.cell);
+        let (mut count, mut variance) = (0.0, told.spread.cut(part, shape.cell));
         if let Some(seen) = seen {
             let factor = match link.lasted.take() {
                 Some(lasted) => link.balance.observe(&shape, &Lasted { cell, ..lasted }),
                 None => link.balance.factor(),
             };
-            let seen = seen * factor;
-            told.count += seen * shape.weight();
-            told.variance += told.spread.observe(seen, &shape);
+            count = seen * factor * shape.weight();
+            variance += told.spread.observe(seen * factor, &shape);
             told.slices += u32::from(seen > 0.0);
+            told.cells += 1;
         }
+        told.count += count;
+        told.variance += variance;
+        told.end_stretch(self.now, count, variance, seen.is_some());
     }
 
-    /// What target and kernel do in a millisecond. Returns the CPU-seconds of probing and what it was allowed.
-    fn live(&mut self, now: u64) -> (f64, f64) {
+    /// What target and kernel do in a millisecond. Returns the CPU-seconds of probing, what it was allowed, and what it would be if all were
+    /// attached.
+    fn live(&mut self, now: u64) -> (f64, f64, f64) {
         let at = now as f64 / 1e3;
         let (cpu, rates) = (self.scene.activity)(at);
         if now.is_multiple_of(100) {
@@ -557,7 +604,7 @@ impl<'a> Agent<'a> {
                 *noise = 1.0 + self.scene.noise * (2.0 * self.random.next() - 1.0);
             }
         }
-        let mut cost = 0.0;
+        let (mut cost, mut full) = (0.0, 0.0);
         for (i, link) in self.links.iter_mut().enumerate() {
             let happened = rates[i] * self.noise[i] / 1e3;
             let in_slice = link.in_slice && self.stage != Stage::None;
@@ -573,6 +620,7 @@ impl<'a> Agent<'a> {
             };
             let counts = link.always && now >= link.settled || in_slice && !edge;
             cost += happened * self.costs[i] * in_place;
+            full += happened * self.costs[i];
             self.seen[i].attached += in_place;
             if counts {
                 self.seen[i].hits += happened;
@@ -597,6 +645,7 @@ impl<'a> Agent<'a> {
         (
             cost + besides,
             own * self.scene.ratio + self.scene.floor / 1e3,
+            full,
         )
     }
 }

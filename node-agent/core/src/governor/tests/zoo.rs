@@ -5,6 +5,9 @@
 
 use super::simulator::*;
 
+/// Seconds that a slice is attached, if it is a long one.
+const SLICE: f64 = 0.12;
+
 /// An import's three busy operations, at full speed.
 const BUSY: [f64; 3] = [60e3, 50e3, 300.0];
 
@@ -19,8 +22,6 @@ struct Kind {
     bias: f64,
     /// In which part of the runs the truth is within 1.96 standard errors, at least.
     coverage: f64,
-    /// What the worst minute of any run may cost of its budget.
-    minute: f64,
 }
 
 /// What a kind of load came to, over many seeds.
@@ -28,9 +29,10 @@ struct Outcome {
     seeds: f64,
     /// Of each operation.
     operations: Vec<Figure>,
-    /// Cost as a part of the budget: in all, and in the worst minute of any seed.
+    /// Cost as a part of the budget: in all, in the worst minute of any seed, and in the worst but for one slice.
     cost: f64,
     worst_minute: f64,
+    but_for_a_slice: f64,
 }
 
 /// What is told of an operation, over many seeds.
@@ -43,6 +45,8 @@ struct Figure {
     coverage: Option<f64>,
     /// The standard error that is told, as a part of what was done: the root of its mean square.
     error: f64,
+    /// How often the truth of half a minute was within twice the error of that.
+    intervals: Option<f64>,
 }
 
 impl Figure {
@@ -51,7 +55,8 @@ impl Figure {
         let mean = |of: &dyn Fn(&Told) -> f64| told.iter().map(|told| of(told)).sum::<f64>() / runs;
         let off = |told: &Told| told.count / told.done - 1.0;
         let bias = mean(&off);
-        let sampled: Vec<_> = told.iter().filter(|told| told.variance > 0.0).collect();
+        // Of fewer slices what was seen is told, and that there was more.
+        let sampled: Vec<_> = told.iter().filter(|told| told.cells >= 6).collect();
         let within = |told: &&&&Told| told.errors_off().abs() <= 1.96;
         let coverage = (!sampled.is_empty())
             .then(|| sampled.iter().filter(within).count() as f64 / sampled.len() as f64);
@@ -60,40 +65,61 @@ impl Figure {
             scatter: mean(&|told| (off(told) - bias).powi(2)).sqrt(),
             coverage,
             error: mean(&|told| told.variance / told.done.powi(2)).sqrt(),
+            intervals: intervals(told),
+        }
+    }
+}
+
+/// Of those that were told of in whole, with an error; of fewer than six slices none is.
+fn intervals(told: &[&Told]) -> Option<f64> {
+    let all = told.iter().flat_map(|told| told.intervals.iter().skip(1));
+    let sampled: Vec<_> = all.filter(|one| one.cells >= 6).collect();
+    let within = sampled
+        .iter()
+        .filter(|one| (one.count - one.done).abs() <= 2.0 * one.variance.sqrt() + 1.0);
+    (sampled.len() >= 20).then(|| within.count() as f64 / sampled.len() as f64)
+}
+
+/// What came of one seed. Of the record itself nothing is kept: a minute of it is a megabyte.
+struct Seed {
+    told: Vec<Told>,
+    cost: f64,
+    worst_minute: f64,
+    but_for_a_slice: f64,
+}
+
+impl Seed {
+    fn of(record: Record, seconds: f64) -> Self {
+        let last = (seconds - 60.0).max(0.0);
+        let minute = |spared| record.worst_but_for(0.0..last + 0.001, seconds.min(60.0), spared);
+        Self {
+            cost: record.mean(0.0),
+            worst_minute: minute(0.0),
+            but_for_a_slice: minute(record.costliest(SLICE)),
+            told: record.told,
         }
     }
 }
 
 fn outcome(seeds: u64, seconds: f64, scene: impl Fn(u64) -> Workload) -> Outcome {
-    let records: Vec<Record> = (1..=seeds)
+    let seeds: Vec<Seed> = (1..=seeds)
         .map(|seed| {
             let seed = seed * 7919;
-            run(
-                &Workload {
-                    seed,
-                    ..scene(seed)
-                },
-                seconds,
-            )
+            let workload = Workload {
+                seed,
+                ..scene(seed)
+            };
+            Seed::of(run(&workload, seconds), seconds)
         })
         .collect();
-    let of = |i: usize| {
-        Figure::of(
-            &records
-                .iter()
-                .map(|record| &record.told[i])
-                .collect::<Vec<_>>(),
-        )
-    };
-    let minute = |record: &Record| {
-        let last = (seconds - 60.0).max(0.0);
-        record.worst(0.0..last + 0.001, seconds.min(60.0))
-    };
+    let of = |i: usize| Figure::of(&seeds.iter().map(|seed| &seed.told[i]).collect::<Vec<_>>());
+    let worst = |of: &dyn Fn(&Seed) -> f64| seeds.iter().map(of).fold(0.0, f64::max);
     Outcome {
-        seeds: seeds as f64,
-        operations: (0..records[0].told.len()).map(of).collect(),
-        cost: records.iter().map(|record| record.mean(0.0)).sum::<f64>() / seeds as f64,
-        worst_minute: records.iter().map(minute).fold(0.0, f64::max),
+        operations: (0..seeds[0].told.len()).map(of).collect(),
+        cost: seeds.iter().map(|seed| seed.cost).sum::<f64>() / seeds.len() as f64,
+        worst_minute: worst(&|seed| seed.worst_minute),
+        but_for_a_slice: worst(&|seed| seed.but_for_a_slice),
+        seeds: seeds.len() as f64,
     }
 }
 
@@ -145,15 +171,7 @@ fn zoo() -> Vec<Kind> {
         scene,
         bias: 0.03,
         coverage: 0.93,
-        minute: 1.1,
     };
-    let wants = |kind: Kind, bias, coverage, minute| Kind {
-        bias,
-        coverage,
-        minute,
-        ..kind
-    };
-    // What is asked of these is what was measured, not what is wanted: 3 %, 93 % and 1.1.
     vec![
         kind("steady", 300.0, 8, always(1.0, |_| BUSY.to_vec())),
         kind(
@@ -168,68 +186,38 @@ fn zoo() -> Vec<Kind> {
             8,
             always(1.0, |_| vec![300e3, 20e3, 1e3]),
         ),
-        wants(
-            kind("0.2 of 10 s", 1200.0, 8, bursts(10.0, 0.2, 1.0, busy(1.0))),
-            0.03,
-            0.8,
-            1.9,
+        kind("0.2 of 10 s", 1200.0, 8, bursts(10.0, 0.2, 1.0, busy(1.0))),
+        kind(
+            "0.2 of 10 s, 2 threads",
+            1200.0,
+            8,
+            bursts(10.0, 0.2, 2.0, busy(2.0)),
         ),
-        wants(
-            kind(
-                "0.2 of 10 s, 2 threads",
-                1200.0,
-                8,
-                bursts(10.0, 0.2, 2.0, busy(2.0)),
-            ),
-            0.03,
-            0.93,
-            2.1,
-        ),
-        wants(
-            kind(
-                "0.2 of 10 s, 16 threads",
-                1200.0,
-                8,
-                bursts(10.0, 0.2, 16.0, busy(16.0)),
-            ),
-            0.03,
-            0.93,
-            2.2,
+        kind(
+            "0.2 of 10 s, 16 threads",
+            1200.0,
+            8,
+            bursts(10.0, 0.2, 16.0, busy(16.0)),
         ),
         kind("3 of 10 s", 600.0, 8, bursts(10.0, 3.0, 1.0, busy(1.0))),
-        wants(
-            kind(
-                "30,000 each 8 s",
-                1200.0,
-                8,
-                bursts(8.0, 0.1, 1.0, |_| vec![300e3]),
-            ),
-            0.03,
-            0.88,
-            2.6,
+        kind(
+            "30,000 each 8 s",
+            1200.0,
+            8,
+            bursts(8.0, 0.1, 1.0, |_| vec![300e3]),
         ),
         kind("20 ms of 1 s", 600.0, 8, bursts(1.0, 0.02, 1.0, busy(1.0))),
-        wants(
-            kind(
-                "parts of 0.2 of 10 s",
-                1200.0,
-                8,
-                bursts(10.0, 0.2, 1.0, parts),
-            ),
-            0.065,
-            0.7,
-            1.1,
+        kind(
+            "parts of 0.2 of 10 s",
+            1200.0,
+            8,
+            bursts(10.0, 0.2, 1.0, parts),
         ),
-        wants(
-            kind(
-                "parts of 3 of 10 s",
-                600.0,
-                8,
-                bursts(10.0, 3.0, 1.0, parts),
-            ),
-            0.045,
-            0.93,
-            1.6,
+        kind(
+            "parts of 3 of 10 s",
+            600.0,
+            8,
+            bursts(10.0, 3.0, 1.0, parts),
         ),
         kind(
             "ramps",
@@ -296,13 +284,15 @@ fn show(name: &str, outcome: &Outcome) {
             .join(" ")
     };
     println!(
-        "{name:24} bias {} scatter {} error {} cover {} cost {:.2} minute {:.2}",
+        "{name:24} bias {} scatter {} error {} cover {} intervals {} cost {:.2} minute {:.2}, {:.2}",
         column(&|one| Some(one.bias)),
         column(&|one| Some(one.scatter)),
         column(&|one| Some(one.error)),
         column(&|one| one.coverage),
+        column(&|one| one.intervals),
         outcome.cost,
         outcome.worst_minute,
+        outcome.but_for_a_slice,
     );
 }
 
@@ -323,11 +313,17 @@ fn what_is_told_is_true_within_its_error_and_costs_no_more_than_it_may() {
                     missed.push(format!("{}: {i} is covered by {coverage:.3}", kind.name));
                 }
             }
+            if let Some(covered) = told.intervals.filter(|covered| *covered < 0.85) {
+                missed.push(format!(
+                    "{}: of {i}, {covered:.3} of half minutes",
+                    kind.name
+                ));
+            }
         }
-        if outcome.cost > 1.005 || outcome.worst_minute > kind.minute {
+        if outcome.cost > 1.005 || outcome.but_for_a_slice > 1.1 {
             missed.push(format!(
                 "{}: costs {:.3}, and {:.3}",
-                kind.name, outcome.cost, outcome.worst_minute
+                kind.name, outcome.cost, outcome.but_for_a_slice
             ));
         }
     }
