@@ -311,6 +311,14 @@ impl ProbeState {
         !self.is_well(now, patience) && self.since.is_some_and(long)
     }
 
+    /// The part of the last interval in which what it measures was watched: of its series, where that is the least. All of it before one
+    /// has ended.
+    pub fn watched(&self) -> f64 {
+        let series = self.series.iter().filter(|series| series.live);
+        let shares = series.filter_map(Series::share);
+        shares.fold(1.0, f64::min)
+    }
+
     /// Since when its present question is measured on the present process.
     pub fn since(&self) -> Option<Duration> {
         self.since
@@ -408,8 +416,7 @@ impl ProbeState {
                 let (reason, message) = if self.is_well(now, patience) {
                     (Reason::Firing, String::new())
                 } else if self.is_silent(now, patience) {
-                    let message = "attached, but nothing that it measures happened for three report intervals";
-                    (Reason::Silent, message.to_string())
+                    silence(self.watched())
                 } else {
                     (Reason::Attaching, "nothing counted yet".to_string())
                 };
@@ -428,6 +435,24 @@ impl ProbeState {
             ),
             None => (state, reason, message.to_string()),
         }
+    }
+}
+
+/// What is said where nothing was counted for three report intervals, by what part of the last one was watched. That nothing happened is known
+/// only where all of it was.
+fn silence(watched: f64) -> (Reason, String) {
+    let seen = |what: &str| format!("attached, but nothing that it measures {what}");
+    if watched <= 0.0 {
+        let message = "attached in slices, which are too few to see whether anything that it measures happens";
+        (Reason::OverBudget, message.to_string())
+    } else if watched < 1.0 {
+        let percent = watched * 100.0;
+        let message = seen("was seen for three report intervals");
+        let message = format!("{message}, of the last of which {percent:.2} % was watched");
+        (Reason::Silent, message)
+    } else {
+        let message = seen("happened for three report intervals");
+        (Reason::Silent, message)
     }
 }
 

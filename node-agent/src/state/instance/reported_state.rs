@@ -132,14 +132,25 @@ impl Instance {
             return (Reason::Firing, message);
         }
         let patience = self.patience();
-        if let Some(silent) = self.those(" by ", |probe| probe.is_silent(now, patience)) {
-            return (
-                Reason::Silent,
-                format!(
-                    "attached to process {pid}, but nothing that is measured{silent} happened for {SILENT_AFTER} report \
-                     intervals"
-                ),
+        let silent = |probe: &ProbeState| probe.is_silent(now, patience);
+        let unwatched = |probe: &ProbeState| silent(probe) && probe.watched() <= 0.0;
+        if let Some(unwatched) = self.those(" by ", unwatched) {
+            let message = format!(
+                "attached to process {pid} in slices, which are too few to see whether anything that is measured{unwatched} \
+                 happens"
             );
+            return (Reason::OverBudget, message);
+        }
+        if let Some(those) = self.those(" by ", silent) {
+            let sampled = |probe: &ProbeState| silent(probe) && probe.watched() < 1.0;
+            let what = match self.supported().any(sampled) {
+                true => "was seen",
+                false => "happened",
+            };
+            let message = format!(
+                "attached to process {pid}, but nothing that is measured{those} {what} for {SILENT_AFTER} report intervals"
+            );
+            return (Reason::Silent, message);
         }
         let idle = self.those(" for ", |probe| !probe.is_well(now, patience));
         (

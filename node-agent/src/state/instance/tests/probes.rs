@@ -1,13 +1,16 @@
 //! Several probes of one target, and their events.
 
-use ckb_probe_crds::{EventReport, ProbeReport};
+use ckb_probe_crds::{EventReport, ProbeReport, SliceShape};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use super::*;
 use crate::{
-    mechanism::{Breakdown, Detail, GroupId, RowId},
-    state::fixtures::{paused, read, reading, resumed},
+    mechanism::{Breakdown, Detail, GroupId, GroupIds, RowId},
+    state::{
+        Fact,
+        fixtures::{paused, read, reading, resumed},
+    },
 };
 
 /// What there is of one probe is refused.
@@ -78,6 +81,82 @@ fn a_busy_probe_does_not_hide_a_silent_one() {
     observe(&mut instance, both(20, 1), seconds(32));
     let report = instance.report(seconds(32));
     assert_eq!((report.reason, report.firing), (Some(Reason::Firing), true));
+}
+
+/// Of slices too few to see anything, and of some that saw nothing: that nothing happened is said of neither.
+#[test]
+fn what_was_not_watched_is_not_said_not_to_have_happened() {
+    let slice = SliceShape {
+        open: 0.02,
+        cell: 30.0,
+        long: false,
+    };
+    let fact = |fact, at| TimedFact { at, fact };
+    let cell = |instance: &mut Instance, from: u64, slices: bool| {
+        let (groups, time) = (GroupIds::from([GroupId(1)]), seconds(from));
+        instance.take(&fact(
+            Fact::CellBegan {
+                groups: groups.clone(),
+                slice,
+                time,
+            },
+            time,
+        ));
+        let slice = [time, time + Duration::from_millis(20)];
+        if slices {
+            let began = Fact::SliceBegan {
+                groups: groups.clone(),
+                time: slice[0],
+            };
+            instance.take(&fact(began, slice[0]));
+            let ended = Fact::SliceEnded {
+                groups: groups.clone(),
+                time: slice[1],
+            };
+            instance.take(&fact(ended, slice[1]));
+        }
+        let time = seconds(from + 10);
+        instance.take(&fact(Fact::CellEnded { groups, time }, time));
+    };
+    let mut instance = two_probes();
+    observe(&mut instance, both(10, 0), seconds(31));
+    cell(&mut instance, 31, false);
+    instance.close_interval(seconds(41), None);
+    let report = instance.report(seconds(41));
+    assert_eq!(
+        (report.reason, report.message.as_str()),
+        (
+            Some(Reason::OverBudget),
+            "attached to process 7 in slices, which are too few to see whether anything that is measured by writes happens"
+        )
+    );
+    assert_eq!(
+        (report.probes[1].reason, report.probes[1].message.as_str()),
+        (
+            Some(Reason::OverBudget),
+            "attached in slices, which are too few to see whether anything that it measures happens"
+        )
+    );
+    for from in [41, 51, 61, 71, 81, 91] {
+        cell(&mut instance, from, true);
+    }
+    observe(&mut instance, both(20, 0), seconds(101));
+    instance.close_interval(seconds(101), None);
+    let report = instance.report(seconds(101));
+    assert_eq!(
+        (report.reason, report.message.as_str()),
+        (
+            Some(Reason::Silent),
+            "attached to process 7, but nothing that is measured by writes was seen for 3 report intervals"
+        )
+    );
+    assert_eq!(
+        (report.probes[1].reason, report.probes[1].message.as_str()),
+        (
+            Some(Reason::Silent),
+            "attached, but nothing that it measures was seen for three report intervals, of the last of which 0.20 % was watched"
+        )
+    );
 }
 
 #[test]
