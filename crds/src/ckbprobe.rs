@@ -325,9 +325,9 @@ pub struct ProbeStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sampling_percent: Option<String>,
     /// How much could not be recorded since the agents attached, by category: `calls` are missing from all figures, `events`
-    /// are counted but not listed, `lines` are missing from the agents' log, `sizes` are counted without their bytes, `cut` are
-    /// counted without their durations, since they had not ended when the slice that saw them begin closed. 0 means none, not
-    /// unknown.
+    /// are counted but not listed, `lines` are missing from the agents' log, `sizes` are counted without their bytes,
+    /// `arguments` without the argument that was asked for, `cut` without their durations, since they had not ended when the
+    /// slice that saw them begin closed. 0 means none, not unknown.
     #[serde(default)]
     #[schemars(extend("maxProperties" = 8))]
     pub lost: BTreeMap<String, u64>,

@@ -5,6 +5,7 @@
 //! [`CkbProfile`]s. This crate knows no client and makes no decision: it is the language
 //! the operator and the agents share.
 
+mod argument;
 mod ckbprobe;
 mod conditions;
 pub mod definitions;
@@ -16,6 +17,7 @@ mod profile;
 pub mod report;
 
 // The numbers that statuses and reports carry are an algebra of their own; whoever reads a status needs both.
+pub use argument::Argument;
 pub use ckb_probe_figures::{
     Balance, Distribution, Figures, Histogram, IntervalFigures, Lasted, Name, Share, SliceShape,
     Spread, Summary, Value, Variance, display_nanos, figures, histogram, numbers,

@@ -56,11 +56,11 @@ pub struct ProbeReport {
     #[schemars(length(max = 8))]
     pub lacks: Vec<Lack>,
     /// How much could not be recorded since the agent attached, by category: `events` are counted but not listed; `lines` are
-    /// counted and listed but missing from the agent's log; `sizes` are calls that were counted without their bytes; `stacks`
-    /// are slow calls that are reported without their callers; `frames` are those whose outer callers are missing; `cut` are
-    /// calls that had not ended when the slice that saw them begin closed: counted, and not timed; everything else (`calls`,
-    /// `requests`, …) is missing from all figures. The numbers are those of the process, whoever asked; `lines`
-    /// those of this probe.
+    /// counted and listed but missing from the agent's log; `sizes` are calls that were counted without their bytes; `arguments`
+    /// are hits that were counted without the argument that was asked for; `stacks` are slow calls that are reported without
+    /// their callers; `frames` are those whose outer callers are missing; `cut` are calls that had not ended when the slice that
+    /// saw them begin closed: counted, and not timed; everything else (`calls`, `requests`, …) is missing from all figures. The
+    /// numbers are those of the process, whoever asked; `lines` those of this probe.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 8))]
     pub lost: BTreeMap<String, u64>,

@@ -36,7 +36,8 @@ pub enum FamilyArgument {
 }
 
 /// What one attachment tells its programs, as an attach cookie: the operation's slot (8 bits), payload (3), column
-/// family (2), cause (3), group (2), whether its arguments are kept (1), whether it is only counted (1).
+/// family (2), cause (3), group (2), whether its arguments are kept (1), whether it is only counted (1), which of the places it is at
+/// which more is looked at (12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cookie(pub u64);
 
@@ -80,6 +81,18 @@ impl Cookie {
     #[inline(always)]
     pub const fn is_counted_only(self) -> bool {
         self.0 & 1 << 19 != 0
+    }
+
+    /// The same, of the place of this number at which more is looked at (12 bits).
+    #[must_use]
+    pub const fn at(self, place: u16) -> Self {
+        Self(self.0 | (place as u64 & 0xfff) << 20)
+    }
+
+    /// The number of the place.
+    #[inline(always)]
+    pub const fn place(self) -> u32 {
+        (self.0 >> 20) as u32 & 0xfff
     }
 
     /// The operation's slot.

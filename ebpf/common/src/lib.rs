@@ -8,6 +8,7 @@
 pub mod block_io;
 mod cookie;
 pub mod counts;
+pub mod hits;
 pub mod stacks;
 pub mod syscalls;
 pub mod tcp;

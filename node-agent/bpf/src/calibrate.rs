@@ -148,6 +148,7 @@ pub(super) fn plan(dummies: &[Dummy], pid: u32, entry_only: bool) -> io::Result<
             stacks: false,
             entry_only,
             semaphore: None,
+            hit: None,
         })
     };
     let sites: Vec<Site> = (0..).zip(dummies).map(site).collect::<io::Result<_>>()?;

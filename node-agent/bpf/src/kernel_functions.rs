@@ -104,7 +104,7 @@ impl Probes {
             programs: Programs::load(&object, tier)?,
             names: names(plan.sites.iter().map(|site| &*site.function))?,
         };
-        let maps = Maps::take(&mut object, slots, control, Vec::new())?;
+        let maps = Maps::take(&mut object, slots, control, Vec::new(), None)?;
         Ok(Self::new(Box::new(functions), maps))
     }
 }

@@ -44,6 +44,7 @@ pub use calibrate::{Attempt, CalibratedTier, Calibration, CalibrationError, cali
 use ckb_probe_common::{Control, Gate, Group};
 pub use ckb_probe_common::{
     FamilyArgument, MAX_CAUSE, Payload, SlowArguments, SlowCall, TEXT_BYTES, UNREADABLE,
+    hits::{Operand, SITE, VALUES, Value, ValueKind, ZERO},
 };
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
 pub use error::{AttachError, ReadError};
@@ -52,10 +53,10 @@ pub use floor::Floor;
 pub use kernel_functions::{KernelPlan, KernelSite, KernelTier, refused_functions};
 pub use links::Links;
 use links::Programs;
-use maps::Maps;
-pub use maps::{FamilyReading, MapsReading, SeenCall, SlotReading};
+pub use maps::{FamilyReading, MapsReading, SeenCall, SlotReading, ValueReading};
+use maps::{Hits, Maps};
 use object::Object;
-pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, Plan, Site};
+pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, LookedAt, Plan, Site};
 use stacks::SlowStacks;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 pub use syscalls::{
@@ -124,8 +125,10 @@ struct Own {
 }
 
 impl Own {
-    fn of<'a>(&'a self, slots: &'a Slots) -> impl Iterator<Item = &'a Site> {
-        self.sites.iter().filter(|site| slots.contains(&site.slot))
+    /// Those of these slots, each with its number among all.
+    fn of<'a>(&'a self, slots: &'a Slots) -> impl Iterator<Item = (u16, &'a Site)> {
+        let sites = (0..).zip(&self.sites);
+        sites.filter(|(_, site)| slots.contains(&site.slot))
     }
 
     fn cause(&self, slot: u8) -> u8 {
@@ -138,7 +141,7 @@ impl Own {
 
 impl Attachable for Own {
     fn link(&self, slots: &Slots, group: Group) -> Result<Option<Links>, AttachError> {
-        let sites: Vec<&Site> = self.of(slots).collect();
+        let sites: Vec<(u16, &Site)> = self.of(slots).collect();
         if sites.is_empty() {
             return Ok(None);
         }
@@ -197,7 +200,8 @@ impl Probes {
             sites: plan.sites.clone(),
         };
         let causes = (0..slots).map(|slot| places.cause(slot as u8)).collect();
-        let maps = Maps::take(&mut object, slots, control, causes)?;
+        let hits = Hits::take(&mut object, sizes, &plan.sites)?;
+        let maps = Maps::take(&mut object, slots, control, causes, hits)?;
         Ok(Self {
             slow_stacks,
             ..Self::new(Box::new(places), maps)

@@ -89,6 +89,8 @@ pub(super) struct Programs {
     timing: Vec<LinkHalf>,
     /// Attached to every other; None: what times the rest counts these too.
     counting: Option<Vec<LinkHalf>>,
+    /// Attached to every one at which more is looked at than that it is met.
+    hitting: Vec<LinkHalf>,
     /// None: by uprobe_multi.
     pmu: Option<ProbePmu>,
 }
@@ -114,13 +116,17 @@ impl Programs {
                 &[("call_return", pair, true), ("call_enter", pair, false)]
             }
         };
-        let any = |entry_only| sites.iter().any(|site| site.entry_only == entry_only);
+        let is_hit = |site: &Site| site.hit.is_some();
+        let any = |entry_only| {
+            let mut sites = sites.iter().filter(|site| !is_hit(site));
+            sites.any(|site| site.entry_only == entry_only)
+        };
         // All programs of an object have a table in common (`stack.rs` of the programs), which the kernel keeps to one way to attach:
         // beside a session no other program can count. It can itself: whose program says no at the entry is not called at the
         // return, which the kernel then does not touch (`handler_chain` in kernel/events/uprobes.c).
         let by_session = tier == Tier::Session && any(false);
-        let load = |halves: &[(&'static str, AttachType, bool)], entry_only| {
-            let halves = halves.iter().filter(|_| any(entry_only));
+        let load = |halves: &[(&'static str, AttachType, bool)], any: bool| {
+            let halves = halves.iter().filter(|_| any);
             let halves = halves.map(|&(name, attach_type, returns)| {
                 Ok(LinkHalf {
                     program: object.program(name, ProgramType::Kprobe, attach_type)?,
@@ -135,10 +141,17 @@ impl Programs {
             Tier::Session | Tier::UprobeMulti => None,
         };
         Ok(Self {
-            timing: load(timing, false)?,
+            timing: load(timing, any(false))?,
             counting: match by_session {
                 true => None,
-                false => Some(load(&[("call_count", pair, false)], true)?),
+                false => Some(load(&[("call_count", pair, false)], any(true))?),
+            },
+            hitting: {
+                let half = match by_session {
+                    true => ("hit_session", AttachType::UprobeSession, false),
+                    false => ("hit", pair, false),
+                };
+                load(&[half], sites.iter().any(is_hit))?
             },
             pmu,
         })
@@ -161,20 +174,23 @@ impl Programs {
     pub(super) fn attach(
         &self,
         pid: u32,
-        sites: &[&Site],
+        sites: &[(u16, &Site)],
         group: Group,
     ) -> Result<Links, AttachError> {
         // Asked now and not waited for within the attaching, which would hold what others need.
         for site in one_of_each_file(sites) {
             let answer = site.binary.ask();
-            answer.map_err(|source| error(&[site], source))?;
+            answer.map_err(|source| error(&[(0, site)], source))?;
         }
         let mut descriptors = Vec::new();
-        let apart = |site: &&&Site| site.entry_only && self.counting.is_some();
-        let (counted, timed): (Vec<&Site>, Vec<&Site>) = sites.iter().partition(apart);
+        let apart = |(_, site): &(u16, &Site)| site.entry_only && self.counting.is_some();
+        let (hit, others): (Vec<_>, Vec<_>) =
+            sites.iter().partition(|(_, site)| site.hit.is_some());
+        let (counted, timed): (Vec<_>, Vec<_>) = others.into_iter().partition(apart);
         let counting = self.counting.iter().flatten().map(|half| (half, &counted));
         let timing = self.timing.iter().map(|half| (half, &timed));
-        for (half, sites) in timing.chain(counting) {
+        let hitting = self.hitting.iter().map(|half| (half, &hit));
+        for (half, sites) in timing.chain(counting).chain(hitting) {
             match self.pmu {
                 Some(pmu) => half.attach_each(pmu, pid, sites, group, &mut descriptors)?,
                 None => half.attach_all(pid, sites, group, &mut descriptors)?,
@@ -185,10 +201,10 @@ impl Programs {
 }
 
 /// One site in each of the files that they are in.
-fn one_of_each_file<'a>(sites: &[&'a Site]) -> impl Iterator<Item = &'a Site> {
+fn one_of_each_file<'a>(sites: &[(u16, &'a Site)]) -> impl Iterator<Item = &'a Site> {
     let files: BTreeMap<_, _> = sites
         .iter()
-        .map(|site| (site.binary.attach_path(), *site))
+        .map(|(_, site)| (site.binary.attach_path(), *site))
         .collect();
     files.into_values()
 }
@@ -198,14 +214,15 @@ impl LinkHalf {
     fn attach_all(
         &self,
         pid: u32,
-        sites: &[&Site],
+        sites: &[(u16, &Site)],
         group: Group,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<(), AttachError> {
         for (path, sites) in by_file(sites) {
-            let offsets: Vec<u64> = sites.iter().map(|site| site.offset).collect();
-            let cookies: Vec<u64> = sites.iter().map(|site| site.cookie(group)).collect();
-            let semaphores = sites.iter().map(|site| site.semaphore.unwrap_or(0));
+            let offsets: Vec<u64> = sites.iter().map(|(_, site)| site.offset).collect();
+            let cookies = sites.iter().map(|(place, site)| site.cookie(group, *place));
+            let cookies: Vec<u64> = cookies.collect();
+            let semaphores = sites.iter().map(|(_, site)| site.semaphore.unwrap_or(0));
             let semaphores: Vec<u64> = semaphores.collect();
             let link = sys::c_path(&path).and_then(|path| {
                 sys::link_multi(&MultiLink {
@@ -229,13 +246,13 @@ impl LinkHalf {
         &self,
         pmu: ProbePmu,
         pid: u32,
-        sites: &[&Site],
+        sites: &[(u16, &Site)],
         group: Group,
         descriptors: &mut Vec<OwnedFd>,
     ) -> Result<(), AttachError> {
-        for site in sites {
+        for (place, site) in sites {
             let link = sys::c_path(&site.binary.attach_path()).and_then(|path| {
-                let cookie = site.cookie(group);
+                let cookie = site.cookie(group, *place);
                 sys::link_perf_event(&sys::PerfLink {
                     program: &self.program,
                     pmu,
@@ -247,29 +264,34 @@ impl LinkHalf {
                     pid: Some(pid),
                 })
             });
-            descriptors.extend(link.map_err(|source| error(&[site], source))?);
+            descriptors.extend(link.map_err(|source| error(&[(*place, site)], source))?);
         }
         Ok(())
     }
 }
 
-fn by_file<'a>(sites: &[&'a Site]) -> BTreeMap<PathBuf, Vec<&'a Site>> {
-    let mut files: BTreeMap<PathBuf, Vec<&Site>> = BTreeMap::new();
-    for site in sites {
+/// Sites, each with its number among all.
+type Numbered<'a> = Vec<(u16, &'a Site)>;
+
+fn by_file<'a>(sites: &[(u16, &'a Site)]) -> BTreeMap<PathBuf, Numbered<'a>> {
+    let mut files: BTreeMap<PathBuf, Numbered<'a>> = BTreeMap::new();
+    for numbered in sites {
         files
-            .entry(site.binary.attach_path())
+            .entry(numbered.1.binary.attach_path())
             .or_default()
-            .push(site);
+            .push(*numbered);
     }
     files
 }
 
-fn error(sites: &[&Site], source: io::Error) -> AttachError {
-    let path = sites.first().map(|site| site.binary.path().to_path_buf());
+fn error(sites: &[(u16, &Site)], source: io::Error) -> AttachError {
+    let path = sites
+        .first()
+        .map(|(_, site)| site.binary.path().to_path_buf());
     AttachError::Link {
         symbols: sites
             .iter()
-            .map(|site| site.symbol.as_str())
+            .map(|(_, site)| site.symbol.as_str())
             .collect::<Vec<_>>()
             .join(", "),
         path: path.unwrap_or_default(),

@@ -1,13 +1,16 @@
 //! Reading what the programs counted, and telling them what to count.
 
+mod hits;
+
 use std::{thread, time::Duration};
 
 use ckb_probe_common::{
     CallKey, CallStart, Control, Family, FamilyKey, FamilySlot, Group, Losses, MAX_CAUSE, Mark,
-    SlowArguments, SlowCall, Totals, maximum_of,
+    SlowArguments, SlowCall, Totals, hits::Value, maximum_of,
 };
 use ckb_probe_figures::Histogram;
 use ckb_probe_symbols::text;
+pub(super) use hits::{Hits, told_apart};
 use zerocopy::FromBytes;
 
 use super::{
@@ -30,6 +33,12 @@ pub struct MapsReading {
     pub families: Vec<FamilyReading>,
     /// By operation: column families that count with the operation's others, since there was no room for more.
     pub families_folded: Vec<u64>,
+    /// By value of an argument, in the order in which they were first met, of each slot that is told apart so.
+    pub values: Vec<ValueReading>,
+    /// By operation: values that count with the operation's others, since there was no room for more.
+    pub values_folded: Vec<u64>,
+    /// By operation: hits that count with the operation's others, since their argument could not be read.
+    pub unread: Vec<u64>,
     /// Calls not recorded, since too many were in flight.
     pub calls_lost: u64,
     /// By operation: slow-call events that the ring buffer could not take.
@@ -70,6 +79,17 @@ pub struct FamilyReading {
     pub reading: SlotReading,
 }
 
+/// Hits of one operation with one value of an argument.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueReading {
+    /// The slot in which they are counted.
+    pub place: u32,
+    /// The value, and the operation's slot.
+    pub value: Value,
+    /// The hits with this value.
+    pub reading: SlotReading,
+}
+
 impl FamilyReading {
     fn of(family: &Family) -> Self {
         Self {
@@ -101,6 +121,7 @@ pub(super) struct Maps {
     family_slots: Table<FamilyKey, FamilySlot>,
     /// How many had been asked for when it was last looked which of them found no room, and which those were.
     folded: (u64, Vec<u64>),
+    hits: Option<Hits>,
     causes_unseen: Values<u64>,
     /// By slot: which cause its calls are; 0 for none.
     causes: Vec<u8>,
@@ -132,6 +153,7 @@ impl Maps {
         slots: u32,
         control: Control,
         causes: Vec<u8>,
+        hits: Option<Hits>,
     ) -> Result<Self, AttachError> {
         let mut maps = Self {
             control_map: Values::take(object, "CONTROL")?,
@@ -143,6 +165,7 @@ impl Maps {
             family_count: Values::take(object, "FAMILY_COUNT")?,
             family_slots: Table::take(object, "FAMILY_SLOTS")?,
             folded: (0, Vec::new()),
+            hits,
             causes_unseen: Values::take(object, "CAUSES_UNSEEN")?,
             causes,
             cut: Vec::new(),
@@ -220,6 +243,14 @@ impl Maps {
             })
             .collect::<Result<Vec<_>, ReadError>>()?;
         let families_folded = self.folded_families()?;
+        let values = self.values(retired)?;
+        let hits = |of: fn(&Hits, u32) -> Result<u64, ReadError>| {
+            let slots = 0..self.slots;
+            let of = |slot| self.hits.as_ref().map_or(Ok(0), |hits| of(hits, slot));
+            slots.map(of).collect::<Result<Vec<_>, _>>()
+        };
+        let values_folded = hits(Hits::folded)?;
+        let unread = hits(|hits, slot| Ok(hits.losses(slot)?.unread))?;
         let slots = (0..self.slots)
             .map(|slot| self.read_slot(slot, slot, retired))
             .collect::<Result<_, _>>()?;
@@ -228,6 +259,9 @@ impl Maps {
             families_folded,
             slots,
             families,
+            values,
+            values_folded,
+            unread,
             calls_lost: losses.calls,
             events_lost: (0..self.slots)
                 .map(|slot| self.events_lost.sum(slot))
@@ -304,12 +338,29 @@ impl Maps {
             self.longest.resize(slot as usize + 1, 0);
         }
         self.longest[slot as usize] = reading.max_ns;
-        for cpu in self.histograms.get(slot)? {
-            for (bucket, count) in (0..).zip(cpu.buckets) {
-                reading.histogram.add(bucket, count);
+        // What is counted and not timed may have none.
+        if slot < self.histograms.len() {
+            for cpu in self.histograms.get(slot)? {
+                for (bucket, count) in (0..).zip(cpu.buckets) {
+                    reading.histogram.add(bucket, count);
+                }
             }
         }
         Ok(reading)
+    }
+
+    /// What was counted by value.
+    fn values(&mut self, retired: u32) -> Result<Vec<ValueReading>, ReadError> {
+        let seen = self.hits.as_ref().map(Hits::values).transpose()?;
+        let seen = seen.unwrap_or_default().into_iter();
+        let read = seen.map(|(place, value)| {
+            Ok(ValueReading {
+                place,
+                value,
+                reading: self.read_slot(place, value.slot, retired)?,
+            })
+        });
+        read.collect()
     }
 
     /// The column families that were given a slot of their own, by index.

@@ -4,10 +4,11 @@ use std::sync::{Arc, OnceLock};
 
 use ckb_probe_common::{
     Cookie, Group,
+    hits::{FOLDED_VALUES, Operand, VALUES},
     stacks::{SLOT_PAGES, SLOW_SLOTS},
 };
 
-use super::{Binary, CALLS, FamilyArgument, Payload, memory, programs};
+use super::{Binary, CALLS, FamilyArgument, Payload, maps::told_apart, memory, programs};
 
 /// Calls in flight beyond those that find a cell: more are lost, and counted as lost.
 pub(super) const MORE_CALLS: u32 = 8192;
@@ -43,6 +44,15 @@ pub struct Site {
     /// Where in the file there is a counter, of two bytes, that the process reads: the kernel raises it while anything is attached
     /// here, and lowers it as that goes, however the agent ends.
     pub semaphore: Option<u64>,
+    /// What is looked at as it is met, where that is more than that it is. It has no return then.
+    pub hit: Option<LookedAt>,
+}
+
+/// What is looked at where a probe is met that a program has at any place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LookedAt {
+    /// The argument by whose values its hits are told apart.
+    pub by: Option<Operand>,
 }
 
 /// Which arguments of a call are told when it is slow.
@@ -53,13 +63,17 @@ pub struct KeptArguments {
 }
 
 impl Site {
-    pub(super) fn cookie(&self, group: Group) -> u64 {
+    /// `place`: its number among the sites.
+    pub(super) fn cookie(&self, group: Group, place: u16) -> u64 {
         let mut cookie = Cookie::new(self.slot, self.payload, self.family, self.cause, group);
         if self.arguments.is_some() {
             cookie = cookie.with_arguments();
         }
         if self.entry_only {
             cookie = cookie.counted_only();
+        }
+        if self.hit.is_some() {
+            cookie = cookie.at(place);
         }
         cookie.0
     }
@@ -98,6 +112,11 @@ impl Plan {
             families: self.families,
             keeps: self.sites.iter().any(|site| site.arguments.is_some()),
             stacks: self.sites.iter().any(|site| site.stacks),
+            hits: match self.sites.iter().any(|site| site.hit.is_some()) {
+                true => self.sites.len() as u32,
+                false => 0,
+            },
+            told_apart: told_apart(&self.sites).len() as u32,
             ring_bytes: self.ring_bytes,
         }
     }
@@ -114,17 +133,28 @@ pub struct CallSizes {
     pub keeps: bool,
     /// Whether stacks are copied.
     pub stacks: bool,
+    /// How many sites there are, if more is looked at at any of them than that it is met.
+    pub hits: u32,
+    /// How many slots are told apart by the values of an argument.
+    pub told_apart: u32,
     /// Size of the ring buffer for slow calls.
     pub ring_bytes: u32,
 }
 
 impl CallSizes {
-    pub(super) fn entries(self) -> [(&'static str, u32); 9] {
+    pub(super) fn entries(self) -> [(&'static str, u32); 13] {
         let slots = self.slots.max(1);
         let families = self.families;
+        let values = self.told_apart * VALUES;
+        let known = self.told_apart * (VALUES + FOLDED_VALUES);
         [
-            ("TOTALS", slots + families),
+            ("TOTALS", slots + families + values),
+            // Hits have no duration.
             ("HISTOGRAMS", slots + families),
+            ("HITS", self.hits.max(1)),
+            ("VALUES_SEEN", values.max(1)),
+            ("VALUE_SLOTS", known.max(1)),
+            ("HIT_LOSSES", if self.hits > 0 { slots } else { 1 }),
             ("MORE_CALLS", MORE_CALLS),
             ("FAMILIES", families.max(1)),
             (

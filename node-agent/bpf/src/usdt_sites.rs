@@ -125,6 +125,7 @@ impl Place {
             stacks: false,
             entry_only: true,
             semaphore: None,
+            hit: None,
         };
         let plan = Plan {
             pid: std::process::id(),

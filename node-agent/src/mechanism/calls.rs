@@ -4,6 +4,7 @@
 //! detaches once. What two questions have in common is counted once.
 
 mod ask;
+mod operand;
 mod origins;
 mod pattern;
 mod search;
@@ -16,7 +17,7 @@ use std::{
 };
 
 pub use ask::{
-    CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Sought, UsdtPattern,
+    CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Numbered, Sought, UsdtPattern,
 };
 use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
 use k8s_openapi::jiff::Timestamp;
@@ -412,7 +413,10 @@ impl Mechanism for Calls {
         for (index, (slot, own)) in self.slots.iter().zip(seen.slots).enumerate() {
             let own = RowReading {
                 figures: slot.measures.figures(own, slot.has_bytes),
-                folded: seen.families_folded.get(index).copied().unwrap_or_default(),
+                folded: [&seen.families_folded, &seen.values_folded]
+                    .into_iter()
+                    .filter_map(|folded| folded.get(index))
+                    .sum(),
                 ..RowReading::default()
             };
             reading.groups.insert(self.first.offset(index), vec![own]);
@@ -435,6 +439,24 @@ impl Mechanism for Calls {
             let rows = reading.groups.entry(self.first.offset(index)).or_default();
             rows.push(part);
         }
+        for value in seen.values {
+            let index = value.value.slot as usize;
+            let Some(slot) = self.slots.get(index) else {
+                continue;
+            };
+            let part = RowReading {
+                row: None,
+                part: Some(RowId {
+                    place: u64::from(value.place),
+                    number: 0,
+                    text: operand::told(&value.value),
+                }),
+                figures: slot.measures.figures(value.reading, slot.has_bytes),
+                folded: 0,
+            };
+            let rows = reading.groups.entry(self.first.offset(index)).or_default();
+            rows.push(part);
+        }
         let counts = [("calls", seen.calls_lost), ("sizes", seen.sizes_lost)];
         let groups = (0..self.slots.len()).map(|slot| self.first.offset(slot));
         reading.lost = vec![Lost {
@@ -447,6 +469,11 @@ impl Mechanism for Calls {
         reading
             .lost
             .extend(lost_of_each(self.first, seen.events_lost, cut));
+        let unread = (0..).zip(&seen.unread).filter(|(_, unread)| **unread > 0);
+        reading.lost.extend(unread.map(|(slot, unread)| Lost {
+            groups: GroupIds::from([self.first.offset(slot)]),
+            counts: BTreeMap::from([(Name::Borrowed("arguments"), *unread)]),
+        }));
         if self.origins.is_some() {
             let lost = self.probes.stacks_lost()?;
             let lost = lost.into_iter().zip(&self.untold).enumerate();

@@ -1,15 +1,22 @@
 //! USDT probes.
 
-use ckb_probe_crds::kinds::usdt::{UsdtProbe, default_limit};
+use std::collections::BTreeMap;
+
+use ckb_probe_agent::host::Session;
+use ckb_probe_crds::{
+    Argument,
+    kinds::usdt::{ByArgument, UsdtProbe, default_limit},
+};
 use ckb_probe_testkit::{Fixture, wait_until};
 
-use crate::way::{in_every_way, lost, rows_of, total};
+use crate::way::{in_every_way, lost, row, rows_of, total};
 
 fn question(names: &[&str]) -> UsdtProbe {
     UsdtProbe {
         provider: "fixture".to_string(),
         names: names.iter().map(ToString::to_string).collect(),
         limit: default_limit(),
+        by_argument: None,
     }
 }
 
@@ -62,5 +69,185 @@ fn semaphores_are_raised_while_a_probe_is_attached_to_and_no_longer() {
         assert_eq!(other.tell("semaphores"), "0 0");
         drop(session);
         wait_until("nobody is attached", || chosen.tell("semaphores") == "0 0");
+    });
+}
+
+/// The hits of probes with arguments, told apart by one of them.
+fn by_argument(number: u8, r#type: Argument, names: &[&str]) -> UsdtProbe {
+    UsdtProbe {
+        provider: "arguments".to_string(),
+        by_argument: Some(ByArgument { number, r#type }),
+        ..question(names)
+    }
+}
+
+/// The hits of a row by value.
+fn by_value<'a>(session: &'a Session, name: &str) -> BTreeMap<&'a str, u64> {
+    let parts = row(session, name).parts.iter();
+    parts
+        .map(|(value, part)| (value.as_str(), part.total.sums["hits"]))
+        .collect()
+}
+
+/// What the fixture meets its forms with: the first so often as it is told, the second twice as often, and so on.
+const VALUES: [i64; 7] = [0, 5, -1, 200, -300, 40_000, 0x1234_5678_9abc_def0];
+
+/// What a probe of this name is met with, of so many bytes and with or without a sign.
+fn read(value: i64, bytes: u32, is_signed: bool) -> String {
+    let above = 64 - 8 * bytes;
+    match is_signed {
+        true => (value << above >> above).to_string(),
+        false => (value.cast_unsigned() << above >> above).to_string(),
+    }
+}
+
+/// Each form, and the bytes and the sign of what it is.
+const FORMS: [(&str, u32, bool); 27] = [
+    ("register_8", 8, false),
+    ("register_8_signed", 8, true),
+    ("register_4", 4, false),
+    ("register_4_signed", 4, true),
+    ("register_2", 2, false),
+    ("register_2_signed", 2, true),
+    ("register_1", 1, false),
+    ("register_1_signed", 1, true),
+    ("second_byte", 1, false),
+    ("second_byte_signed", 1, true),
+    // There is no more in the register that the note names.
+    ("wider_than_its_register", 2, true),
+    ("memory_8", 8, false),
+    ("memory_8_signed", 8, true),
+    ("memory_4", 4, false),
+    ("memory_4_signed", 4, true),
+    ("memory_2", 2, false),
+    ("memory_2_signed", 2, true),
+    ("memory_1", 1, false),
+    ("memory_1_signed", 1, true),
+    ("stack", 8, false),
+    ("indexed", 4, true),
+    ("indexed_by_one", 8, false),
+    ("index_alone", 8, true),
+    ("short_address", 4, false),
+    ("symbol", 8, true),
+    ("symbol_of_a_known_place", 2, false),
+    ("symbol_indexed", 8, false),
+];
+const CONSTANTS: [(&str, &str); 3] = [
+    ("constant", "-7"),
+    ("constant_8", "1311768467463790320"),
+    ("constant_cut", "-1"),
+];
+const TIMES: u64 = 100;
+
+#[test]
+fn an_argument_of_every_form_is_read_and_each_hit_is_counted_with_its_value() {
+    let names = FORMS.map(|(name, ..)| name);
+    let patterns = [
+        "register_*",
+        "second_byte*",
+        "wider_*",
+        "memory_*",
+        "stack",
+        "index*",
+        "short_*",
+        "symbol*",
+        "constant*",
+    ];
+    in_every_way(by_argument(1, Argument::Integer, &patterns), |way| {
+        let (mut chosen, mut other) = (arguments(), arguments());
+        let mut session = way.attach(chosen.pid());
+        chosen.tell(&format!("forms {TIMES}"));
+        other.tell("forms 10");
+        session.read().unwrap();
+        assert_eq!(rows_of(&session).len(), names.len() + CONSTANTS.len());
+        for (name, bytes, is_signed) in FORMS {
+            let mut expected: BTreeMap<String, u64> = BTreeMap::new();
+            for (times, value) in (1..).zip(VALUES) {
+                *expected.entry(read(value, bytes, is_signed)).or_default() += times * TIMES;
+            }
+            let counted = by_value(&session, name);
+            let counted: BTreeMap<String, u64> = counted
+                .into_iter()
+                .map(|(value, hits)| (value.to_string(), hits))
+                .collect();
+            assert_eq!(counted, expected, "{name}");
+            assert_eq!(total(&session, name).sums["hits"], 28 * TIMES);
+        }
+        for (name, value) in CONSTANTS {
+            assert_eq!(
+                by_value(&session, name),
+                [(value, 28 * TIMES)].into(),
+                "{name}"
+            );
+        }
+        assert_eq!(lost(&session), 0);
+    });
+}
+
+/// A program that meets probes with arguments.
+fn arguments() -> Fixture {
+    Fixture::named("usdt-arguments", &[])
+}
+
+#[test]
+fn the_first_values_are_told_apart_and_others_together_and_no_hit_is_lost() {
+    in_every_way(by_argument(1, Argument::Integer, &["many"]), |way| {
+        let mut chosen = arguments();
+        let mut session = way.attach(chosen.pid());
+        // The first is met once, the second twice, and so on.
+        chosen.tell("many 100");
+        session.read().unwrap();
+        let counted = by_value(&session, "many");
+        let mut expected: BTreeMap<String, u64> = (0..32)
+            .map(|value| (value.to_string(), value + 1))
+            .collect();
+        expected.insert("other".to_string(), (33..=100).sum());
+        let counted: BTreeMap<String, u64> = counted
+            .into_iter()
+            .map(|(value, hits)| (value.to_string(), hits))
+            .collect();
+        assert_eq!(counted, expected);
+        assert_eq!(total(&session, "many").sums["hits"], 5050);
+        assert_eq!(lost(&session), 0);
+    });
+}
+
+#[test]
+fn texts_are_told_apart_and_one_that_is_not_there_is_lost_and_counted() {
+    in_every_way(by_argument(1, Argument::String, &["text"]), |way| {
+        let mut chosen = arguments();
+        let mut session = way.attach(chosen.pid());
+        chosen.tell("texts 30");
+        session.read().unwrap();
+        let expected = [
+            ("\"\"", 30),
+            ("\"a text of forty-seven bytes, which is all of it\"…", 30),
+            ("\"a text of more than forty-seven bytes, of which\"…", 30),
+            ("\"alpha\"", 30),
+            ("\"other\"", 30),
+            ("null", 30),
+            // What is nowhere.
+            ("other", 30),
+        ];
+        assert_eq!(by_value(&session, "text"), expected.into());
+        assert_eq!(total(&session, "text").sums["hits"], 210);
+        let lost = &session.instance().lost;
+        assert_eq!(lost.get("arguments"), Some(&30), "{lost:?}");
+    });
+}
+
+#[test]
+fn a_further_argument_tells_hits_apart_as_the_first_does() {
+    in_every_way(by_argument(2, Argument::Integer, &["second"]), |way| {
+        let mut chosen = arguments();
+        let mut session = way.attach(chosen.pid());
+        chosen.tell("forms 1");
+        session.read().unwrap();
+        let expected = VALUES.map(|value| read(value, 4, true));
+        let counted = by_value(&session, "second");
+        let all: Vec<&str> = counted.into_keys().collect();
+        let expected: std::collections::BTreeSet<&str> =
+            expected.iter().map(String::as_str).collect();
+        assert_eq!(all, expected.into_iter().collect::<Vec<_>>());
     });
 }

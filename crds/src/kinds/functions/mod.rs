@@ -1,13 +1,13 @@
 //! `functions`: the latency of any functions of the process, by a pattern of their names.
 
 use kube::KubeSchema;
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod descriptor;
 
 pub use descriptor::{DESCRIPTOR, DURATION, LONGEST, SLOW};
 
+pub use crate::Argument;
 use crate::Duration;
 
 /// Latency of functions of the process by a pattern of their names: count, rate, quantiles and slow calls of each.
@@ -64,27 +64,6 @@ pub struct FunctionsProbe {
     /// many times as much (measured: 19 us instead of 1). The overhead budget still applies.
     #[serde(default)]
     pub include_single_stepped: bool,
-}
-
-/// The type of an argument.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
-pub enum Argument {
-    /// A number or a pointer, shown as a signed number: of 32 bits if it fits.
-    Integer,
-    /// A pointer to a string that ends with NUL. Its first 47 bytes are shown, as they are when the call returns.
-    String,
-}
-
-impl std::str::FromStr for Argument {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.to_ascii_lowercase().as_str() {
-            "integer" | "int" => Ok(Self::Integer),
-            "string" | "str" => Ok(Self::String),
-            _ => Err(format!("no argument {text:?}; there are integer and string")),
-        }
-    }
 }
 
 /// As many as a person looks through.

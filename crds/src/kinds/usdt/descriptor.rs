@@ -8,7 +8,7 @@ pub const HITS: Measure = Measure::new("hits", Unit::Count, Merge::Sum);
 /// The kind.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     row: "usdt_probe",
-    part: None,
+    part: Some("value"),
     measures: &[HITS],
     columns: &[
         Column::new("perSecond", "PER SECOND", Value::Rate("hits")),
@@ -19,6 +19,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     metrics: &[
         Metric::counter("ckb_probe_usdt_hits_total", "hits",
             "Times that the process met the USDT probe; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_usdt_value_hits_total", "hits",
+            "The same by the value of an argument, where byArgument asks for it.").by_part(),
     ],
     apart: none_apart,
     // Many are of what seldom happens, such as a deadlock.

@@ -1,11 +1,15 @@
 //! `usdt`: the probes that a program's authors left in it.
 
+use std::str::FromStr;
+
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 mod descriptor;
 
 pub use descriptor::{DESCRIPTOR, HITS};
+
+use crate::Argument;
 
 /// USDT probes of the process (user-level statically defined tracing), by provider and name: how often each is met. They are in
 /// the executable or in a library that it has mapped, and cost nothing while nobody attaches. Semaphores are raised while a probe is
@@ -30,6 +34,43 @@ pub struct UsdtProbe {
     #[x_kube(validation = Rule::new("self >= 1 && self <= 200")
         .message("usdt.limit must be from 1 to 200"))]
     pub limit: u32,
+
+    /// Tells the hits of each probe apart by the value of one of its arguments: the first 32 values that are met are parts of the
+    /// probe's row, and `other` has the rest. Each probe that matches must have the argument.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_argument: Option<ByArgument>,
+}
+
+/// An argument by whose values hits are told apart.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ByArgument {
+    /// Which one, from 1. `ckb-probe symbols --usdt` lists what a probe has.
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 12")
+        .message("usdt.byArgument.number must be from 1 to 12: the first argument is 1"))]
+    pub number: u8,
+
+    /// What it is: an `Integer`, shown as a number with the sign and size that the probe says, or a `String`, a pointer to a text
+    /// that ends with NUL, of which the first 47 bytes count.
+    #[serde(default)]
+    pub r#type: Argument,
+}
+
+impl FromStr for ByArgument {
+    type Err = String;
+
+    /// `1`, or `1:string`.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (number, r#type) = match text.split_once(':') {
+            Some((number, r#type)) => (number, r#type.parse()?),
+            None => (text, Argument::default()),
+        };
+        let number = number.parse().ok().filter(|number| (1..=12).contains(number));
+        let number = number.ok_or_else(|| {
+            format!("no argument {text:?}: its number, from 1 to 12, such as 1 or 1:string")
+        })?;
+        Ok(Self { number, r#type })
+    }
 }
 
 /// All that the provider has.

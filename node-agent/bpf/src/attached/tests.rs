@@ -112,6 +112,7 @@ fn site(slot: u8, function: Function, cause: u8) -> Site {
         stacks: false,
         entry_only: false,
         semaphore: None,
+        hit: None,
     }
 }
 

@@ -83,9 +83,9 @@ fn a_plan_knows_what_it_takes_for_any_number_of_cpus() {
 
 /// What `values.yaml` says a target costs: by slots, column families and CPUs, in MiB.
 const IN_VALUES: [(u32, u32, u32, f64); 4] = [
-    (11, 0, 8, 1.5),
-    (11, 0, 128, 8.2),
-    (255, 0, 8, 11.0),
+    (11, 0, 8, 1.6),
+    (11, 0, 128, 8.3),
+    (255, 0, 8, 11.1),
     (255, 0, 128, 159.8),
 ];
 

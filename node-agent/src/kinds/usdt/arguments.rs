@@ -2,7 +2,7 @@
 
 use ckb_probe_crds::{
     KindSpec,
-    kinds::usdt::{UsdtProbe, default_limit},
+    kinds::usdt::{ByArgument, UsdtProbe, default_limit},
 };
 use clap::Args;
 
@@ -13,6 +13,7 @@ use crate::kinds::Asking;
 #[command(after_help = "Examples:\n  \
     ckb-probe symbols --usdt --executable postgres             which probes are there?\n  \
     ckb-probe usdt --provider postgresql --names 'transaction__*,query__*' --pid 4711\n  \
+    ckb-probe usdt --provider postgresql --names query__start --by-argument 1:string --pid 4711\n  \
     ckb-probe usdt --provider libstdcxx --executable ckb       how many C++ exceptions are thrown?")]
 pub struct Arguments {
     /// Whose probes, such as postgresql.
@@ -24,6 +25,9 @@ pub struct Arguments {
     /// How many probes may match; if more do, none is measured.
     #[arg(long, default_value_t = default_limit(), value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: u32,
+    /// Tell hits apart by the value of an argument: its number, and `:string` where it is a text.
+    #[arg(long, value_name = "NUMBER")]
+    by_argument: Option<ByArgument>,
 }
 
 impl Asking for Arguments {
@@ -34,11 +38,13 @@ impl Asking for Arguments {
             provider,
             names,
             limit,
+            by_argument,
         } = self;
         UsdtProbe {
             provider,
             names,
             limit,
+            by_argument,
         }
         .into()
     }

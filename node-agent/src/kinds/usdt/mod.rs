@@ -3,12 +3,15 @@
 mod arguments;
 
 pub use arguments::Arguments;
-use ckb_probe_crds::kinds::usdt::{HITS, UsdtProbe};
+use ckb_probe_crds::{
+    Argument,
+    kinds::usdt::{ByArgument, HITS, UsdtProbe},
+};
 
 use super::Instrument;
 use crate::mechanism::{
     CollectorConfig,
-    calls::{self, Measures, Sought, UsdtPattern},
+    calls::{self, Kept, Measures, Numbered, Sought, UsdtPattern},
 };
 
 impl Instrument for UsdtProbe {
@@ -19,8 +22,19 @@ impl Instrument for UsdtProbe {
                 provider: self.provider.clone(),
                 names: self.names.clone(),
                 limit: self.limit as usize,
+                by: self.by_argument.map(numbered),
             }),
         }
         .into()
+    }
+}
+
+fn numbered(argument: ByArgument) -> Numbered {
+    Numbered {
+        number: argument.number,
+        kind: match argument.r#type {
+            Argument::Integer => Kept::Integer,
+            Argument::String => Kept::String,
+        },
     }
 }

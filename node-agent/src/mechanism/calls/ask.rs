@@ -62,6 +62,17 @@ pub struct UsdtPattern {
     pub names: Vec<String>,
     /// How many may match at most.
     pub limit: usize,
+    /// The argument by whose values hits are told apart.
+    pub by: Option<Numbered>,
+}
+
+/// An argument of a USDT probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbered {
+    /// Which one, from 1.
+    pub number: u8,
+    /// What it is.
+    pub kind: Kept,
 }
 
 /// What an argument is.
@@ -104,6 +115,8 @@ pub struct Counted {
     pub cause: Option<Cause>,
     /// Whether its column families are told apart.
     pub by_family: bool,
+    /// The argument by whose values it is told apart, of USDT probes.
+    pub by: Option<Numbered>,
     /// Whether functions are attached to whose first instruction the kernel must single-step.
     pub include_single_stepped: bool,
     /// What is told of a slow call's first arguments.

@@ -88,6 +88,7 @@ pub(super) fn matching_functions(
             location,
             semaphore: None,
             entry_only: false,
+            hit: None,
         });
     }
     let group = |row: String| Counted {
@@ -96,6 +97,7 @@ pub(super) fn matching_functions(
         slow_threshold_ns: matching.slow_threshold_ns,
         cause: None,
         by_family: false,
+        by: None,
         include_single_stepped: matching.include_single_stepped,
         arguments: matching.arguments.clone(),
         stacks: matching.stacks,

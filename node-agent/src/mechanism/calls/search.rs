@@ -268,8 +268,17 @@ impl Searched {
 
     fn is_within_bounds(&self) -> Result<(), Refusal> {
         let Bounds { cpus, bytes } = self.bounds;
+        let told_apart = self
+            .slots
+            .iter()
+            .filter(|(counted, _)| counted.by.is_some());
         let sizes = CallSizes {
             slots: self.slots.len() as u32,
+            hits: match self.sites.iter().any(|(site, _)| site.hit.is_some()) {
+                true => self.sites.len() as u32,
+                false => 0,
+            },
+            told_apart: told_apart.count() as u32,
             families: self.families(),
             keeps: self.sites.iter().any(|(site, _)| site.arguments.is_some()),
             stacks: self.reports_stacks(),
@@ -299,7 +308,7 @@ impl Searched {
         let mut subscriptions = Vec::new();
         for (counted, places) in groups {
             let row = counted.row.clone();
-            let parts = if counted.by_family {
+            let parts = if counted.by_family || counted.by.is_some() {
                 Breakdown::All
             } else {
                 Breakdown::None
@@ -370,6 +379,7 @@ impl Searched {
             location,
             semaphore,
             entry_only,
+            hit,
         } in places
         {
             let nanos = match location.first_instruction {
@@ -394,6 +404,7 @@ impl Searched {
                 stacks: counted.stacks,
                 entry_only,
                 semaphore,
+                hit,
             };
             self.sites.push((site, Duration::from_nanos(nanos)));
         }

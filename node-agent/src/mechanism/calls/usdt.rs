@@ -10,10 +10,11 @@ use ckb_probe_symbols::elf::SiteError;
 
 use super::{
     Counted, UsdtPattern,
+    operand::operand,
     search::{Found, FoundSite, lack},
 };
 use crate::{
-    kernel::{FamilyArgument, Payload},
+    kernel::{FamilyArgument, LookedAt, Payload},
     mechanism::{Coverage, Refusal},
     observe::{FirstInstruction, Glob, Location, ProcessId, UsdtCache, UsdtFile, find_usdt},
 };
@@ -65,6 +66,7 @@ fn matching(files: &[UsdtFile], pattern: &UsdtPattern) -> Result<Found, Refusal>
                     && Arc::ptr_eq(&known.location.binary, &file.binary)
             };
             if !sites.iter().any(is_there) {
+                let by = pattern.by.map(|by| operand(site, by)).transpose()?;
                 sites.push(FoundSite {
                     symbol: format!("{provider}:{}", site.name),
                     payload: Payload::Unknown,
@@ -77,6 +79,7 @@ fn matching(files: &[UsdtFile], pattern: &UsdtPattern) -> Result<Found, Refusal>
                     },
                     semaphore: site.semaphore,
                     entry_only: true,
+                    hit: by.map(|by| LookedAt { by: Some(by) }),
                 });
             }
         }
@@ -115,6 +118,7 @@ fn matching(files: &[UsdtFile], pattern: &UsdtPattern) -> Result<Found, Refusal>
         slow_threshold_ns: u64::MAX,
         cause: None,
         by_family: false,
+        by: pattern.by,
         include_single_stepped: false,
         arguments: Vec::new(),
         stacks: false,

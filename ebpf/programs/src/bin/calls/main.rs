@@ -6,7 +6,8 @@
 //!
 //! Three ways to see a call: `call_session` at both its ends (what it has to remember, the kernel keeps with the
 //! call), `call_enter` and `call_return` as a pair (what they remember is in a table), and `call_count` at its entry
-//! only, where its return must not be touched (a session does so where its cookie says it). Functions of the kernel have programs of their own, which share all that
+//! only, where its return must not be touched (a session does so where its cookie says it). Places at which arguments are looked at
+//! that no calling convention knows have programs of their own: see `hit`. Functions of the kernel have programs of their own, which share all that
 //! is recorded: see `kernel`.
 #![no_std]
 #![no_main]
@@ -17,14 +18,17 @@ mod arguments;
 mod caller;
 mod cause;
 mod family;
+mod hit;
 mod in_flight;
 mod kept;
 mod kernel;
 mod nesting;
+mod operand;
 mod probing;
 mod record;
 mod session;
 mod stack;
+mod value;
 
 use core::ffi::c_void;
 

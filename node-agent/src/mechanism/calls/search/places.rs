@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
-    kernel::{FamilyArgument, Payload},
+    kernel::{FamilyArgument, LookedAt, Payload},
     mechanism::calls::Counted,
     observe::{FirstInstruction, Location, Symbols},
 };
@@ -18,6 +18,8 @@ pub(in crate::mechanism::calls) struct FoundSite {
     pub(in crate::mechanism::calls) semaphore: Option<u64>,
     /// It is counted as it is met: no function begins there that would return.
     pub(in crate::mechanism::calls) entry_only: bool,
+    /// What is looked at as it is met, beyond that it is.
+    pub(in crate::mechanism::calls) hit: Option<LookedAt>,
 }
 
 /// Where the functions are that are attached to. A place that has the names of two functions is there once, or its calls would
@@ -35,6 +37,7 @@ pub(super) fn places(counted: &Counted, symbols: &Symbols) -> Vec<FoundSite> {
                     location: location.clone(),
                     semaphore: None,
                     entry_only: false,
+                    hit: None,
                 });
             }
         }

@@ -47,6 +47,7 @@ fn ask(provider: &str, names: &[&str], limit: usize) -> UsdtPattern {
         provider: provider.to_string(),
         names: names.iter().map(ToString::to_string).collect(),
         limit,
+        by: None,
     }
 }
 

@@ -1,0 +1,103 @@
+//! What is looked at where a process meets a probe that tells something: the arguments of USDT probes.
+
+#[cfg(feature = "user")]
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::TEXT_BYTES;
+
+/// The registers that an [`Operand`] counts from 0: the 16 of x86-64 by the numbers that instructions have for them, and two more.
+pub const REGISTERS: usize = 18;
+
+/// What stands for no register: it is always 0.
+pub const ZERO: u8 = 16;
+
+/// The address of the probe's own instruction.
+pub const SITE: u8 = 17;
+
+/// Where an argument is as its probe is met: the sum of a register, of a multiple of another one and of a number, or what is in
+/// memory at that address.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Operand {
+    /// The number.
+    pub displacement: i64,
+    /// The register.
+    pub base: u8,
+    /// The other one.
+    pub index: u8,
+    /// By so many bits it is shifted.
+    pub scale: u8,
+    /// Not 0: of the sum, the lower 32 bits count.
+    pub is_short: u8,
+    /// Not 0: the sum is an address.
+    pub is_in_memory: u8,
+    /// So many bits of the sum are below the argument.
+    pub below: u8,
+    /// So many bytes are the argument: 1, 2, 4 or 8; 0 where there is no argument.
+    pub bytes: u8,
+    /// A number of [`ValueKind`].
+    pub kind: u8,
+}
+
+/// What an argument is.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueKind {
+    /// A number without a sign.
+    Unsigned = 0,
+    /// A number with a sign.
+    Signed = 1,
+    /// A pointer to a text that ends with NUL.
+    Text = 2,
+    /// A pointer to a text, and there is none.
+    Null = 3,
+}
+
+/// What is looked at at one place of a probe.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hit {
+    /// The argument by whose values hits are told apart, if that is asked for.
+    pub by: Operand,
+    /// The slot of the first of these values.
+    pub first_slot: u32,
+    /// The place of the first of these values among all.
+    pub first_value: u32,
+}
+
+/// Values that are told apart, each of one operation. More count with their operation's others.
+pub const VALUES: u32 = 32;
+
+/// Of those, so many are known by themselves, so that it can be told how many they are.
+pub const FOLDED_VALUES: u32 = 64;
+
+/// A value of an argument.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// The operation's slot.
+    pub slot: u32,
+    /// A number of [`ValueKind`].
+    pub kind: u32,
+    /// A text, NUL-padded, cut off where it is longer; a number as eight bytes.
+    pub bytes: [u8; TEXT_BYTES],
+}
+
+/// What could not be told of an operation's hits, on each CPU.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HitLosses {
+    /// Hits of which the argument could not be read: its page was not in memory. They are counted with the operation's others.
+    pub unread: u64,
+}
+
+const _: () = {
+    use core::mem::size_of;
+    assert!(size_of::<Operand>() == 16);
+    assert!(size_of::<Hit>() == 24);
+    assert!(size_of::<Value>() == 56);
+};

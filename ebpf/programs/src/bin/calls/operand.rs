@@ -1,0 +1,97 @@
+//! Arguments that are wherever the compiler left them, which a note beside the code tells.
+
+use aya_ebpf::{
+    bindings::pt_regs,
+    helpers::{bpf_probe_read_user_str_bytes, generated::bpf_probe_read_user},
+    programs::ProbeContext,
+};
+use ckb_probe_common::hits::{Operand, REGISTERS, Value, ValueKind};
+
+/// Reads an argument: a number as it is with its sign, or the address of a text. False where it cannot be read without a page
+/// fault; the number is 0 then.
+#[inline(never)]
+pub fn read(context: &ProbeContext, operand: &Operand, number: &mut u64) -> bool {
+    let registers = registers(context.regs);
+    let (Some(base), Some(index)) = (
+        registers.get(operand.base as usize),
+        registers.get(operand.index as usize),
+    ) else {
+        return false;
+    };
+    let mut sum = base
+        .wrapping_add(index << (operand.scale & 3))
+        .wrapping_add(operand.displacement as u64);
+    if operand.is_short != 0 {
+        sum &= u32::MAX as u64;
+    }
+    let mut raw = sum >> (operand.below & 63);
+    if operand.is_in_memory != 0 {
+        raw = 0;
+        // The comparison is for the verifier: it does not see that there are no others.
+        let bytes = (operand.bytes & 15) as u32;
+        // SAFETY: the helper checks the address itself, and writes no more than is there.
+        let read = bytes <= 8
+            && unsafe { bpf_probe_read_user((&raw mut raw).cast(), bytes, sum as *const _) } == 0;
+        if !read {
+            *number = 0;
+            return false;
+        }
+    }
+    let above = 64_u32.wrapping_sub(operand.bytes as u32 * 8) & 63;
+    *number = if operand.kind == ValueKind::Signed as u8 {
+        ((raw << above) as i64 >> above) as u64
+    } else {
+        raw << above >> above
+    };
+    true
+}
+
+/// The same as what rows are told apart by.
+#[inline(always)]
+pub fn value(context: &ProbeContext, operand: &Operand, value: &mut Value) -> bool {
+    let mut number = 0;
+    if !read(context, operand, &mut number) {
+        return false;
+    }
+    value.kind = operand.kind as u32;
+    if operand.kind != ValueKind::Text as u8 {
+        let (bytes, _) = value.bytes.split_at_mut(size_of::<u64>());
+        bytes.copy_from_slice(&number.to_le_bytes());
+    } else if number == 0 {
+        value.kind = ValueKind::Null as u32;
+    } else {
+        // SAFETY: the helper checks the address itself.
+        let text = unsafe { bpf_probe_read_user_str_bytes(number as *const u8, &mut value.bytes) };
+        return text.is_ok();
+    }
+    true
+}
+
+/// By number, as an [`Operand`] counts them. All are read, whichever is wanted: a choice of addresses in the context is one that
+/// the verifier refuses.
+#[inline(always)]
+fn registers(registers: *const pt_regs) -> [u64; REGISTERS] {
+    // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
+    unsafe {
+        [
+            (&raw const (*registers).rax).read_volatile(),
+            (&raw const (*registers).rcx).read_volatile(),
+            (&raw const (*registers).rdx).read_volatile(),
+            (&raw const (*registers).rbx).read_volatile(),
+            (&raw const (*registers).rsp).read_volatile(),
+            (&raw const (*registers).rbp).read_volatile(),
+            (&raw const (*registers).rsi).read_volatile(),
+            (&raw const (*registers).rdi).read_volatile(),
+            (&raw const (*registers).r8).read_volatile(),
+            (&raw const (*registers).r9).read_volatile(),
+            (&raw const (*registers).r10).read_volatile(),
+            (&raw const (*registers).r11).read_volatile(),
+            (&raw const (*registers).r12).read_volatile(),
+            (&raw const (*registers).r13).read_volatile(),
+            (&raw const (*registers).r14).read_volatile(),
+            (&raw const (*registers).r15).read_volatile(),
+            0,
+            (&raw const (*registers).rip).read_volatile(),
+        ]
+    }
+}

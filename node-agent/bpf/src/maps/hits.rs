@@ -1,0 +1,90 @@
+//! What is read of hits beyond how many there were: by which values of their arguments.
+
+use ckb_probe_common::hits::{Hit, HitLosses, VALUES, Value};
+
+use super::super::{
+    AttachError, ReadError, Site,
+    object::Object,
+    plan::CallSizes,
+    typed::{Counts, PerCpu, Values},
+};
+
+/// The maps of hits, where an object has any.
+pub(in super::super) struct Hits {
+    seen: Values<Value>,
+    counts: Values<u64>,
+    losses: PerCpu<HitLosses>,
+    /// The slots whose hits are told apart by values, in the order in which those have places.
+    told_apart: Vec<u8>,
+    first_slot: u32,
+}
+
+impl Counts for HitLosses {}
+
+impl Hits {
+    /// Takes the maps over, and tells the programs what is looked at. None where there is nothing to look at.
+    pub(in super::super) fn take(
+        object: &mut Object,
+        sizes: CallSizes,
+        sites: &[Site],
+    ) -> Result<Option<Self>, AttachError> {
+        if sites.iter().all(|site| site.hit.is_none()) {
+            return Ok(None);
+        }
+        let told_apart = told_apart(sites);
+        let first_slot = sizes.slots.max(1) + sizes.families;
+        let mut places = Values::take(object, "HITS")?;
+        for (place, site) in (0..).zip(sites) {
+            let Some(looked_at) = site.hit else {
+                continue;
+            };
+            let rank = told_apart.iter().position(|slot| *slot == site.slot);
+            let rank = rank.unwrap_or_default() as u32;
+            let hit = Hit {
+                by: looked_at.by.unwrap_or_default(),
+                first_slot: first_slot + rank * VALUES,
+                first_value: rank * VALUES,
+            };
+            places.set(place, hit)?;
+        }
+        Ok(Some(Self {
+            seen: Values::take(object, "VALUES_SEEN")?,
+            counts: Values::take(object, "VALUE_COUNTS")?,
+            losses: PerCpu::take(object, "HIT_LOSSES")?,
+            told_apart,
+            first_slot,
+        }))
+    }
+
+    /// The values that were given a slot of their own, by that slot.
+    pub(super) fn values(&self) -> Result<Vec<(u32, Value)>, ReadError> {
+        let mut values = Vec::new();
+        for (rank, slot) in (0..).zip(&self.told_apart) {
+            let count = self.counts.get(u32::from(*slot))?.min(u64::from(VALUES)) as u32;
+            for place in rank * VALUES..rank * VALUES + count {
+                values.push((self.first_slot + place, self.seen.get(place)?));
+            }
+        }
+        Ok(values)
+    }
+
+    /// How many values of an operation were given none.
+    pub(super) fn folded(&self, slot: u32) -> Result<u64, ReadError> {
+        let count = self.counts.get(slot)?;
+        Ok(count.saturating_sub(u64::from(VALUES)))
+    }
+
+    /// What could not be told of an operation's hits.
+    pub(super) fn losses(&self, slot: u32) -> Result<HitLosses, ReadError> {
+        self.losses.sum(slot)
+    }
+}
+
+/// The slots whose hits are told apart by the values of an argument.
+pub(in super::super) fn told_apart(sites: &[Site]) -> Vec<u8> {
+    let by = |site: &&Site| site.hit.is_some_and(|hit| hit.by.is_some());
+    let mut slots: Vec<u8> = sites.iter().filter(by).map(|site| site.slot).collect();
+    slots.sort_unstable();
+    slots.dedup();
+    slots
+}
