@@ -39,7 +39,7 @@ TIERS=(
 )
 
 # The kinds that need one; all kinds, by the names of their folders; and those to test.
-TIERED=(rocksdb functions usdt kernel_functions)
+TIERED=(rocksdb functions usdt chain kernel_functions)
 mapfile -t ALL < <(sed -n 's/^ *[A-Z][A-Za-z]* "[A-Za-z]*" \([a-z_]*\) [A-Z].*/\1/p' "$ROOT/crds/src/kinds.rs")
 read -ra KINDS <<< "${KINDS:-${ALL[*]}}"
 
@@ -146,7 +146,7 @@ make_machine() {
   mkdir -p "$MACHINE"/{bin,dev,proc,sys,tmp,usr/bin,test/fixtures}
   cp tests/kernels/init.sh "$MACHINE/init"
   cp tests/kernels/run.sh "$MACHINE/test"
-  cp target/fixtures/{ground-truth*,usdt*} "$MACHINE/test/fixtures"
+  cp target/fixtures/{ground-truth*,usdt*,blocks} "$MACHINE/test/fixtures"
   for test in chart sys-admin; do kinds_of "$test" > "$MACHINE/test/$test"; done
   for test in ground_truth kinds; do
     file=$(sed -n "s|.*\"executable\":\"\([^\"]*/$test-[^\"]*\)\".*|\1|p" "$OUT/build.log")
@@ -258,7 +258,7 @@ judge() {
   # It broke off, or there are no tests of it.
   [[ $code == 0 && $good != 0 ]] || ((bad > 0)) || bad=1
   case $kind in
-    rocksdb | functions | usdt) ways=${tiers/none/refusal} ;;
+    rocksdb | functions | usdt | chain) ways=${tiers/none/refusal} ;;
     # The agent takes the best one; that each of them counts is one of the tests.
     kernel_functions) ways=${kernel_tiers/none/refusal} ways=${ways%%,*} ;;
     *) ways=tracing ;;

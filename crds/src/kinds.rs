@@ -23,6 +23,8 @@ macro_rules! for_each_kind {
             Tcp "tcp" tcp TcpProbe "tcp: {}",
             /// What runs in the target's pod, and how it ends.
             Processes "processes" processes ProcessesProbe "processes: {}",
+            /// What each block cost a CKB node: how long its verification took, and on what.
+            Chain "chain" chain ChainProbe "chain: {}",
             /// Stack profiles: where the time and the memory go, and how they divide among the parts of CKB.
             Profile "profile" profile ProfileProbe "profile: {}",
         }

@@ -13,6 +13,7 @@ pub mod kernel_functions;
 pub mod node;
 pub mod profile;
 pub mod shared;
+pub mod spans;
 pub mod stacks;
 pub mod syscalls;
 pub mod tcp;

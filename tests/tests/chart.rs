@@ -126,7 +126,7 @@ fn where_namespaces_do_not_trust_each_other_no_kind_looks_at_the_whole_node() {
     let admitted = environment(&objects, "KINDS");
     assert_eq!(
         admitted,
-        Some("rocksdb,functions,usdt,syscalls,tcp,processes,profile")
+        Some("rocksdb,functions,usdt,syscalls,tcp,processes,chain,profile")
     );
     let binding = named(&objects, BINDING, KINDS_POLICY).unwrap();
     let spec = json!({ "policyName": KINDS_POLICY, "validationActions": ["Deny"] });
@@ -155,6 +155,7 @@ fn kinds_are_admitted_by_name_and_all_of_them_in_some_namespaces() {
         "syscalls",
         "tcp",
         "processes",
+        "chain",
         "profile",
     ];
     assert_eq!(refused(&objects), others);

@@ -60,7 +60,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 
 {{/* Every kind of probe that there is, as crds/src/kinds.rs has them. */}}
 {{- define "ckb-probe.everyKind" -}}
-rocksdb,functions,usdt,kernelFunctions,syscalls,blockIo,tcp,processes,profile
+rocksdb,functions,usdt,kernelFunctions,syscalls,blockIo,tcp,processes,chain,profile
 {{- end -}}
 
 {{/* The kinds of probes that are not admitted, separated by commas: nothing where all are. */}}

@@ -9,6 +9,7 @@ pub mod block_io;
 mod cookie;
 pub mod counts;
 pub mod hits;
+pub mod spans;
 pub mod stacks;
 pub mod syscalls;
 pub mod tcp;

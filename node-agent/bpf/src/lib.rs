@@ -27,6 +27,7 @@ mod own;
 
 mod plan;
 mod programs;
+pub mod spans;
 pub mod stacks;
 mod sys;
 pub mod syscalls;

@@ -7,6 +7,7 @@ use ckb_probe_testkit::disk::Disk;
 use super::prelude::*;
 
 mod block_io;
+mod chain;
 mod kernel_functions;
 mod peer;
 mod processes;
@@ -84,6 +85,10 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
             scene.fail(&error);
         }
     }
+    // By itself: it asks the node over connections that others count.
+    if let Err(error) = chain::play(stage).await {
+        scene.fail(&error);
+    }
     let status = scene.now(PROBE).await?;
     let lost = status.probes.iter().flat_map(|probe| &probe.lost);
     // Some kernels do not show the programs every request's end, and what is missing is told.
@@ -114,6 +119,7 @@ fn question(scene: &Scene<'_>, disk: &Disk) -> Value {
         json!({ "name": KERNEL, "kernelFunctions": { "match": kernel_functions::FUNCTION } }),
         // Each workload has its probes in a library. How often they are met is for tests of the kind.
         json!({ "name": "throws", "usdt": { "provider": "libstdcxx" } }),
+        json!({ "name": chain::BLOCKS, "chain": { "threshold": "0s" } }),
         json!({ "name": traced::CALLS, "syscalls": {} }),
         json!({ "name": block_io::ALL, "blockIo": {} }),
         json!({ "name": block_io::ONE, "blockIo": { "devices": [disk.name()] } }),

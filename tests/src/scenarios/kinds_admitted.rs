@@ -59,6 +59,7 @@ async fn judged(scene: &Scene<'_>) -> Result<()> {
     let others = [
         "rocksdb: {}",
         "usdt: {provider: postgresql}",
+        "chain: {}",
         "syscalls: {}",
         "tcp: {}",
         "processes: {}",

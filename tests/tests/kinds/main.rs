@@ -8,6 +8,7 @@
 mod harness;
 
 mod block_io;
+mod chain;
 mod functions;
 mod kernel_functions;
 mod kernel_tiers;

@@ -64,7 +64,7 @@ pub fn in_every_way(question: impl Into<KindSpec>, test: impl Fn(&Way)) {
     let _entered = watching.enter();
     let without_uprobes = Way::without_uprobes(question.clone());
     match question.kind() {
-        Kind::Rocksdb | Kind::Functions | Kind::Usdt
+        Kind::Rocksdb | Kind::Functions | Kind::Usdt | Kind::Chain
             if std::env::var("CKB_PROBE_TIERS").is_ok_and(is_none) =>
         {
             let (works, refused) = tiers();
@@ -79,7 +79,7 @@ pub fn in_every_way(question: impl Into<KindSpec>, test: impl Fn(&Way)) {
                 "no function can be measured on this node: no way to attach works: ",
             );
         }
-        Kind::Rocksdb | Kind::Functions | Kind::Usdt => by_every_tier(|means| {
+        Kind::Rocksdb | Kind::Functions | Kind::Usdt | Kind::Chain => by_every_tier(|means| {
             test(&Way {
                 question: question.clone(),
                 means: Ok(means),

@@ -1,0 +1,85 @@
+//! What `chain` gives: blocks by what became of them, and what they consisted of.
+
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit}};
+pub use crate::descriptor::calls::{DURATION, LONGEST};
+
+/// Calls of RocksDB.
+pub const CALLS: Measure = Measure::new("calls", Unit::Count, Merge::Sum);
+/// Time in these calls.
+pub const STORAGE: Measure = Measure::new("storage", Unit::Nanoseconds, Merge::Sum);
+/// CPU time of the thread that verifies.
+pub const CPU: Measure = Measure::new("cpu", Unit::Nanoseconds, Merge::Sum);
+/// Time for which that thread had no CPU, whatever it waited for.
+pub const OFF_CPU: Measure = Measure::new("offCpu", Unit::Nanoseconds, Merge::Sum);
+/// Time of that for which it waited for a CPU, and for nothing else.
+pub const QUEUED: Measure = Measure::new("queued", Unit::Nanoseconds, Merge::Sum);
+/// Page faults that waited for a disk.
+pub const FAULTS: Measure = Measure::new("majorFaults", Unit::Count, Merge::Sum);
+/// Time in which files were written to the disk, or the write was held back: within calls of RocksDB.
+pub const SYNC: Measure = Measure::new("sync", Unit::Nanoseconds, Merge::Sum);
+/// Blocks that were taken off the main chain.
+pub const DETACHED: Measure = Measure::new("detached", Unit::Count, Merge::Sum);
+/// The height of the last block, of whatever target is highest.
+pub const HEIGHT: Measure = Measure::new("height", Unit::Count, Merge::Maximum);
+/// The height of the last block, of each target.
+pub const TIP: Measure = Measure::new("tip", Unit::Count, Merge::Level);
+
+/// The kind.
+pub const DESCRIPTOR: Descriptor = Descriptor {
+    row: "outcome",
+    part: Some("operation"),
+    measures: &[DURATION, LONGEST, HEIGHT, TIP, CALLS, STORAGE, CPU, OFF_CPU, QUEUED, FAULTS, SYNC, DETACHED],
+    columns: &[
+        Column::new("perSecond", "PER SECOND", Value::Rate("duration")).of_rows(),
+        Column::new("p50", "P50", Value::Quantile("duration", 0.5)).of_rows(),
+        Column::new("p90", "P90", Value::Quantile("duration", 0.9)).of_rows(),
+        Column::new("p99", "P99", Value::Quantile("duration", 0.99)).of_rows(),
+        Column::new("max", "MAX", Value::Maximum("duration")).of_rows(),
+        Column::new("callsPerSecond", "CALLS/S", Value::Rate("calls")),
+        Column::new("storage", "ROCKSDB", Value::Recent("storage")),
+        Column::new("cpu", "CPU", Value::Recent("cpu")).of_rows(),
+        Column::new("offCpu", "OFF CPU", Value::Recent("offCpu")).of_rows(),
+        Column::new("sync", "SYNC", Value::Recent("sync")).of_rows(),
+        Column::new("detached", "DETACHED", Value::Total("detached")).of_rows(),
+        Column::new("height", "HEIGHT", Value::Maximum("height")).of_rows(),
+        Column::new("count", "COUNT", Value::Total("duration")).of_rows(),
+    ],
+    split: &[],
+    headline: &[
+        Phrase::new("height ", Value::Maximum("height"), ""),
+        Phrase::new("", Value::Rate("duration"), " blocks/s"),
+        Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),
+        Phrase::new("", Value::Total("detached"), " detached").unless_zero(),
+    ],
+    metrics: &[
+        Metric::histogram("ckb_probe_block_duration_seconds", "duration",
+            "Duration of the verification of blocks, from the beginning of its transaction to the commit; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_blocks_total", "duration",
+            "Blocks, also those of which the end was not seen; scaled up where they were sampled."),
+        Metric::gauge("ckb_probe_block_height", "tip",
+            "Height of the last block that became part of the main chain."),
+        Metric::counter("ckb_probe_block_cpu_seconds_total", "cpu",
+            "CPU time that the verifying thread used for blocks; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_off_cpu_seconds_total", "offCpu",
+            "Time for which the verifying thread had no CPU within blocks; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_queued_seconds_total", "queued",
+            "The part of that for which it waited for a CPU alone; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_sync_seconds_total", "sync",
+            "Time within blocks in which RocksDB wrote files to the disk or held the write back; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_major_faults_total", "majorFaults",
+            "Page faults within blocks that waited for a disk; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_blocks_detached_total", "detached",
+            "Blocks that reorganisations took off the main chain; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_operations_total", "calls",
+            "Calls of RocksDB within blocks, by operation; scaled up where they were sampled.").by_part(),
+        Metric::counter("ckb_probe_block_operation_seconds_total", "storage",
+            "Time in these calls, by operation; scaled up where they were sampled.").by_part(),
+    ],
+    apart: is_no_block,
+    quiet: true,
+};
+
+/// Calls of the thread between two blocks are no block's.
+fn is_no_block(row: &str) -> bool {
+    row == "between"
+}

@@ -1,0 +1,240 @@
+//! What one thread of a process does between the beginning of a database transaction and its commit, as one thing: a span.
+//!
+//! The thread is known by its name, and found at the first transaction that it begins. From then on each program compares one
+//! number to leave all others alone. A span's state, and all that is counted, has this one thread as its only writer, so
+//! nothing here is atomic.
+//!
+//! A span is counted where its end is seen. One that was under way as counting ceased, or whose successor begins first,
+//! is counted as unseen and as nothing else.
+#![no_std]
+#![no_main]
+
+mod account;
+mod names;
+#[allow(dead_code, reason = "functions of the kernel have no spans")]
+#[path = "../calls/session.rs"]
+mod session;
+#[path = "../calls/stack.rs"]
+mod stack;
+mod usage;
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    EbpfContext,
+    bindings::pt_regs,
+    helpers::{
+        bpf_get_attach_cookie, bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns,
+        bpf_probe_read_user,
+    },
+    macros::{map, uprobe, uretprobe},
+    maps::{Array, PerCpuArray},
+    programs::{ProbeContext, RetProbeContext},
+};
+use ckb_probe_common::{
+    Cookie,
+    spans::{OPERATIONS, SpanControl, SpanState, role},
+};
+
+/// What user space has to say.
+#[map]
+static CONTROL: Array<SpanControl> = Array::with_max_entries(1, 0);
+
+/// The span that is under way.
+#[map]
+static STATE: Array<SpanState> = Array::with_max_entries(1, 0);
+
+/// By slot, calls of other threads and then calls of the thread: the one is met at its entry only.
+#[map]
+static HITS: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(OPERATIONS as u32, 0);
+
+/// Tells the kernel not to call this program at the call's return.
+const NO_RETURN: u32 = 1;
+
+// Not by aya's macro: see the programs of `calls`.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "uprobe")]
+extern "C" fn call_session(registers: *mut c_void) -> u32 {
+    let context = ProbeContext::new(registers);
+    let remembered = session::word(context.as_ptr());
+    // SAFETY: see there.
+    if unsafe { *remembered } != 0 {
+        returns(&context);
+        return 0;
+    }
+    if !enters(&context) || cookie(&context).is_counted_only() {
+        return NO_RETURN;
+    }
+    // SAFETY: as above.
+    unsafe { *remembered = 1 };
+    0
+}
+
+#[uprobe]
+pub fn call_enter(context: ProbeContext) -> u32 {
+    enters(&context);
+    0
+}
+
+#[uretprobe]
+pub fn call_return(context: RetProbeContext) -> u32 {
+    returns(&context);
+    0
+}
+
+#[uprobe]
+pub fn call_count(context: ProbeContext) -> u32 {
+    enters(&context);
+    0
+}
+
+/// Whether the call is the thread's.
+#[inline(always)]
+fn enters(context: &ProbeContext) -> bool {
+    let (Some(control), Some(state)) = (CONTROL.get(0), STATE.get_ptr_mut(0)) else {
+        // Always there, so this is the place for what no program comes by.
+        stack::stay_on_the_threads(context);
+        return false;
+    };
+    if control.open == 0 {
+        return false;
+    }
+    let slot = cookie(context).slot() as usize & (OPERATIONS - 1);
+    let role = control.roles[slot];
+    let thread = bpf_get_current_pid_tgid() as u32;
+    // SAFETY: a map's value. Only the thread that it names writes to it, or one that takes its place.
+    unsafe {
+        let own = (*state).thread == thread
+            || (role == role::BEGIN && takes_over(state, thread, control));
+        hit(slot, own);
+        if !own {
+            return false;
+        }
+        if (*state).generation != control.generation {
+            account::begin_anew(state, control.generation);
+        }
+        usage::look_at_clock();
+        match role {
+            role::BEGIN => account::begin(state),
+            role::DROP => account::drop(state, control),
+            role::PUT | role::DELETE => names::note(state, control, context.regs, role),
+            role::COMMIT => (*state).error = (&raw const (*context.regs).rsi).read_volatile(),
+            _ => {}
+        }
+        // Last, so that what came before is not charged to the call.
+        (*state).entered[slot] = now();
+    }
+    true
+}
+
+#[inline(always)]
+fn returns(context: &impl EbpfContext) {
+    // First, so that what comes after is not charged to the call.
+    let now = now();
+    let (Some(control), Some(state)) = (CONTROL.get(0), STATE.get_ptr_mut(0)) else {
+        stack::stay_on_the_threads(context);
+        return;
+    };
+    let slot = cookie(context).slot() as usize & (OPERATIONS - 1);
+    // SAFETY: as above.
+    unsafe {
+        if control.open == 0
+            || (*state).thread != bpf_get_current_pid_tgid() as u32
+            || (*state).generation != control.generation
+        {
+            return;
+        }
+        let entered = (*state).entered[slot];
+        // It began before counting did.
+        if entered == 0 {
+            return;
+        }
+        (*state).entered[slot] = 0;
+        let lasted_ns = now.saturating_sub(entered).saturating_sub(control.trap_ns);
+        account::call(state, slot, lasted_ns);
+        if control.roles[slot] == role::COMMIT && read_user((*state).error).unwrap_or(0) == 0 {
+            account::commit(state, control, now);
+        }
+    }
+}
+
+/// Whether this thread is the one that is asked about, which it then is from now on.
+///
+/// # Safety
+/// The state is a map's value.
+#[inline(always)]
+unsafe fn takes_over(state: *mut SpanState, thread: u32, control: &SpanControl) -> bool {
+    let Ok(name) = bpf_get_current_comm() else {
+        return false;
+    };
+    let words = |name: &[u8; 16]| {
+        let word = |at: usize| {
+            u64::from_ne_bytes([
+                name[at],
+                name[at + 1],
+                name[at + 2],
+                name[at + 3],
+                name[at + 4],
+                name[at + 5],
+                name[at + 6],
+                name[at + 7],
+            ])
+        };
+        (word(0), word(8))
+    };
+    if words(&name) != words(&control.thread_name) {
+        return false;
+    }
+    // SAFETY: by the caller's word.
+    unsafe {
+        account::begin_anew(state, control.generation);
+        (*state).thread = thread;
+    }
+    true
+}
+
+#[inline(always)]
+fn hit(slot: usize, own: bool) {
+    if let Some(hits) = HITS.get_ptr_mut(slot as u32) {
+        // Not atomic: for the overhead's estimate only.
+        // SAFETY: a map's value.
+        unsafe { (*hits)[usize::from(own)] += 1 };
+    }
+}
+
+#[inline(always)]
+fn cookie(context: &impl EbpfContext) -> Cookie {
+    // SAFETY: the context is the one that the kernel handed to this program.
+    Cookie(unsafe { bpf_get_attach_cookie(context.as_ptr()) })
+}
+
+#[inline(always)]
+fn now() -> u64 {
+    // SAFETY: the helper has no preconditions.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+/// A word of the target's memory; None where it cannot be read without a page fault.
+#[inline(always)]
+fn read_user(address: u64) -> Option<u64> {
+    // SAFETY: the helper checks the address itself.
+    unsafe { bpf_probe_read_user(address as *const u64) }.ok()
+}
+
+/// Arguments 1, 2 and 3.
+///
+/// # Safety
+/// The registers are those that the kernel handed out.
+#[inline(always)]
+unsafe fn arguments(registers: *const pt_regs) -> (u64, u64, u64) {
+    // SAFETY: by the caller's word. Volatile, so that no two reads are made one of a choice of addresses.
+    unsafe {
+        (
+            (&raw const (*registers).rsi).read_volatile(),
+            (&raw const (*registers).rdx).read_volatile(),
+            (&raw const (*registers).rcx).read_volatile(),
+        )
+    }
+}
+
+ckb_probe_programs::end!();

@@ -1,0 +1,286 @@
+//! What one thread of a process does between the beginning of a database transaction and its commit: the program `spans`, loaded
+//! for one process.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use ckb_probe_common::spans::{OPERATIONS, Span, SpanCalls, SpanUsage, end, role};
+use ckb_probe_common::{
+    Group, maximum_of,
+    spans::{SpanControl, SpanRow},
+};
+use ckb_probe_figures::Histogram;
+
+use super::{
+    AttachError, Links, ReadError, Site, Tier,
+    btf::{self, Types},
+    links::{Presence, Programs},
+    maps::GRACE,
+    memory::Reservation,
+    object::Object,
+    programs,
+    typed::{Counts, PerCpu, Ring, Values},
+};
+
+/// The program.
+const SPANS: &str = "spans";
+
+/// The ring for what is told: some fifteen hundred spans between two readings.
+const RING_BYTES: u32 = 512 << 10;
+
+/// How long links are waited for that would see once more what new ones are to see.
+const OLD_LINKS: Duration = Duration::from_secs(2);
+
+/// Between two looks whether they are gone.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What of a thread tells what it used, in the order of the program's `FIELDS`.
+const FIELDS: [(&str, &str); 6] = [
+    ("task_struct", "se.sum_exec_runtime"),
+    ("task_struct", "se.exec_start"),
+    ("task_struct", "sched_info.run_delay"),
+    ("task_struct", "maj_flt"),
+    ("task_struct", "nvcsw"),
+    ("task_struct", "nivcsw"),
+];
+
+/// What to load for one process.
+#[derive(Clone, Debug)]
+pub struct SpanPlan {
+    /// The process, in the host's pid namespace.
+    pub pid: u32,
+    /// The functions, each in the slot of its operation.
+    pub sites: Vec<Site>,
+    /// By slot: what its calls are to a span, one of [`role`].
+    pub roles: [u8; OPERATIONS],
+    /// The name of the thread.
+    pub thread_name: String,
+    /// The name of the column family whose keys are names of spans: no more than seven bytes.
+    pub family: String,
+    /// Spans that take at least so long are told one by one.
+    pub threshold_ns: u64,
+    /// Nanoseconds that the traps add to every call.
+    pub trap_ns: u64,
+}
+
+/// By slot: how often a program was run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanHits {
+    /// By calls of other threads.
+    pub others: u64,
+    /// By calls of the thread.
+    pub own: u64,
+}
+
+/// What was counted of spans of one end, since the load; the longest since the reading before.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpanReading {
+    /// How many.
+    pub count: u64,
+    /// How long they took together.
+    pub sum_ns: u64,
+    /// The longest.
+    pub max_ns: u64,
+    /// By how long they took.
+    pub histogram: Histogram,
+    /// The name of the last that had one.
+    pub name: Option<u64>,
+    /// How many names were taken back.
+    pub taken_back: u64,
+    /// Those that should have been told and found no room.
+    pub untold: u64,
+    /// What the thread used meanwhile; None where this kernel does not tell.
+    pub usage: Option<SpanUsage>,
+    /// By slot: its calls.
+    pub operations: [SpanCalls; OPERATIONS],
+}
+
+/// The program, loaded for one process. Dropping it detaches it.
+pub struct Spans {
+    // Declared first: links go before the maps that their programs write to.
+    links: Option<Links>,
+    retired: Option<Presence>,
+    programs: Programs,
+    pid: u32,
+    sites: Vec<Site>,
+    control: SpanControl,
+    control_map: Values<SpanControl>,
+    rows: Values<SpanRow>,
+    histograms: Values<ckb_probe_common::Histogram>,
+    hits: PerCpu<[u64; 2]>,
+    spans: Ring<Span>,
+    tells_usage: bool,
+    room: Option<Reservation>,
+}
+
+impl Counts for [u64; 2] {}
+
+impl Spans {
+    /// Loads it, and attaches nothing yet.
+    pub fn load(tier: Tier, plan: &SpanPlan) -> Result<Self, AttachError> {
+        let fields = {
+            let types = Types::read().ok();
+            FIELDS.map(|(structure, field)| types.as_ref()?.field(structure, field))
+        };
+        let tells_usage = fields.iter().all(Option::is_some);
+        let fields = btf::as_bytes(&fields.map(Option::unwrap_or_default));
+        let mut object = Object::load_with(
+            programs::named(SPANS)?,
+            &[("SPANS", RING_BYTES)],
+            &[("FIELDS", &fields)],
+        )?;
+        let programs = Programs::load(&object, tier, &plan.sites)?;
+        Ok(Self {
+            links: None,
+            retired: None,
+            programs,
+            pid: plan.pid,
+            sites: plan.sites.clone(),
+            control: SpanControl {
+                trap_ns: plan.trap_ns,
+                threshold_ns: plan.threshold_ns,
+                thread_name: padded(&plan.thread_name),
+                family: begin_of(&plan.family),
+                roles: plan.roles,
+                ..SpanControl::default()
+            },
+            control_map: Values::take(&mut object, "CONTROL")?,
+            rows: Values::take(&mut object, "ROWS")?,
+            histograms: Values::take(&mut object, "HISTOGRAMS")?,
+            hits: PerCpu::take_for_batches(&mut object, "HITS")?,
+            spans: Ring::take(&mut object, "SPANS")?,
+            tells_usage,
+            room: object.take_room(),
+        })
+    }
+
+    /// Attaches, and counts from then on: what is under way by then is no span.
+    pub fn open(&mut self) -> Result<(), AttachError> {
+        // Two links at one place would see each call twice.
+        let begun = Instant::now();
+        let lasts = |links: &Option<Presence>| links.as_ref().is_some_and(Presence::lasts);
+        while begun.elapsed() < OLD_LINKS && lasts(&self.retired) {
+            thread::sleep(LOOK);
+        }
+        let sites: Vec<&Site> = self.sites.iter().collect();
+        self.links = Some(self.programs.attach(self.pid, &sites, Group::First)?);
+        self.control.generation = self.control.generation.wrapping_add(1).max(1);
+        self.control.open = 1;
+        Ok(self.order()?)
+    }
+
+    /// Counts no more, and hands back the links: a span that is under way is counted as unseen when counting begins again.
+    pub fn close(&mut self) -> Result<Option<Links>, ReadError> {
+        self.stop()?;
+        let links = self.links.take();
+        self.retired = links.as_ref().map(Links::presence);
+        Ok(links)
+    }
+
+    /// Counts no more, whatever is attached.
+    pub fn stop(&mut self) -> Result<(), ReadError> {
+        self.control.open = 0;
+        self.order()
+    }
+
+    fn order(&mut self) -> Result<(), ReadError> {
+        self.control_map.set(0, self.control)
+    }
+
+    /// By slot: how often a program was run.
+    pub fn hits(&self) -> Result<Vec<SpanHits>, ReadError> {
+        let all = self.hits.first(OPERATIONS as u32)?.into_iter();
+        let hits = all.map(|cpus| {
+            let [others, own] = Counts::sum(cpus.into_iter());
+            SpanHits { others, own }
+        });
+        Ok(hits.collect())
+    }
+
+    /// What was counted, by [`end`].
+    pub fn read(&mut self) -> Result<Vec<SpanReading>, ReadError> {
+        let epoch = self.control.epoch;
+        self.control.epoch = epoch.wrapping_add(1);
+        self.order()?;
+        thread::sleep(GRACE);
+        (0..end::COUNT as u32)
+            .map(|end| {
+                // Before the histogram: a span that ends in between is in one that is read later.
+                let row = self.rows.get(end)?;
+                let buckets = self.histograms.get(end)?.buckets;
+                let mut histogram = Histogram::default();
+                for (bucket, count) in (0..).zip(buckets).filter(|(_, count)| *count > 0) {
+                    histogram.add(bucket, count);
+                }
+                let maxima = row.maxima.iter();
+                let longest = maxima.filter_map(|maximum| maximum_of(epoch, *maximum));
+                Ok(SpanReading {
+                    count: row.count,
+                    sum_ns: row.sum_ns,
+                    max_ns: longest.max().unwrap_or_default(),
+                    histogram,
+                    name: (row.names > 0).then_some(row.name),
+                    taken_back: row.taken_back,
+                    untold: row.untold,
+                    usage: self.tells_usage.then_some(row.usage),
+                    operations: row.operations,
+                })
+            })
+            .collect()
+    }
+
+    /// Whether it is known what the thread used.
+    pub fn tells_usage(&self) -> bool {
+        self.tells_usage
+    }
+
+    /// Takes the spans that wait to be told.
+    pub fn told(&mut self) -> Vec<Span> {
+        self.spans.drain()
+    }
+
+    /// Its maps are about to be gone: what takes their place may have their memory.
+    pub fn leave(&mut self) {
+        if let Some(room) = &mut self.room {
+            room.leave();
+        }
+    }
+}
+
+/// As the kernel has a thread's name.
+fn padded(name: &str) -> [u8; 16] {
+    let mut padded = [0; 16];
+    for (to, byte) in padded.iter_mut().take(15).zip(name.bytes()) {
+        *to = byte;
+    }
+    padded
+}
+
+/// A name with the NUL at its end, as a word, and which of its bytes matter.
+fn begin_of(name: &str) -> [u64; 2] {
+    let (mut word, mut mask) = ([0; 8], [0; 8]);
+    let bytes = name.bytes().chain([0]);
+    for ((to, matters), byte) in word.iter_mut().zip(&mut mask).zip(bytes) {
+        (*to, *matters) = (byte, u8::MAX);
+    }
+    [word, mask].map(u64::from_ne_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_compared_with_its_end() {
+        let [word, mask] = begin_of("0");
+        let same = |name: &[u8; 8]| u64::from_ne_bytes(*name) & mask == word;
+        assert!(same(b"0\0\0\0\0\0\0\0"));
+        assert!(same(b"0\0whatnot"[..8].try_into().unwrap()));
+        assert!(!same(b"01\0\0\0\0\0\0"));
+        assert!(!same(b"10\0\0\0\0\0\0"));
+        assert_eq!(padded("verify_blocks"), *b"verify_blocks\0\0\0");
+        assert_eq!(padded("sixteen-bytes-is"), *b"sixteen-bytes-i\0");
+    }
+}
