@@ -32,9 +32,14 @@ use profile::Finished;
 use shared::OneGroup;
 
 use crate::{
-    kernel::{AttachError, Links, ReadError},
-    observe::{ObserveError, SymbolsError},
+    kernel::{AttachError, Identity, Links, ReadError},
+    observe::{ObserveError, ProcessId, SymbolsError},
 };
+
+/// How the programs in the kernel know a process.
+fn identity(process: ProcessId) -> Identity {
+    Identity::new(process.pid, process.start_ticks)
+}
 
 /// A group of one process, numbered as its measurement begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

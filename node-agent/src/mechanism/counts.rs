@@ -15,7 +15,7 @@ use shared::{Groups, Scope};
 
 use super::{
     Accepted, BeginContext, Begun, Config, Detail, Event, GroupId, GroupIds, Lost, Mechanism,
-    Reading, Refusal, RowId, RowReading, Subscription, reason_of,
+    Reading, Refusal, RowId, RowReading, Subscription, identity, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 pub use crate::kernel::counts::CountProgram;
@@ -119,7 +119,12 @@ impl CountsConfig {
             .shared_as(program.name, || Groups::load(program).map(Shared::of))
             .map_err(refusal)?;
         let handle = Handle::to(shared, |targets| {
-            targets.enroll(target, context.process.pid, context.namespace, self.wants)
+            targets.enroll(
+                target,
+                identity(context.process),
+                context.namespace,
+                self.wants,
+            )
         })
         .map_err(refusal)?;
         let opened = Accepted {
@@ -300,6 +305,7 @@ impl Mechanism for Counts {
                 groups: GroupIds::from([self.group]),
                 counts: self.handle.lost()?,
             }],
+            ..Reading::default()
         })
     }
 
