@@ -240,6 +240,8 @@ pub struct Reading {
     /// How many rows of a group are in its row `other` since the mechanism has no room to tell them apart; none where it is not
     /// there.
     pub folded: BTreeMap<GroupId, u64>,
+    /// Groups of which nothing new is seen for now, each with why.
+    pub held_up: BTreeMap<GroupId, &'static str>,
     /// What could not be recorded since the mechanism was begun, each with the groups that it may have been of.
     pub lost: Vec<Lost>,
 }
@@ -258,6 +260,7 @@ impl Reading {
     pub fn extend(&mut self, other: Self) {
         self.groups.extend(other.groups);
         self.folded.extend(other.folded);
+        self.held_up.extend(other.held_up);
         self.lost.extend(other.lost);
     }
 }

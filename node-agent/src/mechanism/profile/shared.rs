@@ -18,6 +18,9 @@ use crate::{mechanism::Refusal, observe::ProcessId};
 /// A sampler that nobody has goes on for so long: whoever measures the process anew asks for it again at once.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
+/// A thread that does one thing for longer than this is held up by the target.
+const HELD_UP: Duration = Duration::from_secs(5);
+
 /// So many windows wait for somebody who is to be told of them.
 const MOST_UNTOLD: usize = 8;
 
@@ -51,6 +54,8 @@ struct State {
     ratio: Option<f64>,
     /// How many samplers the process has.
     sharing: usize,
+    /// Since when the thread does what the target may hold it up in.
+    busy: Option<Instant>,
 }
 
 /// What was seen in all windows, and in the last of each mode.
@@ -216,6 +221,17 @@ impl SharedSampler {
     /// How many samplers of the process share that.
     pub(super) fn sharing(&self) -> usize {
         self.state().sharing.max(1)
+    /// The thread begins something in which the target may hold it up, or, if not, what nobody does.
+    pub(super) fn begins(&self, may_be_held_up: bool) {
+        self.state().busy = may_be_held_up.then(Instant::now);
+    }
+
+    /// Whether the target holds up its thread.
+    fn is_held_up(&self) -> bool {
+        let busy = self.state().busy;
+        busy.is_some_and(|since| since.elapsed() >= HELD_UP)
+    }
+
     }
 
     /// What probing may cost.
@@ -310,6 +326,11 @@ impl SamplerHandle {
     /// What sampling has cost the process since.
     pub(super) fn cost(&self) -> Duration {
         self.sampled.state().cost.saturating_sub(self.cost)
+    /// Whether the target holds up its thread.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.sampled.is_held_up()
+    }
+
     }
 
     /// It is nobody's any more, if it is nobody else's. What is finished because the process ends is still told.
