@@ -13,7 +13,7 @@ use std::{
 use ckb_probe_crds::{ProfileMode, Reason, report::OTHER};
 
 use super::{Finished, ProfileConfig, Weighed, sampling};
-use crate::{mechanism::Refusal, observe::ProcessId};
+use crate::{kernel::memory, mechanism::Refusal, observe::ProcessId};
 
 /// A sampler that nobody has goes on for so long: whoever measures the process anew asks for it again at once.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -154,9 +154,12 @@ impl Registry {
         let (own, of, asked) = (Arc::clone(registry), process, ask.clone());
         let shared = Arc::clone(&sampled);
         let thread = thread::Builder::new().name("profiles".to_string());
+        let payer = memory::payer();
         let work = move || {
-            sampling::run(of, &asked, &shared, |gone| {
-                Self::forget(&own, &shared, gone)
+            memory::on_behalf_of(payer, || {
+                sampling::run(of, &asked, &shared, |gone| {
+                    Self::forget(&own, &shared, gone)
+                });
             });
             shared.close();
         };
@@ -218,9 +221,6 @@ impl SharedSampler {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// How many samplers of the process share that.
-    pub(super) fn sharing(&self) -> usize {
-        self.state().sharing.max(1)
     /// The thread begins something in which the target may hold it up, or, if not, what nobody does.
     pub(super) fn begins(&self, may_be_held_up: bool) {
         self.state().busy = may_be_held_up.then(Instant::now);
@@ -232,6 +232,9 @@ impl SharedSampler {
         busy.is_some_and(|since| since.elapsed() >= HELD_UP)
     }
 
+    /// How many samplers of the process share that.
+    pub(super) fn sharing(&self) -> usize {
+        self.state().sharing.max(1)
     }
 
     /// What probing may cost.
@@ -323,14 +326,14 @@ impl SamplerHandle {
         self.sampled.state().totals.since(&self.before)
     }
 
-    /// What sampling has cost the process since.
-    pub(super) fn cost(&self) -> Duration {
-        self.sampled.state().cost.saturating_sub(self.cost)
     /// Whether the target holds up its thread.
     pub(super) fn is_held_up(&self) -> bool {
         self.sampled.is_held_up()
     }
 
+    /// What sampling has cost the process since.
+    pub(super) fn cost(&self) -> Duration {
+        self.sampled.state().cost.saturating_sub(self.cost)
     }
 
     /// It is nobody's any more, if it is nobody else's. What is finished because the process ends is still told.
