@@ -24,7 +24,7 @@ use crate::{
         AttachError, Links, ReadError,
         counts::{SeenEvent, Tallied},
     },
-    observe::{self, Namespaces, ProcessId},
+    observe::{self, HeldNamespace, Namespaces, ProcessId},
     text,
 };
 
@@ -113,6 +113,7 @@ impl CountsConfig {
         context: BeginContext<'_>,
     ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
         let target = target(self.belonging, context.process)?;
+        let held = held(target, context.process)?;
         let program = self.program;
         let shared = context
             .node
@@ -141,6 +142,7 @@ impl CountsConfig {
             group: context.first,
             costs: [Some(if self.sliced { HIT } else { Duration::ZERO })],
             decode: self.decode.clone(),
+            _held: held,
             places: BTreeMap::new(),
         };
         Ok((Box::new(counts), opened))
@@ -181,6 +183,16 @@ fn pod(process: u32, own: Namespaces, host: Namespaces) -> Scope {
     Scope { target, outside }
 }
 
+/// The namespace that a target goes by, so that its number is no other's meanwhile.
+fn held(of: Scope, process: ProcessId) -> Result<Option<HeldNamespace>, Refusal> {
+    let name = match of.target.space {
+        space::NETWORK => "net",
+        space::PROCESS_IDS => "pid",
+        _ => return Ok(None),
+    };
+    Ok(Some(HeldNamespace::of(process, name, of.target.number)?))
+}
+
 /// A kernel that lacks what the program needs lacks it for every target.
 fn refusal(error: AttachError) -> Refusal {
     Refusal::new(reason_of(&error), error.to_string())
@@ -197,6 +209,7 @@ struct Counts {
     group: GroupId,
     costs: [Option<Duration>; 1],
     decode: Arc<dyn Decode>,
+    _held: Option<HeldNamespace>,
     /// Of the rows, in the order in which they came by.
     places: BTreeMap<[u8; KEY_BYTES], u64>,
 }
