@@ -5,13 +5,22 @@ use std::{
     process::{Child, Command},
 };
 
-/// Starts a command under this number, which nobody has. For root.
+/// The number that was given last: who writes it says which is next.
+const LAST: &str = "/proc/sys/kernel/ns_last_pid";
+
+/// Whether this process may choose numbers, which takes CAP_SYS_ADMIN or CAP_CHECKPOINT_RESTORE.
+pub fn may_be_chosen() -> bool {
+    let last = fs::read_to_string(LAST);
+    last.and_then(|last| fs::write(LAST, last)).is_ok()
+}
+
+/// Starts a command under this number, which nobody has; for who [may](may_be_chosen).
 ///
 /// # Panics
 /// When somebody has it after all.
 pub fn under(number: u32, command: &mut Command) -> Child {
     for _ in 0..10_000 {
-        fs::write("/proc/sys/kernel/ns_last_pid", (number - 1).to_string()).unwrap();
+        fs::write(LAST, (number - 1).to_string()).unwrap();
         let mut child = command.spawn().unwrap();
         if child.id() == number {
             return child;
