@@ -208,7 +208,7 @@ fn requests_to_disks() {
     assert_eq!(counts(&mut disks), [(0, 20)]);
     process.child = under(
         process.identity.number,
-        &mut shell(&format!("read; {read}")).stdin(Stdio::piped()),
+        shell(&format!("read; {read}")).stdin(Stdio::piped()),
     );
     disks
         .own(Identity::of_now(process.identity.number).unwrap(), NUMBER)
