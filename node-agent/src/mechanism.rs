@@ -33,9 +33,14 @@ use profile::Finished;
 use shared::OneGroup;
 
 use crate::{
-    kernel::{AttachError, Links, ReadError},
-    observe::{ObserveError, SymbolsError},
+    kernel::{AttachError, Identity, Links, ReadError},
+    observe::{ObserveError, ProcessId, SymbolsError},
 };
+
+/// How the programs in the kernel know a process.
+fn identity(process: ProcessId) -> Identity {
+    Identity::new(process.pid, process.start_ticks)
+}
 
 /// A group of one process, numbered as its measurement begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -236,6 +241,8 @@ pub struct Reading {
     /// How many rows of a group are in its row `other` since the mechanism has no room to tell them apart; none where it is not
     /// there.
     pub folded: BTreeMap<GroupId, u64>,
+    /// Groups of which nothing new is seen for now, each with why.
+    pub held_up: BTreeMap<GroupId, &'static str>,
     /// What could not be recorded since the mechanism was begun, each with the groups that it may have been of.
     pub lost: Vec<Lost>,
 }
@@ -254,6 +261,7 @@ impl Reading {
     pub fn extend(&mut self, other: Self) {
         self.groups.extend(other.groups);
         self.folded.extend(other.folded);
+        self.held_up.extend(other.held_up);
         self.lost.extend(other.lost);
     }
 }

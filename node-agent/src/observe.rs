@@ -30,7 +30,7 @@ use k8s_openapi::jiff::Timestamp;
 pub use kernel_functions::{KernelFunctions, find_kernel_functions};
 pub use mappings::Mappings;
 pub use memory_limit::memory_limit;
-pub use namespaces::Namespaces;
+pub use namespaces::{HeldNamespace, Namespaces};
 use nix::time::ClockId;
 pub use node::NodeFacts;
 pub use process::{

@@ -17,6 +17,7 @@ use ckb_probe_agent::{
 };
 use ckb_probe_common::counts::{KEY_BYTES, MAX_FOLDED, MAX_ROWS};
 use ckb_probe_crds::{Figures, report::OTHER};
+use ckb_probe_testkit::number::start_ticks;
 
 static PROGRAM: CountProgram = CountProgram {
     name: "trial_counts",
@@ -77,7 +78,7 @@ fn begin(node: &mut Node, pid: u32, wants: u32) -> Box<dyn Mechanism> {
     let context = BeginContext {
         process: ProcessId {
             pid,
-            start_ticks: 0,
+            start_ticks: start_ticks(pid),
         },
         namespace: "",
         first: GroupId(3),

@@ -18,6 +18,7 @@ use ckb_probe_crds::{
     Figures, KindSpec,
     kinds::{block_io::BlockIoProbe, syscalls::SyscallsProbe},
 };
+use ckb_probe_testkit::number::start_ticks;
 
 /// Numbers that no process of this machine has.
 const NOBODY: u32 = 1 << 22;
@@ -31,7 +32,7 @@ fn begin<C: Config>(
     let context = BeginContext {
         process: ProcessId {
             pid,
-            start_ticks: 0,
+            start_ticks: start_ticks(pid),
         },
         namespace,
         first: GroupId::default(),

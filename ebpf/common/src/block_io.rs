@@ -16,6 +16,17 @@ pub const MAX_OWNERS: u32 = 32;
 /// The owner of requests that began before the programs were attached, or before a slice: who asked for them is not known.
 pub const UNKNOWN: u16 = u16::MAX;
 
+/// A process whose requests are told from others'.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// Since when it has been: a later one of its number is nobody here. See [`is_since`](crate::is_since).
+    pub since_ns: u64,
+    /// What stands for it where requests are told apart.
+    pub number: u64,
+}
+
 /// Different thresholds above which requests are slow.
 pub const MAX_THRESHOLDS: usize = 8;
 

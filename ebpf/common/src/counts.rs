@@ -78,6 +78,11 @@ pub struct TargetEntry {
     pub outside: u32,
     /// So many buckets of distributions it may have: what finds none is counted in its row all the same.
     pub most_buckets: u32,
+    /// Explicit padding, zero.
+    pub padding: u32,
+    /// By [`space::PROCESS`] and [`space::DESCENT`]: since when that process has been. What has to do with a later one of its number does
+    /// not belong to it. See [`is_since`](crate::is_since).
+    pub since_ns: u64,
 }
 
 /// What counting for a target takes, on each CPU.
@@ -173,7 +178,7 @@ pub struct CountEvent {
 const _: () = {
     use core::mem::size_of;
     assert!(size_of::<TargetKey>() == 8);
-    assert!(size_of::<TargetEntry>() == 20);
+    assert!(size_of::<TargetEntry>() == 32);
     assert!(size_of::<TargetTally>() == 32);
     assert!(size_of::<Misses>() == 16);
     assert!(size_of::<TargetKeys>() == 12);

@@ -18,6 +18,15 @@ pub use cookie::{Cookie, FamilyArgument, Payload, Session};
 #[cfg(feature = "user")]
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+/// How exactly it is told when a process began: /proc counts clock ticks, of which the kernel's interface has a hundred a second.
+pub const TICK_NS: u64 = 10_000_000;
+
+/// Whether a process that began at this time since boot is the one that began in the tick from `since_ns` on.
+#[inline(always)]
+pub const fn is_since(began_ns: u64, since_ns: u64) -> bool {
+    began_ns.wrapping_sub(since_ns) < TICK_NS
+}
+
 /// Buckets of a histogram: 16 to each power of two, up to 2^42 ns.
 pub const BUCKETS: usize = 624;
 
@@ -158,6 +167,8 @@ pub struct Control {
     pub causes: u32,
     /// Always 0.
     pub padding: u32,
+    /// Since when the process has been: a later one of its number is not meant.
+    pub since_ns: u64,
     /// By operation: what one of its calls adds, in nanoseconds, to a call in which it is made.
     pub inner_ns: [u32; MAX_OPERATIONS],
     /// By operation: calls that take at least so many nanoseconds are slow.
@@ -172,7 +183,7 @@ pub struct Control {
 
 impl Control {
     /// For a process whose operations have so many slots: nothing is taken up, nothing is slow, and no stacks are copied.
-    pub const fn of(process: u32, slots: u32, trap_ns: u64) -> Self {
+    pub const fn of(process: u32, since_ns: u64, slots: u32, trap_ns: u64) -> Self {
         Self {
             epoch: 0,
             slice: 0,
@@ -181,6 +192,7 @@ impl Control {
             process,
             causes: 0,
             padding: 0,
+            since_ns,
             inner_ns: [0; MAX_OPERATIONS],
             slow_thresholds_ns: [u64::MAX; MAX_OPERATIONS],
             gates: [Gate(0); MAX_OPERATIONS],
@@ -552,8 +564,8 @@ const _: () = {
     assert!(size_of::<Totals>() == 96);
     assert!(offset_of!(Totals, maxima) == 40);
     assert!(size_of::<Histogram>() == BUCKETS * 8);
-    assert!(size_of::<Control>() == 32 + 18 * MAX_OPERATIONS);
-    assert!(offset_of!(Control, gates) == 32 + 12 * MAX_OPERATIONS);
+    assert!(size_of::<Control>() == 40 + 18 * MAX_OPERATIONS);
+    assert!(offset_of!(Control, gates) == 40 + 12 * MAX_OPERATIONS);
     assert!(size_of::<Arguments>() == 56);
     assert!(size_of::<SlowCallWithArguments>() == 56 + 48 + 6 * TEXT_BYTES);
     assert!(offset_of!(Control, trap_ns) == 8);

@@ -99,6 +99,8 @@ pub struct Order {
     pub tick_ns: u64,
     /// Not 0: a thread that has not run since is not looked at again.
     pub skip_unchanged: u64,
+    /// Since when the process has been: a later one of its number is not sampled. See [`is_since`](crate::is_since).
+    pub since_ns: u64,
 }
 
 /// What a CPU has seen.
@@ -234,7 +236,7 @@ pub const fn pages_between(sp: u64, control_block: u64) -> u32 {
 
 const _: () = {
     use core::mem::{offset_of, size_of};
-    assert!(size_of::<Order>() == 40);
+    assert!(size_of::<Order>() == 48);
     assert!(size_of::<Pace>() == 64);
     assert!(SLOW_SLOTS.is_power_of_two());
     assert!(size_of::<Head>() == 760);

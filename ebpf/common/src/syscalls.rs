@@ -52,6 +52,8 @@ pub struct Order {
     pub most_rows: u32,
     /// Whether [`OTHER`] is wanted.
     pub other_wanted: u32,
+    /// Since when the process has been: a later one of its number is no target. See [`is_since`](crate::is_since).
+    pub since_ns: u64,
     /// Calls that take at least so many nanoseconds are slow.
     pub slow_threshold_ns: u64,
     /// The numbers that are wanted, a bit for each.
@@ -244,8 +246,8 @@ pub struct SlowSyscall {
 const _: () = {
     use core::mem::{offset_of, size_of};
     assert!(size_of::<Cell>() == 8);
-    assert!(size_of::<Order>() == 32 + NUMBERS / 8);
-    assert!(offset_of!(Order, slow_threshold_ns) == 24);
+    assert!(size_of::<Order>() == 40 + NUMBERS / 8);
+    assert!(offset_of!(Order, slow_threshold_ns) == 32);
     assert!(size_of::<Table>() == 4 * NUMBERS + 8);
     assert!(size_of::<SyscallRow>() == 56 + size_of::<Histogram>());
     assert!(size_of::<Met>() == 16);

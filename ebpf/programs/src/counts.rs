@@ -29,6 +29,7 @@ pub use membership::field;
 use crate::{
     counters::{add, next},
     fields::Fields,
+    identity::Identity,
 };
 
 /// What a row begins with: no room on the stack is spent on it.
@@ -57,6 +58,8 @@ pub struct Counts {
     pub ring: &'static Array<u32>,
     /// Where the kernel has what it takes to tell targets apart.
     pub fields: &'static Fields<{ field::COUNT }>,
+    /// Where it has when processes began.
+    pub identity: &'static Identity,
 }
 
 /// Declares the maps of a program that counts and tells, and a constant of this name that stands for them.
@@ -109,6 +112,8 @@ macro_rules! counts {
         #[unsafe(no_mangle)]
         static TARGET_FIELDS: $crate::fields::Fields<{ $crate::counts::field::COUNT }> =
             $crate::fields::Fields::unset();
+        #[unsafe(no_mangle)]
+        static IDENTITY: $crate::identity::Identity = $crate::identity::Identity::unset();
 
         const $name: $crate::counts::Counts = $crate::counts::Counts {
             spaces: &SPACES,
@@ -121,6 +126,7 @@ macro_rules! counts {
             events: &EVENTS,
             ring: &RING,
             fields: &TARGET_FIELDS,
+            identity: &IDENTITY,
         };
     };
 }

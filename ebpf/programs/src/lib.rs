@@ -7,6 +7,7 @@ pub mod constants;
 pub mod counters;
 pub mod counts;
 pub mod fields;
+pub mod identity;
 pub mod iterator;
 pub mod socket_storage;
 pub mod stack_pages;

@@ -6,13 +6,13 @@ use std::thread;
 
 pub use ckb_probe_common::block_io::{SlowRequest, UNKNOWN};
 use ckb_probe_common::{
-    block_io::{Control, MAX_SLOTS, MAX_THRESHOLDS, Met, NO_SLOT, Slot, Times, Totals},
+    block_io::{Control, MAX_SLOTS, MAX_THRESHOLDS, Met, NO_SLOT, Owner, Slot, Times, Totals},
     maximum_of,
 };
 use ckb_probe_figures::{Distribution, Histogram};
 
 use super::{
-    AttachError, Links, ReadError,
+    AttachError, Identity, Links, ReadError,
     btf::{self, Types},
     maps::GRACE,
     memory::Reservation,
@@ -50,7 +50,7 @@ pub struct Disks {
     tells_beginnings: bool,
     control: Control,
     control_map: Values<Control>,
-    owners: Table<u32, u32>,
+    owners: Table<u32, Owner>,
     slots: Values<Slot>,
     slots_taken: Values<u32>,
     totals: Values<Totals>,
@@ -125,8 +125,9 @@ impl Disks {
             }
         }
         let fields = btf::as_bytes(&fields);
-        let mut object =
-            Object::load_with(programs::named("block_io")?, &[], &[("FIELDS", &fields)])?;
+        let identity = Identity::fields(types)?;
+        let constants: [(&str, &[u8]); 2] = [("FIELDS", &fields), ("IDENTITY", &identity)];
+        let mut object = Object::load_with(programs::named("block_io")?, &[], &constants)?;
         let programs: &[(&'static str, &'static str)] = if tells_beginnings {
             &[
                 ("done", "block_io_done"),
@@ -184,8 +185,12 @@ impl Disks {
     }
 
     /// From now on, counts the requests of a process apart, as this owner's.
-    pub fn own(&mut self, process: u32, owner: u16) -> Result<(), ReadError> {
-        self.owners.insert(process, u32::from(owner))
+    pub fn own(&mut self, process: Identity, owner: u16) -> Result<(), ReadError> {
+        let known = Owner {
+            since_ns: process.since_ns,
+            number: owner.into(),
+        };
+        self.owners.insert(process.number, known)
     }
 
     /// Counts them as everybody's again.

@@ -9,7 +9,7 @@ use ckb_probe_common::counts::{
 };
 
 use super::{
-    AttachError, Links, ReadError, btf,
+    AttachError, Identity, Links, ReadError, btf,
     btf::Types,
     memory::Reservation,
     object::Object,
@@ -81,7 +81,11 @@ impl Counter {
         let mut object = Object::load_with(
             programs::named(program.name)?,
             &[("EVENTS", RING_BYTES)],
-            &[("FIELDS", &fields), ("TARGET_FIELDS", &target_fields)],
+            &[
+                ("FIELDS", &fields),
+                ("TARGET_FIELDS", &target_fields),
+                ("IDENTITY", &Identity::fields(&types)?),
+            ],
         )?;
         let tracepoints = Tracepoints::load(&object, &types, program.tracepoints)?;
         Values::take(&mut object, "RING")?.set(0, RING_BYTES)?;
@@ -120,9 +124,15 @@ impl Counter {
         self.counts.insert(other, Sums::default())
     }
 
-    /// Counts for this target from now on, or wants something else of it.
-    pub fn open(&mut self, key: TargetKey, entry: TargetEntry) -> Result<(), ReadError> {
-        self.targets.insert(key, entry)
+    /// Counts for this target from now on, or wants something else of it; where its key is a process's, of this process.
+    pub fn open(
+        &mut self,
+        key: TargetKey,
+        process: Identity,
+        entry: TargetEntry,
+    ) -> Result<(), ReadError> {
+        let since_ns = process.since_ns;
+        self.targets.insert(key, TargetEntry { since_ns, ..entry })
     }
 
     /// Counts for it no more. What was counted stays.

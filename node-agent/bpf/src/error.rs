@@ -79,6 +79,14 @@ pub enum AttachError {
     /// An iterator cannot be limited to a process, or does not run.
     #[error("cannot iterate: {0}")]
     Iterate(#[source] std::io::Error),
+    /// It is not told since when a process has been, by which it is told apart from others of its number.
+    #[error("/proc does not tell since when process {process} has been: {source}")]
+    NoProcess {
+        /// The process id.
+        process: u32,
+        /// What /proc said.
+        source: std::io::Error,
+    },
     /// The memory of a process may not be read from outside.
     #[error(
         "the memory of process {process} may not be read from outside (with kernel.yama.ptrace_scope = 3 nobody may): {source}"
@@ -134,6 +142,7 @@ impl AttachError {
             | Self::NotTraceable(_) => true,
             Self::Link { .. }
             | Self::KernelLink { .. }
+            | Self::NoProcess { .. }
             | Self::Memory { .. }
             | Self::NoRoom(_)
             | Self::NoMemory(_)

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use strum::{IntoStaticStr, VariantArray};
 
 use super::{
-    AttachError, CALLS, Links, Probes, Slots,
+    AttachError, CALLS, Identity, Links, Probes, Slots,
     attached::Attachable,
     btf::Types,
     maps::Maps,
@@ -73,8 +73,8 @@ pub struct KernelSite {
 /// What to load for one process.
 #[derive(Clone, Debug)]
 pub struct KernelPlan {
-    /// The process, in the host's pid namespace.
-    pub process: u32,
+    /// The process.
+    pub process: Identity,
     /// The functions, by slot: at most 256.
     pub sites: Vec<KernelSite>,
     /// Size of the ring buffer for slow calls: a power of two, and a multiple of the page size.
@@ -87,11 +87,13 @@ impl Probes {
     /// Loads an object for a process and functions of the kernel, and attaches nothing yet.
     pub fn load_kernel(tier: KernelTier, plan: &KernelPlan) -> Result<Self, AttachError> {
         let slots = plan.sites.len().clamp(1, MAX_OPERATIONS) as u32;
-        let mut control = Control::of(plan.process, slots, plan.trap_ns);
+        let Identity { number, since_ns } = plan.process;
+        let mut control = Control::of(number, since_ns, slots, plan.trap_ns);
         for (threshold, site) in control.slow_thresholds_ns.iter_mut().zip(&plan.sites) {
             *threshold = site.slow_threshold_ns;
         }
-        let mut object = Object::load(
+        let identity = Identity::fields(&Types::read()?)?;
+        let mut object = Object::load_with(
             programs::named(CALLS)?,
             &[
                 ("TOTALS", slots),
@@ -99,6 +101,7 @@ impl Probes {
                 ("MORE_CALLS", plan::MORE_CALLS),
                 ("SLOW_CALLS", plan.ring_bytes),
             ],
+            &[("IDENTITY", &identity)],
         )?;
         let functions = Functions {
             programs: Programs::load(&object, tier)?,
@@ -115,9 +118,10 @@ pub fn refused_functions(
     tier: KernelTier,
     functions: &[&str],
 ) -> Result<BTreeSet<String>, AttachError> {
-    let object = Object::load(
+    let object = Object::load_with(
         programs::named(CALLS)?,
         &[("SLOW_CALLS", super::DEFAULT_RING_BYTES)],
+        &[("IDENTITY", &Identity::fields(&Types::read()?)?)],
     )?;
     let programs = Programs::load(&object, tier)?;
     let names = names(functions.iter().copied())?;

@@ -17,6 +17,7 @@ pub mod counts;
 mod error;
 mod execs;
 mod floor;
+mod identity;
 mod kernel_functions;
 mod links;
 mod maps;
@@ -51,6 +52,7 @@ pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
 pub use error::{AttachError, ReadError};
 pub use execs::Execs;
 pub use floor::Floor;
+pub use identity::Identity;
 pub use kernel_functions::{KernelPlan, KernelSite, KernelTier, refused_functions};
 pub use links::Links;
 use links::Programs;
@@ -184,7 +186,7 @@ impl Probes {
             false => None,
         };
         let programs = Programs::load(&object, tier, &plan.sites)?;
-        let mut control = Control::of(plan.pid, slots, plan.trap_ns);
+        let mut control = Control::of(plan.pid, 0, slots, plan.trap_ns);
         for (inner_ns, known) in control.inner_ns.iter_mut().zip(&plan.inner_ns) {
             *inner_ns = *known;
         }

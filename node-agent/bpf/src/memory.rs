@@ -3,8 +3,14 @@
 //! The kernel charges maps to the agent's own cgroup: one that does not fit would have the agent killed, and all targets of its
 //! node unmeasured. Maps of which each CPU has its own are sized by the CPUs that there may ever be.
 
+mod payers;
+
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -14,6 +20,8 @@ use aya_obj::Object as Parsed;
 use super::AttachError;
 #[cfg(test)]
 use super::sys;
+use payers::Payers;
+pub use payers::{on_behalf_of, payer};
 
 const PAGE: u64 = 4096;
 
@@ -158,6 +166,8 @@ pub struct MemoryBudget {
     /// What is taken by maps that are about to be gone.
     leaving: AtomicU64,
     books: AtomicU64,
+    /// How much of all of that is whose.
+    payers: Payers,
 }
 
 /// What is taken of it by maps, until it is dropped.
@@ -166,6 +176,8 @@ pub struct Reservation {
     account: &'static MemoryBudget,
     bytes: u64,
     leaves: bool,
+    /// On whose behalf.
+    payer: Option<Arc<str>>,
 }
 
 /// That of this process: it has one memory.
@@ -184,6 +196,7 @@ impl MemoryBudget {
             maps: AtomicU64::new(0),
             leaving: AtomicU64::new(0),
             books: AtomicU64::new(0),
+            payers: Payers::new(),
         }
     }
 
@@ -192,17 +205,25 @@ impl MemoryBudget {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// The books take so many more, if there is room; until it is said what they take in all.
+    /// The books take so many more, if there is room, also for whoever [pays](on_behalf_of); until it is said what they take in all.
     pub fn take_books(&self, more: u64) -> bool {
+        let payer = payer();
         let left = |books: u64| self.all().saturating_sub(self.maps()).saturating_sub(books);
         let taken = |books: u64| (more <= left(books)).then(|| books.saturating_add(more));
         let order = Ordering::Relaxed;
-        self.books.fetch_update(order, order, taken).is_ok()
+        more <= self.left_for(payer.as_ref()) && {
+            let fits = self.books.fetch_update(order, order, taken).is_ok();
+            if fits {
+                self.payers.take_books(payer.as_ref(), more);
+            }
+            fits
+        }
     }
 
-    /// The books take so many.
-    pub fn set_books(&self, bytes: u64) {
-        self.books.store(bytes, Ordering::Relaxed);
+    /// The books take so many, of each who pays.
+    pub fn set_books(&self, bytes: BTreeMap<Arc<str>, u64>) {
+        self.books.store(bytes.values().sum(), Ordering::Relaxed);
+        self.payers.set_books(bytes);
     }
 
     /// What maps have taken.
@@ -223,14 +244,32 @@ impl MemoryBudget {
         self.left_beside(self.maps())
     }
 
-    /// Looks and takes in one: several processes are begun at a time.
-    fn reserve(&self, bytes: u64, leaving: u64) -> bool {
+    /// What is left for a namespace, which leaves a part for others; for the node itself, all that there is.
+    fn left_for(&self, payer: Option<&Arc<str>>) -> u64 {
+        let left = self.left();
+        payer.map_or(left, |payer| payers::share(self.payers.held(payer), left))
+    }
+
+    /// The same of who [pays](on_behalf_of) now.
+    pub fn left_for_the_payer(&self) -> u64 {
+        self.left_for(payer().as_ref())
+    }
+
+    /// Looks and takes in one: several processes are begun at a time. Of one namespace they may come to a little more than its share.
+    fn reserve(&self, bytes: u64, leaving: u64, payer: Option<&Arc<str>>) -> bool {
+        if bytes > self.left_for(payer) {
+            return false;
+        }
         let taken = |maps: u64| {
             let left = self.left_beside(maps.saturating_add(leaving));
             (bytes <= left).then(|| maps.saturating_add(bytes))
         };
         let order = Ordering::Relaxed;
-        self.maps.fetch_update(order, order, taken).is_ok()
+        let fits = self.maps.fetch_update(order, order, taken).is_ok();
+        if fits {
+            self.payers.take(payer, bytes);
+        }
+        fits
     }
 
     fn left_beside(&self, maps: u64) -> u64 {
@@ -240,27 +279,29 @@ impl MemoryBudget {
 
     /// What is left for one target's maps.
     pub fn left_for_a_target(&self) -> u64 {
-        self.left().min(self.all() / TARGETS)
+        self.left_for_the_payer().min(self.all() / TARGETS)
     }
 
     /// Takes so many bytes for maps. Where they fit only once others are gone that are about to be, waits for those for a while:
     /// not to be called where that keeps anybody waiting.
     pub fn take(&'static self, bytes: u64, cpus: u32) -> Result<Reservation, NoMemory> {
         let begun = Instant::now();
+        let payer = payer();
         loop {
             // What is about to be gone is still there: whoever changes an order over and over would have it there many times.
             let leaving = match begun.elapsed() < GONE {
                 true => self.leaving.load(Ordering::Relaxed),
                 false => 0,
             };
-            if self.reserve(bytes, leaving) {
+            if self.reserve(bytes, leaving, payer.as_ref()) {
                 return Ok(Reservation {
                     account: self,
                     bytes,
                     leaves: false,
+                    payer,
                 });
             }
-            let left = self.left();
+            let left = self.left_for(payer.as_ref());
             if bytes > left {
                 return Err(self.refusal(bytes, left, cpus));
             }
@@ -274,6 +315,7 @@ impl MemoryBudget {
             account: self,
             bytes: 0,
             leaves: false,
+            payer: payer(),
         }
     }
 
@@ -307,7 +349,10 @@ impl Reservation {
             return true;
         };
         let leaving = self.account.leaving.load(Ordering::Relaxed);
-        let fits = bytes <= self.account.all() / TARGETS && self.account.reserve(more, leaving);
+        let fits = bytes <= self.account.all() / TARGETS && {
+            let payer = self.payer.as_ref();
+            self.account.reserve(more, leaving, payer)
+        };
         if fits {
             self.bytes = bytes;
         }
@@ -316,7 +361,8 @@ impl Reservation {
 
     /// Says that what it is to have in all is more than what it may have.
     pub fn refusal(&self, bytes: u64, cpus: u32) -> NoMemory {
-        let left = self.bytes.saturating_add(self.account.left());
+        let left = self.account.left_for(self.payer.as_ref());
+        let left = self.bytes.saturating_add(left);
         let available = left.min(self.account.all() / TARGETS);
         self.account.refusal(bytes, available, cpus)
     }
@@ -327,6 +373,8 @@ impl Reservation {
         self.account
             .maps
             .fetch_sub(self.bytes - kept, Ordering::Relaxed);
+        let payers = &self.account.payers;
+        payers.give_back(self.payer.as_ref(), self.bytes - kept);
         self.bytes = kept;
     }
 
@@ -338,6 +386,8 @@ impl Reservation {
                 .leaving
                 .fetch_add(self.bytes, Ordering::Relaxed);
             self.account.maps.fetch_sub(self.bytes, Ordering::Relaxed);
+            let payers = &self.account.payers;
+            payers.give_back(self.payer.as_ref(), self.bytes);
         }
     }
 }
@@ -349,6 +399,10 @@ impl Drop for Reservation {
             false => &self.account.maps,
         };
         taken.fetch_sub(self.bytes, Ordering::Relaxed);
+        if !self.leaves {
+            let payers = &self.account.payers;
+            payers.give_back(self.payer.as_ref(), self.bytes);
+        }
     }
 }
 

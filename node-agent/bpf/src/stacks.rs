@@ -19,7 +19,7 @@ use ckb_probe_common::{
 };
 
 use super::{
-    AttachError, Links, ReadError,
+    AttachError, Identity, Links, ReadError,
     btf::{self, Types},
     memory::{self, Reservation},
     object::Object,
@@ -168,7 +168,7 @@ impl Stacks {
     }
 
     /// Loads the programs, and begins.
-    pub fn begin(process: u32, sampled: Sampled) -> Result<Self, AttachError> {
+    pub fn begin(process: Identity, sampled: Sampled) -> Result<Self, AttachError> {
         let types = Types::read()?;
         let known = fields(&types)?;
         let constants = btf::as_bytes(&known);
@@ -179,13 +179,19 @@ impl Stacks {
             Sampled::All { .. } => THREAD_SLOTS,
         };
         let program = programs::named("stacks")?;
-        let mut object =
-            Object::load_with(program, &[("SLOTS", count)], &[("FIELDS", &constants)])?;
+        let identity = Identity::fields(&types)?;
+        let constants: [(&str, &[u8]); 2] = [("FIELDS", &constants), ("IDENTITY", &identity)];
+        let mut object = Object::load_with(program, &[("SLOTS", count)], &constants)?;
         let slots = object.map_memory("SLOTS", count as usize * size_of::<Slot>())?;
         let names = Iterator::load(&object, &types, "names", "task")?.over(std::process::id())?;
         let (mut tracepoints, mut threads) = (None, None);
+        let Identity {
+            number: process,
+            since_ns,
+        } = process;
         let mut told = Order {
             process,
+            since_ns,
             mask: count - 1,
             tick: LEARN,
             tick_ns: tick_length(),

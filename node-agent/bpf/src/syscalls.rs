@@ -21,7 +21,7 @@ pub use options::{OF_PROBES, SyscallOptions, SyscallSizes};
 pub use reading::{SyscallReading, TargetReading};
 
 use super::{
-    AttachError, Links, ReadError,
+    AttachError, Identity, Links, ReadError,
     btf::{self, Types},
     maps::GRACE,
     memory::Reservation,
@@ -93,7 +93,11 @@ impl SyscallTracer {
                 ("ERRORS", sizes.errors.max(1)),
                 ("SLOW_CALLS", sizes.ring_bytes),
             ],
-            &[("FIELDS", &btf::as_bytes(&fields)), ("PATHS", &paths())],
+            &[
+                ("FIELDS", &btf::as_bytes(&fields)),
+                ("IDENTITY", &Identity::fields(&types)?),
+                ("PATHS", &paths()),
+            ],
         )?;
         // Ends first: a call that begins in between is ignored at its end.
         let tracepoints = Tracepoints::load(
@@ -156,7 +160,10 @@ impl SyscallTracer {
     /// Makes a process a target, with its gate closed. It is one already: refused.
     pub fn add_target(
         &mut self,
-        process: u32,
+        Identity {
+            number: process,
+            since_ns,
+        }: Identity,
         options: &SyscallOptions,
     ) -> Result<TargetId, AttachError> {
         if self
@@ -172,7 +179,7 @@ impl SyscallTracer {
             .ok_or(AttachError::NoRoom("as many are traced as can be"))?;
         let target = Target {
             process,
-            order: options.order(self.others_from + id.0),
+            order: options.order(since_ns, self.others_from + id.0),
             cut: BTreeMap::new(),
             is_cut: false,
         };

@@ -15,7 +15,7 @@ use ckb_probe_common::{
 use zerocopy::FromBytes;
 
 use super::{
-    AttachError, Links, ReadError,
+    AttachError, Identity, Links, ReadError,
     btf::{self, Types},
     memory::Reservation,
     object::Object,
@@ -88,7 +88,7 @@ pub struct SocketWatch {
     links: Option<Links>,
     tracepoints: Tracepoints,
     iterator: Iterator,
-    processes: Table<u32, u32>,
+    processes: Table<u32, u64>,
     met: PerCpu<Met>,
     changed: Ring<Socket>,
     _room: Option<Reservation>,
@@ -116,8 +116,9 @@ impl SocketWatch {
         let types = Types::read()?;
         let fields = btf::as_bytes(&fields(&types)?);
         let sizes = [("CHANGED", RING_BYTES)];
-        let mut object =
-            Object::load_with(programs::named("tcp")?, &sizes, &[("FIELDS", &fields)])?;
+        let identity = Identity::fields(&types)?;
+        let constants: [(&str, &[u8]); 2] = [("FIELDS", &fields), ("IDENTITY", &identity)];
+        let mut object = Object::load_with(programs::named("tcp")?, &sizes, &constants)?;
         Ok(Self {
             links: None,
             tracepoints: Tracepoints::load(&object, &types, &[("state_changed", TRACEPOINT)])?,
@@ -143,8 +144,8 @@ impl SocketWatch {
     }
 
     /// Has sockets that this process connects or listens with be known as its own.
-    pub fn add(&mut self, process: u32) -> Result<(), AttachError> {
-        let added = self.processes.insert(process, 0);
+    pub fn add(&mut self, process: Identity) -> Result<(), AttachError> {
+        let added = self.processes.insert(process.number, process.since_ns);
         added.map_err(|failed| match self.processes.keys() {
             Ok(all) if all.len() == MAX_PROCESSES => {
                 AttachError::NoRoom("as many are watched as can be")

@@ -104,7 +104,7 @@ pub fn combined(overheads: &[&Overhead], ceiling: Option<f64>, floor: Option<f64
 /// Lets through what there is memory for, to keep books of it.
 fn within_memory() -> impl FnMut(Answer) -> Answer {
     let account = memory::budget();
-    let mut left = account.left();
+    let mut left = account.left_for_the_payer();
     move |answer| {
         let opened = answer?;
         let needed = books::bytes(&opened.subscriptions);
@@ -228,7 +228,8 @@ impl Measured {
         if !answered.is_told() {
             return;
         }
-        let mut within = within_memory();
+        let payer = Some(Arc::clone(&self.namespace));
+        let mut within = memory::on_behalf_of(payer, within_memory);
         for (instance, others) in views.iter_mut() {
             let answers = instance.probes.iter().map(|book| {
                 let mut all = answered.questions.iter().zip(&answered.answers);

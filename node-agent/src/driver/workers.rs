@@ -6,6 +6,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    io,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, Ordering},
@@ -38,6 +39,19 @@ struct Shared {
     done: Notify,
     /// How many were given up and are still under way, by the namespace.
     stuck: Mutex<BTreeMap<Arc<str>, usize>>,
+    threads: Threads,
+}
+
+/// Where threads come from.
+struct Threads(fn(Box<dyn FnOnce() + Send>) -> io::Result<()>);
+
+impl Default for Threads {
+    fn default() -> Self {
+        Self(|work| {
+            let thread = thread::Builder::new().name("worker".to_string());
+            thread.spawn(work).map(drop)
+        })
+    }
 }
 
 #[derive(Default)]
@@ -128,6 +142,21 @@ impl Workers {
         self.run(Box::new(work));
     }
 
+    /// Has this done, and waits for it without keeping a thread; None where that panicked. Nobody else is to wait by these workers.
+    pub async fn done<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let errand = self.start(work);
+        loop {
+            match errand.outcome() {
+                Outcome::Done(done) => return Some(done),
+                Outcome::Lost => return None,
+                Outcome::UnderWay => self.any_done().await,
+            }
+        }
+    }
+
     /// Waits until something that was started is done.
     pub async fn any_done(&self) {
         self.0.done.notified().await;
@@ -150,8 +179,8 @@ impl Workers {
         }
         drop(queue);
         let shared = Arc::clone(&self.0);
-        let thread = thread::Builder::new().name("worker".to_string());
-        if thread.spawn(move || shared.work()).is_err() {
+        let Threads(spawn) = &self.0.threads;
+        if spawn(Box::new(move || shared.work())).is_err() {
             // Without threads it is done here.
             let job = self.0.queue().jobs.pop_back();
             job.into_iter().for_each(|job| job());
@@ -255,6 +284,28 @@ mod tests {
     use super::*;
 
     const SOON: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn where_there_are_no_threads_any_more_it_is_done_by_who_asks() {
+        let shared = Shared {
+            threads: Threads(|_| Err(io::ErrorKind::WouldBlock.into())),
+            ..Shared::default()
+        };
+        let workers = Workers(Arc::new(shared));
+        let own = thread::current().id();
+        let by = workers.done(|| thread::current().id()).await;
+        assert_eq!(by, Some(own));
+        assert!(workers.0.queue().jobs.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_is_done_elsewhere_is_waited_for_and_so_is_what_panics() {
+        let workers = Workers::default();
+        assert_eq!(workers.done(|| 7).await, Some(7));
+        let panics = || std::panic::resume_unwind(Box::new(()));
+        assert_eq!(workers.done::<()>(panics).await, None);
+        assert_eq!(workers.done(|| 8).await, Some(8));
+    }
 
     #[test]
     fn what_never_ends_keeps_nobody_waiting() {

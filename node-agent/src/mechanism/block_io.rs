@@ -15,7 +15,7 @@ use shared::NodeDisks;
 
 use super::{
     Accepted, BeginContext, Begun, Breakdown, Config, Coverage, Detail, Event, GroupId, Lost,
-    Mechanism, Reading, Refusal, RowId, RowReading, Subscription, reason_of,
+    Mechanism, Reading, Refusal, RowId, RowReading, Subscription, identity, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
@@ -123,7 +123,7 @@ impl BlockIoConfig {
         let group = || NodeDisks::load().map(Shared::of);
         let shared = context.node.shared(group).map_err(refusal)?;
         let tells_others = context.node.policy.tells_others;
-        let (process, namespace) = (context.process.pid, context.namespace);
+        let (process, namespace) = (identity(context.process), context.namespace);
         let handle = Handle::to(shared, |program| {
             let view = program.view(&resolved.disks, self.slow_threshold_ns, process, namespace)?;
             view.ok_or_else(|| {

@@ -15,7 +15,7 @@ use shared::{Groups, Scope};
 
 use super::{
     Accepted, BeginContext, Begun, Config, Detail, Event, GroupId, GroupIds, Lost, Mechanism,
-    Reading, Refusal, RowId, RowReading, Subscription, reason_of,
+    Reading, Refusal, RowId, RowReading, Subscription, identity, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 pub use crate::kernel::counts::CountProgram;
@@ -24,7 +24,7 @@ use crate::{
         AttachError, Links, ReadError,
         counts::{SeenEvent, Tallied},
     },
-    observe::{self, Namespaces, ProcessId},
+    observe::{self, HeldNamespace, Namespaces, ProcessId},
     text,
 };
 
@@ -113,13 +113,19 @@ impl CountsConfig {
         context: BeginContext<'_>,
     ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
         let target = target(self.belonging, context.process)?;
+        let held = held(target, context.process)?;
         let program = self.program;
         let shared = context
             .node
             .shared_as(program.name, || Groups::load(program).map(Shared::of))
             .map_err(refusal)?;
         let handle = Handle::to(shared, |targets| {
-            targets.enroll(target, context.process.pid, context.namespace, self.wants)
+            targets.enroll(
+                target,
+                identity(context.process),
+                context.namespace,
+                self.wants,
+            )
         })
         .map_err(refusal)?;
         let opened = Accepted {
@@ -136,6 +142,7 @@ impl CountsConfig {
             group: context.first,
             costs: [Some(if self.sliced { HIT } else { Duration::ZERO })],
             decode: self.decode.clone(),
+            _held: held,
             places: BTreeMap::new(),
         };
         Ok((Box::new(counts), opened))
@@ -176,6 +183,16 @@ fn pod(process: u32, own: Namespaces, host: Namespaces) -> Scope {
     Scope { target, outside }
 }
 
+/// The namespace that a target goes by, so that its number is no other's meanwhile.
+fn held(of: Scope, process: ProcessId) -> Result<Option<HeldNamespace>, Refusal> {
+    let name = match of.target.space {
+        space::NETWORK => "net",
+        space::PROCESS_IDS => "pid",
+        _ => return Ok(None),
+    };
+    Ok(Some(HeldNamespace::of(process, name, of.target.number)?))
+}
+
 /// A kernel that lacks what the program needs lacks it for every target.
 fn refusal(error: AttachError) -> Refusal {
     Refusal::new(reason_of(&error), error.to_string())
@@ -192,6 +209,7 @@ struct Counts {
     group: GroupId,
     costs: [Option<Duration>; 1],
     decode: Arc<dyn Decode>,
+    _held: Option<HeldNamespace>,
     /// Of the rows, in the order in which they came by.
     places: BTreeMap<[u8; KEY_BYTES], u64>,
 }
@@ -300,6 +318,7 @@ impl Mechanism for Counts {
                 groups: GroupIds::from([self.group]),
                 counts: self.handle.lost()?,
             }],
+            ..Reading::default()
         })
     }
 

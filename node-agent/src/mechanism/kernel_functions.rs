@@ -24,6 +24,7 @@ use super::{
     Accepted, BeginContext, Begun, Config, Coverage, Detail, Event, GroupId, GroupIds, Lost,
     Mechanism, Reading, Refusal, RowReading, Subscription,
     calls::{Measures, lost_of_each, slow_call},
+    identity,
 };
 use crate::{
     kernel::{
@@ -120,7 +121,7 @@ impl KernelFunctionsConfig {
             return Err(self.nothing(Reason::UnsupportedByKernel, coverage));
         }
         let plan = KernelPlan {
-            process: context.process.pid,
+            process: identity(context.process),
             sites: functions
                 .iter()
                 .map(|function| KernelSite {

@@ -10,7 +10,7 @@ use std::{
 use ckb_probe_crds::Reason;
 
 use super::{Refusal, calls, kernel_functions::KernelRegistry};
-use crate::kernel::CalibratedTier;
+use crate::kernel::{CalibratedTier, memory};
 
 /// By type and name.
 type Known = HashMap<(TypeId, &'static str), Box<dyn Any + Send>>;
@@ -103,7 +103,9 @@ impl Node {
         if let Some(shared) = held.and_then(Weak::upgrade) {
             return Ok(shared);
         }
-        let shared = Arc::new(Mutex::new(make()?));
+        // It is nobody's who asks for it first.
+        let made = memory::on_behalf_of(None, make)?;
+        let shared = Arc::new(Mutex::new(made));
         let weak = Box::new(Arc::downgrade(&shared));
         all.insert(key, weak);
         Ok(shared)

@@ -218,6 +218,10 @@ fn reserve(modes: &[ProfileMode]) -> Result<Reservation, Refusal> {
     Ok(room)
 }
 
+/// What is told where a sampler waits: it alone does.
+const HELD_UP: &str = "no stacks are seen for now: whoever copies them waits for a page or a file of the target, most likely of a file system that \
+                       does not answer";
+
 /// A sampler, on behalf of one measurement.
 struct Profiles {
     enrolled: SamplerHandle,
@@ -238,6 +242,7 @@ impl Mechanism for Profiles {
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
+        let held_up = self.enrolled.is_held_up();
         let Totals { rows, lost } = self.enrolled.totals();
         let rows = rows.into_iter().map(|((mode, category), weighed)| {
             let mut figures = (self.figures)(&weighed.all);
@@ -254,6 +259,10 @@ impl Mechanism for Profiles {
         });
         Ok(Reading {
             groups: BTreeMap::from([(self.group, rows.collect())]),
+            held_up: held_up
+                .then_some((self.group, HELD_UP))
+                .into_iter()
+                .collect(),
             lost: vec![Lost {
                 groups: GroupIds::from([self.group]),
                 counts: [(Name::Borrowed("stacks"), lost)].into(),

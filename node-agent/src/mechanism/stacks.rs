@@ -148,7 +148,7 @@ impl StackSampler {
             },
             SamplerMode::Memory => Sampled::Faults { one_in: ONE_IN },
         };
-        let stacks = Stacks::begin(process.pid, sampled)?;
+        let stacks = Stacks::begin(super::identity(process), sampled)?;
         let now = Instant::now();
         Ok(Self {
             process,
@@ -320,7 +320,7 @@ pub fn threads(process: ProcessId) -> Result<Threads, StacksError> {
     let mut left_out = 0;
     let mut reader = Reader::of(process)?.complete()?;
     let mut stacks = Stacks::begin(
-        process.pid,
+        super::identity(process),
         Sampled::All {
             skip_unchanged: false,
         },

@@ -18,7 +18,7 @@ pub(super) use tracer::{CALLS, time_of_a_call};
 
 use super::{
     Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, GroupIds, Lost, Mechanism,
-    Reading, Refusal, RowId, RowReading, Subscription, reason_of,
+    Reading, Refusal, RowId, RowReading, Subscription, identity, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
@@ -115,7 +115,7 @@ impl Config for SyscallsConfig {
             .shared(|| Tracer::load().map(Shared::of))
             .and_then(|tracer| {
                 Handle::to(tracer, |tracer| {
-                    tracer.add(process.pid, namespace, &options)
+                    tracer.add(identity(process), namespace, &options)
                 })
             });
         let cost = |handle: &Handle<Tracer>| handle.lock().program.cost_of_hit();

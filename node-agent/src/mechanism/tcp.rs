@@ -20,7 +20,7 @@ pub use totals::blank;
 
 use super::{
     Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, Lost, Mechanism, Reading,
-    Refusal, Subscription, reason_of,
+    Refusal, Subscription, identity, reason_of,
     shared::{Gate, Handle, NodeProgram as _, OneGroup, Shared},
 };
 use crate::{
@@ -144,9 +144,9 @@ impl TcpConfig {
     ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
         let group = || SocketWatch::load().map(Shared::of);
         let watch = context.node.shared(group).map_err(refusal)?;
-        let process = context.process.pid;
+        let process = identity(context.process);
         let handle = Handle::to(watch, |_| Ok::<_, Refusal>(process))?;
-        let passes = handle.lock().program.over(process);
+        let passes = handle.lock().program.over(process.number);
         let sockets = Sockets {
             passes: passes.map_err(refusal)?,
             handle,
@@ -289,6 +289,7 @@ impl Mechanism for Sockets {
                 groups: [self.group].into(),
                 counts: lost,
             }],
+            ..Reading::default()
         })
     }
 

@@ -1,6 +1,10 @@
 //! The namespaces that processes are in.
 
-use std::{fs, io};
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt,
+};
 
 use super::{Life, ObserveError, ProcessId};
 
@@ -11,6 +15,24 @@ pub struct Namespaces {
     pub network: u32,
     /// The processes that it sees: those of its container, unless it sees all of the host's or of the pod.
     pub process_ids: u32,
+}
+
+/// A namespace that goes by its number for as long as this is there: the kernel gives the number of one that is gone to the next.
+#[derive(Debug)]
+pub struct HeldNamespace(#[expect(dead_code, reason = "it is open")] File);
+
+impl HeldNamespace {
+    /// That of a process by this name, `net` or `pid`, which has this number.
+    pub fn of(process: ProcessId, name: &'static str, number: u32) -> Result<Self, ObserveError> {
+        let pid = process.pid;
+        let failed = |source| ObserveError::Namespace { pid, name, source };
+        let file = File::open(format!("/proc/{pid}/ns/{name}")).map_err(failed)?;
+        let found = file.metadata().map_err(failed)?;
+        if found.ino() != u64::from(number) {
+            return Err(failed(io::ErrorKind::NotFound.into()));
+        }
+        Ok(Self(file))
+    }
 }
 
 impl Namespaces {
@@ -61,6 +83,43 @@ mod tests {
         assert_eq!(parse("net:[4026531840]"), Some(4_026_531_840));
         assert_eq!(parse("net:[4026531840"), None);
         assert_eq!(parse("/dev/null"), None);
+    }
+
+    #[test]
+    fn the_number_of_a_namespace_that_is_held_is_no_others() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let mut unshare = std::process::Command::new("unshare");
+        unshare.args(["--net", "sleep", "60"]);
+        let host = Namespaces::of_host().unwrap().network;
+        let mut next = || {
+            let mut child = unshare.spawn().unwrap();
+            let pid = child.id();
+            let network = loop {
+                let own = Namespaces::of_pid(pid).unwrap().network;
+                if own != host {
+                    break own;
+                }
+                std::thread::yield_now();
+            };
+            let id = ProcessId {
+                pid,
+                start_ticks: 0,
+            };
+            let held = HeldNamespace::of(id, "net", network).unwrap();
+            assert!(HeldNamespace::of(id, "net", network + 1).is_err());
+            child.kill().unwrap();
+            child.wait().unwrap();
+            (network, held)
+        };
+        let (first, held) = next();
+        for _ in 0..10 {
+            // The kernel takes a moment to give a number back.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_ne!(next().0, first);
+        }
+        drop(held);
     }
 
     #[test]

@@ -163,6 +163,7 @@ impl ProbeState {
                     };
                     let folded = reading.folded.get(&series.subscription.group);
                     series.fold(folded.copied().unwrap_or_default());
+                    series.held_up = reading.held_up.get(&series.subscription.group).copied();
                     if series.observe(rows, &*self.probe.instrument, at) {
                         self.seen = Some(at);
                     }
@@ -337,7 +338,7 @@ impl ProbeState {
             Some(Err(refusal)) => refusal.lacks.clone(),
             None => Vec::new(),
         };
-        if let Some((lack, sentence)) = self.folded() {
+        for (lack, sentence) in self.folded().into_iter().chain(self.held_up()) {
             lacks.push(lack);
             if !message.is_empty() {
                 message.push_str("; ");
@@ -398,6 +399,17 @@ impl ProbeState {
             },
             sentence,
         ))
+    }
+
+    /// What holds up those who measure it, as what it lacks and in words.
+    fn held_up(&self) -> Option<(Lack, String)> {
+        let mut live = self.series.iter().filter(|series| series.live);
+        let why = live.find_map(|series| series.held_up)?;
+        let lack = Lack {
+            reason: Reason::AttachFailed,
+            items: vec!["stacks".to_string()],
+        };
+        Some((lack, why.to_string()))
     }
 
     fn standing(

@@ -43,6 +43,8 @@ pub struct Series {
     names: BTreeMap<u64, String>,
     /// How many of those are not told apart, here and already by the mechanism.
     folded: (u64, u64),
+    /// Why nothing new is seen for now, where that is so.
+    pub held_up: Option<&'static str>,
     mode: Mode,
     /// How many slices there were, and whether there were to be any.
     slices: u64,
@@ -159,6 +161,7 @@ impl Series {
             tally.restarted();
         }
         self.names.clear();
+        self.held_up = None;
         self.folded = (0, 0);
         for row in self.rows.values_mut() {
             row.names.clear();

@@ -12,7 +12,7 @@ use ckb_probe_agent::{
 };
 use ckb_probe_crds::{KindSpec, kinds::block_io::BlockIoProbe};
 
-use ckb_probe_testkit::{Folder, disk::Disk, mount::Mount};
+use ckb_probe_testkit::{Folder, disk::Disk, mount::Mount, number::start_ticks};
 
 fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
     let question: KindSpec = BlockIoProbe {
@@ -24,7 +24,7 @@ fn view(node: &mut Node, pid: u32, disk: &Disk) -> Box<dyn Mechanism> {
     let context = BeginContext {
         process: ProcessId {
             pid,
-            start_ticks: 0,
+            start_ticks: start_ticks(pid),
         },
         namespace: "",
         first: GroupId::default(),

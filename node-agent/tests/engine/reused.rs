@@ -1,41 +1,24 @@
 //! A process whose number another one has before the agent comes round to seeing that it has ended.
 
 use std::{
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     thread,
 };
 
-use ckb_probe_crds::kinds::syscalls::SyscallsProbe;
+use ckb_probe_crds::kinds::{processes::ProcessesProbe, syscalls::SyscallsProbe};
+use ckb_probe_testkit::number::under;
+use serde_json::Value;
 
 use super::*;
 
-/// Starts a command under this number, which nobody has.
-fn under(number: u32, mut command: Command) -> Child {
-    for _ in 0..10_000 {
-        fs::write("/proc/sys/kernel/ns_last_pid", (number - 1).to_string()).unwrap();
-        let mut child = command.spawn().unwrap();
-        if child.id() == number {
-            return child;
-        }
-        // Somebody else was quicker.
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-    panic!("the number is taken");
-}
-
-#[tokio::test]
-async fn what_a_later_process_of_the_number_does_is_not_told_of_the_earlier_one() {
+/// Of its own end the earlier one has so many counts. As its loop is this thread, which runs the later process to its end, the agent is busy with something else: by the time that it comes round
+/// nobody has the number any more.
+async fn nothing_is_told_of_a_later_process(probe: Probe, of_its_end: u64, commands: &str) {
     let folder = Folder::new();
     let program = folder.compile("cc", FIXTURE, "earlier", &[]);
     let mut target = Container::run(600, &program);
     let mut agent = Agent::start();
-    let asked = SyscallsProbe {
-        names: vec!["read".to_string(), "write".to_string()],
-        slow_threshold: Duration::from_micros(1).into(),
-    };
-    let probes = vec![Probe::new("calls", asked.into())];
-    let order = order_of("calls", &target.id, &target.executable, probes);
+    let order = order_of("calls", &target.id, &target.executable, vec![probe]);
     agent.assign(vec![without_budget(order)]);
     let is_attached = |agent: &mut Agent| agent.state(&target).0 == InstanceState::Attached;
     agent.until(PATIENCE, is_attached).await;
@@ -43,18 +26,32 @@ async fn what_a_later_process_of_the_number_does_is_not_told_of_the_earlier_one(
 
     let number = target.pid();
     target.end();
-    let mut later = Command::new("dd");
-    later.args(["if=/dev/zero", "of=/dev/null", "bs=1", "count=1000000000"]);
-    later.stderr(Stdio::null());
-    let mut later = under(number, later);
-    // The agent is busy with something else, as its loop is this thread.
-    thread::sleep(Duration::from_secs(1));
+    // What tells the one from the other is a tick.
+    thread::sleep(Duration::from_millis(20));
+    let mut later = Command::new("bash");
+    later.args(["-c", commands]).stderr(Stdio::null());
+    under(number, &mut later).wait().unwrap();
     let has_gone = |agent: &mut Agent| agent.state(&target).0 != InstanceState::Attached;
     agent.until(PATIENCE, has_gone).await;
-    later.kill().unwrap();
-    later.wait().unwrap();
-    assert_eq!(agent.samples(&target), before);
-    let lines = agent.events();
-    let told = lines.iter().filter(|line| line["threadName"] == "dd");
-    assert_eq!(told.count(), 0);
+    assert_eq!(agent.samples(&target), before + of_its_end);
+    let told = agent.events();
+    let of_the_later = told.iter().filter(|line| line["threadName"] != "earlier");
+    assert_eq!(of_the_later.collect::<Vec<_>>(), Vec::<&Value>::new());
+}
+
+#[tokio::test]
+async fn what_a_later_process_of_the_number_does_is_not_told_of_the_earlier_one() {
+    let asked = SyscallsProbe {
+        names: vec!["read".to_string(), "write".to_string()],
+        slow_threshold: Duration::from_micros(1).into(),
+    };
+    let probe = Probe::new("calls", asked.into());
+    let reading = "exec dd if=/dev/zero of=/dev/null bs=1 count=10000";
+    nothing_is_told_of_a_later_process(probe, 0, reading).await;
+}
+
+#[tokio::test]
+async fn what_a_later_process_of_the_number_runs_is_not_told_of_the_earlier_one() {
+    let probe = Probe::new("commands", ProcessesProbe::default().into());
+    nothing_is_told_of_a_later_process(probe, 1, "for i in {1..20}; do /bin/true; done").await;
 }

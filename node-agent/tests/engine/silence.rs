@@ -159,8 +159,20 @@ async fn a_stack_on_a_file_system_that_falls_silent_keeps_nobody_from_detaching(
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
         assert!(mount.is_waited_for(), "{mode:?}");
+        // Who asks for its stacks is told why none come, and no more once they do.
+        let lacks = |agent: &mut Agent| {
+            let report = agent.report_to("hostile", &hostile).unwrap();
+            let probe = report.probes.first().cloned().unwrap_or_default();
+            let lacks: Vec<Reason> = probe.lacks.iter().map(|lack| lack.reason).collect();
+            let why = "a file system that does not answer";
+            assert_eq!(probe.message.contains(why), !lacks.is_empty());
+            lacks
+        };
+        let is_told = |agent: &mut Agent| lacks(agent) == [Reason::AttachFailed];
+        agent.until(PATIENCE, is_told).await;
         assert!(!mount.has_kept_waiting(gettid().as_raw().cast_unsigned()));
         mount.speak();
+        agent.until(PATIENCE, |agent| lacks(agent).is_empty()).await;
         drop((agent, hostile, local));
     }
 }

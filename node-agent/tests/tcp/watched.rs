@@ -10,6 +10,7 @@ use ckb_probe_agent::{
     observe::ProcessId,
 };
 use ckb_probe_crds::{Name, kinds::tcp::TcpProbe};
+use ckb_probe_testkit::number::start_ticks;
 
 use crate::actor::Actor;
 
@@ -50,7 +51,7 @@ impl Watched {
         let context = BeginContext {
             process: ProcessId {
                 pid,
-                start_ticks: 0,
+                start_ticks: start_ticks(pid),
             },
             namespace: "",
             first: GroupId::default(),

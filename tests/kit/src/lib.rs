@@ -5,6 +5,7 @@ pub mod container;
 pub mod disk;
 pub mod fixture;
 pub mod mount;
+pub mod number;
 mod parent;
 pub mod probe;
 mod truth;

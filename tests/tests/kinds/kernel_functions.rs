@@ -1,9 +1,13 @@
 //! Functions of the kernel, as one process calls them.
 
-use std::time::Duration;
+use std::{process::Command, time::Duration};
 
+use ckb_probe_agent::kernel::Probes;
 use ckb_probe_crds::{Reason, kinds::kernel_functions::KernelFunctionsProbe};
-use ckb_probe_testkit::{assert_begins, assert_contains};
+use ckb_probe_testkit::{
+    assert_begins, assert_contains,
+    number::{self, under},
+};
 use ckb_probe_tests::rows;
 
 use crate::{
@@ -39,8 +43,7 @@ fn each_tier_counts_what_the_kernels_own_kprobes_count() {
             other.tell("getppid 777 1");
             caller.tell("openat 300 1");
             other.tell("openat 77 1");
-            let slots = probes.read().unwrap().slots.into_iter();
-            let counted: Vec<u64> = slots.map(|slot| slot.histogram.count()).collect();
+            let counted = counts(&mut probes);
             let after = witnessed(caller.pid());
             let witnessed = [after[0] - before[0], after[1] - before[1]];
             assert_eq!(witnessed, [3000, 300], "by {tier:?}");
@@ -66,6 +69,34 @@ fn a_functions_calls_are_those_of_the_target_alone() {
         assert_eq!(rows::calls(total(&session, "__x64_sys_getpgid")), 0);
         assert_eq!(lost(&session), 0);
     });
+}
+
+#[test]
+fn a_later_process_of_the_targets_number_is_not_the_target() {
+    if !number::may_be_chosen() {
+        eprintln!("numbers of processes may not be chosen");
+        return;
+    }
+    in_every_way(matching(FUNCTIONS[0], None), |_| {
+        for tier in kernel_tiers() {
+            let mut earlier = Command::new("sleep").arg("1000").spawn().unwrap();
+            let number = earlier.id();
+            let mut probes = attach(*tier, number, &FUNCTIONS).unwrap();
+            earlier.kill().unwrap();
+            earlier.wait().unwrap();
+            let before: Vec<u64> = counts(&mut probes);
+            // What tells the one from the other is a tick.
+            std::thread::sleep(Duration::from_millis(20));
+            let mut later = under(number, &mut Command::new("ls"));
+            assert!(later.wait().unwrap().success());
+            assert_eq!(counts(&mut probes), before, "by {tier:?}");
+        }
+    });
+}
+
+fn counts(probes: &mut Probes) -> Vec<u64> {
+    let slots = probes.read().unwrap().slots.into_iter();
+    slots.map(|slot| slot.histogram.count()).collect()
 }
 
 #[test]

@@ -3,7 +3,10 @@
 use std::sync::OnceLock;
 
 use ckb_probe_agent::{
-    kernel::{AttachError, DEFAULT_RING_BYTES, KernelPlan, KernelSite, KernelTier, Probes, Slots},
+    kernel::{
+        AttachError, DEFAULT_RING_BYTES, Identity, KernelPlan, KernelSite, KernelTier, Probes,
+        Slots,
+    },
     observe::{Glob, find_kernel_functions},
 };
 
@@ -12,7 +15,7 @@ use crate::way::NONE;
 /// Attaches to functions, on behalf of a process.
 pub fn attach(tier: KernelTier, process: u32, functions: &[&str]) -> Result<Probes, AttachError> {
     let plan = KernelPlan {
-        process,
+        process: Identity::of_now(process)?,
         sites: functions
             .iter()
             .map(|function| KernelSite {

@@ -55,20 +55,23 @@ impl Counts {
                 if !namespaces.is_null() {
                     let network = fields.trusted::<{ field::NETWORK }, _>(namespaces);
                     let number = fields.trusted::<{ field::NETWORK_NUMBER }, u32>(network);
-                    self.look_up_from(space::NETWORK, number, || self.process_ids(task), found);
+                    let is_it = |entry: &TargetEntry| {
+                        entry.outside == 0 || entry.outside != self.process_ids(task)
+                    };
+                    self.look_up(space::NETWORK, number, is_it, found);
                 }
             }
             if spaces & space::PROCESS_IDS != 0 {
                 let number = self.process_ids(task);
                 if number != 0 {
-                    self.look_up(space::PROCESS_IDS, number, found);
+                    self.look_up(space::PROCESS_IDS, number, |_| true, found);
                 }
             }
             if spaces & (space::PROCESS | space::DESCENT) != 0 {
                 let process = fields.trusted::<{ field::PROCESS }, u32>(task);
-                self.look_up(space::PROCESS, process, found);
+                self.look_up_process(space::PROCESS, process, task, found);
                 if spaces & space::DESCENT != 0 {
-                    self.look_up(space::DESCENT, process, found);
+                    self.look_up_process(space::DESCENT, process, task, found);
                     let mut ancestor = task;
                     for _ in 0..MAX_ANCESTORS {
                         ancestor = fields.trusted::<{ field::PARENT }, _>(ancestor);
@@ -76,7 +79,7 @@ impl Counts {
                         if process <= 1 {
                             break;
                         }
-                        self.look_up(space::DESCENT, process, found);
+                        self.look_up_process(space::DESCENT, process, ancestor, found);
                     }
                 }
             }
@@ -100,24 +103,32 @@ impl Counts {
         }
     }
 
+    /// By the number of a process that this is a task of.
     #[inline(always)]
-    fn look_up(&self, space: u32, number: u32, found: &mut Found) {
-        self.look_up_from(space, number, || 0, found);
-    }
-
-    /// The same, of a task in a pid namespace that is asked for where it matters.
-    #[inline(always)]
-    fn look_up_from(
+    unsafe fn look_up_process(
         &self,
         space: u32,
         number: u32,
-        process_ids: impl FnOnce() -> u32,
+        task: *const c_void,
+        found: &mut Found,
+    ) {
+        // SAFETY: by the caller's word.
+        let is_it = |entry: &TargetEntry| unsafe { self.identity.is_of(task, entry.since_ns) };
+        self.look_up(space, number, is_it, found);
+    }
+
+    #[inline(always)]
+    fn look_up(
+        &self,
+        space: u32,
+        number: u32,
+        is_it: impl FnOnce(&TargetEntry) -> bool,
         found: &mut Found,
     ) {
         let key = TargetKey { space, number };
         // SAFETY: an entry is written as one when a target is let in, and its slot is not another's until long after.
         if let Some(entry) = unsafe { self.targets.get(&key) }
-            && (entry.outside == 0 || entry.outside != process_ids())
+            && is_it(entry)
             && let Some(place) = found.targets.get_mut(found.count as usize)
         {
             *place = *entry;

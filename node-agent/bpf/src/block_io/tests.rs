@@ -109,7 +109,9 @@ fn a_process_whose_requests_are_told_apart_has_a_slot_of_its_own() {
     let mut disks = Disks::load().unwrap();
     disks.attach().unwrap();
     disk.read_direct(2, 4096);
-    disks.own(std::process::id(), 7).unwrap();
+    disks
+        .own(Identity::of_now(std::process::id()).unwrap(), 7)
+        .unwrap();
     disk.read_direct(3, 4096);
     disks.disown(std::process::id()).unwrap();
     disk.read_direct(4, 4096);
@@ -130,7 +132,9 @@ fn what_began_before_is_nobodys_that_is_known() {
     for (tells, at) in [(true, 0), (false, 32 << 20)] {
         let disk = Disk::on(&mount.program());
         let mut disks = Disks::load_as(&types, Some(tells)).unwrap();
-        disks.own(std::process::id(), 7).unwrap();
+        disks
+            .own(Identity::of_now(std::process::id()).unwrap(), 7)
+            .unwrap();
         std::thread::scope(|scope| {
             mount.fall_silent();
             // Not where anything was read before: what is remembered of a file never asks.

@@ -128,7 +128,7 @@ fn what_does_not_fit_is_refused_with_what_it_takes_and_what_there_is() {
     assert_eq!(ACCOUNT.all(), 80 << 20);
     assert_eq!(ACCOUNT.left_for_a_target(), 40 << 20);
     let held = ACCOUNT.take(60 << 20, 8).unwrap();
-    ACCOUNT.set_books(10 << 20);
+    ACCOUNT.set_books([("books".into(), 10 << 20)].into());
     assert_eq!(ACCOUNT.left_for_a_target(), 10 << 20);
     let refused = ACCOUNT.take(11 << 20, 8).unwrap_err();
     assert_eq!(
@@ -240,4 +240,58 @@ fn what_grows_takes_what_is_left_and_gives_back_what_it_does_not_need() {
     assert_eq!((room.bytes(), ACCOUNT.left()), (10, 90));
     drop(room);
     assert_eq!((ACCOUNT.maps(), ACCOUNT.left()), (0, 100));
+}
+
+#[test]
+fn a_namespace_leaves_something_for_others_and_who_comes_and_goes_gives_it_back() {
+    static ACCOUNT: MemoryBudget = MemoryBudget::new();
+    const MIB: u64 = 1 << 20;
+    ACCOUNT.limit(OWN + 80 * MIB);
+    let of = |namespace: &str, work: &mut dyn FnMut() -> bool| {
+        on_behalf_of(Some(namespace.into()), work)
+    };
+    let mut held = Vec::new();
+    let mut take = |bytes: u64| {
+        let taken = ACCOUNT.take(bytes * MIB, 8);
+        taken.map(|room| held.push(room)).is_ok()
+    };
+    // Two targets of the first.
+    assert!(of("first", &mut || take(40)));
+    assert!(!of("first", &mut || take(21)), "{}", ACCOUNT.left());
+    assert!(of("first", &mut || take(20)));
+    // Three quarters of what is left are the next one's, of maps and books together.
+    ACCOUNT.set_books([("first".into(), 0), ("next".into(), 5 * MIB)].into());
+    let take_books =
+        |namespace, mebibytes| of(namespace, &mut || ACCOUNT.take_books(mebibytes * MIB));
+    assert!(take_books("next", 5));
+    assert!(!of("next", &mut || take(6)));
+    assert!(of("next", &mut || take(5)));
+    assert!(!take_books("next", 1));
+    assert!(take_books("third", 2));
+    // The node's own programs are nobody's.
+    assert!(take(3) && !take(1));
+    assert_eq!(ACCOUNT.left(), 0);
+    held.clear();
+    assert_eq!(ACCOUNT.left(), 68 * MIB);
+    assert_eq!(ACCOUNT.payers.held("first"), 0);
+    assert_eq!(ACCOUNT.payers.held("next"), 10 * MIB);
+    ACCOUNT.set_books(BTreeMap::new());
+    assert_eq!(
+        format!("{:?}", ACCOUNT.payers),
+        format!("{:?}", Payers::new())
+    );
+}
+
+#[test]
+fn who_pays_is_who_did_before_whatever_happens_meanwhile() {
+    let one: Arc<str> = "one".into();
+    on_behalf_of(Some(Arc::clone(&one)), || {
+        assert_eq!(on_behalf_of(None, payer), None);
+        let panicked = std::panic::catch_unwind(|| {
+            on_behalf_of(None, || std::panic::resume_unwind(Box::new(())))
+        });
+        assert!(panicked.is_err());
+        assert_eq!(payer(), Some(one));
+    });
+    assert_eq!(payer(), None);
 }

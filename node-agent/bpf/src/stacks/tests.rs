@@ -46,7 +46,11 @@ fn a_pass_sees_each_thread_once_with_what_is_on_its_stack_and_leaves_nothing_of_
     barrier.wait();
     thread::sleep(Duration::from_millis(50));
     let skip_unchanged = true;
-    let mut stacks = Stacks::begin(own(), Sampled::All { skip_unchanged }).unwrap();
+    let mut stacks = Stacks::begin(
+        Identity::of_now(own()).unwrap(),
+        Sampled::All { skip_unchanged },
+    )
+    .unwrap();
     let mut seen = BTreeMap::new();
     stacks
         .pass(|head, stack| {
@@ -108,7 +112,11 @@ fn the_tick_meets_who_runs_at_the_pace_that_was_asked_for() {
             std::hint::black_box(secret);
         });
     let period = Duration::from_millis(10);
-    let mut stacks = Stacks::begin(own(), Sampled::Running { period }).unwrap();
+    let mut stacks = Stacks::begin(
+        Identity::of_now(own()).unwrap(),
+        Sampled::Running { period },
+    )
+    .unwrap();
     assert!(!stacks.is_by_any_timer(), "the tick is not found");
     let mut met = 0;
     let end = Instant::now() + Duration::from_secs(60);
@@ -189,7 +197,11 @@ fn a_stack_is_copied_up_to_its_thread_s_control_block_and_no_further() {
         }
     };
     let period = Duration::from_millis(5);
-    let mut running = Stacks::begin(own(), Sampled::Running { period }).unwrap();
+    let mut running = Stacks::begin(
+        Identity::of_now(own()).unwrap(),
+        Sampled::Running { period },
+    )
+    .unwrap();
     // However busy the machine is: it runs at last.
     let end = Instant::now() + Duration::from_secs(60);
     let is_deep = || seen.borrow().values().any(|kilobytes| *kilobytes > DEEP);
@@ -201,7 +213,11 @@ fn a_stack_is_copied_up_to_its_thread_s_control_block_and_no_further() {
     assert!(is_deep(), "{seen:?}");
     over.store(true, Ordering::Relaxed);
     let skip_unchanged = false;
-    let mut waiting = Stacks::begin(own(), Sampled::All { skip_unchanged }).unwrap();
+    let mut waiting = Stacks::begin(
+        Identity::of_now(own()).unwrap(),
+        Sampled::All { skip_unchanged },
+    )
+    .unwrap();
     while seen.borrow().len() < threads.len() && Instant::now() < end {
         thread::sleep(Duration::from_millis(50));
         waiting.pass(&mut look).unwrap();
@@ -219,7 +235,11 @@ fn a_stack_is_copied_up_to_its_thread_s_control_block_and_no_further() {
 
 #[test]
 fn who_touches_the_next_page_of_its_stack_is_seen_with_what_is_above() {
-    let mut faults = Stacks::begin(own(), Sampled::Faults { one_in: 1 }).unwrap();
+    let mut faults = Stacks::begin(
+        Identity::of_now(own()).unwrap(),
+        Sampled::Faults { one_in: 1 },
+    )
+    .unwrap();
     let mut grown = 0;
     // Other tests touch pages as well, and what they take of the slots is not there for this one.
     for _ in 0..20 {

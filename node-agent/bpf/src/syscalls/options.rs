@@ -102,13 +102,14 @@ impl Default for SyscallOptions {
 }
 
 impl SyscallOptions {
-    pub(super) fn order(&self, other_row: u32) -> Order {
+    pub(super) fn order(&self, since_ns: u64, other_row: u32) -> Order {
         let mut order = Order {
             gate: 0,
             epoch: 0,
             other_row,
             most_rows: self.most_rows,
             other_wanted: u32::from(self.wanted.is_none()),
+            since_ns,
             slow_threshold_ns: self.slow_threshold_ns,
             wanted: [0; NUMBERS / 64],
         };
@@ -152,7 +153,7 @@ mod tests {
 
     #[test]
     fn all_are_wanted_but_those_of_probes() {
-        let order = SyscallOptions::default().order(0);
+        let order = SyscallOptions::default().order(0, 0);
         let unwanted = (0..NUMBERS as u32).filter(|number| {
             let word = order.wanted[(number / 64) as usize];
             word >> (number % 64) & 1 == 0

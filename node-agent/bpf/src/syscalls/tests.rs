@@ -45,6 +45,11 @@ const KNOWN_CALLS: u64 = 1250;
 /// Of the test binary: whatever it is, zero bytes can be read of it.
 const ZERO: i32 = 0;
 
+/// Who has the number now.
+fn now(process: u32) -> Identity {
+    Identity::of_now(process).unwrap()
+}
+
 /// Has the child do its thing: so many calls are taken up, its answer and its wait besides.
 fn run_traced(child: &mut Child, tracer: &SyscallTracer, target: TargetId, calls: u64) {
     let before = tracer.hits(target).unwrap().taken;
@@ -83,7 +88,7 @@ fn every_call_of_a_target_is_counted_and_none_of_another() {
     let mut child = Child::new(known_calls);
     let mut bystander = Child::new(known_calls);
     let target = tracer
-        .add_target(child.id(), &SyscallOptions::default())
+        .add_target(now(child.id()), &SyscallOptions::default())
         .unwrap();
     tracer.attach().unwrap();
     // Its gate is closed.
@@ -139,7 +144,9 @@ fn every_call_of_a_target_is_counted_and_none_of_another() {
 fn what_is_not_wanted_is_left_alone() {
     let mut tracer = SyscallTracer::load(&SIZES).unwrap();
     let mut child = Child::new(known_calls);
-    let target = tracer.add_target(child.id(), &only(&[OPENAT])).unwrap();
+    let target = tracer
+        .add_target(now(child.id()), &only(&[OPENAT]))
+        .unwrap();
     tracer.set_gate(target, true).unwrap();
     tracer.attach().unwrap();
     child.run();
@@ -161,8 +168,8 @@ fn what_has_no_row_is_counted_with_others_and_rows_are_given_back() {
             most_rows: 2,
             ..only(&[GETPPID, READ, OPENAT])
         };
-        let target = tracer.add_target(child.id(), &options).unwrap();
-        let again = tracer.add_target(child.id(), &options).unwrap_err();
+        let target = tracer.add_target(now(child.id()), &options).unwrap();
+        let again = tracer.add_target(now(child.id()), &options).unwrap_err();
         assert!(matches!(again, AttachError::NoRoom(_)));
         tracer.set_gate(target, true).unwrap();
         child.run();
@@ -188,11 +195,13 @@ fn there_is_room_for_so_many_targets() {
     let ids: Vec<TargetId> = (1..=64)
         .map(|n| {
             tracer
-                .add_target((1 << 22) + n / 2 * 4096 + n % 2, &options)
+                .add_target(Identity::new((1 << 22) + n / 2 * 4096 + n % 2, 0), &options)
                 .unwrap()
         })
         .collect();
-    let error = tracer.add_target(7, &options).unwrap_err();
+    let error = tracer
+        .add_target(Identity::new(7, 0), &options)
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "there is no room for another process: as many are traced as can be"
@@ -202,7 +211,7 @@ fn there_is_room_for_so_many_targets() {
     }
     let none = Cell::default();
     assert!((0..CELLS).all(|index| tracer.finder.get(index).unwrap() == none));
-    tracer.add_target(7, &options).unwrap();
+    tracer.add_target(Identity::new(7, 0), &options).unwrap();
 }
 
 #[test]
@@ -219,7 +228,7 @@ fn errors_whose_numbers_find_no_room_are_counted_as_lost() {
     let mut tracer = SyscallTracer::load(&sizes).unwrap();
     let mut child = Child::new(two_errors);
     let target = tracer
-        .add_target(child.id(), &SyscallOptions::default())
+        .add_target(now(child.id()), &SyscallOptions::default())
         .unwrap();
     tracer.set_gate(target, true).unwrap();
     tracer.attach().unwrap();
@@ -240,7 +249,7 @@ fn slow_calls_say_what_they_were_called_with() {
         slow_threshold_ns: 0,
         ..only(&[OPENAT])
     };
-    let target = tracer.add_target(child.id(), &options).unwrap();
+    let target = tracer.add_target(now(child.id()), &options).unwrap();
     tracer.set_gate(target, true).unwrap();
     tracer.attach().unwrap();
     child.run();
@@ -280,7 +289,7 @@ fn events_that_the_ring_cannot_take_are_counted_as_lost() {
         slow_threshold_ns: 0,
         ..only(&[GETPPID])
     };
-    let target = tracer.add_target(child.id(), &options).unwrap();
+    let target = tracer.add_target(now(child.id()), &options).unwrap();
     tracer.set_gate(target, true).unwrap();
     tracer.attach().unwrap();
     child.run();
@@ -298,7 +307,7 @@ fn a_call_counts_under_the_gate_under_which_it_began() {
     let mut tracer = SyscallTracer::load(&SIZES).unwrap();
     let mut child = Child::new(|| 0);
     let target = tracer
-        .add_target(child.id(), &SyscallOptions::default())
+        .add_target(now(child.id()), &SyscallOptions::default())
         .unwrap();
     tracer.attach().unwrap();
     // It is in its read, which began before: that is not recorded.
@@ -340,7 +349,7 @@ fn exec_is_counted_and_what_never_returns_is_not() {
     let mut tracer = SyscallTracer::load(&SIZES).unwrap();
     let mut child = Child::new(become_true);
     let target = tracer
-        .add_target(child.id(), &SyscallOptions::default())
+        .add_target(now(child.id()), &SyscallOptions::default())
         .unwrap();
     tracer.attach().unwrap();
     tracer.set_gate(target, true).unwrap();
@@ -384,7 +393,7 @@ fn what_a_signals_return_leaves_in_the_register_is_no_error() {
     let mut tracer = SyscallTracer::load(&SIZES).unwrap();
     let mut child = Child::new(signals);
     let numbers = [SIGNAL_RETURN, libc::SYS_rt_sigsuspend as u32];
-    let target = tracer.add_target(child.id(), &only(&numbers)).unwrap();
+    let target = tracer.add_target(now(child.id()), &only(&numbers)).unwrap();
     tracer.attach().unwrap();
     tracer.set_gate(target, true).unwrap();
     child.run();
@@ -414,7 +423,7 @@ fn calls_of_32_bit_programs_are_others() {
     let mut tracer = SyscallTracer::load(&SIZES).unwrap();
     let mut child = Child::new(ten);
     let target = tracer
-        .add_target(child.id(), &SyscallOptions::default())
+        .add_target(now(child.id()), &SyscallOptions::default())
         .unwrap();
     tracer.attach().unwrap();
     tracer.set_gate(target, true).unwrap();

@@ -24,7 +24,11 @@ use tokio::{
 use tracing::{debug, error, warn};
 
 use super::{FIELD_MANAGER, MAX_WORDS, WRITE_AGAIN, backoff, count};
-use crate::{driver::engine::Delivery, export::reports::ProfileParts, text};
+use crate::{
+    driver::{engine::Delivery, workers::Workers},
+    export::reports::ProfileParts,
+    text,
+};
 
 /// So many wait at most; of more, the oldest of the namespace that has most of them are given up.
 const MOST: usize = 64;
@@ -192,10 +196,11 @@ fn part(delivery: &Delivery) -> ProfilePartSpec {
 /// them away.
 pub async fn write_parts(api: Api<ProfilePart>, node: String, queue: Arc<Queue>) {
     let mut slots = Slots::from(fastrand::u8(..));
+    let workers = Workers::default();
     loop {
         let delivery = queue.next().await;
-        // To fold and to pack it takes its time.
-        let Ok(spec) = tokio::task::spawn_blocking(move || part(&delivery)).await else {
+        // To fold and to pack it takes its time. Not by tokio's own threads: where there can be none, it panics.
+        let Some(spec) = workers.done(move || part(&delivery)).await else {
             count(&queue.dropped);
             error!("a window of stacks cannot be written: packing it failed");
             continue;

@@ -1,6 +1,10 @@
 //! What is measured of each process, and handed to the views that look at it.
 
-use std::{collections::btree_map::Entry, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use ckb_probe_crds::{InstanceState, Reason};
 use k8s_openapi::jiff::Timestamp;
@@ -69,7 +73,12 @@ impl Engine {
     pub(super) fn account_for_books(&self, but: Option<ProcessId>) {
         let views = self.views.values();
         let counted = views.filter(|view| but.is_none() || view.process() != but);
-        memory::budget().set_books(counted.map(|view| view.instance.bytes()).sum());
+        let mut books: BTreeMap<Arc<str>, u64> = BTreeMap::new();
+        for view in counted {
+            let namespace = view.instance.key.pod.namespace.as_str();
+            *books.entry(namespace.into()).or_default() += view.instance.bytes();
+        }
+        memory::budget().set_books(books);
     }
 
     /// Takes what was done for processes where nobody waited for it. True when anything changed that a report would say.
@@ -186,9 +195,14 @@ impl Engine {
             return;
         }
         for view in views_on(&mut self.views, process) {
-            for entry in &entries {
-                view.instance_mut().take(entry);
-            }
+            let namespace = view.instance.key.pod.namespace.as_str().into();
+            let instance = view.instance_mut();
+            // Rows that come by take memory.
+            memory::on_behalf_of(Some(namespace), || {
+                for entry in &entries {
+                    instance.take(entry);
+                }
+            });
         }
     }
 

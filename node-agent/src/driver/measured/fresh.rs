@@ -12,6 +12,7 @@ use super::{
     Budget,
 };
 use crate::{
+    kernel::memory,
     kinds::Instrumented,
     mechanism::{Answer, Batch, BeginContext, GroupId, Refusal},
     observe::ProcessId,
@@ -35,11 +36,12 @@ impl Fresh {
         (budget, owed): (Budget, f64),
         clock: Clock,
     ) -> Self {
+        let prepare = || Prepared::of(tools, process, namespace, &questions, budget);
         let Prepared {
             answers,
             mechanisms,
             next: _,
-        } = Prepared::of(tools, process, namespace, &questions, budget);
+        } = memory::on_behalf_of(Some(namespace.into()), prepare);
         let mut answers: Vec<_> = answers.into_iter().flatten().collect();
         let Begun {
             mut measurement,

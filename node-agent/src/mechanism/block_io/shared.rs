@@ -7,7 +7,7 @@ use ckb_probe_crds::Name;
 
 use super::devices::is_wanted;
 use crate::{
-    kernel::{AttachError, DiskSlot, Disks, Links, ReadError, SlowRequest},
+    kernel::{AttachError, DiskSlot, Disks, Identity, Links, ReadError, SlowRequest},
     mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
     share,
 };
@@ -18,7 +18,7 @@ pub struct NodeDisks {
     pub disks: Disks,
     thresholds: Places<u64>,
     /// The processes whose requests are told apart, by their owner's number, less one.
-    owners: Places<u32>,
+    owners: Places<Identity>,
 }
 
 /// So many different things, each of which several may use. Namespaces share the places.
@@ -137,7 +137,7 @@ impl NodeDisks {
         &mut self,
         disks: &[String],
         slow_threshold_ns: u64,
-        process: u32,
+        process: Identity,
         namespace: &str,
     ) -> Result<Option<View>, ReadError> {
         let namespace: Arc<str> = namespace.into();
@@ -193,7 +193,7 @@ impl NodeDisks {
     }
 
     /// The number of a process whose requests are told apart from now on; 0 where there are too many others.
-    fn own(&mut self, process: u32, namespace: &Arc<str>) -> Result<u16, ReadError> {
+    fn own(&mut self, process: Identity, namespace: &Arc<str>) -> Result<u16, ReadError> {
         let Some(place) = self.owners.take(process, namespace) else {
             return Ok(0);
         };
@@ -209,7 +209,15 @@ impl NodeDisks {
     fn disown(&mut self, owner: u16, namespace: &str) -> Result<(), ReadError> {
         let place = usize::from(owner).checked_sub(1);
         let left = place.and_then(|place| self.owners.leave(place, namespace));
-        left.map_or(Ok(()), |process| self.disks.disown(process))
+        let Some(left) = left else {
+            return Ok(());
+        };
+        let mut others = self.owners.all().flatten();
+        // Of one that has its number by now.
+        if others.any(|other| other.number == left.number) {
+            return Ok(());
+        }
+        self.disks.disown(left.number)
     }
 }
 

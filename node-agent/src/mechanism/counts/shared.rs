@@ -13,7 +13,7 @@ use ckb_probe_crds::Name;
 
 use crate::{
     kernel::{
-        AttachError, Links, ReadError,
+        AttachError, Identity, Links, ReadError,
         counts::{CountProgram, Counter, SeenEvent, Tallied},
     },
     mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
@@ -46,6 +46,8 @@ struct TrackedTarget {
     namespace: String,
     /// Whether the kernel knows of it.
     is_open: bool,
+    /// Whose it is, where that is by a process's number.
+    process: Identity,
 }
 
 /// What belongs to a target.
@@ -60,7 +62,7 @@ pub struct Scope {
 /// One that asks.
 pub struct Asker {
     target: TargetKey,
-    process: u32,
+    process: Identity,
     wants: u32,
     /// What had been counted as it was opened; None while it is not.
     before: Option<Tallied>,
@@ -83,7 +85,7 @@ impl Groups {
     pub fn enroll(
         &mut self,
         Scope { target, outside }: Scope,
-        process: u32,
+        process: Identity,
         namespace: &str,
         wants: u32,
     ) -> Result<Asker, AttachError> {
@@ -104,6 +106,7 @@ impl Groups {
                 wants: 0,
                 outside,
                 most_buckets: 0,
+                ..TargetEntry::default()
             };
             self.counter.prepare(entry)?;
             let known = TrackedTarget {
@@ -112,6 +115,7 @@ impl Groups {
                 known: u32::MAX,
                 namespace: namespace.to_string(),
                 is_open: false,
+                process,
             };
             self.targets.insert(target, known);
             if let Err(error) = self.share_buckets() {
@@ -141,7 +145,7 @@ impl Groups {
             let share = shares.get(target.namespace.as_str());
             target.entry.most_buckets = share.copied().unwrap_or_default() as u32;
             if target.is_open {
-                self.counter.open(*key, target.entry)?;
+                self.counter.open(*key, target.process, target.entry)?;
             }
         }
         Ok(())
@@ -172,18 +176,21 @@ impl Groups {
         open: impl Iterator<Item = &'a Asker>,
     ) -> Result<(), ReadError> {
         let (mut spaces, mut wants) = (0, None);
+        let mut process = None;
         for asker in open {
             spaces |= asker.target.space;
             if asker.target == target {
                 wants = Some(wants.unwrap_or_default() | asker.wants);
+                process = Some(asker.process);
             }
         }
         self.counter.set_spaces(spaces)?;
-        match (self.targets.get_mut(&target), wants) {
-            (Some(known), Some(wants)) => {
+        match (self.targets.get_mut(&target), wants.zip(process)) {
+            (Some(known), Some((wants, process))) => {
                 known.entry.wants = wants;
                 known.is_open = true;
-                self.counter.open(target, known.entry)
+                known.process = process;
+                self.counter.open(target, process, known.entry)
             }
             (known, _) => {
                 if let Some(known) = known {
@@ -224,10 +231,10 @@ impl Groups {
 }
 
 /// A process that somebody asks about: what is told of it finds room where nothing else does any more.
-fn asked(process: u32) -> TargetKey {
+fn asked(process: Identity) -> TargetKey {
     TargetKey {
         space: space::ASKED,
-        number: process,
+        number: process.number,
     }
 }
 
@@ -256,14 +263,17 @@ impl NodeProgram for Groups {
     fn open(&mut self, asker: &mut Asker, others: &[&Asker]) -> Result<(), AttachError> {
         asker.before = Some(self.counted(asker.target)?);
         self.counter
-            .open(asked(asker.process), TargetEntry::default())?;
+            .open(asked(asker.process), asker.process, TargetEntry::default())?;
         let open = others.iter().copied().chain([&*asker]);
         Ok(self.admit(asker.target, open)?)
     }
 
     fn close(&mut self, asker: &mut Asker, others: &[&Asker]) -> Result<(), ReadError> {
         let before = asker.before.take();
-        if !others.iter().any(|other| other.process == asker.process) {
+        if !others
+            .iter()
+            .any(|other| other.process.number == asker.process.number)
+        {
             self.counter.close(asked(asker.process))?;
         }
         self.admit(asker.target, others.iter().copied())?;

@@ -9,7 +9,10 @@ use std::{
 use ckb_probe_crds::Reason;
 
 use crate::{
-    kernel::{AttachError, DEFAULT_RING_BYTES, KernelPlan, KernelSite, KernelTier, Probes, Slots},
+    kernel::{
+        AttachError, DEFAULT_RING_BYTES, Identity, KernelPlan, KernelSite, KernelTier, Probes,
+        Slots,
+    },
     mechanism::{
         Node, Refusal,
         syscalls::{CALLS, time_of_a_call},
@@ -87,8 +90,8 @@ fn try_tiers() -> Result<(KernelTier, Costs), Refusal> {
 /// Or how many calls were counted, where it was not all of them.
 fn calibrate(tier: KernelTier) -> Result<Result<Costs, u64>, AttachError> {
     let free = time_of_a_call();
-    let (missed, _) = attached(tier, NOBODY)?;
-    let (taken, mut probes) = attached(tier, std::process::id())?;
+    let (missed, _) = attached(tier, Identity::new(NOBODY, 0))?;
+    let (taken, mut probes) = attached(tier, Identity::of_now(std::process::id())?)?;
     let seen = probes.read()?.slots.into_iter().next().unwrap_or_default();
     if seen.histogram.count() != u64::from(CALLS) {
         return Ok(Err(seen.histogram.count()));
@@ -101,7 +104,7 @@ fn calibrate(tier: KernelTier) -> Result<Result<Costs, u64>, AttachError> {
 }
 
 /// What a call takes while those of this process are recorded.
-fn attached(tier: KernelTier, process: u32) -> Result<(Duration, Probes), AttachError> {
+fn attached(tier: KernelTier, process: Identity) -> Result<(Duration, Probes), AttachError> {
     let plan = KernelPlan {
         process,
         sites: vec![KernelSite {

@@ -100,25 +100,29 @@ impl Thread<'_> {
             milliseconds,
         };
         let start = Instant::now();
+        self.shared.begins(true);
         // What is read of the process's files is for all of its modes.
         let _read = Reader::of(self.process);
         let mut all = self.begin();
         // Where others have a window of this number it ends when theirs do; else it lasts as long as is asked, from now on.
         let start = self.ask.every.map_or_else(Instant::now, |_| start);
         let end = start + window.lasts;
-        if !self.sample(&mut all, end) {
-            // Nobody wants it any more.
+        let wanted = self.sample(&mut all, end);
+        self.shared.begins(false);
+        if !wanted {
             return;
         }
         let lasted = since_1970().saturating_sub(began);
         // What waits for the target's files comes first: nobody else waits for that.
         for one in &mut all {
+            self.shared.begins(true);
             if let Ok(sampler) = &mut one.sampler
                 && let Err(error) = sampler.stop()
             {
                 one.fail(&error);
             }
         }
+        self.shared.begins(false);
         for one in all {
             let mode = one.mode;
             let _told = one_at_a_time();
@@ -214,8 +218,10 @@ impl Thread<'_> {
                 return wanted;
             }
             for one in all.iter_mut().filter(|one| one.next <= now) {
+                self.shared.begins(true);
                 one.step(&self.life);
             }
+            self.shared.begins(false);
             if spend <= now {
                 self.spend(all, &mut spent);
                 for one in all.iter().filter(|one| one.mode == ProfileMode::Memory) {
@@ -257,7 +263,10 @@ impl Thread<'_> {
         &self,
         window: ProfileWindow,
     ) -> Result<(ProfileWindow, ProfileCounts, CategorizedStacks), String> {
-        let threads = stacks::threads(self.process).map_err(|error| error.to_string())?;
+        self.shared.begins(true);
+        let threads = stacks::threads(self.process);
+        self.shared.begins(false);
+        let threads = threads.map_err(|error| error.to_string())?;
         let _told = one_at_a_time();
         let told = CategorizedStacks::dumped(&threads.states, since_1970());
         let (samples, complete) = told.counts();

@@ -13,10 +13,13 @@ use std::{
 use ckb_probe_crds::{ProfileMode, Reason, report::OTHER};
 
 use super::{Finished, ProfileConfig, Weighed, sampling};
-use crate::{mechanism::Refusal, observe::ProcessId};
+use crate::{kernel::memory, mechanism::Refusal, observe::ProcessId};
 
 /// A sampler that nobody has goes on for so long: whoever measures the process anew asks for it again at once.
 pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A thread that does one thing for longer than this is held up by the target.
+const HELD_UP: Duration = Duration::from_secs(5);
 
 /// So many windows wait for somebody who is to be told of them.
 const MOST_UNTOLD: usize = 8;
@@ -51,6 +54,8 @@ struct State {
     ratio: Option<f64>,
     /// How many samplers the process has.
     sharing: usize,
+    /// Since when the thread does what the target may hold it up in.
+    busy: Option<Instant>,
 }
 
 /// What was seen in all windows, and in the last of each mode.
@@ -149,9 +154,12 @@ impl Registry {
         let (own, of, asked) = (Arc::clone(registry), process, ask.clone());
         let shared = Arc::clone(&sampled);
         let thread = thread::Builder::new().name("profiles".to_string());
+        let payer = memory::payer();
         let work = move || {
-            sampling::run(of, &asked, &shared, |gone| {
-                Self::forget(&own, &shared, gone)
+            memory::on_behalf_of(payer, || {
+                sampling::run(of, &asked, &shared, |gone| {
+                    Self::forget(&own, &shared, gone)
+                });
             });
             shared.close();
         };
@@ -211,6 +219,17 @@ impl SharedSampler {
         let time = time.min(state.patience(Instant::now()));
         let waited = self.changed.wait_timeout(state, time);
         drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// The thread begins something in which the target may hold it up, or, if not, what nobody does.
+    pub(super) fn begins(&self, may_be_held_up: bool) {
+        self.state().busy = may_be_held_up.then(Instant::now);
+    }
+
+    /// Whether the target holds up its thread.
+    fn is_held_up(&self) -> bool {
+        let busy = self.state().busy;
+        busy.is_some_and(|since| since.elapsed() >= HELD_UP)
     }
 
     /// How many samplers of the process share that.
@@ -305,6 +324,11 @@ impl SamplerHandle {
     /// What was seen since it came.
     pub(super) fn totals(&self) -> Totals {
         self.sampled.state().totals.since(&self.before)
+    }
+
+    /// Whether the target holds up its thread.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.sampled.is_held_up()
     }
 
     /// What sampling has cost the process since.

@@ -7,7 +7,7 @@ use ckb_probe_crds::Name;
 
 use crate::{
     kernel::{
-        AttachError, Links, ReadError,
+        AttachError, Identity, Links, ReadError,
         syscalls::{
             SlowSyscall, SyscallOptions, SyscallSizes, SyscallTracer, TargetId, TargetReading,
         },
@@ -64,7 +64,7 @@ impl Tracer {
     /// Makes a process of this namespace a target, with its gate closed.
     pub fn add(
         &mut self,
-        pid: u32,
+        process: Identity,
         namespace: &str,
         options: &SyscallOptions,
     ) -> Result<TargetId, AttachError> {
@@ -73,7 +73,7 @@ impl Tracer {
                 "a node traces 64, of which one namespace has no more than it leaves to others",
             ));
         }
-        let id = self.tracer.add_target(pid, options)?;
+        let id = self.tracer.add_target(process, options)?;
         self.targets.insert(id, namespace.to_string());
         if let Err(error) = self.share_rows() {
             self.targets.remove(&id);
@@ -179,7 +179,8 @@ impl NodeProgram for Tracer {
 /// Calls `getppid` as often as it takes: untraced, traced as a bystander, and as a target.
 fn calibrate(tracer: &mut SyscallTracer) -> Result<Costs, AttachError> {
     let untraced = time_of_a_call();
-    let own = tracer.add_target(std::process::id(), &SyscallOptions::default())?;
+    let own = Identity::of_now(std::process::id())?;
+    let own = tracer.add_target(own, &SyscallOptions::default())?;
     tracer.attach()?;
     let left = time_of_a_call();
     tracer.set_gate(own, true)?;

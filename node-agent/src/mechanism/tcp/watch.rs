@@ -3,13 +3,13 @@
 use ckb_probe_crds::Name;
 
 use crate::{
-    kernel::{AttachError, Links, ReadError, Socket, SocketWatch},
+    kernel::{AttachError, Identity, Links, ReadError, Socket, SocketWatch},
     mechanism::shared::{Losses, NodeEvent, NodeProgram, Spent},
 };
 
 /// A subscriber is known by the process whose sockets it watches.
 impl NodeProgram for SocketWatch {
-    type Subscriber = u32;
+    type Subscriber = Identity;
     type Key = u32;
     type Event = Socket;
 
@@ -17,8 +17,8 @@ impl NodeProgram for SocketWatch {
     const MAX_WAITING: usize = 32 << 10;
     const EVENTS_LOST: &'static str = "connections";
 
-    fn key(process: &u32) -> u32 {
-        *process
+    fn key(process: &Identity) -> u32 {
+        process.number
     }
 
     fn attach(&mut self) -> Result<(), AttachError> {
@@ -29,18 +29,18 @@ impl NodeProgram for SocketWatch {
         self.detach()
     }
 
-    fn open(&mut self, process: &mut u32, _: &[&u32]) -> Result<(), AttachError> {
+    fn open(&mut self, process: &mut Identity, _: &[&Identity]) -> Result<(), AttachError> {
         self.add(*process)
     }
 
-    fn close(&mut self, process: &mut u32, others: &[&u32]) -> Result<(), ReadError> {
-        match others.contains(&&*process) {
+    fn close(&mut self, process: &mut Identity, others: &[&Identity]) -> Result<(), ReadError> {
+        match others.iter().any(|other| other.number == process.number) {
             true => Ok(()),
-            false => self.remove(*process),
+            false => self.remove(process.number),
         }
     }
 
-    fn forget(&mut self, _: u32, _: &[&u32]) -> Result<(), ReadError> {
+    fn forget(&mut self, _: Identity, _: &[&Identity]) -> Result<(), ReadError> {
         Ok(())
     }
 
@@ -50,7 +50,7 @@ impl NodeProgram for SocketWatch {
     }
 
     /// Sockets that were established or closed and are not told of: whose they were, nobody knows.
-    fn lost(&mut self, _: &u32) -> Result<Losses, ReadError> {
+    fn lost(&mut self, _: &Identity) -> Result<Losses, ReadError> {
         let lost = self.met()?.lost;
         Ok([(Name::Borrowed(Self::EVENTS_LOST), lost)].into())
     }

@@ -21,12 +21,13 @@ use aya_ebpf::{
     maps::{Array, HashMap},
     programs::BtfTracePointContext,
 };
-use ckb_probe_common::block_io::{self, Control, Direction, InFlight, MAX_OWNERS, UNKNOWN};
+use ckb_probe_common::block_io::{self, Control, Direction, InFlight, MAX_OWNERS, Owner, UNKNOWN};
+use ckb_probe_programs::identity::Identity;
 use request::Request;
 
 /// The number of each process whose requests are told from others'.
 #[map]
-static OWNERS: HashMap<u32, u32> = HashMap::with_max_entries(MAX_OWNERS, 0);
+static OWNERS: HashMap<u32, Owner> = HashMap::with_max_entries(MAX_OWNERS, 0);
 
 /// What to do.
 #[map]
@@ -35,6 +36,9 @@ static CONTROL: Array<Control> = Array::with_max_entries(1, 0);
 /// The requests in flight, by their addresses.
 #[map]
 static IN_FLIGHT: HashMap<u64, InFlight> = HashMap::with_max_entries(block_io::IN_FLIGHT, 0);
+
+#[unsafe(no_mangle)]
+static IDENTITY: Identity = Identity::unset();
 
 /// Anew, whatever is remembered at this address.
 const BPF_ANY: u64 = 0;
@@ -124,7 +128,10 @@ pub fn done(context: BtfTracePointContext) -> i32 {
 fn owner() -> u16 {
     let process = (bpf_get_current_pid_tgid() >> 32) as u32;
     // SAFETY: user space changes an entry by replacing it.
-    unsafe { OWNERS.get(&process) }.map_or(0, |owner| *owner as u16)
+    match unsafe { OWNERS.get(&process) } {
+        Some(owner) if IDENTITY.runs(owner.since_ns) => owner.number as u16,
+        _ => 0,
+    }
 }
 
 /// Whose a request is that was not seen to begin. The flushes that the kernel makes itself do not begin, and are nobody's here.

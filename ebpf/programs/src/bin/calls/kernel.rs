@@ -18,10 +18,14 @@ use aya_ebpf::{
     programs::{ProbeContext, RetProbeContext},
 };
 use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, Session};
+use ckb_probe_programs::identity::Identity;
 
 use crate::{
     NO_RETURN, control, cookie, key, now, pair_return, record, session, session_return, take_up,
 };
+
+#[unsafe(no_mangle)]
+static IDENTITY: Identity = Identity::unset();
 
 // Not by aya's macro, whose programs return 0 whatever is returned here.
 #[unsafe(no_mangle)]
@@ -92,7 +96,8 @@ pub fn kernel_return(context: RetProbeContext) -> u32 {
 
 #[inline(always)]
 fn is_the_targets(control: &Control) -> bool {
-    (bpf_get_current_pid_tgid() >> 32) as u32 == control.process
+    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
+    process == control.process && IDENTITY.runs(control.since_ns)
 }
 
 #[inline(always)]

@@ -27,6 +27,7 @@ use ckb_probe_common::stacks::{
 };
 use ckb_probe_programs::{
     counters,
+    identity::Identity,
     iterator::Context,
     stack_pages,
     task_storage::{TaskStorage, Thread},
@@ -66,6 +67,9 @@ static ADDRESSES: Array<u64> = Array::with_max_entries(NAMES as u32, 0);
 #[map]
 static LOOKED_AT: TaskStorage<u64> = TaskStorage::new();
 
+#[unsafe(no_mangle)]
+static IDENTITY: Identity = Identity::unset();
+
 /// Who runs?
 #[btf_tracepoint(function = "hrtimer_expire_entry")]
 pub fn timer_expires(context: BtfTracePointContext) -> i32 {
@@ -89,7 +93,7 @@ pub fn timer_expires(context: BtfTracePointContext) -> i32 {
         if !(*pace).ticks(now, order, random) {
             return 0;
         }
-        if (bpf_get_current_pid_tgid() >> 32) as u32 != order.process {
+        if !is_the_targets(order) {
             return 0;
         }
         (*pace).met += 1;
@@ -99,6 +103,13 @@ pub fn timer_expires(context: BtfTracePointContext) -> i32 {
         (*pace).spent_ns += bpf_ktime_get_ns() - now;
     }
     0
+}
+
+/// Whether the thread that runs is one of the process.
+#[inline(always)]
+fn is_the_targets(order: &Order) -> bool {
+    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
+    process == order.process && IDENTITY.runs(order.since_ns)
 }
 
 #[inline(always)]
@@ -128,7 +139,7 @@ fn page_fault(context: &BtfTracePointContext) -> i32 {
     let (Some(order), Some(pace)) = (ORDER.get(0), PACE.get_ptr_mut(0)) else {
         return 0;
     };
-    if (bpf_get_current_pid_tgid() >> 32) as u32 != order.process {
+    if !is_the_targets(order) {
         return 0;
     }
     if thread::touches_nothing(Thread::current().as_ptr()) {
@@ -224,6 +235,11 @@ pub fn threads(context: *mut c_void) -> i32 {
     };
     // SAFETY: a map's value, which nobody else writes to: there is one reader at a time.
     let waits = unsafe { core::mem::take(&mut *waiting) };
+    // The kernel finds the process by its number alone, each time.
+    // SAFETY: the kernel's task.
+    if !unsafe { IDENTITY.is_of(task, order.since_ns) } {
+        return 0;
+    }
     if let Some(slot) = waits.checked_sub(1).and_then(|at| SLOTS.get_ptr_mut(at)) {
         // SAFETY: a map's value, which is this program's again if it is copied; and the kernel's task.
         unsafe {

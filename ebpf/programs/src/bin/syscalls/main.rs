@@ -24,6 +24,7 @@ use ckb_probe_common::syscalls::{
 };
 use ckb_probe_programs::{
     fields::Fields,
+    identity::Identity,
     task_storage::{TaskStorage, Thread},
 };
 use record::Call;
@@ -56,6 +57,10 @@ const STATUS: usize = 0;
 const HANDLER: usize = 9;
 /// `k_sigaction.sa.sa_flags`.
 const HANDLER_FLAGS: usize = 10;
+
+#[unsafe(no_mangle)]
+static IDENTITY: Identity = Identity::unset();
+
 /// In a system call of a 32-bit program.
 const TS_COMPAT: u32 = 2;
 
@@ -72,16 +77,17 @@ const SIG_IGN: u64 = 1;
 #[btf_tracepoint(function = "sys_enter")]
 pub fn syscall_enter(context: BtfTracePointContext) -> i32 {
     let Some(target) = target() else {
-        if let Some(met) = MET.get_ptr_mut(MAX_TARGETS as u32) {
-            // SAFETY: a map's value.
-            unsafe { (*met).left += 1 };
-        }
-        return 0;
+        return leave();
     };
     let (Some(order), Some(met)) = (ORDERS.get(target), MET.get_ptr_mut(target)) else {
         return 0;
     };
     let thread = Thread::current();
+    // What does not begin here does not end either, so it is asked at no end.
+    // SAFETY: the kernel hands out the thread.
+    if !unsafe { IDENTITY.is_of(thread.as_ptr(), order.since_ns) } {
+        return leave();
+    }
     let mut number = number(context.arg(1), thread);
     if number == RESTART && order.gate != 0 {
         number = made_again(thread, order).unwrap_or(RESTART);
@@ -114,6 +120,16 @@ pub fn syscall_enter(context: BtfTracePointContext) -> i32 {
             Some(time_ns) => time_ns,
             None => bpf_ktime_get_ns(),
         };
+    }
+    0
+}
+
+/// A call of who is no target.
+#[inline(always)]
+fn leave() -> i32 {
+    if let Some(met) = MET.get_ptr_mut(MAX_TARGETS as u32) {
+        // SAFETY: a map's value.
+        unsafe { (*met).left += 1 };
     }
     0
 }

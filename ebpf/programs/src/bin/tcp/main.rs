@@ -20,12 +20,12 @@ use ckb_probe_common::tcp::{
     CLOSED, INCOMING, Kept, LEFT_OUT, MAX_FILES, MAX_PROCESSES, MAX_TOLD, Met, OPENED, OUTGOING,
     Progress, SEEN, Socket, UNKNOWN, state,
 };
-use ckb_probe_programs::{counters, iterator, socket_storage::SocketStorage};
+use ckb_probe_programs::{counters, identity::Identity, iterator, socket_storage::SocketStorage};
 use socket::{FIELDS, PROCESS, SOCKET, TcpSocket};
 
-/// The watched processes.
+/// The watched processes, and since when each has been: a later one of its number is not watched.
 #[map]
-static PROCESSES: HashMap<u32, u32> = HashMap::with_max_entries(MAX_PROCESSES as u32, 0);
+static PROCESSES: HashMap<u32, u64> = HashMap::with_max_entries(MAX_PROCESSES as u32, 0);
 
 /// What is known of their sockets.
 #[map]
@@ -41,6 +41,9 @@ static CHANGED: RingBuf = RingBuf::with_byte_size(4096, 0);
 
 #[map]
 static MET: PerCpuArray<Met> = PerCpuArray::with_max_entries(1, 0);
+
+#[unsafe(no_mangle)]
+static IDENTITY: Identity = Identity::unset();
 
 #[btf_tracepoint(function = "inet_sock_set_state")]
 pub fn state_changed(context: BtfTracePointContext) -> i32 {
@@ -68,8 +71,9 @@ pub fn state_changed(context: BtfTracePointContext) -> i32 {
 fn begins(socket: *const c_void, direction: u8) {
     let process = (bpf_get_current_pid_tgid() >> 32) as u32;
     // SAFETY: nobody keeps the value.
-    if unsafe { PROCESSES.get(&process) }.is_none() {
-        return;
+    match unsafe { PROCESSES.get(&process) } {
+        Some(since_ns) if IDENTITY.runs(*since_ns) => {}
+        _ => return,
     }
     let Some(socket) = TcpSocket::of(socket) else {
         return;
@@ -173,11 +177,19 @@ pub fn list(context: *mut c_void) -> i32 {
     if task.is_null() || file.is_null() {
         return end(context, pass);
     }
-    let Some(progress) = progress(pass) else {
+    let Some(progress) = progress(pass, task) else {
         return 0;
     };
     // SAFETY: a map's value: one pass is made by one thread.
     let files = unsafe { (*progress).files };
+    if files == NOT_ITS {
+        if !tell_the_end(context, 0) {
+            return 1;
+        }
+        // SAFETY: as above.
+        unsafe { (*progress).files = MAX_FILES + 1 };
+        return 0;
+    }
     if files > MAX_FILES {
         // The end was told: the kernel hands over what is written.
         return 1;
@@ -247,15 +259,29 @@ pub fn list(context: *mut c_void) -> i32 {
     0
 }
 
-/// How far this pass is.
+/// How far this pass is. The kernel finds the process by its number alone: of a later one that has it, this looks at no file.
 #[inline(always)]
-fn progress(pass: u64) -> Option<*mut Progress> {
+fn progress(pass: u64, task: *const c_void) -> Option<*mut Progress> {
     if let Some(progress) = PASSES.get_ptr_mut(&pass) {
         return Some(progress);
     }
-    PASSES.insert(&pass, &Progress::default(), 0).ok()?;
+    // SAFETY: the kernel's task; nobody keeps the value.
+    let is_watched = unsafe {
+        let process = FIELDS.trusted::<PROCESS, u32>(task);
+        let since_ns = PROCESSES.get(&process);
+        since_ns.is_none_or(|since_ns| IDENTITY.is_of(task, *since_ns))
+    };
+    let files = if is_watched { 0 } else { NOT_ITS };
+    let begun = Progress {
+        files,
+        ..Progress::default()
+    };
+    PASSES.insert(&pass, &begun, 0).ok()?;
     PASSES.get_ptr_mut(&pass)
 }
+
+/// In place of a number of files: they are not the process's.
+const NOT_ITS: u64 = u64::MAX;
 
 #[inline(always)]
 fn end(context: iterator::Context, pass: u64) -> i32 {

@@ -84,7 +84,7 @@ fn read_beside_alarms(flags: libc::c_int) -> u64 {
 fn reads_of(what: fn() -> u64) -> (SyscallReading, u64) {
     let mut tracer = SyscallTracer::load(&SIZES).unwrap();
     let mut child = Child::new(what);
-    let target = tracer.add_target(child.id(), &only(&[READ])).unwrap();
+    let target = tracer.add_target(now(child.id()), &only(&[READ])).unwrap();
     tracer.attach().unwrap();
     tracer.set_gate(target, true).unwrap();
     let said = child.run();
@@ -122,7 +122,7 @@ fn a_sleep_that_is_stopped_and_goes_on_is_one() {
         0
     });
     let target = tracer
-        .add_target(child.id(), &only(&[CLOCK_NANOSLEEP]))
+        .add_target(now(child.id()), &only(&[CLOCK_NANOSLEEP]))
         .unwrap();
     tracer.attach().unwrap();
     tracer.set_gate(target, true).unwrap();
@@ -170,7 +170,7 @@ fn a_sleep_that_a_handler_ends_failed() {
     let mut tracer = SyscallTracer::load(&SIZES).unwrap();
     let mut child = Child::new(sleep_beside_an_alarm);
     let target = tracer
-        .add_target(child.id(), &only(&[CLOCK_NANOSLEEP]))
+        .add_target(now(child.id()), &only(&[CLOCK_NANOSLEEP]))
         .unwrap();
     tracer.attach().unwrap();
     tracer.set_gate(target, true).unwrap();

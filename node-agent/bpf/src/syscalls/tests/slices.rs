@@ -39,7 +39,7 @@ fn sleep(duration: Duration) {
 fn a_call_that_is_longer_than_any_slice_counts_once_where_it_began() {
     let mut tracer = SyscallTracer::load(&SIZES).unwrap();
     let target = tracer
-        .add_target(std::process::id(), &only(&[NANOSLEEP, GETPPID]))
+        .add_target(now(std::process::id()), &only(&[NANOSLEEP, GETPPID]))
         .unwrap();
     tracer.attach().unwrap();
     let over = AtomicBool::new(false);

@@ -221,7 +221,7 @@ fn rows_are_charged_as_they_come_and_what_there_is_no_room_for_counts_with_the_o
         let account: &'static MemoryBudget = Box::leak(Box::default());
         // What the agent takes for itself, what was taken in advance, and room for so many rows more.
         account.limit((48 << 20) + expected + more * of_a_row);
-        account.set_books(expected);
+        account.set_books([("some".into(), expected)].into());
         let mut series = Series::new(subscription.clone());
         series.room = series.room.on(account);
         series.attached(subscription.clone(), at(0));
