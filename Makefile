@@ -40,7 +40,7 @@ test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, each also 
 soak: ## everything that goes wrong, again and again, on a local cluster: MINUTES=60 of it, SEED=N to play it again
 	scripts/setup.sh build cluster && scripts/soak.sh $(SOAK_OPTIONS)
 
-scale: ## the operator beside 1,000 nodes and 5,000 targets that exist in the API alone: 10 minutes; NODES=50 for a small one
+scale: ## the operator beside 1,000 nodes, and other loads that exist in the API alone: 25 minutes; NODES=50 for a small one
 	scripts/setup.sh build cluster && scripts/scale.sh
 
 nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, scale and bench, one after the other: a night
