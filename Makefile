@@ -9,7 +9,7 @@ setup: ## install what building, the local cluster and linting need (idempotent)
 	scripts/setup.sh all
 
 fmt: ## format the code
-	cargo fmt --all && for own in ebpf/programs node-agent/fuzz; do cargo fmt --manifest-path $$own/Cargo.toml || exit; done
+	cargo fmt --all && for own in ebpf/programs node-agent/fuzz operator/fuzz; do cargo fmt --manifest-path $$own/Cargo.toml || exit; done
 
 lint: ## fmt, clippy, cargo deny, shellcheck, drift of generated files
 	scripts/setup.sh build cluster lint && scripts/lint.sh
@@ -22,7 +22,7 @@ test: test-unit e2e ## unit, property, kernel and end-to-end tests
 test-unit: ## unit and property tests, kernel tests against a program whose calls are known, and the seeds of the fuzzer
 	scripts/setup.sh build unit cluster && scripts/test-unit.sh
 
-fuzz: ## crafted files, profiles and stacks, for half an hour; FUZZ_SECONDS=30 each for a short one
+fuzz: ## crafted files, profiles, stacks and objects, for more than an hour; FUZZ_SECONDS=30 each for a short one
 	scripts/setup.sh build fuzz && scripts/fuzz.sh $(or $(FUZZ_SECONDS),600)
 
 test-browser: ## flame graphs in headless Chromium, also by speedscope: search, zoom, and screenshots in target/tmp/flames/browser
@@ -40,7 +40,7 @@ test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, each also 
 soak: ## everything that goes wrong, again and again, on a local cluster: MINUTES=60 of it, SEED=N to play it again
 	scripts/setup.sh build cluster && scripts/soak.sh $(SOAK_OPTIONS)
 
-scale: ## the operator beside 1,000 nodes and 5,000 targets that exist in the API alone: 10 minutes; NODES=50 for a small one
+scale: ## the operator beside 1,000 nodes, and other loads that exist in the API alone: 25 minutes; NODES=50 for a small one
 	scripts/setup.sh build cluster && scripts/scale.sh
 
 nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, scale and bench, one after the other: a night

@@ -18,7 +18,7 @@ case ${1:-} in
 esac
 
 # The BPF programs and the fuzz targets are workspaces of their own.
-WORKSPACES=(Cargo.toml ebpf/programs/Cargo.toml node-agent/fuzz/Cargo.toml)
+WORKSPACES=(Cargo.toml ebpf/programs/Cargo.toml node-agent/fuzz/Cargo.toml operator/fuzz/Cargo.toml)
 
 format() {
   local manifest
@@ -29,7 +29,8 @@ format() {
 
 lints() {
   cargo clippy --quiet --locked --workspace --all-targets -- -D warnings || return 1
-  # The fuzz target takes modules out of the agent, which may come to need another one.
+  # The fuzz target takes modules out of the agent, which may come to need another one. What the operator's check is part of a test,
+  # and so among those above.
   cargo clippy --quiet --locked --manifest-path node-agent/fuzz/Cargo.toml --target-dir target/fuzz/lint -- -D warnings
 }
 

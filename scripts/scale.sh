@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# scale.sh [OPTION...]: the operator beside an API server with 1,000 nodes, 5,000 targets and as many agents as nodes that exist in
-# the API alone; writes target/scale/report.md and report.json. Some 10 minutes. NODES=50 is for a small one. docs/scale.md explains
-# the figures. The options are those of the program scale, such as --strict. Needs root, and scripts/setup.sh build cluster before.
+# scale.sh [OPTION...]: the operator beside loads that exist in the API alone, each on an etcd and an API server of its own: 1,000 nodes,
+# 5,000 targets and as many agents as nodes; thousands of paused copies of a CkbProbe; a hundred agents with full reports; no operator
+# for an hour. Writes target/scale/report.md and report.json. Some 25 minutes. NODES=50 is for a small cluster. docs/scale.md explains
+# the figures. The options are those of the program scale, such as --strict or --only paused. Needs root, and scripts/setup.sh build
+# cluster before.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -25,6 +27,5 @@ step "building the operator and the program that measures it"
 cargo build --locked --quiet --release --bin scale
 ! kubectl get --raw /readyz > /dev/null 2>&1 || die "a cluster is up: take it down before, with tests/cluster/down.sh '$run'"
 trap 'tests/cluster/down.sh "$run"' EXIT
-tests/cluster/up.sh --api "$run"
 step "measuring: leave the machine alone"
 target/release/scale "$@"

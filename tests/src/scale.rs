@@ -1,41 +1,45 @@
-//! The operator beside a large cluster: 1,000 nodes and 5,000 targets that exist in the API alone. docs/scale.md explains
-//! the method.
+//! The operator beside loads that exist in the API alone: a large cluster, and what a tenant or an outage may have it bear.
+//! docs/scale.md explains the method.
 //!
 //! What is measured is the operator as it is released, as a process of its own, against a real API server. Nodes, pods and
 //! agents are made up: nothing of the operator is linked in here.
 
 use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
+    path::{Path, PathBuf},
+    time::Duration,
 };
 
-use kube::{Client, api::ListParams};
-use tokio::time::sleep;
+use futures::future::LocalBoxFuture;
+use k8s_openapi::api::core::v1::Node;
+use kube::{Api, Client, api::ListParams};
 
 use crate::{
-    bench::{report::Report, statistics::summary},
+    bench::report::Report,
+    cluster,
     failure::{Failure, Result, expect},
-    metrics::Metrics,
+    fixture::repository,
     report::Bound,
 };
 
 mod agents;
+mod away;
 mod fleet;
+mod full;
+mod large;
 mod operator;
 mod orders;
+mod parts;
+mod paused;
 mod requests;
 
-use agents::{Agents, Say};
-use fleet::{Fleet, Health};
 use operator::Operator;
-use orders::Orders;
 
 /// How large, and what with.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Nodes.
+    /// Nodes of the large cluster.
     pub nodes: usize,
-    /// Pods, each a target of one CkbProbe; one namespace for each fifty.
+    /// Its pods, each a target of one CkbProbe; one namespace for each fifty.
     pub pods: usize,
     /// How many changes of one pod are measured.
     pub changes: usize,
@@ -43,11 +47,40 @@ pub struct Settings {
     pub seconds: u64,
     /// How many seconds apart an agent's reports are, from one time to the next, until the API server takes them in time.
     pub every: Vec<u64>,
+    /// Paused copies of a CkbProbe.
+    pub copies: usize,
     /// The operator's executable.
     pub operator: PathBuf,
     /// Where to write to.
     pub folder: PathBuf,
 }
+
+/// Something that the operator has to bear.
+pub struct Load {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in a sentence.
+    pub about: &'static str,
+    measure: for<'a> fn(&'a Client, &'a Settings, &'a mut Report) -> LocalBoxFuture<'a, Result<()>>,
+}
+
+macro_rules! loads {
+    ($($name:ident: $about:literal;)*) => {
+        &[$(Load {
+            name: stringify!($name),
+            about: $about,
+            measure: |client, settings, report| Box::pin($name::measure(client, settings, report)),
+        }),*]
+    };
+}
+
+/// Every load.
+pub const ALL: &[Load] = loads! {
+    large: "a thousand nodes, and agents that report on five targets each";
+    paused: "thousands of paused copies beside one CkbProbe whose profiles are due";
+    full: "a hundred agents whose reports are as long as they may be, as often as they may be";
+    away: "no operator for an hour, and twenty agents that write all the while";
+};
 
 /// Targets of a CkbProbe, and of the small cluster that the large one is compared with.
 pub const TARGETS: usize = 50;
@@ -58,53 +91,53 @@ pub const PODS_OF_A_NODE: usize = 5;
 /// How often an agent reports.
 pub const REPORT: Duration = Duration::from_secs(10);
 
-/// An agent that says that it will report no sooner again leaves the operator alone for so long, and is not silent meanwhile.
-const LULL: Duration = Duration::from_secs(180);
-
-/// An API server takes reports in time that takes nearly all of them, 99 in 100 within this.
-const IN_TIME: Duration = Duration::from_secs(1);
-
 /// Until every order is written.
 const ORDERED: Duration = Duration::from_secs(600);
 
-/// From the last change until nothing is in flight any more.
-const SETTLE: Duration = Duration::from_secs(15);
+/// What the chart lets the operator have: 128 MiB.
+const MEMORY_MB: f64 = 134.2;
 
-/// All of it, one phase after the other. What was measured is in the report even where it fails.
-pub async fn run(settings: &Settings, report: &mut Report) -> Result<()> {
+/// One load, on an etcd and an API server of its own. What was measured is in the report even where it fails.
+pub async fn run(load: &Load, settings: &Settings, report: &mut Report) -> Result<()> {
+    let settings = Settings {
+        folder: settings.folder.join(load.name),
+        ..settings.clone()
+    };
+    let cluster = ApiServer::start().await?;
     let client = client().await?;
     alone(&client).await?;
-    let name = |fleet: &Fleet| {
-        let targets = fleet.pods();
-        format!("operator: CPU of a change of one pod, of {targets} targets")
-    };
-    let mut fleet = Fleet::new(client.clone(), settings).await?;
-    let mut operator = Operator::start(settings).await?;
-    let orders = Orders::watch(client.clone());
-    let agents = Agents::start(client.clone(), orders.clone());
+    let measured = (load.measure)(&client, &settings, report).await;
+    cluster.stop().await?;
+    measured
+}
 
-    fleet.grow(TARGETS.min(settings.pods)).await?;
-    fleet.ordered(&orders, ORDERED).await?;
-    let small = changes(&operator, &fleet, &orders, &agents, settings).await?;
-    report.figure(name(&fleet), small, "ms", None);
+/// An etcd and an API server that nothing runs beside.
+struct ApiServer {
+    folder: String,
+}
 
-    growth(&operator, &mut fleet, &orders, settings, report).await?;
-    rest(&operator, &client, &agents, settings, report).await?;
+impl ApiServer {
+    async fn start() -> Result<Self> {
+        let kubeconfig =
+            std::env::var("KUBECONFIG").map_err(Failure::format("the variable KUBECONFIG"))?;
+        let folder = Path::new(&kubeconfig).parent();
+        let folder = folder.ok_or_else(|| Failure::missing("the folder of KUBECONFIG"))?;
+        let cluster = Self {
+            folder: folder.display().to_string(),
+        };
+        script("up.sh", &["--api", &cluster.folder]).await?;
+        Ok(cluster)
+    }
 
-    let large = changes(&operator, &fleet, &orders, &agents, settings).await?;
-    report.figure(name(&fleet), large, "ms", None);
-    let (name, ratio) = (
-        "operator: the second by the first",
-        large.median / small.median,
-    );
-    report.value(name, ratio, "", Some(Bound::AtMost(1.25)));
+    async fn stop(self) -> Result<()> {
+        script("down.sh", &[&self.folder]).await
+    }
+}
 
-    reports(&operator, &agents, settings, report).await?;
-    agents.say(Say::Nothing);
-    operator.expect_alive()?;
-    let (name, highest) = ("operator: RSS at its highest", operator.highest_mb()?);
-    report.value(name, highest, "MB", Some(Bound::AtMost(48.0)));
-    told(&mut operator, report).await
+async fn script(name: &str, arguments: &[&str]) -> Result<()> {
+    let script = repository().join("tests/cluster").join(name);
+    cluster::run(&script.to_string_lossy(), arguments, None).await?;
+    Ok(())
 }
 
 /// A client with the rights of an administrator.
@@ -117,242 +150,15 @@ async fn client() -> Result<Client> {
 
 /// Nodes of another's would be measured too, and ours would not be left alone by its controllers.
 async fn alone(client: &Client) -> Result<()> {
-    let nodes: kube::Api<k8s_openapi::api::core::v1::Node> = kube::Api::all(client.clone());
+    let nodes: Api<Node> = Api::all(client.clone());
     let nodes = nodes.list_metadata(&ListParams::default()).await?.items;
     expect(nodes.is_empty(), "an API server without nodes", || {
         format!("{} of them", nodes.len())
     })
 }
 
-/// CPU milliseconds of changes of one pod, one after the other: a container restarts, and the order of its node has the new
-/// one's id. Agents report nothing meanwhile, and nobody waits for them.
-async fn changes(
-    operator: &Operator,
-    fleet: &Fleet,
-    orders: &Orders,
-    agents: &Agents,
-    settings: &Settings,
-) -> Result<crate::bench::statistics::Summary> {
-    agents.say(Say::TheSame(LULL));
-    // Each has said so by then, unless it is still at it.
-    sleep(REPORT + Duration::from_secs(1)).await;
-    let begun = Instant::now();
-    while agents.under_way() > 0 && begun.elapsed() < LULL / 3 {
-        sleep(Duration::from_millis(100)).await;
-    }
-    operator.calm().await?;
-    let mut costs = Vec::new();
-    for round in 0..5 {
-        let before = operator.cpu_time()?;
-        let each = settings.changes.div_ceil(5);
-        for change in 0..each {
-            let id = fleet
-                .restart(change % TARGETS.min(settings.pods), round)
-                .await?;
-            orders.hold(&id, Duration::from_secs(60)).await?;
-        }
-        // The status follows.
-        sleep(Duration::from_millis(1500)).await;
-        let used = operator.cpu_time()?.saturating_sub(before);
-        costs.push(used.as_secs_f64() * 1000.0 / each as f64);
-    }
-    summary(costs).ok_or_else(|| Failure::format("changes")("none"))
-}
-
-/// All nodes and pods are made, turn unready, change, and recover.
-async fn growth(
-    operator: &Operator,
-    fleet: &mut Fleet,
-    orders: &Orders,
-    settings: &Settings,
-    report: &mut Report,
-) -> Result<()> {
-    let (start, before) = (Instant::now(), operator.cpu_time()?);
-    fleet.grow(settings.pods).await?;
-    let made = start.elapsed();
-    fleet.ordered(orders, ORDERED).await?;
-    let size = format!("{} nodes with {} targets", fleet.nodes(), fleet.pods());
-    let used = || Ok::<_, Failure>(operator.cpu_time()?.saturating_sub(before));
-    report.value(format!("{size}: made, by us"), made, "s", None);
-    let name = "operator: from the first of them to the last order";
-    report.value(name, start.elapsed(), "s", None);
-    report.value("operator: CPU until then", used()?, "s", None);
-    let sick = Instant::now();
-    fleet.turn(Health::NotReady).await?;
-    sleep(SETTLE).await;
-    let name = "operator: CPU while nodes and pods were made, turned NotReady and changed";
-    report.value(name, used()?, "s", Some(Bound::AtMost(20.0)));
-    let name = format!("{size}: turned NotReady and changed");
-    let turned = sick.elapsed().saturating_sub(SETTLE);
-    report.value(name, turned, "s", None);
-    report.value("operator: RSS then", operator.rss_mb()?, "MB", None);
-    fleet.turn(Health::Ready).await?;
-    sleep(SETTLE).await;
-    report.value("operator: CPU with their recovery", used()?, "s", None);
-    Ok(())
-}
-
-/// Every agent says the same again and again: the operator has nothing to write.
-async fn rest(
-    operator: &Operator,
-    client: &Client,
-    agents: &Agents,
-    settings: &Settings,
-    report: &mut Report,
-) -> Result<()> {
-    agents.say(Say::TheSame(REPORT));
-    sleep(REPORT * 6).await;
-    agents.took();
-    let (start, cpu) = (Instant::now(), operator.cpu_time()?);
-    let before = requests::writes(client).await?;
-    sleep(Duration::from_secs(settings.seconds)).await;
-    let after = requests::writes(client).await?;
-    let cores =
-        operator.cpu_time()?.saturating_sub(cpu).as_secs_f64() / start.elapsed().as_secs_f64();
-    let said = agents.took().len();
-    let written = requests::since(&before, &after);
-    let total: f64 = written.values().sum();
-    let name = format!("operator: writes at rest, while {said} reports say the same");
-    report.value(name, total, "", Some(Bound::Exactly(0.0)));
-    for (what, count) in written.iter().filter(|(_, count)| **count > 0.0) {
-        println!("                   {count} {what}");
-    }
-    report.value("operator: CPU at rest", cores, "cores", None);
-    Ok(())
-}
-
-/// Every agent reports new figures: as often as is asked of it, and where the API server does not take that in time, as often as it
-/// does.
-async fn reports(
-    operator: &Operator,
-    agents: &Agents,
-    settings: &Settings,
-    report: &mut Report,
-) -> Result<()> {
-    report.value("agents: bytes of a report", agents.bytes(), "", None);
-    for (place, seconds) in settings.every.iter().enumerate() {
-        let every = Duration::from_secs(*seconds);
-        let load = load(operator, agents, settings, every).await?;
-        let last = load.in_time || place + 1 == settings.every.len();
-        if place == 0 || last {
-            load.tell(report, place == 0);
-        }
-        if last {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// What was measured while reports came so often.
-struct Load {
-    /// Reports a second: asked for, and taken.
-    asked: f64,
-    taken: f64,
-    /// Whether the API server took them in time.
-    in_time: bool,
-    /// Seconds that 99 in 100 took at the most.
-    took: f64,
-    /// Statuses a second.
-    statuses: f64,
-    /// Milliseconds, p99, where any was written.
-    made: Option<f64>,
-    written: Option<f64>,
-    cores: f64,
-}
-
-async fn load(
-    operator: &Operator,
-    agents: &Agents,
-    settings: &Settings,
-    every: Duration,
-) -> Result<Load> {
-    agents.say(Say::More(every));
-    // Until agents have found what the API server takes.
-    sleep(every * 3).await;
-    agents.took();
-    let before = operator.scrape().await?;
-    let (start, cpu) = (Instant::now(), operator.cpu_time()?);
-    sleep(Duration::from_secs(settings.seconds) * 2).await;
-    let elapsed = start.elapsed().as_secs_f64();
-    let cores = operator.cpu_time()?.saturating_sub(cpu).as_secs_f64() / elapsed;
-    let mut took = agents.took();
-    let after = operator.scrape().await?;
-    took.sort();
-    let slowest = took.get(took.len() * 99 / 100).copied().unwrap_or_default();
-    let asked = settings.nodes as f64 / every.as_secs_f64();
-    let taken = took.len() as f64 / elapsed;
-    let count = |metrics: &Metrics| {
-        let (name, kind) = (
-            "ckb_probe_reconcile_duration_seconds_count",
-            [("kind", "probe")],
-        );
-        metrics.sum(name, &kind).unwrap_or_default()
-    };
-    let p99 = |metric: &str| {
-        let seconds = operator::quantile(metric, &before, &after, 0.99);
-        seconds.map(|seconds| seconds * 1000.0)
-    };
-    Ok(Load {
-        asked,
-        taken,
-        in_time: slowest <= IN_TIME && taken >= 0.95 * asked,
-        took: slowest.as_secs_f64(),
-        statuses: (count(&after) - count(&before)) / elapsed,
-        made: p99(operator::MADE),
-        written: p99(operator::WRITTEN),
-        cores,
-    })
-}
-
-impl Load {
-    /// `full` where it is all that is asked for.
-    fn tell(&self, report: &mut Report, full: bool) {
-        let Self {
-            asked,
-            taken,
-            in_time,
-            took,
-            statuses,
-            made,
-            written,
-            cores,
-        } = self;
-        let of = match in_time {
-            true => format!("of {asked:.0} reports a second"),
-            false => format!("of {asked:.0} reports a second, too many for this API server"),
-        };
-        let name = |what: &str| format!("{what}, {of}");
-        for (what, value, unit) in [
-            ("agents: taken by the API server", taken, "a second"),
-            ("agents: writing a report, p99", took, "s"),
-            ("operator: statuses written", statuses, "a second"),
-        ] {
-            report.value(name(what), *value, unit, None);
-        }
-        let at_most = |bound: f64, so: bool| so.then_some(Bound::AtMost(bound));
-        let rows = [
-            (made, "operator: merging reports into a status, p99", full),
-            // Of the API server that is short of time nothing is asked.
-            (
-                written,
-                "operator: the same with writing it and the API server's answer, p99",
-                *in_time,
-            ),
-        ];
-        for (p99, what, bound) in rows {
-            match p99 {
-                Some(p99) => report.value(name(what), *p99, "ms", at_most(100.0, bound)),
-                None => report.failure(name(what), "none was written"),
-            }
-        }
-        let what = "operator: CPU while agents report";
-        report.value(name(what), *cores, "cores", at_most(0.3, full));
-    }
-}
-
-/// What the operator told of all that: nothing was wrong.
-async fn told(operator: &mut Operator, report: &mut Report) -> Result<()> {
+/// What the operator told of all that, in rows that begin like this: nothing was wrong.
+async fn told(of: &str, operator: &mut Operator, report: &mut Report) -> Result<()> {
     let errors = operator
         .scrape()
         .await?
@@ -363,7 +169,12 @@ async fn told(operator: &mut Operator, report: &mut Report) -> Result<()> {
         println!("                   {line}");
     }
     let none = Some(Bound::Exactly(0.0));
-    report.value("operator: warnings in its log", complaints.len(), "", none);
-    report.value("operator: errors in its metrics", errors, "", none);
+    report.value(
+        format!("{of}: warnings in its log"),
+        complaints.len(),
+        "",
+        none,
+    );
+    report.value(format!("{of}: errors in its metrics"), errors, "", none);
     Ok(())
 }

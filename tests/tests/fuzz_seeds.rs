@@ -12,22 +12,29 @@ use proptest::{
     test_runner::{TestRng, TestRunner},
 };
 
+#[path = "../../operator/fuzz/src/checks/ckb_probe.rs"]
+mod ckb_probe;
 #[path = "../../node-agent/fuzz/src/checks/elf.rs"]
 mod elf;
+#[path = "../../operator/fuzz/src/json.rs"]
+mod json;
+#[path = "../../operator/fuzz/src/checks/part.rs"]
+mod part;
 #[path = "../../node-agent/fuzz/src/checks/place.rs"]
 mod place;
 #[path = "../../node-agent/fuzz/src/checks/pprof.rs"]
 mod pprof;
+#[path = "../../operator/fuzz/src/checks/report.rs"]
+mod report;
 #[path = "../../node-agent/fuzz/src/checks/unwind.rs"]
 mod unwind;
 #[path = "../../node-agent/fuzz/src/checks/usdt.rs"]
 mod usdt;
 
 /// The seeds of a fuzz target, in the order of their names.
-fn seeds(target: &str) -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../node-agent/fuzz/seeds")
-        .join(target);
+fn seeds(folder: &str, target: &str) -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folder = root.join(folder).join("fuzz/seeds").join(target);
     let mut seeds: Vec<_> = fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -39,9 +46,11 @@ fn seeds(target: &str) -> Vec<PathBuf> {
 
 /// Damaged copies of each target's seeds, in all.
 const DAMAGED: usize = 20_000;
+/// What is made of these takes longer.
+const DAMAGED_JSON: u64 = 3_000;
 
 fn check_all(target: &str, check: fn(&[u8])) {
-    let seeds = seeds(target);
+    let seeds = seeds("node-agent", target);
     // The same each time: a test that fails by chance teaches people to look away.
     let mut random = TestRunner::deterministic();
     for seed in &seeds {
@@ -51,6 +60,23 @@ fn check_all(target: &str, check: fn(&[u8])) {
         for number in 0..DAMAGED / seeds.len() {
             println!("damaged, number {number}");
             check(&damaged(bytes.clone(), random.rng()));
+        }
+    }
+}
+
+/// Of JSON the damage is to what it says, most of the time.
+fn check_json(target: &str, check: fn(&[u8])) {
+    let seeds = seeds("operator", target);
+    let mut random = TestRunner::deterministic();
+    for seed in &seeds {
+        let bytes = fs::read(seed).unwrap();
+        println!("{}", seed.display());
+        check(&bytes);
+        let all = DAMAGED_JSON / seeds.len() as u64;
+        for number in 0..all {
+            println!("damaged, number {number}");
+            let changed = json::changed(&bytes, number);
+            check(&changed.unwrap_or_else(|| damaged(bytes.clone(), random.rng())));
         }
     }
 }
@@ -98,4 +124,19 @@ fn tables_stacks_and_registers() {
 #[test]
 fn notes_of_usdt_probes() {
     check_all("usdt", usdt::check);
+}
+
+#[test]
+fn ckb_probes() {
+    check_json("ckb_probe", ckb_probe::check);
+}
+
+#[test]
+fn parts_of_profiles() {
+    check_json("part", part::check);
+}
+
+#[test]
+fn reports() {
+    check_json("report", report::check);
 }

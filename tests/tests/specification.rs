@@ -79,7 +79,7 @@ fn find(reference: &str) -> Result<(), String> {
         "scenario" => scenarios::ALL.iter().any(|one| one.name == what),
         "fault" => soak::ALL.iter().any(|one| one.name == what),
         "soak" => has_text(&["tests/src/soak.rs", "tests/src/soak"], what),
-        "scale" => has_text(&["tests/src/scale.rs"], what),
+        "scale" => has_text(&["tests/src/scale.rs", "tests/src/scale"], what),
         "bench" => {
             let (family, row) = what.split_once(": ").unwrap_or((what, ""));
             let is_family = bench::ALL.iter().any(|one| one.name == family);

@@ -2,7 +2,7 @@
 
 mod absence;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use absence::{absent, silence};
 use ckb_probe_crds::{
@@ -214,11 +214,23 @@ pub fn reports(probe: &CkbProbeEntry, spec: &ValidSpec, world: &World, now: Time
         let row = pod.node.as_deref().and_then(|node| world.node_probe(node));
         let uid = &pod.reference.uid;
         let reports = row.map(|row| row.reports(&probe.reference.uid, asks, uid));
+        let reports = reports.map(|reports| of_containers(pod, reports));
         if let Some(reports) = reports.filter(|reports| !reports.is_empty()) {
             all.insert(uid.clone(), reports);
         }
     }
     all
+}
+
+/// One of each container that the pod has: of a container one process is measured. An agent that is another's by now may tell of any
+/// number, and what a status has room for is for others, too.
+fn of_containers(pod: &TargetPod, mut reports: Vec<InstanceReport>) -> Vec<InstanceReport> {
+    let mut left: BTreeSet<&str> = pod.containers.iter().map(|one| &*one.name).collect();
+    reports.retain(|report| match &report.container {
+        Some(name) => left.remove(&**name),
+        None => true,
+    });
+    reports
 }
 
 /// Paused or expired: what an agent still holds is said, and of the rest that it is let go.

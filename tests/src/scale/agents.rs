@@ -1,7 +1,7 @@
 //! Agents that are made up: their pods run as soon as the operator has made them, and they report on their orders.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -11,7 +11,7 @@ use std::{
 
 use ckb_probe_crds::{
     AgentStatus, Assignment, Distribution, Figures, Histogram, InstanceReport, InstanceState,
-    IntervalFigures, NodeProbe, NodeProbeStatus, ProbeReport, Reason, RowReport,
+    IntervalFigures, Kind, NodeProbe, NodeProbeStatus, Probe, ProbeReport, Reason, RowReport,
 };
 use futures::StreamExt as _;
 use k8s_openapi::{
@@ -35,7 +35,7 @@ use super::{
 };
 use crate::cluster::{AGENTS, SYSTEM};
 
-/// What is measured of each target.
+/// What is measured of each target of the large cluster.
 pub const OPERATIONS: [&str; 5] = ["Get", "TxnGet", "TxnPut", "TxnCommit", "Write"];
 
 /// How agents yield to a slow API server: their own code. Their crate would bring its BPF programs along.
@@ -72,6 +72,8 @@ struct Said {
     under_way: AtomicU64,
     /// How long each took that was taken.
     took: Mutex<Vec<Duration>>,
+    /// By agent: when the first and the last was begun that is counted, and how many.
+    begun: Mutex<BTreeMap<u32, (Instant, Instant, u32)>>,
 }
 
 /// An object of which nothing is read but that it is there.
@@ -85,11 +87,12 @@ struct Agent {
     node: String,
     say: watch::Receiver<Say>,
     said: Arc<Said>,
+    rows: usize,
 }
 
 impl Agents {
-    /// One for each order, from now on. They say nothing at first.
-    pub fn start(client: Client, orders: Orders) -> Self {
+    /// One for each order, from now on, that tells so many rows of each probe of kind `functions`. They say nothing at first.
+    pub fn start(client: Client, orders: Orders, rows: usize) -> Self {
         let agents = Self {
             say: watch::Sender::new(Say::Nothing),
             said: Arc::default(),
@@ -109,6 +112,7 @@ impl Agents {
                             node,
                             say: say.clone(),
                             said: said.clone(),
+                            rows,
                         };
                         tokio::spawn(agent.run());
                     }
@@ -138,6 +142,17 @@ impl Agents {
         std::mem::take(&mut took)
     }
 
+    /// How many seconds apart the reports of each agent were begun that has begun two since this was last asked: a mean.
+    pub fn paces(&self) -> Vec<f64> {
+        let begun = &self.said.begun;
+        let begun = std::mem::take(&mut *begun.lock().unwrap_or_else(PoisonError::into_inner));
+        let several = begun.into_values().filter(|(.., count)| *count > 1);
+        let mean = |(first, last, count): (Instant, Instant, u32)| {
+            (last - first).as_secs_f64() / f64::from(count - 1)
+        };
+        several.map(mean).collect()
+    }
+
     /// Reports that are being written now.
     pub fn under_way(&self) -> u64 {
         self.said.under_way.load(Ordering::Relaxed)
@@ -146,6 +161,14 @@ impl Agents {
     /// How long the last report was.
     pub fn bytes(&self) -> u64 {
         self.said.bytes.load(Ordering::Relaxed)
+    }
+}
+
+impl Said {
+    fn begins(&self, agent: u32, now: Instant) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, last, count) = begun.entry(agent).or_insert((now, now, 0));
+        (*last, *count) = (now, *count + 1);
     }
 }
 
@@ -179,6 +202,7 @@ impl Agent {
             let kept = strain.stretch(asked);
             let begun = Instant::now();
             self.said.under_way.fetch_add(1, Ordering::Relaxed);
+            self.said.begins(self.index, begun);
             while !self.report(round, kept).await {
                 sleep(AGAIN).await;
             }
@@ -219,7 +243,7 @@ impl Agent {
                 .assignments
                 .iter()
                 .zip(0..)
-                .map(|(assignment, index)| instance(assignment, index, round))
+                .map(|(assignment, index)| instance(assignment, self.rows, index, round))
                 .collect(),
         };
         // As the agent does it.
@@ -244,12 +268,7 @@ impl Agent {
     }
 }
 
-fn instance(assignment: &Assignment, index: u64, round: u64) -> InstanceReport {
-    let rows = OPERATIONS
-        .iter()
-        .zip(0..)
-        .map(|(operation, number)| row(operation, number, index, round))
-        .collect();
+fn instance(assignment: &Assignment, rows: usize, index: u64, round: u64) -> InstanceReport {
     InstanceReport {
         probe: assignment.probe.clone(),
         asks: assignment.asks.clone(),
@@ -261,23 +280,47 @@ fn instance(assignment: &Assignment, index: u64, round: u64) -> InstanceReport {
         message: "measuring the process".to_string(),
         firing: true,
         overhead_millipercent: Some(400 + (index * 7 + round) % 90),
-        probes: vec![ProbeReport {
-            name: "storage".to_string(),
-            kind: "rocksdb".to_string(),
-            state: InstanceState::Attached,
-            reason: Some(Reason::Firing),
-            firing: true,
-            rows,
-            ..ProbeReport::default()
-        }],
+        probes: assignment
+            .probes
+            .iter()
+            .map(|probe| probe_report(probe, rows, index, round))
+            .collect(),
         ..InstanceReport::default()
     }
+}
+
+fn probe_report(probe: &Probe, rows: usize, index: u64, round: u64) -> ProbeReport {
+    let kind = probe.kind_spec().map(|spec| spec.kind());
+    let keys: Vec<String> = match kind {
+        Some(Kind::Rocksdb) => OPERATIONS.iter().map(|one| one.to_string()).collect(),
+        Some(Kind::Functions) => (0..rows).map(function).collect(),
+        _ => Vec::new(),
+    };
+    let keys = keys.iter().zip(0..);
+    ProbeReport {
+        name: probe.name.clone(),
+        kind: kind
+            .map(|kind| kind.as_str().to_string())
+            .unwrap_or_default(),
+        state: InstanceState::Attached,
+        reason: Some(Reason::Firing),
+        firing: true,
+        rows: keys
+            .map(|(key, number)| row(key, number, index, round))
+            .collect(),
+        ..ProbeReport::default()
+    }
+}
+
+/// The name of one that is measured.
+fn function(number: usize) -> String {
+    format!("ckb_chain::verify::ConsumeUnverifiedBlocks::step_{number:03}")
 }
 
 /// Calls from a microsecond to a few milliseconds: some forty buckets of an interval. Of all since the beginning an agent tells how
 /// many they were.
 fn row(operation: &str, number: u32, index: u64, round: u64) -> RowReport {
-    let first = 150 + 10 * number;
+    let first = 150 + 10 * (number % 5);
     let figures = |buckets: u32, times: u64| {
         // As if by chance: what is regular takes less room than what is measured.
         let chance = |bucket: u32| {

@@ -15,12 +15,15 @@ use kube::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use super::{PODS_OF_A_NODE, Settings, TARGETS, orders::Orders};
+use super::{PODS_OF_A_NODE, TARGETS, orders::Orders};
 use crate::{
     cluster::{SYSTEM, run},
     failure::{Failure, Result},
     fixture::{repository, words},
 };
+
+/// The CkbProbe of each namespace.
+pub const CKB_PROBE: &str = "ckb";
 
 /// Requests at a time.
 const CONCURRENCY: usize = 32;
@@ -38,6 +41,11 @@ pub enum Health {
 pub struct Fleet {
     client: Client,
     all_nodes: usize,
+    /// So many pods share nodes with no others.
+    apart: usize,
+    /// What the CkbProbe of each namespace asks, and how often it wants to know.
+    probes: Value,
+    interval: &'static str,
     nodes: usize,
     pods: usize,
     /// Containers that were ever started: each has an id of its own.
@@ -45,8 +53,22 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// One without nodes, in which ckb-probe's definitions and its namespace are.
-    pub async fn new(client: Client, settings: &Settings) -> Result<Self> {
+    /// One that will have so many nodes and has none yet, in which ckb-probe's definitions and its namespace are. The first fifty
+    /// pods have nodes of their own, so that they are the same whatever else there is.
+    pub async fn large(client: Client, nodes: usize) -> Result<Self> {
+        let probes = json!([{
+            "name": "storage",
+            "rocksdb": { "operations": super::agents::OPERATIONS },
+        }]);
+        let apart = TARGETS;
+        Ok(Self {
+            apart,
+            ..Self::of(client, nodes, probes).await?
+        })
+    }
+
+    /// One that will have so many nodes, whose pods are asked this.
+    pub async fn of(client: Client, nodes: usize, probes: Value) -> Result<Self> {
         let definitions = repository().join("config/crd").display().to_string();
         run(
             "kubectl",
@@ -58,7 +80,10 @@ impl Fleet {
         run("kubectl", &wait, None).await?;
         let fleet = Self {
             client,
-            all_nodes: settings.nodes,
+            all_nodes: nodes,
+            apart: 0,
+            probes,
+            interval: "10s",
             nodes: 0,
             pods: 0,
             containers: AtomicU64::new(1),
@@ -67,6 +92,15 @@ impl Fleet {
             .namespace(SYSTEM, &["default", "ckb-probe-agent"])
             .await?;
         Ok(fleet)
+    }
+
+    /// The same, whose CkbProbes want to know as often as they may.
+    #[must_use]
+    pub fn impatient(self) -> Self {
+        Self {
+            interval: "1s",
+            ..self
+        }
     }
 
     /// How many nodes there are.
@@ -82,7 +116,7 @@ impl Fleet {
     /// Makes pods until there are so many, with the nodes, namespaces and CkbProbes that they need.
     pub async fn grow(&mut self, pods: usize) -> Result<()> {
         let nodes = match pods {
-            small if small <= TARGETS => small.div_ceil(PODS_OF_A_NODE),
+            small if small <= self.apart => small.div_ceil(PODS_OF_A_NODE),
             _ => self.all_nodes,
         };
         let tenants = self.pods.div_ceil(TARGETS)..pods.div_ceil(TARGETS);
@@ -142,16 +176,28 @@ impl Fleet {
     async fn tenant(&self, tenant: usize) -> Result<()> {
         let namespace = namespace_name(tenant);
         self.namespace(&namespace, &["default"]).await?;
-        let api: Api<CkbProbe> = Api::namespaced(self.client.clone(), &namespace);
+        self.ckb_probe(&namespace, CKB_PROBE, false).await
+    }
+
+    /// Another CkbProbe in the first namespace that asks the same of the same pods, and is paused.
+    pub async fn paused_copies(&self, copies: usize) -> Result<()> {
+        let namespace = &namespace_name(0);
+        each(0..copies, |index| async move {
+            let name = format!("paused-{index:05}");
+            self.ckb_probe(namespace, &name, true).await
+        })
+        .await
+    }
+
+    async fn ckb_probe(&self, namespace: &str, name: &str, paused: bool) -> Result<()> {
+        let api: Api<CkbProbe> = Api::namespaced(self.client.clone(), namespace);
         let probe = json!({
-            "metadata": { "name": "ckb" },
+            "metadata": { "name": name },
             "spec": {
                 "target": { "selector": { "matchLabels": { "app": "ckb" } }, "executable": "ckb" },
-                "reportInterval": "10s",
-                "probes": [{
-                    "name": "storage",
-                    "rocksdb": { "operations": super::agents::OPERATIONS },
-                }],
+                "paused": paused,
+                "reportInterval": self.interval,
+                "probes": self.probes,
             },
         });
         create(&api, probe).await
@@ -222,10 +268,9 @@ impl Fleet {
         status_of(&api, &pod_name(index), &status).await
     }
 
-    /// The first fifty share nodes with no others, so that they are the same whatever else there is.
     fn node_of(&self, pod: usize) -> usize {
-        let small = TARGETS / PODS_OF_A_NODE;
-        match pod.checked_sub(TARGETS) {
+        let small = self.apart / PODS_OF_A_NODE;
+        match pod.checked_sub(self.apart) {
             None => pod % small,
             Some(other) => small + other % (self.all_nodes - small),
         }
@@ -252,7 +297,8 @@ async fn each<F: Future<Output = Result<()>>>(
         .await
 }
 
-async fn create<K>(api: &Api<K>, object: Value) -> Result<()>
+/// Makes it, unless it is there.
+pub async fn create<K>(api: &Api<K>, object: Value) -> Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + std::fmt::Debug + Serialize + DeserializeOwned,
 {
@@ -310,7 +356,8 @@ fn node_name(index: usize) -> String {
     format!("node-{index:04}")
 }
 
-fn namespace_name(tenant: usize) -> String {
+/// A namespace of fifty pods.
+pub fn namespace_name(tenant: usize) -> String {
     format!("tenant-{tenant:03}")
 }
 

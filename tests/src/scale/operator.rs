@@ -5,7 +5,7 @@ use std::{
     net::TcpListener,
     path::PathBuf,
     process::Stdio,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use procfs::process as proc;
@@ -34,8 +34,7 @@ const ALLOCATOR: [(&str, &str); 3] = [
 
 /// So much CPU time in a second is next to nothing: it renews its Lease.
 const IDLE: Duration = Duration::from_millis(10);
-/// Seconds.
-const CALM_WITHIN: usize = 30;
+const CALM_WITHIN: Duration = Duration::from_secs(30);
 
 /// The operator under test, in a process of its own.
 pub struct Operator {
@@ -113,17 +112,22 @@ impl Operator {
 
     /// Returns when it has had next to nothing to do for two seconds; after a while it returns anyway.
     pub async fn calm(&self) -> Result<()> {
-        let mut calm = 0;
-        for _ in 0..CALM_WITHIN {
+        self.idle(CALM_WITHIN).await.map(drop)
+    }
+
+    /// The same within a while; whether it was so.
+    pub async fn idle(&self, within: Duration) -> Result<bool> {
+        let (mut calm, begun) = (0, Instant::now());
+        while begun.elapsed() < within {
             let before = self.cpu_time()?;
             tokio::time::sleep(Duration::from_secs(1)).await;
             let used = self.cpu_time()?.saturating_sub(before);
             calm = if used < IDLE { calm + 1 } else { 0 };
             if calm == 2 {
-                break;
+                return Ok(true);
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// Resident memory, now.

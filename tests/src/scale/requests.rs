@@ -10,16 +10,11 @@ use crate::{
 };
 
 const COUNTER: &str = "apiserver_request_total";
+const STORE: &str = "apiserver_storage_size_bytes";
 
 /// Requests by verb and resource, those aside that come with time alone: renewals of Leases, and the reports of agents.
 pub async fn writes(client: &Client) -> Result<BTreeMap<String, f64>> {
-    let request = hyper::Request::get("/metrics")
-        .body(Vec::new())
-        .map_err(Failure::format("a request"))?;
-    let text = client.request_text(request).await?;
-    // Other metrics may have labels that we cannot read.
-    let lines = text.lines().filter(|line| line.starts_with(COUNTER));
-    let metrics = Metrics::parse(lines.fold(String::new(), |all, line| all + line + "\n"))?;
+    let metrics = metrics(client, COUNTER).await?;
     let mut counts = BTreeMap::new();
     for sample in &metrics.samples {
         let label = |name: &str| sample.labels.get(name).map_or("", String::as_str);
@@ -32,6 +27,24 @@ pub async fn writes(client: &Client) -> Result<BTreeMap<String, f64>> {
         }
     }
     Ok(counts)
+}
+
+/// Megabytes of the file in which etcd has everything. It grows, and what is let go of is used again.
+pub async fn store_mb(client: &Client) -> Result<f64> {
+    let metrics = metrics(client, STORE).await?;
+    let bytes = metrics.sum(STORE, &[]);
+    Ok(bytes.ok_or_else(|| Failure::missing(STORE))? / 1e6)
+}
+
+/// What the API server says of itself in metrics whose names begin like this.
+async fn metrics(client: &Client, name: &str) -> Result<Metrics> {
+    let request = hyper::Request::get("/metrics")
+        .body(Vec::new())
+        .map_err(Failure::format("a request"))?;
+    let text = client.request_text(request).await?;
+    // Other metrics may have labels that we cannot read.
+    let lines = text.lines().filter(|line| line.starts_with(name));
+    Metrics::parse(lines.fold(String::new(), |all, line| all + line + "\n"))
 }
 
 /// What came between two counts.

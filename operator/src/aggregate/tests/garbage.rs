@@ -11,8 +11,8 @@ use crate::{
     aggregate::aggregate,
     desired::tests::shuffled,
     testing::{
-        at, has, measuring, node, node_probe, pod, probe, reports, row, runs, untimed, without,
-        world,
+        at, container, has, measuring, node, node_probe, pod, probe, reports, row, runs, untimed,
+        without, world,
     },
 };
 
@@ -136,7 +136,7 @@ proptest! {
         age in -100..100_i64,
     ) {
         let probe = probe("a", "p", json!({}));
-        let pods = [0, 1, 2].map(|n| pod("a", &format!("ckb-{n}"), Some("n")));
+        let mut pods = [0, 1, 2].map(|n| pod("a", &format!("ckb-{n}"), Some("n")));
         let instances: Vec<InstanceReport> = garbage
             .into_iter()
             .enumerate()
@@ -148,6 +148,10 @@ proptest! {
                 ..report
             })
             .collect();
+        for pod in &mut pods {
+            let names = instances.iter().filter_map(|report| report.container.as_deref());
+            pod.containers = names.map(container).collect();
+        }
         let with = |instances: Vec<InstanceReport>| {
             let mut row = node_probe("n", age, instances);
             if let Some(status) = &mut row.status {

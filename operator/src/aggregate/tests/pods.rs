@@ -141,9 +141,12 @@ fn each_process_is_a_target_and_a_pod_without_any_is_one() {
             ..firing(probe, pod)
         };
         let other = crate::testing::pod("a", "ckb-1", Some("n"));
+        let mut pod = pod.clone();
+        pod.containers.push(container("sidecar"));
         vec![
+            runs(&pod),
             runs(&other),
-            reports(node_probe("n", 1, vec![firing(probe, pod), second])),
+            reports(node_probe("n", 1, vec![firing(probe, &pod), second])),
         ]
     });
     let status = scene.status();
@@ -153,6 +156,39 @@ fn each_process_is_a_target_and_a_pod_without_any_is_one() {
         answer(&status, condition::READY),
         ("False", "AgentStarting")
     );
+}
+
+#[test]
+fn an_agent_has_no_say_about_containers_that_its_pod_has_not() {
+    let probe = probe("a", "p", json!({}));
+    let pods = ["n", "m"].map(|node| pod("a", &format!("ckb-{node}"), Some(node)));
+    let [own, neighbour] = &pods;
+    let invented = (0..60).map(|number| InstanceReport {
+        container: Some(format!("invented-{number}")),
+        ..firing(&probe, own)
+    });
+    // And one that it has, over and over.
+    let again = (0..60).map(|_| firing(&probe, own));
+    let hostile = node_probe("n", 1, invented.chain(again).collect());
+    let good = node_probe("m", 1, vec![firing(&probe, neighbour)]);
+    let told = [
+        has(&probe),
+        node("n"),
+        node("m"),
+        reports(hostile),
+        reports(good),
+    ];
+    let world = world(pods.iter().map(runs).chain(told));
+    let status = aggregate(&probe, &world, None, at(0));
+    assert_eq!(status.targets.summary, "2/2");
+    let listed = status
+        .instances
+        .iter()
+        .map(|one| (&*one.pod, one.container.as_deref()));
+    let listed: Vec<_> = listed.collect();
+    assert_eq!(listed, [("ckb-m", Some("ckb")), ("ckb-n", Some("ckb"))]);
+    let get = row_of(&status, "Get");
+    assert_eq!(figure(get, "count"), "2000", "a thousand of each");
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! Windows of stacks, as agents write them: one object each, under one of the names that their node has.
+
+use ckb_probe_crds::{
+    Assignment, PART_SLOTS, PartLabels, ProfileCounts, ProfileMode, ProfilePart, ProfilePartSpec,
+    ProfileWindow, part_name,
+};
+use ckb_probe_profiles::{Frame, Profile, Stack};
+use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use kube::{Api, Client, api::PostParams};
+
+use crate::{cluster::SYSTEM, failure::Result};
+
+/// What a profile is asked for in.
+pub const MODES: [ProfileMode; 4] = [
+    ProfileMode::Cpu,
+    ProfileMode::OffCpu,
+    ProfileMode::Memory,
+    ProfileMode::Threads,
+];
+
+/// The names that a node's parts have, in turn.
+pub struct Slots {
+    api: Api<ProfilePart>,
+    node: String,
+    next: u8,
+}
+
+impl Slots {
+    /// Those of a node.
+    pub fn of(client: &Client, node: &str) -> Self {
+        Self {
+            api: Api::namespaced(client.clone(), SYSTEM),
+            node: node.to_string(),
+            next: 0,
+        }
+    }
+
+    /// Writes a part under the next name that is free; false where none is.
+    pub async fn write(&mut self, spec: &ProfilePartSpec) -> Result<bool> {
+        for _ in 0..PART_SLOTS {
+            let name = part_name(&self.node, self.next);
+            self.next = (self.next + 1) % PART_SLOTS;
+            let mut part = ProfilePart::new(&name, spec.clone());
+            part.metadata.labels = Some(PartLabels::of(spec).to_map());
+            match self.api.create(&PostParams::default(), &part).await {
+                Ok(_) => return Ok(true),
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What is found in a window by a probe of this order.
+pub fn part(
+    order: &Assignment,
+    probe: &str,
+    mode: ProfileMode,
+    number: u64,
+    pprof: &ByteString,
+) -> ProfilePartSpec {
+    ProfilePartSpec {
+        asks: order.asks.clone(),
+        probe: probe.to_string(),
+        pod: order.pod.clone(),
+        container: "ckb".to_string(),
+        mode,
+        window: ProfileWindow {
+            number,
+            began_at: MicroTime(Timestamp::now()),
+            milliseconds: 10_000,
+        },
+        counts: ProfileCounts {
+            samples: 1_000,
+            complete: 990,
+            ..ProfileCounts::default()
+        },
+        pprof: Some(pprof.clone()),
+        failure: None,
+    }
+}
+
+/// A profile of so many bytes at the least, which is of stacks that have nothing in common.
+pub fn pprof(mode: ProfileMode, bytes: usize) -> ByteString {
+    let mut dice = fastrand::Rng::with_seed(mode as u64);
+    let mut profile = Profile::of(mode);
+    let mut stacks = bytes / 100;
+    loop {
+        for _ in 0..stacks {
+            let name = |dice: &mut fastrand::Rng| format!("ckb::{:032x}", dice.u128(..));
+            let names: Vec<String> = (0..6).map(|_| name(&mut dice)).collect();
+            let frames = names.iter().map(|name| Frame::user(name, "ckb")).collect();
+            let weights: Vec<u64> = profile
+                .stacks
+                .types()
+                .iter()
+                .map(|_| dice.u64(1..1000))
+                .collect();
+            profile.stacks.add(&Stack {
+                frames,
+                thread: "verify_blocks",
+                weights: &weights,
+                ..Stack::default()
+            });
+        }
+        let packed = profile.to_pprof();
+        if packed.len() >= bytes {
+            return ByteString(packed);
+        }
+        stacks = stacks.div_ceil(4);
+    }
+}
