@@ -164,7 +164,7 @@ impl Spans {
         while begun.elapsed() < OLD_LINKS && lasts(&self.retired) {
             thread::sleep(LOOK);
         }
-        let sites: Vec<&Site> = self.sites.iter().collect();
+        let sites: Vec<(u16, &Site)> = (0..).zip(&self.sites).collect();
         self.links = Some(self.programs.attach(self.pid, &sites, Group::First)?);
         self.control.generation = self.control.generation.wrapping_add(1).max(1);
         self.control.open = 1;
