@@ -54,6 +54,19 @@ pub enum ValueKind {
     Null = 3,
 }
 
+/// What a hit says.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// That its probe is met.
+    #[default]
+    Met = 0,
+    /// That something begins.
+    Begins = 1,
+    /// That it ends.
+    Ends = 2,
+}
+
 /// What is looked at at one place of a probe.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
@@ -61,10 +74,16 @@ pub enum ValueKind {
 pub struct Hit {
     /// The argument by whose values hits are told apart, if that is asked for.
     pub by: Operand,
+    /// The argument that a beginning and its end have in common; if there is none, that is the thread.
+    pub key: Operand,
     /// The slot of the first of these values.
     pub first_slot: u32,
     /// The place of the first of these values among all.
     pub first_value: u32,
+    /// A number of [`Role`].
+    pub role: u32,
+    /// Always 0.
+    pub padding: u32,
 }
 
 /// Values that are told apart, each of one operation. More count with their operation's others.
@@ -93,11 +112,13 @@ pub struct Value {
 pub struct HitLosses {
     /// Hits of which the argument could not be read: its page was not in memory. They are counted with the operation's others.
     pub unread: u64,
+    /// Ends of which no beginning is known.
+    pub unbegun: u64,
 }
 
 const _: () = {
     use core::mem::size_of;
     assert!(size_of::<Operand>() == 16);
-    assert!(size_of::<Hit>() == 24);
+    assert!(size_of::<Hit>() == 48);
     assert!(size_of::<Value>() == 56);
 };

@@ -277,6 +277,13 @@ impl Gate {
         self.0 >> (group + Self::RECORDED) & 1 != 0
     }
 
+    /// Whether this group sees to the ends of what others may have seen begin: it takes up what begins, or no group does any more.
+    #[inline(always)]
+    pub const fn attends(self, group: u32) -> bool {
+        let takes_up = self.0 & ((1 << Self::RECORDED) - 1);
+        self.takes_up(group) || takes_up == 0 && self.records(group)
+    }
+
     /// The generation.
     #[inline(always)]
     pub const fn generation(self) -> u32 {

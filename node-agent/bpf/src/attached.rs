@@ -37,8 +37,8 @@ pub(super) trait Attachable: Send {
         0
     }
 
-    /// Whether a call that began under links that are gone ends under those that have taken their place.
-    fn outlive_their_links(&self) -> bool;
+    /// Whether a call of this slot that began under links that are gone ends under those that have taken their place.
+    fn outlives_its_links(&self, slot: u8) -> bool;
 }
 
 /// What is attached for good, by links in common.
@@ -160,8 +160,7 @@ impl Attached {
 
     /// Waits for calls in flight that began under old links, and then ceases to record them.
     fn let_go(&self, old: &[(u8, Group)], slots: &Slots, maps: &mut Maps) -> Result<(), ReadError> {
-        let outlive = self.places.outlive_their_links();
-        let stays = |slot: &u8| outlive && slots.contains(slot);
+        let stays = |slot: &u8| slots.contains(slot) && self.places.outlives_its_links(*slot);
         let ending = old.iter().filter(|(slot, _)| !stays(slot));
         let ending: Vec<(u8, Group)> = ending.copied().collect();
         let begun = Instant::now();

@@ -266,7 +266,7 @@ impl Attachable for Functions {
     }
 
     /// Of what was not attached at a call's beginning, the kernel runs nothing at its end.
-    fn outlive_their_links(&self) -> bool {
+    fn outlives_its_links(&self, _: u8) -> bool {
         false
     }
 }

@@ -46,7 +46,7 @@ pub use calibrate::{Attempt, CalibratedTier, Calibration, CalibrationError, cali
 use ckb_probe_common::{Control, Gate, Group};
 pub use ckb_probe_common::{
     FamilyArgument, MAX_CAUSE, Payload, SlowArguments, SlowCall, TEXT_BYTES, UNREADABLE,
-    hits::{Operand, SITE, VALUES, Value, ValueKind, ZERO},
+    hits::{Operand, Role, SITE, VALUES, Value, ValueKind, ZERO},
 };
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
 pub use error::{AttachError, ReadError};
@@ -159,8 +159,9 @@ impl Attachable for Own {
         alone.chain([together]).collect()
     }
 
-    fn outlive_their_links(&self) -> bool {
-        !self.programs.are_sessions()
+    fn outlives_its_links(&self, slot: u8) -> bool {
+        let mut sites = self.sites.iter().filter(|site| site.slot == slot);
+        !self.programs.are_sessions() || sites.any(Site::is_of_a_span)
     }
 }
 
@@ -285,6 +286,11 @@ impl Probes {
     /// Its maps are about to be gone: what takes their place may have their memory.
     pub fn leave(&mut self) {
         self.maps.leave();
+    }
+
+    /// The value of an argument that a slot beyond those of operations and column families stands for.
+    pub fn value(&self, slot: u32) -> Option<Value> {
+        self.maps.value(slot)
     }
 
     /// The column family that a slot beyond the operations' stands for; without its reading.

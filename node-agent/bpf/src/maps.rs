@@ -60,6 +60,8 @@ pub struct SlotReading {
     pub untimed: u64,
     /// Of those, the ones that were cut off: whose beginning was seen, and not their end.
     pub cut: u64,
+    /// Ends of which no beginning is known, of what begins at a probe and ends at another.
+    pub unbegun: u64,
     /// Longest call since the reading before.
     pub max_ns: u64,
     /// Timed calls by duration.
@@ -200,11 +202,15 @@ impl Maps {
     /// Whether any calls of these slots and groups are in flight.
     pub(super) fn any_in_flight(&self, of: &[(u8, Group)]) -> Result<bool, ReadError> {
         let families = self.seen_families()?;
+        let values = self.hits.as_ref().map(Hits::values).transpose()?;
+        let values = values.unwrap_or_default();
         for (slot, group) in of {
             let slot = u32::from(*slot);
             let own = families.iter().filter(|(_, family)| family.slot == slot);
             let own = own.map(|(index, _)| self.slots + index);
-            for place in own.chain([slot]) {
+            let with_value = values.iter().filter(|(_, value)| value.slot == slot);
+            let with_value = with_value.map(|(place, _)| *place);
+            for place in own.chain(with_value).chain([slot]) {
                 let cut = self.cut.get(place as usize).copied().unwrap_or_default();
                 let in_flight = in_flight(&self.totals.get(place)?, *group);
                 if in_flight > cut[*group as usize] {
@@ -251,9 +257,16 @@ impl Maps {
         };
         let values_folded = hits(Hits::folded)?;
         let unread = hits(|hits, slot| Ok(hits.losses(slot)?.unread))?;
+        let unbegun = hits(|hits, slot| Ok(hits.losses(slot)?.unbegun))?;
         let slots = (0..self.slots)
-            .map(|slot| self.read_slot(slot, slot, retired))
-            .collect::<Result<_, _>>()?;
+            .zip(unbegun)
+            .map(|(slot, unbegun)| {
+                Ok(SlotReading {
+                    unbegun,
+                    ..self.read_slot(slot, slot, retired)?
+                })
+            })
+            .collect::<Result<_, ReadError>>()?;
         self.tell_unseen_causes(&families)?;
         Ok(MapsReading {
             families_folded,
@@ -391,6 +404,11 @@ impl Maps {
         Ok(self.folded.1.clone())
     }
 
+    /// What value of an argument a slot beyond those of operations and column families is of.
+    pub(super) fn value(&self, slot: u32) -> Option<Value> {
+        self.hits.as_ref()?.value(slot)
+    }
+
     /// What family a slot beyond the operations' is of.
     pub(super) fn family(&self, slot: u32) -> Option<FamilyReading> {
         let index = slot.checked_sub(self.slots)?;
@@ -400,13 +418,16 @@ impl Maps {
 
     /// Forgets calls of pairs whose ends will not be seen: they are cut, and in no one's way.
     pub(super) fn forget_unseen(&mut self) -> Result<(), ReadError> {
-        // Others begin and end meanwhile.
-        for (key, start) in self.more_calls.entries()? {
-            // Those of sessions, of which there is no more than a size to remember, are in no generation.
-            let gate = self.control.gate(key.owner as u32 >> 24);
-            let is_sliced = key.owner >> 32 != 0;
-            if is_sliced || (start.mark != Mark::default() && !start.mark.passes(gate)) {
-                self.more_calls.remove(key)?;
+        let spans = self.hits.as_mut().map(|hits| &mut hits.spans);
+        for calls in [&mut self.more_calls].into_iter().chain(spans) {
+            // Others begin and end meanwhile.
+            for (key, start) in calls.entries()? {
+                // Those of sessions, of which there is no more than a size to remember, are in no generation.
+                let gate = self.control.gate(key.owner as u32 >> 24);
+                let is_sliced = key.owner >> 32 != 0;
+                if is_sliced || (start.mark != Mark::default() && !start.mark.passes(gate)) {
+                    calls.remove(key)?;
+                }
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use ckb_probe_common::{
     Cookie, Group,
-    hits::{FOLDED_VALUES, Operand, VALUES},
+    hits::{FOLDED_VALUES, Operand, Role, VALUES},
     stacks::{SLOT_PAGES, SLOW_SLOTS},
 };
 
@@ -12,6 +12,9 @@ use super::{Binary, CALLS, FamilyArgument, Payload, maps::told_apart, memory, pr
 
 /// Calls in flight beyond those that find a cell: more are lost, and counted as lost.
 pub(super) const MORE_CALLS: u32 = 8192;
+
+/// What begins at a probe and ends at another, and has not ended: more is lost, and counted as lost.
+const SPANS: u32 = 8192;
 
 /// Handles of column families that are told apart, for all operations: more count with their operation's others.
 const FAMILY_HANDLES: u32 = 1024;
@@ -53,6 +56,10 @@ pub struct Site {
 pub struct LookedAt {
     /// The argument by whose values its hits are told apart.
     pub by: Option<Operand>,
+    /// What a hit says.
+    pub role: Role,
+    /// The argument that a beginning and its end have in common; None: that is the thread.
+    pub key: Option<Operand>,
 }
 
 /// Which arguments of a call are told when it is slow.
@@ -63,6 +70,11 @@ pub struct KeptArguments {
 }
 
 impl Site {
+    /// Whether something begins or ends there of which the time is measured.
+    pub(super) fn is_of_a_span(&self) -> bool {
+        self.hit.is_some_and(|hit| hit.role != Role::Met)
+    }
+
     /// `place`: its number among the sites.
     pub(super) fn cookie(&self, group: Group, place: u16) -> u64 {
         let mut cookie = Cookie::new(self.slot, self.payload, self.family, self.cause, group);
@@ -117,6 +129,7 @@ impl Plan {
                 false => 0,
             },
             told_apart: told_apart(&self.sites).len() as u32,
+            spans: self.sites.iter().any(Site::is_of_a_span),
             ring_bytes: self.ring_bytes,
         }
     }
@@ -137,20 +150,26 @@ pub struct CallSizes {
     pub hits: u32,
     /// How many slots are told apart by the values of an argument.
     pub told_apart: u32,
+    /// Whether the time between any two of them is measured.
+    pub spans: bool,
     /// Size of the ring buffer for slow calls.
     pub ring_bytes: u32,
 }
 
 impl CallSizes {
-    pub(super) fn entries(self) -> [(&'static str, u32); 13] {
+    pub(super) fn entries(self) -> [(&'static str, u32); 14] {
         let slots = self.slots.max(1);
         let families = self.families;
         let values = self.told_apart * VALUES;
         let known = self.told_apart * (VALUES + FOLDED_VALUES);
         [
             ("TOTALS", slots + families + values),
-            // Hits have no duration.
-            ("HISTOGRAMS", slots + families),
+            (
+                "HISTOGRAMS",
+                // What is met has no duration.
+                slots + families + if self.spans { values } else { 0 },
+            ),
+            ("SPANS", if self.spans { SPANS } else { 1 }),
             ("HITS", self.hits.max(1)),
             ("VALUES_SEEN", values.max(1)),
             ("VALUE_SLOTS", known.max(1)),

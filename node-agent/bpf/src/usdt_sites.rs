@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, Payload, Plan, Probes, Site, Slots,
-    Tier, calibrate::calibrate, own,
+    AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, LookedAt, Operand, Payload, Plan,
+    Probes, Role, Site, Slots, Tier, ZERO, calibrate::calibrate, own,
 };
 
 // Each keeps a word where a function that calls no other may: below the stack pointer.
@@ -109,10 +109,10 @@ impl Place {
         (nanos / HITS, broken)
     }
 
-    /// Has the kernel count hits here, if it will.
-    fn met(self, tier: Tier) -> Result<Met, AttachError> {
+    /// The place, and what is looked at there.
+    fn site(self, hit: Option<LookedAt>) -> Site {
         let (path, offset) = own::file_offset(self.nop as *const () as u64).unwrap();
-        let site = Site {
+        Site {
             symbol: self.name.to_string(),
             binary: Arc::new(Binary::open(&path).unwrap()),
             offset: offset + self.beyond,
@@ -125,27 +125,47 @@ impl Place {
             stacks: false,
             entry_only: true,
             semaphore: None,
-            hit: None,
-        };
-        let plan = Plan {
-            pid: std::process::id(),
-            slots: 1,
-            sites: vec![site],
-            families: 0,
-            ring_bytes: DEFAULT_RING_BYTES,
-            trap_ns: 0,
-            inner_ns: Vec::new(),
-        };
+            hit,
+        }
+    }
+
+    /// Has the kernel count hits here, if it will.
+    fn met(self, tier: Tier, hit: Option<LookedAt>) -> Result<Met, AttachError> {
         let (unprobed, _) = self.call();
-        let mut probes = Probes::load(tier, &plan).unwrap();
+        let mut probes = Probes::load(tier, &plan(vec![self.site(hit)])).unwrap();
         probes.attach(&Slots::from([0]))?;
         let (probed, broken) = self.call();
-        let counted = probes.read().unwrap().slots[0].untimed;
+        let reading = probes.read().unwrap();
+        let values = reading.values.iter().map(|value| value.reading.untimed);
+        let counted = reading.slots[0].untimed + values.sum::<u64>();
         Ok(Met {
             counted,
             nanos: probed.saturating_sub(unprobed),
             broken,
         })
+    }
+}
+
+fn plan(sites: Vec<Site>) -> Plan {
+    Plan {
+        pid: std::process::id(),
+        slots: 1,
+        sites,
+        families: 0,
+        ring_bytes: DEFAULT_RING_BYTES,
+        trap_ns: 0,
+        inner_ns: Vec::new(),
+    }
+}
+
+/// What the stack pointer points to, or the stack pointer itself.
+fn operand(is_in_memory: bool) -> Operand {
+    Operand {
+        base: 4,
+        index: ZERO,
+        bytes: 8,
+        is_in_memory: is_in_memory.into(),
+        ..Operand::default()
     }
 }
 
@@ -160,7 +180,7 @@ fn every_hit_is_counted_at_each_sort_of_site_and_the_thread_keeps_what_it_has() 
         }
         tiers += 1;
         for place in [NOP, FIVE, TEN] {
-            let met = place.met(tier).unwrap();
+            let met = place.met(tier, None).unwrap();
             let told = (met.counted, met.broken);
             assert_eq!(told, (HITS, 0), "{} by {}", place.name, tier.as_str());
         }
@@ -179,7 +199,7 @@ fn what_a_hit_costs_at_each_sort_of_site() {
     for round in 0..3 {
         for place in [NOP, FIVE, TEN, AT_FIVE, AT_TEN] {
             let name = place.name;
-            match place.met(tier) {
+            match place.met(tier, None) {
                 Ok(Met {
                     counted,
                     nanos,
@@ -191,4 +211,66 @@ fn what_a_hit_costs_at_each_sort_of_site() {
             }
         }
     }
+}
+
+/// Prints what a hit costs with what is looked at, in proportion to one that is only counted. See docs/usdt.md.
+#[test]
+#[ignore = "it tells what a machine does, which is nobody's promise"]
+fn what_a_hit_costs_with_what_is_looked_at() {
+    let _alone = ALONE.lock();
+    let works = |tier: &Tier| calibrate(*tier).is_ok();
+    let tier = Tier::ALL.iter().copied().find(works).unwrap();
+    let by = |is_in_memory| {
+        Some(LookedAt {
+            by: Some(operand(is_in_memory)),
+            ..LookedAt::default()
+        })
+    };
+    for round in 0..5 {
+        let asked = [
+            ("counted", None),
+            ("by a register", by(false)),
+            ("by what is in memory", by(true)),
+        ];
+        let mut told = asked
+            .map(|(name, hit)| (name, NOP.met(tier, hit).unwrap().nanos))
+            .to_vec();
+        told.push(("from one to another", span_nanos(tier)));
+        let counted = told[0].1.max(1) as f64;
+        for (name, nanos) in told {
+            let ratio = nanos as f64 / counted;
+            println!("round {round}: {name:<24} {nanos:>6} ns a hit, {ratio:.2}");
+        }
+    }
+}
+
+/// What each of two hits costs, of what begins at one place and ends at another.
+fn span_nanos(tier: Tier) -> u64 {
+    let hit = |role| {
+        Some(LookedAt {
+            role,
+            ..LookedAt::default()
+        })
+    };
+    let unprobed = NOP.call().0 + FIVE.call().0;
+    let sites = vec![NOP.site(hit(Role::Begins)), FIVE.site(hit(Role::Ends))];
+    let mut probes = Probes::load(tier, &plan(sites)).unwrap();
+    drop(probes.attach(&Slots::from([0])).unwrap());
+    let time = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::try_from(time).unwrap()
+    };
+    let start = time();
+    for word in 0..HITS {
+        // SAFETY: the functions take a number and give it back.
+        unsafe {
+            (NOP.function)(word);
+            (FIVE.function)(word);
+        }
+    }
+    let nanos = (time() - start).as_nanos() as u64 / HITS;
+    let slot = &probes.read().unwrap().slots[0];
+    assert_eq!(slot.histogram.count(), HITS);
+    println!("median {:?} ns of nothing", slot.histogram.quantile(0.5));
+    nanos.saturating_sub(unprobed) / 2
 }

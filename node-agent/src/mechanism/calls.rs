@@ -17,7 +17,8 @@ use std::{
 };
 
 pub use ask::{
-    CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Numbered, Sought, UsdtPattern,
+    CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Numbered, Sought, Span,
+    UsdtPattern,
 };
 use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
 use k8s_openapi::jiff::Timestamp;
@@ -249,40 +250,51 @@ impl Measures {
     /// What was counted in one place.
     pub fn figures(&self, seen: SlotReading, has_bytes: bool) -> Figures {
         let mut figures = Figures::default();
-        let SlotReading {
-            sum_ns,
-            bytes,
-            slow,
-            untimed,
-            // Those are among the untimed; they are told by their own name.
-            cut: _,
-            max_ns,
-            histogram,
-        } = seen;
-        let (duration, longest, bytes_name, slow_name) = match self {
+        let count = seen.histogram.count() + seen.untimed;
+        let (duration, longest, slow) = match self {
+            Self::Counted(counted) => {
+                figures.sums.insert(counted.clone(), count);
+                return figures;
+            }
             Self::Timed {
                 duration,
                 longest,
                 bytes,
                 slow,
-            } => (duration, longest, bytes, slow),
-            Self::Counted(count) => {
-                let timed = histogram.count();
-                figures.sums.insert(count.clone(), untimed + timed);
-                return figures;
+            } => {
+                if has_bytes {
+                    figures.sums.insert(bytes.clone(), seen.bytes);
+                }
+                (duration, longest, slow)
+            }
+            Self::Spanned {
+                hits,
+                duration,
+                longest,
+                slow,
+                unended,
+                unbegun,
+            } => {
+                // Those that were cut off are told by their own name.
+                let ended_unseen = seen.untimed.saturating_sub(seen.cut);
+                let told = [
+                    (hits, count),
+                    (unended, ended_unseen),
+                    (unbegun, seen.unbegun),
+                ];
+                let told = told.map(|(name, number)| (name.clone(), number));
+                figures.sums.extend(told);
+                (duration, longest, slow)
             }
         };
         let durations = Distribution {
-            histogram,
-            sum: sum_ns,
-            unmeasured: untimed,
+            histogram: seen.histogram,
+            sum: seen.sum_ns,
+            unmeasured: seen.untimed,
         };
         figures.distributions.insert(duration.clone(), durations);
-        figures.maxima.insert(longest.clone(), max_ns);
-        figures.sums.insert(slow_name.clone(), slow);
-        if has_bytes {
-            figures.sums.insert(bytes_name.clone(), bytes);
-        }
+        figures.maxima.insert(longest.clone(), seen.max_ns);
+        figures.sums.insert(slow.clone(), seen.slow);
         figures
     }
 }
@@ -300,9 +312,12 @@ impl Calls {
     fn event(&mut self, seen: &SeenCall, callers: &mut HashMap<u32, Callers>) -> Option<Event> {
         let call = &seen.call;
         let family = self.probes.family(call.slot);
-        let slot = family
-            .as_ref()
-            .map_or(call.slot as usize, |family| family.slot as usize);
+        let value = self.probes.value(call.slot);
+        let slot = match (&family, &value) {
+            (Some(family), _) => family.slot,
+            (None, Some(value)) => value.slot,
+            (None, None) => call.slot,
+        } as usize;
         let Slot {
             has_bytes,
             arguments,
@@ -334,12 +349,18 @@ impl Calls {
                 None => untold.stacks += 1,
             }
         }
+        let of_value = value.map(|value| RowId {
+            place: u64::from(call.slot),
+            number: 0,
+            text: operand::told(&value),
+        });
+        let of_family = family.map(|family| RowId {
+            place: u64::from(call.slot),
+            number: u64::from(family.id),
+            text: family.name,
+        });
         Some(Event {
-            part: family.map(|family| RowId {
-                place: u64::from(call.slot),
-                number: u64::from(family.id),
-                text: family.name,
-            }),
+            part: of_family.or(of_value),
             ..slow_call(call, self.first.offset(slot), self.booted, details)
         })
     }

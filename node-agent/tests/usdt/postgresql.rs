@@ -8,7 +8,7 @@ use std::{
 
 use ckb_probe_testkit::{Folder, run, wait_until};
 
-use super::{BTreeMap, attached, listed};
+use super::{BTreeMap, Rows, attached, listed};
 
 const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
@@ -88,8 +88,8 @@ impl Drop for Held {
 
 const TRANSACTIONS: u64 = 500;
 
-#[test]
-fn each_transaction_of_pgbench_is_counted_in_the_process_that_serves_it() {
+/// Has pgbench make its transactions, and tells what was counted in the process that serves it, which had begun the first.
+fn while_benched(question: &[&str]) -> Rows {
     assert!(
         Path::new(PROGRAMS).join("postgres").exists(),
         "scripts/setup.sh unit installs PostgreSQL 15"
@@ -133,16 +133,22 @@ fn each_transaction_of_pgbench_is_counted_in_the_process_that_serves_it() {
     let waiting = "SELECT pid FROM pg_stat_activity WHERE application_name = 'pgbench' AND wait_event_type = 'Lock'";
     wait_until("pgbench waits", || !server.ask(waiting).is_empty());
     let backend: u32 = server.ask(waiting).parse().unwrap();
-    let names =
-        "transaction__commit,transaction__start,transaction__abort,query__start,query__done";
-    let probe = attached(backend, &["--provider", "postgresql", "--names", names]);
+    let asked = [&["--provider", "postgresql"], question].concat();
+    let probe = attached(backend, &asked);
     std::io::Write::write_all(&mut orders, b"SELECT pg_advisory_unlock(7);\n").unwrap();
     let output = bench.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let expected =
         format!("number of transactions actually processed: {TRANSACTIONS}/{TRANSACTIONS}");
     assert!(said.contains(&expected), "{said}");
-    let (rows, _) = probe.rows();
+    probe.rows().0
+}
+
+#[test]
+fn each_transaction_of_pgbench_is_counted_in_the_process_that_serves_it() {
+    let names =
+        "transaction__commit,transaction__start,transaction__abort,query__start,query__done";
+    let rows = while_benched(&["--names", names]);
     // The first transaction and its query had begun.
     let counts = [
         ("query__done", TRANSACTIONS),
@@ -152,4 +158,30 @@ fn each_transaction_of_pgbench_is_counted_in_the_process_that_serves_it() {
         ("transaction__start", TRANSACTIONS - 1),
     ];
     assert_eq!(rows.counts(), BTreeMap::from(counts));
+}
+
+#[test]
+fn each_transaction_of_pgbench_is_timed_from_its_start_to_its_commit() {
+    let rows = while_benched(&[
+        "--from",
+        "transaction__start",
+        "--to",
+        "transaction__commit,transaction__abort",
+    ]);
+    let row = rows.row("transaction__start to transaction__commit or transaction__abort");
+    let figures = ["count", "unended", "unbegun"].map(|figure| row.figure(figure));
+    // The first had begun.
+    assert_eq!(figures, [TRANSACTIONS - 1, 0, 1]);
+    let durations = &row.total().distributions["duration"];
+    assert_eq!(durations.histogram.count(), TRANSACTIONS - 1);
+    // Each has a lock to take, and takes it at once.
+    assert!((1_000..100_000_000).contains(&row.quantile(0.5)));
+}
+
+#[test]
+fn each_query_of_pgbench_is_counted_with_its_text() {
+    let rows = while_benched(&["--names", "query__start", "--by-argument", "1:string"]);
+    let queries = rows.row("query__start").parts("count");
+    let query = "\"SELECT pg_advisory_lock_shared(7);\"";
+    assert_eq!(queries, BTreeMap::from([(query, TRANSACTIONS - 1)]));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ckb_probe_agent::host::Session;
 use ckb_probe_crds::{
     Argument,
-    kinds::usdt::{ByArgument, UsdtProbe, default_limit},
+    kinds::usdt::{Between, ByArgument, UsdtProbe, default_limit},
 };
 use ckb_probe_testkit::{Fixture, wait_until};
 
@@ -17,6 +17,7 @@ fn question(names: &[&str]) -> UsdtProbe {
         names: names.iter().map(ToString::to_string).collect(),
         limit: default_limit(),
         by_argument: None,
+        between: None,
     }
 }
 
@@ -249,5 +250,140 @@ fn a_further_argument_tells_hits_apart_as_the_first_does() {
         let expected: std::collections::BTreeSet<&str> =
             expected.iter().map(String::as_str).collect();
         assert_eq!(all, expected.into_iter().collect::<Vec<_>>());
+    });
+}
+
+/// From `begin` to either of its ends, by this argument or by thread.
+fn spans(key_argument: Option<u8>) -> UsdtProbe {
+    UsdtProbe {
+        provider: "arguments".to_string(),
+        between: Some(Between {
+            from: "begin".to_string(),
+            to: vec!["end".to_string(), "failed".to_string()],
+            key_argument,
+            threshold: None,
+        }),
+        ..question(&["*"])
+    }
+}
+
+const SPANS: &str = "begin to end or failed";
+
+/// How many were over, and of those how many were not seen to end; and how many ends were seen of nothing.
+fn ended(session: &Session) -> [u64; 3] {
+    ["hits", "unended", "unbegun"].map(|name| total(session, SPANS).sums[name])
+}
+
+#[test]
+fn time_from_one_probe_to_another_is_that_of_the_program_and_what_has_no_end_or_no_beginning_is_told()
+ {
+    in_every_way(spans(None), |way| {
+        let mut chosen = arguments();
+        let mut session = way.attach(chosen.pid());
+        let mut waited = 0;
+        let (mut least, mut most) = (0, 0);
+        for spans in [40, 60] {
+            let answer = chosen.tell(&format!("spans {spans}"));
+            let (inner, outer) = answer.split_once(' ').unwrap();
+            least += inner.parse::<u64>().unwrap();
+            most += outer.parse::<u64>().unwrap();
+            waited += spans;
+        }
+        session.read().unwrap();
+        assert_eq!(ended(&session), [100, 0, 0]);
+        let durations = &total(&session, SPANS).distributions["duration"];
+        assert_eq!(
+            (durations.histogram.count(), durations.unmeasured),
+            (waited, 0)
+        );
+        // What the traps add is taken off as it was measured, which may be some hundred nanoseconds too much.
+        let room = 1000 * waited;
+        assert!(
+            (least.saturating_sub(room)..=most).contains(&durations.sum),
+            "{} of {least} to {most}",
+            durations.sum
+        );
+        assert!(durations.histogram.quantile(0.0).unwrap() >= 1_900_000);
+        // Nothing had begun.
+        chosen.tell("ends 7");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [100, 0, 7]);
+        // Five began: four of them without an end, and one is in flight.
+        chosen.tell("begins 5");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [104, 4, 7]);
+        chosen.tell("ends 2");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [105, 4, 8]);
+        assert_eq!(lost(&session), 0);
+    });
+}
+
+#[test]
+fn what_ends_in_another_thread_is_known_by_its_argument() {
+    in_every_way(spans(Some(1)), |way| {
+        let mut chosen = arguments();
+        let mut session = way.attach(chosen.pid());
+        chosen.tell("crossed 5000");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [5000, 0, 0]);
+        let durations = &total(&session, SPANS).distributions["duration"];
+        assert_eq!(
+            (durations.histogram.count(), durations.unmeasured),
+            (5000, 0)
+        );
+        assert_eq!(lost(&session), 0);
+        // Whoever looks at threads sees nothing end.
+        drop(session);
+        let by_thread = spans(None).into();
+        let mut session = way.ask(by_thread, chosen.pid()).unwrap();
+        chosen.tell("crossed 5000");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [4999, 4999, 5000]);
+    });
+}
+
+#[test]
+fn more_than_can_be_in_flight_is_lost_and_what_began_is_what_is_over_in_flight_or_lost() {
+    in_every_way(spans(Some(1)), |way| {
+        let mut chosen = arguments();
+        let mut session = way.attach(chosen.pid());
+        chosen.tell("begins 10000");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [0, 0, 0]);
+        let not_seen = session.instance().lost["calls"];
+        assert!(not_seen > 0);
+        // All end: those that were in flight, and those of which nothing was known.
+        chosen.tell("ends 10000");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [10_000 - not_seen, 0, not_seen]);
+    });
+}
+
+#[test]
+fn times_are_told_apart_by_an_argument_of_what_begins() {
+    let question = UsdtProbe {
+        by_argument: Some(ByArgument {
+            number: 2,
+            r#type: Argument::Integer,
+        }),
+        ..spans(Some(1))
+    };
+    in_every_way(question, |way| {
+        let mut chosen = arguments();
+        let mut session = way.attach(chosen.pid());
+        chosen.tell("crossed 1002");
+        session.read().unwrap();
+        let expected = [("0", 251), ("1", 251), ("2", 250), ("3", 250)];
+        assert_eq!(by_value(&session, SPANS), expected.into());
+        for (value, part) in &row(&session, SPANS).parts {
+            let durations = &part.total.distributions["duration"];
+            assert_eq!(
+                durations.histogram.count(),
+                part.total.sums["hits"],
+                "{value}"
+            );
+        }
+        assert_eq!(ended(&session), [1002, 0, 0]);
     });
 }

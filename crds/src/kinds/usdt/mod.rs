@@ -7,15 +7,17 @@ use serde::{Deserialize, Serialize};
 
 mod descriptor;
 
-pub use descriptor::{DESCRIPTOR, HITS};
+pub use descriptor::{DESCRIPTOR, DURATION, HITS, LONGEST, SLOW, UNBEGUN, UNENDED};
 
-use crate::Argument;
+use crate::{Argument, Duration};
 
 /// USDT probes of the process (user-level statically defined tracing), by provider and name: how often each is met. They are in
 /// the executable or in a library that it has mapped, and cost nothing while nobody attaches. Semaphores are raised while a probe is
 /// attached to, by the kernel, which lowers them however the agent ends.
 #[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(self.between) || size(self.names) == 1 && self.names[0] == '*'")
+    .message("usdt.between says itself which probes it is about: leave usdt.names out"))]
 pub struct UsdtProbe {
     /// Whose probes: `postgresql`, `python`, `libstdcxx`. `ckb-probe symbols --usdt` lists what a process has.
     #[schemars(length(max = 128))]
@@ -39,6 +41,41 @@ pub struct UsdtProbe {
     /// probe's row, and `other` has the rest. Each probe that matches must have the argument.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_argument: Option<ByArgument>,
+
+    /// Measures the time from one probe to another, instead of how often each is met: of transactions, queries, collections of
+    /// garbage. There is one row, `FROM to TO`; with `byArgument`, an argument of `from` tells its parts apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub between: Option<Between>,
+}
+
+/// From which probe to which time is measured.
+#[derive(Clone, Debug, Deserialize, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!self.to.exists(name, name == self.from)")
+    .message("usdt.between.to must be other probes than usdt.between.from"))]
+pub struct Between {
+    /// The whole name of the probe that is met as something begins: `transaction__start`.
+    #[schemars(length(min = 1, max = 128))]
+    pub from: String,
+
+    /// The whole names of the probes one of which is met as it ends: `transaction__commit`, `transaction__abort`.
+    #[schemars(length(min = 1, max = 8), inner(length(min = 1, max = 128)))]
+    pub to: Vec<String>,
+
+    /// The number, from 1, of the argument that `from` and `to` have in common, where what begins in one thread ends in another,
+    /// such as that of a request. Unset: what begins in a thread ends in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self >= 1 && self <= 12")
+        .message("usdt.between.keyArgument must be from 1 to 12: the first argument is 1"))]
+    pub key_argument: Option<u8>,
+
+    /// What takes at least this long is counted as slow, and the agent lists it. Unset: nothing is slow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Duration")]
+    #[x_kube(validation = Rule::new(
+        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')"
+    ).message("usdt.between.threshold must be a duration from 1us to 1h, such as 500us or 10ms"))]
+    pub threshold: Option<Duration>,
 }
 
 /// An argument by whose values hits are told apart.

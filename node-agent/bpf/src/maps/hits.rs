@@ -1,12 +1,15 @@
 //! What is read of hits beyond how many there were: by which values of their arguments.
 
-use ckb_probe_common::hits::{Hit, HitLosses, VALUES, Value};
+use ckb_probe_common::{
+    CallKey, CallStart,
+    hits::{Hit, HitLosses, VALUES, Value},
+};
 
 use super::super::{
     AttachError, ReadError, Site,
     object::Object,
     plan::CallSizes,
-    typed::{Counts, PerCpu, Values},
+    typed::{Counts, PerCpu, Table, Values},
 };
 
 /// The maps of hits, where an object has any.
@@ -14,6 +17,7 @@ pub(in super::super) struct Hits {
     seen: Values<Value>,
     counts: Values<u64>,
     losses: PerCpu<HitLosses>,
+    pub(super) spans: Table<CallKey, CallStart>,
     /// The slots whose hits are told apart by values, in the order in which those have places.
     told_apart: Vec<u8>,
     first_slot: u32,
@@ -44,6 +48,9 @@ impl Hits {
                 by: looked_at.by.unwrap_or_default(),
                 first_slot: first_slot + rank * VALUES,
                 first_value: rank * VALUES,
+                key: looked_at.key.unwrap_or_default(),
+                role: looked_at.role as u32,
+                padding: 0,
             };
             places.set(place, hit)?;
         }
@@ -51,6 +58,7 @@ impl Hits {
             seen: Values::take(object, "VALUES_SEEN")?,
             counts: Values::take(object, "VALUE_COUNTS")?,
             losses: PerCpu::take(object, "HIT_LOSSES")?,
+            spans: Table::take(object, "SPANS")?,
             told_apart,
             first_slot,
         }))
@@ -66,6 +74,12 @@ impl Hits {
             }
         }
         Ok(values)
+    }
+
+    /// What value a slot is of.
+    pub(super) fn value(&self, slot: u32) -> Option<Value> {
+        let place = slot.checked_sub(self.first_slot)?;
+        self.seen.get(place).ok()
     }
 
     /// How many values of an operation were given none.

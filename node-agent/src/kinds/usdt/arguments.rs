@@ -1,8 +1,8 @@
 //! What the command line takes for `usdt`.
 
 use ckb_probe_crds::{
-    KindSpec,
-    kinds::usdt::{ByArgument, UsdtProbe, default_limit},
+    Duration, KindSpec,
+    kinds::usdt::{Between, ByArgument, UsdtProbe, default_limit},
 };
 use clap::Args;
 
@@ -14,6 +14,7 @@ use crate::kinds::Asking;
     ckb-probe symbols --usdt --executable postgres             which probes are there?\n  \
     ckb-probe usdt --provider postgresql --names 'transaction__*,query__*' --pid 4711\n  \
     ckb-probe usdt --provider postgresql --names query__start --by-argument 1:string --pid 4711\n  \
+    ckb-probe usdt --provider postgresql --from transaction__start --to transaction__commit,transaction__abort --pid 4711\n  \
     ckb-probe usdt --provider libstdcxx --executable ckb       how many C++ exceptions are thrown?")]
 pub struct Arguments {
     /// Whose probes, such as postgresql.
@@ -28,6 +29,18 @@ pub struct Arguments {
     /// Tell hits apart by the value of an argument: its number, and `:string` where it is a text.
     #[arg(long, value_name = "NUMBER")]
     by_argument: Option<ByArgument>,
+    /// Measure the time from this probe to one of those of --to, instead of how often probes are met.
+    #[arg(long, requires = "to", conflicts_with = "names", value_name = "PROBE")]
+    from: Option<String>,
+    /// Where that time ends: at one of these probes, at most 8.
+    #[arg(long, requires = "from", value_delimiter = ',', num_args = 1..=8, value_name = "PROBE")]
+    to: Vec<String>,
+    /// The number of the argument that both have in common, where what begins in one thread ends in another.
+    #[arg(long, requires = "from", value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=12))]
+    key_argument: Option<u8>,
+    /// What takes at least this long from one to the other is slow, such as 10ms.
+    #[arg(long, requires = "from")]
+    threshold: Option<Duration>,
 }
 
 impl Asking for Arguments {
@@ -39,12 +52,22 @@ impl Asking for Arguments {
             names,
             limit,
             by_argument,
+            from,
+            to,
+            key_argument,
+            threshold,
         } = self;
         UsdtProbe {
             provider,
             names,
             limit,
             by_argument,
+            between: from.map(|from| Between {
+                from,
+                to,
+                key_argument,
+                threshold,
+            }),
         }
         .into()
     }

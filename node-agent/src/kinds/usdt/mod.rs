@@ -1,28 +1,46 @@
-//! `usdt`: whatever USDT probes of a provider have a name that matches.
+//! `usdt`: whatever USDT probes of a provider have a name that matches, or the time from one to another.
 
 mod arguments;
 
 pub use arguments::Arguments;
 use ckb_probe_crds::{
     Argument,
-    kinds::usdt::{ByArgument, HITS, UsdtProbe},
+    kinds::usdt::{ByArgument, DURATION, HITS, LONGEST, SLOW, UNBEGUN, UNENDED, UsdtProbe},
 };
 
 use super::Instrument;
 use crate::mechanism::{
     CollectorConfig,
-    calls::{self, Kept, Measures, Numbered, Sought, UsdtPattern},
+    calls::{self, Kept, Measures, Numbered, Sought, Span, UsdtPattern},
 };
 
 impl Instrument for UsdtProbe {
     fn config(&self) -> CollectorConfig {
         calls::CallsConfig {
-            measures: Measures::Counted(HITS.key()),
+            measures: match self.between {
+                None => Measures::Counted(HITS.key()),
+                Some(_) => Measures::Spanned {
+                    hits: HITS.key(),
+                    duration: DURATION.key(),
+                    longest: LONGEST.key(),
+                    slow: SLOW.key(),
+                    unended: UNENDED.key(),
+                    unbegun: UNBEGUN.key(),
+                },
+            },
             sought: Sought::Usdt(UsdtPattern {
                 provider: self.provider.clone(),
                 names: self.names.clone(),
                 limit: self.limit as usize,
                 by: self.by_argument.map(numbered),
+                span: self.between.as_ref().map(|between| Span {
+                    from: between.from.clone(),
+                    to: between.to.clone(),
+                    key: between.key_argument,
+                    slow_threshold_ns: between
+                        .threshold
+                        .map_or(u64::MAX, |threshold| threshold.as_nanos()),
+                }),
             }),
         }
         .into()

@@ -64,6 +64,21 @@ pub struct UsdtPattern {
     pub limit: usize,
     /// The argument by whose values hits are told apart.
     pub by: Option<Numbered>,
+    /// The time from one to another is measured, and no names are looked for.
+    pub span: Option<Span>,
+}
+
+/// From which USDT probe to which time is measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The whole name of the one that is met as something begins.
+    pub from: String,
+    /// Those of the ones that are met as it ends.
+    pub to: Vec<String>,
+    /// The number of the argument that both have in common, from 1; None: that is the thread.
+    pub key: Option<u8>,
+    /// What takes at least this long is slow.
+    pub slow_threshold_ns: u64,
 }
 
 /// An argument of a USDT probe.
@@ -100,6 +115,21 @@ pub enum Measures {
     },
     /// What has no end: how many there were.
     Counted(Name),
+    /// What begins at one probe and ends at another.
+    Spanned {
+        /// How many there were.
+        hits: Name,
+        /// How long they took.
+        duration: Name,
+        /// The longest.
+        longest: Name,
+        /// How many were slow.
+        slow: Name,
+        /// How many began once more before they were seen to end.
+        unended: Name,
+        /// How many ended that were not seen to begin.
+        unbegun: Name,
+    },
 }
 
 /// One group: a row, and the functions whose calls count as it.
@@ -117,6 +147,8 @@ pub struct Counted {
     pub by_family: bool,
     /// The argument by whose values it is told apart, of USDT probes.
     pub by: Option<Numbered>,
+    /// From which probe to which it is, of USDT probes.
+    pub span: Option<Span>,
     /// Whether functions are attached to whose first instruction the kernel must single-step.
     pub include_single_stepped: bool,
     /// What is told of a slow call's first arguments.

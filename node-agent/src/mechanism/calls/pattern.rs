@@ -98,6 +98,7 @@ pub(super) fn matching_functions(
         cause: None,
         by_family: false,
         by: None,
+        span: None,
         include_single_stepped: matching.include_single_stepped,
         arguments: matching.arguments.clone(),
         stacks: matching.stacks,

@@ -279,6 +279,7 @@ impl Searched {
                 false => 0,
             },
             told_apart: told_apart.count() as u32,
+            spans: self.slots.iter().any(|(counted, _)| counted.span.is_some()),
             families: self.families(),
             keeps: self.sites.iter().any(|(site, _)| site.arguments.is_some()),
             stacks: self.reports_stacks(),

@@ -6,15 +6,15 @@ use std::{
 };
 
 use ckb_probe_crds::Reason;
-use ckb_probe_symbols::elf::SiteError;
+use ckb_probe_symbols::elf::{SiteError, UsdtSite};
 
 use super::{
-    Counted, UsdtPattern,
+    Counted, Kept, Numbered, Span, UsdtPattern,
     operand::operand,
     search::{Found, FoundSite, lack},
 };
 use crate::{
-    kernel::{FamilyArgument, LookedAt, Payload},
+    kernel::{FamilyArgument, LookedAt, Payload, Role},
     mechanism::{Coverage, Refusal},
     observe::{FirstInstruction, Glob, Location, ProcessId, UsdtCache, UsdtFile, find_usdt},
 };
@@ -28,7 +28,11 @@ pub(super) fn matching_probes(
     pattern: &UsdtPattern,
     cache: &UsdtCache,
 ) -> Result<Found, Refusal> {
-    matching(&find_usdt(process, cache)?, pattern)
+    let files = find_usdt(process, cache)?;
+    match &pattern.span {
+        Some(span) => spanning(&files, pattern, span),
+        None => matching(&files, pattern),
+    }
 }
 
 /// The same in these files.
@@ -67,20 +71,11 @@ fn matching(files: &[UsdtFile], pattern: &UsdtPattern) -> Result<Found, Refusal>
             };
             if !sites.iter().any(is_there) {
                 let by = pattern.by.map(|by| operand(site, by)).transpose()?;
-                sites.push(FoundSite {
-                    symbol: format!("{provider}:{}", site.name),
-                    payload: Payload::Unknown,
-                    family: FamilyArgument::None,
-                    location: Location {
-                        binary: Arc::clone(&file.binary),
-                        offset: site.offset,
-                        // It is a nop.
-                        first_instruction: FirstInstruction::Emulated,
-                    },
-                    semaphore: site.semaphore,
-                    entry_only: true,
-                    hit: by.map(|by| LookedAt { by: Some(by) }),
+                let hit = by.map(|by| LookedAt {
+                    by: Some(by),
+                    ..LookedAt::default()
                 });
+                sites.push(found(file, site, hit));
             }
         }
         let left_out = file.probes.refused.iter();
@@ -112,23 +107,11 @@ fn matching(files: &[UsdtFile], pattern: &UsdtPattern) -> Result<Found, Refusal>
             ),
         ));
     }
-    let group = |row: &str| Counted {
-        row: row.to_string(),
-        functions: Vec::new(),
-        slow_threshold_ns: u64::MAX,
-        cause: None,
-        by_family: false,
-        by: pattern.by,
-        include_single_stepped: false,
-        arguments: Vec::new(),
-        stacks: false,
-        found_by: Some((provider.clone(), None)),
-    };
     let lacks = refused.into_values();
     Ok(Found {
         groups: rows
             .into_iter()
-            .map(|(row, sites)| (group(row), sites))
+            .map(|(row, sites)| (counted(row.to_string(), pattern), sites))
             .collect(),
         coverage: Coverage {
             lacks: lacks
@@ -139,6 +122,93 @@ fn matching(files: &[UsdtFile], pattern: &UsdtPattern) -> Result<Found, Refusal>
         },
         go: false,
     })
+}
+
+/// The places of two probes: where something begins, and where it ends.
+fn spanning(files: &[UsdtFile], pattern: &UsdtPattern, span: &Span) -> Result<Found, Refusal> {
+    let of = |name: &str, role: Role| {
+        let one = UsdtPattern {
+            names: vec![name.to_string()],
+            by: pattern.by.filter(|_| role == Role::Begins),
+            ..pattern.clone()
+        };
+        let key = span.key.map(|number| Numbered {
+            number,
+            kind: Kept::Integer,
+        });
+        let named = |site: &&UsdtSite| site.provider == one.provider && site.name == name;
+        let mut sites: Vec<FoundSite> = Vec::new();
+        for file in files {
+            for site in file.probes.sites.iter().filter(named) {
+                let hit = LookedAt {
+                    by: one.by.map(|by| operand(site, by)).transpose()?,
+                    key: key.map(|key| operand(site, key)).transpose()?,
+                    role,
+                };
+                let place = found(file, site, Some(hit));
+                if !sites.iter().any(|known| known.is_at(&place)) {
+                    sites.push(place);
+                }
+            }
+        }
+        match sites.is_empty() {
+            false => Ok(sites),
+            // It says what there is instead.
+            true => Err(matching(files, &one).err().unwrap_or_else(|| {
+                let provider = &one.provider;
+                let sentence = format!("no USDT probe of {provider} is called {name}");
+                Refusal::new(Reason::SymbolNotFound, sentence)
+            })),
+        }
+    };
+    let mut sites = of(&span.from, Role::Begins)?;
+    for name in &span.to {
+        sites.extend(of(name, Role::Ends)?);
+    }
+    let row = format!("{} to {}", span.from, span.to.join(" or "));
+    let group = Counted {
+        slow_threshold_ns: span.slow_threshold_ns,
+        span: Some(span.clone()),
+        ..counted(row, pattern)
+    };
+    Ok(Found {
+        groups: vec![(group, sites)],
+        coverage: Coverage::default(),
+        go: false,
+    })
+}
+
+fn counted(row: String, pattern: &UsdtPattern) -> Counted {
+    Counted {
+        row,
+        functions: Vec::new(),
+        slow_threshold_ns: u64::MAX,
+        cause: None,
+        by_family: false,
+        by: pattern.by,
+        span: None,
+        include_single_stepped: false,
+        arguments: Vec::new(),
+        stacks: false,
+        found_by: Some((pattern.provider.clone(), None)),
+    }
+}
+
+fn found(file: &UsdtFile, site: &UsdtSite, hit: Option<LookedAt>) -> FoundSite {
+    FoundSite {
+        symbol: format!("{}:{}", site.provider, site.name),
+        payload: Payload::Unknown,
+        family: FamilyArgument::None,
+        location: Location {
+            binary: Arc::clone(&file.binary),
+            offset: site.offset,
+            // It is a nop.
+            first_instruction: FirstInstruction::Emulated,
+        },
+        semaphore: site.semaphore,
+        entry_only: true,
+        hit,
+    }
 }
 
 fn left_out((why, names): (&SiteError, &BTreeSet<String>)) -> String {

@@ -7,9 +7,9 @@ use aya_ebpf::{
     maps::Array,
     programs::ProbeContext,
 };
-use ckb_probe_common::hits::Hit;
+use ckb_probe_common::hits::{Hit, Role};
 
-use crate::{NO_RETURN, control, cookie, probing, record, value};
+use crate::{NO_RETURN, control, cookie, now, probing, record, span, value};
 
 /// What is looked at, by place. The loader sets how many there are.
 #[map]
@@ -31,16 +31,39 @@ extern "C" fn hit_session(registers: *mut c_void) -> u32 {
 
 #[inline(always)]
 fn meet(context: &ProbeContext) {
+    // First, so that what comes after is not taken for a part of what ends here.
+    let now = now();
     let cookie = cookie(context);
     let Some(control) = control(context) else {
         return;
     };
-    probing::add_entry(cookie.slot(), control);
-    if !control.gate(cookie.slot()).takes_up(cookie.group()) {
+    let gate = control.gate(cookie.slot());
+    let Some(hit) = HITS.get(cookie.place()) else {
+        return;
+    };
+    if hit.role == Role::Ends as u32 {
+        // Whichever attachment saw the beginning, the one that is in charge sees the end.
+        if gate.attends(cookie.group()) {
+            record::hit(cookie.slot());
+            match span::key(context, hit, cookie, control) {
+                Some(key) => span::end(context, &key, cookie, control, now),
+                None => value::lose_end(cookie),
+            }
+        }
+        probing::add_entry(cookie.slot(), control);
         return;
     }
-    if let Some(hit) = HITS.get(cookie.place()) {
-        let slot = value::slot(context, hit, cookie.slot());
+    probing::add_entry(cookie.slot(), control);
+    if !gate.takes_up(cookie.group()) {
+        return;
+    }
+    if hit.role == Role::Begins as u32 {
+        match span::key(context, hit, cookie, control) {
+            Some(key) => span::begin(context, hit, cookie, control, &key),
+            None => record::untimed(cookie.slot(), 0, cookie),
+        }
+    } else {
+        let slot = value::slot_if_asked(context, hit, cookie.slot());
         record::untimed(slot, 0, cookie);
     }
 }

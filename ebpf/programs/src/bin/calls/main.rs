@@ -27,6 +27,7 @@ mod operand;
 mod probing;
 mod record;
 mod session;
+mod span;
 mod stack;
 mod value;
 

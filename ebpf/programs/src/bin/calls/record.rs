@@ -143,7 +143,7 @@ fn believed(bytes: u64) -> u64 {
 
 /// Counts for the operation, whatever its column families: user space looks at these numbers often.
 #[inline(always)]
-fn hit(operation: u32) {
+pub fn hit(operation: u32) {
     if let Some(totals) = TOTALS.get_ptr_mut(operation) {
         // SAFETY: a map's value. Not atomic: see `Totals::hits`.
         unsafe { (*totals).hits += 1 };

@@ -8,7 +8,7 @@ use aya_ebpf::{
     programs::ProbeContext,
 };
 use ckb_probe_common::{
-    MAX_OPERATIONS, TEXT_BYTES,
+    Cookie, MAX_OPERATIONS, TEXT_BYTES,
     hits::{FOLDED_VALUES, Hit, HitLosses, VALUES, Value},
 };
 
@@ -30,6 +30,41 @@ static VALUE_COUNTS: Array<u64> = Array::with_max_entries(MAX_OPERATIONS as u32,
 #[map]
 static HIT_LOSSES: PerCpuArray<HitLosses> = PerCpuArray::with_max_entries(1, 0);
 
+/// The same where hits need not be told apart.
+#[inline(always)]
+pub fn slot_if_asked(context: &ProbeContext, hit: &Hit, operation: u32) -> u32 {
+    if hit.by.bytes == 0 {
+        return operation;
+    }
+    slot(context, hit, operation)
+}
+
+/// Counts a hit of which an argument cannot be read.
+#[inline(always)]
+pub fn lose_argument(operation: u32) {
+    // SAFETY: the field of a value that the caller looked up.
+    lose(operation, |losses| unsafe { &raw mut (*losses).unread });
+}
+
+/// Counts an end of which no beginning is known. In a slice there are such of all that began before it.
+#[inline(always)]
+pub fn lose_end(cookie: Cookie) {
+    if !cookie.is_sliced() {
+        // SAFETY: the field of a value that the caller looked up.
+        lose(cookie.slot(), |losses| unsafe {
+            &raw mut (*losses).unbegun
+        });
+    }
+}
+
+#[inline(always)]
+fn lose(operation: u32, which: impl FnOnce(*mut HitLosses) -> *mut u64) {
+    if let Some(losses) = HIT_LOSSES.get_ptr_mut(operation) {
+        // SAFETY: a field of a map's value.
+        unsafe { add(which(losses), 1) };
+    }
+}
+
 /// Where the hit counts: in the slot of its value, or of the operation where there is no room for one more, or it cannot be read.
 #[inline(never)]
 pub fn slot(context: &ProbeContext, hit: &Hit, operation: u32) -> u32 {
@@ -39,10 +74,7 @@ pub fn slot(context: &ProbeContext, hit: &Hit, operation: u32) -> u32 {
         bytes: [0; TEXT_BYTES],
     };
     if !operand::value(context, &hit.by, &mut value) {
-        if let Some(losses) = HIT_LOSSES.get_ptr_mut(operation) {
-            // SAFETY: a map's value.
-            unsafe { add(&raw mut (*losses).unread, 1) };
-        }
+        lose_argument(operation);
         return operation;
     }
     // SAFETY: a word, which is written once.

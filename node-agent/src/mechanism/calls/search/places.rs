@@ -22,6 +22,14 @@ pub(in crate::mechanism::calls) struct FoundSite {
     pub(in crate::mechanism::calls) hit: Option<LookedAt>,
 }
 
+impl FoundSite {
+    /// Whether the other one is at the same place.
+    pub(in crate::mechanism::calls) fn is_at(&self, other: &Self) -> bool {
+        self.location.offset == other.location.offset
+            && Arc::ptr_eq(&self.location.binary, &other.location.binary)
+    }
+}
+
 /// Where the functions are that are attached to. A place that has the names of two functions is there once, or its calls would
 /// count twice.
 pub(super) fn places(counted: &Counted, symbols: &Symbols) -> Vec<FoundSite> {

@@ -426,6 +426,7 @@ fn what_is_counted_as_it_is_met_costs_less_and_is_never_said_to_lack_a_time() {
             names: vec!["*".to_string()],
             limit: 50,
             by: None,
+            span: None,
         }),
     };
     let timed = |operation| ask(&[operation], |_| ());

@@ -48,6 +48,7 @@ fn ask(provider: &str, names: &[&str], limit: usize) -> UsdtPattern {
         names: names.iter().map(ToString::to_string).collect(),
         limit,
         by: None,
+        span: None,
     }
 }
 
@@ -158,5 +159,62 @@ fn a_place_that_could_not_be_attached_to_is_told() {
             "; of other a place was left out: its address is not in the code of the file"
         ),
         "{message}"
+    );
+}
+
+fn between(from: &str, to: &[&str], key: Option<u8>) -> UsdtPattern {
+    UsdtPattern {
+        span: Some(Span {
+            from: from.to_string(),
+            to: to.iter().map(ToString::to_string).collect(),
+            key,
+            slow_threshold_ns: 1000,
+        }),
+        ..ask("db", &["*"], 1)
+    }
+}
+
+fn spans(pattern: &UsdtPattern) -> Result<Found, Refusal> {
+    spanning(&[database()], pattern, pattern.span.as_ref().unwrap())
+}
+
+#[test]
+fn what_begins_and_what_ends_is_one_row_of_all_places_of_both() {
+    let pattern = between("query__start", &["query__done", "sort__start"], None);
+    let found = spans(&pattern).unwrap();
+    let [(counted, sites)] = &found.groups[..] else {
+        panic!("one row");
+    };
+    assert_eq!(counted.row, "query__start to query__done or sort__start");
+    assert_eq!(counted.slow_threshold_ns, 1000);
+    let sites = sites
+        .iter()
+        .map(|site| (site.location.offset, site.hit.unwrap().role));
+    assert_eq!(
+        sites.collect::<Vec<_>>(),
+        [
+            (16, Role::Begins),
+            (48, Role::Begins),
+            (32, Role::Ends),
+            (64, Role::Ends),
+        ]
+    );
+}
+
+#[test]
+fn a_beginning_or_an_end_that_is_not_there_is_refused() {
+    let refused = |pattern: &UsdtPattern| spans(pattern).err().unwrap().message;
+    assert_eq!(
+        refused(&between("query__start", &["query__dome"], None)),
+        "no USDT probe of db matches query__dome; there is query__done, query__start, sort__start"
+    );
+    // Whole names, not patterns.
+    assert_eq!(
+        refused(&between("query__s*", &["query__done"], None)),
+        "no USDT probe of db is called query__s*"
+    );
+    assert_eq!(
+        refused(&between("query__start", &["query__done"], Some(1))),
+        "db:query__start has no argument 1: it has no arguments"
     );
 }

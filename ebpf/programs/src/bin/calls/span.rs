@@ -1,0 +1,103 @@
+//! Time between two probes: from one that is met as something begins to one that is met as it ends, which need not be in one function
+//! nor, where an argument says what belongs together, in one thread.
+
+use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::HashMap, programs::ProbeContext};
+use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, hits::Hit};
+
+use crate::{now, operand, probing, record, thread, value};
+
+/// What has begun and not ended. Not with the calls of functions, which are found in fewer steps, and of which none may be lost since
+/// something else is never seen to end. The loader sets how many there may be.
+#[map]
+static SPANS: HashMap<CallKey, CallStart> = HashMap::with_max_entries(1, 0);
+
+/// Something begins. A function by itself, as the end is: one program has no room on its stack for both.
+#[inline(never)]
+pub fn begin(context: &ProbeContext, hit: &Hit, cookie: Cookie, control: &Control, key: &CallKey) {
+    let slot = value::slot_if_asked(context, hit, cookie.slot());
+    let Some(probed) = probing::so_far() else {
+        record::untimed(slot, 0, cookie);
+        return;
+    };
+    let gate = control.gate(cookie.slot());
+    let start = CallStart {
+        time_ns: now(),
+        bytes: 0,
+        mark: Mark::new(slot, cookie.group(), gate.generation()),
+    };
+    if SPANS.insert(key, &start, BPF_NOEXIST as u64).is_err() {
+        // SAFETY: a word, which is written once.
+        let Some(before) = (unsafe { SPANS.get(key) }).map(|start| start.mark) else {
+            // There is no room.
+            record::lose_call();
+            record::hit(cookie.slot());
+            return;
+        };
+        if SPANS.insert(key, &start, 0).is_err() {
+            record::lose_call();
+            record::hit(cookie.slot());
+            return;
+        }
+        // It began once more, and what began before was not seen to end.
+        if before.passes(gate) {
+            record::vanish(before);
+        }
+    }
+    record::begin(cookie.slot(), slot, cookie.group());
+    if let Some(start) = SPANS.get_ptr_mut(key) {
+        // Last, so that what came before is not taken for a part of it.
+        // SAFETY: a map's value.
+        unsafe { (&raw mut (*start).time_ns).write_volatile(now().wrapping_sub(probed)) };
+    }
+}
+
+/// Something ended at `now`.
+#[inline(never)]
+pub fn end(context: &ProbeContext, key: &CallKey, cookie: Cookie, control: &Control, now: u64) {
+    let Some(probed) = probing::so_far() else {
+        value::lose_end(cookie);
+        return;
+    };
+    // SAFETY: copied at once. Of two threads that end the same at the same time, one removes it.
+    let start = unsafe { SPANS.get(key) }.copied();
+    let Some(start) = start.filter(|_| SPANS.remove(key).is_ok()) else {
+        value::lose_end(cookie);
+        return;
+    };
+    if !start.mark.passes(control.gate(cookie.slot())) {
+        return;
+    }
+    let call = record::Call {
+        operation: cookie.slot(),
+        slot: start.mark.slot(),
+        group: start.mark.group(),
+        ended_ns: now,
+        duration_ns: now
+            .saturating_sub(probed)
+            .saturating_sub(start.time_ns)
+            .saturating_sub(control.trap_ns),
+        bytes: 0,
+        registers: context.regs,
+    };
+    record::call(&call, control);
+}
+
+/// What a beginning and its end have in common: the thread, or an argument. None where that cannot be read.
+#[inline(always)]
+pub fn key(
+    context: &ProbeContext,
+    hit: &Hit,
+    cookie: Cookie,
+    control: &Control,
+) -> Option<CallKey> {
+    let slice = if cookie.is_sliced() { control.slice } else { 0 };
+    if hit.key.bytes == 0 {
+        return Some(CallKey::new(slice, cookie.slot(), thread(), 0));
+    }
+    let mut number = 0;
+    if !operand::read(context, &hit.key, &mut number) {
+        value::lose_argument(cookie.slot());
+        return None;
+    }
+    Some(CallKey::new(slice, cookie.slot(), 0, number))
+}
