@@ -78,6 +78,16 @@ pub struct TargetEntry {
     pub outside: u32,
     /// So many buckets of distributions it may have: what finds none is counted in its row all the same.
     pub most_buckets: u32,
+}
+
+/// What the programs find by a [`TargetKey`]. They keep the entry alone: on their stack, whose bytes the verifier of Linux 6.1 has to see
+/// written before they are read.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownTarget {
+    /// The target.
+    pub entry: TargetEntry,
     /// Explicit padding, zero.
     pub padding: u32,
     /// By [`space::PROCESS`] and [`space::DESCENT`]: since when that process has been. What has to do with a later one of its number does
@@ -178,7 +188,8 @@ pub struct CountEvent {
 const _: () = {
     use core::mem::size_of;
     assert!(size_of::<TargetKey>() == 8);
-    assert!(size_of::<TargetEntry>() == 32);
+    assert!(size_of::<TargetEntry>() == 20);
+    assert!(size_of::<KnownTarget>() == 32);
     assert!(size_of::<TargetTally>() == 32);
     assert!(size_of::<Misses>() == 16);
     assert!(size_of::<TargetKeys>() == 12);

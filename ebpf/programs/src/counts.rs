@@ -19,8 +19,8 @@ use aya_ebpf::{
 use ckb_probe_common::{
     bucket,
     counts::{
-        CountEvent, CountKey, KEY_BYTES, MAX_FOLDED, MAX_ROWS, Misses, OTHER_ROW, SUMS, Sums,
-        TargetEntry, TargetKey, TargetKeys, TargetTally, distribution_bucket, space,
+        CountEvent, CountKey, KEY_BYTES, KnownTarget, MAX_FOLDED, MAX_ROWS, Misses, OTHER_ROW,
+        SUMS, Sums, TargetEntry, TargetKey, TargetKeys, TargetTally, distribution_bucket, space,
     },
 };
 use membership::Found;
@@ -41,7 +41,7 @@ pub struct Counts {
     /// The spaces that any target is in.
     pub spaces: &'static Array<u32>,
     /// Who is measured.
-    pub targets: &'static HashMap<TargetKey, TargetEntry>,
+    pub targets: &'static HashMap<TargetKey, KnownTarget>,
     /// What that takes, by the target's slot.
     pub tallies: &'static PerCpuArray<TargetTally>,
     /// What everybody else takes.
@@ -72,7 +72,7 @@ macro_rules! counts {
         #[::aya_ebpf::macros::map]
         static TARGETS: ::aya_ebpf::maps::HashMap<
             ::ckb_probe_common::counts::TargetKey,
-            ::ckb_probe_common::counts::TargetEntry,
+            ::ckb_probe_common::counts::KnownTarget,
         > = ::aya_ebpf::maps::HashMap::with_max_entries(
             2 * ::ckb_probe_common::counts::MAX_TARGETS,
             0,

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_common::counts::{
-    CountEvent, CountKey, KEY_BYTES, Misses, OTHER_ROW, Sums, TargetEntry, TargetKey, TargetKeys,
-    TargetTally,
+    CountEvent, CountKey, KEY_BYTES, KnownTarget, Misses, OTHER_ROW, Sums, TargetEntry, TargetKey,
+    TargetKeys, TargetTally,
 };
 
 use super::{
@@ -62,7 +62,7 @@ pub struct SeenEvent {
 pub struct Counter {
     tracepoints: Tracepoints,
     spaces: Values<u32>,
-    targets: Table<TargetKey, TargetEntry>,
+    targets: Table<TargetKey, KnownTarget>,
     tallies: PerCpu<TargetTally>,
     misses: PerCpu<Misses>,
     counts: Table<CountKey, Sums>,
@@ -131,8 +131,12 @@ impl Counter {
         process: Identity,
         entry: TargetEntry,
     ) -> Result<(), ReadError> {
-        let since_ns = process.since_ns;
-        self.targets.insert(key, TargetEntry { since_ns, ..entry })
+        let known = KnownTarget {
+            entry,
+            padding: 0,
+            since_ns: process.since_ns,
+        };
+        self.targets.insert(key, known)
     }
 
     /// Counts for it no more. What was counted stays.

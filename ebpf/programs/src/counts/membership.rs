@@ -2,7 +2,9 @@
 
 use core::ffi::c_void;
 
-use ckb_probe_common::counts::{MAX_ANCESTORS, MAX_TARGETS_OF_TASK, TargetEntry, TargetKey, space};
+use ckb_probe_common::counts::{
+    KnownTarget, MAX_ANCESTORS, MAX_TARGETS_OF_TASK, TargetEntry, TargetKey, space,
+};
 
 use super::Counts;
 
@@ -55,7 +57,7 @@ impl Counts {
                 if !namespaces.is_null() {
                     let network = fields.trusted::<{ field::NETWORK }, _>(namespaces);
                     let number = fields.trusted::<{ field::NETWORK_NUMBER }, u32>(network);
-                    let is_it = |entry: &TargetEntry| {
+                    let is_it = |KnownTarget { entry, .. }: &KnownTarget| {
                         entry.outside == 0 || entry.outside != self.process_ids(task)
                     };
                     self.look_up(space::NETWORK, number, is_it, found);
@@ -113,7 +115,7 @@ impl Counts {
         found: &mut Found,
     ) {
         // SAFETY: by the caller's word.
-        let is_it = |entry: &TargetEntry| unsafe { self.identity.is_of(task, entry.since_ns) };
+        let is_it = |known: &KnownTarget| unsafe { self.identity.is_of(task, known.since_ns) };
         self.look_up(space, number, is_it, found);
     }
 
@@ -122,17 +124,20 @@ impl Counts {
         &self,
         space: u32,
         number: u32,
-        is_it: impl FnOnce(&TargetEntry) -> bool,
+        is_it: impl FnOnce(&KnownTarget) -> bool,
         found: &mut Found,
     ) {
         let key = TargetKey { space, number };
         // SAFETY: an entry is written as one when a target is let in, and its slot is not another's until long after.
-        if let Some(entry) = unsafe { self.targets.get(&key) }
-            && is_it(entry)
-            && let Some(place) = found.targets.get_mut(found.count as usize)
+        if let Some(known) = unsafe { self.targets.get(&key) }
+            && is_it(known)
         {
-            *place = *entry;
-            found.count += 1;
+            // SAFETY: a field. Read here and now: of a number that was read before the verifier of Linux 6.1 forgets that it was compared.
+            let count = unsafe { (&raw const found.count).read_volatile() };
+            if let Some(place) = found.targets.get_mut(count as usize) {
+                *place = known.entry;
+                found.count = count + 1;
+            }
         }
     }
 }

@@ -106,7 +106,6 @@ impl Groups {
                 wants: 0,
                 outside,
                 most_buckets: 0,
-                ..TargetEntry::default()
             };
             self.counter.prepare(entry)?;
             let known = TrackedTarget {
