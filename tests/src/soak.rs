@@ -19,6 +19,7 @@ use crate::{
 
 mod clock;
 mod faults;
+mod hostile;
 mod html;
 mod levels;
 mod stage;
