@@ -65,6 +65,7 @@ pub const ALL: &[Fault] = faults! {
     "pods-churned": pods_churned, "targets come and go";
     "ckbprobes-edited": ckbprobes_edited, "a CkbProbe is created, edited, paused and deleted";
     "ring-overrun": ring_overrun, "a target has more slow calls than the agent can list";
+    "hostile-tenant": hostile::tenant, "a tenant edits a CkbProbe all the time, and makes and deletes more than are measured";
     "hostile-target": hostile::target, "a target forks, executes, maps, and makes threads as fast as it can";
     "disk-full": disk_full, "a target's disk is full while it is attached to";
     "node-rebooted": node_rebooted, "the node loses its power, and starts again", true;
