@@ -19,6 +19,7 @@ use crate::{
 
 mod clock;
 mod faults;
+mod hostile;
 mod html;
 mod levels;
 mod stage;
@@ -46,8 +47,8 @@ pub struct Settings {
 /// Without any fault, before the first and after the last: levels are compared over this time.
 const CALM: Duration = Duration::from_secs(20);
 
-/// Faults that have the agent take more memory than it otherwise does.
-const WARM_UP: [&str; 2] = ["pods-churned", "ring-overrun"];
+/// Faults that have agent or operator take more memory than they otherwise do.
+const WARM_UP: [&str; 3] = ["pods-churned", "ring-overrun", "hostile-tenant"];
 
 /// Faults after which the end-to-end tests look for the same as this does, each with the scenario in which they do: where both are run
 /// one after the other, once is enough.

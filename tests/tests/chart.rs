@@ -94,6 +94,30 @@ fn refused(objects: &[Value]) -> Vec<&str> {
     expressions.collect()
 }
 
+/// As `helm upgrade --reuse-values` has it, which takes the values of the earlier chart for all that there are.
+#[test]
+fn an_upgrade_that_leaves_new_values_out_is_refused_before_anything_changes() {
+    for value in [
+        "multiTenant",
+        "kinds",
+        "admissionPolicy",
+        "limits.minReportInterval",
+        "limits.profileBytesPerNamespace",
+        "agent.maxOverheadFloor",
+        "agent.maxNodePercent",
+        "agent.kernelFunctions",
+        "agent.blockIo",
+    ] {
+        let without = format!("{value}=null");
+        let refused = rendered(&[&without]).unwrap_err();
+        let name = value.rsplit('.').next().unwrap();
+        assert!(
+            refused.contains(&format!("missing property '{name}'")),
+            "{value}: {refused}"
+        );
+    }
+}
+
 #[test]
 fn the_chart_knows_every_kind() {
     let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();

@@ -18,6 +18,7 @@ use tokio::{
 
 use super::{
     clock::Clock,
+    hostile,
     stage::{STEADY, Stage},
 };
 use crate::{
@@ -41,7 +42,7 @@ pub struct Fault {
 }
 
 macro_rules! faults {
-    ($($name:literal: $function:ident, $about:literal $(, $ends_targets:literal)?;)*) => {
+    ($($name:literal: $function:path, $about:literal $(, $ends_targets:literal)?;)*) => {
         &[$(Fault {
             name: $name,
             about: $about,
@@ -64,6 +65,8 @@ pub const ALL: &[Fault] = faults! {
     "pods-churned": pods_churned, "targets come and go";
     "ckbprobes-edited": ckbprobes_edited, "a CkbProbe is created, edited, paused and deleted";
     "ring-overrun": ring_overrun, "a target has more slow calls than the agent can list";
+    "hostile-tenant": hostile::tenant, "a tenant edits a CkbProbe all the time, and makes and deletes more than are measured";
+    "hostile-target": hostile::target, "a target forks, executes, maps, and makes threads as fast as it can";
     "disk-full": disk_full, "a target's disk is full while it is attached to";
     "node-rebooted": node_rebooted, "the node loses its power, and starts again", true;
     "clock-set": clock_set, "the wall clock of this machine is set forth and back";
