@@ -225,6 +225,8 @@ impl SpansConfig {
             slow_threshold_ns: u64::MAX,
             cause: None,
             by_family: false,
+            by: None,
+            span: None,
             include_single_stepped: operation.include_single_stepped,
             arguments: Vec::new(),
             stacks: false,
@@ -415,6 +417,7 @@ impl Mechanism for SpanThreads {
                 groups: GroupIds::from([self.group]),
                 counts: BTreeMap::from([(Name::Borrowed("events"), untold)]),
             }],
+            held_up: BTreeMap::new(),
         })
     }
 
