@@ -21,7 +21,7 @@ mod table;
 
 pub use agent::{AgentPod, Owner, RawAgent};
 pub use labels::Labels;
-pub use node_probe::NodeProbeEntry;
+pub use node_probe::{NodeProbeEntry, Report};
 pub use pod::{Phase, RawPod, TargetPod};
 pub use probe::{CkbProbeEntry, InvalidProbe, ValidSpec};
 pub use reading::Bounds;

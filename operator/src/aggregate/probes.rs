@@ -34,17 +34,20 @@ pub struct Measured {
 
 /// A row over all targets.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct MergedRow<'a> {
+struct MergedRow {
     summary: Summary,
-    parts: BTreeMap<&'a str, Summary>,
+    parts: BTreeMap<String, Summary>,
 }
+
+/// The rows of a probe over all targets, those of one name merged.
+type MergedRows = BTreeMap<String, MergedRow>;
 
 /// What the probes of the spec give, in its order.
 pub fn measured(spec: &CkbProbeSpec, targets: &[Target]) -> Measured {
     let mut share: Option<Share> = None;
     let mut probes = Vec::new();
-    for probe in &spec.probes {
-        let (status, own) = status(probe, targets);
+    for (probe, rows) in spec.probes.iter().zip(rows(spec, targets)) {
+        let (status, own) = status(probe, targets, &rows);
         share = sparser(share, own);
         probes.push(status);
     }
@@ -77,7 +80,7 @@ fn sparser(a: Option<Share>, b: Option<Share>) -> Option<Share> {
     [a, b].into_iter().flatten().min_by(Share::sparseness)
 }
 
-fn status(probe: &Probe, targets: &[Target]) -> (ProbeStatus, Option<Share>) {
+fn status(probe: &Probe, targets: &[Target], rows: &MergedRows) -> (ProbeStatus, Option<Share>) {
     let Some(question) = probe.kind_spec() else {
         let nothing = ProbeStatus {
             name: probe.name.clone(),
@@ -95,7 +98,6 @@ fn status(probe: &Probe, targets: &[Target]) -> (ProbeStatus, Option<Share>) {
         .filter(|(target, report)| is_live(target, report))
         .collect();
     let descriptor = question.kind().descriptor();
-    let rows = rows(&reports);
     let share = rows.values().fold(None, |share, row| {
         sparser(share, row.summary.share().of_an_interval())
     });
@@ -104,11 +106,11 @@ fn status(probe: &Probe, targets: &[Target]) -> (ProbeStatus, Option<Share>) {
         name: probe.name.clone(),
         kind: question.kind().as_str().to_owned(),
         targets: counts(targets.len(), &live),
-        headline: summed_up(descriptor, &rows, &lost),
+        headline: summed_up(descriptor, rows, &lost),
         sampling_percent: share.and_then(Share::percent),
         message: complaint(probe, &reports),
         rows_omitted: rows.len().saturating_sub(MAX_ROWS) as u32,
-        rows: shown(descriptor, &rows),
+        rows: shown(descriptor, rows),
         events: events::weightiest(reports.iter().copied()),
         lost,
         profiles: Vec::new(),
@@ -132,27 +134,40 @@ fn counts(matched: usize, live: &[(&Target, &ProbeReport)]) -> TargetCounts {
     }
 }
 
-/// The rows of all targets, those of one name merged.
-fn rows<'a>(reports: &[(&'a Target, &'a ProbeReport)]) -> BTreeMap<&'a str, MergedRow<'a>> {
-    let mut rows: BTreeMap<&str, MergedRow> = BTreeMap::new();
-    for (target, report) in reports {
-        let live = is_live(target, report);
-        for RowReport {
-            key,
-            total,
-            window,
-            parts,
-        } in &report.rows
-        {
-            let row = rows.entry(key).or_default();
-            row.summary.add(total, window, live);
-            for PartReport { key, total, window } in parts {
-                let part = row.parts.entry(key).or_default();
-                part.add(total, window, live);
+/// The rows of each probe of the spec. Those of one target after the other: of all at once there would be more than there is room for.
+fn rows(spec: &CkbProbeSpec, targets: &[Target]) -> Vec<MergedRows> {
+    let mut all = vec![MergedRows::new(); spec.probes.len()];
+    for target in targets {
+        let Some(source) = target.source else {
+            continue;
+        };
+        source.each_probe(|report, rows| {
+            for (probe, merged) in spec.probes.iter().zip(&mut all) {
+                let own = health::reported(&source.instance, probe);
+                if own.is_some_and(|own| std::ptr::eq(own, report)) {
+                    merge(merged, rows, is_live(target, report));
+                }
             }
+        });
+    }
+    all
+}
+
+fn merge(merged: &mut MergedRows, rows: &[RowReport], live: bool) {
+    for RowReport {
+        key,
+        total,
+        window,
+        parts,
+    } in rows
+    {
+        let row = merged.entry(key.clone()).or_default();
+        row.summary.add(total, window, live);
+        for PartReport { key, total, window } in parts {
+            let part = row.parts.entry(key.clone()).or_default();
+            part.add(total, window, live);
         }
     }
-    rows
 }
 
 /// What could not be recorded, of every target that reported. More sorts than there may be count as others.
@@ -179,11 +194,7 @@ fn add(lost: &mut BTreeMap<String, u64>, name: &str, count: u64) {
 }
 
 /// What is most worth knowing of all rows that are part of the whole, and that something was lost.
-fn summed_up(
-    descriptor: &Descriptor,
-    rows: &BTreeMap<&str, MergedRow>,
-    lost: &BTreeMap<String, u64>,
-) -> String {
+fn summed_up(descriptor: &Descriptor, rows: &MergedRows, lost: &BTreeMap<String, u64>) -> String {
     let mut whole = Summary::default();
     for (key, row) in rows {
         if !(descriptor.apart)(key) {
@@ -195,8 +206,8 @@ fn summed_up(
     let lost = lost.filter(|(what, _)| ![LINES, CUT].contains(&what.as_str()));
     let lost = lost.fold(0_u64, |sum, (_, n)| sum.saturating_add(*n));
     let split = descriptor.split(rows.iter().map(|(key, row)| {
-        let parts = row.parts.iter().map(|(part, of)| (*part, of));
-        (*key, &row.summary, parts.collect())
+        let parts = row.parts.iter().map(|(part, of)| (&**part, of));
+        (&**key, &row.summary, parts.collect())
     }));
     let words = [
         Some(split).filter(|words| !words.is_empty()),
@@ -208,7 +219,7 @@ fn summed_up(
 }
 
 /// The busiest rows first, with the busiest of their parts.
-fn shown(descriptor: &Descriptor, rows: &BTreeMap<&str, MergedRow>) -> Vec<RowStatus> {
+fn shown(descriptor: &Descriptor, rows: &MergedRows) -> Vec<RowStatus> {
     let mut sorted: Vec<_> = rows.iter().collect();
     sorted.sort_by(|(a, a_row), (b, b_row)| {
         descriptor.order((a, &a_row.summary), (b, &b_row.summary))
@@ -216,7 +227,7 @@ fn shown(descriptor: &Descriptor, rows: &BTreeMap<&str, MergedRow>) -> Vec<RowSt
     let listed = sorted.into_iter().take(MAX_ROWS);
     listed
         .map(|(key, MergedRow { summary, parts })| RowStatus {
-            key: (*key).to_owned(),
+            key: key.clone(),
             figures: descriptor.figures(summary, false),
             samples: summary.samples(),
             sampling_percent: summary.share().percent(),
@@ -229,14 +240,14 @@ fn shown(descriptor: &Descriptor, rows: &BTreeMap<&str, MergedRow>) -> Vec<RowSt
         .collect()
 }
 
-fn shown_parts(descriptor: &Descriptor, parts: &BTreeMap<&str, Summary>) -> Vec<PartStatus> {
+fn shown_parts(descriptor: &Descriptor, parts: &BTreeMap<String, Summary>) -> Vec<PartStatus> {
     let mut sorted: Vec<_> = parts.iter().collect();
     sorted
         .sort_by(|(a, a_summary), (b, b_summary)| descriptor.order((a, a_summary), (b, b_summary)));
     let listed = sorted.into_iter().take(MAX_PARTS);
     listed
         .map(|(key, summary)| PartStatus {
-            key: (*key).to_owned(),
+            key: key.clone(),
             figures: descriptor.figures(summary, true),
             error: descriptor.error(summary, true).map(numbers::plus_or_minus),
             count_error: descriptor

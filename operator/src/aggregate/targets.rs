@@ -17,7 +17,7 @@ use super::{
 use crate::{
     desired::LeftOut,
     template::agent_name,
-    world::{AgentPod, CkbProbeEntry, NodeProbeEntry, TargetPod, ValidSpec, World},
+    world::{AgentPod, CkbProbeEntry, NodeProbeEntry, Report, TargetPod, ValidSpec, World},
 };
 
 /// An agent may be late by this much, however short the interval.
@@ -35,8 +35,9 @@ pub struct Target<'a> {
     pub firing: bool,
     /// What is not, of the target or its probes.
     pub problems: Vec<Problem>,
-    /// What the agent says of it, however long ago.
+    /// What the agent says of it, however long ago. Its probes' rows are in `source`.
     pub report: Option<&'a InstanceReport>,
+    pub source: Option<&'a Report<'a>>,
     /// How the agent attaches, by its own word.
     pub tier: Option<&'a str>,
     /// What measuring may cost any process of its node, in thousandths of a percent.
@@ -48,7 +49,7 @@ pub struct Target<'a> {
 pub fn of<'a>(
     probe: &'a CkbProbeEntry,
     spec: &'a ValidSpec,
-    reports: &'a Reports,
+    reports: &'a Reports<'a>,
     world: &'a World,
     left_out: Option<&LeftOut>,
     now: Timestamp,
@@ -106,7 +107,7 @@ pub fn deadlines<'a>(
 fn of_pod<'a>(
     spec: &'a ValidSpec,
     pod: &'a TargetPod,
-    reports: Vec<&'a InstanceReport>,
+    reports: Vec<&'a Report<'a>>,
     world: &'a World,
     now: Timestamp,
     halted: Option<Reason>,
@@ -121,7 +122,8 @@ fn of_pod<'a>(
         return stopped(&spec.spec, pod, row, reports, fresh, reason);
     }
     // What is measured is there, whatever else the pod's phase or the caches may say.
-    let measured = fresh && reports.iter().any(|r| r.state == InstanceState::Attached);
+    let attached = |report: &&Report| report.instance.state == InstanceState::Attached;
+    let measured = fresh && reports.iter().any(attached);
     if let Some((reason, message)) = absent(spec, pod, world).filter(|_| !measured) {
         return vec![Target::unreported(
             pod,
@@ -202,10 +204,15 @@ fn omits(row: Option<&NodeProbeEntry>) -> bool {
 }
 
 /// What agents say of the pods of a CkbProbe, by the pods' uids.
-pub type Reports = BTreeMap<String, Vec<InstanceReport>>;
+pub type Reports<'a> = BTreeMap<String, Vec<Report<'a>>>;
 
 /// Takes the reports apart that are on this very CkbProbe, or on another one that asks the same, and on this very pod.
-pub fn reports(probe: &CkbProbeEntry, spec: &ValidSpec, world: &World, now: Timestamp) -> Reports {
+pub fn reports<'a>(
+    probe: &CkbProbeEntry,
+    spec: &ValidSpec,
+    world: &'a World,
+    now: Timestamp,
+) -> Reports<'a> {
     // What is halted has no part in what others ask.
     let halted = halted(probe, spec, now);
     let asks = halted.is_none().then_some(spec.asks.as_str());
@@ -224,9 +231,9 @@ pub fn reports(probe: &CkbProbeEntry, spec: &ValidSpec, world: &World, now: Time
 
 /// One of each container that the pod has: of a container one process is measured. An agent that is another's by now may tell of any
 /// number, and what a status has room for is for others, too.
-fn of_containers(pod: &TargetPod, mut reports: Vec<InstanceReport>) -> Vec<InstanceReport> {
+fn of_containers<'a>(pod: &TargetPod, mut reports: Vec<Report<'a>>) -> Vec<Report<'a>> {
     let mut left: BTreeSet<&str> = pod.containers.iter().map(|one| &*one.name).collect();
-    reports.retain(|report| match &report.container {
+    reports.retain(|report| match &report.instance.container {
         Some(name) => left.remove(&**name),
         None => true,
     });
@@ -238,13 +245,13 @@ fn stopped<'a>(
     spec: &CkbProbeSpec,
     pod: &'a TargetPod,
     row: Option<&'a NodeProbeEntry>,
-    reports: Vec<&'a InstanceReport>,
+    reports: Vec<&'a Report<'a>>,
     fresh: bool,
     reason: Reason,
 ) -> Vec<Target<'a>> {
     let held: Vec<_> = reports
         .into_iter()
-        .filter(|report| fresh && report.state == InstanceState::Attached)
+        .filter(|report| fresh && report.instance.state == InstanceState::Attached)
         .map(|report| Target::reported(spec, pod, report, row))
         .collect();
     if !held.is_empty() {
@@ -264,7 +271,7 @@ fn unmeasurable<'a>(
     spec: &CkbProbeSpec,
     pod: &'a TargetPod,
     row: Option<&'a NodeProbeEntry>,
-    reports: Vec<&'a InstanceReport>,
+    reports: Vec<&'a Report<'a>>,
     failure: &str,
 ) -> Vec<Target<'a>> {
     let message = format!("on node {} nothing can be measured: {failure}", node(pod));
@@ -335,6 +342,7 @@ impl<'a> Target<'a> {
             message,
             firing: false,
             report: None,
+            source: None,
             tier: None,
             ceiling: None,
             reported_at: None,
@@ -344,9 +352,10 @@ impl<'a> Target<'a> {
     fn reported(
         spec: &CkbProbeSpec,
         pod: &'a TargetPod,
-        report: &'a InstanceReport,
+        source: &'a Report<'a>,
         row: Option<&'a NodeProbeEntry>,
     ) -> Self {
+        let report = &source.instance;
         let problems = health::of_target(spec, report);
         let troubles = problems
             .iter()
@@ -367,6 +376,7 @@ impl<'a> Target<'a> {
                 && problems.iter().all(Problem::lets_fire),
             problems,
             report: Some(report),
+            source: Some(source),
             tier: status.map(|status| status.agent.tier.as_str()),
             ceiling: status.and_then(|status| status.agent.ceiling_millipercent),
             reported_at: status

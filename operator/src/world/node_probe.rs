@@ -4,13 +4,14 @@ use std::{borrow::Cow, collections::BTreeSet};
 
 use ckb_probe_crds::{
     InstanceReport, NodeProbeSpec, NodeProbeStatus, PodReference, ProbeReference, ProbeReport,
+    RowReport,
 };
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::runtime::watcher::Event;
 
 use super::{
     ObjectKey, Raw, Row as _, Table,
-    packed::{self, Packed},
+    packed::{Packed, PackedReport, Rows},
     rows,
 };
 
@@ -35,12 +36,35 @@ pub struct NodeProbeEntry {
     /// Why there is a report that this version cannot read.
     pub unreadable: Option<String>,
     /// That, of each instance.
-    pub packed: Vec<Packed<Vec<ProbeReport>>>,
+    pub packed: Vec<PackedReport>,
     /// When the report was made, by this process's clock: the arrival of the newest one, or the time written
     /// in it when it was there already.
     pub heard: Option<Timestamp>,
     /// How far apart its reports came lately: at their farthest, less what has been forgotten of it since.
     pub gap: SignedDuration,
+}
+
+/// What was reported of a target. The rows of its probes are nine tenths of it, and are taken out of where they are kept only to be looked
+/// at: those of all targets of a CkbProbe at once are several times what an operator may take.
+#[derive(Clone, Debug)]
+pub struct Report<'a> {
+    /// What it says; without rows where these are kept elsewhere.
+    pub instance: InstanceReport,
+    rows: Option<&'a Packed<Rows>>,
+}
+
+impl Report<'_> {
+    /// Hands over each probe of it with its rows.
+    pub fn each_probe(&self, mut each: impl FnMut(&ProbeReport, &[RowReport])) {
+        let probes = &self.instance.probes;
+        match self.rows.map(Packed::open) {
+            Some(rows) => probes
+                .iter()
+                .zip(&rows)
+                .for_each(|(one, rows)| each(one, rows)),
+            None => probes.iter().for_each(|probe| each(probe, &probe.rows)),
+        }
+    }
 }
 
 impl NodeProbeEntry {
@@ -95,7 +119,7 @@ impl NodeProbeEntry {
     }
 
     /// What was reported of a pod for a CkbProbe, by their uids; or else for another one that asks this.
-    pub fn reports(&self, probe: &str, asks: Option<&str>, pod: &str) -> Vec<InstanceReport> {
+    pub fn reports(&self, probe: &str, asks: Option<&str>, pod: &str) -> Vec<Report<'_>> {
         let own = |report: &InstanceReport| report.probe.uid == probe;
         let instances = self.status.iter().flat_map(|status| &status.instances);
         let packed = self.packed.iter().map(Some).chain(std::iter::repeat(None));
@@ -114,11 +138,14 @@ impl NodeProbeEntry {
             reports.truncate(1);
         }
         let opened = reports.into_iter().map(|(report, packed)| {
-            let mut report = report.clone();
+            let mut instance = report.clone();
             if let Some(packed) = packed {
-                report.probes = packed.open();
+                instance.probes = packed.probes.open();
             }
-            report
+            Report {
+                instance,
+                rows: packed.map(|packed| &packed.rows),
+            }
         });
         opened.collect()
     }
@@ -134,7 +161,7 @@ impl NodeProbeEntry {
                 .iter_mut()
                 .flat_map(|status| &mut status.instances);
             self.packed = instances
-                .map(|instance| packed::report(std::mem::take(&mut instance.probes)))
+                .map(|instance| PackedReport::of(std::mem::take(&mut instance.probes)))
                 .collect();
         }
     }

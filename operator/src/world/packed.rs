@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, marker::PhantomData};
 
-use ckb_probe_crds::ProbeReport;
+use ckb_probe_crds::{ProbeReport, RowReport};
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -42,13 +42,30 @@ impl<T: Serialize + DeserializeOwned + Default> Packed<T> {
 }
 
 /// What was reported of a target's probes, as far as a status is made of it: of all that a target ever did it tells how often, not
-/// how it was distributed.
-pub fn report(mut probes: Vec<ProbeReport>) -> Packed<Vec<ProbeReport>> {
-    // An agent of the version before sends it all.
-    probes
-        .iter_mut()
-        .for_each(ProbeReport::forget_distributions);
-    Packed::of(&probes)
+/// how it was distributed. Their rows, which are most of it, are kept by themselves.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PackedReport {
+    pub probes: Packed<Vec<ProbeReport>>,
+    pub rows: Packed<Rows>,
+}
+
+/// The rows of each probe of a report.
+pub type Rows = Vec<Vec<RowReport>>;
+
+impl PackedReport {
+    /// Keeps it.
+    pub fn of(mut probes: Vec<ProbeReport>) -> Self {
+        // An agent of the version before sends it all.
+        probes
+            .iter_mut()
+            .for_each(ProbeReport::forget_distributions);
+        let rows = probes.iter_mut();
+        let rows: Rows = rows.map(|probe| std::mem::take(&mut probe.rows)).collect();
+        Self {
+            probes: Packed::of(&probes),
+            rows: Packed::of(&rows),
+        }
+    }
 }
 
 fn deflate(text: &[u8]) -> Vec<u8> {
@@ -100,18 +117,16 @@ mod tests {
         )]
         .into();
         let reports = vec![measuring("storage", vec![get.clone()])];
-        let packed = report(reports.clone());
-        assert!(
-            packed.deflated.len() < 350,
-            "{} bytes",
-            packed.deflated.len()
-        );
+        let packed = PackedReport::of(reports.clone());
+        let bytes = packed.probes.deflated.len() + packed.rows.deflated.len();
+        assert!(bytes < 400, "{bytes} bytes");
 
-        let opened = packed.open();
+        let (opened, rows) = (packed.probes.open(), packed.rows.open());
         let [opened] = &opened[..] else {
             panic!("{opened:?}");
         };
-        let row = &opened.rows[0];
+        assert!(opened.rows.is_empty());
+        let row = &rows[0][0];
         assert_eq!(row.window, get.window);
         assert_eq!(row.total.sums, get.total.sums);
         let total = &row.total.distributions["duration"];

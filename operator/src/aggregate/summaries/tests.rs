@@ -366,6 +366,7 @@ fn first_report(world: &World) -> InstanceReport {
     let first = &row.status.as_ref().unwrap().instances[0];
     row.reports(&first.probe.uid, None, &first.pod.uid)
         .remove(0)
+        .instance
 }
 
 #[test]
