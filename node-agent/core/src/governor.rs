@@ -113,7 +113,7 @@ pub struct Budget {
     pub floor: f64,
     /// The part of the time on the wall that process time makes up.
     pub duty: f64,
-    /// Process time since it was first looked at: what is young may seem to work all the time.
+    /// How long that is known, on the wall: what is young may seem to work all the time.
     pub known: Duration,
     /// How long a slice that measures nothing would cost: its sites come one after another as it is attached, and go
     /// one after another as it is detached.

@@ -22,6 +22,8 @@ const CREEP: f64 = 0.001;
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessTime {
     now: Duration,
+    /// Time on the wall since it is known.
+    age: Duration,
     /// CPU-seconds, each by how many CPUs were busy in it; and CPU-seconds: both are forgotten as they are used.
     busy: (f64, f64),
     /// CPU-seconds, and time on the wall; both are forgotten.
@@ -32,6 +34,7 @@ impl Default for ProcessTime {
     fn default() -> Self {
         Self {
             now: Duration::ZERO,
+            age: Duration::ZERO,
             busy: (PRIOR, PRIOR),
             used: (0.0, 0.0),
         }
@@ -52,12 +55,18 @@ impl ProcessTime {
         self.used.0 = self.used.0 * kept + own;
         self.used.1 = self.used.1 * kept + elapsed;
         self.now += Duration::from_secs_f64(more.min(1e6));
+        self.age += Duration::from_secs_f64(elapsed.clamp(0.0, 1e6));
         more
     }
 
     /// What it is.
     pub fn now(&self) -> Duration {
         self.now
+    }
+
+    /// How long it is known, on the wall: what is young may seem to work all the time.
+    pub fn age(&self) -> Duration {
+        self.age
     }
 
     /// How much of it passes as the target uses so much of a CPU, in so long on the wall.

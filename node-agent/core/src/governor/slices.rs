@@ -20,7 +20,7 @@ const MOST_CELLS: f64 = 400.0;
 /// it lasts as long as it was drawn to.
 const LONGEST_SLICE: f64 = 2.5;
 
-/// And no more than this part of the process time so far: one that began with a burst seems to work all the time, and a slice that is
+/// And no more than this part of how long it is known: one that began with a burst seems to work all the time, and a slice that is
 /// drawn by that would lie over all bursts of the next minute.
 const LONGEST_PART: f64 = 0.25;
 
@@ -31,7 +31,7 @@ pub(super) struct Spacing {
     pub edge: f64,
     /// The part of the time on the wall that process time makes up.
     pub duty: f64,
-    /// Seconds of process time that this is known by.
+    /// Seconds on the wall for which that is known.
     pub known: f64,
     /// Seconds from the end of a slice to the beginning of the next, at least.
     pub turnaround: f64,

@@ -230,6 +230,11 @@ impl Meter {
         self.estimator.time().duty()
     }
 
+    /// For how long that is known, on the wall.
+    pub fn age(&self) -> Duration {
+        self.estimator.time().age()
+    }
+
     /// CPU-seconds per second of its own time that the target uses, probing not included.
     pub fn usage(&self) -> f64 {
         self.estimator.cpu()

@@ -294,7 +294,7 @@ impl Measurement {
             ratio: sampler.allowance.percent / 100.0,
             floor: sampler.allowance.floor / 100.0 / self.meter.duty(),
             duty: self.meter.duty(),
-            known: self.meter.time(),
+            known: self.meter.age(),
             edge: sampler.edge + changeover.before.saturating_sub(sampler.attaching),
             turnaround: changeover.between,
         };

@@ -355,7 +355,7 @@ impl<'a> Agent<'a> {
             ratio: self.scene.ratio,
             floor: self.scene.floor / duty,
             duty,
-            known: self.time(),
+            known: self.estimator.time().age(),
             edge: self.delay() - Duration::from_millis(self.scene.attach) / 2
                 + Duration::from_millis(self.scene.detach) / 2,
             turnaround: self.changeover().between,

@@ -313,7 +313,8 @@ fn what_is_told_is_true_within_its_error_and_costs_no_more_than_it_may() {
                     missed.push(format!("{}: {i} is covered by {coverage:.3}", kind.name));
                 }
             }
-            if let Some(covered) = told.intervals.filter(|covered| *covered < 0.85) {
+            let least = 0.9 - chance * 0.1;
+            if let Some(covered) = told.intervals.filter(|covered| *covered < least) {
                 missed.push(format!(
                     "{}: of {i}, {covered:.3} of half minutes",
                     kind.name
