@@ -428,7 +428,7 @@ impl ProbeState {
                 let (reason, message) = if self.is_well(now, patience) {
                     (Reason::Firing, String::new())
                 } else if self.is_silent(now, patience) {
-                    silence(self.watched())
+                    (Reason::Silent, silence(self.watched()))
                 } else {
                     (Reason::Attaching, "nothing counted yet".to_string())
                 };
@@ -452,19 +452,17 @@ impl ProbeState {
 
 /// What is said where nothing was counted for three report intervals, by what part of the last one was watched. That nothing happened is known
 /// only where all of it was.
-fn silence(watched: f64) -> (Reason, String) {
+fn silence(watched: f64) -> String {
     let seen = |what: &str| format!("attached, but nothing that it measures {what}");
     if watched <= 0.0 {
-        let message = "attached in slices, which are too few to see whether anything that it measures happens";
-        (Reason::OverBudget, message.to_string())
+        "attached in slices, which are too few to see whether anything that it measures happens"
+            .to_string()
     } else if watched < 1.0 {
         let percent = watched * 100.0;
         let message = seen("was seen for three report intervals");
-        let message = format!("{message}, of the last of which {percent:.2} % was watched");
-        (Reason::Silent, message)
+        format!("{message}, of the last of which {percent:.2} % was watched")
     } else {
-        let message = seen("happened for three report intervals");
-        (Reason::Silent, message)
+        seen("happened for three report intervals")
     }
 }
 

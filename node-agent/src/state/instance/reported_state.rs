@@ -139,7 +139,7 @@ impl Instance {
                 "attached to process {pid} in slices, which are too few to see whether anything that is measured{unwatched} \
                  happens"
             );
-            return (Reason::OverBudget, message);
+            return (Reason::Silent, message);
         }
         if let Some(those) = self.those(" by ", silent) {
             let sampled = |probe: &ProbeState| silent(probe) && probe.watched() < 1.0;

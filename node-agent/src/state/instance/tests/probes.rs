@@ -126,14 +126,14 @@ fn what_was_not_watched_is_not_said_not_to_have_happened() {
     assert_eq!(
         (report.reason, report.message.as_str()),
         (
-            Some(Reason::OverBudget),
+            Some(Reason::Silent),
             "attached to process 7 in slices, which are too few to see whether anything that is measured by writes happens"
         )
     );
     assert_eq!(
         (report.probes[1].reason, report.probes[1].message.as_str()),
         (
-            Some(Reason::OverBudget),
+            Some(Reason::Silent),
             "attached in slices, which are too few to see whether anything that it measures happens"
         )
     );
