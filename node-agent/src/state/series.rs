@@ -299,7 +299,8 @@ impl Series {
     /// The cell is over.
     pub fn end_cell(&mut self, now: Duration, time: Duration) {
         let lasted = match self.mode {
-            Mode::Sliced(cell) if cell.sliced => Some(Lasted {
+            // One that is cut off in a piece of its slice does not say how long slices last.
+            Mode::Sliced(cell) if cell.sliced && cell.counting.is_none() => Some(Lasted {
                 own: cell.counted.as_secs_f64(),
                 wall: cell.watched.as_secs_f64(),
                 cell: now.saturating_sub(cell.began.0).as_secs_f64(),

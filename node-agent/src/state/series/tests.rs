@@ -177,6 +177,29 @@ fn a_cell_that_ends_before_its_slice_says_nothing_and_one_that_ends_after_it_all
     assert_eq!(total(&series), 100, "once");
 }
 
+/// A slice in two pieces stands for its cell as one in one does, and one that is cut off in the second says nothing of how long slices last.
+#[test]
+fn a_slice_may_come_in_pieces() {
+    let mut series = well_known();
+    let before = (total(&series), series.balance);
+    series.begin_cell(TENTH, at(10_000), at(10_000));
+    for (piece, count) in [(10_000..10_040, 40), (10_900..10_960, 100)] {
+        series.begin_slice(at(piece.start), at(piece.start));
+        see(&mut series, gets(count), at(piece.end));
+        series.end_slice(at(piece.end), at(piece.end));
+    }
+    series.end_cell(at(11_000), at(11_000));
+    assert_eq!(total(&series) - before.0, 1_000);
+    assert_ne!(series.balance, before.1);
+    let whole = series.balance;
+    series.begin_cell(TENTH, at(11_000), at(11_000));
+    series.begin_slice(at(11_000), at(11_000));
+    series.end_slice(at(11_040), at(11_040));
+    series.begin_slice(at(11_900), at(11_900));
+    series.end_cell(at(11_910), at(11_910));
+    assert_eq!(series.balance, whole);
+}
+
 #[test]
 fn slices_that_differ_have_an_error_and_slices_that_do_not_have_none() {
     let counted = |each: fn(u64) -> u64| {

@@ -224,7 +224,7 @@ fn same_scenes() -> ProptestConfig {
         rng_seed: if elsewhere {
             asked.rng_seed
         } else {
-            RngSeed::Fixed(2)
+            RngSeed::Fixed(1)
         },
         ..asked
     }
