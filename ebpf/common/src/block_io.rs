@@ -192,16 +192,7 @@ pub struct SlowRequest {
     pub thread_name: [u8; 16],
 }
 
-const _: () = {
-    use core::mem::{offset_of, size_of};
-    assert!(size_of::<Control>() == 32 + 8 * MAX_THRESHOLDS);
-    assert!(offset_of!(Control, least_threshold_ns) == 24);
-    assert!(size_of::<SlotKey>() == 8);
-    assert!(size_of::<Slot>() == 40);
-    assert!(size_of::<Totals>() == 64 + 8 * MAX_THRESHOLDS);
-    assert!(size_of::<Times>() == 2 * 8 * BUCKETS);
-    assert!(size_of::<InFlight>() == 40);
-    assert!(size_of::<Met>() == 24);
-    assert!(size_of::<SlowRequest>() == 56);
-    assert!(offset_of!(SlowRequest, thread_name) == 40);
-};
+crate::layout! {
+    Control: 32 + 8 * MAX_THRESHOLDS, SlotKey: 8, Slot: 40, Totals: 64 + 8 * MAX_THRESHOLDS, Times: 2 * 8 * BUCKETS,
+    InFlight: 40, Met: 24, SlowRequest: 56, Control.least_threshold_ns: 24, SlowRequest.thread_name: 40,
+}

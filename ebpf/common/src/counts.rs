@@ -185,14 +185,7 @@ pub struct CountEvent {
     pub name: [u8; 16],
 }
 
-const _: () = {
-    use core::mem::size_of;
-    assert!(size_of::<TargetKey>() == 8);
-    assert!(size_of::<TargetEntry>() == 20);
-    assert!(size_of::<KnownTarget>() == 32);
-    assert!(size_of::<TargetTally>() == 32);
-    assert!(size_of::<Misses>() == 16);
-    assert!(size_of::<TargetKeys>() == 12);
-    assert!(size_of::<CountKey>() == 40);
-    assert!(size_of::<CountEvent>() == 40);
-};
+crate::layout! {
+    TargetKey: 8, TargetEntry: 20, KnownTarget: 32, TargetTally: 32, Misses: 16, TargetKeys: 12, CountKey: 40,
+    CountEvent: 40,
+}

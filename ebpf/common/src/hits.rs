@@ -116,9 +116,6 @@ pub struct HitLosses {
     pub unbegun: u64,
 }
 
-const _: () = {
-    use core::mem::size_of;
-    assert!(size_of::<Operand>() == 16);
-    assert!(size_of::<Hit>() == 48);
-    assert!(size_of::<Value>() == 56);
-};
+crate::layout! {
+    Operand: 16, Hit: 48, Value: 56,
+}

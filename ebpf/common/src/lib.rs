@@ -5,6 +5,16 @@
 //! no padding, `zerocopy` proves where user space is compiled (feature `user`).
 #![no_std]
 
+/// Asserts how many bytes a type has, and where in it a field is: both sides count on it.
+macro_rules! layout {
+    ($($type:ident $(.$field:ident)?: $bytes:expr),+ $(,)?) => {
+        $(const _: () = assert!(layout!(@ $type $($field)?) == $bytes);)+
+    };
+    (@ $type:ident) => { core::mem::size_of::<$type>() };
+    (@ $type:ident $field:ident) => { core::mem::offset_of!($type, $field) };
+}
+pub(crate) use layout;
+
 pub mod block_io;
 mod cookie;
 pub mod counts;
@@ -566,26 +576,9 @@ pub const KFUNC_SESSION_COOKIE: i32 = 0x6b63_0001;
 /// Stands for the kfunc `bpf_session_is_return`.
 pub const KFUNC_SESSION_IS_RETURN: i32 = 0x6b63_0002;
 
-const _: () = {
-    use core::mem::{offset_of, size_of};
-    assert!(size_of::<Totals>() == 96);
-    assert!(offset_of!(Totals, maxima) == 40);
-    assert!(size_of::<Histogram>() == BUCKETS * 8);
-    assert!(size_of::<Control>() == 40 + 18 * MAX_OPERATIONS);
-    assert!(offset_of!(Control, gates) == 40 + 12 * MAX_OPERATIONS);
-    assert!(size_of::<Arguments>() == 56);
-    assert!(size_of::<SlowCallWithArguments>() == 56 + 48 + 6 * TEXT_BYTES);
-    assert!(offset_of!(Control, trap_ns) == 8);
-    assert!(size_of::<Losses>() == 16);
-    assert!(size_of::<CallKey>() == 16);
-    assert!(size_of::<CallStart>() == 24);
-    assert!(size_of::<Cell>() == 40);
-    assert!(size_of::<FamilyKey>() == 16);
-    assert!(size_of::<FamilySlot>() == 8);
-    assert!(size_of::<Family>() == 64);
-    assert!(size_of::<Cause>() == 16);
-    assert!(size_of::<SlowCall>() == 56);
-    assert!(offset_of!(SlowCall, thread_name) == 40);
-    assert!(size_of::<Field>() == 8);
-    assert!(size_of::<Exec>() == 4);
-};
+layout! {
+    Totals: 96, Histogram: BUCKETS * 8, Control: 40 + 18 * MAX_OPERATIONS, Arguments: 56,
+    SlowCallWithArguments: 56 + 48 + 6 * TEXT_BYTES, Losses: 16, CallKey: 16, CallStart: 24, Cell: 40, FamilyKey: 16,
+    FamilySlot: 8, Family: 64, Cause: 16, SlowCall: 56, Field: 8, Exec: 4, Totals.maxima: 40,
+    Control.gates: 40 + 12 * MAX_OPERATIONS, Control.trap_ns: 8, SlowCall.thread_name: 40,
+}

@@ -167,10 +167,6 @@ pub struct SpanState {
     pub span: Span,
 }
 
-const _: () = {
-    use core::mem::size_of;
-    assert!(size_of::<SpanControl>() == 80);
-    assert!(size_of::<SpanUsage>() == 32);
-    assert!(size_of::<Span>() == 72 + 16 * OPERATIONS);
-    assert!(size_of::<SpanRow>() == 96 + 16 * OPERATIONS);
-};
+crate::layout! {
+    SpanControl: 80, SpanUsage: 32, Span: 72 + 16 * OPERATIONS, SpanRow: 96 + 16 * OPERATIONS,
+}

@@ -234,16 +234,9 @@ pub const fn pages_between(sp: u64, control_block: u64) -> u32 {
     }
 }
 
-const _: () = {
-    use core::mem::{offset_of, size_of};
-    assert!(size_of::<Order>() == 48);
-    assert!(size_of::<Pace>() == 64);
-    assert!(SLOW_SLOTS.is_power_of_two());
-    assert!(size_of::<Head>() == 760);
-    assert!(offset_of!(Head, replaced) == 632);
-    assert!(offset_of!(Head, ip) == 16);
-    assert!(offset_of!(Head, task_state) == 88);
-    assert!(offset_of!(Head, kernel) == 120);
-    assert!(offset_of!(Slot, stack) == PAGE);
-    assert!(size_of::<Slot>() == PAGE * (1 + STACK_PAGES));
-};
+crate::layout! {
+    Order: 48, Pace: 64, Head: 760, Slot: PAGE * (1 + STACK_PAGES), Head.replaced: 632, Head.ip: 16,
+    Head.task_state: 88, Head.kernel: 120, Slot.stack: PAGE,
+}
+
+const _: () = assert!(SLOW_SLOTS.is_power_of_two());

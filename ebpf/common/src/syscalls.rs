@@ -243,17 +243,8 @@ pub struct SlowSyscall {
     pub path: [u8; PATH_BYTES],
 }
 
-const _: () = {
-    use core::mem::{offset_of, size_of};
-    assert!(size_of::<Cell>() == 8);
-    assert!(size_of::<Order>() == 40 + NUMBERS / 8);
-    assert!(offset_of!(Order, slow_threshold_ns) == 32);
-    assert!(size_of::<Table>() == 4 * NUMBERS + 8);
-    assert!(size_of::<SyscallRow>() == 56 + size_of::<Histogram>());
-    assert!(size_of::<Met>() == 16);
-    assert!(size_of::<SyscallLosses>() == 24);
-    assert!(size_of::<Begun>() == 24);
-    assert!(size_of::<InThread>() == 72);
-    assert!(size_of::<SlowSyscall>() == 112 + PATH_BYTES);
-    assert!(offset_of!(SlowSyscall, thread_name) == 96);
-};
+crate::layout! {
+    Cell: 8, Order: 40 + NUMBERS / 8, Table: 4 * NUMBERS + 8, SyscallRow: 56 + 8 * crate::BUCKETS, Met: 16,
+    SyscallLosses: 24, Begun: 24, InThread: 72, SlowSyscall: 112 + PATH_BYTES, Order.slow_threshold_ns: 32,
+    SlowSyscall.thread_name: 96,
+}

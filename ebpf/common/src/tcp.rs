@@ -140,11 +140,6 @@ pub struct Met {
     pub lost: u64,
 }
 
-const _: () = {
-    use core::mem::{offset_of, size_of};
-    assert!(size_of::<Kept>() == 32);
-    assert!(size_of::<Socket>() == 104);
-    assert!(offset_of!(Socket, remote) == 48);
-    assert!(offset_of!(Socket, state) == 96);
-    assert!(size_of::<Met>() == 16);
-};
+crate::layout! {
+    Kept: 32, Socket: 104, Met: 16, Socket.remote: 48, Socket.state: 96,
+}

@@ -10,10 +10,7 @@ use core::ffi::c_void;
 
 use aya_ebpf::{
     bindings::{BPF_NOEXIST, BPF_RB_AVAIL_DATA},
-    helpers::{
-        bpf_ktime_get_ns,
-        generated::{bpf_map_update_elem, bpf_ringbuf_output},
-    },
+    helpers::generated::{bpf_map_update_elem, bpf_ringbuf_output},
     maps::{Array, HashMap, PerCpuArray, RingBuf},
 };
 use ckb_probe_common::{
@@ -29,6 +26,7 @@ pub use membership::field;
 use crate::{
     counters::{add, next},
     fields::Fields,
+    helpers::now,
     identity::Identity,
 };
 
@@ -370,13 +368,6 @@ impl Counts {
         }
         self.counts.get_ptr_mut(key)
     }
-}
-
-/// Nanoseconds of `CLOCK_MONOTONIC`.
-#[inline(always)]
-pub fn now() -> u64 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_ktime_get_ns() }
 }
 
 /// Inserts where nothing is; whether nothing was. Where there is no room, nobody can tell: better twice than not at all.

@@ -9,12 +9,7 @@ use core::{ffi::c_void, mem::MaybeUninit};
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use ckb_probe_common::Field;
 
-/// The fields that a program reads, by the order in which its loader names them:
-///
-/// ```ignore
-/// #[unsafe(no_mangle)]
-/// static FIELDS: Fields<2> = Fields::unset();
-/// ```
+/// The fields that a program reads, by the order in which its loader names them: see [`crate::fields!`].
 #[repr(transparent)]
 pub struct Fields<const COUNT: usize>([Field; COUNT]);
 
@@ -121,6 +116,38 @@ impl<const COUNT: usize> Fields<COUNT> {
             }
         }
     }
+}
+
+/// Declares a static of this name with the fields that a program reads, in the order in which its loader names them, and for each a
+/// constant that stands for it.
+///
+/// ```ignore
+/// fields!(FIELDS: PROCESS, NAME);
+/// let process = FIELDS.number::<PROCESS>(task);
+/// ```
+#[macro_export]
+macro_rules! fields {
+    ($fields:ident: $($(#[$about:meta])* $field:ident),+ $(,)?) => {
+        #[unsafe(no_mangle)]
+        pub(crate) static $fields: $crate::fields::Fields<{ [$(stringify!($field)),+].len() }> =
+            $crate::fields::Fields::unset();
+        $crate::places!(pub(crate), $($(#[$about])* $field),+);
+    };
+}
+
+/// The constants alone: the place of each name among all of them.
+#[macro_export]
+macro_rules! places {
+    ($visible:vis, $($(#[$about:meta])* $name:ident),+ $(,)?) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        enum Place {
+            $($name),+
+        }
+        $(
+            $(#[$about])*
+            $visible const $name: usize = Place::$name as usize;
+        )+
+    };
 }
 
 /// Reads the kernel's memory.

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 
 use ckb_probe_common::is_since;
 
-use crate::{fields::Fields, task_storage::Thread};
+use crate::{fields::Fields, storage::Thread};
 
 /// When processes began, for a program that declares it:
 ///

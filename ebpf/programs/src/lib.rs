@@ -7,11 +7,12 @@ pub mod constants;
 pub mod counters;
 pub mod counts;
 pub mod fields;
+pub mod helpers;
 pub mod identity;
 pub mod iterator;
-pub mod socket_storage;
+pub mod session;
 pub mod stack_pages;
-pub mod task_storage;
+pub mod storage;
 
 /// What each program ends with: the licence by which the kernel lets it call helpers; and a panic, which none of them has.
 #[macro_export]

@@ -13,28 +13,32 @@ const SIZE_OF_UPID: usize = 16;
 
 /// The fields of [`Counts::fields`].
 pub mod field {
-    /// Of `task_struct`: the number of its process.
-    pub const PROCESS: usize = 0;
-    /// The task that its process has for a parent.
-    pub const PARENT: usize = 1;
-    /// Its namespaces; null once it has given them up.
-    pub const NAMESPACES: usize = 2;
-    /// Of `nsproxy`: its network.
-    pub const NETWORK: usize = 3;
-    /// Of `task_struct`: its number in each pid namespace that knows it.
-    pub const NUMBERS: usize = 4;
-    /// Of `net`: the namespace's number.
-    pub const NETWORK_NUMBER: usize = 5;
-    /// Of `pid_namespace`: the same.
-    pub const PROCESS_IDS_NUMBER: usize = 6;
-    /// Of `pid`: how many namespaces know it, less one.
-    pub const LEVEL: usize = 7;
-    /// The first of them; the last is its own.
-    pub const FIRST_LEVEL: usize = 8;
-    /// Of `upid`: the namespace.
-    pub const LEVEL_NAMESPACE: usize = 9;
+    crate::places! {
+        pub,
+        /// Of `task_struct`: the number of its process.
+        PROCESS,
+        /// The task that its process has for a parent.
+        PARENT,
+        /// Its namespaces; null once it has given them up.
+        NAMESPACES,
+        /// Of `nsproxy`: its network.
+        NETWORK,
+        /// Of `task_struct`: its number in each pid namespace that knows it.
+        NUMBERS,
+        /// Of `net`: the namespace's number.
+        NETWORK_NUMBER,
+        /// Of `pid_namespace`: the same.
+        PROCESS_IDS_NUMBER,
+        /// Of `pid`: how many namespaces know it, less one.
+        LEVEL,
+        /// The first of them; the last is its own.
+        FIRST_LEVEL,
+        /// Of `upid`: the namespace.
+        LEVEL_NAMESPACE,
+    }
+
     /// How many there are.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = LEVEL_NAMESPACE + 1;
 }
 
 /// Targets that a task belongs to; those after the last have no id.

@@ -8,21 +8,22 @@
 //! One set of programs for a node. None is preempted by another run of itself; completions interrupt the others.
 #![no_std]
 #![no_main]
-#![feature(core_intrinsics)]
-#![allow(internal_features)]
 
 mod record;
 mod request;
 mod slots;
 
 use aya_ebpf::{
-    helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+    helpers::bpf_get_current_comm,
     macros::{btf_tracepoint, map},
     maps::{Array, HashMap},
     programs::BtfTracePointContext,
 };
 use ckb_probe_common::block_io::{self, Control, Direction, InFlight, MAX_OWNERS, Owner, UNKNOWN};
-use ckb_probe_programs::identity::Identity;
+use ckb_probe_programs::{
+    helpers::{now, process, thread},
+    identity::Identity,
+};
 use request::Request;
 
 /// The number of each process whose requests are told from others'.
@@ -126,7 +127,7 @@ pub fn done(context: BtfTracePointContext) -> i32 {
 /// The number of the process that runs; 0 for one that is not told apart.
 #[inline(always)]
 fn owner() -> u16 {
-    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let process = process();
     // SAFETY: user space changes an entry by replacing it.
     match unsafe { OWNERS.get(&process) } {
         Some(owner) if IDENTITY.runs(owner.since_ns) => owner.number as u16,
@@ -150,7 +151,7 @@ fn remember(request: Request, control: &Control, owner: u16, issued_ns: u64) {
         generation: control.generation,
         slot: slots::slot(request, owner),
         bytes: if issued_ns > 0 { request.bytes() } else { 0 },
-        thread: bpf_get_current_pid_tgid() as u32,
+        thread: thread(),
         thread_name: bpf_get_current_comm().unwrap_or_default(),
     };
     if IN_FLIGHT
@@ -181,8 +182,7 @@ fn issued(context: &BtfTracePointContext, owner: impl FnOnce(Request, &Control) 
     let Some(control) = CONTROL.get(0) else {
         return 0;
     };
-    // SAFETY: the helper has no preconditions.
-    let now = unsafe { bpf_ktime_get_ns() };
+    let now = now();
     match recall(request, control) {
         // SAFETY: a map's value.
         Some(held) => unsafe {
@@ -222,8 +222,7 @@ fn ended(request: Request, control: &Control) {
 
 #[inline(always)]
 fn count(request: Request, control: &Control) {
-    // SAFETY: the helper has no preconditions.
-    let now = unsafe { bpf_ktime_get_ns() };
+    let now = now();
     let held = match recall(request, control) {
         // SAFETY: a map's value.
         Some(held) => unsafe { *held },

@@ -1,18 +1,15 @@
 //! Counting a request that has ended.
 
-// The stable atomics hide the read-modify-write operations on this target; LLVM has them since BPF ISA v3.
-use core::intrinsics::{AtomicOrdering, atomic_cxchg};
-
 use aya_ebpf::{
     macros::map,
     maps::{Array, PerCpuArray, RingBuf},
 };
 use ckb_probe_common::{
-    BUCKETS, TIME_BITS,
+    BUCKETS,
     block_io::{Control, InFlight, MAX_SLOTS, MAX_THRESHOLDS, Met, SlowRequest, Times, Totals},
-    bucket, maximum,
+    bucket,
 };
-use ckb_probe_programs::counters::add;
+use ckb_probe_programs::counters::{add, raise};
 
 /// By slot.
 #[map]
@@ -67,12 +64,12 @@ pub fn request(held: &InFlight, began_ns: u64, now: u64, control: &Control) {
             add(&raw mut (*totals).device_ns, device);
             raise(
                 (&raw mut (*totals).queue_maxima).cast::<u64>().add(half),
-                control,
+                control.epoch,
                 queue,
             );
             raise(
                 (&raw mut (*totals).device_maxima).cast::<u64>().add(half),
-                control,
+                control.epoch,
                 device,
             );
             into_bucket((&raw mut (*times).queue).cast(), queue);
@@ -128,30 +125,5 @@ unsafe fn into_bucket(buckets: *mut u64, nanos: u64) {
     if index < BUCKETS {
         // SAFETY: within the array, by the comparison that the verifier sees too.
         unsafe { add(buckets.add(index), 1) };
-    }
-}
-
-/// Raises a maximum, and replaces one of an earlier epoch. Each failed exchange means that another CPU raised it.
-///
-/// # Safety
-/// `held` points into a map's value.
-#[inline(always)]
-unsafe fn raise(held: *mut u64, control: &Control, duration: u64) {
-    let raised = maximum(control.epoch, duration);
-    for _ in 0..4 {
-        // SAFETY: aligned and alive, by the caller's word.
-        let current = unsafe { held.read_volatile() };
-        if current >> TIME_BITS == raised >> TIME_BITS && current >= raised {
-            return;
-        }
-        // SAFETY: as above.
-        let (_, exchanged) = unsafe {
-            atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
-                held, current, raised,
-            )
-        };
-        if exchanged {
-            return;
-        }
     }
 }

@@ -4,21 +4,10 @@ use core::ffi::c_void;
 
 use aya_ebpf::programs::BtfTracePointContext;
 use ckb_probe_common::block_io::Direction;
-use ckb_probe_programs::fields::Fields;
+use ckb_probe_programs::fields;
 
-/// As the loader names them; it made sure of their sizes. All are read as the verifier knows them, starting at what the
-/// tracepoint hands out.
-#[unsafe(no_mangle)]
-static FIELDS: Fields<9> = Fields::unset();
-const QUEUE: usize = 0;
-const OPERATION: usize = 1;
-const FLAGS: usize = 2;
-const BYTES: usize = 3;
-const BEGAN: usize = 4;
-const DISK: usize = 5;
-const MAJOR: usize = 6;
-const MINOR: usize = 7;
-const NAME: usize = 8;
+// The loader made sure of their sizes. All are read as the verifier knows them, starting at what the tracepoint hands out.
+fields!(FIELDS: QUEUE, OPERATION, FLAGS, BYTES, BEGAN, DISK, MAJOR, MINOR, NAME);
 
 /// A request.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@ use core::ffi::c_void;
 use aya_ebpf::{
     bindings::pt_regs,
     helpers::{
-        bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns,
+        bpf_get_current_comm,
         generated::{bpf_get_current_task, bpf_probe_read_user},
     },
     macros::map,
@@ -20,9 +20,13 @@ use ckb_probe_common::{
         FILLED, FILLING, FREE, Head, ON_CPU, PAGE, REPLACED, SLOT_PAGES, SLOW_SLOTS, pages_between,
     },
 };
-use ckb_probe_programs::{constants::Constants, counters, fields::Fields, stack_pages};
-
-use crate::record::add;
+use ckb_probe_programs::{
+    constants::Constants,
+    counters::{self, add},
+    fields,
+    helpers::{now, process, thread},
+    stack_pages,
+};
 
 /// BPF_F_MMAPABLE.
 const MAPPED: u32 = 1 << 10;
@@ -31,18 +35,14 @@ const MAPPED: u32 = 1 << 10;
 #[unsafe(no_mangle)]
 static COPIES_STACKS: Constants<1> = Constants::unset();
 
-// What a probe at a function's return leaves, on kernels that have those: `task_struct.utask`, of that `return_instances`, and of
-// each what it has replaced, whether another one had replaced it already, where on the stack it is, and the next one.
-#[unsafe(no_mangle)]
-static FIELDS: Fields<7> = Fields::unset();
-const PROBED: usize = 0;
-const INSTANCES: usize = 1;
-const ORIGINAL: usize = 2;
-const CHAINED: usize = 3;
-const STACK: usize = 4;
-const NEXT_INSTANCE: usize = 5;
-/// Where the control block of the thread is: `task_struct.thread.fsbase`.
-const CONTROL_BLOCK: usize = 6;
+fields!(
+    FIELDS:
+    // What a probe at a function's return leaves, on kernels that have those: `task_struct.utask`, of that `return_instances`, and
+    // of each what it has replaced, whether another one had replaced it already, where on the stack it is, and the next one.
+    PROBED, INSTANCES, ORIGINAL, CHAINED, STACK, NEXT_INSTANCE,
+    /// Where the control block of the thread is: `task_struct.thread.fsbase`.
+    CONTROL_BLOCK,
+);
 
 /// The pages of the slots: a head, and what is copied. One page where nothing is: the loader says how many.
 #[map]
@@ -146,9 +146,8 @@ fn copied(registers: *const pt_regs) -> Option<u32> {
 /// The registers are those that the kernel handed to the program.
 #[inline(always)]
 unsafe fn describe(head: &mut Head, registers: *const pt_regs) {
-    let owner = bpf_get_current_pid_tgid();
-    head.process = (owner >> 32) as u32;
-    head.thread = owner as u32;
+    head.process = process();
+    head.thread = thread();
     head.flags = ON_CPU;
     head.name = bpf_get_current_comm().unwrap_or_default();
     // SAFETY: by the caller's word. Volatile, so that no two reads are made one of a choice of addresses, which the verifier
@@ -188,10 +187,4 @@ fn control_block() -> u64 {
     // SAFETY: the helper has no preconditions.
     let task = unsafe { bpf_get_current_task() } as *const c_void;
     FIELDS.number::<CONTROL_BLOCK>(task).unwrap_or(0)
-}
-
-#[inline(always)]
-fn now() -> u64 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_ktime_get_ns() }
 }

@@ -2,8 +2,7 @@
 
 use aya_ebpf::{macros::map, maps::Array};
 use ckb_probe_common::{Cause, Control, Cookie, MAX_CAUSE};
-
-use crate::record::add;
+use ckb_probe_programs::counters::add;
 
 /// By the number of the cause.
 #[map]

@@ -5,8 +5,6 @@
 //! handle and operation; after that the handle's address is known. Between two readings of user space the number is looked at once
 //! more: a database that was closed and opened again may have another family's handle there.
 
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
-
 use aya_ebpf::{
     helpers::bpf_probe_read_user_str_bytes,
     macros::map,
@@ -14,6 +12,7 @@ use aya_ebpf::{
     programs::ProbeContext,
 };
 use ckb_probe_common::{Control, Cookie, Family, FamilyArgument, FamilyKey, FamilySlot};
+use ckb_probe_programs::counters::next;
 
 use crate::arguments::{self, read_user};
 
@@ -98,9 +97,8 @@ pub fn operation(slot: u32, control: &Control) -> u32 {
 fn first_seen(key: &FamilyKey, control: &Control) -> Option<u32> {
     let (id, text) = id(key)?;
     let count = FAMILY_COUNT.get_ptr_mut(0)?;
-    // Relaxed, LLVM 22 makes it an addition that returns nothing, and takes the 1 for what was there before.
     // SAFETY: a map's value.
-    let index = unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(count, 1) };
+    let index = unsafe { next(count) };
     let index = u32::try_from(index).unwrap_or(u32::MAX);
     let slot = match FAMILIES.get_ptr_mut(index) {
         Some(family) => {

@@ -8,8 +8,9 @@ use aya_ebpf::{
     programs::ProbeContext,
 };
 use ckb_probe_common::hits::{Hit, Role};
+use ckb_probe_programs::helpers::{cookie, now};
 
-use crate::{NO_RETURN, control, cookie, now, probing, record, span, value};
+use crate::{NO_RETURN, control, probing, record, span, value};
 
 /// What is looked at, by place. The loader sets how many there are.
 #[map]

@@ -3,13 +3,12 @@
 //! Nearly every call finds its cell of an array free, which costs a few instructions. A call whose cell is another's
 //! goes to a hash map, which costs a tenth of a microsecond; and only one that finds that full is lost.
 
-use core::intrinsics::{AtomicOrdering, atomic_cxchg};
-
 use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap},
 };
 use ckb_probe_common::{CELLS, CallKey, CallStart, Cell, Mark, cell_index};
+use ckb_probe_programs::counters;
 
 #[map]
 static CALLS: Array<Cell> = Array::with_max_entries(CELLS, 0);
@@ -113,13 +112,8 @@ fn claim(cell: *mut Cell, key: &CallKey) -> Claim {
         return Claim::Others;
     }
     // SAFETY: as above.
-    let (_, claimed) = unsafe {
-        atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
-            owner, held, key.owner,
-        )
-    };
-    match claimed {
-        true => Claim::New,
-        false => Claim::Others,
+    match unsafe { counters::exchange(owner, held, key.owner) } {
+        Ok(()) => Claim::New,
+        Err(_) => Claim::Others,
     }
 }

@@ -13,16 +13,17 @@ use core::ffi::c_void;
 
 use aya_ebpf::{
     EbpfContext,
-    helpers::bpf_get_current_pid_tgid,
     macros::{kprobe, kretprobe},
     programs::{ProbeContext, RetProbeContext},
 };
 use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, Session};
-use ckb_probe_programs::identity::Identity;
-
-use crate::{
-    NO_RETURN, control, cookie, key, now, pair_return, record, session, session_return, take_up,
+use ckb_probe_programs::{
+    helpers::{cookie, now, process},
+    identity::Identity,
+    session,
 };
+
+use crate::{NO_RETURN, control, key, pair_return, record, session_return, take_up};
 
 #[unsafe(no_mangle)]
 static IDENTITY: Identity = Identity::unset();
@@ -96,8 +97,7 @@ pub fn kernel_return(context: RetProbeContext) -> u32 {
 
 #[inline(always)]
 fn is_the_targets(control: &Control) -> bool {
-    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
-    process == control.process && IDENTITY.runs(control.since_ns)
+    process() == control.process && IDENTITY.runs(control.since_ns)
 }
 
 #[inline(always)]

@@ -11,8 +11,6 @@
 //! is recorded: see `kernel`.
 #![no_std]
 #![no_main]
-#![feature(core_intrinsics)]
-#![allow(internal_features)]
 
 mod arguments;
 mod caller;
@@ -26,7 +24,6 @@ mod nesting;
 mod operand;
 mod probing;
 mod record;
-mod session;
 mod span;
 mod stack;
 mod value;
@@ -36,12 +33,15 @@ use core::ffi::c_void;
 use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
-    helpers::{bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_ktime_get_ns},
     macros::{map, uprobe, uretprobe},
     maps::Array,
     programs::{ProbeContext, RetProbeContext},
 };
 use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, Session};
+use ckb_probe_programs::{
+    helpers::{cookie, now, thread},
+    session,
+};
 use in_flight::Remembered;
 use record::Call;
 
@@ -236,16 +236,8 @@ fn pair_return(
         return;
     };
     let call = Call {
-        operation: cookie.slot(),
-        slot: start.mark.slot(),
-        group: start.mark.group(),
-        ended_ns: now,
-        duration_ns: now
-            .saturating_sub(probed)
-            .saturating_sub(start.time_ns)
-            .saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, start.bytes, cookie.payload()),
-        registers: context.regs,
+        ..Call::of(start, cookie.slot(), now, probed, control, context.regs)
     };
     record::call(&call, control);
 }
@@ -288,18 +280,6 @@ fn control(context: &impl EbpfContext) -> Option<&'static Control> {
 }
 
 #[inline(always)]
-fn cookie(context: &impl EbpfContext) -> Cookie {
-    // SAFETY: the context is the one that the kernel handed to this program.
-    Cookie(unsafe { bpf_get_attach_cookie(context.as_ptr()) })
-}
-
-#[inline(always)]
-fn now() -> u64 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_ktime_get_ns() }
-}
-
-#[inline(always)]
 fn stack(registers: *const pt_regs) -> u64 {
     // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
     unsafe { (*registers).rsp }
@@ -319,11 +299,6 @@ fn key_at_entry(registers: *const pt_regs, cookie: Cookie, control: &Control) ->
 fn key(stack: u64, slot: u32, traits: Cookie, control: &Control) -> CallKey {
     let slice = if traits.is_sliced() { control.slice } else { 0 };
     CallKey::new(slice, slot, thread(), stack)
-}
-
-#[inline(always)]
-fn thread() -> u32 {
-    bpf_get_current_pid_tgid() as u32
 }
 
 ckb_probe_programs::end!();

@@ -1,12 +1,9 @@
 //! How deep the probed calls of a thread are nested.
 
-use ckb_probe_programs::{fields::Fields, task_storage::Thread};
+use ckb_probe_programs::{fields, storage::Thread};
 
 // `task_struct.utask`, and of that `depth`: how many returns the kernel waits for in this thread, whoever probes them.
-#[unsafe(no_mangle)]
-static NESTING: Fields<2> = Fields::unset();
-const PROBED: usize = 0;
-const DEPTH: usize = 1;
+fields!(NESTING: PROBED, DEPTH);
 
 /// The kernel sees no more of them to their ends (`MAX_URETPROBE_DEPTH` in include/linux/uprobes.h).
 const DEEPEST: u32 = 64;

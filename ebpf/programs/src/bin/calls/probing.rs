@@ -8,7 +8,7 @@ use aya_ebpf::macros::map;
 use ckb_probe_common::Control;
 use ckb_probe_programs::{
     constants::Constants,
-    task_storage::{TaskStorage, Thread},
+    storage::{TaskStorage, Thread},
 };
 
 /// 1 where calls of one operation are likely to be made in calls of another.

@@ -1,17 +1,18 @@
 //! Counting a call that has returned.
 
-// The stable atomics hide the read-modify-write operations on this target; LLVM has them since BPF ISA v3.
-use core::intrinsics::{AtomicOrdering, atomic_cxchg, atomic_xadd};
-
 use aya_ebpf::{
     bindings::pt_regs,
-    helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid},
+    helpers::bpf_get_current_comm,
     macros::map,
     maps::{PerCpuArray, RingBuf},
 };
 use ckb_probe_common::{
-    Arguments, BUCKETS, Control, Cookie, Group, Histogram, Losses, MAX_OPERATIONS, MAX_PAYLOAD,
-    Mark, SlowCall, SlowCallWithArguments, TIME_BITS, Totals, bucket, maximum,
+    Arguments, BUCKETS, CallStart, Control, Cookie, Group, Histogram, Losses, MAX_OPERATIONS,
+    MAX_PAYLOAD, Mark, SlowCall, SlowCallWithArguments, Totals, bucket,
+};
+use ckb_probe_programs::{
+    counters::{add, raise},
+    helpers::thread,
 };
 
 use crate::{caller, cause, kept, stack};
@@ -49,6 +50,32 @@ pub struct Call {
     pub bytes: u64,
     /// As they are after its return.
     pub registers: *const pt_regs,
+}
+
+impl Call {
+    /// What was remembered as it began, and has ended `now`. Its bytes are as they were known then.
+    #[inline(always)]
+    pub fn of(
+        start: CallStart,
+        operation: u32,
+        now: u64,
+        probed: u64,
+        control: &Control,
+        registers: *const pt_regs,
+    ) -> Self {
+        Self {
+            operation,
+            slot: start.mark.slot(),
+            group: start.mark.group(),
+            ended_ns: now,
+            duration_ns: now
+                .saturating_sub(probed)
+                .saturating_sub(start.time_ns)
+                .saturating_sub(control.trap_ns),
+            bytes: start.bytes,
+            registers,
+        }
+    }
 }
 
 /// Takes up a call of this slot and group.
@@ -201,7 +228,7 @@ fn report(call: &Call, bytes: u64, control: &Control) {
         duration_ns: call.duration_ns,
         bytes,
         slot: call.slot,
-        thread: bpf_get_current_pid_tgid() as u32,
+        thread: thread(),
         during: cause::since(call.ended_ns.wrapping_sub(call.duration_ns), control),
         stack: if caller::is_wanted(call.operation, control) {
             caller::copy(call.registers, call.operation)
@@ -239,41 +266,4 @@ fn report_with(slow: SlowCall, arguments: &Arguments, operation: u32, control: &
     }
     event.submit(0);
     true
-}
-
-/// Adds to a counter, atomically: the value may be this CPU's own, but a program run for a uprobe can be preempted
-/// by one run for another thread on the same CPU, and counts are exact.
-///
-/// # Safety
-/// `counter` points into a map's value.
-#[inline(always)]
-pub unsafe fn add(counter: *mut u64, by: u64) {
-    // SAFETY: aligned and alive, by the caller's word.
-    unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(counter, by) };
-}
-
-/// Raises a maximum, and replaces one of an earlier epoch. Each failed exchange means that another thread preempted
-/// this one and raised it.
-///
-/// # Safety
-/// `held` points into a map's value.
-#[inline(always)]
-unsafe fn raise(held: *mut u64, epoch: u32, duration: u64) {
-    let raised = maximum(epoch, duration);
-    for _ in 0..4 {
-        // SAFETY: aligned and alive, by the caller's word.
-        let current = unsafe { held.read_volatile() };
-        if current >> TIME_BITS == raised >> TIME_BITS && current >= raised {
-            return;
-        }
-        // SAFETY: as above.
-        let (_, exchanged) = unsafe {
-            atomic_cxchg::<u64, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(
-                held, current, raised,
-            )
-        };
-        if exchanged {
-            return;
-        }
-    }
 }

@@ -3,8 +3,9 @@
 
 use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::HashMap, programs::ProbeContext};
 use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, hits::Hit};
+use ckb_probe_programs::helpers::{now, thread};
 
-use crate::{now, operand, probing, record, thread, value};
+use crate::{operand, probing, record, value};
 
 /// What has begun and not ended. Not with the calls of functions, which are found in fewer steps, and of which none may be lost since
 /// something else is never seen to end. The loader sets how many there may be.
@@ -68,16 +69,8 @@ pub fn end(context: &ProbeContext, key: &CallKey, cookie: Cookie, control: &Cont
         return;
     }
     let call = record::Call {
-        operation: cookie.slot(),
-        slot: start.mark.slot(),
-        group: start.mark.group(),
-        ended_ns: now,
-        duration_ns: now
-            .saturating_sub(probed)
-            .saturating_sub(start.time_ns)
-            .saturating_sub(control.trap_ns),
         bytes: 0,
-        registers: context.regs,
+        ..record::Call::of(start, cookie.slot(), now, probed, control, context.regs)
     };
     record::call(&call, control);
 }

@@ -1,7 +1,5 @@
 //! By which value of an argument a hit is told apart.
 
-use core::intrinsics::{AtomicOrdering, atomic_xadd};
-
 use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap, PerCpuArray},
@@ -11,8 +9,9 @@ use ckb_probe_common::{
     Cookie, MAX_OPERATIONS, TEXT_BYTES,
     hits::{FOLDED_VALUES, Hit, HitLosses, VALUES, Value},
 };
+use ckb_probe_programs::counters::{add, next};
 
-use crate::{operand, record::add};
+use crate::operand;
 
 /// The slot of each value seen; the loader sets how many there may be.
 #[map]
@@ -94,9 +93,8 @@ fn first_seen(value: &Value, hit: &Hit, operation: u32) -> u32 {
     if unsafe { count.read_volatile() } >= (VALUES + FOLDED_VALUES) as u64 {
         return operation;
     }
-    // Not relaxed: see `family`.
     // SAFETY: a map's value.
-    let index = unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::SeqCst }>(count, 1) };
+    let index = unsafe { next(count) };
     let mut slot = operation;
     if index < VALUES as u64
         && let Some(seen) = VALUES_SEEN.get_ptr_mut(hit.first_value + index as u32)

@@ -15,35 +15,25 @@ use aya_ebpf::{
 use ckb_probe_common::counts::CountEvent;
 use ckb_probe_programs::{
     counts,
-    counts::{Record, Target, is_first, now},
-    fields::Fields,
+    counts::{Record, Target, is_first},
+    fields,
+    helpers::now,
 };
 use layout::{ARGUMENT_BYTES, End, Exec, sum};
 
 counts!(COUNTER);
 
-/// In the order in which the kind lists them.
-#[unsafe(no_mangle)]
-static FIELDS: Fields<15> = Fields::unset();
-/// Of `task_struct`.
-const PROCESS: usize = 0;
-const LEADER: usize = 1;
-const PARENT: usize = 2;
-const NAME: usize = 3;
-const SIGNALS: usize = 4;
-const STARTED: usize = 5;
-const CODE: usize = 6;
-const MEMORY: usize = 7;
-/// Of `signal_struct`.
-const LIVE: usize = 8;
-const FLAGS: usize = 9;
-const GROUP_CODE: usize = 10;
-const FREED_MEMORY: usize = 11;
-/// Of `mm_struct`.
-const ARGUMENTS_BEGIN: usize = 12;
-const ARGUMENTS_END: usize = 13;
-/// Of `linux_binprm`.
-const ARGUMENT_COUNT: usize = 14;
+fields!(
+    FIELDS:
+    // Of `task_struct`.
+    PROCESS, LEADER, PARENT, NAME, SIGNALS, STARTED, CODE, MEMORY,
+    // Of `signal_struct`.
+    LIVE, FLAGS, GROUP_CODE, FREED_MEMORY,
+    // Of `mm_struct`.
+    ARGUMENTS_BEGIN, ARGUMENTS_END,
+    /// Of `linux_binprm`.
+    ARGUMENT_COUNT,
+);
 
 /// `SIGNAL_GROUP_EXIT`: the process ends by its own code, and not by its first thread's.
 const GROUP_EXIT: u32 = 4;

@@ -8,9 +8,9 @@ use ckb_probe_common::{
     BUCKETS, Histogram, bucket,
     spans::{OPERATIONS, Span, SpanControl, SpanRow, SpanState, SpanUsage, end},
 };
-use ckb_probe_programs::counters::raise_alone;
+use ckb_probe_programs::{counters::raise_alone, helpers::now};
 
-use crate::{now, usage};
+use crate::usage;
 
 /// By how spans ended.
 #[map]

@@ -11,9 +11,6 @@
 
 mod account;
 mod names;
-#[allow(dead_code, reason = "functions of the kernel have no spans")]
-#[path = "../calls/session.rs"]
-mod session;
 #[path = "../calls/stack.rs"]
 mod stack;
 mod usage;
@@ -23,17 +20,15 @@ use core::ffi::c_void;
 use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
-    helpers::{
-        bpf_get_attach_cookie, bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_ktime_get_ns,
-        bpf_probe_read_user,
-    },
+    helpers::{bpf_get_current_comm, bpf_probe_read_user},
     macros::{map, uprobe, uretprobe},
     maps::{Array, PerCpuArray},
     programs::{ProbeContext, RetProbeContext},
 };
-use ckb_probe_common::{
-    Cookie,
-    spans::{OPERATIONS, SpanControl, SpanState, role},
+use ckb_probe_common::spans::{OPERATIONS, SpanControl, SpanState, role};
+use ckb_probe_programs::{
+    helpers::{cookie, now, thread},
+    session,
 };
 
 /// What user space has to say.
@@ -101,7 +96,7 @@ fn enters(context: &ProbeContext) -> bool {
     }
     let slot = cookie(context).slot() as usize & (OPERATIONS - 1);
     let role = control.roles[slot];
-    let thread = bpf_get_current_pid_tgid() as u32;
+    let thread = thread();
     // SAFETY: a map's value. Only the thread that it names writes to it, or one that takes its place.
     unsafe {
         let own = (*state).thread == thread
@@ -139,7 +134,7 @@ fn returns(context: &impl EbpfContext) {
     // SAFETY: as above.
     unsafe {
         if control.open == 0
-            || (*state).thread != bpf_get_current_pid_tgid() as u32
+            || (*state).thread != thread()
             || (*state).generation != control.generation
         {
             return;
@@ -200,18 +195,6 @@ fn hit(slot: usize, own: bool) {
         // SAFETY: a map's value.
         unsafe { (*hits)[usize::from(own)] += 1 };
     }
-}
-
-#[inline(always)]
-fn cookie(context: &impl EbpfContext) -> Cookie {
-    // SAFETY: the context is the one that the kernel handed to this program.
-    Cookie(unsafe { bpf_get_attach_cookie(context.as_ptr()) })
-}
-
-#[inline(always)]
-fn now() -> u64 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_ktime_get_ns() }
 }
 
 /// A word of the target's memory; None where it cannot be read without a page fault.

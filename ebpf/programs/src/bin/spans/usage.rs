@@ -9,19 +9,10 @@ use core::ffi::c_void;
 
 use aya_ebpf::{macros::map, maps::PerCpuArray};
 use ckb_probe_common::spans::SpanUsage;
-use ckb_probe_programs::{fields::Fields, task_storage::Thread};
+use ckb_probe_programs::{fields, helpers::now, storage::Thread};
 
-use crate::now;
-
-/// Of `task_struct`, in the order in which the loader names them; those that this kernel lacks read as zero.
-#[unsafe(no_mangle)]
-static FIELDS: Fields<6> = Fields::unset();
-const RUN: usize = 0;
-const UPDATED: usize = 1;
-const QUEUED: usize = 2;
-const MAJOR_FAULTS: usize = 3;
-const VOLUNTARY: usize = 4;
-const INVOLUNTARY: usize = 5;
+// Of `task_struct`; those that this kernel lacks read as zero.
+fields!(FIELDS: RUN, UPDATED, QUEUED, MAJOR_FAULTS, VOLUNTARY, INVOLUNTARY);
 
 /// How far the scheduler's clock of a CPU is ahead of the programs' clock, as a number that wraps.
 #[repr(C)]

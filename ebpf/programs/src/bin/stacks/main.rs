@@ -13,9 +13,8 @@ use core::ffi::c_void;
 
 use aya_ebpf::{
     EbpfContext,
-    helpers::{
-        bpf_get_current_pid_tgid, bpf_ktime_get_ns,
-        generated::{bpf_get_prandom_u32, bpf_get_stack, bpf_get_task_stack, bpf_probe_read_user},
+    helpers::generated::{
+        bpf_get_prandom_u32, bpf_get_stack, bpf_get_task_stack, bpf_probe_read_user,
     },
     macros::{btf_tracepoint, map},
     maps::{Array, HashMap, PerCpuArray},
@@ -27,10 +26,11 @@ use ckb_probe_common::stacks::{
 };
 use ckb_probe_programs::{
     counters,
+    helpers::{now, process},
     identity::Identity,
     iterator::Context,
     stack_pages,
-    task_storage::{TaskStorage, Thread},
+    storage::{TaskStorage, Thread},
 };
 use thread::{FIELDS, FUNCTION, PROCESS, THREAD};
 
@@ -87,10 +87,10 @@ pub fn timer_expires(context: BtfTracePointContext) -> i32 {
     }
     // SAFETY: the helpers have no preconditions. This runs with interrupts off: the CPU's value is nobody else's.
     unsafe {
-        let now = bpf_ktime_get_ns();
+        let began = now();
         let random = || bpf_get_prandom_u32();
         // Before it is asked who runs: whoever runs for a moment is not to weigh more than that.
-        if !(*pace).ticks(now, order, random) {
+        if !(*pace).ticks(began, order, random) {
             return 0;
         }
         if !is_the_targets(order) {
@@ -100,7 +100,7 @@ pub fn timer_expires(context: BtfTracePointContext) -> i32 {
         if !sample(&context, order, 1, 0) {
             (*pace).lost += 1;
         }
-        (*pace).spent_ns += bpf_ktime_get_ns() - now;
+        (*pace).spent_ns += now() - began;
     }
     0
 }
@@ -108,8 +108,7 @@ pub fn timer_expires(context: BtfTracePointContext) -> i32 {
 /// Whether the thread that runs is one of the process.
 #[inline(always)]
 fn is_the_targets(order: &Order) -> bool {
-    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
-    process == order.process && IDENTITY.runs(order.since_ns)
+    process() == order.process && IDENTITY.runs(order.since_ns)
 }
 
 #[inline(always)]
@@ -166,12 +165,12 @@ fn page_fault(context: &BtfTracePointContext) -> i32 {
         if one_in > 1 && bpf_get_prandom_u32() % one_in != 0 {
             return 0;
         }
-        let began = bpf_ktime_get_ns();
+        let began = now();
         (*pace).taken += 1;
         if !sample(context, order, one_in, written) {
             (*pace).lost += 1;
         }
-        (*pace).spent_ns += bpf_ktime_get_ns() - began;
+        (*pace).spent_ns += now() - began;
     }
     0
 }

@@ -7,37 +7,24 @@ use aya_ebpf::{
     helpers::generated::{bpf_probe_read_kernel, bpf_task_pt_regs},
 };
 use ckb_probe_common::stacks::{Head, NO_USER, ON_CPU, REPLACED, pages_between};
-use ckb_probe_programs::fields::Fields;
+use ckb_probe_programs::fields;
 
-#[unsafe(no_mangle)]
-pub static FIELDS: Fields<17> = Fields::unset();
-// Of `task_struct`.
-pub const THREAD: usize = 0;
-pub const PROCESS: usize = 1;
-const NAME: usize = 2;
-const STATE: usize = 3;
-const RUNS: usize = 4;
-const SWITCHES: usize = 5;
-const FORCED_SWITCHES: usize = 6;
-const FLAGS: usize = 7;
-/// Of its `sched_info`; not all kernels have it.
-const ARRIVED: usize = 8;
-/// Of `hrtimer`.
-pub const FUNCTION: usize = 9;
-
-// What a probe at a function's return leaves, on kernels that have those: `task_struct.utask`, of that `return_instances`, and of
-// each what it has replaced, whether another one had replaced it already, and the next one.
-const PROBED: usize = 10;
-const INSTANCES: usize = 11;
-const ORIGINAL: usize = 12;
-const CHAINED: usize = 13;
-const NEXT: usize = 14;
-
-/// Of `task_struct`: that pages are not brought in for it now; not all kernels have it.
-const TOUCHES_NOTHING: usize = 15;
-
-/// Of its `thread_struct`: where its control block is.
-const CONTROL_BLOCK: usize = 16;
+fields!(
+    FIELDS:
+    // Of `task_struct`.
+    THREAD, PROCESS, NAME, STATE, RUNS, SWITCHES, FORCED_SWITCHES, FLAGS,
+    /// Of its `sched_info`; not all kernels have it.
+    ARRIVED,
+    /// Of `hrtimer`.
+    FUNCTION,
+    // What a probe at a function's return leaves, on kernels that have those: `task_struct.utask`, of that `return_instances`, and
+    // of each what it has replaced, whether another one had replaced it already, and the next one.
+    PROBED, INSTANCES, ORIGINAL, CHAINED, NEXT,
+    /// Of `task_struct`: that pages are not brought in for it now; not all kernels have it.
+    TOUCHES_NOTHING,
+    /// Of its `thread_struct`: where its control block is.
+    CONTROL_BLOCK,
+);
 
 /// PF_KTHREAD, PF_IO_WORKER, PF_USER_WORKER: what the kernel runs in the process's name.
 const OF_THE_KERNEL: u64 = 0x0020_0000 | 0x0000_0010 | 0x0000_4000;

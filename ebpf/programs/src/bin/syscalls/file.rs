@@ -3,26 +3,9 @@
 
 use core::ffi::c_void;
 
-use ckb_probe_programs::{fields::read, task_storage::Thread};
+use ckb_probe_programs::{fields::read, storage::Thread};
 
-use crate::FIELDS;
-
-/// Where the kernel has it, in the order in which the loader names the fields: `task_struct.files`.
-pub const FILES: usize = 1;
-/// `files_struct.fdt`
-pub const TABLE: usize = 2;
-/// `fdtable.max_fds`
-pub const MOST: usize = 3;
-/// `fdtable.fd`
-pub const DESCRIPTORS: usize = 4;
-/// `file.f_inode`
-pub const INODE: usize = 5;
-/// `inode.i_ino`
-pub const INODE_NUMBER: usize = 6;
-/// `file.f_path.dentry`
-pub const ENTRY: usize = 7;
-/// `dentry.d_name.name`
-pub const NAME: usize = 8;
+use crate::{DESCRIPTORS, ENTRY, FIELDS, FILES, INODE, INODE_NUMBER, MOST, NAME, TABLE};
 
 /// A file, a socket, or whatever else can be open.
 pub struct File {

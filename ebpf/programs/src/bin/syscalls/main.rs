@@ -13,7 +13,7 @@ mod rows;
 
 use aya_ebpf::{
     bindings::pt_regs,
-    helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, generated::bpf_task_pt_regs},
+    helpers::generated::bpf_task_pt_regs,
     macros::{btf_tracepoint, map},
     maps::{Array, HashMap, PerCpuArray},
     programs::BtfTracePointContext,
@@ -23,9 +23,10 @@ use ckb_probe_common::syscalls::{
     fails_by_handler, is_broken_off,
 };
 use ckb_probe_programs::{
-    fields::Fields,
+    fields,
+    helpers::{now, process},
     identity::Identity,
-    task_storage::{TaskStorage, Thread},
+    storage::{TaskStorage, Thread},
 };
 use record::Call;
 
@@ -49,14 +50,19 @@ static MET: PerCpuArray<Met> = PerCpuArray::with_max_entries(MAX_TARGETS as u32 
 #[map]
 static CALLS: TaskStorage<InThread> = TaskStorage::new();
 
-#[unsafe(no_mangle)]
-static FIELDS: Fields<11> = Fields::unset();
-/// `task_struct.thread_info.status`.
-const STATUS: usize = 0;
-/// `k_sigaction.sa.sa_handler`.
-const HANDLER: usize = 9;
-/// `k_sigaction.sa.sa_flags`.
-const HANDLER_FLAGS: usize = 10;
+fields!(
+    FIELDS:
+    /// `task_struct.thread_info.status`.
+    STATUS,
+    // What a descriptor stands for: `task_struct.files`, `files_struct.fdt`, `fdtable.max_fds` and `fd`.
+    FILES, TABLE, MOST, DESCRIPTORS,
+    // `file.f_inode`, `inode.i_ino`, `file.f_path.dentry`, `dentry.d_name.name`.
+    INODE, INODE_NUMBER, ENTRY, NAME,
+    /// `k_sigaction.sa.sa_handler`.
+    HANDLER,
+    /// `k_sigaction.sa.sa_flags`.
+    HANDLER_FLAGS,
+);
 
 #[unsafe(no_mangle)]
 static IDENTITY: Identity = Identity::unset();
@@ -118,7 +124,7 @@ pub fn syscall_enter(context: BtfTracePointContext) -> i32 {
         // Last, so that what came before is not charged to the call.
         (*here).call.time_ns = match began {
             Some(time_ns) => time_ns,
-            None => bpf_ktime_get_ns(),
+            None => now(),
         };
     }
     0
@@ -152,8 +158,8 @@ pub fn syscall_exit(context: BtfTracePointContext) -> i32 {
     if begun.gate == 0 || begun.gate != order.gate {
         return 0;
     }
-    // SAFETY: the helper has no preconditions. Before the call is counted, so that this is not charged to it.
-    let now = unsafe { bpf_ktime_get_ns() };
+    // Before the call is counted, so that this is not charged to it.
+    let now = now();
     let result: i64 = context.arg(1);
     let registers = context.arg::<*const pt_regs>(0);
     let error = result.wrapping_neg() as u64;
@@ -207,7 +213,7 @@ pub fn signal_delivered(context: BtfTracePointContext) -> i32 {
             return 0;
         }
         (*here).broken.gate = 0;
-        let now = bpf_ktime_get_ns();
+        let now = now();
         let registers = bpf_task_pt_regs(thread.as_ptr().cast_mut().cast()) as *const pt_regs;
         let result = -(EINTR as i64);
         record::call_atomically(&Call::of(target, &begun, now, result, registers), order);
@@ -263,7 +269,7 @@ fn ordered() -> Option<(u32, &'static Order)> {
 /// The place of the process that runs, if it is a target.
 #[inline(always)]
 fn target() -> Option<u32> {
-    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let process = process();
     let cell = FINDER.get(process % CELLS)?;
     match cell.process {
         SEVERAL => {

@@ -3,7 +3,7 @@
 use aya_ebpf::{
     bindings::pt_regs,
     helpers::{
-        bpf_get_current_comm, bpf_get_current_pid_tgid,
+        bpf_get_current_comm,
         generated::{bpf_probe_read_kernel_str, bpf_probe_read_user_str},
     },
     macros::map,
@@ -18,6 +18,7 @@ use ckb_probe_common::{
 use ckb_probe_programs::{
     constants::Constants,
     counters::{add, raise_alone},
+    helpers::{process, thread},
 };
 
 use crate::{file, rows};
@@ -182,7 +183,6 @@ fn report(call: &Call) {
         lose(|losses| unsafe { &raw mut (*losses).events });
         return;
     };
-    let threads = bpf_get_current_pid_tgid();
     // SAFETY: the registers are the kernel's, by the tracepoint's type.
     let arguments = unsafe { arguments(call.registers) };
     event.write(SlowSyscall {
@@ -190,8 +190,8 @@ fn report(call: &Call) {
         duration_ns: call.duration_ns,
         result: call.result,
         arguments,
-        process: (threads >> 32) as u32,
-        thread: threads as u32,
+        process: process(),
+        thread: thread(),
         target: call.target,
         number: call.number,
         inode: 0,

@@ -11,7 +11,7 @@ mod socket;
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns, generated::bpf_sock_from_file},
+    helpers::generated::bpf_sock_from_file,
     macros::{btf_tracepoint, map},
     maps::{HashMap, LruHashMap, PerCpuArray, RingBuf},
     programs::BtfTracePointContext,
@@ -20,7 +20,13 @@ use ckb_probe_common::tcp::{
     CLOSED, INCOMING, Kept, LEFT_OUT, MAX_FILES, MAX_PROCESSES, MAX_TOLD, Met, OPENED, OUTGOING,
     Progress, SEEN, Socket, UNKNOWN, state,
 };
-use ckb_probe_programs::{counters, identity::Identity, iterator, socket_storage::SocketStorage};
+use ckb_probe_programs::{
+    counters,
+    helpers::{now, process},
+    identity::Identity,
+    iterator,
+    storage::{self, SocketStorage},
+};
 use socket::{FIELDS, PROCESS, SOCKET, TcpSocket};
 
 /// The watched processes, and since when each has been: a later one of its number is not watched.
@@ -69,7 +75,7 @@ pub fn state_changed(context: BtfTracePointContext) -> i32 {
 /// The process that runs asks for a connection, or for those of others.
 #[inline(always)]
 fn begins(socket: *const c_void, direction: u8) {
-    let process = (bpf_get_current_pid_tgid() >> 32) as u32;
+    let process = process();
     // SAFETY: nobody keeps the value.
     match unsafe { PROCESSES.get(&process) } {
         Some(since_ns) if IDENTITY.runs(*since_ns) => {}
@@ -78,8 +84,7 @@ fn begins(socket: *const c_void, direction: u8) {
     let Some(socket) = TcpSocket::of(socket) else {
         return;
     };
-    // SAFETY: a socket of the kernel's.
-    let Some(kept) = (unsafe { KEPT.get_or_create(socket.as_ptr()) }) else {
+    let Some(kept) = KEPT.get_or_create(socket.stored()) else {
         // The kernel has no memory for it: nothing of the connection will be told.
         return lose();
     };
@@ -98,7 +103,7 @@ fn begins(socket: *const c_void, direction: u8) {
 #[inline(always)]
 fn was_accepted(socket: *const c_void) {
     // SAFETY: the tracepoint's socket.
-    if let Some(kept) = unsafe { KEPT.get(socket) } {
+    if let Some(kept) = KEPT.get(unsafe { storage::Socket::of(socket) }) {
         // SAFETY: a map's value; nobody else has the socket yet.
         unsafe {
             // The pass that told of the one that listens did not tell of this one.
@@ -112,7 +117,7 @@ fn was_accepted(socket: *const c_void) {
 #[inline(always)]
 fn was_established(socket: *const c_void) {
     // SAFETY: the tracepoint's socket.
-    let Some(place) = (unsafe { KEPT.get(socket) }) else {
+    let Some(place) = KEPT.get(unsafe { storage::Socket::of(socket) }) else {
         return;
     };
     let now = now();
@@ -127,7 +132,7 @@ fn was_established(socket: *const c_void) {
 #[inline(always)]
 fn was_closed(socket: *const c_void, before: u8) {
     // SAFETY: the tracepoint's socket.
-    let Some(place) = (unsafe { KEPT.get(socket) }) else {
+    let Some(place) = KEPT.get(unsafe { storage::Socket::of(socket) }) else {
         return;
     };
     // SAFETY: a map's value.
@@ -217,13 +222,10 @@ pub fn list(context: *mut c_void) -> i32 {
     // SAFETY: as above.
     let is_full = unsafe { (*progress).told >= MAX_TOLD };
     // First: a socket that is closed from here on is told of as closed. What is kept takes memory, too.
-    // SAFETY: a socket of the kernel's.
-    let place = unsafe {
-        if is_full {
-            KEPT.get(socket.as_ptr())
-        } else {
-            KEPT.get_or_create(socket.as_ptr())
-        }
+    let place = if is_full {
+        KEPT.get(socket.stored())
+    } else {
+        KEPT.get_or_create(socket.stored())
     };
     let Some(place) = place else {
         // SAFETY: as above.
@@ -302,11 +304,6 @@ fn tell_the_end(context: iterator::Context, left_out: u64) -> bool {
         event: LEFT_OUT,
         ..Socket::default()
     })
-}
-
-fn now() -> u64 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_ktime_get_ns() }
 }
 
 ckb_probe_programs::end!();

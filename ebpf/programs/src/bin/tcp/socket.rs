@@ -4,34 +4,21 @@ use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::{bpf_get_socket_cookie, bpf_jiffies64, bpf_skc_to_tcp_sock};
 use ckb_probe_common::tcp::{Kept, Socket, family, state};
-use ckb_probe_programs::fields::Fields;
+use ckb_probe_programs::{fields, storage};
 
-#[unsafe(no_mangle)]
-pub static FIELDS: Fields<20> = Fields::unset();
-/// Of `socket`: its `sock`.
-pub const SOCKET: usize = 0;
-/// Of `task_struct`.
-pub const PROCESS: usize = 1;
-// The others are of `tcp_sock`.
-const STATE: usize = 2;
-const FAMILY: usize = 3;
-const REMOTE_4: usize = 4;
-const REMOTE_6: usize = 5;
-const REMOTE_PORT: usize = 6;
-const PORT: usize = 7;
-const LOCAL_PORT: usize = 8;
-const DROPS: usize = 9;
-const BYTES_SENT: usize = 10;
-const BYTES_RECEIVED: usize = 11;
-const RTT: usize = 12;
-const RETRANSMITS: usize = 13;
-const SEGMENTS: usize = 14;
-const WINDOW_LIMITED: usize = 15;
-const BUFFER_LIMITED: usize = 16;
-/// What it is limited by at present; not all kernels have it where it can be read, and then it is no field of any size.
-const LIMIT: usize = 17;
-const LIMITED_SINCE: usize = 18;
-const FLAGS: usize = 19;
+fields!(
+    FIELDS:
+    /// Of `socket`: its `sock`.
+    SOCKET,
+    /// Of `task_struct`.
+    PROCESS,
+    // The others are of `tcp_sock`.
+    STATE, FAMILY, REMOTE_4, REMOTE_6, REMOTE_PORT, PORT, LOCAL_PORT, DROPS, BYTES_SENT, BYTES_RECEIVED, RTT, RETRANSMITS, SEGMENTS,
+    WINDOW_LIMITED, BUFFER_LIMITED,
+    /// What it is limited by at present; not all kernels have it where it can be read, and then it is no field of any size.
+    LIMIT,
+    LIMITED_SINCE, FLAGS,
+);
 
 /// The bit of `enum sock_flags` that says that the peer sends no more: its FIN is here.
 const SOCK_DONE: u64 = 1 << 1;
@@ -57,8 +44,9 @@ impl TcpSocket {
     }
 
     #[inline(always)]
-    pub fn as_ptr(self) -> *const c_void {
-        self.0
+    pub fn stored(self) -> storage::Socket {
+        // SAFETY: the kernel handed it out, and it was seen not to be null.
+        unsafe { storage::Socket::of(self.0) }
     }
 
     /// The state of the connection.

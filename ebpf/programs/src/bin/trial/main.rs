@@ -5,12 +5,11 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    helpers::bpf_get_current_pid_tgid,
     macros::{btf_tracepoint, map},
     maps::Array,
     programs::BtfTracePointContext,
 };
-use ckb_probe_programs::{fields::Fields, iterator};
+use ckb_probe_programs::{fields, helpers::thread, iterator};
 
 /// The thread whose system calls are counted: others of its process may be other tests.
 #[map]
@@ -22,12 +21,8 @@ static CALLS: Array<u64> = Array::with_max_entries(1, 0);
 
 const GETPPID: u64 = 110;
 
-/// Of `task_struct`.
-#[unsafe(no_mangle)]
-static FIELDS: Fields<3> = Fields::unset();
-const PROCESS_ID: usize = 0;
-const NAME: usize = 1;
-const PARENT: usize = 2;
+// Of `task_struct`.
+fields!(FIELDS: PROCESS_ID, NAME, PARENT);
 
 #[repr(C)]
 struct Task {
@@ -38,7 +33,7 @@ struct Task {
 
 #[btf_tracepoint(function = "sys_enter")]
 pub fn count(context: BtfTracePointContext) -> i32 {
-    let thread = bpf_get_current_pid_tgid() as u32;
+    let thread = thread();
     if THREAD.get(0) == Some(&thread)
         && context.arg::<u64>(1) == GETPPID
         && let Some(calls) = CALLS.get_ptr_mut(0)

@@ -4,12 +4,7 @@
 
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 use ckb_probe_common::counts::{CountEvent, KEY_BYTES};
-use ckb_probe_programs::{
-    counts,
-    counts::{Record, now},
-    fields::Fields,
-    task_storage::Thread,
-};
+use ckb_probe_programs::{counts, counts::Record, fields, helpers::now, storage::Thread};
 
 counts!(COUNTER);
 
@@ -19,10 +14,8 @@ const FIRST: u64 = 100_000;
 /// That many are counted.
 const COUNT: u64 = 2000;
 
-/// Of `task_struct`.
-#[unsafe(no_mangle)]
-static FIELDS: Fields<1> = Fields::unset();
-const PROCESS: usize = 0;
+// Of `task_struct`.
+fields!(FIELDS: PROCESS);
 
 #[btf_tracepoint(function = "sys_enter")]
 pub fn enter(context: BtfTracePointContext) -> i32 {
