@@ -47,9 +47,7 @@ pub struct CkbProbeSpec {
     /// report less often while the API server is slow to accept reports, or their reports are large. Rates and quantiles in the
     /// status cover one such interval.
     #[serde(default = "default_report_interval")]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')"
-    ).message("reportInterval must be a duration from 1s to 1h, such as 10s or 1m"))]
+    #[x_kube(validation = crate::rules::duration("reportInterval", "1s", "1h", "10s or 1m"))]
     pub report_interval: Duration,
 
     /// While true, everything is detached and the resource is kept.
@@ -59,9 +57,7 @@ pub struct CkbProbeSpec {
     /// Detaches everything when this much time has passed since the resource was created. Unset: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration")]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('8760h')"
-    ).message("duration must be a duration from 1s to 8760h, such as 10m or 24h"))]
+    #[x_kube(validation = crate::rules::duration("duration", "1s", "8760h", "10m or 24h"))]
     pub duration: Option<Duration>,
 
     /// What to measure: a list keyed by name. Each entry has exactly one kind.

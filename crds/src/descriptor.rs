@@ -136,12 +136,20 @@ impl Export {
 /// So many parts of a row are told in a headline.
 const PARTS_TOLD: usize = 4;
 
-/// No row is apart.
-pub fn none_apart(_: &str) -> bool {
-    false
-}
-
 impl Descriptor {
+    /// Nothing: what a kind does not say of itself. No row is apart.
+    pub const EMPTY: Self = Self {
+        row: "",
+        part: None,
+        measures: &[],
+        columns: &[],
+        split: &[],
+        headline: &[],
+        metrics: &[],
+        apart: |_| false,
+        quiet: false,
+    };
+
     /// The unit of a measure.
     pub fn unit(&self, measure: &str) -> Unit {
         let mut measures = self.measures.iter();

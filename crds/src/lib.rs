@@ -15,6 +15,7 @@ pub mod kinds;
 mod nodeprobe;
 mod profile;
 pub mod report;
+mod rules;
 
 // The numbers that statuses and reports carry are an algebra of their own; whoever reads a status needs both.
 pub use argument::Argument;

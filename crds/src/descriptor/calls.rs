@@ -1,6 +1,6 @@
 //! What kinds of calls have in common: how many there were, how long they took, and how many were slow.
 
-use super::{Column, Descriptor, Measure, Merge, Phrase, Unit, Value, none_apart};
+use super::{Column, Descriptor, Measure, Merge, Phrase, Unit, Value};
 
 /// How long calls took. Those that were counted and not timed are in it too.
 pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Distribution);
@@ -9,33 +9,37 @@ pub const LONGEST: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::
 /// Calls as slow as the threshold, or slower.
 pub const SLOW: Measure = Measure::new("slow", Unit::Count, Merge::Sum);
 
-/// The columns of a function.
-pub const COLUMNS: &[Column] = &[
-    Column::new("perSecond", "PER SECOND", Value::Rate("duration")),
-    Column::new("p50", "P50", Value::Quantile("duration", 0.5)),
-    Column::new("p90", "P90", Value::Quantile("duration", 0.9)),
-    Column::new("p99", "P99", Value::Quantile("duration", 0.99)),
-    Column::new("max", "MAX", Value::Maximum("duration")),
-    Column::new("slow", "SLOW", Value::Total("slow")),
-    Column::new("count", "COUNT", Value::Total("duration")),
-];
+// The columns of calls, for kinds that have others between them.
+/// How many there were.
+pub const PER_SECOND: Column = Column::new("perSecond", "PER SECOND", Value::Rate("duration"));
+/// Half of them took no longer.
+pub const P50: Column = Column::new("p50", "P50", Value::Quantile("duration", 0.5));
+/// Nine of ten took no longer.
+pub const P90: Column = Column::new("p90", "P90", Value::Quantile("duration", 0.9));
+/// All but one of a hundred took no longer.
+pub const P99: Column = Column::new("p99", "P99", Value::Quantile("duration", 0.99));
+/// None took longer.
+pub const MAX: Column = Column::new("max", "MAX", Value::Maximum("duration"));
+/// How many were slow since the agent attached.
+pub const SLOW_ONES: Column = Column::new("slow", "SLOW", Value::Total("slow"));
+/// How many there were since the agent attached.
+pub const COUNT: Column = Column::new("count", "COUNT", Value::Total("duration"));
+
+/// How many there were, in a headline.
+pub const SAY_RATE: Phrase = Phrase::new("", Value::Rate("duration"), "/s");
+/// How long the slowest of a hundred took, in a headline.
+pub const SAY_P99: Phrase = Phrase::new("p99 ", Value::Quantile("duration", 0.99), "");
+/// How many were slow, in a headline.
+pub const SAY_SLOW: Phrase = Phrase::new("", Value::Total("slow"), " slow").unless_zero();
 
 /// What is said of all calls in a line.
-pub const HEADLINE: &[Phrase] = &[
-    Phrase::new("", Value::Rate("duration"), "/s"),
-    Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),
-    Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
-];
+pub const HEADLINE: &[Phrase] = &[SAY_RATE, SAY_P99, SAY_SLOW];
 
 /// What a kind of functions gives, but for its metrics.
 pub const FUNCTIONS: Descriptor = Descriptor {
     row: "function",
-    part: None,
     measures: &[DURATION, LONGEST, SLOW],
-    columns: COLUMNS,
-    split: &[],
+    columns: &[PER_SECOND, P50, P90, P99, MAX, SLOW_ONES, COUNT],
     headline: HEADLINE,
-    metrics: &[],
-    apart: none_apart,
-    quiet: false,
+    ..Descriptor::EMPTY
 };

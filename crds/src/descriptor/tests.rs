@@ -205,7 +205,7 @@ fn sample() -> Descriptor {
         split: &["waited", "open"],
         headline: Box::leak(Box::new(headline)),
         metrics: &[],
-        apart: none_apart,
+        apart: |_| false,
         quiet: true,
     }
 }

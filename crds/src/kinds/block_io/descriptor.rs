@@ -1,6 +1,6 @@
 //! What `blockIo` gives: each disk's requests, by direction and by what they took.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, none_apart}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
 
 /// How long the device had requests. Those of which it is not known are counted in it too.
 pub const DEVICE: Measure = Measure::new("device", Unit::Nanoseconds, Merge::Distribution);
@@ -27,14 +27,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("p99", "P99", Value::Quantile("device", 0.99)),
         Column::new("max", "MAX", Value::Maximum("device")),
         Column::new("queueP99", "QUEUE P99", Value::Quantile("queue", 0.99)),
-        Column::new("slow", "SLOW", Value::Total("slow")),
+        calls::SLOW_ONES,
         Column::new("count", "COUNT", Value::Total("device")),
     ],
-    split: &[],
     headline: &[
         Phrase::new("", Value::Rate("device"), "/s"),
         Phrase::new("p99 ", Value::Quantile("device", 0.99), ""),
-        Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
+        calls::SAY_SLOW,
     ],
     metrics: &[
         Metric::histogram("ckb_probe_block_io_device_seconds", "device",
@@ -52,6 +51,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::counter("ckb_probe_block_io_issuer_bytes_total", "bytes",
             "The bytes of these requests.").by_part(),
     ],
-    apart: none_apart,
     quiet: true,
+    ..Descriptor::EMPTY
 };

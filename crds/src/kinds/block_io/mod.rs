@@ -24,9 +24,7 @@ pub struct BlockIoProbe {
 
     /// A request that takes at least this long, from its beginning to its end, is counted as slow, and the agent lists it.
     #[serde(default = "default_slow_threshold")]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')"
-    ).message("slowThreshold must be a duration from 1us to 1h, such as 20ms or 100ms"))]
+    #[x_kube(validation = crate::rules::duration("slowThreshold", "1us", "1h", "20ms or 100ms"))]
     pub slow_threshold: Duration,
 }
 

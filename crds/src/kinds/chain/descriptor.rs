@@ -1,6 +1,6 @@
 //! What `chain` gives: blocks by what became of them, and what they consisted of.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
 pub use crate::descriptor::calls::{DURATION, LONGEST};
 
 /// Calls of RocksDB.
@@ -30,11 +30,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     part: Some("operation"),
     measures: &[DURATION, LONGEST, HEIGHT, TIP, CALLS, STORAGE, CPU, OFF_CPU, QUEUED, FAULTS, SYNC, DETACHED],
     columns: &[
-        Column::new("perSecond", "PER SECOND", Value::Rate("duration")).of_rows(),
-        Column::new("p50", "P50", Value::Quantile("duration", 0.5)).of_rows(),
-        Column::new("p90", "P90", Value::Quantile("duration", 0.9)).of_rows(),
-        Column::new("p99", "P99", Value::Quantile("duration", 0.99)).of_rows(),
-        Column::new("max", "MAX", Value::Maximum("duration")).of_rows(),
+        calls::PER_SECOND.of_rows(), calls::P50.of_rows(), calls::P90.of_rows(), calls::P99.of_rows(), calls::MAX.of_rows(),
         Column::new("callsPerSecond", "CALLS/S", Value::Rate("calls")),
         Column::new("storage", "ROCKSDB", Value::Recent("storage")),
         Column::new("cpu", "CPU", Value::Recent("cpu")).of_rows(),
@@ -42,13 +38,12 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("sync", "SYNC", Value::Recent("sync")).of_rows(),
         Column::new("detached", "DETACHED", Value::Total("detached")).of_rows(),
         Column::new("height", "HEIGHT", Value::Maximum("height")).of_rows(),
-        Column::new("count", "COUNT", Value::Total("duration")).of_rows(),
+        calls::COUNT.of_rows(),
     ],
-    split: &[],
     headline: &[
         Phrase::new("height ", Value::Maximum("height"), ""),
         Phrase::new("", Value::Rate("duration"), " blocks/s"),
-        Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),
+        calls::SAY_P99,
         Phrase::new("", Value::Total("detached"), " detached").unless_zero(),
     ],
     metrics: &[
@@ -77,6 +72,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     ],
     apart: is_no_block,
     quiet: true,
+    ..Descriptor::EMPTY
 };
 
 /// Calls of the thread between two blocks are no block's.

@@ -35,16 +35,13 @@ pub struct FunctionsProbe {
     /// How many functions may match. If more do, none is attached to, and the status says how many match and names some of
     /// them.
     #[serde(default = "default_limit")]
-    #[x_kube(validation = Rule::new("self >= 1 && self <= 200")
-        .message("functions.limit must be from 1 to 200"))]
+    #[x_kube(validation = crate::rules::from_one("functions.limit", 200, ""))]
     pub limit: u32,
 
     /// A call that takes at least this long is counted as slow, and the agent lists it. Unset: no call is slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration")]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')"
-    ).message("functions.threshold must be a duration from 1us to 1h, such as 500us or 10ms"))]
+    #[x_kube(validation = crate::rules::duration("functions.threshold", "1us", "1h", "500us or 10ms"))]
     pub threshold: Option<Duration>,
 
     /// The types of the first arguments, at most six: slow calls are listed with these arguments. Further arguments are not

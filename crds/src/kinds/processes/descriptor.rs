@@ -1,6 +1,6 @@
 //! What `processes` gives: execs and ends by the process's name.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, none_apart}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit}};
 
 /// Successful execs.
 pub const EXECS: Measure = Measure::new("execs", Unit::Count, Merge::Sum);
@@ -30,7 +30,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("p50", "P50 LIFE", Value::Quantile("lifetime", 0.5)),
         Column::new("p99", "P99 LIFE", Value::Quantile("lifetime", 0.99)),
     ],
-    split: &[],
     headline: &[
         Phrase::new("", Value::Rate("execs"), " execs/s").unless_zero(),
         Phrase::new("", Value::Total("failures"), " failed").unless_zero(),
@@ -51,6 +50,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::histogram("ckb_probe_process_lifetime_seconds", "lifetime",
             "How long processes that ended had been there, from their fork on."),
     ],
-    apart: none_apart,
     quiet: true,
+    ..Descriptor::EMPTY
 };

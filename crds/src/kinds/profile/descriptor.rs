@@ -1,6 +1,6 @@
 //! What `profile` gives besides the stacks: how they divide by part of CKB.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, none_apart}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit}};
 
 /// Time on a CPU, or waited.
 pub const TIME: Measure = Measure::new("time", Unit::Nanoseconds, Merge::Sum);
@@ -59,6 +59,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::counter("ckb_probe_profile_complete_samples_total", "complete",
             "Stacks that reach to where the thread began."),
     ],
-    apart: none_apart,
     quiet: true,
+    ..Descriptor::EMPTY
 };

@@ -29,30 +29,24 @@ pub struct ProfileProbe {
     /// How many samples are taken per second of what runs on each CPU; at most as many as the kernel has timer ticks and the
     /// overhead budget pays for. For `OffCpu`, all threads are looked at this often, but at most 19 times per second.
     #[serde(default = "default_frequency")]
-    #[x_kube(validation = Rule::new("self >= 1 && self <= 999")
-        .message("profile.frequency must be from 1 to 999 times a second"))]
+    #[x_kube(validation = crate::rules::from_one("profile.frequency", 999, " times a second"))]
     pub frequency: u32,
 
     /// How long one window of sampling lasts.
     #[serde(default = "default_window")]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('10m')"
-    ).message("profile.window must be a duration from 1s to 10m, such as 30s"))]
+    #[x_kube(validation = crate::rules::duration("profile.window", "1s", "10m", "30s"))]
     pub window: Duration,
 
     /// The time from the start of one window to the start of the next. Windows start at multiples of it since 1970, so those of
     /// all targets start together. Unset: there is one window, which starts at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration")]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('10s') && duration(self) <= duration('24h')"
-    ).message("profile.every must be a duration from 10s to 24h, such as 10m"))]
+    #[x_kube(validation = crate::rules::duration("profile.every", "10s", "24h", "10m"))]
     pub every: Option<Duration>,
 
     /// How many windows of each mode are kept. Older ones are deleted.
     #[serde(default = "default_keep")]
-    #[x_kube(validation = Rule::new("self >= 1 && self <= 50")
-        .message("profile.keep must be from 1 to 50 windows"))]
+    #[x_kube(validation = crate::rules::from_one("profile.keep", 50, " windows"))]
     pub keep: u32,
 }
 

@@ -13,16 +13,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     part: Some("column_family"),
     measures: &[DURATION, LONGEST, BYTES, SLOW],
     columns: &[
-        Column::new("perSecond", "PER SECOND", Value::Rate("duration")),
-        Column::new("p50", "P50", Value::Quantile("duration", 0.5)),
-        Column::new("p90", "P90", Value::Quantile("duration", 0.9)).of_rows(),
-        Column::new("p99", "P99", Value::Quantile("duration", 0.99)),
-        Column::new("max", "MAX", Value::Maximum("duration")),
-        Column::new("slow", "SLOW", Value::Total("slow")),
+        calls::PER_SECOND, calls::P50, calls::P90.of_rows(), calls::P99, calls::MAX, calls::SLOW_ONES,
         Column::new("bytesPerSecond", "BYTES/S", Value::Rate("bytes")).of_rows(),
-        Column::new("count", "COUNT", Value::Total("duration")),
+        calls::COUNT,
     ],
-    split: &[],
     headline: calls::HEADLINE,
     metrics: &[
         Metric::histogram("ckb_probe_operation_duration_seconds", "duration",
@@ -37,7 +31,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             "Calls at or above the probe's slowThreshold; scaled up where they were sampled."),
     ],
     apart: is_background,
-    quiet: false,
+    ..Descriptor::EMPTY
 };
 
 /// RocksDB's background work is no call of the node's, or is a part of one.

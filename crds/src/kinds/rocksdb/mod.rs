@@ -25,9 +25,7 @@ pub struct RocksDbProbe {
     /// A call that takes at least this long is counted as slow, and the agent lists it with the background work that ran
     /// meanwhile. Background work itself is expected to take long and is never counted as slow.
     #[serde(default = "default_slow_threshold")]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')"
-    ).message("slowThreshold must be a duration from 1us to 1h, such as 500us or 1ms"))]
+    #[x_kube(validation = crate::rules::duration("slowThreshold", "1us", "1h", "500us or 1ms"))]
     pub slow_threshold: Duration,
 
     /// Also reports the figures of each column family, for the operations that act on one.

@@ -1,6 +1,6 @@
 //! What `syscalls` gives: each system call, by duration and by error.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
 pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
 /// Those that failed.
@@ -43,23 +43,17 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     part: Some("errno"),
     measures: &[DURATION, LONGEST, ERRORS, SLOW, RESTARTS],
     columns: &[
-        Column::new("perSecond", "PER SECOND", Value::Rate("duration")).of_rows(),
-        Column::new("p50", "P50", Value::Quantile("duration", 0.5)).of_rows(),
-        Column::new("p90", "P90", Value::Quantile("duration", 0.9)).of_rows(),
-        Column::new("p99", "P99", Value::Quantile("duration", 0.99)).of_rows(),
-        Column::new("max", "MAX", Value::Maximum("duration")).of_rows(),
+        calls::PER_SECOND.of_rows(), calls::P50.of_rows(), calls::P90.of_rows(), calls::P99.of_rows(), calls::MAX.of_rows(),
         Column::new("errorsPerSecond", "ERRORS/S", Value::Rate("errors")),
         Column::new("errors", "ERRORS", Value::Total("errors")),
-        Column::new("slow", "SLOW", Value::Total("slow")).of_rows(),
+        calls::SLOW_ONES.of_rows(),
         Column::new("restarts", "RESTARTS", Value::Total("restarts")).of_rows(),
-        Column::new("count", "COUNT", Value::Total("duration")).of_rows(),
+        calls::COUNT.of_rows(),
     ],
-    split: &[],
     headline: &[
-        Phrase::new("", Value::Rate("duration"), "/s"),
-        Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),
+        calls::SAY_RATE, calls::SAY_P99,
         Phrase::new("", Value::Percent("errors", "duration"), "% failed").unless_zero(),
-        Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
+        calls::SAY_SLOW,
     ],
     metrics: &[
         Metric::histogram("ckb_probe_syscall_duration_seconds", "duration",
@@ -72,7 +66,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             "Times that the kernel broke a system call off, for a signal or a stop, and made it again; scaled up where they were sampled."),
     ],
     apart: waits,
-    quiet: false,
+    ..Descriptor::EMPTY
 };
 
 fn waits(row: &str) -> bool {

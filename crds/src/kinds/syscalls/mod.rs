@@ -25,9 +25,7 @@ pub struct SyscallsProbe {
     /// file. Calls that wait for something to happen (futex, epoll_wait, poll, nanosleep, …) are not work: they are reported
     /// separately and are never slow.
     #[serde(default = "default_slow_threshold")]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')"
-    ).message("syscalls.slowThreshold must be a duration from 1us to 1h, such as 500us or 10ms"))]
+    #[x_kube(validation = crate::rules::duration("syscalls.slowThreshold", "1us", "1h", "500us or 10ms"))]
     pub slow_threshold: Duration,
 }
 

@@ -1,6 +1,6 @@
 //! What `tcp` gives: the connections of each peer, network or port.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, none_apart}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit}};
 
 /// Connections that the process has, in whatever state.
 pub const CONNECTIONS: Measure = Measure::new("connections", Unit::Count, Merge::Level);
@@ -74,7 +74,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("dropped", "DROPPED", Value::Total("dropped")),
         Column::new("lifetimeP50", "LIFETIME", Value::Quantile("lifetime", 0.5)).of_rows(),
     ],
-    split: &[],
     headline: &[
         Phrase::new("", Value::Level("connections"), " open"),
         Phrase::new("rtt p99 ", Value::Quantile("rtt", 0.99), ""),
@@ -111,6 +110,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::histogram("ckb_probe_tcp_lifetime_seconds", "lifetime",
             "How long connections were open that ended; those whose beginning was not seen are in ckb_probe_tcp_closed_total only."),
     ],
-    apart: none_apart,
     quiet: true,
+    ..Descriptor::EMPTY
 };

@@ -1,6 +1,6 @@
 //! What `usdt` gives: how often each probe is met, or how long it takes from one to another.
 
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, none_apart}};
+use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
 pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
 /// How often a probe was met; of what is timed from one probe to another, how often that is over.
@@ -17,20 +17,14 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     measures: &[HITS, DURATION, LONGEST, SLOW, UNENDED, UNBEGUN],
     columns: &[
         Column::new("perSecond", "PER SECOND", Value::Rate("hits")),
-        Column::new("p50", "P50", Value::Quantile("duration", 0.5)),
-        Column::new("p90", "P90", Value::Quantile("duration", 0.9)),
-        Column::new("p99", "P99", Value::Quantile("duration", 0.99)),
-        Column::new("max", "MAX", Value::Maximum("duration")),
-        Column::new("slow", "SLOW", Value::Total("slow")),
+        calls::P50, calls::P90, calls::P99, calls::MAX, calls::SLOW_ONES,
         Column::new("unended", "UNENDED", Value::Total("unended")).of_rows(),
         Column::new("unbegun", "UNBEGUN", Value::Total("unbegun")).of_rows(),
         Column::new("count", "COUNT", Value::Total("hits")),
     ],
-    split: &[],
     headline: &[
         Phrase::new("", Value::Rate("hits"), "/s"),
-        Phrase::new("p99 ", Value::Quantile("duration", 0.99), ""),
-        Phrase::new("", Value::Total("slow"), " slow").unless_zero(),
+        calls::SAY_P99, calls::SAY_SLOW,
     ],
     metrics: &[
         Metric::counter("ckb_probe_usdt_hits_total", "hits",
@@ -42,7 +36,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::counter("ckb_probe_slow_usdt_total", "slow",
             "What took at least the threshold from one USDT probe to another; scaled up where they were sampled."),
     ],
-    apart: none_apart,
     // Many are of what seldom happens, such as a deadlock.
     quiet: true,
+    ..Descriptor::EMPTY
 };

@@ -33,8 +33,7 @@ pub struct UsdtProbe {
 
     /// How many probes may match. If more do, none is attached to, and the status says how many match and names some of them.
     #[serde(default = "default_limit")]
-    #[x_kube(validation = Rule::new("self >= 1 && self <= 200")
-        .message("usdt.limit must be from 1 to 200"))]
+    #[x_kube(validation = crate::rules::from_one("usdt.limit", 200, ""))]
     pub limit: u32,
 
     /// Tells the hits of each probe apart by the value of one of its arguments: the first 32 values that are met are parts of the
@@ -65,16 +64,13 @@ pub struct Between {
     /// The number, from 1, of the argument that `from` and `to` have in common, where what begins in one thread ends in another,
     /// such as that of a request. Unset: what begins in a thread ends in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self >= 1 && self <= 12")
-        .message("usdt.between.keyArgument must be from 1 to 12: the first argument is 1"))]
+    #[x_kube(validation = crate::rules::from_one("usdt.between.keyArgument", 12, ": the first argument is 1"))]
     pub key_argument: Option<u8>,
 
     /// What takes at least this long is counted as slow, and the agent lists it. Unset: nothing is slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration")]
-    #[x_kube(validation = Rule::new(
-        "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1us') && duration(self) <= duration('1h')"
-    ).message("usdt.between.threshold must be a duration from 1us to 1h, such as 500us or 10ms"))]
+    #[x_kube(validation = crate::rules::duration("usdt.between.threshold", "1us", "1h", "500us or 10ms"))]
     pub threshold: Option<Duration>,
 }
 
@@ -83,8 +79,7 @@ pub struct Between {
 #[serde(rename_all = "camelCase")]
 pub struct ByArgument {
     /// Which one, from 1. `ckb-probe symbols --usdt` lists what a probe has.
-    #[x_kube(validation = Rule::new("self >= 1 && self <= 12")
-        .message("usdt.byArgument.number must be from 1 to 12: the first argument is 1"))]
+    #[x_kube(validation = crate::rules::from_one("usdt.byArgument.number", 12, ": the first argument is 1"))]
     pub number: u8,
 
     /// What it is: an `Integer`, shown as a number with the sign and size that the probe says, or a `String`, a pointer to a text
