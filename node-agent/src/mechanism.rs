@@ -26,7 +26,9 @@ use std::{
 };
 
 use ckb_probe_crds::{Figures, Lack, Name, Reason};
-pub use config::{Answer, Batch, BeginContext, Begun, CollectorConfig, Config, Search};
+pub use config::{
+    Answer, Batch, BeginContext, Begun, CollectorConfig, Config, OneBegun, Search, Single,
+};
 pub use event::{Detail, Event, short_name};
 pub use node::{Node, NodePolicy};
 use profile::Finished;

@@ -76,3 +76,9 @@ pub fn boot_time() -> Timestamp {
     let now = Timestamp::now();
     now.checked_sub(monotonic).unwrap_or(now)
 }
+
+/// What the wall clock showed so many nanoseconds after [`boot_time`].
+pub fn since_boot(booted: Timestamp, nanos: u64) -> Timestamp {
+    let since = Duration::from_nanos(nanos);
+    booted.checked_add(since).unwrap_or(booted)
+}

@@ -11,8 +11,7 @@ use std::{
 use ckb_probe_figures::Histogram;
 
 use super::{
-    AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, Payload, Plan, Probes, Site, Slots,
-    Tier,
+    AttachError, Binary, DEFAULT_RING_BYTES, Plan, Probes, Site, Slots, Tier,
     confined::{self, ConfinedReturn},
     own,
 };
@@ -134,21 +133,10 @@ impl Dummy {
 pub(super) fn plan(dummies: &[Dummy], pid: u32, entry_only: bool) -> io::Result<Plan> {
     let site = |(slot, dummy): (u8, &Dummy)| {
         let (path, offset) = own::file_offset(dummy.function as *const () as u64)?;
-        let binary = Binary::open(&path)?;
+        let binary = Arc::new(Binary::open(&path)?);
         Ok(Site {
-            symbol: "a function of the agent's own".to_string(),
-            binary: Arc::new(binary),
-            offset,
-            slot,
-            payload: Payload::Unknown,
-            family: FamilyArgument::None,
-            cause: 0,
-            slow_threshold_ns: u64::MAX,
-            arguments: None,
-            stacks: false,
             entry_only,
-            semaphore: None,
-            hit: None,
+            ..Site::plain("a function of the agent's own", binary, offset, slot)
         })
     };
     let sites: Vec<Site> = (0..).zip(dummies).map(site).collect::<io::Result<_>>()?;

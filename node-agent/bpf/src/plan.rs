@@ -51,6 +51,27 @@ pub struct Site {
     pub hit: Option<LookedAt>,
 }
 
+impl Site {
+    /// A place of which it is only asked how often it is met, and how long its calls take.
+    pub fn plain(symbol: &str, binary: Arc<Binary>, offset: u64, slot: u8) -> Self {
+        Self {
+            symbol: symbol.to_string(),
+            binary,
+            offset,
+            slot,
+            payload: Payload::Unknown,
+            family: FamilyArgument::None,
+            cause: 0,
+            slow_threshold_ns: u64::MAX,
+            arguments: None,
+            stacks: false,
+            entry_only: false,
+            semaphore: None,
+            hit: None,
+        }
+    }
+}
+
 /// What is looked at where a probe is met that a program has at any place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LookedAt {

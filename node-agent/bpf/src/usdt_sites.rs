@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, LookedAt, Operand, Payload, Plan,
-    Probes, Role, Site, Slots, Tier, ZERO, calibrate::calibrate, own,
+    AttachError, Binary, DEFAULT_RING_BYTES, LookedAt, Operand, Plan, Probes, Role, Site, Slots,
+    Tier, ZERO, calibrate::calibrate, own,
 };
 
 // Each keeps a word where a function that calls no other may: below the stack pointer.
@@ -112,20 +112,11 @@ impl Place {
     /// The place, and what is looked at there.
     fn site(self, hit: Option<LookedAt>) -> Site {
         let (path, offset) = own::file_offset(self.nop as *const () as u64).unwrap();
+        let binary = Arc::new(Binary::open(&path).unwrap());
         Site {
-            symbol: self.name.to_string(),
-            binary: Arc::new(Binary::open(&path).unwrap()),
-            offset: offset + self.beyond,
-            slot: 0,
-            payload: Payload::Unknown,
-            family: FamilyArgument::None,
-            cause: 0,
-            slow_threshold_ns: u64::MAX,
-            arguments: None,
-            stacks: false,
             entry_only: true,
-            semaphore: None,
             hit,
+            ..Site::plain(self.name, binary, offset + self.beyond, 0)
         }
     }
 

@@ -14,8 +14,8 @@ use k8s_openapi::jiff::Timestamp;
 use shared::NodeDisks;
 
 use super::{
-    Accepted, BeginContext, Begun, Breakdown, Config, Coverage, Detail, Event, GroupId, Lost,
-    Mechanism, Reading, Refusal, RowId, RowReading, Subscription, identity, reason_of,
+    Accepted, BeginContext, Breakdown, Coverage, Detail, Event, Lost, Mechanism, OneBegun, Reading,
+    Refusal, RowId, RowReading, Single, Subscription, identity, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 use crate::{
@@ -70,7 +70,6 @@ const DIRECTIONS: [&str; 4] = ["read", "write", "discard", "flush"];
 /// One target's view of the disks.
 struct Disks {
     ask: BlockIoConfig,
-    group: GroupId,
     handle: Handle<NodeDisks>,
     /// Which of the thresholds is its own.
     threshold: usize,
@@ -108,17 +107,8 @@ impl Counts {
     }
 }
 
-impl Config for BlockIoConfig {
-    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
-        Begun::each(configs, context, Self::begin_one)
-    }
-}
-
-impl BlockIoConfig {
-    fn begin_one(
-        &self,
-        context: BeginContext<'_>,
-    ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+impl Single for BlockIoConfig {
+    fn begin_one(&self, context: BeginContext<'_>) -> Result<OneBegun, Refusal> {
         let resolved = self.resolved()?;
         let group = || NodeDisks::load().map(Shared::of);
         let shared = context.node.shared(group).map_err(refusal)?;
@@ -148,12 +138,11 @@ impl BlockIoConfig {
                 disks: resolved.disks,
                 ..self.clone()
             },
-            group: context.first,
             handle,
             threshold,
             owner,
             tells_others,
-            gate: Gate::default(),
+            gate: Gate::of(context.first),
             closed: Counts::default(),
             opened: Counts::default(),
             booted: observe::boot_time(),
@@ -176,7 +165,9 @@ impl BlockIoConfig {
         };
         Ok((Box::new(disks), opened))
     }
+}
 
+impl BlockIoConfig {
     /// The disks that are asked for, by what the kernel lists now. Where it lists nothing that can be read, they are taken as given.
     fn resolved(&self) -> Result<Resolved, Refusal> {
         match observe::block_devices() {
@@ -300,11 +291,8 @@ impl Disks {
         }
         let (row, part) = self.place(&slot);
         Some(Event {
-            time: self
-                .booted
-                .checked_add(Duration::from_nanos(slow.time_ns))
-                .unwrap_or(self.booted),
-            group: self.group,
+            time: observe::since_boot(self.booted, slow.time_ns),
+            group: self.gate.group(),
             row,
             part,
             thread: if tells_all { slow.thread } else { 0 },
@@ -319,10 +307,6 @@ impl Disks {
 }
 
 impl OneGroup for Disks {
-    fn load(&self) -> GroupId {
-        self.group
-    }
-
     fn gate(&mut self) -> &mut Gate {
         &mut self.gate
     }
@@ -395,9 +379,9 @@ impl Mechanism for Disks {
             });
         }
         Ok(Reading {
-            groups: [(self.group, rows)].into(),
+            groups: [(self.gate.group(), rows)].into(),
             lost: vec![Lost {
-                groups: [self.group].into(),
+                groups: [self.gate.group()].into(),
                 counts: self.handle.lost()?,
             }],
             ..Reading::default()

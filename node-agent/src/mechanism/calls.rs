@@ -374,9 +374,7 @@ pub(super) fn slow_call(
     details: Vec<(&'static str, Detail)>,
 ) -> Event {
     Event {
-        time: booted
-            .checked_add(Duration::from_nanos(call.time_ns))
-            .unwrap_or(booted),
+        time: observe::since_boot(booted, call.time_ns),
         group,
         row: None,
         part: None,

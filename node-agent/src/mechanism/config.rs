@@ -46,7 +46,7 @@ impl Begun {
     pub fn each<C>(
         configs: &[C],
         context: BeginContext<'_>,
-        begin: impl Fn(&C, BeginContext<'_>) -> Result<(Box<dyn Mechanism>, Accepted), Refusal>,
+        begin: impl Fn(&C, BeginContext<'_>) -> Result<OneBegun, Refusal>,
     ) -> Self {
         let mut begun = Self::refused([]);
         let mut first = context.first;
@@ -82,6 +82,21 @@ pub trait Config: fmt::Debug + Sized + 'static {
         None
     }
 }
+
+/// A config that is begun by itself, whatever else the process is asked.
+pub trait Single: fmt::Debug + Sized + 'static {
+    /// Loads what measures it, and attaches nothing yet.
+    fn begin_one(&self, context: BeginContext<'_>) -> Result<OneBegun, Refusal>;
+}
+
+impl<C: Single> Config for C {
+    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
+        Begun::each(configs, context, Self::begin_one)
+    }
+}
+
+/// What began for one question.
+pub type OneBegun = (Box<dyn Mechanism>, Accepted);
 
 /// A [`Config`] of some mechanism.
 #[derive(Debug)]

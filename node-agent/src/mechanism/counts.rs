@@ -14,8 +14,8 @@ use ckb_probe_crds::{Figures, Histogram, report::OTHER};
 use shared::{Groups, Scope};
 
 use super::{
-    Accepted, BeginContext, Begun, Config, Detail, Event, GroupId, GroupIds, Lost, Mechanism,
-    Reading, Refusal, RowId, RowReading, Subscription, identity, reason_of,
+    Accepted, BeginContext, Detail, Event, GroupIds, Lost, Mechanism, OneBegun, Reading, Refusal,
+    RowId, RowReading, Single, Subscription, identity, reason_of,
     shared::{Gate, Handle, OneGroup, Shared},
 };
 pub use crate::kernel::counts::CountProgram;
@@ -101,17 +101,8 @@ pub struct DecodedEvent {
     pub details: Vec<(&'static str, Detail)>,
 }
 
-impl Config for CountsConfig {
-    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
-        Begun::each(configs, context, Self::begin_one)
-    }
-}
-
-impl CountsConfig {
-    fn begin_one(
-        &self,
-        context: BeginContext<'_>,
-    ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+impl Single for CountsConfig {
+    fn begin_one(&self, context: BeginContext<'_>) -> Result<OneBegun, Refusal> {
         let target = target(self.belonging, context.process)?;
         let held = held(target, context.process)?;
         let program = self.program;
@@ -137,9 +128,8 @@ impl CountsConfig {
         };
         let counts = Counts {
             handle,
-            gate: Gate::default(),
+            gate: Gate::of(context.first),
             process: context.process,
-            group: context.first,
             costs: [Some(if self.sliced { HIT } else { Duration::ZERO })],
             decode: self.decode.clone(),
             _held: held,
@@ -206,7 +196,6 @@ struct Counts {
     handle: Handle<Groups>,
     gate: Gate,
     process: ProcessId,
-    group: GroupId,
     costs: [Option<Duration>; 1],
     decode: Arc<dyn Decode>,
     _held: Option<HeldNamespace>,
@@ -245,10 +234,8 @@ impl Counts {
             payload: &seen.payload,
         })?;
         Some(Event {
-            time: booted
-                .checked_add(Duration::from_nanos(head.time_ns))
-                .unwrap_or(booted),
-            group: self.group,
+            time: observe::since_boot(booted, head.time_ns),
+            group: self.gate.group(),
             row: Some(self.row(told.row)),
             part: None,
             thread: head.process,
@@ -260,10 +247,6 @@ impl Counts {
 }
 
 impl OneGroup for Counts {
-    fn load(&self) -> GroupId {
-        self.group
-    }
-
     fn gate(&mut self) -> &mut Gate {
         &mut self.gate
     }
@@ -312,10 +295,10 @@ impl Mechanism for Counts {
         });
         let rows = rows.collect();
         Ok(Reading {
-            groups: BTreeMap::from([(self.group, rows)]),
-            folded: BTreeMap::from([(self.group, folded)]),
+            groups: BTreeMap::from([(self.gate.group(), rows)]),
+            folded: BTreeMap::from([(self.gate.group(), folded)]),
             lost: vec![Lost {
-                groups: GroupIds::from([self.group]),
+                groups: GroupIds::from([self.gate.group()]),
                 counts: self.handle.lost()?,
             }],
             ..Reading::default()

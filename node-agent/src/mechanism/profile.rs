@@ -25,8 +25,8 @@ pub use shared::PATIENCE;
 use shared::{Registry, SamplerHandle, Totals};
 
 use super::{
-    Accepted, BeginContext, Begun, Breakdown, Config, Coverage, GroupIds, Lost, Mechanism, Reading,
-    Refusal, RowId, RowReading, Subscription,
+    Accepted, BeginContext, Breakdown, Coverage, GroupIds, Lost, Mechanism, OneBegun, Reading,
+    Refusal, RowId, RowReading, Single, Subscription,
 };
 use crate::{
     kernel::{
@@ -122,17 +122,8 @@ fn lacking(mode: ProfileMode) -> Option<&'static str> {
     }
 }
 
-impl Config for ProfileConfig {
-    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
-        Begun::each(configs, context, Self::begin_one)
-    }
-}
-
-impl ProfileConfig {
-    fn begin_one(
-        &self,
-        context: BeginContext<'_>,
-    ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+impl Single for ProfileConfig {
+    fn begin_one(&self, context: BeginContext<'_>) -> Result<OneBegun, Refusal> {
         let missing = self.modes.iter();
         let missing: Vec<(ProfileMode, &str)> = missing
             .filter_map(|mode| Some((*mode, lacking(*mode)?)))

@@ -11,8 +11,8 @@ use ckb_probe_crds::{Figures, Lack, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Accepted, BeginContext, Begun, Breakdown, Config, Coverage, Detail, Event, GroupId, GroupIds,
-    Lost, Mechanism, Reading, Refusal, RowId, RowReading, Subscription, calls,
+    Accepted, BeginContext, Breakdown, Coverage, Detail, Event, GroupIds, Lost, Mechanism,
+    OneBegun, Reading, Refusal, RowId, RowReading, Single, Subscription, calls,
     shared::{Gate, OneGroup},
 };
 pub use crate::kernel::spans::{SpanCalls, SpanReading, SpanUsage, end, role};
@@ -83,20 +83,11 @@ pub struct SeenSpan<'a> {
     pub operations: Vec<(&'a Operation, SpanCalls)>,
 }
 
-impl Config for SpansConfig {
-    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
-        Begun::each(configs, context, Self::begin_one)
-    }
-}
-
 /// A hit is a nanosecond: calls of other threads cost less than those of the thread.
 const HIT: Duration = Duration::from_nanos(1);
 
-impl SpansConfig {
-    fn begin_one(
-        &self,
-        context: BeginContext<'_>,
-    ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+impl Single for SpansConfig {
+    fn begin_one(&self, context: BeginContext<'_>) -> Result<OneBegun, Refusal> {
         let means = context.node.tier.clone()?;
         let found = self.find(means, &context)?;
         let plan = SpanPlan {
@@ -111,8 +102,7 @@ impl SpansConfig {
         let spans = Spans::load(means.tier, &plan)?;
         let threads = SpanThreads {
             spans,
-            gate: Gate::default(),
-            group: context.first,
+            gate: Gate::of(context.first),
             costs: found.costs,
             operations: self.operations,
             thread_name: self.thread_name,
@@ -130,7 +120,9 @@ impl SpansConfig {
         };
         Ok((Box::new(threads), accepted))
     }
+}
 
+impl SpansConfig {
     /// Where the functions are. Those without which there are no spans must be there.
     fn find(&self, means: CalibratedTier, context: &BeginContext<'_>) -> Result<Found, Refusal> {
         let asked = [self.asked()];
@@ -292,7 +284,6 @@ impl CallCost {
 struct SpanThreads {
     spans: Spans,
     gate: Gate,
-    group: GroupId,
     costs: [CallCost; OPERATIONS],
     operations: &'static [Operation],
     thread_name: &'static str,
@@ -353,11 +344,8 @@ impl SpanThreads {
             operations: operations.filter(|(_, calls)| calls.calls > 0).collect(),
         };
         Event {
-            time: self
-                .booted
-                .checked_add(Duration::from_nanos(span.time_ns))
-                .unwrap_or(self.booted),
-            group: self.group,
+            time: observe::since_boot(self.booted, span.time_ns),
+            group: self.gate.group(),
             row: Some(numbered(end)),
             part: None,
             thread: span.thread,
@@ -369,10 +357,6 @@ impl SpanThreads {
 }
 
 impl OneGroup for SpanThreads {
-    fn load(&self) -> GroupId {
-        self.group
-    }
-
     fn gate(&mut self) -> &mut Gate {
         &mut self.gate
     }
@@ -411,10 +395,10 @@ impl Mechanism for SpanThreads {
         let rows = read.iter().enumerate();
         let rows = rows.flat_map(|(end, read)| self.rows(end, read)).collect();
         Ok(Reading {
-            groups: BTreeMap::from([(self.group, rows)]),
+            groups: BTreeMap::from([(self.gate.group(), rows)]),
             folded: BTreeMap::new(),
             lost: vec![Lost {
-                groups: GroupIds::from([self.group]),
+                groups: GroupIds::from([self.gate.group()]),
                 counts: BTreeMap::from([(Name::Borrowed("events"), untold)]),
             }],
             held_up: BTreeMap::new(),

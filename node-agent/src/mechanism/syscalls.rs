@@ -68,7 +68,6 @@ pub struct SystemCalls {
     handle: Handle<Tracer>,
     gate: Gate,
     process: ProcessId,
-    group: GroupId,
     costs: [Option<Duration>; 1],
     measures: Measures,
     never_slow: &'static [&'static str],
@@ -123,9 +122,8 @@ impl Config for SyscallsConfig {
             Ok(handle) => SystemCalls {
                 costs: [Some(cost(&handle))],
                 handle,
-                gate: Gate::default(),
+                gate: Gate::of(group),
                 process,
-                group,
                 measures: first.measures.clone(),
                 never_slow: first.never_slow,
             },
@@ -259,10 +257,6 @@ impl SystemCalls {
 }
 
 impl OneGroup for SystemCalls {
-    fn load(&self) -> GroupId {
-        self.group
-    }
-
     fn gate(&mut self) -> &mut Gate {
         &mut self.gate
     }
@@ -303,9 +297,9 @@ impl Mechanism for SystemCalls {
         let rows = seen.calls.into_iter();
         let rows = rows.flat_map(|call| self.rows(call)).collect();
         Ok(Reading {
-            groups: BTreeMap::from([(self.group, rows)]),
+            groups: BTreeMap::from([(self.gate.group(), rows)]),
             lost: vec![Lost {
-                groups: GroupIds::from([self.group]),
+                groups: GroupIds::from([self.gate.group()]),
                 counts: lost,
             }],
             ..Reading::default()

@@ -19,8 +19,8 @@ use totals::SocketTotals;
 pub use totals::blank;
 
 use super::{
-    Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, Lost, Mechanism, Reading,
-    Refusal, Subscription, identity, reason_of,
+    Accepted, BeginContext, Breakdown, Event, Lost, Mechanism, OneBegun, Reading, Refusal, Single,
+    Subscription, identity, reason_of,
     shared::{Gate, Handle, NodeProgram as _, OneGroup, Shared},
 };
 use crate::{
@@ -126,22 +126,12 @@ pub struct Sockets {
     /// For what is known of sockets.
     room: Reservation,
     measures: Measures,
-    group: GroupId,
     gate: Gate,
     costs: [Option<Duration>; 1],
 }
 
-impl Config for TcpConfig {
-    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
-        Begun::each(configs, context, Self::begin_one)
-    }
-}
-
-impl TcpConfig {
-    fn begin_one(
-        &self,
-        context: BeginContext<'_>,
-    ) -> Result<(Box<dyn Mechanism>, Accepted), Refusal> {
+impl Single for TcpConfig {
+    fn begin_one(&self, context: BeginContext<'_>) -> Result<OneBegun, Refusal> {
         let group = || SocketWatch::load().map(Shared::of);
         let watch = context.node.shared(group).map_err(refusal)?;
         let process = identity(context.process);
@@ -154,8 +144,7 @@ impl TcpConfig {
             ledger: SocketTotals::new(self.naming.clone(), tick()),
             room: memory::budget().empty(),
             measures: self.measures.clone(),
-            group: context.first,
-            gate: Gate::default(),
+            gate: Gate::of(context.first),
             costs: [Some(COST)],
         };
         let opened = Accepted {
@@ -231,10 +220,6 @@ impl Sockets {
 }
 
 impl OneGroup for Sockets {
-    fn load(&self) -> GroupId {
-        self.group
-    }
-
     fn gate(&mut self) -> &mut Gate {
         &mut self.gate
     }
@@ -283,10 +268,10 @@ impl Mechanism for Sockets {
         let told = Name::Borrowed(SocketWatch::EVENTS_LOST);
         *lost.entry(told).or_default() += self.ledger.lost();
         Ok(Reading {
-            groups: [(self.group, self.ledger.reading(&self.measures))].into(),
-            folded: [(self.group, self.ledger.folded())].into(),
+            groups: [(self.gate.group(), self.ledger.reading(&self.measures))].into(),
+            folded: [(self.gate.group(), self.ledger.folded())].into(),
             lost: vec![Lost {
-                groups: [self.group].into(),
+                groups: [self.gate.group()].into(),
                 counts: lost,
             }],
             ..Reading::default()

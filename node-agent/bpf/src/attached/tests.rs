@@ -99,20 +99,11 @@ extern "C" fn deeper() {
 
 fn site(slot: u8, function: Function, cause: u8) -> Site {
     let (path, offset) = own::file_offset(function as *const () as u64).unwrap();
+    let binary = Arc::new(Binary::open(&path).unwrap());
     Site {
-        symbol: "a function of the test's own".to_string(),
-        binary: Arc::new(Binary::open(&path).unwrap()),
-        offset,
-        slot,
-        payload: Payload::Unknown,
-        family: FamilyArgument::None,
         cause,
         slow_threshold_ns: 10_000_000,
-        arguments: None,
-        stacks: false,
-        entry_only: false,
-        semaphore: None,
-        hit: None,
+        ..Site::plain("a function of the test's own", binary, offset, slot)
     }
 }
 

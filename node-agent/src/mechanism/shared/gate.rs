@@ -6,11 +6,26 @@ use crate::kernel::{AttachError, Links, ReadError};
 /// Counting all of the time, and counting for a slice of it, are two reasons: what ends one leaves the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gate {
+    /// The group that it is of.
+    group: GroupId,
     always: bool,
     slice: bool,
 }
 
 impl Gate {
+    /// That of a group: closed.
+    pub fn of(group: GroupId) -> Self {
+        Self {
+            group,
+            ..Self::default()
+        }
+    }
+
+    /// The group.
+    pub fn group(self) -> GroupId {
+        self.group
+    }
+
     /// Whether there is any reason to count.
     pub fn is_open(self) -> bool {
         self.always || self.slice
@@ -19,10 +34,7 @@ impl Gate {
 
 /// A mechanism with one group, which counts or does not.
 pub trait OneGroup {
-    /// The group.
-    fn load(&self) -> GroupId;
-
-    /// Why it counts. Only this trait changes that.
+    /// Of which group, and why it counts. Only this trait changes that.
     fn gate(&mut self) -> &mut Gate;
 
     /// Counts from now on.
@@ -33,7 +45,7 @@ pub trait OneGroup {
 
     /// Counts all of the time where its group is among these, and else no longer than its slice.
     fn attach_load(&mut self, groups: &GroupIds) -> Result<Option<Links>, AttachError> {
-        let always = groups.contains(&self.load());
+        let always = groups.contains(&self.gate().group);
         let before = *self.gate();
         if always && !before.is_open() {
             self.open()?;
@@ -44,7 +56,7 @@ pub trait OneGroup {
 
     /// Counts for a slice where its group is among these.
     fn open_load(&mut self, groups: &GroupIds) -> Result<(), AttachError> {
-        if groups.contains(&self.load()) {
+        if groups.contains(&self.gate().group) {
             if !self.gate().is_open() {
                 self.open()?;
             }

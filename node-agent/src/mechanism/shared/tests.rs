@@ -489,17 +489,21 @@ fn who_ends_is_forgotten_once_and_has_nothing_any_more() {
 const LOAD: GroupId = GroupId(3);
 
 /// A mechanism that counts, or does not.
-#[derive(Default)]
 struct Counting {
     gate: Gate,
     open: bool,
 }
 
-impl OneGroup for Counting {
-    fn load(&self) -> GroupId {
-        LOAD
+impl Default for Counting {
+    fn default() -> Self {
+        Self {
+            gate: Gate::of(LOAD),
+            open: false,
+        }
     }
+}
 
+impl OneGroup for Counting {
     fn gate(&mut self) -> &mut Gate {
         &mut self.gate
     }

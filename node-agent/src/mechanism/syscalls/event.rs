@@ -1,7 +1,5 @@
 //! How a slow system call is told, and what file it was about.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
@@ -87,10 +85,8 @@ impl SystemCalls {
         details.push(("arguments", Detail::List(arguments.collect())));
         details.push(("result", Detail::Number(call.result)));
         Some(Event {
-            time: booted
-                .checked_add(Duration::from_nanos(call.time_ns))
-                .unwrap_or(booted),
-            group: self.group,
+            time: observe::since_boot(booted, call.time_ns),
+            group: self.gate.group(),
             row: Some(RowId {
                 place: number,
                 number,
