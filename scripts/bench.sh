@@ -15,11 +15,7 @@ source "$here/lib.sh"
 need_root bench.sh
 cd "$here/.."
 # One at a time, and not beside end-to-end tests: they would measure each other.
-if [[ -z ${CKB_PROBE_BENCH_LOCKED:-} ]]; then
-  mkdir -p "$CACHE"
-  flock --nonblock "$CACHE/e2e.lock" true || step "waiting for other tests on this machine"
-  CKB_PROBE_BENCH_LOCKED=1 exec flock --close "$CACHE/e2e.lock" "$here/bench.sh" "$@"
-fi
+alone "$@"
 PATH=$PATH:/usr/sbin:/sbin
 
 scripts/setup.sh build bench

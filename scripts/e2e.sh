@@ -14,16 +14,10 @@ workload=${1:?$usage}
 shift
 need_root e2e.sh
 cd "$here/.."
-# One at a time: they share the cluster. --close: the cluster's processes may outlive this script, and must not hold it.
-if [[ -z ${CKB_PROBE_E2E_LOCKED:-} ]]; then
-  mkdir -p "$CACHE"
-  flock --nonblock "$CACHE/e2e.lock" true || step "waiting for other end-to-end tests on this machine"
-  CKB_PROBE_E2E_LOCKED=1 exec flock --close "$CACHE/e2e.lock" "$here/e2e.sh" "$workload" "$@"
-fi
-PATH=$CACHE/kubernetes-$KUBERNETES/bin:$CACHE/helm-$HELM/bin:$PATH:/usr/sbin:/sbin
-run=$(realpath --canonicalize-missing "${CKB_PROBE_RUN:-target/cluster}")
-# Always the local one, whatever the caller's is: the tests look at the node's processes, and stop its API server.
-export KUBECONFIG=$run/admin.kubeconfig
+# One at a time: they share the cluster.
+alone "$workload" "$@"
+# The local one: the tests look at the node's processes, and stop its API server.
+cluster_tools
 
 main() {
   local one

@@ -27,6 +27,23 @@ die() {
 
 need_root() { [[ $EUID -eq 0 ]] || die "$1 needs root"; }
 
+# alone [ARGUMENT...]: waits until no other test or benchmark of this machine has the cluster, or measures; the script is begun again with
+# these arguments meanwhile. --close: the cluster's processes may outlive the script, and must not hold the lock.
+alone() {
+  [[ -z ${CKB_PROBE_ALONE:-} ]] || return 0
+  mkdir -p "$CACHE"
+  flock --nonblock "$CACHE/e2e.lock" true || step "waiting for other tests on this machine"
+  # shellcheck disable=SC2154  # each script says where it is
+  CKB_PROBE_ALONE=1 exec flock --close "$CACHE/e2e.lock" "$here/$(basename "$0")" "$@"
+}
+
+# cluster_tools: has kubectl and its like in the PATH, and KUBECONFIG, the local cluster's in the folder $run whatever the caller's is.
+cluster_tools() {
+  PATH=$CACHE/kubernetes-$KUBERNETES/bin:$CACHE/helm-$HELM/bin:$PATH:/usr/sbin:/sbin
+  run=$(realpath --canonicalize-missing "${CKB_PROBE_RUN:-target/cluster}")
+  export KUBECONFIG=$run/admin.kubeconfig
+}
+
 # need_room GIGABYTES WHAT: ends the script where the file system of this folder has less room than WHAT needs: what runs out of it
 # fails somewhere, and looks like anything else.
 need_room() {

@@ -11,14 +11,8 @@ source "$here/lib.sh"
 need_root scale.sh
 cd "$here/.."
 # Not beside end-to-end tests or benchmarks: there is one cluster on a machine, and they would measure each other.
-if [[ -z ${CKB_PROBE_E2E_LOCKED:-} ]]; then
-  mkdir -p "$CACHE"
-  flock --nonblock "$CACHE/e2e.lock" true || step "waiting for other tests on this machine"
-  CKB_PROBE_E2E_LOCKED=1 exec flock --close "$CACHE/e2e.lock" "$here/scale.sh" "$@"
-fi
-PATH=$CACHE/kubernetes-$KUBERNETES/bin:$PATH:/usr/sbin:/sbin
-run=$(realpath --canonicalize-missing "${CKB_PROBE_RUN:-target/cluster}")
-export KUBECONFIG=$run/admin.kubeconfig
+alone "$@"
+cluster_tools
 
 step "building the operator and the program that measures it"
 [[ " $* " == *" --operator "* ]] || cargo build --locked --quiet --release --bin ckb-probe-operator
