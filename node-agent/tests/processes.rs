@@ -35,6 +35,20 @@ fn end(parent: Parent, mut probe: Probe) -> (Vec<Value>, String) {
     probe.ended()
 }
 
+/// What is told of twenty rounds of a parent in whose namespaces a shell ended with 5 before, and what there was to be told.
+fn twenty_and_a_shell(mut parent: Parent, probe: Probe) -> (Told, Told) {
+    parent.tell("go 20");
+    let (lines, said) = end(parent, probe);
+    assert!(!said.contains("lost"), "{said}");
+    let mut truth = truth(20);
+    truth.insert(("sh".into(), "exec".into(), String::new()), 1);
+    truth.insert(("sh".into(), "end".into(), "5".into()), 1);
+    (told(&lines), truth)
+}
+
+/// How often, by command, by what happened to it, and by how it ended.
+type Told = BTreeMap<(String, String, String), u64>;
+
 /// What the fixture does until it is seen.
 fn is_ping(line: &Value) -> bool {
     let command = line["command"].as_str();
@@ -42,7 +56,7 @@ fn is_ping(line: &Value) -> bool {
 }
 
 /// How often what was told: by command, what, and code or signal.
-fn told(lines: &[Value]) -> BTreeMap<(String, String, String), u64> {
+fn told(lines: &[Value]) -> Told {
     let mut told = BTreeMap::new();
     for line in lines.iter().filter(|line| !is_ping(line)) {
         let text = |name: &str| match &line[name] {
@@ -59,7 +73,7 @@ fn told(lines: &[Value]) -> BTreeMap<(String, String, String), u64> {
 }
 
 /// What there is to tell of so many rounds, and of the fixture's end.
-fn truth(rounds: u64) -> BTreeMap<(String, String, String), u64> {
+fn truth(rounds: u64) -> Told {
     let mut truth = BTreeMap::new();
     for (command, executed, end) in WAYS {
         let command = || command.to_string();
@@ -113,13 +127,8 @@ fn what_the_host_runs_in_a_pods_network_is_not_the_pods() {
     // A plug-in, or an administrator; and an exec into the pod.
     enter(&parent, &["--net"], 6);
     enter(&parent, &["--net", "--pid"], 5);
-    parent.tell("go 20");
-    let (lines, said) = end(parent, probe);
-    assert!(!said.contains("lost"), "{said}");
-    let mut truth = truth(20);
-    truth.insert(("sh".into(), "exec".into(), String::new()), 1);
-    truth.insert(("sh".into(), "end".into(), "5".into()), 1);
-    assert_eq!(told(&lines), truth);
+    let (told, truth) = twenty_and_a_shell(parent, probe);
+    assert_eq!(told, truth);
 }
 
 #[test]
@@ -136,17 +145,12 @@ fn what_belongs_to_a_pod_is_what_is_in_its_namespaces() {
             .arg(parent.folder())
             .status();
         assert_eq!(outside.unwrap().code(), Some(3));
-        parent.tell("go 20");
-        let (lines, said) = end(parent, probe);
-        assert!(!said.contains("lost"), "{said}");
-        let mut truth = truth(20);
-        truth.insert(("sh".into(), "exec".into(), String::new()), 1);
-        truth.insert(("sh".into(), "end".into(), "5".into()), 1);
+        let (told, mut truth) = twenty_and_a_shell(parent, probe);
         if namespace == "network" {
             // Whoever enters the pid namespace forks, and is in the network itself while it waits.
             truth.insert(("nsenter".into(), "end".into(), "5".into()), 1);
         }
-        assert_eq!(told(&lines), truth, "{namespace}");
+        assert_eq!(told, truth, "{namespace}");
     }
 }
 

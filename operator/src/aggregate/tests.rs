@@ -44,10 +44,32 @@ impl Scene {
     }
 }
 
+/// Where nothing is wrong: of Ready, Progressing, Degraded and WithinBudget.
+pub const WELL: [(&str, &str); 4] = [
+    ("True", "Firing"),
+    ("False", "Done"),
+    ("False", "Done"),
+    ("True", "UnderBudget"),
+];
+
 /// Status and reason of a condition.
 pub fn answer<'a>(status: &'a CkbProbeStatus, type_: &str) -> (&'a str, &'a str) {
     let condition = found(status, type_);
     (&condition.status, &condition.reason)
+}
+
+/// A condition has this status and this reason.
+#[track_caller]
+pub fn is(status: &CkbProbeStatus, type_: &str, is: &str, reason: &str) {
+    assert_eq!(answer(status, type_), (is, reason), "{type_}");
+}
+
+/// A message has all of these words.
+#[track_caller]
+pub fn assert_says<'a>(message: &str, words: impl IntoIterator<Item = &'a str>) {
+    for words in words {
+        assert!(message.contains(words), "{words:?} is not in {message}");
+    }
 }
 
 pub fn found<'a>(status: &'a CkbProbeStatus, type_: &str) -> &'a Condition {
@@ -81,15 +103,7 @@ fn a_target_that_fires_makes_the_probe_ready() {
         vec![reports(node_probe("n", 1, vec![firing(probe, pod)]))]
     });
     let status = scene.status();
-    assert_eq!(
-        answers(&status),
-        [
-            ("True", "Firing"),
-            ("False", "Done"),
-            ("False", "Done"),
-            ("True", "UnderBudget")
-        ]
-    );
+    assert_eq!(answers(&status), WELL);
     assert_eq!(status.targets.summary, "1/1");
     assert_eq!(status.targets.firing, 1);
     assert_eq!(status.overhead.summary.as_deref(), Some("0.4%"));
@@ -143,16 +157,10 @@ fn a_missing_symbol_degrades_what_is_ready_all_the_same() {
         vec![reports(node_probe("n", 1, vec![report]))]
     });
     let status = scene.status();
-    assert_eq!(answer(&status, condition::READY), ("True", "Firing"));
-    assert_eq!(
-        answer(&status, condition::DEGRADED),
-        ("True", "SymbolNotFound")
-    );
+    is(&status, condition::READY, "True", "Firing");
+    is(&status, condition::DEGRADED, "True", "SymbolNotFound");
     let message = &found(&status, condition::DEGRADED).message;
-    assert!(
-        message.contains("a/ckb-0") && message.contains("rocksdb_write"),
-        "{message}"
-    );
+    assert_says(&message, ["a/ckb-0", "rocksdb_write"]);
 }
 
 #[test]
@@ -211,11 +219,8 @@ fn a_spec_that_makes_no_sense_says_so() {
     let mut broken = probe("a", "p", json!({}));
     broken.spec = ValidSpec::parse(Some(json!({ "probes": 1 })));
     let status = aggregate(&broken, &world([has(&broken)]), None, at(0));
-    assert_eq!(answer(&status, condition::READY), ("False", "InvalidSpec"));
-    assert_eq!(
-        answer(&status, condition::DEGRADED),
-        ("True", "InvalidSpec")
-    );
+    is(&status, condition::READY, "False", "InvalidSpec");
+    is(&status, condition::DEGRADED, "True", "InvalidSpec");
 }
 
 #[test]

@@ -72,12 +72,7 @@ fn an_iterator_goes_through_one_process() {
     child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     let iteration = iterator.over(child.id()).unwrap();
     for _ in 0..2 {
-        let mut records = Vec::new();
-        iteration
-            .begin()
-            .unwrap()
-            .read_to_end(&mut records)
-            .unwrap();
+        let records = all(&iteration);
         let mut expected = Vec::new();
         expected.extend(child.id().to_ne_bytes());
         expected.extend(std::process::id().to_ne_bytes());
@@ -86,11 +81,12 @@ fn an_iterator_goes_through_one_process() {
     }
     drop(child.stdin.take());
     child.wait().unwrap();
+    assert!(all(&iteration).is_empty());
+}
+
+fn all(iteration: &Iteration) -> Vec<u8> {
     let mut records = Vec::new();
-    iteration
-        .begin()
-        .unwrap()
-        .read_to_end(&mut records)
-        .unwrap();
-    assert!(records.is_empty());
+    let mut reading = iteration.begin().unwrap();
+    reading.read_to_end(&mut records).unwrap();
+    records
 }

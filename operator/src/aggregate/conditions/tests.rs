@@ -2,7 +2,7 @@ use ckb_probe_crds::{CkbProbeStatus, InstanceReport};
 use serde_json::{Value, json};
 
 use crate::{
-    aggregate::tests::{Scene, answer, found, scene},
+    aggregate::tests::{Scene, answer, assert_says, found, scene},
     testing::{firing, node_probe, reports},
 };
 
@@ -37,10 +37,7 @@ fn a_breach_of_the_budget_names_the_pod_and_the_figures() {
         let status = paying(overhead, 412).status();
         assert_eq!(verdict(&status), OVER);
         let message = message(&status);
-        assert!(
-            message.contains("a/ckb-0 0.412 %") && message.contains("maxPercent 0.4"),
-            "{message}"
-        );
+        assert_says(&message, ["a/ckb-0 0.412 %", "maxPercent 0.4"]);
     }
 }
 

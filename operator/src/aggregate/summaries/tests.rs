@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    aggregate::tests::{Scene, answer, answers, found, scene},
+    aggregate::tests::{Scene, answer, answers, assert_says, found, is, scene},
     testing::{firing, measuring, node_probe, reports, row, runs, throughout, without},
     world::{NodeProbeEntry, World},
 };
@@ -41,13 +41,10 @@ fn what_is_missing_of_a_target_degrades_what_is_ready_all_the_same() {
         (reported(untimed), "EntryOnly", "not timed"),
     ] {
         let status = scene.status();
-        assert_eq!(answer(&status, condition::READY), ("True", "Firing"));
+        is(&status, condition::READY, "True", "Firing");
         assert_eq!(answer(&status, condition::DEGRADED), ("True", reason));
         let message = degraded(&scene);
-        assert!(
-            message.contains("pod a/ckb-0: ") && message.contains(words),
-            "{message}"
-        );
+        assert_says(&message, ["pod a/ckb-0: ", words]);
     }
 }
 
@@ -63,14 +60,8 @@ fn a_target_all_of_whose_functions_would_be_single_stepped_is_not_ready() {
         })
     });
     let status = scene.status();
-    assert_eq!(
-        answer(&status, condition::READY),
-        ("False", "SingleStepped")
-    );
-    assert_eq!(
-        answer(&status, condition::DEGRADED),
-        ("True", "SingleStepped")
-    );
+    is(&status, condition::READY, "False", "SingleStepped");
+    is(&status, condition::DEGRADED, "True", "SingleStepped");
 }
 
 #[test]
@@ -122,14 +113,8 @@ fn what_is_missing_of_one_target_is_not_why_another_does_not_fire() {
         vec![runs(&other), reports(report)]
     });
     let status = scene.status();
-    assert_eq!(
-        answer(&status, condition::READY),
-        ("False", "ExecutableNotFound")
-    );
-    assert_eq!(
-        answer(&status, condition::DEGRADED),
-        ("True", "SingleStepped")
-    );
+    is(&status, condition::READY, "False", "ExecutableNotFound");
+    is(&status, condition::DEGRADED, "True", "SingleStepped");
 }
 
 #[test]
@@ -198,10 +183,7 @@ fn a_node_where_nothing_can_be_measured_is_named_whatever_else_its_agent_says() 
             ]
         );
         let message = degraded(&scene);
-        assert!(
-            message.contains("node n") && message.contains("no way to attach works"),
-            "{message}"
-        );
+        assert_says(&message, ["node n", "no way to attach works"]);
         assert_eq!(status.instances[0].state, InstanceState::Failed);
     }
 }
@@ -323,7 +305,7 @@ fn a_probe_that_an_agent_has_not_taken_up_is_waited_for() {
         ..steps
     });
     let status = scene.status();
-    assert_eq!(answer(&status, condition::READY), ("False", "Attaching"));
+    is(&status, condition::READY, "False", "Attaching");
     assert_eq!(
         found(&status, condition::PROGRESSING).message,
         "pod a/ckb-0: probe steps: the agent has yet to take it up"
@@ -344,11 +326,8 @@ fn what_one_probe_lacks_is_told_with_its_name_and_leaves_both_ready() {
             .remove(0)
     });
     let status = scene.status();
-    assert_eq!(answer(&status, condition::READY), ("True", "Firing"));
-    assert_eq!(
-        answer(&status, condition::DEGRADED),
-        ("True", "SingleStepped")
-    );
+    is(&status, condition::READY, "True", "Firing");
+    is(&status, condition::DEGRADED, "True", "SingleStepped");
     assert_eq!(
         degraded(&scene),
         "pod a/ckb-0: probe steps: rocksdb_iter_next was left out"
@@ -387,12 +366,9 @@ fn what_a_target_costs_is_not_why_one_of_its_probes_is_silent() {
         crate::testing::at(0),
     );
     let status = scene.status();
-    assert_eq!(answer(&status, condition::READY), ("False", "Silent"));
-    assert_eq!(answer(&status, condition::DEGRADED), ("True", "OverBudget"));
-    assert_eq!(
-        answer(&status, condition::WITHIN_BUDGET),
-        ("False", "OverBudget")
-    );
+    is(&status, condition::READY, "False", "Silent");
+    is(&status, condition::DEGRADED, "True", "OverBudget");
+    is(&status, condition::WITHIN_BUDGET, "False", "OverBudget");
     assert_eq!(
         degraded(&scene),
         "pod a/ckb-0: costs too much. Silent: pod a/ckb-0: probe steps: there is nothing"
@@ -423,7 +399,7 @@ fn of_a_target_that_failed_in_several_ways_all_are_told() {
     );
     let scene = Scene { world, ..scene };
     let status = scene.status();
-    assert_eq!(answer(&status, condition::READY), ("False", "MemoryLimit"));
+    is(&status, condition::READY, "False", "MemoryLimit");
     assert_eq!(
         degraded(&scene),
         "pod a/ckb-0: probe steps: no such room. \

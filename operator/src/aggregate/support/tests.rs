@@ -3,7 +3,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    aggregate::tests::{Scene, answer, answers, found, scene},
+    aggregate::tests::{Scene, WELL, answer, answers, found, is, scene},
     testing::{
         agent, firing, has_agent, measuring, node, node_probe, reports, row, runs, throughout,
         without,
@@ -100,15 +100,7 @@ fn counts(status: &CkbProbeStatus) -> (u32, Option<u32>, Option<&str>) {
 #[test]
 fn what_the_kernel_does_not_support_keeps_nothing_else_from_being_ready() {
     let status = one_target(refused).status();
-    assert_eq!(
-        answers(&status),
-        [
-            ("True", "Firing"),
-            ("False", "Done"),
-            ("False", "Done"),
-            ("True", "UnderBudget")
-        ]
-    );
+    assert_eq!(answers(&status), WELL);
     assert_eq!(supported(&status), ("False", "UnsupportedByKernel"));
     let count = "the kernels of the targets' nodes support 1/2 probes in full";
     assert_eq!(
@@ -194,12 +186,9 @@ fn what_waits_beside_it_is_waited_for() {
         vec![reports(node_probe("n", 1, vec![report]))]
     });
     let status = scene.status();
-    assert_eq!(answer(&status, condition::READY), ("False", "Attaching"));
-    assert_eq!(
-        answer(&status, condition::PROGRESSING),
-        ("True", "Attaching")
-    );
-    assert_eq!(answer(&status, condition::DEGRADED), ("False", "Done"));
+    is(&status, condition::READY, "False", "Attaching");
+    is(&status, condition::PROGRESSING, "True", "Attaching");
+    is(&status, condition::DEGRADED, "False", "Done");
     assert_eq!(supported(&status), ("False", "UnsupportedByKernel"));
 }
 
@@ -266,8 +255,8 @@ fn that_each_probe_is_unsupported_for_a_reason_of_its_own_makes_none_of_them_rea
 #[test]
 fn of_mixed_nodes_a_probe_counts_that_every_kernel_supports() {
     let status = mixed_nodes().status();
-    assert_eq!(answer(&status, condition::READY), ("True", "Firing"));
-    assert_eq!(answer(&status, condition::DEGRADED), ("False", "Done"));
+    is(&status, condition::READY, "True", "Firing");
+    is(&status, condition::DEGRADED, "False", "Done");
     assert_eq!(supported(&status), ("False", "UnsupportedByKernel"));
     assert_eq!(
         message(&status, condition::READY),
@@ -295,8 +284,8 @@ fn what_is_supported_in_part_is_measured_and_not_in_full() {
         report.probes.remove(0)
     })
     .status();
-    assert_eq!(answer(&status, condition::READY), ("True", "Firing"));
-    assert_eq!(answer(&status, condition::DEGRADED), ("False", "Done"));
+    is(&status, condition::READY, "True", "Firing");
+    is(&status, condition::DEGRADED, "False", "Done");
     assert_eq!(
         message(&status, condition::SUPPORTED),
         "the kernels of the targets' nodes support 1/2 probes in full: pod a/ckb-0: probe kernel: Memory is not sampled on \
@@ -314,10 +303,7 @@ fn on_a_node_where_nothing_can_be_measured_nothing_is_supported() {
         vec![reports(row)]
     });
     let status = scene.status();
-    assert_eq!(
-        answer(&status, condition::DEGRADED),
-        ("True", "PreflightFailed")
-    );
+    is(&status, condition::DEGRADED, "True", "PreflightFailed");
     assert_eq!(supported(&status), ("False", "PreflightFailed"));
     assert_eq!(counts(&status), (2, Some(0), Some("0/2")));
 }

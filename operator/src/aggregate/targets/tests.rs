@@ -7,7 +7,7 @@ use super::*;
 use crate::{
     aggregate::{
         aggregate,
-        tests::{answer, found},
+        tests::{answer, found, is},
     },
     limits::Limit,
     testing::{
@@ -80,7 +80,7 @@ fn a_report_answers_nobody_who_asks_for_something_else_or_for_nothing() {
     let status = aggregate(&paused, &world, None, at(0));
     assert_eq!(ready(&status), ("False", "Paused"));
     assert_eq!(status.targets.attached, 0);
-    assert_eq!(answer(&status, condition::PROGRESSING), ("False", "Done"));
+    is(&status, condition::PROGRESSING, "False", "Done");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use ckb_probe_crds::condition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde_json::json;
 
-use super::{answer, figure, found, row_of, scene};
+use super::{answer, figure, found, is, row_of, scene};
 use crate::{
     aggregate::next_change,
     testing::{agent, at, firing, has_agent, node_probe, reports},
@@ -22,10 +22,7 @@ fn an_agent_that_cannot_start_says_why() {
         })]
     });
     let status = scene.status();
-    assert_eq!(
-        answer(&status, condition::DEGRADED),
-        ("True", "AgentUnavailable")
-    );
+    is(&status, condition::DEGRADED, "True", "AgentUnavailable");
     let message = &found(&status, condition::DEGRADED).message;
     assert!(message.contains("ckb-probe-agent-n"), "{message}");
     assert!(
@@ -163,9 +160,6 @@ fn only_reports_on_this_very_probe_and_pod_count() {
         let status = scene.status();
         assert_eq!(status.targets.summary, "0/1");
         assert_eq!(status.probes[0].rows, []);
-        assert_eq!(
-            answer(&status, condition::PROGRESSING),
-            ("True", "AgentStarting")
-        );
+        is(&status, condition::PROGRESSING, "True", "AgentStarting");
     }
 }

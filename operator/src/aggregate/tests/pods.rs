@@ -3,7 +3,7 @@
 use ckb_probe_crds::{InstanceReport, InstanceState, Reason, condition};
 use serde_json::json;
 
-use super::{answer, answers, figure, found, row_of, scene};
+use super::{answers, assert_says, figure, found, is, row_of, scene};
 use crate::{
     aggregate::aggregate,
     testing::{at, container, firing, has, node, node_probe, pod, probe, reports, runs, world},
@@ -23,10 +23,7 @@ fn no_matching_pod_is_named_with_selector_and_namespace() {
         ]
     );
     let message = &found(&status, condition::DEGRADED).message;
-    assert!(
-        message.contains("namespace a ") && message.contains("app=ckb"),
-        "{message}"
-    );
+    assert_says(&message, ["namespace a ", "app=ckb"]);
     assert_eq!(status.targets.summary, "0/0");
 }
 
@@ -41,16 +38,10 @@ fn a_pod_that_does_not_run_is_waited_for_and_says_why() {
         let why = pod.trouble.clone().unwrap();
         let scene = scene(json!({}), |_, _| vec![runs(&pod)]);
         let status = scene.status();
-        assert_eq!(
-            answer(&status, condition::PROGRESSING),
-            ("True", "PodNotRunning")
-        );
-        assert_eq!(answer(&status, condition::DEGRADED), ("False", "Done"));
+        is(&status, condition::PROGRESSING, "True", "PodNotRunning");
+        is(&status, condition::DEGRADED, "False", "Done");
         let message = &status.instances[0].message;
-        assert!(
-            message.contains("a/ckb-0") && message.contains(&why),
-            "{message}"
-        );
+        assert_says(&message, ["a/ckb-0", &why]);
     }
 }
 
@@ -59,15 +50,9 @@ fn a_container_that_the_pod_lacks_is_named() {
     let target = json!({ "selector": { "matchLabels": { "app": "ckb" } }, "container": "node" });
     let scene = scene(json!({ "target": target }), |_, _| vec![]);
     let status = scene.status();
-    assert_eq!(
-        answer(&status, condition::DEGRADED),
-        ("True", "ExecutableNotFound")
-    );
+    is(&status, condition::DEGRADED, "True", "ExecutableNotFound");
     let message = &found(&status, condition::DEGRADED).message;
-    assert!(
-        message.contains("\"node\"") && message.contains("it has ckb"),
-        "{message}"
-    );
+    assert_says(&message, ["\"node\"", "it has ckb"]);
 }
 
 #[test]
@@ -95,19 +80,10 @@ fn pods_none_of_which_runs_the_executable_are_named_with_it() {
         vec![reports(node_probe("n", 1, vec![report]))]
     });
     let status = scene.status();
-    assert_eq!(
-        answer(&status, condition::DEGRADED),
-        ("True", "ExecutableNotFound")
-    );
-    assert_eq!(
-        answer(&status, condition::READY),
-        ("False", "ExecutableNotFound")
-    );
+    is(&status, condition::DEGRADED, "True", "ExecutableNotFound");
+    is(&status, condition::READY, "False", "ExecutableNotFound");
     let message = &found(&status, condition::DEGRADED).message;
-    assert!(
-        message.contains("pod a/ckb-0") && message.contains("is \"ckb\""),
-        "{message}"
-    );
+    assert_says(&message, ["pod a/ckb-0", "is \"ckb\""]);
     assert_eq!(status.targets.summary, "0/1");
 }
 
@@ -123,10 +99,12 @@ fn a_process_that_is_between_two_lives_is_waited_for() {
         vec![reports(node_probe("n", 1, vec![report]))]
     });
     let status = scene.status();
-    assert_eq!(answer(&status, condition::DEGRADED), ("False", "Done"));
-    assert_eq!(
-        answer(&status, condition::PROGRESSING),
-        ("True", "ExecutableNotFound")
+    is(&status, condition::DEGRADED, "False", "Done");
+    is(
+        &status,
+        condition::PROGRESSING,
+        "True",
+        "ExecutableNotFound",
     );
     let get = row_of(&status, "Get");
     assert_eq!(figure(get, "count"), "1000", "what was counted stays");
@@ -152,10 +130,7 @@ fn each_process_is_a_target_and_a_pod_without_any_is_one() {
     let status = scene.status();
     assert_eq!(status.targets.summary, "2/3");
     assert_eq!(status.instances[0].pod, "ckb-1", "the worst first");
-    assert_eq!(
-        answer(&status, condition::READY),
-        ("False", "AgentStarting")
-    );
+    is(&status, condition::READY, "False", "AgentStarting");
 }
 
 #[test]

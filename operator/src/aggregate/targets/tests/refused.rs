@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::super::*;
 use crate::{
-    aggregate::tests::{Scene, answer, found, scene},
+    aggregate::tests::{Scene, answer, assert_says, found, is, scene},
     testing::{firing, node_probe, reports, without},
     world::Raw,
 };
@@ -46,10 +46,7 @@ fn a_report_that_cannot_be_read_is_not_taken_for_silence() {
     });
     let (reason, message) = told(&scene);
     assert_eq!(reason, "ReportRefused");
-    assert!(
-        message.contains("node n") && message.contains("one version"),
-        "{message}"
-    );
+    assert_says(&message, ["node n", "one version"]);
 }
 
 #[test]
@@ -64,10 +61,7 @@ fn a_report_that_the_api_server_refuses_is_told_in_its_words() {
     };
     let (reason, message) = told(&reported(refused));
     assert_eq!(reason, "ReportRefused");
-    assert!(
-        message.contains("node n") && message.contains("forbidden by policy (403)"),
-        "{message}"
-    );
+    assert_says(&message, ["node n", "forbidden by policy (403)"]);
 }
 
 #[test]
@@ -81,10 +75,7 @@ fn a_target_that_a_full_report_leaves_out_is_not_said_to_be_on_its_way() {
     };
     let (reason, message) = told(&reported(full));
     assert_eq!(reason, "ReportTruncated");
-    assert!(
-        message.contains("node n") && message.contains("pod a/ckb-0"),
-        "{message}"
-    );
+    assert_says(&message, ["node n", "pod a/ckb-0"]);
 }
 
 #[test]
@@ -102,10 +93,7 @@ fn what_a_full_report_lacks_of_a_target_is_said_though_it_is_measured() {
         vec![reports(node_probe("n", 1, vec![report]))]
     });
     let status = scene.status();
-    assert_eq!(answer(&status, condition::READY), ("True", "Firing"));
-    assert_eq!(
-        answer(&status, condition::DEGRADED),
-        ("True", "ReportTruncated")
-    );
+    is(&status, condition::READY, "True", "Firing");
+    is(&status, condition::DEGRADED, "True", "ReportTruncated");
     assert!(status.probes[0].message.contains("12 rows"));
 }
