@@ -192,7 +192,7 @@ pub struct SlowRequest {
     pub thread_name: [u8; 16],
 }
 
-crate::layout! {
+layout! {
     Control: 32 + 8 * MAX_THRESHOLDS, SlotKey: 8, Slot: 40, Totals: 64 + 8 * MAX_THRESHOLDS, Times: 2 * 8 * BUCKETS,
     InFlight: 40, Met: 24, SlowRequest: 56, Control.least_threshold_ns: 24, SlowRequest.thread_name: 40,
 }

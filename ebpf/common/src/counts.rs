@@ -185,7 +185,7 @@ pub struct CountEvent {
     pub name: [u8; 16],
 }
 
-crate::layout! {
+layout! {
     TargetKey: 8, TargetEntry: 20, KnownTarget: 32, TargetTally: 32, Misses: 16, TargetKeys: 12, CountKey: 40,
     CountEvent: 40,
 }

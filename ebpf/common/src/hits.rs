@@ -116,6 +116,6 @@ pub struct HitLosses {
     pub unbegun: u64,
 }
 
-crate::layout! {
+layout! {
     Operand: 16, Hit: 48, Value: 56,
 }

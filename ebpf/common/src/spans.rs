@@ -167,6 +167,6 @@ pub struct SpanState {
     pub span: Span,
 }
 
-crate::layout! {
+layout! {
     SpanControl: 80, SpanUsage: 32, Span: 72 + 16 * OPERATIONS, SpanRow: 96 + 16 * OPERATIONS,
 }

@@ -234,7 +234,7 @@ pub const fn pages_between(sp: u64, control_block: u64) -> u32 {
     }
 }
 
-crate::layout! {
+layout! {
     Order: 48, Pace: 64, Head: 760, Slot: PAGE * (1 + STACK_PAGES), Head.replaced: 632, Head.ip: 16,
     Head.task_state: 88, Head.kernel: 120, Slot.stack: PAGE,
 }

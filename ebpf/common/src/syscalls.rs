@@ -243,7 +243,7 @@ pub struct SlowSyscall {
     pub path: [u8; PATH_BYTES],
 }
 
-crate::layout! {
+layout! {
     Cell: 8, Order: 40 + NUMBERS / 8, Table: 4 * NUMBERS + 8, SyscallRow: 56 + 8 * crate::BUCKETS, Met: 16,
     SyscallLosses: 24, Begun: 24, InThread: 72, SlowSyscall: 112 + PATH_BYTES, Order.slow_threshold_ns: 32,
     SlowSyscall.thread_name: 96,

@@ -140,6 +140,6 @@ pub struct Met {
     pub lost: u64,
 }
 
-crate::layout! {
+layout! {
     Kept: 32, Socket: 104, Met: 16, Socket.remote: 48, Socket.state: 96,
 }
