@@ -1,0 +1,192 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SHORT: SliceShape = SliceShape {
+    open: 0.02,
+    cell: 0.5,
+    long: false,
+};
+
+#[test]
+fn a_slice_stands_for_its_cell() {
+    assert!((SHORT.weight() - 25.0).abs() < 1e-9);
+    let all = SliceShape { open: 1.0, ..SHORT };
+    assert_eq!(all.weight(), 1.0);
+    assert_eq!(Spread::default().observe(100.0, &all), 0.0);
+}
+
+#[test]
+fn slices_that_were_cut_short_are_made_up_for() {
+    let lasted = |seconds| Lasted {
+        own: seconds,
+        wall: seconds,
+        cell: 0.5,
+    };
+    let mut balance = Balance::default();
+    let factors: Vec<f64> = (0..100)
+        .map(|_| balance.observe(&SHORT, &lasted(0.016)))
+        .collect();
+    // That might be chance at first, and is not for long.
+    assert_eq!(factors[0], 1.0);
+    assert!(factors.is_sorted());
+    assert!((1.24..1.25).contains(&factors[99]), "{}", factors[99]);
+    // By turns too long and not at all: that is chance, and as it should be.
+    let mut balance = Balance::default();
+    let turns = [0.04, 0.0];
+    let factors = (0..100).map(|slice| balance.observe(&SHORT, &lasted(turns[slice % 2])));
+    assert_eq!(factors.last().unwrap(), 1.0);
+    let mut balance = Balance::default();
+    let factors = (0..1000).map(|_| balance.observe(&SHORT, &lasted(0.0)));
+    assert!((3.9..MOST).contains(&factors.last().unwrap()));
+}
+
+#[test]
+fn what_probes_take_of_a_process_with_time_to_spare_is_not_its_own() {
+    // A tenth of its time in slices is the probes': each is over as much sooner.
+    let factor = |cell: &dyn Fn(u32) -> f64| {
+        let mut balance = Balance::default();
+        let factors = (0..200).map(|slice| {
+            let lasted = Lasted {
+                own: 0.02,
+                wall: 0.018,
+                cell: cell(slice),
+            };
+            balance.observe(&SHORT, &lasted)
+        });
+        factors.last().unwrap()
+    };
+    let steady = factor(&|_| 0.5);
+    assert!((1.03..1.112).contains(&steady), "{steady}");
+    // One cell in ten lasts for long, since the process does nothing: nothing is known by that.
+    let bursts = factor(&|slice| if slice % 10 == 0 { 4.0 } else { 0.05 });
+    assert!((1.0..1.02).contains(&bursts), "{bursts}");
+    // A process that is busy all the time does less of its own in as much of the wall.
+    let busy = Lasted {
+        own: 0.02,
+        wall: 0.025,
+        cell: 0.5,
+    };
+    assert_eq!(Balance::default().observe(&SHORT, &busy), 1.0);
+}
+
+#[test]
+fn what_slices_lasted_long_ago_is_forgotten() {
+    let lasted = |seconds| Lasted {
+        own: seconds,
+        wall: seconds,
+        cell: 0.5,
+    };
+    let mut balance = Balance::default();
+    let mut after = |slices: u32, seconds: f64| {
+        (0..slices).for_each(|_| drop(balance.observe(&SHORT, &lasted(seconds))));
+        balance.factor()
+    };
+    let late = after(1_000, 0.01);
+    assert!((1.9..=2.0).contains(&late), "{late}");
+    let on_time = after(2_000, 0.02);
+    assert!((0.999..1.001).contains(&on_time), "{on_time}");
+}
+
+#[test]
+fn of_variances_what_was_added_since_is_their_difference() {
+    let [nine, four, five] = [9.0, 4.0, 5.0].map(Variance::new);
+    assert_eq!(nine.since(four), five);
+    assert_eq!(four.since(nine), Variance::default());
+    assert!(Variance::default().is_zero() && !five.is_zero() && !Variance::UNKNOWN.is_zero());
+}
+
+#[test]
+fn what_is_the_same_in_each_slice_has_no_error() {
+    let mut spread = Spread::default();
+    let all: Vec<f64> = (0..10).map(|_| spread.observe(40.0, &SHORT)).collect();
+    assert_eq!(all, [0.0; 10]);
+}
+
+#[test]
+fn how_far_off_the_first_slices_are_is_said_once_it_is_known() {
+    // 40 and 60 by turns: each pair says 200, and of four 1.9 times as much is believed.
+    let mut spread = Spread::default();
+    let seen = |slice: u32| if slice.is_multiple_of(2) { 40.0 } else { 60.0 };
+    let all: Vec<f64> = (0..6)
+        .map(|slice| spread.observe(seen(slice), &SHORT))
+        .collect();
+    assert_eq!(all[..4], [0.0; 4]);
+    let of_a_cell = 25.0 * 25.0 * 0.96 * 200.0;
+    let [five, one] = [5.0 * (1.0 + 3.6 / 4.0), 1.0 + 3.6 / 5.0].map(|times| times * of_a_cell);
+    assert!((all[4] / five - 1.0).abs() < 1e-9, "{} {five}", all[4]);
+    assert!((all[5] / one - 1.0).abs() < 1e-9, "{} {one}", all[5]);
+}
+
+#[test]
+fn slices_of_a_random_count_tell_how_much_it_varies() {
+    // 40 or 60, by turns at random: the variance of one is 100.
+    let mut spread = Spread::default();
+    let mut state = 1_u64;
+    let mut last = 0.0;
+    for _ in 0..200 {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        let seen = if state >> 63 == 0 { 40.0 } else { 60.0 };
+        last = spread.observe(seen, &SHORT);
+    }
+    let one = last / (SHORT.weight().powi(2) * (1.0 - 1.0 / SHORT.weight()));
+    assert!((60.0..150.0).contains(&one), "{one}");
+}
+
+#[test]
+fn what_comes_up_after_a_while_was_not_there_before() {
+    let mut spread = Spread::of_unseen();
+    let variance = spread.observe(10.0, &SHORT);
+    // As far off as it is large, and twice that: one pair says little.
+    assert!((variance.sqrt() / (250.0 * (0.96_f64 * 4.6 / 2.0).sqrt()) - 1.0).abs() < 1e-9);
+    assert_eq!(spread.scatter[0].values, 1.0);
+    assert!((spread.scatter[0].value - 500.0 * 500.0 / 2.0).abs() < 1e-6);
+}
+
+#[test]
+fn a_cell_that_is_cut_off_in_its_middle_is_the_least_certain() {
+    let mut spread = Spread::default();
+    spread.observe(40.0, &SHORT);
+    assert_eq!(spread.cut(1.0, 0.5), 0.0);
+    assert_eq!(spread.cut(0.0, 0.5), 0.0);
+    assert!((spread.cut(0.5, 0.5).sqrt() - 500.0).abs() < 1e-6);
+}
+
+#[test]
+fn what_was_cut_off_before_anything_was_known_is_as_uncertain_once_it_is() {
+    let mut spread = Spread::default();
+    assert_eq!(spread.cut(0.5, 0.5), 0.0);
+    let mut known = Spread::default();
+    let [first, without] = [&mut spread, &mut known].map(|one| one.observe(40.0, &SHORT));
+    assert!(((first - without).sqrt() - 500.0).abs() < 1e-6);
+    assert_eq!(spread.observe(40.0, &SHORT), known.observe(40.0, &SHORT));
+}
+
+proptest! {
+    #[test]
+    fn variances_add_in_any_order(values in prop::collection::vec(0.0..1e12f64, 0..20)) {
+        let sum = |values: &mut dyn Iterator<Item = &f64>| {
+            let mut sum = Variance::default();
+            values.for_each(|value| sum += Variance::new(*value));
+            sum
+        };
+        prop_assert_eq!(sum(&mut values.iter()), sum(&mut values.iter().rev()));
+    }
+
+    #[test]
+    fn what_is_not_known_stays_so_whatever_is_added(more in 0.0..1e12f64) {
+        let mut sum = Variance::new(more);
+        sum += Variance::UNKNOWN;
+        sum += Variance::new(more);
+        prop_assert_eq!(sum.deviation(), f64::INFINITY);
+        prop_assert!(sum.since(sum).is_zero());
+    }
+
+    #[test]
+    fn nonsense_has_no_error_that_is_none(value in any::<f64>()) {
+        let deviation = Variance::new(value).deviation();
+        prop_assert!(deviation.is_finite() && deviation >= 0.0);
+    }
+}
