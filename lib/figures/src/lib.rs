@@ -18,6 +18,6 @@ pub use figures::{Distribution, Figures, Name};
 pub use histogram::Histogram;
 pub use interval::IntervalFigures;
 pub use numbers::display_nanos;
-pub use sampled::{Balance, Lasted, SliceShape, Spread, Variance};
+pub use sampled::{Balance, Lasted, Passed, SliceShape, Spread, Variance};
 pub use share::Share;
 pub use summary::{Summary, Value};

@@ -357,3 +357,26 @@ fn the_error_falls_as_one_over_the_root_of_time_or_faster() {
         }
     }
 }
+
+#[test]
+fn what_probes_cost_more_than_is_believed_is_seen_where_a_target_has_time_to_spare() {
+    // A fifth of a CPU, of which probes are believed to take 11 % while they are attached, and take twice as much.
+    let paced = |part: f64| vec![if part < 1.0 { 20e3 } else { 0.0 }; 1];
+    let dear = |scene: Box<dyn Fn(u64) -> Workload>| {
+        move |seed| Workload {
+            dearer: 2.0,
+            noise: 0.1,
+            ..scene(seed)
+        }
+    };
+    let loads: [(&str, f64, Box<dyn Fn(u64) -> Workload>); 2] = [
+        ("steady", 60.0, always(0.2, move |_| paced(0.0))),
+        ("3 of 10 s", 60.0, bursts(10.0, 3.0, 0.2, paced)),
+    ];
+    for (name, seconds, scene) in loads {
+        let outcome = outcome(asked().unwrap_or(24), seconds, dear(scene));
+        show(&format!("dear, {name}"), &outcome);
+        let told = outcome.operations[0];
+        assert!(told.bias.abs() < 0.04, "{name}: {:.3}", told.bias);
+    }
+}
