@@ -20,8 +20,9 @@ mod rules;
 // The numbers that statuses and reports carry are an algebra of their own; whoever reads a status needs both.
 pub use argument::Argument;
 pub use ckb_probe_figures::{
-    Balance, Distribution, Figures, Histogram, IntervalFigures, Lasted, Name, Share, SliceShape,
-    Spread, Summary, Value, Variance, display_nanos, figures, histogram, numbers,
+    Balance, Distribution, Effect, Figures, Histogram, IntervalFigures, Lasted, Name, Passed,
+    Share, SliceShape, Spread, Summary, Value, Variance, display_nanos, figures, histogram,
+    numbers,
 };
 pub use ckbprobe::{
     Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus, Overhead,

@@ -102,15 +102,35 @@ impl SliceShape {
     }
 }
 
-/// How long a slice lasted, and its cell, in seconds.
+/// How long a slice lasted, and what was before it, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lasted {
-    /// The slice, in the process's own time.
+    /// The slice.
+    pub slice: Passed,
+    /// What passed since the last one.
+    pub before: Passed,
+}
+
+/// A stretch of time, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Passed {
+    /// Of the process's own time.
     pub own: f64,
-    /// The slice, on the wall.
+    /// On the wall.
     pub wall: f64,
-    /// Its cell, on the wall.
-    pub cell: f64,
+}
+
+impl Passed {
+    /// Adds another.
+    pub fn add(&mut self, more: Self) {
+        self.own += more.own;
+        self.wall += more.wall;
+    }
+
+    /// Whether the process worked in it: otherwise its own time passes now and then, and how fast is chance.
+    fn is_work(&self) -> bool {
+        self.own > 0.0 && self.wall > 0.0 && self.wall <= self.own * WORKS
+    }
 }
 
 /// How long slices lasted, beside how long they were drawn to.
@@ -121,13 +141,14 @@ pub struct Lasted {
 /// bursts, that ratio is chance: it made totals 5 % too high in the first minute, and differ by half as much again. So it is shrunk towards 1
 /// by as much as it is not certain.
 ///
-/// The time on the wall is known as well. Where probes cost more than they are believed to, the process's own time passes faster in slices
-/// than it does less, since what they take is in it; the time on the wall does not, of a process that has time to spare. So that is the ratio where slices
-/// say by more than chance that there was less of it than there was. Of a process that works in bursts they say nothing as certain.
+/// The time on the wall is known as well. Where probes cost more than they are believed to, what they take besides is taken for the process's
+/// own time, which passes faster in slices than between them, of a process that has time to spare; so slices are over sooner, and what they
+/// count is taken more often. How fast it passes is compared with what was just before, and only where the process worked, so that loads
+/// that come in bursts say it, too. Of a process that is busy to the limit nothing is seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Balance {
     own: Ratio,
-    wall: Ratio,
+    speed: Ratio,
 }
 
 /// Of the last [`LATENESS`] slices, about: how much there was in their cells, what they say that there was, and by how much they differ from
@@ -149,10 +170,10 @@ const MOST: f64 = 4.0;
 const CHANCE: f64 = 2.0;
 
 /// A process works if no more time on the wall passes than this, by its own.
-const WORKS: f64 = 1.5;
+const WORKS: f64 = 1.25;
 
 /// And what probes cost is not believed to be that much more than it was found to be.
-const MOST_OF_THE_WALL: f64 = 1.3;
+const MOST_HIDDEN: f64 = 1.3;
 
 impl Ratio {
     fn observe(&mut self, there: f64, told: f64) {
@@ -188,21 +209,18 @@ impl Ratio {
 impl Balance {
     /// A slice lasted so long: what it counted is to be taken so many times.
     pub fn observe(&mut self, slice: &SliceShape, lasted: &Lasted) -> f64 {
-        let weighed = |seconds: f64| slice.weight() * seconds.max(0.0);
-        self.own.observe(slice.cell, weighed(lasted.own));
-        // A cell in which the process hardly did anything is another matter: few slices meet such a gap, and those make too much of it.
-        let works = lasted.cell <= slice.cell * WORKS && lasted.wall <= lasted.own * WORKS;
-        if works {
-            self.wall.observe(lasted.cell, weighed(lasted.wall));
+        let own = lasted.slice.own.max(0.0);
+        self.own.observe(slice.cell, slice.weight() * own);
+        if lasted.slice.is_work() && lasted.before.is_work() {
+            let as_before = lasted.before.own / lasted.before.wall * lasted.slice.wall;
+            self.speed.observe(own, as_before);
         }
         self.factor()
     }
 
     /// How many times what a slice counts is to be taken: once, before anything is known.
     pub fn factor(&self) -> f64 {
-        let own = self.own.certain();
-        let wall = self.wall.value() - self.wall.chance();
-        wall.clamp(own, own * MOST_OF_THE_WALL)
+        self.own.certain() * self.speed.certain().clamp(1.0, MOST_HIDDEN)
     }
 }
 

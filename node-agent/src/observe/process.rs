@@ -209,6 +209,13 @@ pub fn cpu_time(process: ProcessId) -> Result<CpuTime, ObserveError> {
         })
 }
 
+/// How many bytes it has read and written by system calls so far; None where that may not be known.
+pub fn bytes_moved(process: ProcessId) -> Option<u64> {
+    let io = proc::Process::new(process.pid as i32).and_then(|process| process.io());
+    let io = io.ok()?;
+    Some(io.rchar.saturating_add(io.wchar))
+}
+
 /// How much of a process's memory is there, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {

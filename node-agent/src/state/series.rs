@@ -11,7 +11,7 @@ mod row;
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{
-    Balance, Figures, Lasted, PartReport, RowReport, SliceShape,
+    Balance, Figures, PartReport, RowReport, SliceShape,
     report::{MAX_ROWS, OTHER},
 };
 
@@ -50,6 +50,8 @@ pub struct Series {
     slices: u64,
     sliced: bool,
     balance: Balance,
+    /// When the last slice ended, on the wall and in the process's own time, if it was not measured otherwise since.
+    last_slice: Option<(Duration, Duration)>,
     /// Since when what measures it is being replaced.
     suspended: Option<Duration>,
     /// Since when nothing measures it though its process goes on: nobody guesses what happens meanwhile.
@@ -275,8 +277,13 @@ impl Series {
     /// What is counted from now on is the slice's.
     pub fn begin_slice(&mut self, now: Duration, time: Duration) {
         self.forget_pending();
+        let last = self.last_slice.take();
         if let Mode::Sliced(cell) = &mut self.mode {
             cell.counting = Some((now, time));
+            if let Some(last) = last {
+                cell.before.0 += now.saturating_sub(last.0);
+                cell.before.1 += time.saturating_sub(last.1);
+            }
         }
     }
 
@@ -288,6 +295,7 @@ impl Series {
         let Some(since) = cell.counting.take() else {
             return;
         };
+        self.last_slice = Some((now, time));
         cell.watched += now.saturating_sub(since.0);
         cell.counted += time.saturating_sub(since.1);
         cell.sliced = true;
@@ -299,13 +307,8 @@ impl Series {
     /// The cell is over.
     pub fn end_cell(&mut self, now: Duration, time: Duration) {
         let lasted = match self.mode {
-            // One that is cut off in a piece of its slice does not say how long slices last.
-            Mode::Sliced(cell) if cell.sliced && cell.counting.is_none() => Some(Lasted {
-                own: cell.counted.as_secs_f64(),
-                wall: cell.watched.as_secs_f64(),
-                cell: now.saturating_sub(cell.began.0).as_secs_f64(),
-            }),
-            _ => None,
+            Mode::Sliced(cell) => cell.lasted(),
+            Mode::Always { .. } | Mode::Off { .. } => None,
         };
         self.end_slice(now, time);
         let Mode::Sliced(cell) = self.mode else {
@@ -349,6 +352,7 @@ impl Series {
         match self.mode {
             Mode::Always { .. } => {
                 self.enter(now);
+                self.last_slice = None;
                 self.mode = Mode::Off { since: now };
             }
             Mode::Off { .. } => {}

@@ -45,6 +45,9 @@ const BUSY: [&str; 6] = [
 /// An operation with fewer calls in an import has no rate: whether the first of its calls came before the attach decides.
 const RATED: f64 = 100.0;
 
+/// Percent: no two imports make calls that are more alike.
+const SAME: f64 = 0.1;
+
 /// What is compared, in the order in which it is measured: each stands beside what it is compared with, or between two
 /// of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -187,44 +190,63 @@ struct Round {
 }
 
 fn of_operation(bench: &mut Bench, operation: &str, rounds: &[Round]) {
-    let mut figure = |what: &str, unit, bound, of: &dyn Fn(&Round) -> f64| {
+    let mut figure = |rounds: &[&Round], what: &str, unit, bound, of: &dyn Fn(&Round) -> f64| {
         let name = format!("import, sampled: {operation}: {what}");
-        bench.figure(&name, summary(rounds.iter().map(of)), unit, bound);
+        let values = rounds.iter().map(|round| of(round));
+        bench.figure(&name, summary(values), unit, bound);
     };
-    figure("share of the time", "%", None, &|round| {
+    let all: Vec<&Round> = rounds.iter().collect();
+    let told: Vec<&Round> = rounds.iter().filter(|round| round.is_told()).collect();
+    figure(&all, "share of the time", "%", None, &|round| {
         100.0 * round.sampled.share()
     });
-    figure("calls in the samples", "", None, &|round| {
+    figure(&all, "calls in the samples", "", None, &|round| {
         round.sampled.samples as f64
     });
-    let rate = |round: &Round| off(round.sampled.calls as f64, round.full_calls());
-    figure("rate is off by", "%", Some(Within(5.0)), &rate);
+    let least = "imports of which the count was said to be the least that there was";
+    figure(&all, least, "", None, &|round| {
+        f64::from(u8::from(!round.is_told()))
+    });
+    if !told.is_empty() {
+        let rate = |round: &Round| off(round.sampled.calls as f64, round.full_calls());
+        let error = |round: &Round| 100.0 * round.sampled.error;
+        figure(&told, "rate is off by", "%", Some(Within(5.0)), &rate);
+        figure(&told, "standard error that was told", "%", None, &error);
+        let bound = Some(AtMost(2.0));
+        figure(
+            &told,
+            "rate is off, in standard errors",
+            "",
+            bound,
+            &|round| rate(round).abs() / error(round).max(SAME),
+        );
+    }
     let samples: u64 = rounds.iter().map(|round| round.sampled.samples).sum();
     if samples <= 1000 {
         return;
     }
     for (what, quantile) in [("p50", 0.5), ("p99", 0.99)] {
         let bound = Some(Within(10.0));
-        figure(&format!("{what} is off by"), "%", bound, &|round| {
+        figure(&all, &format!("{what} is off by"), "%", bound, &|round| {
             let sampled = quantile_of(&round.sampled.histogram, quantile);
             off(sampled, round.full_quantile(quantile))
         });
         // Two that were traced all the time differ by that: what sampling is off by cannot be told apart from it.
-        figure(
-            &format!("{what} of full tracing, once more"),
-            "%",
-            None,
-            &|round| {
-                let [before, after] = &round.full;
-                let [before, after] =
-                    [before, after].map(|one| quantile_of(&one.histogram, quantile));
-                off(after, before)
-            },
-        );
+        let again = format!("{what} of full tracing, once more");
+        figure(&all, &again, "%", None, &|round| {
+            let [before, after] = &round.full;
+            let [before, after] = [before, after].map(|one| quantile_of(&one.histogram, quantile));
+            off(after, before)
+        });
     }
 }
 
 impl Round {
+    /// Whether more is told of it than what was seen.
+    fn is_told(&self) -> bool {
+        self.sampled.error.is_finite()
+    }
+
     fn full_calls(&self) -> f64 {
         let [before, after] = &self.full;
         (before.calls as f64).midpoint(after.calls as f64)

@@ -68,6 +68,13 @@ fn a_second_round_is_added_to_the_first_and_has_a_window_of_its_own() {
                 "{operation}: {} for {longest}",
                 rows::longest(figures)
             );
+            // The program's own clock around the call has the whole probe in it.
+            let outer = *second.outer_durations_ns.iter().max().unwrap();
+            assert!(
+                rows::longest(figures) <= outer,
+                "{operation}: {} for {outer} at most",
+                rows::longest(figures)
+            );
         }
     });
 }

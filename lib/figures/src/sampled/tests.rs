@@ -18,10 +18,13 @@ fn a_slice_stands_for_its_cell() {
 
 #[test]
 fn slices_that_were_cut_short_are_made_up_for() {
-    let lasted = |seconds| Lasted {
+    let passed = |seconds| Passed {
         own: seconds,
         wall: seconds,
-        cell: 0.5,
+    };
+    let lasted = |seconds| Lasted {
+        slice: passed(seconds),
+        before: passed(0.48),
     };
     let mut balance = Balance::default();
     let factors: Vec<f64> = (0..100)
@@ -43,39 +46,41 @@ fn slices_that_were_cut_short_are_made_up_for() {
 
 #[test]
 fn what_probes_take_of_a_process_with_time_to_spare_is_not_its_own() {
-    // A tenth of its time in slices is the probes': each is over as much sooner.
-    let factor = |cell: &dyn Fn(u32) -> f64| {
+    let factor = |slice: Passed, before: &dyn Fn(u32) -> Passed| {
         let mut balance = Balance::default();
-        let factors = (0..200).map(|slice| {
-            let lasted = Lasted {
-                own: 0.02,
-                wall: 0.018,
-                cell: cell(slice),
-            };
-            balance.observe(&SHORT, &lasted)
+        let factors = (0..200).map(|number| {
+            let before = before(number);
+            balance.observe(&SHORT, &Lasted { slice, before })
         });
         factors.last().unwrap()
     };
-    let steady = factor(&|_| 0.5);
-    assert!((1.03..1.112).contains(&steady), "{steady}");
-    // One cell in ten lasts for long, since the process does nothing: nothing is known by that.
-    let bursts = factor(&|slice| if slice % 10 == 0 { 4.0 } else { 0.05 });
-    assert!((1.0..1.02).contains(&bursts), "{bursts}");
+    let passed = |own: f64, wall: f64| Passed { own, wall };
+    // A tenth of its time in slices is the probes': each is over as much sooner.
+    let slice = passed(0.02, 0.018);
+    let steady = factor(slice, &|_| passed(0.48, 0.48));
+    assert!((1.10..1.112).contains(&steady), "{steady}");
+    // Between bursts nothing passes: that says nothing of how fast it does in them.
+    let bursts = factor(slice, &|number| match number % 2 {
+        0 => passed(0.48, 7.0),
+        _ => passed(0.48, 0.48),
+    });
+    assert!((1.09..1.112).contains(&bursts), "{bursts}");
+    let idle = factor(slice, &|_| passed(0.01, 7.0));
+    assert_eq!(idle, 1.0);
     // A process that is busy all the time does less of its own in as much of the wall.
-    let busy = Lasted {
-        own: 0.02,
-        wall: 0.025,
-        cell: 0.5,
-    };
-    assert_eq!(Balance::default().observe(&SHORT, &busy), 1.0);
+    let busy = factor(passed(0.02, 0.025), &|_| passed(0.48, 0.48));
+    assert_eq!(busy, 1.0);
+    // And no more is believed than that.
+    let most = factor(passed(0.02, 0.01), &|_| passed(0.48, 0.48));
+    assert_eq!(most, MOST_HIDDEN);
 }
 
 #[test]
 fn what_slices_lasted_long_ago_is_forgotten() {
+    let passed = |own, wall| Passed { own, wall };
     let lasted = |seconds| Lasted {
-        own: seconds,
-        wall: seconds,
-        cell: 0.5,
+        slice: passed(seconds, seconds),
+        before: passed(0.48, 0.48),
     };
     let mut balance = Balance::default();
     let mut after = |slices: u32, seconds: f64| {

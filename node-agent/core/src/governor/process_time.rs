@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-/// CPU-seconds over which it is learned how many CPUs the target keeps busy when it works.
+/// CPU-seconds over which it is learned how many CPUs the target keeps busy when it works; where that is less than one, seconds in which
+/// it works: who used next to nothing for an hour and then works is known for that at once.
 const SPEED: f64 = 5.0;
 
 /// CPU-seconds that one CPU is believed in, before anything is known.
@@ -46,7 +47,7 @@ impl ProcessTime {
     pub fn advance(&mut self, elapsed: f64, own: f64) -> f64 {
         let own = own.max(0.0);
         if elapsed > 0.0 {
-            let kept = (-own / SPEED).exp();
+            let kept = (-own / (SPEED * self.speed().min(1.0))).exp();
             self.busy.0 = self.busy.0 * kept + own * own / elapsed;
             self.busy.1 = self.busy.1 * kept + own;
         }

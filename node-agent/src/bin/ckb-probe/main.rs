@@ -3,6 +3,7 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 mod cluster;
+mod cost;
 mod flames;
 mod profile;
 mod slow;
@@ -43,7 +44,8 @@ use tokio::{
         ckb-probe profile --mode cpu -o cpu.pb.gz       where the CPU time goes, for a flame graph\n  \
         ckb-probe threads                               what each thread does now\n  \
         ckb-probe render cpu.pb.gz -o cpu.html          a profile as a page to search and zoom\n  \
-        ckb-probe diff before.pb.gz after.pb.gz -o diff.svg\n\n\
+        ckb-probe diff before.pb.gz after.pb.gz -o diff.svg\n  \
+        ckb-probe cost rocksdb --duration 10m           what would measuring RocksDB cost this node? with and without, by turns\n\n\
         Exit codes: 0 measured; 1 could not measure; 2 wrong arguments; 3 the process called nothing that is measured."
 )]
 struct Arguments {
@@ -64,6 +66,10 @@ macro_rules! define_command {
             Profile(profile::ProfileArguments),
             /// Show what each thread of a process does now, and what it waits for, without stopping any.
             Threads(profile::ThreadsArguments),
+            /// Measure what measuring costs a process: its CPU time, its throughput and how long it takes to answer, without and with
+            /// probes by turns, and whether they differ by more than noise.
+            #[command(subcommand)]
+            Cost(CostCommand),
             /// Draw a profile as a flame graph. It may be of this program or of any other that writes pprof.
             Render(flames::RenderArguments),
             /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone.
@@ -82,12 +88,27 @@ macro_rules! define_command {
             )*
         }
 
+        /// What is measured of it meanwhile.
+        #[derive(Debug, Subcommand)]
+        enum CostCommand {
+            $(
+                $(#[$doc])*
+                #[command(name = <kinds::$module::Arguments as Asking>::COMMAND)]
+                $kind(cost::CostArguments<kinds::$module::Arguments>),
+            )*
+        }
+
         async fn run(command: Command) -> Result<Outcome, CliError> {
             match command {
                 Command::Check(arguments) => check(&arguments),
                 Command::Symbols(arguments) => symbols::run(&arguments),
                 Command::Profile(arguments) => profile::profile(&arguments).await,
                 Command::Threads(arguments) => profile::threads(&arguments).await,
+                Command::Cost(command) => match command {
+                    $(CostCommand::$kind(arguments) => {
+                        cost::run(&arguments.how, &arguments.what.kind_spec()).await
+                    })*
+                },
                 Command::Render(arguments) => Ok(flames::render(&arguments).await?),
                 Command::Diff(arguments) => Ok(flames::diff(&arguments).await?),
                 Command::Measure(command) => {
@@ -156,16 +177,8 @@ struct HowArguments {
     /// Stop after this time. Unset: at Ctrl-C, or when the process ends.
     #[arg(long)]
     duration: Option<ckb_probe_crds::Duration>,
-    /// How much CPU time measuring may cost, in percent of what the process itself uses.
-    #[arg(long, default_value_t = Overhead::default().max_percent)]
-    max_percent: f64,
-    /// How much CPU time it may cost besides, in percent of one core, however little the process uses.
-    #[arg(long, default_value_t = Overhead::default().floor)]
-    floor: f64,
-    /// What to do when that is not enough: sample (measure busy operations part of the time), detach, or report (measure
-    /// everything all of the time).
-    #[arg(long, default_value = "sample", value_parser = breach)]
-    on_breach: Breach,
+    #[command(flatten)]
+    budget: BudgetArguments,
     /// Wait for the process if it does not run yet.
     #[arg(long, conflicts_with = "pid")]
     wait: bool,
@@ -178,6 +191,30 @@ struct HowArguments {
     /// Also write the slow calls with their callers to this file (.pb.gz), for a flame graph of their time. Needs --stacks.
     #[arg(short, long)]
     output: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+struct BudgetArguments {
+    /// How much CPU time measuring may cost, in percent of what the process itself uses.
+    #[arg(long, default_value_t = Overhead::default().max_percent)]
+    max_percent: f64,
+    /// How much CPU time it may cost besides, in percent of one core, however little the process uses.
+    #[arg(long, default_value_t = Overhead::default().floor)]
+    floor: f64,
+    /// What to do when that is not enough: sample (measure busy operations part of the time), detach, or report (measure
+    /// everything all of the time).
+    #[arg(long, default_value = "sample", value_parser = breach)]
+    on_breach: Breach,
+}
+
+impl BudgetArguments {
+    fn overhead(&self) -> Overhead {
+        Overhead {
+            max_percent: self.max_percent,
+            floor: self.floor,
+            on_breach: self.on_breach,
+        }
+    }
 }
 
 fn breach(text: &str) -> Result<Breach, String> {
@@ -224,6 +261,8 @@ enum CliError {
         "--output takes the stacks of slow calls: it needs --stacks, which rocksdb and functions have"
     )]
     NoStacks,
+    #[error(transparent)]
+    Account(cost::AccountError),
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
 }
@@ -233,6 +272,8 @@ enum Outcome {
     Measured,
     NothingCalled,
     CannotMeasure,
+    /// Said already.
+    TooFew,
 }
 
 const NOTHING_CALLED: u8 = 3;
@@ -256,6 +297,7 @@ fn main() -> ExitCode {
             eprintln!("ckb-probe: nothing can be measured here: see what is not ok");
             ExitCode::FAILURE
         }
+        Ok(Outcome::TooFew) => ExitCode::FAILURE,
         // The reader went away: it has what it wanted.
         Err(CliError::Print(error) | CliError::Flames(flames::FlamesError::Print(error)))
             if error.kind() == std::io::ErrorKind::BrokenPipe =>
@@ -334,11 +376,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let exit = Exit::of(process.id)?;
     let mut flames = how.output.as_deref().map(slow::Flames::to).transpose()?;
     let executable = process.executable.clone();
-    let overhead = Overhead {
-        max_percent: how.max_percent,
-        floor: how.floor,
-        on_breach: how.on_breach,
-    };
+    let overhead = how.budget.overhead();
     let interval = how.interval.get().max(Duration::from_millis(100));
     let descriptor = question.kind().descriptor();
     // From here on, and not only while it is waited for: a signal that comes between two waits is not lost.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ckb_probe_crds::SliceShape;
+use ckb_probe_crds::{Lasted, Passed, SliceShape};
 
 /// How a group is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,6 +36,8 @@ pub struct Cell {
     pub watched: Duration,
     /// And in the process's own time.
     pub counted: Duration,
+    /// What passed before each piece of it, since the last one; the same.
+    pub before: (Duration, Duration),
     /// Whether its slice is over.
     pub sliced: bool,
 }
@@ -49,6 +51,7 @@ impl Cell {
             counting: None,
             watched: Duration::ZERO,
             counted: Duration::ZERO,
+            before: (Duration::ZERO, Duration::ZERO),
             sliced: false,
         }
     }
@@ -67,6 +70,18 @@ impl Cell {
             elapsed,
             recorded: elapsed.mul_f64(part),
         }
+    }
+
+    /// How long its slice lasted. One that is cut off in a piece of it does not say how long slices last.
+    pub fn lasted(&self) -> Option<Lasted> {
+        let passed = |wall: Duration, own: Duration| Passed {
+            own: own.as_secs_f64(),
+            wall: wall.as_secs_f64(),
+        };
+        (self.sliced && self.counting.is_none()).then(|| Lasted {
+            slice: passed(self.watched, self.counted),
+            before: passed(self.before.0, self.before.1),
+        })
     }
 
     /// How much of it is over: 1 at its end.

@@ -3,7 +3,7 @@
 
 mod record;
 
-use ckb_probe_crds::{Balance, Lasted, SliceShape, Spread};
+use ckb_probe_crds::{Balance, Lasted, Passed, SliceShape, Spread};
 pub use record::{Record, Told};
 
 use super::*;
@@ -13,8 +13,9 @@ pub type Activity = Box<dyn Fn(f64) -> (f64, Vec<f64>)>;
 
 /// What is simulated.
 pub struct Workload {
-    /// CPU time of a hit, of each operation.
+    /// CPU time of a hit, of each operation, as it is believed to be; and how many times that it is.
     pub costs: Vec<Duration>,
+    pub dearer: f64,
     /// What the target does.
     pub activity: Activity,
     /// What probing costs besides its hits at a time in seconds, in CPU-seconds per second: samplers do.
@@ -35,6 +36,7 @@ impl Workload {
     pub fn of(operations: usize, activity: impl Fn(f64) -> (f64, Vec<f64>) + 'static) -> Self {
         Self {
             costs: vec![Duration::from_nanos(1_100); operations],
+            dearer: 1.0,
             activity: Box::new(activity),
             besides: Box::new(|_| 0.0),
             noise: 0.0,
@@ -89,6 +91,13 @@ pub fn run(scene: &Workload, seconds: f64) -> Record {
     record
 }
 
+fn passed(from: (Duration, u64), to: (Duration, u64)) -> Passed {
+    Passed {
+        own: (to.0 - from.0).as_secs_f64(),
+        wall: (to.1 - from.1) as f64 / 1e3,
+    }
+}
+
 /// How one operation is attached in the kernel.
 #[derive(Clone, Copy, Default)]
 struct Link {
@@ -100,9 +109,9 @@ struct Link {
     cells: Option<Turn>,
     /// The cell that runs: as it was drawn, when it began, and what its slice counted.
     cell: Option<(SliceShape, f64, Option<f64>)>,
-    /// How long the slice of that lasted, and those before; and when its cell began, on the wall.
+    /// How long the slice of that lasted, and those before; and when the last one ended, in its own time and on the wall.
     lasted: Option<Lasted>,
-    began: u64,
+    ended: Option<(Duration, u64)>,
     balance: Balance,
 }
 
@@ -153,7 +162,11 @@ impl<'a> Agent<'a> {
         Self {
             scene,
             random: Random(scene.seed),
-            costs: scene.costs.iter().map(Duration::as_secs_f64).collect(),
+            costs: scene
+                .costs
+                .iter()
+                .map(|cost| cost.as_secs_f64() * scene.dearer)
+                .collect(),
             noise: vec![1.0; operations],
             plan: None,
             cycle: Cycle::default(),
@@ -286,16 +299,19 @@ impl<'a> Agent<'a> {
                         if let Some((_, _, seen)) = &mut link.cell {
                             seen.get_or_insert(0.0);
                         }
+                        if let Some(ended) = link.ended.take() {
+                            let before = &mut link.lasted.get_or_insert_default().before;
+                            before.add(passed(ended, self.counting));
+                        }
                     }
                 }
                 Switch::Detach => {
                     self.stage = Stage::Detaching(now + self.scene.detach);
-                    let own = (self.time() - self.counting.0).as_secs_f64();
-                    let wall = (now - self.counting.1) as f64 / 1e3;
+                    let ended = (self.time(), now);
                     for link in self.links.iter_mut().filter(|link| link.in_slice) {
                         let lasted = link.lasted.get_or_insert_default();
-                        lasted.own += own;
-                        lasted.wall += wall;
+                        lasted.slice.add(passed(self.counting, ended));
+                        link.ended = Some(ended);
                     }
                 }
                 Switch::EndCell => self.end_cell(now),
@@ -373,11 +389,11 @@ impl<'a> Agent<'a> {
         for (link, always) in self.links.iter_mut().zip(always) {
             if link.always && !always {
                 link.always = false;
+                link.ended = None;
                 link.settled = now + self.scene.detach;
                 link.in_slice = false;
                 link.cells = Some(Turn::Every);
                 link.cell = Some((slice.shape(), time, None));
-                link.began = now;
             }
         }
     }
@@ -399,7 +415,6 @@ impl<'a> Agent<'a> {
         let how = plan.attachments.iter().zip(&plan.turns);
         for (link, (attachment, turn)) in self.links.iter_mut().zip(how) {
             link.cells = (*attachment == Sliced && !link.always).then_some(*turn);
-            link.began = self.now;
             link.cell = link.cells.map(|turn| match turn {
                 Turn::Every => (slice.shape(), time, None),
                 Turn::Even | Turn::Odd => (slice.shape_of_two(), time, None),
@@ -453,12 +468,11 @@ impl<'a> Agent<'a> {
         let Some((shape, began, seen)) = link.cell.take() else {
             return;
         };
-        let cell = (self.now - std::mem::replace(&mut link.began, self.now)) as f64 / 1e3;
         let part = ((time - began) / shape.cell).clamp(0.0, 1.0);
         let (mut count, mut variance) = (0.0, told.spread.cut(part, shape.cell));
         if let Some(seen) = seen {
             let factor = match link.lasted.take() {
-                Some(lasted) => link.balance.observe(&shape, &Lasted { cell, ..lasted }),
+                Some(lasted) => link.balance.observe(&shape, &lasted),
                 None => link.balance.factor(),
             };
             count = seen * factor * shape.weight();

@@ -1,0 +1,237 @@
+//! What measuring costs a process: windows without and with probes by turns, and whether they differ by more than noise.
+
+mod account;
+mod report;
+
+use std::{io::Write, time::Duration};
+
+use ckb_probe_agent::{
+    alarm::Alarm,
+    host::{HostError, Session, find_process},
+    kernel::CalibratedTier,
+    observe::{Exit, Process},
+    preflight::{Unmeasurable, preflight},
+};
+use ckb_probe_crds::{KindSpec, Overhead};
+use clap::Args;
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    time::{Instant, sleep_until},
+};
+
+pub use self::account::AccountError;
+use self::account::{Account, Requests, Source};
+use super::{BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument};
+
+/// Of which kind, and how.
+#[derive(Args, Debug)]
+pub struct CostArguments<What: Args> {
+    #[command(flatten)]
+    pub what: What,
+    #[command(flatten)]
+    pub how: HowArguments,
+}
+
+#[derive(Args, Debug)]
+pub struct HowArguments {
+    #[command(flatten)]
+    process: ProcessArguments,
+    #[command(flatten)]
+    tier: TierArgument,
+    #[command(flatten)]
+    budget: BudgetArguments,
+    /// How long to measure in all. The longer, the smaller an effect that is told from noise.
+    #[arg(long, default_value = "10m")]
+    duration: ckb_probe_crds::Duration,
+    /// How long each window lasts that is measured. There are two in a pair, and six pairs at least are compared.
+    #[arg(long, default_value = "10s")]
+    window: ckb_probe_crds::Duration,
+    /// How long to wait before each, for what attaching and detaching cost to be over and the budget to be as it stays.
+    #[arg(long, default_value = "5s")]
+    settle: ckb_probe_crds::Duration,
+    /// A shell command that prints a number that grows with what the process has done, such as requests that were served: its rate is
+    /// compared.
+    #[arg(long)]
+    counter: Option<String>,
+    /// A shell command that asks the process something, again and again: how long it takes is compared.
+    #[arg(long)]
+    request: Option<String>,
+    /// Print each window and each effect as a JSON line instead of the table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is compared by turns.
+struct Comparison<'a> {
+    means: Result<CalibratedTier, Unmeasurable>,
+    process: Process,
+    question: &'a KindSpec,
+    overhead: Overhead,
+    source: Source<'a>,
+    settle: Duration,
+    window: Duration,
+    waiting: Waiting,
+}
+
+/// Until when it is gone on with.
+struct Waiting {
+    alarm: Alarm,
+    exit: Exit,
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+/// What a window came to.
+#[derive(Clone, Debug)]
+pub struct Window {
+    pub pair: usize,
+    pub probed: bool,
+    pub account: Account,
+    /// What the estimate says of it, in percent of the process's CPU time.
+    pub estimated_percent: Option<f64>,
+}
+
+/// Compares, and says what came of it.
+pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, CliError> {
+    let [duration, window, settle] = [how.duration, how.window, how.settle].map(|time| time.get());
+    let process = find_process(how.process.pid, &how.process.executable)?;
+    let mut comparison = Comparison {
+        means: preflight(how.tier.tier).means,
+        question,
+        overhead: how.budget.overhead(),
+        source: Source {
+            process: process.id,
+            counter: how.counter.as_deref(),
+            request: how.request.as_deref(),
+        },
+        settle,
+        window: window.max(Duration::from_millis(100)),
+        waiting: Waiting {
+            alarm: Alarm::new().map_err(CliError::Alarm)?,
+            exit: Exit::of(process.id)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(CliError::Signal)?,
+            terminate: signal(SignalKind::terminate()).map_err(CliError::Signal)?,
+        },
+        process,
+    };
+    let end = Instant::now() + duration;
+    let mut windows = Vec::new();
+    let mut pair = 0;
+    while Instant::now() + (comparison.settle + comparison.window) * 2 <= end + comparison.settle {
+        let probed_first = fastrand::bool();
+        let Some(first) = comparison.window(pair, probed_first).await? else {
+            break;
+        };
+        let Some(second) = comparison.window(pair, !probed_first).await? else {
+            break;
+        };
+        windows.extend([first, second]);
+        pair += 1;
+        report::progress(
+            pair,
+            &windows,
+            end.saturating_duration_since(Instant::now()),
+        );
+    }
+    let mut out = std::io::stdout().lock();
+    let told = if how.json {
+        report::lines(&mut out, &windows)?
+    } else {
+        report::table(&mut out, &windows, &comparison.title())?
+    };
+    out.flush()?;
+    Ok(if told {
+        Outcome::Measured
+    } else {
+        Outcome::TooFew
+    })
+}
+
+impl Comparison<'_> {
+    fn title(&self) -> String {
+        let (window, settle) = (
+            ckb_probe_crds::Duration::from(self.window),
+            ckb_probe_crds::Duration::from(self.settle),
+        );
+        format!(
+            "{} of process {}: windows of {window}, {settle} after each change",
+            self.question.kind().as_str(),
+            self.process.id.pid
+        )
+    }
+
+    /// A window; None where that broke off.
+    async fn window(&mut self, pair: usize, probed: bool) -> Result<Option<Window>, CliError> {
+        let mut session = None;
+        if probed {
+            session = Some(Session::attach(
+                self.means.clone(),
+                self.process.clone(),
+                self.question.clone(),
+                self.overhead.clone(),
+                self.window,
+            )?);
+        }
+        if !self.waiting.pass(self.settle, session.as_mut()).await? {
+            return Ok(None);
+        }
+        if let Some(session) = &mut session {
+            session.close_interval()?;
+        }
+        let before = self.source.look()?;
+        let requests = self.source.request.map(Requests::begin);
+        let whole = self.waiting.pass(self.window, session.as_mut()).await?;
+        if !whole {
+            return Ok(None);
+        }
+        let account = self.source.since(&before, requests)?;
+        let mut estimated_percent = None;
+        if let Some(session) = &mut session {
+            session.close_interval()?;
+            let report = session.instance().report(session.now());
+            estimated_percent = report.overhead_millipercent.map(|one| one as f64 / 1000.0);
+        }
+        Ok(Some(Window {
+            pair,
+            probed,
+            account,
+            estimated_percent,
+        }))
+    }
+}
+
+impl Waiting {
+    /// Lets so much time pass, keeping to the budget where something is attached; false where that was broken off.
+    async fn pass(
+        &mut self,
+        time: Duration,
+        mut session: Option<&mut Session>,
+    ) -> Result<bool, CliError> {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            let step = session.as_ref().and_then(|session| session.next_step());
+            tokio::select! {
+                _ = self.interrupt.recv() => return Ok(false),
+                _ = self.terminate.recv() => return Ok(false),
+                () = self.exit.wait() => return Ok(false),
+                woken = self.alarm.at(step) => {
+                    woken.map_err(CliError::Alarm)?;
+                    if let Some(session) = &mut session {
+                        session.step()?;
+                    }
+                }
+                () = sleep_until(end) => {}
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl From<AccountError> for CliError {
+    fn from(error: AccountError) -> Self {
+        match error {
+            AccountError::Observe(error) => HostError::from(error).into(),
+            other => Self::Account(other),
+        }
+    }
+}

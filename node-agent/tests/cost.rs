@@ -1,0 +1,126 @@
+//! `ckb-probe cost` of a program that does as much as it can: on this machine's kernel, as root.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "where it panics, a test fails"
+)]
+
+use std::process::{Command, Output};
+
+use ckb_probe_testkit::{Fixture, Folder, assert_contains, ckb_probe};
+use serde_json::Value;
+
+/// A program that serves, and the command that tells how often.
+fn serving() -> (Folder, Fixture, String) {
+    let folder = Folder::new();
+    let program = folder.compile_optimised("serves");
+    let file = folder.path("served");
+    let mut fixture = Fixture::run(Command::new(program).arg(&file));
+    assert_eq!(fixture.answer(), "");
+    (folder, fixture, format!("cat {}", file.display()))
+}
+
+fn cost(pid: u32, arguments: &[&str]) -> Output {
+    Command::new(ckb_probe())
+        .args(["cost", "functions", "--pid", &pid.to_string()])
+        .args(["--window", "500ms", "--settle", "200ms"])
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+/// What is printed of a measure.
+fn effect(lines: &[Value], measure: &str) -> Value {
+    let line = lines.iter().find(|line| line["measure"] == measure);
+    line.unwrap_or_else(|| panic!("no {measure} in {lines:?}"))
+        .clone()
+}
+
+#[test]
+fn what_probes_cost_is_found_and_nothing_where_they_are_met_by_nobody() {
+    let (_folder, fixture, counter) = serving();
+    let arguments = |function: &'static str| {
+        let all = ["--on-breach", "report", "--duration", "14s", "--json"];
+        let of = [
+            "--match",
+            function,
+            "--counter",
+            &counter,
+            "--request",
+            "true",
+        ];
+        let output = cost(fixture.pid(), &[&all[..], &of[..]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        // It takes a while, and says how it stands.
+        assert_contains(&said, "ckb-probe: 6 pairs, CPU time ");
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let lines: Vec<Value> = lines
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        println!("{function}: {}", effect(&lines, "CPU time of a count"));
+        lines
+    };
+    let lines = arguments("served");
+    let windows: Vec<&Value> = lines
+        .iter()
+        .filter(|line| !line["pair"].is_null())
+        .collect();
+    let pairs = windows.len() / 2;
+    assert!(pairs >= 6, "{pairs}");
+    for pair in 0..pairs {
+        let probed = windows.iter().filter(|window| window["pair"] == pair);
+        let probed = probed.filter(|window| window["probed"] == true).count();
+        assert_eq!(probed, 1, "{windows:?}");
+    }
+    // A call costs a microsecond and more, beside one or two of work.
+    let of_count = effect(&lines, "CPU time of a count");
+    let more = of_count["with"].as_f64().unwrap() - of_count["without"].as_f64().unwrap();
+    assert!((300.0..10_000.0).contains(&more), "{of_count}");
+    assert_eq!(of_count["noise"], false, "{of_count}");
+    assert_eq!(of_count["effect"]["pairs"], pairs, "{of_count}");
+    let effect_of_count = of_count["effect"]["effect"].as_f64().unwrap();
+    assert!(effect_of_count > 0.1, "{of_count}");
+    // It has no time to spare, so it serves less.
+    let counted = effect(&lines, "counter, a second");
+    assert!(
+        counted["effect"]["effect"].as_f64().unwrap() < -0.1,
+        "{counted}"
+    );
+    effect(&lines, "request, median");
+
+    let lines = arguments("idle");
+    let of_count = effect(&lines, "CPU time of a count");
+    let off = of_count["effect"]["effect"].as_f64().unwrap().abs();
+    assert!(off < effect_of_count / 2.0, "{of_count}");
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let (_folder, fixture, _) = serving();
+    let said = |arguments: &[&str]| {
+        let of = ["--match", "served", "--duration", "2s"];
+        let output = cost(fixture.pid(), &[&of, arguments].concat());
+        let both = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(both).unwrap())
+    };
+    let (code, text) = said(&[]);
+    assert_eq!(code, Some(1), "{text}");
+    assert_contains(&text, "too few pairs to compare: six are needed");
+    let (code, text) = said(&["--counter", "echo many"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert_contains(
+        &text,
+        "the command of --counter printed \"many\", and not a number",
+    );
+    let (code, text) = said(&["--counter", "echo no >&2; exit 7"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert_contains(
+        &text,
+        "the command of --counter failed (exit status: 7): no",
+    );
+    let (code, text) = said(&["--request", "false"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert_contains(&text, "the command of --request failed (exit status: 1)");
+}
