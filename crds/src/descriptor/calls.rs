@@ -36,6 +36,7 @@ pub const FUNCTIONS: Descriptor = Descriptor {
     split: &[],
     headline: HEADLINE,
     metrics: &[],
+    alarms: &[],
     apart: none_apart,
     quiet: false,
 };

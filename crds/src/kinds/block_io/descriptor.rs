@@ -52,6 +52,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::counter("ckb_probe_block_io_issuer_bytes_total", "bytes",
             "The bytes of these requests.").by_part(),
     ],
+    alarms: &[],
     apart: none_apart,
     quiet: true,
 };

@@ -51,6 +51,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::histogram("ckb_probe_process_lifetime_seconds", "lifetime",
             "How long processes that ended had been there, from their fork on."),
     ],
+    alarms: &[],
     apart: none_apart,
     quiet: true,
 };

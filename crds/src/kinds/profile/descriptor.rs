@@ -59,6 +59,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::counter("ckb_probe_profile_complete_samples_total", "complete",
             "Stacks that reach to where the thread began."),
     ],
+    alarms: &[],
     apart: none_apart,
     quiet: true,
 };

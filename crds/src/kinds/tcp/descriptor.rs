@@ -111,6 +111,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::histogram("ckb_probe_tcp_lifetime_seconds", "lifetime",
             "How long connections were open that ended; those whose beginning was not seen are in ckb_probe_tcp_closed_total only."),
     ],
+    alarms: &[],
     apart: none_apart,
     quiet: true,
 };

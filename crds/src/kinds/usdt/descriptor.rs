@@ -42,6 +42,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::counter("ckb_probe_slow_usdt_total", "slow",
             "What took at least the threshold from one USDT probe to another; scaled up where they were sampled."),
     ],
+    alarms: &[],
     apart: none_apart,
     // Many are of what seldom happens, such as a deadlock.
     quiet: true,
