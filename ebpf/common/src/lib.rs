@@ -8,6 +8,7 @@
 pub mod block_io;
 mod cookie;
 pub mod counts;
+pub mod health;
 pub mod hits;
 pub mod spans;
 pub mod stacks;
