@@ -15,7 +15,6 @@ mod kernel_tiers;
 mod processes;
 mod profile;
 mod rocksdb;
-mod rocksdb_health;
 mod syscalls;
 mod tcp;
 mod usdt;

@@ -102,5 +102,6 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
 
 /// RocksDB's background work is no call of the node's, or is a part of one.
 fn is_background(name: &str) -> bool {
-    name == row::BACKLOG || Operation::CAUSES.iter().any(|cause| cause.as_str() == name)
+    [row::BACKLOG, row::NO_ROOM].contains(&name)
+        || Operation::CAUSES.iter().any(|cause| cause.as_str() == name)
 }

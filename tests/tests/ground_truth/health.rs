@@ -1,10 +1,19 @@
 //! What RocksDB says of its own health, by functions that say what they are told.
 
-use ckb_probe_agent::{host::Session, state::series::RowState};
-use ckb_probe_crds::kinds::rocksdb::{Operation, RocksDbProbe};
+use std::time::Duration;
+
+use ckb_probe_agent::{
+    host::{Session, find_process},
+    kernel::CalibratedTier,
+    state::series::RowState,
+};
+use ckb_probe_crds::{
+    Breach, Overhead,
+    kinds::rocksdb::{Operation, RocksDbProbe},
+};
 use ckb_probe_testkit::Fixture;
 
-use crate::way::{Way, in_every_way, lost, row, rows_of};
+use crate::harness::by_every_tier;
 
 /// Nothing of calls.
 fn health() -> RocksDbProbe {
@@ -16,6 +25,38 @@ fn health() -> RocksDbProbe {
 
 fn database() -> Fixture {
     Fixture::named("health", &[])
+}
+
+fn attach(database: &Fixture, means: CalibratedTier, kind: RocksDbProbe) -> Session {
+    let process = find_process(Some(database.pid()), "").unwrap();
+    let overhead = Overhead {
+        on_breach: Breach::Report,
+        ..Overhead::default()
+    };
+    let hour = Duration::from_secs(3600);
+    Session::attach(Ok(means), process, kind.into(), overhead, hour).unwrap()
+}
+
+/// The books of each row, by its name.
+fn rows(session: &Session) -> impl Iterator<Item = (&String, &RowState)> {
+    let series = session.instance().probes[0].series.iter();
+    series.flat_map(|series| &series.rows)
+}
+
+fn row<'a>(session: &'a Session, name: &str) -> &'a RowState {
+    let row = rows(session).find(|(known, _)| *known == name);
+    row.unwrap_or_else(|| panic!("no row {name} among {:?}", rows_of(session)))
+        .1
+}
+
+fn rows_of(session: &Session) -> Vec<&str> {
+    let mut names: Vec<&str> = rows(session).map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    names
+}
+
+fn lost(session: &Session) -> u64 {
+    session.instance().lost.values().sum()
 }
 
 /// Each part of a row, with one of its sums.
@@ -38,9 +79,9 @@ fn moments(answer: &str) -> [u64; 2] {
 
 #[test]
 fn what_fails_is_counted_by_what_is_said_of_it_and_told() {
-    in_every_way(health(), |way: &Way| {
+    by_every_tier(|means| {
         let mut database = database();
-        let mut session = way.attach(database.pid());
+        let mut session = attach(&database, means, health());
         database.tell("compaction 100 0 0 0");
         database.tell("compaction 7 14 0 0");
         database.tell("compaction 3 5 4 1 : While appending to file: /data/\x1b[2J7.sst: No space left on device");
@@ -92,9 +133,9 @@ fn what_fails_is_counted_by_what_is_said_of_it_and_told() {
 
 #[test]
 fn an_error_that_is_taken_down_lasts_until_it_is_over() {
-    in_every_way(health(), |way: &Way| {
+    by_every_tier(|means| {
         let mut database = database();
-        let mut session = way.attach(database.pid());
+        let mut session = attach(&database, means, health());
         database.tell("error 1 5 4 1 : No space left on device");
         session.read().unwrap();
         assert_eq!(level(&session, "BackgroundError", "lasting"), 1);
@@ -125,11 +166,11 @@ fn an_error_that_is_taken_down_lasts_until_it_is_over() {
 
 #[test]
 fn writes_that_are_held_back_are_told_by_cause_and_column_family() {
-    in_every_way(health(), |way: &Way| {
+    by_every_tier(|means| {
         // Number of no cause, and of memtables, files and bytes.
         for (none, [memtables, files, bytes]) in [(0, [1, 2, 3]), (6, [0, 1, 2])] {
             let mut database = database();
-            let mut session = way.attach(database.pid());
+            let mut session = attach(&database, means, health());
             database.tell(&format!("numbering {none}"));
             database.tell("judge 4 0 0 0 1 0");
             let began = moments(&database.tell(&format!("judge 10 1 {files} 1 20 1000")));
@@ -178,9 +219,9 @@ fn writes_that_are_held_back_are_told_by_cause_and_column_family() {
 
 #[test]
 fn a_cause_whose_number_nobody_knows_is_not_guessed() {
-    in_every_way(health(), |way: &Way| {
+    by_every_tier(|means| {
         let mut database = database();
-        let mut session = way.attach(database.pid());
+        let mut session = attach(&database, means, health());
         database.tell("numbering 9");
         database.tell("judge 4 0 0 0 1 0");
         database.tell("judge 10 2 1 1 36 2000");
@@ -194,9 +235,9 @@ fn a_cause_whose_number_nobody_knows_is_not_guessed() {
 
 #[test]
 fn a_compaction_without_room_says_how_much_it_lacks() {
-    in_every_way(health(), |way: &Way| {
+    by_every_tier(|means| {
         let mut database = database();
-        let mut session = way.attach(database.pid());
+        let mut session = attach(&database, means, health());
         database.tell("room 2 1000 206000000000");
         database.tell("room 2 0 0");
         let events = session.events();
@@ -222,9 +263,9 @@ fn who_does_not_want_it_is_told_nothing() {
         health: false,
         ..health()
     };
-    in_every_way(without, |way: &Way| {
+    by_every_tier(|means| {
         let mut database = database();
-        let mut session = way.attach(database.pid());
+        let mut session = attach(&database, means, without.clone());
         database.tell("compaction 7 14 0 0");
         assert_eq!(session.events(), [] as [serde_json::Value; 0]);
         session.read().unwrap();
