@@ -203,7 +203,7 @@ pub struct CkbProbeStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// The conditions Ready, Progressing, Degraded, WithinBudget and Supported.
+    /// The conditions Ready, Progressing, Degraded, WithinBudget, Supported and TargetsHealthy.
     #[serde(default)]
     #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -22,6 +22,9 @@ pub mod condition {
     /// The kernels of the targets' nodes support each probe in full. One that is not supported everywhere keeps the others from
     /// nothing: it is false beside a `Ready` that is true, and says of how many probes so much is true.
     pub const SUPPORTED: &str = "Supported";
+    /// What is measured tells of nothing that a person must see to in the targets themselves, such as errors of RocksDB's background
+    /// work. That measuring itself goes wrong is not meant: see [`DEGRADED`].
+    pub const TARGETS_HEALTHY: &str = "TargetsHealthy";
 }
 
 /// Why an instance, or a condition, is as it is. One list for both, so that a reason means one thing.
@@ -101,6 +104,10 @@ pub enum Reason {
     Expired,
     /// The stored object does not fit this version's schema.
     InvalidSpec,
+    /// RocksDB cannot flush or compact, or took down an error that is not over.
+    BackgroundErrors,
+    /// RocksDB delays or stops writes, since flushes or compactions cannot keep up.
+    WritesHeldBack,
     /// Everything that was asked for is in place.
     Done,
 }

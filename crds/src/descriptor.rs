@@ -5,7 +5,7 @@ pub mod calls;
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
-use crate::{Name, Summary, Value, display_nanos, numbers};
+use crate::{Name, Reason, Summary, Value, display_nanos, numbers};
 
 /// What a kind gives.
 #[derive(Debug)]
@@ -24,6 +24,8 @@ pub struct Descriptor {
     pub headline: &'static [Phrase],
     /// What Prometheus is told.
     pub metrics: &'static [Metric],
+    /// What a person must see to in the target itself. The gravest first.
+    pub alarms: &'static [Alarm],
     /// Rows that are no part of the whole: background work, or waiting that nobody waits for.
     pub apart: fn(row: &str) -> bool,
     /// Whether a probe that has nothing to tell is well all the same.
@@ -79,7 +81,7 @@ pub struct Column {
 }
 
 /// A few words of a headline: `p99 41us`.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Phrase {
     /// Before the value.
     pub before: &'static str,
@@ -102,6 +104,19 @@ pub struct Metric {
     pub export: Export,
     /// Whether it is of the parts of rows instead of the rows.
     pub of_parts: bool,
+    /// What these parts are, as the metric's label, where that is not what parts of the kind's rows are.
+    pub part: Option<&'static str>,
+}
+
+/// Something that a person must see to in the target itself: a row of which a value is not zero.
+#[derive(Debug)]
+pub struct Alarm {
+    /// The word for it.
+    pub reason: Reason,
+    /// The value.
+    pub value: Value,
+    /// What that means, as the end of a sentence.
+    pub says: &'static str,
 }
 
 /// How a measure becomes a metric. Each names the measure.
@@ -146,6 +161,7 @@ impl Descriptor {
         split: &[],
         headline: &[],
         metrics: &[],
+        alarms: &[],
         apart: |_| false,
         quiet: false,
     };
@@ -343,6 +359,16 @@ impl Metric {
             help,
             export,
             of_parts: false,
+            part: None,
+        }
+    }
+
+    /// The same, with this label for parts.
+    #[must_use]
+    pub const fn named(self, part: &'static str) -> Self {
+        Self {
+            part: Some(part),
+            ..self
         }
     }
 

@@ -57,6 +57,11 @@ pub trait Instrument: Debug + Send + Sync {
     /// What is to be measured, and by which mechanism.
     fn config(&self) -> CollectorConfig;
 
+    /// What is measured besides, by another mechanism, where it can be: the answer to the question is that of the first.
+    fn beside(&self) -> Option<CollectorConfig> {
+        None
+    }
+
     /// What a row is called that came by, of a load that has several.
     fn row(&self, raw: &RowId) -> String {
         raw.text.clone()

@@ -9,6 +9,7 @@ pub mod calls;
 mod config;
 pub mod counts;
 mod event;
+pub mod health;
 pub mod kernel_functions;
 pub mod node;
 pub mod profile;

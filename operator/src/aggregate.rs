@@ -10,6 +10,7 @@ use crate::{
     world::{CkbProbeEntry, ValidSpec, World},
 };
 
+mod alarms;
 mod conditions;
 mod events;
 mod health;
@@ -46,7 +47,16 @@ pub fn aggregate(
             }
             let sampled = measured.share.is_some_and(|share| share.is_sampled());
             let support = Support::of(probe, spec, &targets, now);
-            let verdict = conditions::judge(probe, spec, &targets, &support, sampled, world, now);
+            let verdict = conditions::judge(
+                probe,
+                spec,
+                &targets,
+                &support,
+                sampled,
+                &measured.alarms,
+                world,
+                now,
+            );
             (targets, measured, support, verdict)
         }
         Err(invalid) => (
@@ -60,6 +70,7 @@ pub fn aggregate(
         headline,
         probes,
         share,
+        alarms: _,
     } = measured;
     let previous = probe.status.as_ref().map_or(&[][..], |s| &s.conditions);
     CkbProbeStatus {

@@ -61,6 +61,7 @@ pub fn notes(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Vec<Note> {
     notes.extend(trouble(old, new));
     notes.extend(unsupported(old, new));
     notes.extend(budget(old, new));
+    notes.extend(unhealthy(old, new));
     notes.extend(attached(old, new));
     notes.extend(halted(old, new));
     notes.extend(restarted(old, new));
@@ -108,6 +109,21 @@ fn unsupported(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Not
         type_: EventType::Warning,
         reason: known(&is.reason)?,
         action: "Probe",
+        text: is.message.clone(),
+    })
+    .filter(|_| news)
+}
+
+/// TargetsHealthy became false, or is so for another reason.
+fn unhealthy(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Option<Note> {
+    let ill = |status| find(status, condition::TARGETS_HEALTHY).filter(|c| c.status == "False");
+    let is = ill(new)?;
+    let before = old.and_then(ill);
+    let news = before.is_none_or(|before| before.reason != is.reason);
+    Some(Note {
+        type_: EventType::Warning,
+        reason: known(&is.reason)?,
+        action: "Measure",
         text: is.message.clone(),
     })
     .filter(|_| news)

@@ -43,7 +43,8 @@ fn whatever_is_shown_can_be_made_of_the_measures() {
     for (kind, descriptor) in kinds() {
         let columns = descriptor.columns.iter().map(|column| column.value);
         let phrases = descriptor.headline.iter().map(|phrase| phrase.value);
-        for value in columns.chain(phrases) {
+        let alarms = descriptor.alarms.iter().map(|alarm| alarm.value);
+        for value in columns.chain(phrases).chain(alarms) {
             assert!(can_be_made(descriptor, value), "{kind}: {value:?}");
         }
         let levels = descriptor.split.iter();
@@ -87,7 +88,12 @@ fn measures_are_few_and_each_is_there_once() {
 fn rows_and_parts_can_be_labels_and_hide_no_other() {
     let common = ["namespace", "pod", "container", "ckbprobe", "probe", "le"];
     for (kind, descriptor) in kinds() {
-        for label in [descriptor.row].into_iter().chain(descriptor.part) {
+        let named = descriptor.metrics.iter().filter_map(|metric| metric.part);
+        for label in [descriptor.row]
+            .into_iter()
+            .chain(descriptor.part)
+            .chain(named)
+        {
             let word = |c: char| c.is_ascii_lowercase() || c == '_';
             assert!(label.chars().all(word), "{kind}: {label}");
             assert!(label.starts_with(|c: char| c.is_ascii_lowercase()));
@@ -123,6 +129,7 @@ fn metrics_have_names_of_their_own_as_prometheus_wants_them() {
                 help,
                 export,
                 of_parts,
+                part,
             } = metric;
             assert!(names.insert(*name), "{name} is there twice");
             assert!(name.starts_with("ckb_probe_"), "{name}");
@@ -148,6 +155,7 @@ fn metrics_have_names_of_their_own_as_prometheus_wants_them() {
             }
             assert!(help.ends_with('.') && help.len() > 10, "{name}: {help:?}");
             assert!(!of_parts || descriptor.part.is_some(), "{name}");
+            assert!(*of_parts || part.is_none(), "{name}");
         }
     }
 }
@@ -205,6 +213,7 @@ fn sample() -> Descriptor {
         split: &["waited", "open"],
         headline: Box::leak(Box::new(headline)),
         metrics: &[],
+        alarms: &[],
         apart: |_| false,
         quiet: true,
     }

@@ -18,6 +18,7 @@ pub mod block_io;
 mod calls;
 mod cookie;
 pub mod counts;
+pub mod health;
 pub mod hits;
 pub mod spans;
 pub mod stacks;

@@ -324,7 +324,7 @@ impl Disks {
 }
 
 /// By the clock of `bpf_ktime_get_ns`.
-fn monotonic_ns() -> u64 {
+pub(super) fn monotonic_ns() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -17,6 +17,7 @@ pub mod counts;
 mod error;
 mod execs;
 mod floor;
+pub mod health;
 mod identity;
 mod kernel_functions;
 mod links;

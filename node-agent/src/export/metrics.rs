@@ -140,7 +140,8 @@ fn kind_family(kind: Kind, told: &Told, instances: &[&Instance]) -> MetricFamily
             }
             for (part, tally) in &row.parts {
                 let mut labels = labels();
-                labels.push(label(descriptor.part.unwrap_or_default(), part));
+                let name = told.part.or(descriptor.part).unwrap_or_default();
+                labels.push(label(name, part));
                 metrics.extend(metric(labels, told.export, unit, &tally.total));
             }
         }

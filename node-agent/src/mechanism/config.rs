@@ -126,10 +126,10 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// All that is asked, by mechanism, in the order in which mechanisms are first asked.
-    pub fn all(configs: impl Iterator<Item = CollectorConfig>) -> Vec<Self> {
+    /// All that is asked, each with the place of its question, by mechanism, in the order in which mechanisms are first asked.
+    pub fn all(configs: impl Iterator<Item = (usize, CollectorConfig)>) -> Vec<Self> {
         let mut batches: Vec<Self> = Vec::new();
-        for (place, CollectorConfig(config)) in configs.enumerate() {
+        for (place, CollectorConfig(config)) in configs {
             let of = (*config).type_id();
             let index = batches.iter().position(|batch| batch.mechanism == of);
             let index = index.unwrap_or_else(|| {
@@ -263,7 +263,7 @@ mod tests {
             Alone(3).into(),
             Together(4).into(),
         ];
-        Batch::all(all.into_iter())
+        Batch::all(all.into_iter().enumerate())
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Ready, Progressing, Degraded, WithinBudget and Supported, each with a sentence that a person can act on.
+//! Ready, Progressing, Degraded, WithinBudget, Supported and TargetsHealthy, each with a sentence that a person can act on.
 
 use std::cmp::Ordering;
 
@@ -9,6 +9,7 @@ use k8s_openapi::{
 };
 
 use super::{
+    alarms::{self, Alarmed},
     halted,
     health::{Problem, Prognosis},
     summaries::{self, ProblemSummary, summary},
@@ -31,7 +32,7 @@ pub struct Answer {
     message: String,
 }
 
-/// The five answers.
+/// The six answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conditions {
     ready: Answer,
@@ -39,6 +40,7 @@ pub struct Conditions {
     degraded: Answer,
     within_budget: Answer,
     supported: Answer,
+    targets_healthy: Answer,
 }
 
 pub fn yes(reason: Reason, message: impl Into<String>) -> Answer {
@@ -77,6 +79,7 @@ pub fn invalid(error: &InvalidProbe) -> Conditions {
         degraded: yes(reason, message),
         within_budget: nothing_attached(),
         supported: unknown(reason, "nothing is known of what is asked"),
+        targets_healthy: unknown(reason, "nothing is measured"),
     }
 }
 
@@ -87,6 +90,7 @@ pub fn judge(
     targets: &[Target],
     support: &Support,
     sampled: bool,
+    alarms: &[Alarmed],
     world: &World,
     now: Timestamp,
 ) -> Conditions {
@@ -120,6 +124,7 @@ pub fn judge(
         degraded,
         within_budget,
         supported: support.answer(),
+        targets_healthy: alarms::answer(alarms),
     }
 }
 
@@ -213,7 +218,8 @@ fn stopped(
         },
         degraded: no(reason, &*why),
         within_budget,
-        supported: unknown(reason, why),
+        supported: unknown(reason, &*why),
+        targets_healthy: unknown(reason, why),
     }
 }
 
@@ -361,6 +367,7 @@ impl Conditions {
             degraded,
             within_budget,
             supported,
+            targets_healthy,
         } = self;
         let all = [
             (condition::READY, ready),
@@ -368,6 +375,7 @@ impl Conditions {
             (condition::DEGRADED, degraded),
             (condition::WITHIN_BUDGET, within_budget),
             (condition::SUPPORTED, supported),
+            (condition::TARGETS_HEALTHY, targets_healthy),
         ];
         all.into_iter()
             .map(|(type_, answer)| {

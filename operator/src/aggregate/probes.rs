@@ -12,7 +12,11 @@ use ckb_probe_crds::{
     report::{CUT, LINES},
 };
 
-use super::{events, health, targets::Target};
+use super::{
+    alarms::{self, Alarmed},
+    events, health,
+    targets::Target,
+};
 
 /// How many rows of a probe are listed.
 const MAX_ROWS: usize = 64;
@@ -30,6 +34,8 @@ pub struct Measured {
     pub probes: Vec<ProbeStatus>,
     /// That of the row that is sampled most sparsely, if an interval has ended.
     pub share: Option<Share>,
+    /// What a person must see to in the targets, the gravest first.
+    pub alarms: Vec<Alarmed>,
 }
 
 /// A row over all targets.
@@ -46,7 +52,8 @@ type MergedRows = BTreeMap<String, MergedRow>;
 pub fn measured(spec: &CkbProbeSpec, targets: &[Target]) -> Measured {
     let mut share: Option<Share> = None;
     let mut probes = Vec::new();
-    for (probe, rows) in spec.probes.iter().zip(rows(spec, targets)) {
+    let (rows, alarms) = rows(spec, targets);
+    for (probe, rows) in spec.probes.iter().zip(rows) {
         let (status, own) = status(probe, targets, &rows);
         share = sparser(share, own);
         probes.push(status);
@@ -55,6 +62,7 @@ pub fn measured(spec: &CkbProbeSpec, targets: &[Target]) -> Measured {
         headline: headline(&probes),
         probes,
         share,
+        alarms,
     }
 }
 
@@ -134,9 +142,10 @@ fn counts(matched: usize, live: &[(&Target, &ProbeReport)]) -> TargetCounts {
     }
 }
 
-/// The rows of each probe of the spec. Those of one target after the other: of all at once there would be more than there is room for.
-fn rows(spec: &CkbProbeSpec, targets: &[Target]) -> Vec<MergedRows> {
+/// The rows of each probe of the spec, and what they alarm about. Those of one target after the other: of all at once there would be more than there is room for.
+fn rows(spec: &CkbProbeSpec, targets: &[Target]) -> (Vec<MergedRows>, Vec<Alarmed>) {
     let mut all = vec![MergedRows::new(); spec.probes.len()];
+    let mut alarms = Vec::new();
     for target in targets {
         let Some(source) = target.source else {
             continue;
@@ -145,12 +154,19 @@ fn rows(spec: &CkbProbeSpec, targets: &[Target]) -> Vec<MergedRows> {
             for (probe, merged) in spec.probes.iter().zip(&mut all) {
                 let own = health::reported(&source.instance, probe);
                 if own.is_some_and(|own| std::ptr::eq(own, report)) {
-                    merge(merged, rows, is_live(target, report));
+                    let live = is_live(target, report);
+                    merge(merged, rows, live);
+                    let question = probe.kind_spec().filter(|_| live);
+                    if let Some(question) = question {
+                        let descriptor = question.kind().descriptor();
+                        alarms.extend(alarms::of(descriptor, target, report, rows));
+                    }
                 }
             }
         });
     }
-    all
+    alarms.sort();
+    (all, alarms)
 }
 
 fn merge(merged: &mut MergedRows, rows: &[RowReport], live: bool) {

@@ -9,6 +9,7 @@ mod counts;
 mod coverage;
 mod detach;
 mod durations;
+mod health;
 mod sampling;
 mod single_stepped;
 mod slow_calls;

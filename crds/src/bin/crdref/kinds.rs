@@ -76,7 +76,7 @@ fn section(page: &mut String, name: &str, meaning: &str, of: &Descriptor) -> Res
         "\n| metric | type | labels | meaning |\n| --- | --- | --- | --- |"
     )?;
     for metric in of.metrics {
-        let labels = match of.part.filter(|_| metric.of_parts) {
+        let labels = match metric.part.or(of.part).filter(|_| metric.of_parts) {
             Some(part) => format!("`{}`, `{part}`", of.row),
             None => format!("`{}`", of.row),
         };

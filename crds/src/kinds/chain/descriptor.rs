@@ -70,6 +70,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::counter("ckb_probe_block_operation_seconds_total", "storage",
             "Time in these calls, by operation; scaled up where they were sampled.").by_part(),
     ],
+    alarms: &[],
     apart: is_no_block,
     quiet: true,
     ..Descriptor::EMPTY

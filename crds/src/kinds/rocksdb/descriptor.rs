@@ -1,23 +1,51 @@
 //! What `rocksdb` gives: each operation's calls, by duration.
 
-use super::Operation;
-use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Unit, calls}};
+use super::{Operation, row};
+use crate::{Reason, Value, descriptor::{Alarm, Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
 pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
 /// Payload bytes; of operations of which they are known.
 pub const BYTES: Measure = Measure::new("bytes", Unit::Bytes, Merge::Sum);
 
+/// Background work that failed, errors that RocksDB took down, and compactions that there was no room for.
+pub const PROBLEMS: Measure = Measure::new("problems", Unit::Count, Merge::Sum);
+/// Errors that RocksDB took down and that are not over.
+pub const LASTING: Measure = Measure::new("lasting", Unit::Count, Merge::Level);
+/// How often RocksDB found that writes are to be held back.
+pub const STALLS: Measure = Measure::new("stalls", Unit::Count, Merge::Sum);
+/// For how long they were.
+pub const STALLED: Measure = Measure::new("stalled", Unit::Nanoseconds, Merge::Sum);
+/// Memtables that wait to be written to files.
+pub const MEMTABLES: Measure = Measure::new("memtables", Unit::Count, Merge::Level);
+/// Files of level 0.
+pub const LEVEL0_FILES: Measure = Measure::new("level0Files", Unit::Count, Merge::Level);
+/// Bytes that compactions have yet to rewrite, by RocksDB's own estimate.
+pub const PENDING: Measure = Measure::new("pendingBytes", Unit::Bytes, Merge::Level);
+
 /// The kind.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     row: "operation",
     part: Some("column_family"),
-    measures: &[DURATION, LONGEST, BYTES, SLOW],
+    measures: &[DURATION, LONGEST, BYTES, SLOW, PROBLEMS, LASTING, STALLS, STALLED, MEMTABLES, LEVEL0_FILES, PENDING],
     columns: &[
         calls::PER_SECOND, calls::P50, calls::P90.of_rows(), calls::P99, calls::MAX, calls::SLOW_ONES,
         Column::new("bytesPerSecond", "BYTES/S", Value::Rate("bytes")).of_rows(),
         calls::COUNT,
+        Column::new("problems", "PROBLEMS", Value::Total("problems")),
+        Column::new("lasting", "LASTING", Value::Level("lasting")),
+        Column::new("stalls", "STALLS", Value::Total("stalls")),
+        Column::new("stalled", "HELD BACK", Value::Recent("stalled")),
+        Column::new("memtables", "MEMTABLES", Value::Level("memtables")),
+        Column::new("level0Files", "L0 FILES", Value::Level("level0Files")),
+        Column::new("pendingBytes", "PENDING", Value::Level("pendingBytes")),
     ],
-    headline: calls::HEADLINE,
+    headline: &[
+        calls::HEADLINE[0],
+        calls::HEADLINE[1],
+        calls::HEADLINE[2],
+        Phrase::new("", Value::Total("problems"), " problems").unless_zero(),
+        Phrase::new("writes held back ", Value::Recent("stalled"), "").unless_zero(),
+    ],
     metrics: &[
         Metric::histogram("ckb_probe_operation_duration_seconds", "duration",
             "Duration of the operation's calls since the agent first attached to the target; scaled up where they were sampled."),
@@ -29,12 +57,45 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             "The operation's calls, also those that are counted and not timed; scaled up where they were sampled."),
         Metric::counter("ckb_probe_slow_operations_total", "slow",
             "Calls at or above the probe's slowThreshold; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_rocksdb_problems_total", "problems",
+            "Flushes and compactions that failed, errors that RocksDB took down, and compactions without room, by what it says of them.")
+            .by_part().named("reason"),
+        Metric::gauge("ckb_probe_rocksdb_lasting_errors", "lasting",
+            "Whether the error that RocksDB took down last is not over.").by_part().named("reason"),
+        Metric::counter("ckb_probe_rocksdb_write_stalls_total", "stalls",
+            "How often RocksDB found that writes are to be held back, by cause and column family.").by_part(),
+        Metric::counter("ckb_probe_rocksdb_write_stall_seconds_total", "stalled",
+            "For how long writes were held back, by cause and column family.").by_part(),
+        Metric::gauge("ckb_probe_rocksdb_waiting_memtables", "memtables",
+            "Memtables that wait to be written to files, of column families that have a backlog.").by_part(),
+        Metric::gauge("ckb_probe_rocksdb_level_zero_files", "level0Files",
+            "Files of level 0, of column families that have a backlog.").by_part(),
+        Metric::gauge("ckb_probe_rocksdb_pending_compaction_bytes", "pendingBytes",
+            "Bytes that compactions have yet to rewrite by RocksDB's own estimate, of column families that have a backlog.").by_part(),
+    ],
+    alarms: &[
+        Alarm {
+            reason: Reason::BackgroundErrors,
+            value: Value::Level("lasting"),
+            says: "an error of RocksDB's background work that is not over",
+        },
+        Alarm {
+            reason: Reason::BackgroundErrors,
+            value: Value::Recent("problems"),
+            says: "background work of RocksDB fails",
+        },
+        Alarm {
+            reason: Reason::WritesHeldBack,
+            value: Value::Recent("stalled"),
+            says: "RocksDB holds writes back",
+        },
     ],
     apart: is_background,
     ..Descriptor::EMPTY
 };
 
 /// RocksDB's background work is no call of the node's, or is a part of one.
-fn is_background(row: &str) -> bool {
-    Operation::CAUSES.iter().any(|cause| cause.as_str() == row)
+fn is_background(name: &str) -> bool {
+    [row::BACKLOG, row::NO_ROOM].contains(&name)
+        || Operation::CAUSES.iter().any(|cause| cause.as_str() == name)
 }

@@ -1,8 +1,12 @@
 //! `rocksdb`: the latency of the RocksDB C API, as CKB calls it.
 
 mod descriptor;
+pub mod row;
 
-pub use descriptor::{BYTES, DESCRIPTOR, DURATION, LONGEST, SLOW};
+pub use descriptor::{
+    BYTES, DESCRIPTOR, DURATION, LASTING, LEVEL0_FILES, LONGEST, MEMTABLES, PENDING, PROBLEMS, SLOW,
+    STALLED, STALLS,
+};
 use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,6 +47,16 @@ pub struct RocksDbProbe {
     /// many times as much (measured: 19 us instead of 1). The overhead budget still applies.
     #[serde(default)]
     pub include_single_stepped: bool,
+
+    /// Also tells of RocksDB's own health: flushes and compactions that fail, with what RocksDB says of it, compactions that there is
+    /// no room for, and column families whose writes are held back, by what. This is attached all of the time, and costs next
+    /// to nothing, since it is some calls for each flush and compaction. A database without such trouble has no rows of it.
+    #[serde(default = "yes")]
+    pub health: bool,
+}
+
+const fn yes() -> bool {
+    true
 }
 
 impl Default for RocksDbProbe {
@@ -53,6 +67,7 @@ impl Default for RocksDbProbe {
             by_column_family: false,
             stacks: false,
             include_single_stepped: false,
+            health: yes(),
         }
     }
 }

@@ -65,6 +65,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Metric::counter("ckb_probe_syscall_restarts_total", "restarts",
             "Times that the kernel broke a system call off, for a signal or a stop, and made it again; scaled up where they were sampled."),
     ],
+    alarms: &[],
     apart: waits,
     ..Descriptor::EMPTY
 };

@@ -108,7 +108,12 @@ impl Prepared {
             mechanisms: Vec::new(),
             next: GroupId::default(),
         };
-        let configs = questions.iter().map(|one| one.instrument.config());
+        let configs = questions.iter().enumerate().flat_map(|(place, one)| {
+            let both = [Some(one.instrument.config()), one.instrument.beside()];
+            both.into_iter()
+                .flatten()
+                .map(move |config| (place, config))
+        });
         for batch in Batch::all(configs) {
             let places = batch.places.clone();
             let begun = batch.begin(BeginContext {
@@ -119,7 +124,14 @@ impl Prepared {
                 node: &mut tools.node,
             });
             for (place, answer) in places.into_iter().zip(begun.answers) {
-                prepared.answers[place] = Some(answer);
+                match (&mut prepared.answers[place], answer) {
+                    (unanswered @ None, answer) => *unanswered = Some(answer),
+                    (Some(Ok(answered)), Ok(besides)) => {
+                        answered.subscriptions.extend(besides.subscriptions);
+                    }
+                    // What is measured besides is not what was asked for.
+                    (Some(_), _) => {}
+                }
             }
             for mechanism in begun.mechanisms {
                 let first = prepared.next;

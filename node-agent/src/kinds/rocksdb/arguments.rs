@@ -27,6 +27,9 @@ pub struct Arguments {
     /// much.
     #[arg(long)]
     include_single_stepped: bool,
+    /// Tell nothing of RocksDB's own health: errors of its background work, and writes that it holds back.
+    #[arg(long)]
+    no_health: bool,
 }
 
 impl Asking for Arguments {
@@ -47,6 +50,7 @@ impl Asking for Arguments {
             by_column_family: self.by_column_family,
             stacks: self.stacks,
             include_single_stepped: self.include_single_stepped,
+            health: !self.no_health,
         }
         .into()
     }

@@ -1,6 +1,9 @@
 //! `rocksdb`: the C API of RocksDB, as `rocksdb/c.h` declares it and CKB calls it, and the background work behind it.
 
 mod arguments;
+mod health;
+
+use std::sync::Arc;
 
 pub use arguments::Arguments;
 use ckb_probe_crds::kinds::rocksdb::{BYTES, DURATION, LONGEST, Operation, RocksDbProbe, SLOW};
@@ -18,6 +21,7 @@ use crate::{
         CollectorConfig,
         RowId,
         calls::{self, Cause, Counted, Function, Measures, Sought},
+        health::HealthConfig,
     },
     observe::SymbolName,
 };
@@ -39,17 +43,27 @@ impl Instrument for RocksDbProbe {
         .into()
     }
 
+    fn beside(&self) -> Option<CollectorConfig> {
+        let health = HealthConfig {
+            functions: health::FUNCTIONS,
+            decode: Arc::new(health::RocksDbHealth),
+        };
+        self.health.then(|| health.into())
+    }
+
     fn part(&self, raw: &RowId) -> String {
         family_name(raw.number, &raw.text)
     }
 }
 
-/// One load for each operation that there is.
+/// One load for each operation that there is, and for each function that tells of the database's health.
 pub fn every_operation() -> Vec<Counted> {
-    counted(&RocksDbProbe {
+    let mut all = counted(&RocksDbProbe {
         operations: Operation::ALL.to_vec(),
         ..RocksDbProbe::default()
-    })
+    });
+    all.extend(crate::mechanism::health::counted(health::FUNCTIONS));
+    all
 }
 
 /// One load for each operation asked for.
@@ -71,7 +85,7 @@ pub fn counted(kind: &RocksDbProbe) -> Vec<Counted> {
                         .iter()
                         .any(|function| function.family != FamilyArgument::None),
                 by: None,
-span: None,
+                span: None,
                 // Background work is rare: what its probes cost does not matter.
                 include_single_stepped: kind.include_single_stepped || cause.is_some(),
                 cause,

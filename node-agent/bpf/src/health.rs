@@ -1,0 +1,178 @@
+//! The health of an embedded database: the program `health`, loaded for one process.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+pub use ckb_probe_common::health::{
+    FamilyState, HealthEvent, HealthKey, HealthLosses, HealthSums, Judgement, LastError, SLOTS,
+    StatusHead, held, role,
+};
+use ckb_probe_common::{Group, health::HealthControl};
+
+use super::{
+    AttachError, Links, ReadError, Site, Tier,
+    block_io::monotonic_ns,
+    links::{Presence, Programs},
+    memory::Reservation,
+    object::Object,
+    programs,
+    typed::{Counts, PerCpu, Ring, Table, Values},
+};
+
+/// The program.
+const HEALTH: &str = "health";
+
+/// The ring for what is told: some hundred events between two readings.
+const RING_BYTES: u32 = 64 << 10;
+
+/// How long links are waited for that would see once more what new ones are to see.
+const OLD_LINKS: Duration = Duration::from_secs(2);
+
+/// Between two looks whether they are gone.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// What to load for one process.
+#[derive(Clone, Debug)]
+pub struct HealthPlan {
+    /// The process, in the host's pid namespace.
+    pub pid: u32,
+    /// The functions, each in a slot.
+    pub sites: Vec<Site>,
+    /// By slot: one of [`role`].
+    pub roles: [u8; SLOTS],
+}
+
+/// What was counted, since the load.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HealthReading {
+    /// By key.
+    pub rows: Vec<(HealthKey, HealthSums)>,
+    /// Column families, as they were judged last; of those that are gone, too.
+    pub families: Vec<FamilyState>,
+    /// The error that was taken down last, if any was and it is not over.
+    pub lasting: Option<HealthKey>,
+    /// What could not be recorded.
+    pub losses: HealthLosses,
+    /// When that was: `CLOCK_MONOTONIC`.
+    pub now_ns: u64,
+}
+
+/// The program, loaded for one process. Dropping it detaches it.
+pub struct Health {
+    // Declared first: links go before the maps that their programs write to.
+    links: Option<Links>,
+    retired: Option<Presence>,
+    programs: Programs,
+    pid: u32,
+    sites: Vec<Site>,
+    control: HealthControl,
+    control_map: Values<HealthControl>,
+    rows: Table<HealthKey, HealthSums>,
+    families: Table<u64, FamilyState>,
+    last_error: Values<LastError>,
+    losses: PerCpu<HealthLosses>,
+    hits: PerCpu<u64>,
+    events: Ring<HealthEvent>,
+    room: Option<Reservation>,
+}
+
+impl Counts for HealthLosses {}
+
+impl Health {
+    /// Loads it, and attaches nothing yet.
+    pub fn load(tier: Tier, plan: &HealthPlan) -> Result<Self, AttachError> {
+        let mut object = Object::load(programs::named(HEALTH)?, &[("EVENTS", RING_BYTES)])?;
+        let programs = Programs::load(&object, tier, &plan.sites)?;
+        Ok(Self {
+            links: None,
+            retired: None,
+            programs,
+            pid: plan.pid,
+            sites: plan.sites.clone(),
+            control: HealthControl {
+                roles: plan.roles,
+                ..HealthControl::default()
+            },
+            control_map: Values::take(&mut object, "CONTROL")?,
+            rows: Table::take(&mut object, "ROWS")?,
+            families: Table::take(&mut object, "FAMILIES")?,
+            last_error: Values::take(&mut object, "LAST_ERROR")?,
+            losses: PerCpu::take(&mut object, "LOSSES")?,
+            hits: PerCpu::take_for_batches(&mut object, "HITS")?,
+            events: Ring::take(&mut object, "EVENTS")?,
+            room: object.take_room(),
+        })
+    }
+
+    /// Attaches, and counts from then on: what is under way by then is not known.
+    pub fn open(&mut self) -> Result<(), AttachError> {
+        // Two links at one place would see each call twice.
+        let begun = Instant::now();
+        let lasts = |links: &Option<Presence>| links.as_ref().is_some_and(Presence::lasts);
+        while begun.elapsed() < OLD_LINKS && lasts(&self.retired) {
+            thread::sleep(LOOK);
+        }
+        let sites: Vec<(u16, &Site)> = (0..).zip(&self.sites).collect();
+        self.links = Some(self.programs.attach(self.pid, &sites, Group::First)?);
+        self.control.generation = self.control.generation.wrapping_add(1).max(1);
+        self.control.open = 1;
+        Ok(self.order()?)
+    }
+
+    /// Counts no more, and hands back the links. How families are judged meanwhile nobody sees, so it is forgotten.
+    pub fn close(&mut self) -> Result<Option<Links>, ReadError> {
+        self.stop()?;
+        for family in self.families.keys()? {
+            self.families.remove(family)?;
+        }
+        let links = self.links.take();
+        self.retired = links.as_ref().map(Links::presence);
+        Ok(links)
+    }
+
+    /// Counts no more, whatever is attached.
+    pub fn stop(&mut self) -> Result<(), ReadError> {
+        self.control.open = 0;
+        self.order()
+    }
+
+    fn order(&mut self) -> Result<(), ReadError> {
+        self.control_map.set(0, self.control)
+    }
+
+    /// By slot: how often a program was run.
+    pub fn hits(&self) -> Result<Vec<u64>, ReadError> {
+        let all = self.hits.first(SLOTS as u32)?;
+        Ok(all.into_iter().map(|cpus| cpus.iter().sum()).collect())
+    }
+
+    /// What was counted.
+    pub fn read(&self) -> Result<HealthReading, ReadError> {
+        // Rows first: what a family is judged as meanwhile is in none of both for once, and never in both.
+        let rows = self.rows.entries()?;
+        let families = self.families.entries()?;
+        let now_ns = monotonic_ns();
+        let last = self.last_error.get(0)?;
+        Ok(HealthReading {
+            rows,
+            families: families.into_iter().map(|(_, state)| state).collect(),
+            lasting: (last.lasts != 0).then_some(last.key),
+            losses: self.losses.sum(0)?,
+            now_ns,
+        })
+    }
+
+    /// Takes the events that wait.
+    pub fn told(&mut self) -> Vec<HealthEvent> {
+        self.events.drain()
+    }
+
+    /// Its maps are about to be gone: what takes their place may have their memory.
+    pub fn leave(&mut self) {
+        if let Some(room) = &mut self.room {
+            room.leave();
+        }
+    }
+}

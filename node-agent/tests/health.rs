@@ -1,0 +1,238 @@
+//! What a real RocksDB says of its own health, as it is driven into trouble: a disk that is too small, and buffers and levels that
+//! are. Held against what RocksDB itself counts: as root.
+#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+use ckb_probe_testkit::{Fixture, Folder, Probe, wait_until};
+use serde_json::Value;
+
+/// Reports come ten times a second: what happens is in the first that comes after it, or in the one after that.
+const ONE_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The column family "10", which CKB has its live cells in.
+const CELL: u8 = 2;
+
+fn compiled(folder: &Folder) -> PathBuf {
+    folder.compile("cc", "health.c", "health", &["-lrocksdb"])
+}
+
+/// A database on a disk of its own of so many mebibytes, which is seen by it alone.
+fn on_a_small_disk(folder: &Folder, mebibytes: u32) -> Fixture {
+    let program = compiled(folder);
+    let disk = folder.path("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let script = format!(
+        "mount -t tmpfs -o size={mebibytes}m none {} && exec {}",
+        disk.display(),
+        program.display()
+    );
+    let mut fixture = Fixture::run(Command::new("unshare").args(["--mount", "sh", "-c", &script]));
+    assert_eq!(fixture.tell("ready"), "");
+    fixture
+}
+
+/// What RocksDB says to have counted, before this word.
+fn counted(property: &str, word: &str) -> u64 {
+    let (before, _) = property
+        .split_once(&format!(" {word},"))
+        .unwrap_or_else(|| panic!("no {word} in {property}"));
+    before.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+/// What it says of stalls.
+fn stalls(property: &str) -> &str {
+    let (_, stalls) = property.split_once("Stalls(count):").unwrap_or_default();
+    stalls.split_once("interval").unwrap_or_default().0
+}
+
+/// How many there are of a row in all, of this measure.
+fn total(row: &Value, sum: &str) -> u64 {
+    row["total"]["sums"][sum].as_u64().unwrap_or_default()
+}
+
+#[test]
+fn a_compaction_that_is_too_large_for_the_disk_is_told_with_what_it_lacks() {
+    let folder = Folder::new();
+    let mut database = on_a_small_disk(&folder, 48);
+    let disk = folder.path("disk");
+    // As the database sees it.
+    let within = |pid: u32, name: &str| {
+        Path::new(&format!("/proc/{pid}/root"))
+            .join(disk.strip_prefix("/").unwrap())
+            .join(name)
+    };
+    let filler = within(database.pid(), "filler");
+    std::fs::write(&filler, vec![0; 24 << 20]).unwrap();
+    database.tell(&format!(
+        "open {} 4194304 4 20 36 100000000000 200000000000",
+        disk.join("db").display()
+    ));
+    let mut rows = Probe::start(database.pid(), &["rocksdb", "--json"]);
+    rows.is_attached();
+    let mut events = Probe::start(
+        database.pid(),
+        &["rocksdb", "--events", "--slow-threshold", "1h"],
+    );
+    thread::sleep(Duration::from_millis(500));
+    // Four files of level 0 are in place, and there is no room for the fifth that they are merged to.
+    let put = database.tell(&format!("put {CELL} 1650 10000"));
+    assert_eq!(put, "1650");
+    database.tell(&format!("flush {CELL}"));
+    let count = |database: &mut Fixture| -> u64 {
+        database
+            .tell("property 0 rocksdb.background-errors")
+            .parse()
+            .unwrap()
+    };
+    wait_until("RocksDB gives up", || count(&mut database) > 0);
+    let failed = Instant::now();
+    let is_failure =
+        |line: &Value| line["row"] == "FailedCompaction" && total(line, "problems") > 0;
+    rows.line_while(is_failure, || {});
+    assert!(failed.elapsed() < ONE_INTERVAL, "{:?}", failed.elapsed());
+    wait_until("it tries again", || count(&mut database) > 2);
+    thread::sleep(Duration::from_millis(300));
+    // Between two attempts there is a second.
+    let expected = count(&mut database);
+    let seen = rows.line_while(
+        |line| line["row"] == "FailedCompaction" && total(line, "problems") >= expected,
+        || {},
+    );
+    assert_eq!(total(&seen, "problems"), expected);
+    let parts = seen["parts"].as_array().unwrap().iter();
+    let names: Vec<&str> = parts.map(|part| part["key"].as_str().unwrap()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert!(names.contains(&"CompactionTooLarge"), "{names:?}");
+    assert!(names.contains(&"IOError/NoSpace"), "{names:?}");
+    let is_lasting = |wanted: u64| {
+        move |line: &Value| {
+            line["row"] == "BackgroundError" && line["total"]["levels"]["lasting"] == wanted
+        }
+    };
+    rows.line_while(is_lasting(1), || {});
+    let first = events.line_while(|event| event["operation"] == "FailedCompaction", || {});
+    let error = first["error"].as_str().unwrap();
+    assert!(
+        error.starts_with("IOError/NoSpace: While appending to file: ")
+            && error.ends_with(".sst: No space left on device"),
+        "{error}"
+    );
+    let error = events.line_while(|event| event["operation"] == "BackgroundError", || {});
+    let error = error["error"].as_str().unwrap();
+    assert!(
+        error.starts_with("Compaction IOError/NoSpace soft: While appending"),
+        "{error}"
+    );
+    let lacking = events.line_while(|event| event["operation"] == "NoRoomForCompaction", || {});
+    assert_eq!(lacking["columnFamily"], "CELL");
+    // As its log has it.
+    let log = std::fs::read_to_string(within(database.pid(), "db/LOG")).unwrap();
+    let line = format!(
+        "free space [{} bytes] is less than needed headroom [{} bytes]",
+        lacking["freeBytes"], lacking["neededBytes"]
+    );
+    assert!(log.contains(&line), "{line}");
+    // There is room again: RocksDB looks every five seconds.
+    std::fs::remove_file(&filler).unwrap();
+    rows.line_while(is_lasting(0), || {});
+}
+
+#[test]
+fn a_flush_that_fails_stops_the_database_and_is_told() {
+    let folder = Folder::new();
+    let mut database = on_a_small_disk(&folder, 24);
+    let disk = folder.path("disk");
+    database.tell(&format!(
+        "open {} 1048576 4 20 36 100000000000 200000000000",
+        disk.join("db").display()
+    ));
+    let mut rows = Probe::start(database.pid(), &["rocksdb", "--json"]);
+    rows.is_attached();
+    let answer = database.tell(&format!("put {CELL} 3000 10000"));
+    assert!(answer.contains("No space left on device"), "{answer}");
+    let failed = Instant::now();
+    let of =
+        |name: &'static str| move |line: &Value| line["row"] == name && total(line, "problems") > 0;
+    let error = rows.line_while(
+        |line| of("BackgroundError")(line) && line["total"]["levels"]["lasting"] == 1,
+        || {},
+    );
+    assert!(failed.elapsed() < ONE_INTERVAL, "{:?}", failed.elapsed());
+    let part = error["parts"][0]["key"].as_str().unwrap();
+    assert_eq!(part, "FlushNoWAL IOError/NoSpace hard");
+    let flush = rows.line_while(of("FailedFlush"), || {});
+    assert_eq!(flush["parts"][0]["key"], "IOError/NoSpace");
+}
+
+#[test]
+fn writes_that_are_held_back_are_counted_as_rocksdb_counts_them() {
+    let folder = Folder::new();
+    let program = compiled(&folder);
+    let mut database = Fixture::start(&program);
+    let path = folder.path("db");
+    database.tell(&format!(
+        "open {} 262144 4 4 8 2000000 30000000",
+        path.display()
+    ));
+    let mut rows = Probe::start(database.pid(), &["rocksdb", "--json"]);
+    rows.is_attached();
+    // A stall that begins as it attaches would be without its cause.
+    thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
+    assert_eq!(database.tell(&format!("put {CELL} 3000 10000")), "3000");
+    let took = began.elapsed();
+    // Compactions go on for a while.
+    let mut told = String::new();
+    wait_until("RocksDB is at rest", || {
+        let before = std::mem::replace(
+            &mut told,
+            database.tell(&format!(
+                "property {CELL} rocksdb.cfstats-no-file-histogram"
+            )),
+        );
+        thread::sleep(Duration::from_millis(700));
+        stalls(&before) == stalls(&told) && !before.is_empty()
+    });
+    let truth = stalls(&told);
+    let (rows, _) = rows.rows();
+    let expected = [
+        ("DelayedByLevel0Files", "level0_slowdown"),
+        ("StoppedByLevel0Files", "level0_numfiles"),
+        ("StoppedByPendingBytes", "stop for pending_compaction_bytes"),
+        (
+            "DelayedByPendingBytes",
+            "slowdown for pending_compaction_bytes",
+        ),
+        ("StoppedByMemtables", "memtable_compaction"),
+        ("DelayedByMemtables", "memtable_slowdown"),
+    ];
+    let (mut kinds, mut lasted) = (0, 0);
+    for (row, word) in expected {
+        let expected = counted(truth, word);
+        if expected == 0 {
+            assert!(!rows.names().contains(&row), "{row}");
+            continue;
+        }
+        let all = rows.row(row).totals();
+        let [(family, figures)] = &all.into_iter().collect::<Vec<_>>()[..] else {
+            panic!("several families: {row}");
+        };
+        assert_eq!(*family, "CELL");
+        assert_eq!(figures.sums["stalls"], expected, "{row}: {truth}");
+        kinds += 1;
+        lasted += figures.sums["stalled"];
+    }
+    assert!(kinds >= 2, "{truth}");
+    // What held them back is over a while after they are written.
+    let most = took + Duration::from_millis(1500);
+    assert!(
+        lasted > 0 && Duration::from_nanos(lasted) < most,
+        "{lasted} of {most:?}"
+    );
+}

@@ -1,0 +1,89 @@
+//! What a person must see to in the targets themselves, by what is measured of them.
+
+use ckb_probe_crds::{Descriptor, ProbeReport, Reason, RowReport, Summary, descriptor::Alarm};
+
+use super::{
+    conditions::{Answer, no, yes},
+    targets::{self, Target},
+};
+
+/// How many a message tells of.
+const TOLD: usize = 3;
+
+/// What a row of a target alarms about. The gravest is the least.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Alarmed {
+    /// Its place among the alarms of its kind.
+    rank: usize,
+    message: String,
+    reason: Reason,
+}
+
+/// What the rows of a target alarm about: of each alarm, the first row.
+pub fn of(
+    descriptor: &Descriptor,
+    target: &Target,
+    report: &ProbeReport,
+    rows: &[RowReport],
+) -> Vec<Alarmed> {
+    let alarms = descriptor.alarms.iter().enumerate();
+    let told = alarms.filter_map(|(rank, alarm)| {
+        let (row, part) = rows.iter().find_map(|row| raised(alarm, row))?;
+        let what = match part {
+            Some(part) => format!("{row}: {part}"),
+            None => row.to_owned(),
+        };
+        // What was told of it by itself, of the last interval.
+        let mut events = report.events.iter();
+        let said = events.find(|event| event.row == row);
+        let said = said.map(|event| format!(": {}", event.text));
+        Some(Alarmed {
+            rank,
+            reason: alarm.reason,
+            message: format!(
+                "{}: {} ({what}){}",
+                targets::name(target.pod),
+                alarm.says,
+                said.unwrap_or_default()
+            ),
+        })
+    });
+    told.collect()
+}
+
+/// The row and the part of it that an alarm is about.
+fn raised<'a>(alarm: &Alarm, row: &'a RowReport) -> Option<(&'a str, Option<&'a str>)> {
+    let is_raised = |of: Summary| of.value(alarm.value).is_some_and(|value| value > 0.0);
+    if !is_raised(Summary::of(&row.total, &row.window, true)) {
+        return None;
+    }
+    let mut parts = row.parts.iter();
+    let part = parts.find(|part| is_raised(Summary::of(&part.total, &part.window, true)));
+    Some((&row.key, part.map(|part| part.key.as_str())))
+}
+
+/// Whether there is anything to see to.
+pub fn answer(alarms: &[Alarmed]) -> Answer {
+    let Some(gravest) = alarms.first() else {
+        return yes(
+            Reason::Done,
+            "what is measured tells of nothing that is wrong in the targets",
+        );
+    };
+    let mut told: Vec<&str> = Vec::new();
+    for alarm in alarms {
+        if !told.contains(&&*alarm.message) {
+            told.push(&alarm.message);
+        }
+    }
+    let more = told.len().saturating_sub(TOLD);
+    told.truncate(TOLD);
+    let mut message = told.join("; ");
+    if more > 0 {
+        message += &format!("; and {more} more");
+    }
+    no(gravest.reason, message)
+}
+
+#[cfg(test)]
+mod tests;
