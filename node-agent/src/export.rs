@@ -2,3 +2,5 @@
 
 pub mod metrics;
 pub mod reports;
+pub mod span_sink;
+pub mod spans;

@@ -27,7 +27,8 @@ use std::{
 
 use ckb_probe_crds::{Figures, Lack, Name, Reason};
 pub use config::{Answer, Batch, BeginContext, Begun, CollectorConfig, Config, Search};
-pub use event::{Detail, Event, short_name};
+pub(crate) use event::listed;
+pub use event::{DURATION, Detail, Event, OperationTime, short_name};
 pub use node::{Node, NodePolicy};
 use profile::Finished;
 use shared::OneGroup;

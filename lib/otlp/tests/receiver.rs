@@ -2,13 +2,15 @@
 //! that a receiver took comes again.
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
+mod made;
 mod played;
 
 use std::time::Duration;
 
 use ckb_probe_otlp::Exporter;
 use ckb_probe_traces::{Cause, Compression, Counts, Limits};
-use played::{Answer, Receiver, group, limits, scope, settings};
+use made::{group, limits, scope};
+use played::{Answer, Receiver, settings};
 
 const LONG: Duration = Duration::from_secs(30);
 

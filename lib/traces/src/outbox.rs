@@ -27,15 +27,20 @@ pub struct Limits {
     pub linger: Duration,
 }
 
+impl Limits {
+    /// For an agent that stays small, and is asked for spans four times a second.
+    pub const DEFAULT: Self = Self {
+        queue_bytes: 4 << 20,
+        batch_spans: 2048,
+        // Receivers take 4 MiB over gRPC unless they are told otherwise.
+        batch_bytes: 1 << 20,
+        linger: Duration::from_secs(1),
+    };
+}
+
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            queue_bytes: 4 << 20,
-            batch_spans: 2048,
-            // Receivers take 4 MiB over gRPC unless they are told otherwise.
-            batch_bytes: 1 << 20,
-            linger: Duration::from_secs(1),
-        }
+        Self::DEFAULT
     }
 }
 

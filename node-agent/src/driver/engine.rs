@@ -26,6 +26,7 @@ use super::{
     workers::{Errand, Outcome},
 };
 use crate::{
+    export::span_sink::SpanSink,
     kernel::CalibratedTier,
     mechanism::{Event, NodePolicy, Refusal},
     observe::{ContainerNames, Found, ObserveError, Process, ProcessId, Search},
@@ -59,6 +60,8 @@ pub struct Engine {
     news: bool,
     /// Events that nobody has asked for yet, as lines of JSON.
     undelivered: Vec<Value>,
+    /// Where events go as spans, if anywhere.
+    spans: Option<SpanSink>,
     /// The same of views whose every event is delivered, each with what it is made of.
     told: Vec<(Event, Value)>,
     mailboxes: Vec<Mailbox>,
@@ -91,6 +94,7 @@ impl Engine {
             unmatched: Vec::new(),
             news: false,
             undelivered: Vec::new(),
+            spans: None,
             told: Vec::new(),
             mailboxes: Vec::new(),
             broken_off: Vec::new(),
@@ -107,6 +111,12 @@ impl Engine {
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    /// Has what takes a time exported as spans.
+    #[must_use]
+    pub fn with_spans(self, spans: Option<SpanSink>) -> Self {
+        Self { spans, ..self }
     }
 
     /// Takes a target for killed by its probes when it dies within this time of an attach, instead of [`EARLY_DEATH`].

@@ -14,6 +14,7 @@ use super::{
     Engine,
 };
 use crate::{
+    export::span_sink::SpanSink,
     host::HostError,
     kernel::CalibratedTier,
     mechanism::{Event, Refusal},
@@ -164,6 +165,16 @@ impl Session {
     pub fn told_events(&mut self) -> Vec<(Event, Value)> {
         self.engine.take_events(self.process.id);
         std::mem::take(&mut self.engine.told)
+    }
+
+    /// From now on has what takes a time exported as spans.
+    pub fn export(&mut self, spans: SpanSink) {
+        self.engine.spans = Some(spans);
+    }
+
+    /// Nothing is exported any more: whoever did it.
+    pub fn end_export(&mut self) -> Option<SpanSink> {
+        self.engine.spans.take()
     }
 
     /// The time since it began, in which its books count.
