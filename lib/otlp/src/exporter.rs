@@ -110,6 +110,16 @@ impl Exporter {
         self.shared.lock().outbox.counts()
     }
 
+    /// What became of those that are counted for this owner.
+    pub fn counts_of(&self, owner: u64) -> Counts {
+        self.shared.lock().outbox.counts_of(owner)
+    }
+
+    /// Forgets what it counted for an owner, who offers nothing any more.
+    pub fn forget(&self, owner: u64) {
+        self.shared.lock().outbox.forget(owner);
+    }
+
     /// What is in the way, in words; None where the last request was taken whole.
     pub fn problem(&self) -> Option<String> {
         self.shared.lock().problem.clone()

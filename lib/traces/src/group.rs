@@ -42,6 +42,7 @@ impl Resource {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     resource: Resource,
+    owner: u64,
     spans: Vec<Bytes>,
 }
 
@@ -51,10 +52,22 @@ impl Group {
         let spans = spans.iter();
         Self {
             resource: resource.clone(),
+            owner: 0,
             spans: spans
                 .map(|span| span.message().encode_to_vec().into())
                 .collect(),
         }
+    }
+
+    /// The same, counted for whoever has this number.
+    #[must_use]
+    pub fn owned_by(self, owner: u64) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// For whom it is counted.
+    pub fn owner(&self) -> u64 {
+        self.owner
     }
 
     /// How many.

@@ -4,7 +4,11 @@
 //! queued: what waits is never given up for what comes. One request is under way at a time, and what a receiver may have taken is never
 //! sent again: a request that was sent, and of which no answer came, is dropped as [`Cause::Unanswered`].
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
 
 use prost::Message;
 
@@ -154,6 +158,8 @@ pub struct Outbox {
     taken: Option<Taken>,
     failures_in_a_row: u32,
     counts: Counts,
+    /// The same of each owner.
+    owners: BTreeMap<u64, Counts>,
 }
 
 impl Outbox {
@@ -167,12 +173,31 @@ impl Outbox {
             taken: None,
             failures_in_a_row: 0,
             counts: Counts::default(),
+            owners: BTreeMap::new(),
         }
     }
 
     /// What became of all that was ever offered.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// What became of what was offered for this owner, since it was first.
+    pub fn counts_of(&self, owner: u64) -> Counts {
+        self.owners.get(&owner).copied().unwrap_or_default()
+    }
+
+    /// Forgets what it counted for an owner, who offers nothing any more.
+    pub fn forget(&mut self, owner: u64) {
+        self.owners.remove(&owner);
+    }
+
+    /// Enters a change for all, and for this owner where it is still known.
+    fn enter(&mut self, owner: u64, change: impl Fn(&mut Counts)) {
+        change(&mut self.counts);
+        if let Some(counts) = self.owners.get_mut(&owner) {
+            change(counts);
+        }
     }
 
     /// About what it holds, in bytes.
@@ -182,19 +207,25 @@ impl Outbox {
 
     /// Takes a group, or drops it where there is no room. True: whoever sends should look now, and not when it meant to.
     pub fn offer(&mut self, group: Group, now: Duration) -> bool {
-        let spans = group.len();
-        self.counts.started += spans as u64;
-        if self.bytes + group.bytes() > self.limits.queue_bytes {
-            self.drop_spans(Cause::Full, spans as u64);
+        let (owner, spans) = (group.owner(), group.len());
+        if spans == 0 {
             return false;
         }
-        if spans == 0 {
+        self.owners.entry(owner).or_default();
+        let is_full = self.bytes + group.bytes() > self.limits.queue_bytes;
+        self.enter(owner, |counts| {
+            counts.started += spans as u64;
+            match is_full {
+                true => counts.dropped[Cause::Full as usize] += spans as u64,
+                false => counts.queued += spans as u64,
+            }
+        });
+        if is_full {
             return false;
         }
         let (was_empty, was_due) = (self.waiting.is_empty(), self.is_full());
         self.bytes += group.bytes();
         self.waiting_spans += spans;
-        self.counts.queued += spans as u64;
         self.waiting.push_back((group, now));
         self.taken.is_none() && (was_empty || !was_due && self.is_full())
     }
@@ -284,22 +315,30 @@ impl Outbox {
             return;
         }
         self.bytes -= batch.bytes;
-        self.counts.queued -= batch.spans;
-        match outcome {
-            Outcome::Taken { rejected } => {
-                let rejected = batch.spans.min(*rejected);
-                self.failures_in_a_row = 0;
-                self.counts.exported += batch.spans - rejected;
-                self.drop_spans(Cause::Refused, rejected);
-            }
-            Outcome::Refused => {
-                self.failures_in_a_row = 0;
-                self.drop_spans(Cause::Refused, batch.spans);
-            }
-            Outcome::Unanswered | Outcome::Unsent | Outcome::TryAgain(_) => {
-                self.drop_spans(Cause::Unanswered, batch.spans);
-            }
+        let (mut exported, cause) = match outcome {
+            Outcome::Taken { rejected } => (batch.spans.saturating_sub(*rejected), Cause::Refused),
+            Outcome::Refused => (0, Cause::Refused),
+            Outcome::Unanswered | Outcome::Unsent | Outcome::TryAgain(_) => (0, Cause::Unanswered),
+        };
+        if cause == Cause::Refused {
+            self.failures_in_a_row = 0;
         }
+        // A receiver says how many it rejected, and not which: they are counted as the last ones.
+        for group in &batch.groups {
+            let taken = exported.min(group.len() as u64);
+            exported -= taken;
+            self.settle(group, taken, cause);
+        }
+    }
+
+    /// A group waits no more: so many of it were taken, and the others dropped.
+    fn settle(&mut self, group: &Group, taken: u64, cause: Cause) {
+        let spans = group.len() as u64;
+        self.enter(group.owner(), |counts| {
+            counts.queued = counts.queued.saturating_sub(spans);
+            counts.exported += taken;
+            counts.dropped[cause as usize] += spans - taken;
+        });
     }
 
     /// Nothing is to wait any more: what is there is sent as soon as it may be.
@@ -309,21 +348,21 @@ impl Outbox {
 
     /// Nobody sends any more: what waits is dropped, and of what is under way nobody will know.
     pub fn end(&mut self) {
-        let (cause, spans) = match self.taken.take() {
-            Some(Taken::UnderWay(batch)) => (Cause::Unanswered, batch.spans),
-            Some(Taken::Waits(batch, _)) => (Cause::Ended, batch.spans),
-            None => (Cause::Ended, 0),
+        let taken = self.taken.take();
+        let (cause, batch) = match &taken {
+            Some(Taken::UnderWay(batch)) => (Cause::Unanswered, Some(batch)),
+            Some(Taken::Waits(batch, _)) => (Cause::Ended, Some(batch)),
+            None => (Cause::Ended, None),
         };
-        self.drop_spans(cause, spans);
-        self.drop_spans(Cause::Ended, self.waiting_spans as u64);
-        self.waiting.clear();
-        (self.waiting_spans, self.bytes, self.counts.queued) = (0, 0, 0);
+        for group in batch.iter().flat_map(|batch| &batch.groups) {
+            self.settle(group, 0, cause);
+        }
+        for (group, _) in std::mem::take(&mut self.waiting) {
+            self.settle(&group, 0, Cause::Ended);
+        }
+        (self.waiting_spans, self.bytes) = (0, 0);
         // What comes from now on finds no room.
         self.limits.queue_bytes = 0;
-    }
-
-    fn drop_spans(&mut self, cause: Cause, spans: u64) {
-        self.counts.dropped[cause as usize] += spans;
     }
 }
 

@@ -1,12 +1,18 @@
 //! Where the engine's events go as spans: an exporter, and what is said of whoever is measured.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
+use ckb_probe_crds::SpanCounts;
 use ckb_probe_otlp::{Exporter, ExporterError};
 use ckb_probe_traces::{Attributes, Cause, Counts, Group, Ids, Limits, Resource, Scope, Settings};
 
 use super::spans::spans;
-use crate::{mechanism::Event, observe, state::instance::Instance};
+use crate::{mechanism::Event, observe, state::instance::Instance, target::InstanceKey};
+
+/// What a target says where nobody is to take its spans. Which of all receivers it is, and what it says, is for the log of the agent.
+const NO_RECEIVER: &str = "this installation exports no traces: otlp.endpoint of its chart names no receiver, or one that cannot be used: see \
+                           the agent's log";
+const NOT_TAKEN: &str = "the receiver takes no spans at present: see the agent's log";
 
 /// Exports what takes a time.
 #[derive(Debug)]
@@ -18,6 +24,9 @@ pub struct SpanSink {
     node: Option<String>,
     /// What whoever set this up says of all that is measured.
     set: Attributes,
+    /// For whom spans are counted. No number is given twice.
+    owners: BTreeMap<InstanceKey, u64>,
+    next_owner: u64,
 }
 
 /// Where events are from.
@@ -49,12 +58,15 @@ impl SpanSink {
             host: observe::host_name(),
             node,
             set,
+            owners: BTreeMap::new(),
+            next_owner: 1,
         })
     }
 
     /// Takes what of these events takes a time, for each probe that tells of it.
     pub fn offer(&mut self, origin: &Origin<'_>, events: &[Event]) {
         let mut resource = None;
+        let owner = self.owner(&origin.instance.key);
         for event in events {
             for placed in origin.instance.placed(event) {
                 let spans = spans(event, &placed, &mut self.ids);
@@ -65,8 +77,48 @@ impl SpanSink {
                     let known = known(origin, &self.host, self.node.as_deref());
                     Resource::new(&overridden(known, &self.set))
                 });
-                self.exporter.offer(Group::new(resource, &spans));
+                let group = Group::new(resource, &spans).owned_by(owner);
+                self.exporter.offer(group);
             }
+        }
+    }
+
+    fn owner(&mut self, key: &InstanceKey) -> u64 {
+        if let Some(owner) = self.owners.get(key) {
+            return *owner;
+        }
+        let owner = self.next_owner;
+        self.next_owner += 1;
+        self.owners.insert(key.clone(), owner);
+        owner
+    }
+
+    /// Forgets what it counted for all others.
+    pub fn keep(&mut self, is_known: impl Fn(&InstanceKey) -> bool) {
+        let Self {
+            owners, exporter, ..
+        } = self;
+        owners.retain(|key, owner| {
+            let keep = is_known(key);
+            if !keep {
+                exporter.forget(*owner);
+            }
+            keep
+        });
+    }
+
+    /// What became of the spans of a target.
+    fn report(&self, key: &InstanceKey) -> SpanCounts {
+        let owner = self.owners.get(key);
+        let counts = owner.map(|owner| self.exporter.counts_of(*owner));
+        let counts = counts.unwrap_or_default();
+        let problem = self.exporter.problem().map(|_| NOT_TAKEN.to_string());
+        SpanCounts {
+            started: counts.started,
+            exported: counts.exported,
+            dropped: counts.dropped_in_all(),
+            queued: counts.queued,
+            message: problem.unwrap_or_default(),
         }
     }
 
@@ -85,6 +137,17 @@ impl SpanSink {
         let receiver = self.exporter.receiver().to_string();
         let (counts, problem) = self.exporter.end(within);
         sentence(&receiver, &counts, problem.as_deref())
+    }
+}
+
+/// What became of the spans of a target of which it is asked that they are exported.
+pub fn report(sink: Option<&SpanSink>, key: &InstanceKey) -> SpanCounts {
+    match sink {
+        Some(sink) => sink.report(key),
+        None => SpanCounts {
+            message: NO_RECEIVER.to_string(),
+            ..SpanCounts::default()
+        },
     }
 }
 

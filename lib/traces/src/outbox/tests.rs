@@ -187,6 +187,22 @@ fn spans_of_one_place_stand_together() {
     assert_eq!(spans, [2, 1]);
 }
 
+#[test]
+fn an_owner_that_is_forgotten_counts_for_all_alone() {
+    let mut ids = Ids::from_seed(8);
+    let mut outbox = Outbox::new(small());
+    outbox.offer(group(&mut ids, 2, 1).owned_by(7), SECOND);
+    outbox.offer(group(&mut ids, 3, 1).owned_by(8), SECOND);
+    sent(&mut outbox, 2 * SECOND).unwrap();
+    outbox.forget(7);
+    outbox.answered(&Outcome::Taken { rejected: 1 }, 2 * SECOND, 0.0);
+    assert_eq!(outbox.counts_of(7), Counts::default());
+    assert_eq!(
+        (outbox.counts_of(8).exported, outbox.counts().exported),
+        (2, 4)
+    );
+}
+
 /// What happens to an outbox.
 #[derive(Clone, Debug)]
 enum Step {
@@ -231,7 +247,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Offer(spans, padding) => {
-                    outbox.offer(group(&mut ids, spans, padding), now);
+                    let owner = spans as u64 % 3;
+                    outbox.offer(group(&mut ids, spans, padding).owned_by(owner), now);
                 }
                 Step::Look(seconds) => {
                     now += Duration::from_secs(seconds);
@@ -262,6 +279,13 @@ proptest! {
             let counts = outbox.counts();
             prop_assert!(counts.add_up(), "{counts:?}");
             prop_assert_eq!(counts.exported, known);
+            let owners: Vec<Counts> = (0..3).map(|owner| outbox.counts_of(owner)).collect();
+            prop_assert!(owners.iter().all(Counts::add_up), "{owners:?}");
+            let of_all = |of: fn(&Counts) -> u64| owners.iter().map(of).sum::<u64>();
+            prop_assert_eq!(of_all(|one| one.started), counts.started);
+            prop_assert_eq!(of_all(|one| one.exported), counts.exported);
+            prop_assert_eq!(of_all(|one| one.queued), counts.queued);
+            prop_assert_eq!(of_all(Counts::dropped_in_all), counts.dropped_in_all());
             prop_assert!(outbox.bytes() <= small().queue_bytes);
             prop_assert_eq!(outbox.bytes() == 0, counts.queued == 0);
         }

@@ -227,7 +227,9 @@ impl Engine {
                 let told = view.instance_mut().event(event).into_iter();
                 lines.extend(told.map(|line| (event, line)));
             }
-            if let Some(spans) = &mut self.spans {
+            if let Some(spans) = &mut self.spans
+                && view.assignment.traces.is_some()
+            {
                 let origin = Origin {
                     instance: &view.instance,
                     executable: &view.assignment.executable,

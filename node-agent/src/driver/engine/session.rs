@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::{Assignment, KindSpec, Overhead, PodReference, Probe, ProbeReference, Reason};
+use ckb_probe_crds::{
+    Assignment, KindSpec, Overhead, PodReference, Probe, ProbeReference, Reason, Traces,
+};
 use serde_json::Value;
 
 use super::{
@@ -60,6 +62,8 @@ impl Session {
             report_interval: interval.into(),
             overhead,
             probes: vec![Probe::new(question.kind().as_str(), question)],
+            // If there is an exporter at all.
+            traces: Some(Traces::default()),
             expires_at: None,
         };
         let desired = Desired {
@@ -174,7 +178,7 @@ impl Session {
 
     /// Nothing is exported any more: whoever did it.
     pub fn end_export(&mut self) -> Option<SpanSink> {
-        self.engine.spans.take()
+        self.engine.end_export()
     }
 
     /// The time since it began, in which its books count.
