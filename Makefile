@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-browser test-ckb test-kernels fuzz e2e soak scale nightly crds image bench demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale nightly crds image bench demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -30,6 +30,9 @@ test-browser: ## flame graphs in headless Chromium, also by speedscope: search, 
 
 e2e: ## end-to-end tests on a local cluster, with the embedded workload
 	scripts/setup.sh build cluster && scripts/e2e.sh rocksdb $(E2E_OPTIONS)
+
+test-traces: ## the slowest block of an import in Jaeger, and 10,000 spans a second through a Collector: 7 minutes
+	scripts/setup.sh build unit traces && scripts/test-traces.sh
 
 test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built first: half an hour, once); WORKLOAD=rocksdb,ckb for all of them
 	scripts/setup.sh build cluster && scripts/build-ckb.sh && scripts/e2e.sh $(or $(WORKLOAD),ckb) $(E2E_OPTIONS)

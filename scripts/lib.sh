@@ -14,6 +14,8 @@ CACHE=${CKB_PROBE_CACHE:-${HOME:?}/.cache/ckb-probe}
   CARGO_DENY=0.20.2
   CARGO_FUZZ=0.13.2
   SPEEDSCOPE=1.25.0
+  OTELCOL=0.165.0
+  JAEGER=1.76.0
 }
 
 # step TEXT: a progress line, with the time of day and the seconds since the script began.

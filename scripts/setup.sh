@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# setup.sh [build|unit|cluster|fuzz|lint|browser|bench|all]...: installs what is missing to build, to run the test cluster, to fuzz, to
-# lint, to open what is drawn, or to measure. The default is all. Silent when nothing is missing.
+# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|all]...: installs what is missing to build, to run the test cluster, to
+# fuzz, to lint, to open what is drawn, to look at traces, or to measure. The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
-#   unit     a C++ compiler and PostgreSQL           seconds
+#   unit     a C++ compiler, PostgreSQL, a Collector the first time 90 seconds
 #   cluster  Kubernetes, helm, containerd, etcd, …   the first time 10 minutes
 #   fuzz     cargo-fuzz and a C++ compiler           the first time 1 minute
 #   lint     shellcheck and cargo-deny               the first time 4 minutes
 #   browser  Chromium and speedscope                 the first time 1 minute
+#   traces   Jaeger                                  the first time 4 minutes; not part of all
 #   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
@@ -21,12 +22,15 @@ BPF_LINKER_DIR=$CACHE/bpf-linker-$BPF_LINKER
 CARGO_FUZZ_DIR=$CACHE/cargo-fuzz-$CARGO_FUZZ
 CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
 SPEEDSCOPE_DIR=$CACHE/speedscope-$SPEEDSCOPE
+OTELCOL_DIR=$CACHE/otelcol-$OTELCOL
+JAEGER_DIR=$CACHE/jaeger-$JAEGER
 
 main() {
   local group groups=("$@") packages
   [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build unit cluster fuzz lint browser)
   for group in "${groups[@]}"; do
-    [[ $group == @(build|unit|cluster|fuzz|lint|browser|bench) ]] || die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|bench|all]..."
+    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench) ]] ||
+      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|all]..."
   done
   mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
   install_packages "${packages[@]}"
@@ -89,22 +93,22 @@ has_programs() {
 
 build_kubernetes() {
   local minor=${KUBERNETES#*.} version=k8s.io/component-base/version
-  go_build "$1" kubernetes k8s.io/kubernetes "$KUBERNETES" \
+  go_build "$1" cluster/kubernetes k8s.io/kubernetes "$KUBERNETES" \
     "-X $version.gitVersion=v$KUBERNETES -X $version.gitMajor=${KUBERNETES%%.*} -X $version.gitMinor=${minor%%.*}" \
     "${KUBERNETES_PROGRAMS[@]/#/k8s.io/kubernetes/cmd/}"
 }
 
 build_helm() {
-  go_build "$1" helm helm.sh/helm/v3 "$HELM" \
+  go_build "$1" cluster/helm helm.sh/helm/v3 "$HELM" \
     "-X helm.sh/helm/v3/internal/version.version=v$HELM" helm.sh/helm/v3/cmd/helm
 }
 
-# go_build TMP NAME MODULE VERSION LDFLAGS PACKAGE...: builds what tests/cluster/NAME/go.mod pins into TMP/bin.
+# go_build TMP FOLDER MODULE VERSION LDFLAGS PACKAGE...: builds what tests/FOLDER/go.mod pins into TMP/bin.
 go_build() {
-  local tmp=$1 name=$2 module=$3 version=$4 ldflags=$5 pinned
+  local tmp=$1 name=${2##*/} folder=$2 module=$3 version=$4 ldflags=$5 pinned
   shift 5
   command -v go > /dev/null || die "Go 1.21 or newer is needed to build $name (it fetches the newer Go that it needs)"
-  cd "$ROOT/tests/cluster/$name"
+  cd "$ROOT/tests/$folder"
   export GOFLAGS=-mod=readonly
   pinned=$(go list -m -f '{{.Version}}' "$module")
   [[ $pinned == "v$version" ]] || die "scripts/lib.sh says $name $version, but $PWD/go.mod says $pinned"
@@ -116,7 +120,33 @@ go_build() {
 unit_packages() {
   missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq postgresql-15=/usr/lib/postgresql/15/bin/pgbench
 }
-unit_tools() { :; }
+
+unit_tools() { provide "the OpenTelemetry Collector $OTELCOL (90 s on two cores)" has_otelcol "$OTELCOL_DIR" build_otelcol; }
+
+has_otelcol() { has_programs "$OTELCOL_DIR" collector; }
+
+build_otelcol() { go_build "$1" otel/collector go.opentelemetry.io/collector/otelcol "$OTELCOL" "" .; }
+
+traces_packages() { missing_packages jq=jq; }
+
+traces_tools() { provide "Jaeger $JAEGER (4 minutes on two cores)" has_jaeger "$JAEGER_DIR" build_jaeger; }
+
+has_jaeger() { has_programs "$JAEGER_DIR" jaeger; }
+
+# build_jaeger TMP: its main program, in its own module, whose go.mod has replacements that no other module may have.
+build_jaeger() {
+  local tmp=$1 module
+  command -v go > /dev/null || die "Go 1.21 or newer is needed to build Jaeger (it fetches the newer Go that it needs)"
+  cd "$tmp"
+  module=$(go mod download -json "github.com/jaegertracing/jaeger@v$JAEGER" | jq --raw-output .Dir)
+  cp --recursive "$module" source
+  chmod --recursive u+w source
+  mkdir bin
+  cd source
+  export GOFLAGS=-mod=readonly
+  run_logged "$CACHE/log/jaeger.log" go build -trimpath -ldflags "-s -w" -o "$tmp/bin/" ./cmd/jaeger
+  rm -rf "$tmp/source"
+}
 
 fuzz_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }
 

@@ -60,6 +60,10 @@ pub struct CkbProbeSpec {
     #[x_kube(validation = crate::rules::duration("duration", "1s", "8760h", "10m or 24h"))]
     pub duration: Option<Duration>,
 
+    /// Exports what probes list individually (slow calls, blocks) as traces, by OTLP: see docs/tracing.md. Unset: nothing is exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traces: Option<Traces>,
+
     /// What to measure: a list keyed by name. Each entry has exactly one kind.
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
@@ -139,6 +143,27 @@ fn bound_selector(schema: &mut Schema) {
     ] {
         if let Some(Value::Object(place)) = schema.pointer_mut(place) {
             place.insert(bound.to_owned(), most.into());
+        }
+    }
+}
+
+/// Where traces go.
+#[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Traces {
+    /// The exporter, of those that the installation has: where they go, and with which credentials, is the installation's to say
+    /// (`otlp` of the chart). There is one, `default`.
+    #[serde(default = "default_exporter")]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = Rule::new("self == 'default'")
+        .message("traces.exporter must be default: the installation says where traces go, and has no other exporter"))]
+    pub exporter: String,
+}
+
+impl Default for Traces {
+    fn default() -> Self {
+        Self {
+            exporter: default_exporter(),
         }
     }
 }
@@ -229,6 +254,10 @@ pub struct CkbProbeStatus {
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub probes: Vec<ProbeStatus>,
 
+    /// What became of the spans that `spec.traces` has exported, over all targets; unset where nothing is exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traces: Option<SpanCounts>,
+
     /// The targets, those with problems first; at most 50 are listed.
     #[serde(default)]
     #[schemars(length(max = 50))]
@@ -241,6 +270,29 @@ pub struct CkbProbeStatus {
     /// When the newest report was made of those that this status is based on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_report_time: Option<Time>,
+}
+
+/// What became of spans: `started` is `exported` and `dropped` and `queued` together, always.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SpanCounts {
+    /// All spans that there were since the agents attached.
+    #[serde(default)]
+    pub started: u64,
+    /// Those that the receiver took.
+    #[serde(default)]
+    pub exported: u64,
+    /// Those that were given up: the queue was full, the receiver refused them, or they were sent and not answered. The agents' metrics
+    /// tell these apart.
+    #[serde(default)]
+    pub dropped: u64,
+    /// Those that wait, or are under way.
+    #[serde(default)]
+    pub queued: u64,
+    /// What is in the way of exporting, if anything is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub message: String,
 }
 
 /// How many targets are matched, attached and firing.
@@ -469,6 +521,10 @@ fn default_report_interval() -> Duration {
 
 fn default_executable() -> String {
     "ckb".to_string()
+}
+
+fn default_exporter() -> String {
+    "default".to_string()
 }
 
 fn default_max_percent() -> f64 {

@@ -26,7 +26,8 @@ pub use ckb_probe_figures::{
 };
 pub use ckbprobe::{
     Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus, Overhead,
-    OverheadStatus, PartStatus, ProbeStatus, RowStatus, SupportStatus, Target, TargetCounts,
+    OverheadStatus, PartStatus, ProbeStatus, RowStatus, SpanCounts, SupportStatus, Target,
+    TargetCounts, Traces,
 };
 pub use conditions::{Reason, condition};
 pub use descriptor::Descriptor;

@@ -7,7 +7,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Duration, Overhead, Probe, ProbeReport, Reason};
+use crate::{Duration, Overhead, Probe, ProbeReport, Reason, SpanCounts, Traces};
 
 /// What the agent of the node of this name is to measure. Written by the operator, not by people.
 #[expect(
@@ -85,6 +85,9 @@ pub struct Assignment {
     /// What to measure, as the CkbProbe says.
     #[schemars(length(max = 16))]
     pub probes: Vec<Probe>,
+    /// Where what is listed individually is exported to; unset: nowhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub traces: Option<Traces>,
     /// When to detach.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,
@@ -288,6 +291,9 @@ pub struct InstanceReport {
     /// itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub floor_millipercent: Option<u64>,
+    /// What became of its spans; unset where none are exported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spans: Option<SpanCounts>,
     /// The results of each probe.
     #[serde(default)]
     #[schemars(length(max = 16))]

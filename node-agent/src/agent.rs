@@ -6,6 +6,7 @@ mod pace;
 use std::{future::pending, io::Write as _, pin::pin, sync::Arc, time::Duration};
 
 use ckb_probe_crds::{AgentStatus, Assignment, NodeProbe, NodeProbeStatus, ProfilePart};
+use ckb_probe_traces::Limits;
 use exchange::{
     Written, orders,
     parts::{Queue, write_parts},
@@ -33,7 +34,7 @@ use crate::{
         engine::Engine,
         workers::{Errand, Outcome},
     },
-    export::metrics,
+    export::{metrics, span_metrics, span_sink::SpanSink},
     kernel::{CalibratedTier, Execs, Tier, memory},
     mechanism::{NodePolicy, Refusal},
     observe,
@@ -49,6 +50,9 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// At its end the agent waits no longer for windows of stacks to be written. It is killed after five seconds.
 const LAST_PARTS: Duration = Duration::from_secs(2);
+
+/// Nor for spans to be exported.
+const LAST_SPANS: Duration = Duration::from_secs(1);
 
 /// Who the agent is.
 #[derive(Clone, Debug)]
@@ -71,6 +75,8 @@ pub struct Settings {
     pub policy: NodePolicy,
     /// No two reports are closer together: [`REPORT_FLOOR`] but in tests.
     pub report_floor: Duration,
+    /// Where traces go, if anywhere.
+    pub traces: Option<ckb_probe_traces::Settings>,
     /// How many bytes of memory it may take, for tests; what its cgroup says, when unset.
     pub memory_limit: Option<u64>,
 }
@@ -137,6 +143,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
         {}
     });
 
+    let spans = settings.traces.and_then(|to| export(to, &settings.node));
     let mut work = Work {
         pace: Pace::new(Instant::now(), settings.report_floor),
         written,
@@ -145,6 +152,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             .with_ceiling(settings.max_overhead_percent)
             .with_floor(settings.max_overhead_floor)
             .with_policy(settings.policy)
+            .with_spans(spans)
             .with_patience(PATIENCE),
         assignments: Vec::new(),
         in_force: 0,
@@ -201,6 +209,9 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     }
     work.drain();
     work.hand_over().await;
+    if let Some(spans) = work.engine.end_export() {
+        info!("{}", spans.end(LAST_SPANS));
+    }
     info!("detaching everything");
     work.engine.end();
     Ok(())
@@ -254,10 +265,15 @@ impl Work {
         let (now, instances) = self.engine.instances();
         let means = self.engine.means();
         let (reports, parts) = (self.written.count(), self.parts.count());
+        let spans = self.engine.span_counts();
         self.rendering = Some(self.engine.aside(move || {
             let instances = instances.iter().map(|instance| &**instance);
             let text = metrics::render(means, now, instances)
                 .and_then(|text| Ok(text + &reports.render()? + &parts.render()?))
+                .and_then(|text| match &spans {
+                    Some(counts) => Ok(text + &span_metrics::render(counts)?),
+                    None => Ok(text),
+                })
                 .map_err(|error| format!("cannot render the metrics: {error}\n"));
             // Whoever asked may have gone.
             let _ = answer.send(text);
@@ -345,6 +361,21 @@ impl Work {
             agent: self.about.clone(),
             instances: self.engine.reports(),
             instances_omitted: 0,
+        }
+    }
+}
+
+/// Begins to export. Where that cannot be, everything is measured all the same, and whoever asks for traces is told.
+fn export(to: ckb_probe_traces::Settings, node: &str) -> Option<SpanSink> {
+    let receiver = to.receiver();
+    match SpanSink::start(to, Limits::DEFAULT, Some(node.to_string())) {
+        Ok(spans) => {
+            info!(receiver, "traces are exported where a CkbProbe asks for it");
+            Some(spans)
+        }
+        Err(error) => {
+            error!(receiver, %error, "no traces are exported");
+            None
         }
     }
 }

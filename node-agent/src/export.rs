@@ -2,3 +2,6 @@
 
 pub mod metrics;
 pub mod reports;
+pub mod span_metrics;
+pub mod span_sink;
+pub mod spans;

@@ -30,7 +30,8 @@ use ckb_probe_crds::{Figures, Lack, Name, Reason};
 pub use config::{
     Answer, Batch, BeginContext, Begun, CollectorConfig, Config, OneBegun, Search, Single,
 };
-pub use event::{Detail, Event, short_name};
+pub(crate) use event::listed;
+pub use event::{DURATION, Detail, Event, OperationTime, short_name};
 pub use node::{Node, NodePolicy};
 use profile::Finished;
 use shared::OneGroup;

@@ -48,6 +48,13 @@ pub fn kernel_release() -> String {
         .unwrap_or_else(|_| "unknown".to_string())
 }
 
+/// What this machine is called; `unknown` when /proc does not say.
+pub fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname")
+        .map(|name| name.trim().to_string())
+        .unwrap_or_else(|_| "unknown".to_string())
+}
+
 /// Whether the kernel takes pages away for a moment, to see which node's CPUs use them.
 pub fn balances_nodes() -> bool {
     std::fs::read_to_string("/proc/sys/kernel/numa_balancing")

@@ -1,7 +1,8 @@
 //! The status of a CkbProbe, merged out of what the agents of all nodes report.
 
 use ckb_probe_crds::{
-    CkbProbeStatus, InstanceState, InstanceStatus, OverheadStatus, Share, TargetCounts, numbers,
+    CkbProbeStatus, InstanceState, InstanceStatus, OverheadStatus, Share, SpanCounts, TargetCounts,
+    numbers,
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
@@ -81,6 +82,7 @@ pub fn aggregate(
         overhead: overhead(&targets, share),
         headline,
         probes,
+        traces: traces(&targets),
         instances_omitted: targets.len().saturating_sub(MAX_INSTANCES) as u32,
         last_report_time: targets.iter().filter_map(|t| t.reported_at).max().map(Time),
         instances: instances(targets),
@@ -110,6 +112,12 @@ pub fn same_but_figures(a: &CkbProbeStatus, b: &CkbProbeStatus) -> bool {
             budget_percent: status.overhead.budget_percent.take(),
             ..OverheadStatus::default()
         };
+        if let Some(traces) = &mut status.traces {
+            *traces = SpanCounts {
+                message: std::mem::take(&mut traces.message),
+                ..SpanCounts::default()
+            };
+        }
         for instance in &mut status.instances {
             instance.overhead_percent = None;
             instance.own_overhead_percent = None;
@@ -165,6 +173,26 @@ fn counts(targets: &[Target]) -> TargetCounts {
         firing: count(|target| target.firing),
         summary: format!("{attached}/{matched}"),
     }
+}
+
+/// What became of the spans of all targets; the first that says so tells what is in the way.
+fn traces(targets: &[Target]) -> Option<SpanCounts> {
+    let reports = targets.iter().filter_map(|target| target.report);
+    let told = reports.filter_map(|report| report.spans.as_ref());
+    told.fold(None, |all: Option<SpanCounts>, one| {
+        let all = all.unwrap_or_default();
+        let message = match all.message.is_empty() {
+            true => one.message.clone(),
+            false => all.message,
+        };
+        Some(SpanCounts {
+            started: all.started.saturating_add(one.started),
+            exported: all.exported.saturating_add(one.exported),
+            dropped: all.dropped.saturating_add(one.dropped),
+            queued: all.queued.saturating_add(one.queued),
+            message,
+        })
+    })
 }
 
 /// The estimate is that of the target that pays most, the share that of the row that is sampled most sparsely.

@@ -29,6 +29,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("ckb-probe-figures", EFFECTS),
     ("ckb-probe-profiles", EFFECTS),
     ("ckb-probe-symbols", EFFECTS),
+    ("ckb-probe-traces", EFFECTS),
     ("ckb-probe-core", EFFECTS),
     ("ckb-probe-crds", EFFECTS),
     (
@@ -36,6 +37,10 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
         &["aya", "aya-obj", "ckb-probe-bpf", "ckb-probe-common"],
     ),
     ("ckb-probe-k8s", &["ckb-probe-crds", "ckb-probe-bpf"]),
+    (
+        "ckb-probe-otlp",
+        &["ckb-probe-crds", "ckb-probe-bpf", "kube-client"],
+    ),
     (
         "ckb-probe-bpf",
         &["ckb-probe-crds", "ckb-probe-core", "kube-client"],
@@ -79,7 +84,7 @@ fn pure_crates_depend_on_no_effect() {
 }
 
 /// All crates of the agent and of what it stands on, but the one that may.
-const OTHERS: [&str; 9] = [
+const OTHERS: [&str; 11] = [
     "ckb-probe-agent",
     "ckb-probe-common",
     "ckb-probe-core",
@@ -87,8 +92,10 @@ const OTHERS: [&str; 9] = [
     "ckb-probe-figures",
     "ckb-probe-k8s",
     "ckb-probe-operator",
+    "ckb-probe-otlp",
     "ckb-probe-profiles",
     "ckb-probe-symbols",
+    "ckb-probe-traces",
 ];
 
 #[test]

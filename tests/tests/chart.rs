@@ -107,6 +107,7 @@ fn an_upgrade_that_leaves_new_values_out_is_refused_before_anything_changes() {
         "agent.maxNodePercent",
         "agent.kernelFunctions",
         "agent.blockIo",
+        "otlp",
     ] {
         let without = format!("{value}=null");
         let refused = rendered(&[&without]).unwrap_err();
@@ -116,6 +117,62 @@ fn an_upgrade_that_leaves_new_values_out_is_refused_before_anything_changes() {
             "{value}: {refused}"
         );
     }
+}
+
+#[test]
+fn agents_export_traces_to_whom_the_installation_names_and_have_no_credentials_of_others() {
+    let variables = |values: &[&str]| -> Vec<String> {
+        let objects = rendered(values).unwrap();
+        let map = named(&objects, "ConfigMap", "ckb-probe-operator").unwrap();
+        let pod = map["data"]["agent-pod.yaml"].as_str().unwrap();
+        let pod: Value = serde_yaml::from_str(pod).unwrap();
+        let container = &pod["spec"]["containers"][0];
+        let all = container["env"].as_array().unwrap().iter();
+        let of_otlp = all.filter(|one| one["name"].as_str().unwrap().starts_with("OTEL_"));
+        of_otlp.map(Value::to_string).collect()
+    };
+    // A Secret alone names nobody.
+    assert_eq!(variables(&["otlp.headersSecret=token"]), [""; 0]);
+    let set = variables(&[
+        "otlp.endpoint=https://collector.observability:4317",
+        "otlp.protocol=grpc",
+        "otlp.headersSecret=token",
+    ]);
+    assert_eq!(
+        set,
+        [
+            r#"{"name":"OTEL_EXPORTER_OTLP_ENDPOINT","value":"https://collector.observability:4317"}"#,
+            r#"{"name":"OTEL_EXPORTER_OTLP_PROTOCOL","value":"grpc"}"#,
+            r#"{"name":"OTEL_EXPORTER_OTLP_COMPRESSION","value":"gzip"}"#,
+            r#"{"name":"OTEL_EXPORTER_OTLP_HEADERS","valueFrom":{"secretKeyRef":{"key":"headers","name":"token","optional":true}}}"#,
+        ]
+    );
+    for wrong in [
+        "otlp.endpoint=collector:4318",
+        "otlp.endpoint=http://me:word@collector:4318",
+    ] {
+        rendered(&[wrong]).unwrap_err();
+    }
+}
+
+#[test]
+fn agents_may_reach_whom_traces_go_to_and_nobody_else() {
+    let policy = |values: &[&str]| {
+        let restricted = [
+            "networkPolicy.enabled=true",
+            "networkPolicy.apiServerCIDRs={10.0.0.1/32}",
+        ];
+        let objects = rendered(&[&restricted[..], values].concat()).unwrap();
+        let policy = named(&objects, "NetworkPolicy", "ckb-probe-agent").unwrap();
+        policy["spec"]["egress"].as_array().unwrap().clone()
+    };
+    assert_eq!(policy(&[]).len(), 1);
+    let egress = policy(&["otlp.endpoint=http://collector:4318"]);
+    assert_eq!(egress.len(), 3);
+    assert_eq!(
+        egress[1]["ports"],
+        json!([{"port": 4318, "protocol": "TCP"}])
+    );
 }
 
 #[test]

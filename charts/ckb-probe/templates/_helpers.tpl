@@ -58,6 +58,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $named | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end }}
 
+{{- /* The port of otlp.endpoint, likewise. */ -}}
+{{- define "ckb-probe.otlpPort" -}}
+{{- $url := urlParse .Values.otlp.endpoint -}}
+{{- $named := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
+{{- $named | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- end }}
+
 {{/* Every kind of probe that there is, as crds/src/kinds.rs has them. */}}
 {{- define "ckb-probe.everyKind" -}}
 rocksdb,functions,usdt,kernelFunctions,syscalls,blockIo,tcp,processes,chain,profile

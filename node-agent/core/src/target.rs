@@ -167,6 +167,7 @@ pub fn same_work(a: &Assignment, b: &Assignment) -> bool {
         report_interval,
         overhead,
         probes,
+        traces,
         expires_at: _,
     } = a;
     *probe == b.probe
@@ -176,6 +177,7 @@ pub fn same_work(a: &Assignment, b: &Assignment) -> bool {
         && *report_interval == b.report_interval
         && *overhead == b.overhead
         && *probes == b.probes
+        && *traces == b.traces
 }
 
 /// The targets that there may be by this order: one for each of its containers.

@@ -119,6 +119,15 @@ fn max_floor(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Where traces go, by OpenTelemetry's environment variables. What is wrong with them keeps nobody from measuring.
+fn traces() -> Option<ckb_probe_traces::Settings> {
+    let settings = ckb_probe_traces::Settings::new(None, &|name| std::env::var(name).ok());
+    settings.unwrap_or_else(|error| {
+        error!(%error, "no traces are exported");
+        None
+    })
+}
+
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let client = client(kube::Config::infer().await?)?;
     let settings = Settings {
@@ -144,6 +153,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         report_floor: arguments
             .report_floor_ms
             .map_or(agent::REPORT_FLOOR, Duration::from_millis),
+        traces: traces(),
         memory_limit: arguments.memory_limit,
     };
     Ok(agent::run(client, settings).await?)

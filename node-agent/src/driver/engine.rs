@@ -12,6 +12,7 @@ use std::{
 };
 
 use ckb_probe_crds::{Assignment, InstanceReport, InstanceState, Reason};
+use ckb_probe_traces::Counts;
 use futures::{StreamExt, stream::FuturesUnordered};
 use mailboxes::Mailbox;
 pub use mailboxes::{Addressee, Delivery};
@@ -26,6 +27,7 @@ use super::{
     workers::{Errand, Outcome},
 };
 use crate::{
+    export::span_sink::{self, SpanSink},
     kernel::CalibratedTier,
     mechanism::{Event, NodePolicy, Refusal},
     observe::{ContainerNames, Found, ObserveError, Process, ProcessId, Search},
@@ -59,6 +61,8 @@ pub struct Engine {
     news: bool,
     /// Events that nobody has asked for yet, as lines of JSON.
     undelivered: Vec<Value>,
+    /// Where events go as spans, if anywhere.
+    spans: Option<SpanSink>,
     /// The same of views whose every event is delivered, each with what it is made of.
     told: Vec<(Event, Value)>,
     mailboxes: Vec<Mailbox>,
@@ -91,6 +95,7 @@ impl Engine {
             unmatched: Vec::new(),
             news: false,
             undelivered: Vec::new(),
+            spans: None,
             told: Vec::new(),
             mailboxes: Vec::new(),
             broken_off: Vec::new(),
@@ -107,6 +112,22 @@ impl Engine {
     #[must_use]
     pub fn with_patience(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    /// Has what takes a time exported as spans.
+    #[must_use]
+    pub fn with_spans(self, spans: Option<SpanSink>) -> Self {
+        Self { spans, ..self }
+    }
+
+    /// What became of all spans up to now; None where none are exported.
+    pub fn span_counts(&self) -> Option<Counts> {
+        self.spans.as_ref().map(SpanSink::counts)
+    }
+
+    /// Nothing is exported any more: whoever did it.
+    pub fn end_export(&mut self) -> Option<SpanSink> {
+        self.spans.take()
     }
 
     /// Takes a target for killed by its probes when it dies within this time of an attach, instead of [`EARLY_DEATH`].
@@ -470,8 +491,13 @@ impl Engine {
         for view in self.views.values_mut() {
             view.told = Some(view.instance.stands(now));
         }
-        let known = self.views.values().map(|view| InstanceReport {
+        if let Some(spans) = &mut self.spans {
+            spans.keep(|key| self.views.contains_key(key));
+        }
+        let spans = self.spans.as_ref();
+        let known = self.views.iter().map(|(key, view)| InstanceReport {
             asks: view.assignment.asks.clone(),
+            spans: (view.assignment.traces.is_some()).then(|| span_sink::report(spans, key)),
             ..view.instance.report(now)
         });
         let unmatched = self.unmatched.iter().map(|assignment| InstanceReport {

@@ -24,6 +24,9 @@ const STATUS_BYTES: usize = 512;
 const PHRASE_CALLERS: usize = 3;
 const PHRASE_BYTES: usize = 160;
 
+/// The detail that is how long it took.
+pub const DURATION: &str = "duration";
+
 /// There are more.
 const MORE: &str = "…";
 
@@ -42,6 +45,8 @@ pub enum Detail {
     Text(String),
     /// Several; for people only if there are any.
     List(Vec<String>),
+    /// What it consisted of.
+    Operations(Vec<OperationTime>),
     /// Who called.
     Callers(Arc<Callers>),
     /// A text that says little without its name.
@@ -52,6 +57,19 @@ pub enum Detail {
     Yes,
     /// The same, for machines only.
     Mark,
+}
+
+/// What something consisted of: an operation, all of its calls together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperationTime {
+    /// Which.
+    pub name: String,
+    /// How many calls there were.
+    pub calls: u64,
+    /// How long they took together.
+    pub nanoseconds: u64,
+    /// Whether it was the last of all, and ended with the whole. Of others it is not known when they were.
+    pub is_last: bool,
 }
 
 /// Something that happened and is worth telling by itself.
@@ -85,6 +103,7 @@ impl fmt::Display for Detail {
             Self::Number(number) => write!(f, "{number}"),
             Self::Text(text) => f.write_str(text),
             Self::List(items) => f.write_str(&items.join(", ")),
+            Self::Operations(times) => f.write_str(&told(times).join(", ")),
             Self::Callers(callers) => f.write_str(&brief(callers, STATUS_CALLERS, STATUS_BYTES)),
             Self::Named(text) => f.write_str(text),
             Self::Private(_, words) => write!(f, "{words}"),
@@ -93,8 +112,19 @@ impl fmt::Display for Detail {
     }
 }
 
+/// Operations as people read them.
+fn told(times: &[OperationTime]) -> Vec<String> {
+    let times = times.iter();
+    times
+        .map(|one| {
+            let time = ckb_probe_crds::display_nanos(one.nanoseconds);
+            format!("{} {}x {time}", one.name, one.calls)
+        })
+        .collect()
+}
+
 /// Names from the innermost on, and what is said where they are not all.
-fn listed(callers: &Callers) -> Vec<String> {
+pub(crate) fn listed(callers: &Callers) -> Vec<String> {
     let all = callers.calls.iter();
     let mut names: Vec<String> = all
         .take(LISTED)
@@ -144,6 +174,7 @@ impl Detail {
             Self::Bytes(bytes) => Some(format!("{bytes} bytes")),
             Self::Number(_) | Self::Portion(_) => Some(format!("{name} {self}")),
             Self::List(items) => (!items.is_empty()).then(|| format!("{name} {self}")),
+            Self::Operations(times) => (!times.is_empty()).then(|| format!("{name} {self}")),
             Self::Callers(callers) => {
                 let brief = brief(callers, PHRASE_CALLERS, PHRASE_BYTES);
                 Some(format!("called by {brief}"))
@@ -164,6 +195,7 @@ impl Detail {
             Self::Number(number) => (name.to_string(), json!(number)),
             Self::Text(text) => (name.to_string(), json!(text)),
             Self::List(items) => (name.to_string(), json!(items)),
+            Self::Operations(times) => (name.to_string(), json!(told(times))),
             Self::Callers(callers) => (name.to_string(), json!(listed(callers))),
             Self::Named(text) | Self::Private(text, _) => (name.to_string(), json!(text)),
             Self::Yes | Self::Mark => (name.to_string(), json!(true)),
@@ -172,6 +204,15 @@ impl Detail {
 }
 
 impl Event {
+    /// How long it took, if it is something that takes a time.
+    pub fn duration_ns(&self) -> Option<u64> {
+        let mut details = self.details.iter();
+        details.find_map(|(name, detail)| match detail {
+            Detail::Nanoseconds(nanos) if *name == DURATION => Some(*nanos),
+            _ => None,
+        })
+    }
+
     /// Who called, where that is known.
     pub fn callers(&self) -> Option<&Callers> {
         self.details.iter().find_map(|(_, detail)| match detail {

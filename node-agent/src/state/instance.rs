@@ -11,7 +11,11 @@ use std::{collections::BTreeMap, time::Duration};
 use ckb_probe_crds::{Breach, Name, Overhead, Reason};
 use serde_json::Value;
 
-use super::{TimedFact, probe::ProbeState, series::Series};
+use super::{
+    TimedFact,
+    probe::{Placed, ProbeState},
+    series::Series,
+};
 use crate::{
     kinds::Instrumented,
     mechanism::{Accepted, Event, GroupIds, Lost, Refusal},
@@ -317,6 +321,12 @@ impl Instance {
         probes
             .filter_map(|probe| probe.event(event, window))
             .collect()
+    }
+
+    /// Where an event stands, in the books of each probe that it belongs to.
+    pub fn placed(&self, event: &Event) -> impl Iterator<Item = Placed<'_>> {
+        let probes = self.probes.iter();
+        probes.filter_map(|probe| probe.placed(event))
     }
 
     /// How many calls one stands for that an event tells of.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{
-    EventReport, InstanceState, Lack, Name, ProbeReport, Reason,
+    EventReport, InstanceState, Kind, Lack, Name, ProbeReport, Reason,
     report::{MAX_EVENTS, OTHER, Omitted},
 };
 use serde_json::Value;
@@ -42,6 +42,21 @@ pub struct ProbeState {
     renewed: bool,
     weightiest: Vec<EventReport>,
     weightiest_closed: Vec<EventReport>,
+}
+
+/// Where an event stands in the books of a probe.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placed<'a> {
+    /// The name of the probe.
+    pub probe: &'a str,
+    /// Its kind.
+    pub kind: Kind,
+    /// The name of the row.
+    pub row: String,
+    /// That of the part, where there is one.
+    pub part: Option<String>,
+    /// How many such there were: more than one where only a part of the time is watched.
+    pub stands_for: f64,
 }
 
 impl ProbeState {
@@ -218,12 +233,7 @@ impl ProbeState {
     /// Notes an event, if it is one of this probe's, and returns it as a line of JSON. Where it is told who called, it belongs to a
     /// profile of a window of this length, too.
     pub fn event(&mut self, event: &Event, window: Duration) -> Option<Value> {
-        let series = self.series.iter().find(|series| series.is(event.group))?;
-        if event.weight < series.subscription.least_weight
-            || !series.subscription.has(event.row.as_ref())
-        {
-            return None;
-        }
+        let series = self.series_of(event)?;
         let instrument = &*self.probe.instrument;
         let (row, part) = series.place(event.row.as_ref(), event.part.as_ref(), instrument);
         if series.subscription.reports_stacks {
@@ -247,6 +257,28 @@ impl ProbeState {
             self.weightiest.truncate(MAX_EVENTS);
         }
         Some(line)
+    }
+
+    /// The series that an event was counted in, if it is one that this probe tells of.
+    fn series_of(&self, event: &Event) -> Option<&Series> {
+        let series = self.series.iter().find(|series| series.is(event.group))?;
+        let is_told = event.weight >= series.subscription.least_weight
+            && series.subscription.has(event.row.as_ref());
+        is_told.then_some(series)
+    }
+
+    /// Where an event stands in this probe's books, if it is one of its.
+    pub fn placed(&self, event: &Event) -> Option<Placed<'_>> {
+        let series = self.series_of(event)?;
+        let instrument = &*self.probe.instrument;
+        let (row, part) = series.place(event.row.as_ref(), event.part.as_ref(), instrument);
+        Some(Placed {
+            probe: &self.probe.name,
+            kind: self.probe.kind(),
+            row,
+            part,
+            stands_for: series.weight(),
+        })
     }
 
     /// How many calls one stands for that an event of this probe's tells of; None where it is not this probe's.

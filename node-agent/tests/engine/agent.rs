@@ -9,6 +9,7 @@ use std::{
 
 use ckb_probe_agent::{
     driver::engine::{Delivery, Engine},
+    export::span_sink::SpanSink,
     kernel::{CalibratedTier, Execs, Tier},
     mechanism::Refusal,
     preflight::preflight,
@@ -18,6 +19,7 @@ use ckb_probe_crds::{
     ProbeReference, Reason,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
+use ckb_probe_traces::{Counts, Limits, Settings};
 use serde_json::Value;
 use tokio::time::sleep_until;
 
@@ -84,6 +86,22 @@ impl Agent {
             engine: self.engine.with_profile_window(window),
             ..self
         }
+    }
+
+    /// It exports to this receiver what orders ask for.
+    pub fn exporting(self, endpoint: &str) -> Self {
+        let settings = Settings::new(Some(endpoint), &|_| None).unwrap().unwrap();
+        let node = Some("node0".to_string());
+        let spans = SpanSink::start(settings, Limits::DEFAULT, node).unwrap();
+        Self {
+            engine: self.engine.with_spans(Some(spans)),
+            ..self
+        }
+    }
+
+    /// What became of all spans.
+    pub fn span_counts(&self) -> Counts {
+        self.engine.span_counts().unwrap()
     }
 
     /// Has it measure the calls in these, as a budget allows that makes it do that in slices.
@@ -229,6 +247,7 @@ pub fn order_of(name: &str, container: &str, executable: &str, probes: Vec<Probe
             ..Overhead::default()
         },
         probes,
+        traces: None,
         asks: String::new(),
         expires_at: None,
     }

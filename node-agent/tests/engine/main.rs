@@ -15,6 +15,7 @@ mod sites;
 mod sizes;
 mod slow_calls;
 mod storm;
+mod traces;
 
 // What most of them take from elsewhere.
 use std::{

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Calls that it makes when it is told to, by one caller, and by the other.
-const FIRST: u64 = 20;
-const SECOND: u64 = 10;
+pub const FIRST: u64 = 20;
+pub const SECOND: u64 = 10;
 
 pub fn program(folder: &Folder) -> PathBuf {
     folder.compile_optimised("callers")

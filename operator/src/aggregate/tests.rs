@@ -146,6 +146,40 @@ fn a_target_that_fires_makes_the_probe_ready() {
 }
 
 #[test]
+fn what_became_of_spans_is_added_up_over_all_targets() {
+    let spans = |started, dropped, message: &str| {
+        Some(SpanCounts {
+            started,
+            exported: started - dropped,
+            dropped,
+            queued: 0,
+            message: message.to_owned(),
+        })
+    };
+    let scene = scene(json!({ "traces": {} }), |probe, first| {
+        let second = pod("a", "ckb-1", Some("n"));
+        let one = InstanceReport {
+            spans: spans(10, 1, ""),
+            ..firing(probe, first)
+        };
+        let other = InstanceReport {
+            spans: spans(5, 5, "nobody takes them"),
+            ..firing(probe, &second)
+        };
+        let report = node_probe("n", 1, vec![one, other]);
+        vec![runs(&second), reports(report)]
+    });
+    let status = scene.status();
+    assert_eq!(status.traces, spans(15, 6, "nobody takes them"));
+    // Counts alone are figures, which need not be written at once.
+    let mut later = status.clone();
+    later.traces = spans(20, 6, "nobody takes them");
+    assert!(same_but_figures(&status, &later));
+    later.traces = spans(20, 6, "");
+    assert!(!same_but_figures(&status, &later));
+}
+
+#[test]
 fn a_missing_symbol_degrades_what_is_ready_all_the_same() {
     let scene = scene(json!({}), |probe, pod| {
         let report = InstanceReport {

@@ -200,6 +200,7 @@ impl<'a> Asked<'a> {
             report_interval: spec.report_interval,
             overhead: spec.overhead.clone(),
             probes: spec.probes.clone(),
+            traces: spec.traces.clone(),
             expires_at: self.expires.map(Time),
         }
     }

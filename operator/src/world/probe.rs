@@ -120,9 +120,18 @@ fn asked(spec: &CkbProbeSpec) -> String {
         report_interval,
         paused: _,
         duration: _,
+        traces,
         probes,
     } = spec;
-    json!([container, executable, overhead, report_interval, probes]).to_string()
+    json!([
+        container,
+        executable,
+        overhead,
+        report_interval,
+        probes,
+        traces
+    ])
+    .to_string()
 }
 
 impl CkbProbeEntry {

@@ -1,6 +1,7 @@
 //! What the tests of all crates stand on: programs that do a known thing as often as they are told, containers and disks for
 //! them, and the command line that looks at them. Where something of it fails no test can go on, so it panics.
 
+pub mod collector;
 pub mod container;
 pub mod disk;
 pub mod fixture;
@@ -18,6 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use collector::{CollectedSpan, Collector};
 pub use container::Container;
 pub use fixture::{Fixture, Folder};
 pub use parent::Parent;

@@ -43,7 +43,16 @@ impl Probe {
     /// # Panics
     /// When it cannot be started.
     pub fn start(pid: u32, arguments: &[&str]) -> Self {
+        Self::start_with(pid, arguments, &[])
+    }
+
+    /// The same with these variables set.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_with(pid: u32, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(ckb_probe())
+            .envs(variables.iter().copied())
             .args(arguments)
             .args(["--on-breach", "report", "--interval", "100ms"])
             .args(["--pid", &pid.to_string()])

@@ -99,6 +99,7 @@ pub fn order(
         report_interval: report_interval.into(),
         overhead,
         probes: vec![Probe::new("storage", question.into())],
+        traces: None,
         expires_at: None,
     }
 }

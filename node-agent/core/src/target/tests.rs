@@ -27,6 +27,7 @@ fn assignment(probe: &str, pod: &str, containers: &[(&str, Option<&str>)]) -> As
         report_interval: std::time::Duration::from_secs(10).into(),
         overhead: Overhead::default(),
         probes: vec![],
+        traces: None,
         expires_at: None,
     }
 }

@@ -12,6 +12,7 @@ mod table;
 
 use ckb_probe_agent::{
     alarm::Alarm,
+    export::span_sink::SpanSink,
     host::{HostError, Session, find_process},
     kernel::{CalibratedTier, Execs, Tier, run_child_if_asked},
     kinds::{self, Asking},
@@ -21,6 +22,7 @@ use ckb_probe_agent::{
 use ckb_probe_crds::{
     Breach, Check, KindSpec, Overhead, display_nanos, for_each_kind, report::CUT,
 };
+use ckb_probe_traces::{Limits, Settings};
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
 use tokio::{
@@ -41,6 +43,8 @@ use tokio::{
         ckb-probe rocksdb --wait --by-column-family     from the start of a process that is still to come\n  \
         ckb-probe rocksdb --on-breach report            every call, whatever it costs the process\n  \
         ckb-probe rocksdb --events --slow-threshold 5ms each slow call, as a JSON line\n  \
+        ckb-probe chain --threshold 0s --otlp http://127.0.0.1:4318\n  \
+                                                        each block, as a trace for an OpenTelemetry Collector, or Jaeger\n  \
         ckb-probe profile --mode cpu -o cpu.pb.gz       where the CPU time goes, for a flame graph\n  \
         ckb-probe threads                               what each thread does now\n  \
         ckb-probe render cpu.pb.gz -o cpu.html          a profile as a page to search and zoom\n  \
@@ -188,6 +192,11 @@ struct HowArguments {
     /// Print each row of each interval as a JSON line instead of the table.
     #[arg(long, conflicts_with = "events")]
     json: bool,
+    /// Also export each slow call, block, or whatever else is listed individually, as spans, to a receiver of OTLP such as
+    /// http://127.0.0.1:4318. How is said by the environment variables of OpenTelemetry (OTEL_EXPORTER_OTLP_PROTOCOL, _HEADERS and
+    /// others), and so is where if this is unset (OTEL_EXPORTER_OTLP_ENDPOINT).
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
     /// Also write the slow calls with their callers to this file (.pb.gz), for a flame graph of their time. Needs --stacks.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -263,9 +272,22 @@ enum CliError {
     NoStacks,
     #[error(transparent)]
     Account(cost::AccountError),
+    #[error(transparent)]
+    Settings(#[from] ckb_probe_traces::SettingsError),
+    #[error(transparent)]
+    Export(#[from] ckb_probe_otlp::ExporterError),
     #[error("cannot print: {0}")]
     Print(#[from] std::io::Error),
 }
+
+/// Spans come once in an interval, and all of them together: of ten thousand a second and more.
+const QUEUE: Limits = Limits {
+    queue_bytes: 32 << 20,
+    ..Limits::DEFAULT
+};
+
+/// At the end, what still waits to be exported has so long.
+const LAST_SPANS: Duration = Duration::from_secs(3);
 
 /// What the command found, beyond success.
 enum Outcome {
@@ -375,6 +397,10 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     };
     let exit = Exit::of(process.id)?;
     let mut flames = how.output.as_deref().map(slow::Flames::to).transpose()?;
+    let spans = Settings::new(how.otlp.as_deref(), &|name| std::env::var(name).ok())?;
+    let spans = spans
+        .map(|settings| SpanSink::start(settings, QUEUE, None))
+        .transpose()?;
     let executable = process.executable.clone();
     let overhead = how.budget.overhead();
     let interval = how.interval.get().max(Duration::from_millis(100));
@@ -383,6 +409,9 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
     let mut session = Session::attach(means, process, question, overhead, interval)?;
+    if let Some(spans) = spans {
+        session.export(spans);
+    }
     let lacks = session.lacks();
     if !lacks.is_empty() {
         eprintln!("ckb-probe: attached{lacks}");
@@ -434,6 +463,9 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     }
     if let Some(flames) = flames {
         flames.write()?;
+    }
+    if let Some(spans) = session.end_export() {
+        eprintln!("ckb-probe: {}", spans.end(LAST_SPANS));
     }
     if let Some(message) = session.instance().must_detach() {
         eprintln!("ckb-probe: {message}");

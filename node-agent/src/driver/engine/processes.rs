@@ -20,6 +20,7 @@ use super::{
     Engine, views_on,
 };
 use crate::{
+    export::span_sink::Origin,
     kernel::{ReadError, memory},
     observe::{self, ProcessId},
     state::instance::Instance,
@@ -225,6 +226,16 @@ impl Engine {
             for event in &events {
                 let told = view.instance_mut().event(event).into_iter();
                 lines.extend(told.map(|line| (event, line)));
+            }
+            if let Some(spans) = &mut self.spans
+                && view.assignment.traces.is_some()
+            {
+                let origin = Origin {
+                    instance: &view.instance,
+                    executable: &view.assignment.executable,
+                    pid: process.pid,
+                };
+                spans.offer(&origin, &events);
             }
             let Some(flow) = &mut view.flow else {
                 let told = lines.into_iter();

@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::{Assignment, KindSpec, Overhead, PodReference, Probe, ProbeReference, Reason};
+use ckb_probe_crds::{
+    Assignment, KindSpec, Overhead, PodReference, Probe, ProbeReference, Reason, Traces,
+};
 use serde_json::Value;
 
 use super::{
@@ -14,6 +16,7 @@ use super::{
     Engine,
 };
 use crate::{
+    export::span_sink::SpanSink,
     host::HostError,
     kernel::CalibratedTier,
     mechanism::{Event, Refusal},
@@ -59,6 +62,8 @@ impl Session {
             report_interval: interval.into(),
             overhead,
             probes: vec![Probe::new(question.kind().as_str(), question)],
+            // If there is an exporter at all.
+            traces: Some(Traces::default()),
             expires_at: None,
         };
         let desired = Desired {
@@ -164,6 +169,16 @@ impl Session {
     pub fn told_events(&mut self) -> Vec<(Event, Value)> {
         self.engine.take_events(self.process.id);
         std::mem::take(&mut self.engine.told)
+    }
+
+    /// From now on has what takes a time exported as spans.
+    pub fn export(&mut self, spans: SpanSink) {
+        self.engine.spans = Some(spans);
+    }
+
+    /// Nothing is exported any more: whoever did it.
+    pub fn end_export(&mut self) -> Option<SpanSink> {
+        self.engine.end_export()
     }
 
     /// The time since it began, in which its books count.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 pub use arguments::Arguments;
 use ckb_probe_crds::{
-    Distribution, Figures, descriptor::Measure, display_nanos,
+    Distribution, Figures, descriptor::Measure,
     kinds::chain::{
         CALLS, CPU, ChainProbe, DETACHED, DURATION, FAULTS, HEIGHT, LONGEST, OFF_CPU, QUEUED,
         STORAGE, SYNC, TIP,
@@ -19,7 +19,7 @@ use ckb_probe_crds::{
 use super::Instrument;
 use crate::{
     mechanism::{
-        CollectorConfig, Detail, RowId,
+        CollectorConfig, Detail, OperationTime, RowId,
         spans::{
             Decode, Operation, SeenSpan, SpanCalls, SpanReading, SpansConfig, end,
             role::{BEGIN, COMMIT, DELETE, DROP, PUT, TIMED},
@@ -186,11 +186,15 @@ impl Decode for ChainProbe {
         }
         let mut operations = span.operations.clone();
         operations.sort_by_key(|(_, calls)| std::cmp::Reverse(calls.time_ns));
-        let operations = operations.iter().map(|(operation, calls)| {
-            let time = display_nanos(calls.time_ns);
-            format!("{} {}x {time}", operation.name, calls.calls)
-        });
-        details.push(("operations", Detail::List(operations.collect())));
+        let operations = operations
+            .iter()
+            .map(|(operation, calls)| OperationTime {
+                name: operation.name.to_string(),
+                calls: calls.calls,
+                nanoseconds: calls.time_ns,
+                is_last: operation.role == COMMIT,
+            });
+        details.push(("operations", Detail::Operations(operations.collect())));
         details
     }
 }

@@ -65,6 +65,8 @@ impl Instance {
                 .overhead_ratio
                 .map(|_| millipercent(self.budget_percent / 100.0)),
             floor_millipercent: self.floor_ratio.map(millipercent),
+            // Whoever exports knows.
+            spans: None,
             probes,
         }
     }

@@ -36,6 +36,7 @@ fn ordered(on: &str, probe: &CkbProbeEntry, pods: &[TargetPod]) -> Change {
         report_interval: spec.report_interval,
         overhead: spec.overhead.clone(),
         probes: spec.probes.clone(),
+        traces: None,
         expires_at: None,
     });
     let mut row = node_probe(on, 1, vec![]);

@@ -1,0 +1,22 @@
+//! Spans on their way out: what they are, how they wait, and what becomes of each.
+//!
+//! A [`Span`] is what took a time, a [`Group`] those that belong to one trace and leave together. An [`Outbox`] holds groups until a receiver
+//! took them, and counts: what was started is exported, dropped or queued, always ([`Counts`]). [`Settings`] are where they go, by the
+//! environment variables that OpenTelemetry names; [`answer`] is what a receiver's answer means; [`messages`] is what OTLP writes. Pure: no
+//! clock, no I/O, no randomness.
+#![forbid(unsafe_code)]
+
+pub mod answer;
+mod backoff;
+mod group;
+mod ids;
+pub mod messages;
+mod outbox;
+mod settings;
+mod span;
+
+pub use group::{Group, Resource, Scope};
+pub use ids::{Ids, SpanId, TraceId};
+pub use outbox::{Batch, Cause, Counts, Limits, Next, Outbox};
+pub use settings::{Compression, Protocol, Settings, SettingsError};
+pub use span::{Attributes, Span, Value};

@@ -1,0 +1,98 @@
+//! Slow calls as traces, of those orders alone that ask for it, and what became of each target's.
+
+use ckb_probe_crds::{SpanCounts, Traces};
+use ckb_probe_testkit::Collector;
+
+use super::{
+    slow_calls::{FIRST, SECOND, attached, order, program, run},
+    *,
+};
+
+/// Those that a target makes when it is told to.
+const CALLS: u64 = FIRST + SECOND;
+
+fn traced(of: &Container, asked: bool) -> Assignment {
+    Assignment {
+        traces: asked.then(Traces::default),
+        ..without_budget(order(of, false))
+    }
+}
+
+async fn calls(agent: &mut Agent, of: &[&Container]) {
+    for one in of {
+        kill_process(Pid::from_raw(one.pid() as i32).unwrap(), Signal::USR1).unwrap();
+    }
+    let (mut lines, expected) = (0, of.len() as u64 * CALLS);
+    agent
+        .until(PATIENCE, |agent| {
+            lines += agent.events().len() as u64;
+            lines >= expected
+        })
+        .await;
+}
+
+fn spans(agent: &mut Agent, of: &Container) -> Option<SpanCounts> {
+    agent.report_to("one", of).and_then(|report| report.spans)
+}
+
+#[tokio::test]
+async fn what_an_order_asks_for_is_exported_and_told_and_nothing_else() {
+    let folder = Folder::new();
+    let collector = Collector::start();
+    let program = program(&folder);
+    let (asking, other) = (run(&program, 81), run(&program, 82));
+    let mut agent = Agent::start().exporting(&collector.http());
+    agent.assign(vec![traced(&asking, true), traced(&other, false)]);
+    attached(&mut agent, &asking).await;
+    attached(&mut agent, &other).await;
+    calls(&mut agent, &[&asking, &other]).await;
+    agent
+        .until(PATIENCE, |agent| agent.span_counts().queued == 0)
+        .await;
+    let told = spans(&mut agent, &asking).unwrap();
+    let expected = SpanCounts {
+        started: CALLS,
+        exported: CALLS,
+        ..SpanCounts::default()
+    };
+    assert_eq!(told, expected);
+    assert_eq!(spans(&mut agent, &other), None);
+    let arrived = collector.wait_for_spans(CALLS as usize);
+    assert_eq!(arrived.len() as u64, CALLS);
+    for span in &arrived {
+        assert_eq!(span.resource["k8s.pod.name"], asking.id);
+        assert_eq!(span.resource["k8s.namespace.name"], "tests");
+        assert_eq!(span.resource["k8s.container.name"], "target");
+        assert_eq!(span.resource["k8s.node.name"], "node0");
+        assert_eq!(span.resource["ckb_probe.ckbprobe"], "one");
+    }
+}
+
+#[tokio::test]
+async fn whoever_asks_where_nobody_takes_them_is_told() {
+    let folder = Folder::new();
+    let target = run(&program(&folder), 83);
+    let mut agent = Agent::start();
+    agent.assign(vec![traced(&target, true)]);
+    attached(&mut agent, &target).await;
+    let told = spans(&mut agent, &target).unwrap();
+    assert_eq!(told.started, 0);
+    assert!(told.message.contains("otlp.endpoint"), "{}", told.message);
+
+    let mut collector = Collector::start();
+    let endpoint = collector.http();
+    collector.end();
+    let mut agent = Agent::start().exporting(&endpoint);
+    agent.assign(vec![traced(&target, true)]);
+    attached(&mut agent, &target).await;
+    calls(&mut agent, &[&target]).await;
+    agent
+        .until(PATIENCE, |agent| agent.span_counts().failures > 0)
+        .await;
+    let told = spans(&mut agent, &target).unwrap();
+    assert_eq!((told.started, told.queued), (CALLS, CALLS));
+    assert_eq!(
+        told.message,
+        "the receiver takes no spans at present: see the agent's log"
+    );
+}

@@ -1,0 +1,221 @@
+//! `ckb-probe --otlp`: what takes a time arrives as spans at a real receiver. On this machine's kernel, as root.
+#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+
+#[path = "traces/jaeger.rs"]
+mod jaeger;
+
+use std::{
+    collections::BTreeMap,
+    process::{Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use ckb_probe_testkit::{CollectedSpan, Collector, Fixture, Folder, Probe, ckb_probe};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+/// The spans of each trace, by the number of the trace.
+fn traces(spans: &[CollectedSpan]) -> BTreeMap<&str, Vec<&CollectedSpan>> {
+    let mut traces: BTreeMap<&str, Vec<&CollectedSpan>> = BTreeMap::new();
+    for span in spans {
+        traces.entry(&span.trace).or_default().push(span);
+    }
+    traces
+}
+
+/// The one without a parent. All others are right below it, and within its time.
+fn root<'a>(trace: &[&'a CollectedSpan]) -> &'a CollectedSpan {
+    let mut roots = trace.iter().filter(|span| span.parent.is_empty());
+    let root = roots.next().unwrap();
+    assert!(roots.next().is_none(), "one root");
+    for span in trace.iter().filter(|span| !span.parent.is_empty()) {
+        assert_eq!(span.parent, root.id);
+        assert!(span.start_ns >= root.start_ns && span.end_ns <= root.end_ns);
+    }
+    root
+}
+
+/// What is said at the end: how many spans there were, and that all of them were exported.
+fn all_exported(said: &str, count: usize) {
+    let sentence = format!("of {count} spans {count} were exported to 127.0.0.1:");
+    assert!(said.contains(&sentence), "{said}");
+}
+
+#[test]
+fn each_block_is_a_trace_with_its_height_and_what_it_consisted_of() {
+    let collector = Collector::start();
+    let mut node = Fixture::named("blocks", &[]);
+    let (endpoint, mut height) = (collector.http(), 0);
+    let asked = [
+        "chain",
+        "--threshold",
+        "0s",
+        "--events",
+        "--otlp",
+        &endpoint,
+    ];
+    let mut probe = Probe::start(node.pid(), &asked);
+    let first = probe.line_while(
+        |_| true,
+        || {
+            height += 1;
+            node.tell(&format!("accept {height} {height} 3"));
+        },
+    );
+    node.tell("accept 1001 1100 7 100");
+    let (lines, said) = probe.events();
+    let lines: Vec<Value> = [first].into_iter().chain(lines).collect();
+    let spans = collector.spans();
+    all_exported(&said, spans.len());
+    let traces = traces(&spans);
+    assert_eq!(traces.len(), lines.len(), "a trace for each block");
+    let by_height: BTreeMap<_, _> = traces
+        .values()
+        .map(|trace| (root(trace).attributes["ckb_probe.height"].as_u64(), trace))
+        .collect();
+    for line in &lines {
+        let trace = by_height[&line["height"].as_u64()];
+        let root = root(trace);
+        assert_eq!(root.name, "chain accepted");
+        assert_eq!(line["durationNanoseconds"], root.end_ns - root.start_ns);
+        assert_eq!(
+            line["rocksdbNanoseconds"],
+            root.attributes["ckb_probe.rocksdb_ns"]
+        );
+        assert_eq!(root.attributes["thread.name"], "verify_blocks");
+        assert_eq!(root.resource["service.name"], "blocks");
+        assert_eq!(root.resource["process.pid"], node.pid());
+        let below = |name: &str| {
+            let mut named = trace.iter().filter(|span| span.name == name);
+            let found = named.next();
+            found.unwrap_or_else(|| panic!("no {name} in {trace:?}"))
+        };
+        let commit = below("TxnCommit");
+        assert_eq!(commit.end_ns, root.end_ns);
+        assert_eq!(commit.attributes["ckb_probe.calls"], 1);
+        if line["height"].as_u64() > Some(1000) {
+            assert_eq!(below("TxnGet").attributes["ckb_probe.calls"], 7);
+            let off_cpu = below("offCpu");
+            assert_eq!(line["offCpuNanoseconds"], off_cpu.end_ns - off_cpu.start_ns);
+        }
+    }
+}
+
+#[test]
+fn each_slow_call_is_a_span_that_says_who_called() {
+    let collector = Collector::start();
+    let folder = Folder::new();
+    let mut node = Command::new(folder.compile_optimised("callers"))
+        .arg("signals")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let endpoint = collector.grpc();
+    let asked = [
+        "functions",
+        "--match",
+        "slow_call",
+        "--threshold",
+        "1ms",
+        "--stacks",
+    ];
+    let asked = [
+        &asked[..],
+        &["--include-single-stepped", "--events", "--otlp", &endpoint],
+    ]
+    .concat();
+    // As whoever has set it for other programs has.
+    let mut probe = Probe::start_with(
+        node.id(),
+        &asked,
+        &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")],
+    );
+    let pid = Pid::from_child(&node);
+    let first = probe.line_while(
+        |_| true,
+        || {
+            kill_process(pid, Signal::USR1).unwrap();
+            sleep(Duration::from_millis(300));
+        },
+    );
+    let (lines, said) = probe.events();
+    node.kill().unwrap();
+    node.wait().unwrap();
+    let lines: Vec<Value> = [first].into_iter().chain(lines).collect();
+    let spans = collector.spans();
+    all_exported(&said, lines.len());
+    assert_eq!(traces(&spans).len(), lines.len(), "a trace for each call");
+    let times = |all: &mut Vec<u64>| {
+        all.sort_unstable();
+        all.clone()
+    };
+    let mut told = lines
+        .iter()
+        .map(|line| line["durationNanoseconds"].as_u64().unwrap())
+        .collect();
+    let mut arrived = spans
+        .iter()
+        .map(|span| span.end_ns - span.start_ns)
+        .collect();
+    assert_eq!(times(&mut told), times(&mut arrived));
+    for span in &spans {
+        assert_eq!(span.name, "functions slow_call");
+        assert_eq!(span.attributes["ckb_probe.kind"], "functions");
+    }
+    let with_stacks = spans
+        .iter()
+        .filter(|span| span.attributes.contains_key("code.stacktrace"));
+    let stacks = lines.iter().filter(|line| line.get("stack").is_some());
+    assert_eq!(with_stacks.count(), stacks.count());
+}
+
+#[test]
+fn a_receiver_that_is_away_is_told_of_and_keeps_nobody_from_measuring() {
+    let mut collector = Collector::start();
+    let endpoint = collector.http();
+    collector.end();
+    let mut node = Fixture::named("blocks", &[]);
+    let mut height = 0;
+    let asked = [
+        "chain",
+        "--threshold",
+        "0s",
+        "--events",
+        "--otlp",
+        &endpoint,
+    ];
+    let mut probe = Probe::start(node.pid(), &asked);
+    probe.line_while(
+        |_| true,
+        || {
+            height += 1;
+            node.tell(&format!("accept {height} {height} 3"));
+        },
+    );
+    node.tell("accept 1001 1100 7");
+    let (lines, said) = probe.events();
+    assert!(lines.len() >= 100, "{}", lines.len());
+    assert!(
+        said.contains(" spans 0 were exported to 127.0.0.1:"),
+        "{said}"
+    );
+    assert!(said.contains(" that still waited at the end ("), "{said}");
+    assert!(said.contains("refused"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_a_receiver_is_refused_before_anything_is_attached() {
+    let pid = std::process::id().to_string();
+    let output = Command::new(ckb_probe())
+        .args(["syscalls", "--pid", &pid, "--otlp", "127.0.0.1:4318"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        said.trim_end(),
+        "ckb-probe: --otlp: 127.0.0.1:4318 is no address of a receiver: write http://HOST:PORT or https://HOST:PORT"
+    );
+    assert_eq!(json!(output.stdout.len()), json!(0));
+}

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# test-traces.sh: what of traces takes longer than a gate has. A real CKB node imports a chain, each block is a trace in Jaeger, and the slowest
+# is found there by its height; and 10,000 spans a second go through an OpenTelemetry Collector for a minute, each way that there is. Needs
+# root. Builds CKB first where there is none: half an hour.
+set -euo pipefail
+ROOT=$(dirname "$(dirname "$(realpath "$0")")")
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$ROOT/scripts/lib.sh"
+cd "$ROOT"
+need_root test-traces.sh
+
+scripts/build-ckb.sh
+chain=$(scripts/build-chain.sh "${BLOCKS:-5000}" | tail -n 1)
+CKB_PROBE_CHAIN=$chain cargo test --locked --workspace --test traces -- --ignored --nocapture
+# As it is released: what is measured is what it costs.
+cargo test --locked --release --package ckb-probe-otlp --test collector -- --ignored --nocapture

@@ -1,0 +1,294 @@
+//! The real OpenTelemetry Collector, which writes what it takes to a file.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{PATIENCE, repository};
+
+/// A span, as the Collector wrote it down.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectedSpan {
+    /// Its trace, in hexadecimal.
+    pub trace: String,
+    /// Its number, the same.
+    pub id: String,
+    /// What it is a part of; empty for a root.
+    pub parent: String,
+    /// What it is.
+    pub name: String,
+    /// When it began, in nanoseconds since 1970.
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// What is said of it.
+    pub attributes: BTreeMap<String, Value>,
+    /// What is said of where it is from.
+    pub resource: BTreeMap<String, Value>,
+    /// Who says so.
+    pub scope: String,
+}
+
+/// The Collector. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Collector {
+    folder: TempDir,
+    http: SocketAddr,
+    grpc: SocketAddr,
+    tls: Option<(PathBuf, PathBuf)>,
+    starts: usize,
+    child: Option<Child>,
+}
+
+impl Collector {
+    /// Starts one.
+    ///
+    /// # Panics
+    /// When it does not start: `scripts/setup.sh unit` builds it.
+    pub fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// The same with TLS: with this certificate and key.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_with(tls: Option<(PathBuf, PathBuf)>) -> Self {
+        let mut collector = Self {
+            folder: TempDir::with_prefix("ckb-probe-collector-").unwrap(),
+            http: free(),
+            grpc: free(),
+            tls,
+            starts: 0,
+            child: None,
+        };
+        collector.begin();
+        collector
+    }
+
+    /// Where it takes requests over HTTP.
+    pub fn http(&self) -> String {
+        format!("{}://{}", self.scheme(), self.http)
+    }
+
+    /// Where it takes requests over gRPC.
+    pub fn grpc(&self) -> String {
+        format!("{}://{}", self.scheme(), self.grpc)
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
+    /// Starts it again after an end.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn begin(&mut self) {
+        self.starts += 1;
+        let tls = match &self.tls {
+            Some((certificate, key)) => format!(
+                ", tls: {{cert_file: {}, key_file: {}}}",
+                certificate.display(),
+                key.display()
+            ),
+            None => String::new(),
+        };
+        let config = format!(
+            "receivers:\n  otlp: {{protocols: {{http: {{endpoint: '{}'{tls}}}, grpc: {{endpoint: '{}'{tls}}}}}}}\n\
+             exporters:\n  file: {{path: '{}', flush_interval: 50ms}}\n\
+             service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    traces: {{receivers: [otlp], exporters: [file]}}\n",
+            self.http,
+            self.grpc,
+            self.file(self.starts).display()
+        );
+        let path = self.folder.path().join("config.yaml");
+        fs::write(&path, config).unwrap();
+        let log = fs::File::create(self.folder.path().join("log")).unwrap();
+        let program = built("otelcol", "OTELCOL").join("bin/collector");
+        let child = Command::new(&program)
+            .arg("--config")
+            .arg(&path)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        let child = child.unwrap_or_else(|error| {
+            panic!(
+                "{}: {error}: scripts/setup.sh unit builds it",
+                program.display()
+            )
+        });
+        self.child = Some(child);
+        for address in [self.http, self.grpc] {
+            self.wait_for(address);
+        }
+    }
+
+    fn wait_for(&mut self, address: SocketAddr) {
+        let until = Instant::now() + PATIENCE;
+        while TcpStream::connect(address).is_err() {
+            let ended = self
+                .child
+                .as_mut()
+                .and_then(|child| child.try_wait().unwrap());
+            let log = || fs::read_to_string(self.folder.path().join("log")).unwrap();
+            assert!(ended.is_none() && Instant::now() < until, "{}", log());
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Has it end in good order: what it took is in its file.
+    ///
+    /// # Panics
+    /// When it does not.
+    pub fn end(&mut self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Kills it.
+    ///
+    /// # Panics
+    /// When that fails.
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        if let Some(mut child) = self.child.take() {
+            kill_process(Pid::from_child(&child), signal).unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    fn file(&self, start: usize) -> PathBuf {
+        self.folder.path().join(format!("spans-{start}.json"))
+    }
+
+    /// What it has written, over all of its starts.
+    ///
+    /// # Panics
+    /// When that cannot be read.
+    pub fn spans(&self) -> Vec<CollectedSpan> {
+        let files = (1..=self.starts).map(|start| self.file(start));
+        files.flat_map(|file| read(&file)).collect()
+    }
+
+    /// The same, once it has written so many.
+    ///
+    /// # Panics
+    /// When it does not in time.
+    pub fn wait_for_spans(&self, count: usize) -> Vec<CollectedSpan> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let spans = self.spans();
+            if spans.len() >= count {
+                return spans;
+            }
+            assert!(Instant::now() < until, "{} of {count} spans", spans.len());
+            sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// An address that nobody listens at.
+///
+/// # Panics
+/// When there is none.
+pub fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// Where `scripts/setup.sh` has put what it built of this name, in the version that `scripts/lib.sh` says.
+///
+/// # Panics
+/// When the script has no such version.
+pub fn built(name: &str, variable: &str) -> PathBuf {
+    let script = fs::read_to_string(repository().join("scripts/lib.sh")).unwrap();
+    let mut lines = script.lines().map(str::trim);
+    let version = lines.find_map(|line| line.strip_prefix(&format!("{variable}=")));
+    let cache = std::env::var_os("CKB_PROBE_CACHE").map_or_else(
+        || Path::new(&std::env::var_os("HOME").unwrap()).join(".cache/ckb-probe"),
+        PathBuf::from,
+    );
+    cache.join(format!("{name}-{}", version.unwrap()))
+}
+
+/// Spans of a file of JSON lines; a last line that is not whole is none yet.
+fn read(file: &Path) -> Vec<CollectedSpan> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let mut spans = Vec::new();
+    for line in whole.lines() {
+        let line: Value = serde_json::from_str(line).unwrap();
+        for place in items(&line["resourceSpans"]) {
+            let resource = attributes(&place["resource"]["attributes"]);
+            for scope in items(&place["scopeSpans"]) {
+                let name = text_of(&scope["scope"]["name"]);
+                let all = items(&scope["spans"]).iter();
+                spans.extend(all.map(|span| collected(span, &resource, &name)));
+            }
+        }
+    }
+    spans
+}
+
+fn collected(span: &Value, resource: &BTreeMap<String, Value>, scope: &str) -> CollectedSpan {
+    let time = |name: &str| text_of(&span[name]).parse().unwrap_or_default();
+    CollectedSpan {
+        trace: text_of(&span["traceId"]),
+        id: text_of(&span["spanId"]),
+        parent: text_of(&span["parentSpanId"]),
+        name: text_of(&span["name"]),
+        start_ns: time("startTimeUnixNano"),
+        end_ns: time("endTimeUnixNano"),
+        attributes: attributes(&span["attributes"]),
+        resource: resource.clone(),
+        scope: scope.to_string(),
+    }
+}
+
+fn items(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_string()
+}
+
+/// By name. Whole numbers are texts in OTLP's JSON.
+fn attributes(list: &Value) -> BTreeMap<String, Value> {
+    let list = items(list).iter();
+    list.map(|one| {
+        let value = &one["value"];
+        let plain = match value["intValue"].as_str() {
+            Some(number) => number.parse::<i64>().unwrap().into(),
+            None => value
+                .as_object()
+                .and_then(|value| value.values().next().cloned())
+                .unwrap_or_default(),
+        };
+        (text_of(&one["key"]), plain)
+    })
+    .collect()
+}
