@@ -15,8 +15,8 @@ use ckb_probe_crds::{Figures, Name, Reason};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Accepted, BeginContext, Begun, Breakdown, Config, Detail, Event, GroupId, GroupIds, Lost,
-    Mechanism, Reading, Refusal, RowId, RowReading, Subscription, calls,
+    Accepted, BeginContext, Begun, Breakdown, Config, Detail, Event, GroupIds, Lost, Mechanism,
+    Reading, Refusal, RowId, RowReading, Subscription, calls,
     shared::{Gate, OneGroup},
 };
 pub use crate::kernel::health::{
@@ -119,8 +119,7 @@ impl HealthConfig {
         };
         let health = DatabaseHealth {
             health: Health::load(means.tier, &plan)?,
-            gate: Gate::default(),
-            group: context.first,
+            gate: Gate::of(context.first),
             costs,
             decode: self.decode.clone(),
             booted: observe::boot_time(),
@@ -222,7 +221,6 @@ fn returns(role: u8) -> bool {
 struct DatabaseHealth {
     health: Health,
     gate: Gate,
-    group: GroupId,
     costs: [Duration; SLOTS],
     decode: Arc<dyn Decode>,
     booted: Timestamp,
@@ -262,7 +260,7 @@ impl DatabaseHealth {
                 .booted
                 .checked_add(Duration::from_nanos(seen.time_ns))
                 .unwrap_or(self.booted),
-            group: self.group,
+            group: self.gate.group(),
             row: Some(row),
             part,
             thread: seen.thread,
@@ -293,10 +291,6 @@ fn complete(read: &mut HealthReading, told: &mut HashMap<HealthKey, u64>) {
 }
 
 impl OneGroup for DatabaseHealth {
-    fn load(&self) -> GroupId {
-        self.group
-    }
-
     fn gate(&mut self) -> &mut Gate {
         &mut self.gate
     }
@@ -345,9 +339,9 @@ impl Mechanism for DatabaseHealth {
         let lost = [("calls", read.losses.calls), ("events", read.losses.events)];
         let lost = lost.map(|(what, count)| (Name::Borrowed(what), count));
         Ok(Reading {
-            groups: BTreeMap::from([(self.group, rows)]),
+            groups: BTreeMap::from([(self.gate.group(), rows)]),
             lost: vec![Lost {
-                groups: GroupIds::from([self.group]),
+                groups: GroupIds::from([self.gate.group()]),
                 counts: lost.into(),
             }],
             ..Reading::default()

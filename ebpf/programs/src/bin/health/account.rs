@@ -2,7 +2,7 @@
 
 use aya_ebpf::{
     bindings::BPF_NOEXIST,
-    helpers::{bpf_get_current_comm, bpf_get_current_pid_tgid, bpf_probe_read_user_str_bytes},
+    helpers::{bpf_get_current_comm, bpf_probe_read_user_str_bytes},
     macros::map,
     maps::{Array, HashMap, PerCpuArray, RingBuf},
 };
@@ -163,7 +163,7 @@ fn tell(key: &HealthKey, told: &Told) {
         (*place).duration_ns = told.duration_ns;
         (*place).key = *key;
         (*place).numbers = told.numbers;
-        (*place).thread = bpf_get_current_pid_tgid() as u32;
+        (*place).thread = ckb_probe_programs::helpers::thread();
         (*place).padding = 0;
         (*place).thread_name = bpf_get_current_comm().unwrap_or_default();
         (*place).text = [0; ckb_probe_common::health::ERROR_BYTES];

@@ -11,9 +11,6 @@
 
 mod account;
 mod families;
-#[allow(dead_code, reason = "functions of the kernel tell nothing of this")]
-#[path = "../calls/session.rs"]
-mod session;
 #[path = "../calls/stack.rs"]
 mod stack;
 mod status;
@@ -23,10 +20,7 @@ use core::ffi::c_void;
 use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
-    helpers::{
-        bpf_get_attach_cookie, bpf_get_current_pid_tgid, bpf_ktime_get_ns,
-        generated::bpf_probe_read_user,
-    },
+    helpers::generated::bpf_probe_read_user,
     macros::{map, uprobe, uretprobe},
     maps::{Array, HashMap, PerCpuArray},
     programs::{ProbeContext, RetProbeContext},
@@ -35,7 +29,11 @@ use ckb_probe_common::{
     Cookie,
     health::{HealthCall, HealthCallKey, HealthControl, SLOTS, held, role},
 };
-use ckb_probe_programs::counters::add;
+use ckb_probe_programs::{
+    counters::add,
+    helpers::{cookie, now, thread},
+    session,
+};
 
 /// What user space has to say.
 #[map]
@@ -225,7 +223,7 @@ fn within(role: u8, control: &HealthControl) -> Option<*mut HealthCall> {
 #[inline(always)]
 fn key(slot: u32, role: u8) -> HealthCallKey {
     HealthCallKey {
-        thread: bpf_get_current_pid_tgid() as u32,
+        thread: thread(),
         what: match role {
             role::JUDGE | role::ROOM => u32::from(role),
             _ => BY_SLOT | slot,
@@ -266,18 +264,6 @@ fn hit(slot: u32) {
         // SAFETY: a map's value.
         unsafe { add(hits, 1) };
     }
-}
-
-#[inline(always)]
-fn cookie(context: &impl EbpfContext) -> Cookie {
-    // SAFETY: the context is the one that the kernel handed to this program.
-    Cookie(unsafe { bpf_get_attach_cookie(context.as_ptr()) })
-}
-
-#[inline(always)]
-fn now() -> u64 {
-    // SAFETY: the helper has no preconditions.
-    unsafe { bpf_ktime_get_ns() }
 }
 
 /// Two words of the target's memory; None where they cannot be read without a page fault.
