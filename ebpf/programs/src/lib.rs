@@ -9,6 +9,7 @@ pub mod counts;
 pub mod fields;
 pub mod identity;
 pub mod iterator;
+pub mod ring_shares;
 pub mod socket_storage;
 pub mod stack_pages;
 pub mod task_storage;
