@@ -30,6 +30,25 @@ pub struct Owner {
 /// Different thresholds above which requests are slow.
 pub const MAX_THRESHOLDS: usize = 8;
 
+/// Who share the ring buffer for slow requests: for each namespace that has owners, and first for nobody's, each of the thresholds.
+pub const MAX_PAYERS: u32 = (MAX_OWNERS + 1) * MAX_THRESHOLDS as u32;
+
+/// Who pays for telling of a request of this namespace's, by its number; 0 for nobody's; the greatest threshold that it reached has
+/// this place. Whoever wants shorter ones told, too, thus takes nothing from who wants the long ones alone.
+#[inline(always)]
+pub const fn payer(namespace: u32, threshold: u32) -> u32 {
+    namespace * MAX_THRESHOLDS as u32 + threshold
+}
+
+/// Slow requests that found no room in the ring buffer, by [`payer`]. They are counted.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug)]
+pub struct Untold {
+    /// The counts.
+    pub counts: [u64; MAX_PAYERS as usize],
+}
+
 /// Requests in flight of which times are known.
 pub const IN_FLIGHT: u32 = 8192;
 
@@ -165,8 +184,6 @@ pub struct Met {
     pub requests: u64,
     /// Requests that found the table of those in flight full: their times are not known.
     pub untimed: u64,
-    /// Slow requests that found the ring buffer full. They are counted.
-    pub events: u64,
 }
 
 /// One slow request.
@@ -186,13 +203,13 @@ pub struct SlowRequest {
     pub bytes: u32,
     /// The thread that asked for it; 0 where that is not known.
     pub thread: u32,
-    /// Explicit padding, zero.
-    pub padding: u32,
+    /// See [`payer`].
+    pub payer: u32,
     /// The thread's name, NUL-padded.
     pub thread_name: [u8; 16],
 }
 
 layout! {
     Control: 32 + 8 * MAX_THRESHOLDS, SlotKey: 8, Slot: 40, Totals: 64 + 8 * MAX_THRESHOLDS, Times: 2 * 8 * BUCKETS,
-    InFlight: 40, Met: 24, SlowRequest: 56, Control.least_threshold_ns: 24, SlowRequest.thread_name: 40,
+    InFlight: 40, Untold: 8 * MAX_PAYERS as usize, Met: 16, SlowRequest: 56, Control.least_threshold_ns: 24, SlowRequest.thread_name: 40,
 }

@@ -78,6 +78,8 @@ pub struct TargetEntry {
     pub outside: u32,
     /// So many buckets of distributions it may have: what finds none is counted in its row all the same.
     pub most_buckets: u32,
+    /// Whose share of the ring buffer its events take: a number below [`MAX_TARGETS`].
+    pub payer: u32,
 }
 
 /// What the programs find by a [`TargetKey`]. They keep the entry alone: on their stack, whose bytes the verifier of Linux 6.1 has to see
@@ -88,8 +90,6 @@ pub struct TargetEntry {
 pub struct KnownTarget {
     /// The target.
     pub entry: TargetEntry,
-    /// Explicit padding, zero.
-    pub padding: u32,
     /// By [`space::PROCESS`] and [`space::DESCENT`]: since when that process has been. What has to do with a later one of its number does
     /// not belong to it. See [`is_since`](crate::is_since).
     pub since_ns: u64,
@@ -180,12 +180,14 @@ pub struct CountEvent {
     /// The process, in the host's pid namespace.
     pub process: u32,
     /// Bytes that follow.
-    pub length: u32,
+    pub length: u16,
+    /// [`TargetEntry::payer`].
+    pub payer: u16,
     /// The process's name, NUL-padded.
     pub name: [u8; 16],
 }
 
 layout! {
-    TargetKey: 8, TargetEntry: 20, KnownTarget: 32, TargetTally: 32, Misses: 16, TargetKeys: 12, CountKey: 40,
+    TargetKey: 8, TargetEntry: 24, KnownTarget: 32, TargetTally: 32, Misses: 16, TargetKeys: 12, CountKey: 40,
     CountEvent: 40,
 }

@@ -58,6 +58,10 @@ pub struct Order {
     pub slow_threshold_ns: u64,
     /// The numbers that are wanted, a bit for each.
     pub wanted: [u64; NUMBERS / 64],
+    /// Whose share of the ring buffer its slow calls take: a number below [`MAX_TARGETS`].
+    pub payer: u32,
+    /// So many errors are told apart by their numbers.
+    pub most_errors: u32,
 }
 
 /// The row of each number, for a target; written by the programs as calls come.
@@ -69,8 +73,8 @@ pub struct Table {
     pub rows: [u32; NUMBERS],
     /// How many rows have been asked for.
     pub used: u32,
-    /// Explicit padding, zero.
-    pub padding: u32,
+    /// How many errors are told apart.
+    pub errors: u32,
 }
 
 impl Table {
@@ -78,7 +82,7 @@ impl Table {
     pub const EMPTY: Self = Self {
         rows: [NO_ROW; NUMBERS],
         used: 0,
-        padding: 0,
+        errors: 0,
     };
 }
 
@@ -104,7 +108,7 @@ pub struct SyscallRow {
     pub histogram: Histogram,
 }
 
-/// How many calls met the programs, on each CPU.
+/// How many calls of a target met the programs, and what of them could not be recorded, on each CPU.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -113,19 +117,12 @@ pub struct Met {
     pub taken: u64,
     /// Left alone: the gate was closed, or they are not wanted.
     pub left: u64,
-}
-
-/// What could not be recorded, on each CPU.
-#[repr(C)]
-#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
-#[derive(Clone, Copy, Default)]
-pub struct SyscallLosses {
     /// Calls whose beginning could not be remembered: in no figure.
-    pub calls: u64,
-    /// Events of slow calls that found the ring buffer full. The calls themselves are counted.
-    pub events: u64,
+    pub calls_lost: u64,
+    /// Events of slow calls that found no room in the ring buffer. The calls themselves are counted.
+    pub events_lost: u64,
     /// Errors that found the table of error numbers full. They are counted without their number.
-    pub error_numbers: u64,
+    pub error_numbers_lost: u64,
 }
 
 /// What is remembered of a call, with its thread.
@@ -231,7 +228,9 @@ pub struct SlowSyscall {
     /// The thread, in the host's pid namespace.
     pub thread: u32,
     /// The target's place: see the loader.
-    pub target: u32,
+    pub target: u16,
+    /// [`Order::payer`].
+    pub payer: u16,
     /// Its number, or [`OTHER`].
     pub number: u32,
     /// If its first argument were a descriptor: the inode of what that stood for at the end; else 0.
@@ -244,7 +243,7 @@ pub struct SlowSyscall {
 }
 
 layout! {
-    Cell: 8, Order: 40 + NUMBERS / 8, Table: 4 * NUMBERS + 8, SyscallRow: 56 + 8 * crate::BUCKETS, Met: 16,
-    SyscallLosses: 24, Begun: 24, InThread: 72, SlowSyscall: 112 + PATH_BYTES, Order.slow_threshold_ns: 32,
+    Cell: 8, Order: 48 + NUMBERS / 8, Table: 4 * NUMBERS + 8, SyscallRow: 56 + 8 * crate::BUCKETS, Met: 40,
+    Begun: 24, InThread: 72, SlowSyscall: 112 + PATH_BYTES, Order.slow_threshold_ns: 32,
     SlowSyscall.thread_name: 96,
 }

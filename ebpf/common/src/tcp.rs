@@ -51,6 +51,19 @@ pub mod family {
     pub const INET6: u8 = 10;
 }
 
+/// A process whose sockets are watched.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// Since when it has been: a later one of its number is not watched. See [`is_since`](crate::is_since).
+    pub since_ns: u64,
+    /// Where it is counted what of its own is not told: a number below [`MAX_PROCESSES`], no other's.
+    pub place: u32,
+    /// Whose share of the ring buffer its sockets take: a number below [`MAX_PROCESSES`].
+    pub payer: u32,
+}
+
 /// What is kept with a socket of a watched process, and goes with it. A socket that accepts hands a copy to each connection
 /// that it accepts, which is how those are known from their first moment on.
 #[repr(C)]
@@ -125,8 +138,10 @@ pub struct Socket {
     pub direction: u8,
     /// Why it is told of.
     pub event: u8,
-    /// Fills up.
-    pub padding: [u8; 4],
+    /// [`Watched::payer`].
+    pub payer: u16,
+    /// Explicit padding, zero.
+    pub padding: [u8; 2],
 }
 
 /// What the programs counted, on each CPU.
@@ -136,10 +151,8 @@ pub struct Socket {
 pub struct Met {
     /// How often a socket of any process changed its state.
     pub changes: u64,
-    /// What the ring buffer could not take: sockets that were established or closed.
-    pub lost: u64,
 }
 
 layout! {
-    Kept: 32, Socket: 104, Met: 16, Socket.remote: 48, Socket.state: 96,
+    Watched: 16, Kept: 32, Socket: 104, Met: 8, Socket.remote: 48, Socket.state: 96,
 }

@@ -9,7 +9,7 @@ mod membership;
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    bindings::{BPF_NOEXIST, BPF_RB_AVAIL_DATA},
+    bindings::BPF_NOEXIST,
     helpers::generated::{bpf_map_update_elem, bpf_ringbuf_output},
     maps::{Array, HashMap, PerCpuArray, RingBuf},
 };
@@ -28,6 +28,7 @@ use crate::{
     fields::Fields,
     helpers::now,
     identity::Identity,
+    ring_shares::RingShares,
 };
 
 /// What a row begins with: no room on the stack is spent on it.
@@ -52,8 +53,8 @@ pub struct Counts {
     pub keys: &'static Array<TargetKeys>,
     /// What is told.
     pub events: &'static RingBuf,
-    /// Bytes that the ring has.
-    pub ring: &'static Array<u32>,
+    /// How that is shared.
+    pub shares: RingShares,
     /// Where the kernel has what it takes to tell targets apart.
     pub fields: &'static Fields<{ field::COUNT }>,
     /// Where it has when processes began.
@@ -105,8 +106,7 @@ macro_rules! counts {
         #[::aya_ebpf::macros::map]
         static EVENTS: ::aya_ebpf::maps::RingBuf =
             ::aya_ebpf::maps::RingBuf::with_byte_size(4096, 0);
-        #[::aya_ebpf::macros::map]
-        static RING: ::aya_ebpf::maps::Array<u32> = ::aya_ebpf::maps::Array::with_max_entries(1, 0);
+        $crate::ring_shares!(SHARES, EVENTS, ::ckb_probe_common::counts::MAX_TARGETS);
         #[unsafe(no_mangle)]
         static TARGET_FIELDS: $crate::fields::Fields<{ $crate::counts::field::COUNT }> =
             $crate::fields::Fields::unset();
@@ -122,7 +122,7 @@ macro_rules! counts {
             folded: &FOLDED,
             keys: &KEYS,
             events: &EVENTS,
-            ring: &RING,
+            shares: SHARES,
             fields: &TARGET_FIELDS,
             identity: &IDENTITY,
         };
@@ -273,25 +273,37 @@ impl Counts {
     #[inline(always)]
     pub fn tell<T>(&self, target: Target, record: &mut Record<T>, length: usize) {
         record.event.target = target.0.id;
-        record.event.length = length as u32;
+        record.event.length = length as u16;
+        record.event.payer = target.0.payer as u16;
         let size = size_of::<CountEvent>() + length;
-        let filled = self.events.query(u64::from(BPF_RB_AVAIL_DATA));
-        let room = self.ring.get(0).map_or(0, |bytes| u64::from(*bytes));
-        let told = (filled < room / 4 * 3 || self.is_asked_about(record.event.process))
-            && size <= size_of::<Record<T>>()
-            // SAFETY: the record has so many bytes.
-            && unsafe {
-                bpf_ringbuf_output(
-                    core::ptr::from_ref(self.events).cast_mut().cast(),
-                    core::ptr::from_mut(record).cast(),
-                    size as u64,
-                    0,
-                )
-            } == 0;
+        let told = size <= size_of::<Record<T>>() && self.output(target, record, size);
         if !told && let Some(tally) = self.tallies.get_ptr_mut(target.0.slot) {
             // SAFETY: a map's value.
             unsafe { add(&raw mut (*tally).events_lost, 1) };
         }
+    }
+
+    /// Puts so many bytes of a record into the ring, where there is room for this target's.
+    #[inline(always)]
+    fn output<T>(&self, target: Target, record: &mut Record<T>, size: usize) -> bool {
+        let payer = target.0.payer;
+        let fourths = 3 + u64::from(self.is_asked_about(record.event.process));
+        if !self.shares.take_but(payer, size as u64, fourths) {
+            return false;
+        }
+        // SAFETY: the record has so many bytes.
+        let put = unsafe {
+            bpf_ringbuf_output(
+                core::ptr::from_ref(self.events).cast_mut().cast(),
+                core::ptr::from_mut(record).cast(),
+                size as u64,
+                0,
+            )
+        };
+        if put != 0 {
+            self.shares.give_back(payer, size as u64);
+        }
+        put == 0
     }
 
     /// Whether somebody asks about this very process.

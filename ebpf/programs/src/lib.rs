@@ -10,6 +10,7 @@ pub mod fields;
 pub mod helpers;
 pub mod identity;
 pub mod iterator;
+pub mod ring_shares;
 pub mod session;
 pub mod stack_pages;
 pub mod storage;

@@ -6,7 +6,10 @@ use std::thread;
 
 pub use ckb_probe_common::block_io::{SlowRequest, UNKNOWN};
 use ckb_probe_common::{
-    block_io::{Control, MAX_SLOTS, MAX_THRESHOLDS, Met, NO_SLOT, Owner, Slot, Times, Totals},
+    block_io::{
+        Control, MAX_PAYERS, MAX_SLOTS, MAX_THRESHOLDS, Met, NO_SLOT, Owner, Slot, Times, Totals,
+        Untold,
+    },
     maximum_of,
 };
 use ckb_probe_figures::{Distribution, Histogram};
@@ -19,7 +22,7 @@ use super::{
     object::Object,
     programs,
     tracing::Tracepoints,
-    typed::{Counts, PerCpu, Ring, Table, Values},
+    typed::{Counts, PerCpu, SharedRing, Table, Values},
 };
 use ckb_probe_symbols::text;
 use diskstats::{DiskstatsCheck, Ended};
@@ -56,7 +59,9 @@ pub struct Disks {
     totals: Values<Totals>,
     times: Values<Times>,
     met: PerCpu<Met>,
-    slow_requests: Ring<SlowRequest>,
+    namespaces: Values<u32>,
+    untold: Values<Untold>,
+    slow_requests: SharedRing<SlowRequest>,
     _room: Option<Reservation>,
 }
 
@@ -93,8 +98,6 @@ pub struct DisksLost {
     pub requests: u64,
     /// Requests that were counted without their times.
     pub times: u64,
-    /// Slow requests that were counted and not told.
-    pub events: u64,
 }
 
 impl Disks {
@@ -157,7 +160,9 @@ impl Disks {
             totals: Values::take(&mut object, "TOTALS")?,
             times: Values::take(&mut object, "TIMES")?,
             met: PerCpu::take(&mut object, "MET")?,
-            slow_requests: Ring::take(&mut object, "SLOW_REQUESTS")?,
+            namespaces: Values::take(&mut object, "NAMESPACES")?,
+            untold: Values::take(&mut object, "UNTOLD")?,
+            slow_requests: SharedRing::take(&mut object, "SLOW_REQUESTS")?,
             _room: object.take_room(),
         })
     }
@@ -184,8 +189,10 @@ impl Disks {
         self.links.take()
     }
 
-    /// From now on, counts the requests of a process apart, as this owner's.
-    pub fn own(&mut self, process: Identity, owner: u16) -> Result<(), ReadError> {
+    /// From now on, counts the requests of a process apart, as this owner's, and has the namespace of this number pay for telling of
+    /// slow ones. 0 is nobody's.
+    pub fn own(&mut self, process: Identity, owner: u16, namespace: u32) -> Result<(), ReadError> {
+        self.namespaces.set(owner.into(), namespace)?;
         let known = Owner {
             since_ns: process.since_ns,
             number: owner.into(),
@@ -220,7 +227,6 @@ impl Disks {
         Ok(DisksLost {
             requests: missed.max(self.witness.unseen(wanted)),
             times: met.untimed,
-            events: met.events,
         })
     }
 
@@ -237,9 +243,16 @@ impl Disks {
         self.counts(None)
     }
 
+    /// Slow requests that were counted and not told since the load, by who would have paid for that: see `payer` of
+    /// `ckb_probe_common::block_io`.
+    pub fn untold(&self) -> Result<[u64; MAX_PAYERS as usize], ReadError> {
+        Ok(self.untold.get(0)?.counts)
+    }
+
     /// Takes the slow requests that wait.
     pub fn slow_requests(&mut self) -> Vec<SlowRequest> {
-        self.slow_requests.drain()
+        let slow = self.slow_requests.drain(|request| request.payer);
+        slow.into_iter().map(|(request, _)| request).collect()
     }
 
     /// What a slot is of, without its counts; None for one without a disk.

@@ -15,11 +15,11 @@ use super::{
     object::Object,
     programs,
     tracing::Tracepoints,
-    typed::{Counts, PerCpu, Ring, Table, Values},
+    typed::{Counts, PerCpu, SharedRing, Table, Values},
 };
 
-/// The ring for what is told: some thousands of events between two readings.
-const RING_BYTES: u32 = 512 << 10;
+/// The ring for what is told: some thousands of events between two readings, of which a namespace has half.
+const RING_BYTES: u32 = 1 << 20;
 
 /// What tells targets apart, in the order of the program's `field`.
 const TARGET_FIELDS: [(&str, &str); 10] = [
@@ -68,7 +68,7 @@ pub struct Counter {
     counts: Table<CountKey, Sums>,
     folded: Table<CountKey, u8>,
     keys: Values<TargetKeys>,
-    events: Ring<CountEvent>,
+    events: SharedRing<CountEvent>,
     _room: Option<Reservation>,
 }
 
@@ -88,7 +88,6 @@ impl Counter {
             ],
         )?;
         let tracepoints = Tracepoints::load(&object, &types, program.tracepoints)?;
-        Values::take(&mut object, "RING")?.set(0, RING_BYTES)?;
         Ok(Self {
             tracepoints,
             spaces: Values::take(&mut object, "SPACES")?,
@@ -98,7 +97,7 @@ impl Counter {
             counts: Table::take(&mut object, "COUNTS")?,
             folded: Table::take(&mut object, "FOLDED")?,
             keys: Values::take(&mut object, "KEYS")?,
-            events: Ring::take(&mut object, "EVENTS")?,
+            events: SharedRing::take(&mut object, "EVENTS")?,
             _room: object.take_room(),
         })
     }
@@ -133,7 +132,6 @@ impl Counter {
     ) -> Result<(), ReadError> {
         let known = KnownTarget {
             entry,
-            padding: 0,
             since_ns: process.since_ns,
         };
         self.targets.insert(key, known)
@@ -192,13 +190,19 @@ impl Counter {
             .collect()
     }
 
-    /// Takes the next event that waits.
-    pub fn next_event(&mut self) -> Option<SeenEvent> {
-        let (event, mut payload) = self.events.next()?;
-        payload.truncate(event.length as usize);
-        Some(SeenEvent { event, payload })
+    /// Takes the events that wait.
+    pub fn events(&mut self) -> Vec<SeenEvent> {
+        let events = self.events.drain(|event| event.payer.into());
+        let seen = events.into_iter().map(|(event, mut payload)| {
+            payload.truncate(event.length.into());
+            SeenEvent { event, payload }
+        });
+        seen.collect()
     }
 }
 
 impl Counts for TargetTally {}
 impl Counts for Misses {}
+
+#[cfg(test)]
+mod tests;

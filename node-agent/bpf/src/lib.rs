@@ -64,8 +64,8 @@ pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, LookedAt, Plan, Sit
 use stacks::SlowStacks;
 use strum::{EnumString, IntoStaticStr, VariantArray};
 pub use syscalls::{
-    Met, SlowSyscall, SyscallLosses, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer,
-    TargetId, TargetReading,
+    Met, SlowSyscall, SyscallOptions, SyscallReading, SyscallSizes, SyscallTracer, TargetId,
+    TargetReading,
 };
 pub use tcp::{Pass, Passes, Socket, SocketWatch};
 pub use tracing::Traced;

@@ -11,7 +11,7 @@ use std::{
 };
 
 use aya::maps::{MapData, Stack};
-pub use ckb_probe_common::syscalls::{MAX_ERROR, Met, SlowSyscall, SyscallLosses};
+pub use ckb_probe_common::syscalls::{MAX_ERROR, Met, SlowSyscall};
 use ckb_probe_common::{
     BUCKETS,
     syscalls::{self, CELLS, Cell, MAX_TARGETS, NOBODY, Order, SEVERAL, SyscallRow, of_error_key},
@@ -28,7 +28,7 @@ use super::{
     object::Object,
     programs,
     tracing::Tracepoints,
-    typed::{PerCpu, Ring, Table, Values, error},
+    typed::{PerCpu, SharedRing, Table, Values, error},
 };
 
 /// Names a target of a tracer, until it is removed.
@@ -63,8 +63,7 @@ pub struct SyscallTracer {
     rows: PerCpu<SyscallRow>,
     free: Stack<MapData, u32>,
     errors: Table<u32, u64>,
-    losses: PerCpu<SyscallLosses>,
-    slow_calls: Ring<SlowSyscall>,
+    slow_calls: SharedRing<SlowSyscall>,
     _room: Option<Reservation>,
 }
 
@@ -123,8 +122,7 @@ impl SyscallTracer {
             rows: PerCpu::take(&mut object, "ROWS")?,
             free: object.take_map("FREE")?,
             errors: Table::take(&mut object, "ERRORS")?,
-            losses: PerCpu::take(&mut object, "LOSSES")?,
-            slow_calls: Ring::take(&mut object, "SLOW_CALLS")?,
+            slow_calls: SharedRing::take(&mut object, "SLOW_CALLS")?,
             _room: object.take_room(),
         };
         for row in (0..sizes.rows).rev() {
@@ -230,9 +228,12 @@ impl SyscallTracer {
         self.order(id, |order| order.slow_threshold_ns = ns)
     }
 
-    /// Tells no more system calls of a target apart than this from now on; those that are stay so.
-    pub fn set_most_rows(&mut self, id: TargetId, rows: u32) -> Result<(), ReadError> {
-        self.order(id, |order| order.most_rows = rows)
+    /// Tells no more system calls of a target apart than this from now on, and no more of their errors; those that are stay so.
+    pub fn set_most(&mut self, id: TargetId, rows: u32, errors: u32) -> Result<(), ReadError> {
+        self.order(id, |order| {
+            order.most_rows = rows;
+            order.most_errors = errors;
+        })
     }
 
     fn order(&mut self, id: TargetId, change: impl FnOnce(&mut Order)) -> Result<(), ReadError> {

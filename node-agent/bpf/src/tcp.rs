@@ -2,6 +2,7 @@
 //! each that is closed, as it is closed.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Read},
     sync::atomic::{AtomicUsize, Ordering},
 };
@@ -10,7 +11,7 @@ use aya::maps::MapError;
 pub use ckb_probe_common::tcp::Socket;
 use ckb_probe_common::{
     Field,
-    tcp::{LEFT_OUT, MAX_PROCESSES, Met},
+    tcp::{LEFT_OUT, MAX_PROCESSES, Met, Watched},
 };
 use zerocopy::FromBytes;
 
@@ -21,12 +22,12 @@ use super::{
     object::Object,
     programs,
     tracing::{Iteration, Iterator, Tracepoints},
-    typed::{Counts, PerCpu, Ring, Table, error},
+    typed::{Counts, PerCpu, SharedRing, Table, Values, error},
 };
 
 const TRACEPOINT: &str = "inet_sock_set_state";
 
-/// Room for nine thousand connections that come and go between two readings.
+/// Room for nine thousand connections that come and go between two readings, of which a namespace has half.
 const RING_BYTES: u32 = 2 << 20;
 
 /// As much as the kernel hands over at a time.
@@ -88,9 +89,12 @@ pub struct SocketWatch {
     links: Option<Links>,
     tracepoints: Tracepoints,
     iterator: Iterator,
-    processes: Table<u32, u64>,
+    processes: Table<u32, Watched>,
+    /// What they are told of each process that is known, whether or not they are now.
+    watched: BTreeMap<u32, Watched>,
     met: PerCpu<Met>,
-    changed: Ring<Socket>,
+    lost: Values<u64>,
+    changed: SharedRing<Socket>,
     _room: Option<Reservation>,
 }
 
@@ -124,8 +128,10 @@ impl SocketWatch {
             tracepoints: Tracepoints::load(&object, &types, &[("state_changed", TRACEPOINT)])?,
             iterator: Iterator::load(&object, &types, "list", "task_file")?,
             processes: Table::take(&mut object, "PROCESSES")?,
+            watched: BTreeMap::new(),
             met: PerCpu::take(&mut object, "MET")?,
-            changed: Ring::take(&mut object, "CHANGED")?,
+            lost: Values::take(&mut object, "LOST")?,
+            changed: SharedRing::take(&mut object, "CHANGED")?,
             _room: object.take_room(),
         })
     }
@@ -143,20 +149,39 @@ impl SocketWatch {
         self.links.take()
     }
 
-    /// Has sockets that this process connects or listens with be known as its own.
+    /// Makes room for a process. What is told of its sockets takes the share of the ring of this payer: who has the same number has one
+    /// together.
+    pub fn enroll(&mut self, process: Identity, payer: u32) -> Result<(), AttachError> {
+        let known = self.watched.get(&process.number).map(|known| known.place);
+        let taken = |place| self.watched.values().any(|known| known.place == place);
+        let place = known
+            .or_else(|| (0..MAX_PROCESSES as u32).find(|place| !taken(*place)))
+            .ok_or(AttachError::NoRoom("as many are watched as can be"))?;
+        let watched = Watched {
+            since_ns: process.since_ns,
+            place,
+            payer,
+        };
+        self.watched.insert(process.number, watched);
+        Ok(())
+    }
+
+    /// Has sockets that this process connects or listens with be known as its own, which is enrolled.
     pub fn add(&mut self, process: Identity) -> Result<(), AttachError> {
-        let added = self.processes.insert(process.number, process.since_ns);
-        added.map_err(|failed| match self.processes.keys() {
-            Ok(all) if all.len() == MAX_PROCESSES => {
-                AttachError::NoRoom("as many are watched as can be")
-            }
-            _ => AttachError::Map(failed),
-        })
+        let known = self.watched.get_mut(&process.number);
+        let known = known.ok_or(AttachError::NoRoom("it is not enrolled"))?;
+        known.since_ns = process.since_ns;
+        Ok(self.processes.insert(process.number, *known)?)
     }
 
     /// Has no more of them be known.
     pub fn remove(&mut self, process: u32) -> Result<(), ReadError> {
         self.processes.remove(process)
+    }
+
+    /// Gives its room back.
+    pub fn forget(&mut self, process: u32) {
+        self.watched.remove(&process);
     }
 
     /// What goes through the sockets of a process.
@@ -167,17 +192,25 @@ impl SocketWatch {
         })
     }
 
-    /// How often sockets of any process changed their state since the load, and how many are not told of. Changes
-    /// are among those that nobody saw, as the program was running already on that CPU: each may have been a beginning or an end.
-    pub fn met(&self) -> Result<Met, ReadError> {
-        let mut met = self.met.sum(0)?;
-        met.lost += self.tracepoints.missed(TRACEPOINT);
-        Ok(met)
+    /// How often sockets of any process changed their state since the load.
+    pub fn changes(&self) -> Result<u64, ReadError> {
+        Ok(self.met.sum(0)?.changes)
+    }
+
+    /// How many changes of a process's sockets are not told of, since some time before it was enrolled. Among them are those of anybody's
+    /// that nobody saw, as the program was running already on that CPU: each may have been a beginning or an end.
+    pub fn lost(&self, process: u32) -> Result<u64, ReadError> {
+        let own = match self.watched.get(&process) {
+            Some(watched) => self.lost.get(watched.place)?,
+            None => 0,
+        };
+        Ok(own + self.tracepoints.missed(TRACEPOINT))
     }
 
     /// Takes the sockets that were established or closed.
     pub fn changed(&mut self) -> Vec<Socket> {
-        self.changed.drain()
+        let changed = self.changed.drain(|socket| socket.payer.into());
+        changed.into_iter().map(|(socket, _)| socket).collect()
     }
 }
 

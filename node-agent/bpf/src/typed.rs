@@ -2,6 +2,7 @@
 //! it has no padding, is proved where it is defined: no reader needs `unsafe`. Each knows its name, for what is said when it fails.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     marker::PhantomData,
     os::fd::{AsFd, AsRawFd, OwnedFd},
 };
@@ -239,6 +240,48 @@ impl<T: FromBytes> Ring<T> {
         std::iter::from_fn(|| self.next().map(|(head, _)| head)).collect()
     }
 }
+
+/// A ring that several share: see `ring_shares` of the programs. A payer may have as much in it as it leaves to others.
+pub(super) struct SharedRing<T> {
+    ring: Ring<T>,
+    taken: Values<u64>,
+    /// By payer: bytes that were taken out.
+    totals: BTreeMap<u32, u64>,
+}
+
+impl<T: FromBytes> SharedRing<T> {
+    /// The object's ring of this name.
+    pub(super) fn take(object: &mut Object, name: &'static str) -> Result<Self, AttachError> {
+        Ok(Self {
+            ring: Ring::take(object, name)?,
+            taken: Values::take(object, "TAKEN")?,
+            totals: BTreeMap::new(),
+        })
+    }
+
+    /// All that wait, with what is behind each: who pays for one, `payer` says. No more than were there at once: payers have room again
+    /// when all of that is taken.
+    pub(super) fn drain(&mut self, payer: impl Fn(&T) -> u32) -> Vec<(T, Vec<u8>)> {
+        let mut changed = BTreeSet::new();
+        let mut taken = Vec::new();
+        while let Some((head, more)) = self.ring.next() {
+            let payer = payer(&head);
+            let bytes = (size_of::<T>() + more.len()).next_multiple_of(8) + RECORD_HEAD;
+            *self.totals.entry(payer).or_default() += bytes as u64;
+            changed.insert(payer);
+            taken.push((head, more));
+        }
+        for payer in changed {
+            let total = self.totals.get(&payer).copied().unwrap_or_default();
+            // Of an array that is there this does not fail; if it did, this payer would have less room.
+            let _ = self.taken.set(payer, total);
+        }
+        taken
+    }
+}
+
+/// What the kernel puts in front of each record of a ring.
+const RECORD_HEAD: usize = 8;
 
 impl<T> AsRawFd for Ring<T> {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {

@@ -4,7 +4,7 @@
 //! each time. So who has much leaves as much for others. (Shared memory of switches is divided like that: Choudhury and Hahne,
 //! *Dynamic queue length thresholds*, 1998.)
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Whether a namespace that has so much of a pool may take so much more, where so much is left for all: it may have as much as it
 /// leaves. One that is alone can have half of the pool, the next half of what that leaves; so whoever has nothing gets something for
@@ -45,6 +45,19 @@ pub fn of_each<'a>(
     shares
 }
 
+/// The number of a namespace among those that have one: what it has already, or the lowest that nobody has.
+pub fn number_of<'a>(
+    numbered: impl Iterator<Item = (&'a str, u32)> + Clone,
+    namespace: &str,
+) -> u32 {
+    let own = numbered.clone().find(|(holder, _)| *holder == namespace);
+    if let Some((_, number)) = own {
+        return number;
+    }
+    let taken: BTreeSet<u32> = numbered.map(|(_, number)| number).collect();
+    (0..).find(|number| !taken.contains(number)).unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -69,6 +82,18 @@ mod tests {
         let shares = of_each(holders.into_iter(), 450, 96);
         assert_eq!(shares, BTreeMap::from([("few", 96), ("many", 50)]));
         assert_eq!(of_each([].into_iter(), 450, 96), BTreeMap::new());
+    }
+
+    #[test]
+    fn a_namespace_has_one_number_and_no_two_have_the_same() {
+        let mut holders: Vec<(&str, u32)> = Vec::new();
+        for namespace in ["a", "b", "a", "c"] {
+            let number = number_of(holders.iter().copied(), namespace);
+            holders.push((namespace, number));
+        }
+        assert_eq!(holders, [("a", 0), ("b", 1), ("a", 0), ("c", 2)]);
+        holders.retain(|(namespace, _)| *namespace != "b");
+        assert_eq!(number_of(holders.iter().copied(), "d"), 1);
     }
 
     /// What happens to a pool: a namespace wants one more, or gives one back.

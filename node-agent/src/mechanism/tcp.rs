@@ -17,6 +17,7 @@ use ckb_probe_crds::{Name, Reason};
 use nix::time::{ClockId, clock_getres};
 use totals::SocketTotals;
 pub use totals::blank;
+use watch::Watch;
 
 use super::{
     Accepted, BeginContext, Breakdown, Event, Lost, Mechanism, OneBegun, Reading, Refusal, Single,
@@ -25,7 +26,7 @@ use super::{
 };
 use crate::{
     kernel::{
-        AttachError, Links, Pass, Passes, ReadError, SocketWatch,
+        AttachError, Links, Pass, Passes, ReadError,
         memory::{self, Reservation},
     },
     observe::{monotonic, thread_time},
@@ -119,7 +120,7 @@ pub struct Measures {
 
 /// The sockets of one process, being watched.
 pub struct Sockets {
-    handle: Handle<SocketWatch>,
+    handle: Handle<Watch>,
     passes: Passes,
     next_pass: Option<Instant>,
     ledger: SocketTotals,
@@ -132,11 +133,12 @@ pub struct Sockets {
 
 impl Single for TcpConfig {
     fn begin_one(&self, context: BeginContext<'_>) -> Result<OneBegun, Refusal> {
-        let group = || SocketWatch::load().map(Shared::of);
+        let group = || Watch::load().map(Shared::of);
         let watch = context.node.shared(group).map_err(refusal)?;
         let process = identity(context.process);
-        let handle = Handle::to(watch, |_| Ok::<_, Refusal>(process))?;
-        let passes = handle.lock().program.over(process.number);
+        let enroll = |watch: &mut Watch| watch.enroll(process, context.namespace);
+        let handle = Handle::to(watch, enroll).map_err(refusal)?;
+        let passes = handle.lock().program.sockets.over(process.number);
         let sockets = Sockets {
             passes: passes.map_err(refusal)?,
             handle,
@@ -265,7 +267,7 @@ impl Mechanism for Sockets {
             }
         }
         let mut lost = self.handle.lost()?;
-        let told = Name::Borrowed(SocketWatch::EVENTS_LOST);
+        let told = Name::Borrowed(Watch::EVENTS_LOST);
         *lost.entry(told).or_default() += self.ledger.lost();
         Ok(Reading {
             groups: [(self.gate.group(), self.ledger.reading(&self.measures))].into(),

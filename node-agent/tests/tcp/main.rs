@@ -16,7 +16,7 @@ use std::{
 };
 
 use actor::Actor;
-use ckb_probe_agent::kernel::SocketWatch;
+use ckb_probe_agent::{kernel::SocketWatch, mechanism::Node};
 use ckb_probe_crds::kinds::tcp::{GroupBy, TcpProbe};
 use ckb_probe_testkit::{Folder, run};
 use watched::{Count, Watched};
@@ -58,6 +58,36 @@ fn a_thousand_short_connections_are_all_counted_without_a_look_between() {
         assert_eq!(count.sent + count.received, 1000 * (HEADER + 10 + 20));
         assert_eq!((count.connections, count.listening), (0, listening));
     }
+}
+
+#[test]
+fn who_connects_without_end_takes_nothing_from_others() {
+    const MANY: u32 = 12_000;
+    const FEW: u32 = 200;
+    let (mut hostile, mut other, mut server) = (Actor::start(), Actor::start(), Actor::start());
+    let peer = format!("127.0.0.1:{}", server.listen("127.0.0.1"));
+    let node = Node::default();
+    let probe = by(GroupBy::LocalPort);
+    let mut of_hostile = Watched::on(&node, "hostile", hostile.pid(), &probe);
+    let mut of_other = Watched::on(&node, "other", other.pid(), &probe);
+    // Nobody takes anything out of the ring meanwhile.
+    hostile.talk(&peer, MANY, 1, 1);
+    other.talk(&peer, FEW, 1, 1);
+    server.settle((MANY + FEW).into());
+    let count = |watched: &mut Watched| {
+        let counts = watched.counts();
+        let only = counts.iter().next().unwrap().2;
+        (only.opened, only.closed, only.lost)
+    };
+    assert_eq!(count(&mut of_other), (FEW.into(), FEW.into(), 0));
+    let (opened, closed, lost) = count(&mut of_hostile);
+    assert_eq!(opened + closed + lost, 2 * u64::from(MANY));
+    assert!(lost > 0);
+    // Its room is there again.
+    hostile.talk(&peer, FEW, 1, 1);
+    server.settle((MANY + 2 * FEW).into());
+    let more = u64::from(FEW);
+    assert_eq!(count(&mut of_hostile), (opened + more, closed + more, lost));
 }
 
 #[test]

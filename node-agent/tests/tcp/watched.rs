@@ -46,14 +46,19 @@ impl Watched {
 
     /// The same of any process.
     pub fn of_process(pid: u32, probe: &TcpProbe) -> Self {
+        Self::on(&Node::default(), "", pid, probe)
+    }
+
+    /// The same, on behalf of a namespace, beside others of the node.
+    pub fn on(node: &Node, namespace: &str, pid: u32, probe: &TcpProbe) -> Self {
         let config: TcpConfig = probe.config().of().unwrap();
-        let mut node = Node::default();
+        let mut node = node.clone();
         let context = BeginContext {
             process: ProcessId {
                 pid,
                 start_ticks: start_ticks(pid),
             },
-            namespace: "",
+            namespace,
             first: GroupId::default(),
             ratio: None,
             node: &mut node,

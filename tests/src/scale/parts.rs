@@ -81,11 +81,11 @@ pub fn part(
     }
 }
 
-/// A profile of so many bytes at the least, which is of stacks that have nothing in common.
+/// A profile of so many bytes, or a stack more, which is of stacks that have nothing in common.
 pub fn pprof(mode: ProfileMode, bytes: usize) -> ByteString {
     let mut dice = fastrand::Rng::with_seed(mode as u64);
     let mut profile = Profile::of(mode);
-    let mut stacks = bytes / 100;
+    let (mut all, mut stacks) = (0, 1);
     loop {
         for _ in 0..stacks {
             let name = |dice: &mut fastrand::Rng| format!("ckb::{:032x}", dice.u128(..));
@@ -105,9 +105,24 @@ pub fn pprof(mode: ProfileMode, bytes: usize) -> ByteString {
             });
         }
         let packed = profile.to_pprof();
-        if packed.len() >= bytes {
+        let Some(missing) = bytes.checked_sub(packed.len()).filter(|bytes| *bytes > 0) else {
             return ByteString(packed);
+        };
+        // Nine tenths of what it takes by what those took that there are.
+        all += stacks;
+        stacks = (missing * all * 9 / 10 / packed.len()).max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_is_as_large_as_it_is_to_be() {
+        for mode in MODES {
+            let bytes = pprof(mode, 60_000).0.len();
+            assert!((60_000..61_000).contains(&bytes), "{mode:?}: {bytes}");
         }
-        stacks = stacks.div_ceil(4);
     }
 }

@@ -9,6 +9,7 @@ use std::{
 
 use super::{super::tests::let_go, *};
 
+use ckb_probe_common::block_io::payer;
 use ckb_probe_testkit::{Folder, disk::Disk, mount::Mount};
 
 /// Requests and bytes by direction.
@@ -110,7 +111,7 @@ fn a_process_whose_requests_are_told_apart_has_a_slot_of_its_own() {
     disks.attach().unwrap();
     disk.read_direct(2, 4096);
     disks
-        .own(Identity::of_now(std::process::id()).unwrap(), 7)
+        .own(Identity::of_now(std::process::id()).unwrap(), 7, 1)
         .unwrap();
     disk.read_direct(3, 4096);
     disks.disown(std::process::id()).unwrap();
@@ -133,7 +134,7 @@ fn what_began_before_is_nobodys_that_is_known() {
         let disk = Disk::on(&mount.program());
         let mut disks = Disks::load_as(&types, Some(tells)).unwrap();
         disks
-            .own(Identity::of_now(std::process::id()).unwrap(), 7)
+            .own(Identity::of_now(std::process::id()).unwrap(), 7, 1)
             .unwrap();
         std::thread::scope(|scope| {
             mount.fall_silent();
@@ -193,6 +194,53 @@ fn a_copy_of_the_links_counts_until_it_is_gone() {
     disk.read_direct(1, 4096);
     disk.at_rest();
     assert_eq!(counted(&mut disks, &disk)[&0].0, 1, "{ids:?}");
+}
+
+#[test]
+fn requests_without_end_take_no_others_room_in_the_ring() {
+    const MANY: usize = 3000;
+    /// As many as are in the ring at once.
+    const ROOM: u64 = (128 << 10) / (size_of::<SlowRequest>() as u64 + 8);
+    let disk = Disk::new(8);
+    let mut disks = Disks::load().unwrap();
+    let slow_from = |thresholds: &[u64]| {
+        let mut nanos = [u64::MAX; MAX_THRESHOLDS];
+        nanos[..thresholds.len()].copy_from_slice(thresholds);
+        nanos
+    };
+    disks.set_thresholds(slow_from(&[1])).unwrap();
+    disks.attach().unwrap();
+    disk.read_direct(MANY, 4096);
+    disk.at_rest();
+    // Nobody's have half of the ring. Those of a process that somebody asks about come all the same, and so does what is slow to
+    // somebody else.
+    let own = Identity::of_now(std::process::id()).unwrap();
+    disks.own(own, 7, 1).unwrap();
+    disk.read_direct(100, 4096);
+    disk.at_rest();
+    disks.disown(std::process::id()).unwrap();
+    disks.set_thresholds(slow_from(&[1, 2])).unwrap();
+    disk.read_direct(100, 4096);
+    disk.at_rest();
+    let mut told = BTreeMap::<u32, u64>::new();
+    for request in disks.slow_requests() {
+        *told.entry(request.payer).or_default() += 1;
+    }
+    let untold = disks.untold().unwrap();
+    assert_eq!(told[&payer(1, 0)], 100, "{told:?}");
+    assert_eq!(told[&payer(0, 1)], 100, "{told:?}");
+    assert_eq!(
+        (untold[payer(1, 0) as usize], untold[payer(0, 1) as usize]),
+        (0, 0)
+    );
+    let many = (told[&payer(0, 0)], untold[payer(0, 0) as usize]);
+    assert!(many.0 <= ROOM / 2, "{told:?}");
+    // Others may use disks meanwhile.
+    assert!(many.0 + many.1 >= MANY as u64, "{many:?}");
+    // Taken out: there is room again.
+    disk.read_direct(100, 4096);
+    disk.at_rest();
+    assert!(disks.slow_requests().len() >= 100);
 }
 
 #[test]

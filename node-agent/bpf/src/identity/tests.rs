@@ -162,6 +162,7 @@ fn sockets() {
     let mut watch = SocketWatch::load().unwrap();
     watch.attach().unwrap();
     let mut process = Numbered::run("exec sleep 1000");
+    watch.enroll(process.identity, 0).unwrap();
     watch.add(process.identity).unwrap();
     let passes = watch.over(process.identity.number).unwrap();
     process.end();
@@ -190,7 +191,7 @@ fn requests_to_disks() {
     let mut disks = Disks::load().unwrap();
     disks.attach().unwrap();
     let mut process = Numbered::run("exec sleep 1000");
-    disks.own(process.identity, NUMBER).unwrap();
+    disks.own(process.identity, NUMBER, 1).unwrap();
     process.end();
     let read = format!(
         "exec dd if={} of=/dev/null bs=4096 count=20 iflag=direct status=none",
@@ -211,7 +212,11 @@ fn requests_to_disks() {
         shell(&format!("read; {read}")).stdin(Stdio::piped()),
     );
     disks
-        .own(Identity::of_now(process.identity.number).unwrap(), NUMBER)
+        .own(
+            Identity::of_now(process.identity.number).unwrap(),
+            NUMBER,
+            1,
+        )
         .unwrap();
     drop(process.child.stdin.take());
     process.child.wait().unwrap();

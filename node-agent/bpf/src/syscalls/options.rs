@@ -89,6 +89,10 @@ pub struct SyscallOptions {
     pub slow_threshold_ns: u64,
     /// So many system calls are told apart; what comes then is counted as others.
     pub most_rows: u32,
+    /// So many errors are told apart by their numbers, of all of these.
+    pub most_errors: u32,
+    /// Whose share of the ring buffer its slow calls take: who has the same number has one together.
+    pub payer: u32,
 }
 
 impl Default for SyscallOptions {
@@ -97,6 +101,8 @@ impl Default for SyscallOptions {
             wanted: None,
             slow_threshold_ns: u64::MAX,
             most_rows: 96,
+            most_errors: u32::MAX,
+            payer: 0,
         }
     }
 }
@@ -112,6 +118,8 @@ impl SyscallOptions {
             since_ns,
             slow_threshold_ns: self.slow_threshold_ns,
             wanted: [0; NUMBERS / 64],
+            payer: self.payer,
+            most_errors: self.most_errors,
         };
         match &self.wanted {
             None => {

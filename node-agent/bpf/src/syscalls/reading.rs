@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, thread};
 
 use ckb_probe_common::{
     maximum_of,
-    syscalls::{MAX_TARGETS, Met, NO_ROW, SlowSyscall, SyscallLosses, of_error_key},
+    syscalls::{MAX_TARGETS, Met, NO_ROW, SlowSyscall, of_error_key},
 };
 use ckb_probe_figures::Histogram;
 
@@ -142,7 +142,7 @@ impl SyscallTracer {
         Ok((reading, begun))
     }
 
-    /// How many calls of a target met the programs, since it was added: cheap to ask often.
+    /// How many calls of a target met the programs, and what of them was lost, since it was added: cheap to ask often.
     pub fn hits(&self, id: TargetId) -> Result<Met, ReadError> {
         self.met.sum(id.0)
     }
@@ -152,15 +152,10 @@ impl SyscallTracer {
         Ok(self.met.sum(MAX_TARGETS as u32)?.left)
     }
 
-    /// What could not be recorded since the load, of all targets.
-    pub fn losses(&self) -> Result<SyscallLosses, ReadError> {
-        self.losses.sum(0)
-    }
-
     /// Takes the slow calls that wait in the ring buffer; those of targets that were removed are dropped.
     pub fn slow_calls(&mut self) -> Vec<(TargetId, SlowSyscall)> {
-        let calls = self.slow_calls.drain().into_iter();
-        let calls = calls.map(|call| (TargetId(call.target), call));
+        let calls = self.slow_calls.drain(|call| call.payer.into()).into_iter();
+        let calls = calls.map(|(call, _)| (TargetId(call.target.into()), call));
         let is_of_target = |(id, call): &(TargetId, SlowSyscall)| {
             let target = self.targets.get(id);
             target.is_some_and(|target| target.process == call.process)
@@ -170,4 +165,3 @@ impl SyscallTracer {
 }
 
 impl Counts for Met {}
-impl Counts for SyscallLosses {}

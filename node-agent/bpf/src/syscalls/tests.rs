@@ -1,5 +1,6 @@
 mod child;
 mod restarts;
+mod shares;
 mod slices;
 
 use std::io;
@@ -131,9 +132,9 @@ fn every_call_of_a_target_is_counted_and_none_of_another() {
     let reading = &tracer.read(&[target]).unwrap()[0];
     assert_eq!(call(reading, READ).histogram.count(), 400);
     assert_eq!(call(reading, GETPPID).histogram.count(), 2000);
-    let losses = tracer.losses().unwrap();
+    let lost = tracer.hits(target).unwrap();
     assert_eq!(
-        (losses.calls, losses.events, losses.error_numbers),
+        (lost.calls_lost, lost.events_lost, lost.error_numbers_lost),
         (0, 0, 0)
     );
     child.end();
@@ -237,7 +238,7 @@ fn errors_whose_numbers_find_no_room_are_counted_as_lost() {
     let kill = call(reading, libc::SYS_kill as u32);
     assert_eq!(call(reading, libc::SYS_close as u32).errors, [(9, 1)]);
     assert_eq!((kill.failed, kill.errors), (1, vec![]));
-    assert_eq!(tracer.losses().unwrap().error_numbers, 1);
+    assert_eq!(tracer.hits(target).unwrap().error_numbers_lost, 1);
     child.end();
 }
 
@@ -296,7 +297,7 @@ fn events_that_the_ring_cannot_take_are_counted_as_lost() {
     assert_eq!(tracer.hits(target).unwrap().left, 252);
     let seen = tracer.slow_calls().len() as u64;
     assert!(seen > 0);
-    assert_eq!(seen + tracer.losses().unwrap().events, 1000);
+    assert_eq!(seen + tracer.hits(target).unwrap().events_lost, 1000);
     let reading = &tracer.read(&[target]).unwrap()[0];
     assert_eq!(call(reading, GETPPID).slow, 1000);
     child.end();

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use ckb_probe_common::block_io::{MAX_OWNERS, MAX_THRESHOLDS};
+use ckb_probe_common::block_io::{MAX_OWNERS, MAX_PAYERS, MAX_THRESHOLDS, payer};
 use ckb_probe_crds::Name;
 
 use super::devices::is_wanted;
@@ -19,6 +19,62 @@ pub struct NodeDisks {
     thresholds: Places<u64>,
     /// The processes whose requests are told apart, by their owner's number, less one.
     owners: Places<Identity>,
+    /// By their place: their namespace, and its number.
+    namespaces: BTreeMap<usize, (Arc<str>, u32)>,
+    untold: Untold,
+}
+
+/// Slow requests that were not told, for want of room in the ring.
+struct Untold {
+    /// Up to the last look, as the programs count them.
+    seen: [u64; MAX_PAYERS as usize],
+    /// By the namespace's number, and the greatest threshold that they reached.
+    counts: BTreeMap<(u32, u64), u64>,
+}
+
+impl Untold {
+    fn new() -> Self {
+        Self {
+            seen: [0; MAX_PAYERS as usize],
+            counts: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what is counted by now, under these thresholds.
+    fn see(&mut self, now: [u64; MAX_PAYERS as usize], thresholds: &Places<u64>) {
+        for (place, threshold) in thresholds.all().enumerate() {
+            for namespace in 0..=MAX_OWNERS {
+                let index = payer(namespace, place as u32) as usize;
+                let (Some(seen), Some(now)) = (self.seen.get_mut(index), now.get(index)) else {
+                    continue;
+                };
+                let more = now.saturating_sub(*seen);
+                *seen = *now;
+                if more > 0 {
+                    let key = (namespace, threshold.unwrap_or_default());
+                    *self.counts.entry(key).or_default() += more;
+                }
+            }
+        }
+    }
+
+    /// Adds what is known of thresholds that nobody has any more to the next that somebody has: whoever is concerned has that, or less.
+    fn retain(&mut self, thresholds: &Places<u64>) {
+        for ((namespace, threshold), count) in std::mem::take(&mut self.counts) {
+            let held = thresholds.all().flatten();
+            if let Some(kept) = held.filter(|held| *held <= threshold).max() {
+                *self.counts.entry((namespace, kept)).or_default() += count;
+            }
+        }
+    }
+
+    /// How many would have been told to a view of this namespace: nobody's requests, and its own.
+    fn of(&self, namespace: u32, threshold_ns: u64) -> u64 {
+        let concerned = self.counts.iter().filter(|((whose, threshold), _)| {
+            (*whose == 0 || *whose == namespace) && *threshold >= threshold_ns
+        });
+        concerned.map(|(_, count)| count).sum()
+    }
 }
 
 /// So many different things, each of which several may use. Namespaces share the places.
@@ -92,6 +148,8 @@ pub struct View {
     pub threshold: usize,
     /// Whose requests are its own; 0 where that is not told.
     pub owner: u16,
+    /// From how many nanoseconds on requests are slow to it.
+    threshold_ns: u64,
     /// On whose behalf it has them.
     namespace: Arc<str>,
     /// The longest times since it read them, by slot.
@@ -128,6 +186,8 @@ impl NodeDisks {
             disks: Disks::load()?,
             thresholds: Places::new(MAX_THRESHOLDS),
             owners: Places::new(MAX_OWNERS as usize),
+            namespaces: BTreeMap::new(),
+            untold: Untold::new(),
         })
     }
 
@@ -155,6 +215,7 @@ impl NodeDisks {
             disks: disks.to_vec(),
             threshold,
             owner,
+            threshold_ns: slow_threshold_ns,
             namespace,
             longest: BTreeMap::new(),
         }))
@@ -166,6 +227,7 @@ impl NodeDisks {
         nanos: u64,
         namespace: &Arc<str>,
     ) -> Result<Option<usize>, ReadError> {
+        self.look_for_untold()?;
         let Some(place) = self.thresholds.take(nanos, namespace) else {
             return Ok(None);
         };
@@ -180,8 +242,16 @@ impl NodeDisks {
 
     /// Nobody needs it any more, if nobody else does.
     fn leave_threshold(&mut self, place: usize, namespace: &str) -> Result<(), ReadError> {
+        self.look_for_untold()?;
         self.thresholds.leave(place, namespace);
+        self.untold.retain(&self.thresholds);
         self.order_thresholds()
+    }
+
+    fn look_for_untold(&mut self) -> Result<(), ReadError> {
+        let untold = self.disks.untold()?;
+        self.untold.see(untold, &self.thresholds);
+        Ok(())
     }
 
     fn order_thresholds(&mut self) -> Result<(), ReadError> {
@@ -198,20 +268,28 @@ impl NodeDisks {
             return Ok(0);
         };
         let owner = place as u16 + 1;
-        if let Err(error) = self.disks.own(process, owner) {
+        let known = self.namespaces.values();
+        let known = known.map(|(namespace, number)| (namespace.as_ref(), *number));
+        // That of nobody has a number, too.
+        let number = share::number_of(known.chain([("", 0)]), namespace);
+        if let Err(error) = self.disks.own(process, owner, number) {
             self.owners.leave(place, namespace);
             return Err(error);
         }
+        self.namespaces
+            .insert(place, (Arc::clone(namespace), number));
         Ok(owner)
     }
 
     /// Nobody needs it any more, if nobody else does.
     fn disown(&mut self, owner: u16, namespace: &str) -> Result<(), ReadError> {
-        let place = usize::from(owner).checked_sub(1);
-        let left = place.and_then(|place| self.owners.leave(place, namespace));
-        let Some(left) = left else {
+        let Some(place) = usize::from(owner).checked_sub(1) else {
             return Ok(());
         };
+        let Some(left) = self.owners.leave(place, namespace) else {
+            return Ok(());
+        };
+        self.namespaces.remove(&place);
         let mut others = self.owners.all().flatten();
         // Of one that has its number by now.
         if others.any(|other| other.number == left.number) {
@@ -262,10 +340,14 @@ impl NodeProgram for NodeDisks {
 
     fn lost(&mut self, view: &View) -> Result<Losses, ReadError> {
         let lost = self.disks.lost(|disk| view.wants(disk))?;
+        self.look_for_untold()?;
+        let place = usize::from(view.owner).checked_sub(1);
+        let known = place.and_then(|place| self.namespaces.get(&place));
+        let number = known.map_or(0, |(_, number)| *number);
         let counts = [
             ("requests", lost.requests),
             ("times", lost.times),
-            (Self::EVENTS_LOST, lost.events),
+            (Self::EVENTS_LOST, self.untold.of(number, view.threshold_ns)),
         ];
         Ok(counts
             .map(|(what, count)| (Name::Borrowed(what), count))
@@ -289,6 +371,33 @@ mod tests {
 
     fn take(places: &mut Places<u64>, what: u64, namespace: &str) -> Option<usize> {
         places.take(what, &namespace.into())
+    }
+
+    #[test]
+    fn what_is_not_told_is_lost_to_whom_it_would_have_been_told() {
+        let mut thresholds = Places::new(MAX_THRESHOLDS);
+        let long = take(&mut thresholds, 1_000_000, "other").unwrap();
+        let short = take(&mut thresholds, 10, "hostile").unwrap();
+        let mut now = [0; MAX_PAYERS as usize];
+        let mut untold = Untold::new();
+        let mut lose = |untold: &mut Untold, namespace, threshold: usize, more, thresholds: &_| {
+            now[payer(namespace, threshold as u32) as usize] += more;
+            untold.see(now, thresholds);
+        };
+        lose(&mut untold, 0, short, 1000, &thresholds);
+        lose(&mut untold, 1, short, 100, &thresholds);
+        assert_eq!((untold.of(1, 10), untold.of(2, 10)), (1100, 1000));
+        assert_eq!((untold.of(1, 1_000_000), untold.of(2, 1_000_000)), (0, 0));
+        lose(&mut untold, 2, long, 7, &thresholds);
+        lose(&mut untold, 0, long, 1, &thresholds);
+        assert_eq!((untold.of(1, 1_000_000), untold.of(2, 1_000_000)), (1, 8));
+        assert_eq!(untold.of(1, 10), 1101);
+        // What somebody asks who comes later is no loss of before.
+        assert_eq!(thresholds.leave(long, "other"), Some(1_000_000));
+        untold.retain(&thresholds);
+        assert_eq!(take(&mut thresholds, 500, "other"), Some(long));
+        untold.see(now, &thresholds);
+        assert_eq!((untold.of(2, 500), untold.of(1, 10)), (0, 1101));
     }
 
     #[test]

@@ -106,6 +106,7 @@ impl Groups {
                 wants: 0,
                 outside,
                 most_buckets: 0,
+                payer: share::number_of(self.payers(), namespace),
             };
             self.counter.prepare(entry)?;
             let known = TrackedTarget {
@@ -132,7 +133,13 @@ impl Groups {
     }
 
     fn namespaces(&self) -> impl Iterator<Item = &str> {
-        self.targets.values().map(|one| one.namespace.as_str())
+        self.payers().map(|(namespace, _)| namespace)
+    }
+
+    /// Namespaces, with their numbers for their shares of the ring.
+    fn payers(&self) -> impl Iterator<Item = (&str, u32)> + Clone {
+        let targets = self.targets.values();
+        targets.map(|one| (one.namespace.as_str(), one.entry.payer))
     }
 
     /// Has the namespaces share the buckets, and each of them its targets. What has one keeps it.
@@ -321,7 +328,7 @@ impl NodeProgram for Groups {
             .map(|(key, target)| (target.entry.id, *key))
             .collect();
         let mut told = Vec::new();
-        while let Some(seen) = self.counter.next_event() {
+        for seen in self.counter.events() {
             let Some(key) = keys.get(&seen.event.target) else {
                 continue;
             };

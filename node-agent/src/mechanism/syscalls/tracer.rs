@@ -21,7 +21,7 @@ use crate::{
 const SIZES: SyscallSizes = SyscallSizes {
     rows: 448,
     errors: 4096,
-    ring_bytes: 256 << 10,
+    ring_bytes: 512 << 10,
 };
 
 /// Calls for a calibration.
@@ -40,8 +40,14 @@ struct Costs {
 pub struct Tracer {
     tracer: SyscallTracer,
     costs: Costs,
-    /// Whose they are, by the namespace.
-    targets: BTreeMap<TargetId, String>,
+    targets: BTreeMap<TargetId, Owner>,
+}
+
+/// Whose a target is.
+struct Owner {
+    namespace: String,
+    /// The namespace's number, for its share of the ring.
+    payer: u32,
 }
 
 impl Tracer {
@@ -73,8 +79,19 @@ impl Tracer {
                 "a node traces 64, of which one namespace has no more than it leaves to others",
             ));
         }
-        let id = self.tracer.add_target(process, options)?;
-        self.targets.insert(id, namespace.to_string());
+        let known = self.targets.values();
+        let known = known.map(|owner| (owner.namespace.as_str(), owner.payer));
+        let payer = share::number_of(known, namespace);
+        let options = SyscallOptions {
+            payer,
+            ..options.clone()
+        };
+        let id = self.tracer.add_target(process, &options)?;
+        let owner = Owner {
+            namespace: namespace.to_string(),
+            payer,
+        };
+        self.targets.insert(id, owner);
         if let Err(error) = self.share_rows() {
             self.targets.remove(&id);
             self.tracer.remove_target(id)?;
@@ -84,17 +101,19 @@ impl Tracer {
     }
 
     fn namespaces(&self) -> impl Iterator<Item = &str> {
-        self.targets.values().map(String::as_str)
+        self.targets.values().map(|owner| owner.namespace.as_str())
     }
 
-    /// Has the namespaces share the rows, and each of them its targets. What has a row keeps it.
+    /// Has the namespaces share rows and numbers of errors, and each of them its targets. What has one keeps it.
     fn share_rows(&mut self) -> Result<(), ReadError> {
         let most = SyscallOptions::default().most_rows as usize;
-        let namespaces = self.targets.values().map(String::as_str);
-        let shares = share::of_each(namespaces, SIZES.rows as usize, most);
-        for (id, namespace) in &self.targets {
-            let rows = shares.get(namespace.as_str()).copied().unwrap_or_default();
-            self.tracer.set_most_rows(*id, rows as u32)?;
+        let owners = || self.targets.values().map(|owner| owner.namespace.as_str());
+        let rows = share::of_each(owners(), SIZES.rows as usize, most);
+        let errors = share::of_each(owners(), SIZES.errors as usize, SIZES.errors as usize);
+        for (id, Owner { namespace, .. }) in &self.targets {
+            let share = |of: &BTreeMap<&str, usize>| of.get(namespace.as_str()).copied();
+            let share = |of| share(of).unwrap_or_default() as u32;
+            self.tracer.set_most(*id, share(&rows), share(&errors))?;
         }
         Ok(())
     }
@@ -152,13 +171,12 @@ impl NodeProgram for Tracer {
         Ok(vec![(None, self.tracer.misses()?)])
     }
 
-    /// Whosesoever it was.
-    fn lost(&mut self, _: &TargetId) -> Result<Losses, ReadError> {
-        let lost = self.tracer.losses()?;
+    fn lost(&mut self, target: &TargetId) -> Result<Losses, ReadError> {
+        let met = self.tracer.hits(*target)?;
         let counts = [
-            ("calls", lost.calls),
-            (Self::EVENTS_LOST, lost.events),
-            ("errorNumbers", lost.error_numbers),
+            ("calls", met.calls_lost),
+            (Self::EVENTS_LOST, met.events_lost),
+            ("errorNumbers", met.error_numbers_lost),
         ];
         Ok(counts
             .map(|(what, count)| (Name::Borrowed(what), count))

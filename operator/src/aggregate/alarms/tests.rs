@@ -146,8 +146,7 @@ fn the_gravest_gives_its_reason_and_all_are_told() {
     let (_, reason, message) = told(&status);
     assert_eq!(reason, "BackgroundErrors");
     assert!(
-        message
-            .ends_with("; pod a/ckb-0: RocksDB holds writes back (StoppedByLevel0Files: CELL)"),
+        message.ends_with("; pod a/ckb-0: RocksDB holds writes back (StoppedByLevel0Files: CELL)"),
         "{message}"
     );
 }

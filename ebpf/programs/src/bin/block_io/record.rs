@@ -6,10 +6,18 @@ use aya_ebpf::{
 };
 use ckb_probe_common::{
     BUCKETS,
-    block_io::{Control, InFlight, MAX_SLOTS, MAX_THRESHOLDS, Met, SlowRequest, Times, Totals},
+    block_io::{
+        Control, InFlight, MAX_OWNERS, MAX_PAYERS, MAX_SLOTS, MAX_THRESHOLDS, Met, SlowRequest,
+        Times, Totals, Untold, payer,
+    },
     bucket,
 };
-use ckb_probe_programs::counters::{add, raise};
+use ckb_probe_programs::{
+    counters::{add, raise},
+    ring_shares,
+};
+
+use crate::slots;
 
 /// By slot.
 #[map]
@@ -25,7 +33,15 @@ static MET: PerCpuArray<Met> = PerCpuArray::with_max_entries(1, 0);
 
 /// Slow requests.
 #[map]
-static SLOW_REQUESTS: RingBuf = RingBuf::with_byte_size(64 << 10, 0);
+static SLOW_REQUESTS: RingBuf = RingBuf::with_byte_size(128 << 10, 0);
+ring_shares!(SHARES, SLOW_REQUESTS, MAX_PAYERS);
+
+/// By owner: the number of its namespace.
+#[map]
+static NAMESPACES: Array<u32> = Array::with_max_entries(MAX_OWNERS + 1, 0);
+
+#[map]
+static UNTOLD: Array<Untold> = Array::with_max_entries(1, 0);
 
 /// Counts bytes that were done.
 #[inline(always)]
@@ -83,12 +99,18 @@ pub fn request(held: &InFlight, began_ns: u64, now: u64, control: &Control) {
     if began_ns == 0 || duration < control.least_threshold_ns {
         return;
     }
+    let (mut greatest, mut place) = (0, 0);
     for index in 0..MAX_THRESHOLDS {
-        if duration >= control.thresholds_ns[index] {
+        let threshold = control.thresholds_ns[index];
+        if duration >= threshold {
             // SAFETY: a map's value, and an index within the array.
             unsafe { add((&raw mut (*totals).slow).cast::<u64>().add(index), 1) };
+            if threshold >= greatest {
+                (greatest, place) = (threshold, index as u32);
+            }
         }
     }
+    let namespace = NAMESPACES.get(slots::owner(held.slot)).copied();
     report(&SlowRequest {
         time_ns: now,
         duration_ns: duration,
@@ -96,16 +118,28 @@ pub fn request(held: &InFlight, began_ns: u64, now: u64, control: &Control) {
         slot: held.slot,
         bytes: held.bytes,
         thread: held.thread,
-        padding: 0,
+        payer: payer(namespace.unwrap_or(0), place),
         thread_name: held.thread_name,
     });
 }
 
 #[inline(always)]
 fn report(request: &SlowRequest) {
-    if SLOW_REQUESTS.output::<SlowRequest>(*request, 0).is_err() {
-        // SAFETY: the field of a value that the caller looked up.
-        met(|met| unsafe { &raw mut (*met).events });
+    const SIZE: u64 = size_of::<SlowRequest>() as u64;
+    if SHARES.take(request.payer, SIZE) {
+        if SLOW_REQUESTS.output::<SlowRequest>(*request, 0).is_ok() {
+            return;
+        }
+        SHARES.give_back(request.payer, SIZE);
+    }
+    if let Some(untold) = UNTOLD.get_ptr_mut(0)
+        && request.payer < MAX_PAYERS
+    {
+        // SAFETY: a map's value, and an index within the array.
+        unsafe {
+            let counts = (&raw mut (*untold).counts).cast::<u64>();
+            add(counts.add(request.payer as usize), 1);
+        }
     }
 }
 

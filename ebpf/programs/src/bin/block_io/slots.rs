@@ -4,7 +4,7 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap},
 };
-use ckb_probe_common::block_io::{MAX_SLOTS, NO_SLOT, Slot, SlotKey};
+use ckb_probe_common::block_io::{MAX_OWNERS, MAX_SLOTS, NO_SLOT, Slot, SlotKey};
 use ckb_probe_programs::counters::next;
 
 use crate::request::{Disk, Request};
@@ -20,6 +20,16 @@ static SLOTS: Array<Slot> = Array::with_max_entries(MAX_SLOTS, 0);
 /// How many are taken, without [`NO_SLOT`].
 #[map]
 static SLOTS_TAKEN: Array<u32> = Array::with_max_entries(1, 0);
+
+/// How many of those each owner has: no more than it leaves to others.
+#[map]
+static SLOTS_OWNED: Array<u32> = Array::with_max_entries(MAX_OWNERS + 1, 0);
+
+/// Whose requests count in a slot.
+#[inline(always)]
+pub fn owner(slot: u32) -> u32 {
+    SLOTS.get(slot).map_or(0, |slot| slot.key.owner.into())
+}
 
 /// Where a request of this owner's counts: with nobody's where there is no room for its owner's.
 #[inline(always)]
@@ -53,8 +63,17 @@ fn first_seen(key: &SlotKey, disk: Disk) -> Option<u32> {
     let taken = SLOTS_TAKEN.get_ptr_mut(0)?;
     // SAFETY: a map's value. Looked at first, so that the number does not grow forever.
     let index = unsafe {
-        if taken.read_volatile() >= MAX_SLOTS - 1 {
+        let left = (MAX_SLOTS - 1).saturating_sub(taken.read_volatile());
+        if left == 0 {
             return None;
+        }
+        if key.owner > 0
+            && let Some(owned) = SLOTS_OWNED.get_ptr_mut(key.owner.into())
+        {
+            if owned.read_volatile() >= left {
+                return None;
+            }
+            next(owned);
         }
         next(taken) + 1
     };

@@ -201,6 +201,7 @@ unsafe fn event(task: *const c_void, what: u32) -> CountEvent {
         // SAFETY: by the caller's word.
         process: unsafe { FIELDS.trusted::<PROCESS, u32>(task) },
         length: 0,
+        payer: 0,
         // SAFETY: by the caller's word.
         name: unsafe { name(task) },
     }

@@ -7,33 +7,31 @@ use aya_ebpf::{
         generated::{bpf_probe_read_kernel_str, bpf_probe_read_user_str},
     },
     macros::map,
-    maps::{HashMap, PerCpuArray, RingBuf},
+    maps::{HashMap, RingBuf},
 };
 use ckb_probe_common::{
     BUCKETS, bucket,
     syscalls::{
-        Begun, MAX_ERROR, NUMBERS, Order, PATH_BYTES, SlowSyscall, SyscallLosses, error_key,
+        Begun, MAX_ERROR, MAX_TARGETS, Met, NUMBERS, Order, PATH_BYTES, SlowSyscall, error_key,
     },
 };
 use ckb_probe_programs::{
     constants::Constants,
     counters::{add, raise_alone},
     helpers::{process, thread},
+    ring_shares,
 };
 
-use crate::{file, rows};
+use crate::{MET, file, rows};
 
 /// Errors, by row and number; the loader sets how many.
 #[map]
 static ERRORS: HashMap<u32, u64> = HashMap::with_max_entries(1, 0);
 
-/// What could not be recorded.
-#[map]
-static LOSSES: PerCpuArray<SyscallLosses> = PerCpuArray::with_max_entries(1, 0);
-
 /// Slow calls.
 #[map]
 static SLOW_CALLS: RingBuf = RingBuf::with_byte_size(4096, 0);
+ring_shares!(SHARES, SLOW_CALLS, MAX_TARGETS as u32);
 
 /// By number: which argument is a path, counting from 1; 0 for none.
 #[unsafe(no_mangle)]
@@ -138,50 +136,49 @@ fn counted(call: &Call, order: &Order, plus: impl Fn(*mut u64, u64)) {
     if let Some(error) = call.error() {
         // SAFETY: a map's value.
         plus(unsafe { &raw mut (*values).errors }, 1);
-        count_error(error_key(call.row, error));
+        count_error(call, error_key(call.row, error), order);
     }
     if call.duration_ns >= order.slow_threshold_ns {
         // SAFETY: a map's value.
         plus(unsafe { &raw mut (*values).slow }, 1);
-        report(call);
+        report(call, order);
     }
 }
 
 #[inline(always)]
-fn count_error(key: u32) {
+fn count_error(call: &Call, key: u32, order: &Order) {
     // Absent: once, then it is there. Another CPU may put it there in between.
-    if ERRORS.get_ptr_mut(&key).is_none() {
+    if ERRORS.get_ptr_mut(&key).is_none() && rows::may_tell_one_more_error(call.target, order) {
         let _ = ERRORS.insert(&key, &0, IF_ABSENT);
     }
     match ERRORS.get_ptr_mut(&key) {
         // SAFETY: a map's value.
         Some(count) => unsafe { add(count, 1) },
         // SAFETY: the field of a value that the caller looked up.
-        None => lose(|losses| unsafe { &raw mut (*losses).error_numbers }),
+        None => lose(call, |met| unsafe { &raw mut (*met).error_numbers_lost }),
     }
 }
 
-/// Counts a call whose beginning could not be remembered.
+/// Counts something that is lost to the target of this call.
 #[inline(always)]
-pub fn lose_call() {
-    // SAFETY: the field of a value that the caller looked up.
-    lose(|losses| unsafe { &raw mut (*losses).calls });
-}
-
-#[inline(always)]
-fn lose(which: impl FnOnce(*mut SyscallLosses) -> *mut u64) {
-    if let Some(losses) = LOSSES.get_ptr_mut(0) {
+fn lose(call: &Call, which: impl FnOnce(*mut Met) -> *mut u64) {
+    if let Some(met) = MET.get_ptr_mut(call.target) {
         // SAFETY: a field of a map's value.
-        unsafe { add(which(losses), 1) };
+        unsafe { add(which(met), 1) };
     }
 }
 
 #[inline(always)]
-fn report(call: &Call) {
-    let Some(mut event) = SLOW_CALLS.reserve::<SlowSyscall>(0) else {
+fn report(call: &Call, order: &Order) {
+    const SIZE: u64 = size_of::<SlowSyscall>() as u64;
+    if !SHARES.take(order.payer, SIZE) {
         // SAFETY: the field of a value that the caller looked up.
-        lose(|losses| unsafe { &raw mut (*losses).events });
-        return;
+        return lose(call, |met| unsafe { &raw mut (*met).events_lost });
+    }
+    let Some(mut event) = SLOW_CALLS.reserve::<SlowSyscall>(0) else {
+        SHARES.give_back(order.payer, SIZE);
+        // SAFETY: the field of a value that the caller looked up.
+        return lose(call, |met| unsafe { &raw mut (*met).events_lost });
     };
     // SAFETY: the registers are the kernel's, by the tracepoint's type.
     let arguments = unsafe { arguments(call.registers) };
@@ -192,7 +189,8 @@ fn report(call: &Call) {
         arguments,
         process: process(),
         thread: thread(),
-        target: call.target,
+        target: call.target as u16,
+        payer: order.payer as u16,
         number: call.number,
         inode: 0,
         thread_name: bpf_get_current_comm().unwrap_or_default(),

@@ -42,6 +42,19 @@ pub fn values(row: u32) -> Option<*mut SyscallRow> {
     ROWS.get_ptr_mut(row)
 }
 
+/// Whether one more error of a target may be told apart, which is counted then.
+#[inline(always)]
+pub fn may_tell_one_more_error(target: u32, order: &Order) -> bool {
+    let Some(table) = TABLES.get_ptr_mut(target) else {
+        return false;
+    };
+    // SAFETY: a map's value. Looked at first, so that the number does not grow forever.
+    unsafe {
+        let errors = &raw mut (*table).errors;
+        errors.read_volatile() < order.most_errors && next(errors) < order.most_errors
+    }
+}
+
 /// A new row for a number, or that of the others when there is none.
 #[inline(never)]
 fn claim(table: *mut Table, place: *mut u32, order: &Order) -> u32 {

@@ -13,25 +13,25 @@ use core::ffi::c_void;
 use aya_ebpf::{
     helpers::generated::bpf_sock_from_file,
     macros::{btf_tracepoint, map},
-    maps::{HashMap, LruHashMap, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf},
     programs::BtfTracePointContext,
 };
 use ckb_probe_common::tcp::{
     CLOSED, INCOMING, Kept, LEFT_OUT, MAX_FILES, MAX_PROCESSES, MAX_TOLD, Met, OPENED, OUTGOING,
-    Progress, SEEN, Socket, UNKNOWN, state,
+    Progress, SEEN, Socket, UNKNOWN, Watched, state,
 };
 use ckb_probe_programs::{
     counters,
     helpers::{now, process},
     identity::Identity,
-    iterator,
+    iterator, ring_shares,
     storage::{self, SocketStorage},
 };
 use socket::{FIELDS, PROCESS, SOCKET, TcpSocket};
 
-/// The watched processes, and since when each has been: a later one of its number is not watched.
+/// The watched processes.
 #[map]
-static PROCESSES: HashMap<u32, u64> = HashMap::with_max_entries(MAX_PROCESSES as u32, 0);
+static PROCESSES: HashMap<u32, Watched> = HashMap::with_max_entries(MAX_PROCESSES as u32, 0);
 
 /// What is known of their sockets.
 #[map]
@@ -44,6 +44,11 @@ static PASSES: LruHashMap<u64, Progress> = LruHashMap::with_max_entries(MAX_PROC
 /// Their sockets that were established or closed.
 #[map]
 static CHANGED: RingBuf = RingBuf::with_byte_size(4096, 0);
+ring_shares!(SHARES, CHANGED, MAX_PROCESSES as u32);
+
+/// By the process's place: what will not be told of its sockets.
+#[map]
+static LOST: Array<u64> = Array::with_max_entries(MAX_PROCESSES as u32, 0);
 
 #[map]
 static MET: PerCpuArray<Met> = PerCpuArray::with_max_entries(1, 0);
@@ -77,16 +82,16 @@ pub fn state_changed(context: BtfTracePointContext) -> i32 {
 fn begins(socket: *const c_void, direction: u8) {
     let process = process();
     // SAFETY: nobody keeps the value.
-    match unsafe { PROCESSES.get(&process) } {
-        Some(since_ns) if IDENTITY.runs(*since_ns) => {}
+    let watched = match unsafe { PROCESSES.get(&process) } {
+        Some(watched) if IDENTITY.runs(watched.since_ns) => *watched,
         _ => return,
-    }
+    };
     let Some(socket) = TcpSocket::of(socket) else {
         return;
     };
     let Some(kept) = KEPT.get_or_create(socket.stored()) else {
         // The kernel has no memory for it: nothing of the connection will be told.
-        return lose();
+        return lose(&watched);
     };
     let began_ns = if direction == OUTGOING { now() } else { 0 };
     let begun = Kept {
@@ -149,24 +154,32 @@ fn was_closed(socket: *const c_void, before: u8) {
 
 #[inline(always)]
 fn tell(socket: *const c_void, kept: &Kept, state: u8, event: u8, now: u64) {
-    if kept.process == 0 {
+    const SIZE: u64 = size_of::<Socket>() as u64;
+    // Of what is not watched any more nobody wants to be told.
+    // SAFETY: copied.
+    let Some(watched) = (unsafe { PROCESSES.get(&kept.process) }).copied() else {
         return;
-    }
+    };
     let Some(socket) = TcpSocket::of(socket) else {
         return;
     };
-    let changed = socket.describe(kept, state, event, now);
+    if !SHARES.take(watched.payer, SIZE) {
+        return lose(&watched);
+    }
+    let mut changed = socket.describe(kept, state, event, now);
+    changed.payer = watched.payer as u16;
     if CHANGED.output::<Socket>(changed, 0).is_err() {
-        lose();
+        SHARES.give_back(watched.payer, SIZE);
+        lose(&watched);
     }
 }
 
 /// Something will not be told.
 #[inline(always)]
-fn lose() {
-    if let Some(met) = MET.get_ptr_mut(0) {
+fn lose(watched: &Watched) {
+    if let Some(lost) = LOST.get_ptr_mut(watched.place) {
         // SAFETY: a map's value.
-        unsafe { counters::add(&raw mut (*met).lost, 1) };
+        unsafe { counters::add(lost, 1) };
     }
 }
 
@@ -270,8 +283,8 @@ fn progress(pass: u64, task: *const c_void) -> Option<*mut Progress> {
     // SAFETY: the kernel's task; nobody keeps the value.
     let is_watched = unsafe {
         let process = FIELDS.trusted::<PROCESS, u32>(task);
-        let since_ns = PROCESSES.get(&process);
-        since_ns.is_none_or(|since_ns| IDENTITY.is_of(task, *since_ns))
+        let watched = PROCESSES.get(&process);
+        watched.is_none_or(|watched| IDENTITY.is_of(task, watched.since_ns))
     };
     let files = if is_watched { 0 } else { NOT_ITS };
     let begun = Progress {

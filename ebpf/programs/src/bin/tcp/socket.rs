@@ -89,7 +89,8 @@ impl TcpSocket {
                 family,
                 direction: kept.direction as u8,
                 event,
-                padding: [0; 4],
+                payer: 0,
+                padding: [0; 2],
             };
             // Given back, as it is being closed.
             if socket.local_port == 0 {
