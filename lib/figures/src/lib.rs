@@ -6,6 +6,7 @@
 //! I/O, no client.
 #![forbid(unsafe_code)]
 
+pub mod comparison;
 pub mod figures;
 pub mod histogram;
 mod interval;
