@@ -10,6 +10,7 @@
 
 pub mod agent;
 pub mod alarm;
+pub mod blocks;
 pub mod driver;
 pub mod export;
 pub mod host;

@@ -6,6 +6,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Operations that a span consists of, at most: the slots of sites are numbered below this.
 pub const OPERATIONS: usize = 16;
 
+/// What calls of a span are told apart by, at most: first the slots of its operations, then column families of them as they are met.
+pub const PARTS: usize = 64;
+
+/// Bytes of what is put under the name of a span.
+pub const VALUE_BYTES: usize = 32;
+
 /// What a site's calls are to a span.
 pub mod role {
     /// They are counted and timed, and no more.
@@ -20,6 +26,18 @@ pub mod role {
     pub const PUT: u8 = 4;
     /// They may take an earlier name back, likewise.
     pub const DELETE: u8 = 5;
+    /// They are a phase of the span: what the thread uses meanwhile is told by itself.
+    pub const PHASE: u8 = 6;
+}
+
+/// What a column family is to spans.
+pub mod family {
+    /// Nothing in particular.
+    pub const OTHER: u32 = 0;
+    /// Its keys of eight bytes are names of spans.
+    pub const NAMES: u32 = 1;
+    /// What is put into it are the units that a span consists of.
+    pub const UNITS: u32 = 2;
 }
 
 /// How a span ended; the number of its [`Row`].
@@ -55,12 +73,16 @@ pub struct SpanControl {
     pub threshold_ns: u64,
     /// Its parity selects the half of [`SpanRow::maxima`] that is written.
     pub epoch: u32,
-    /// Always 0.
-    pub padding: u32,
+    /// Not 0 where column families are told apart.
+    pub by_family: u32,
+    /// The stack of a call that takes at least so many nanoseconds is copied, and that of a span's end where none did.
+    pub stack_ns: u64,
     /// The name of the thread, NUL-padded.
     pub thread_name: [u8; 16],
     /// How the name of the column family begins that has the names of spans, and which of these bytes matter.
-    pub family: [u64; 2],
+    pub names: [u64; 2],
+    /// The same of the one that has the units.
+    pub units: [u64; 2],
     /// By slot: a [`role`].
     pub roles: [u8; OPERATIONS],
 }
@@ -87,11 +109,13 @@ pub struct SpanUsage {
     pub queued_ns: u64,
     /// Page faults that had to wait for a disk.
     pub major_faults: u64,
+    /// Page faults that had not.
+    pub minor_faults: u64,
     /// How often it gave up its CPU, or lost it.
     pub switches: u64,
 }
 
-/// A span, as it is told.
+/// A span, as it is told: what follows are its [`SpanCalls`], by part, of as many parts as there may be any of.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -102,18 +126,59 @@ pub struct Span {
     pub duration_ns: u64,
     /// The last of its names.
     pub name: u64,
+    /// What was put under that name; zeros unless that had so many bytes.
+    pub value: [u8; VALUE_BYTES],
     /// How many names it was given.
     pub names: u32,
     /// How many names were taken back.
     pub taken_back: u32,
+    /// How many units were put.
+    pub units: u32,
     /// One of [`end`].
     pub end: u32,
     /// The thread, in the host's pid namespace.
     pub thread: u32,
-    /// What it used meanwhile.
+    /// The number of the copy of a stack: that of its longest call, as that returned; 0 for none.
+    pub stack: u32,
+    /// The slot of that call.
+    pub stack_slot: u32,
+    /// Always 0.
+    pub padding: u32,
+    /// How long that call took.
+    pub stack_ns: u64,
+    /// Bytes of all keys and values that were put.
+    pub bytes: u64,
+    /// What the thread used meanwhile.
     pub usage: SpanUsage,
-    /// By slot.
-    pub operations: [SpanCalls; OPERATIONS],
+    /// What of that was in the phase.
+    pub phase: SpanUsage,
+}
+
+/// What is told apart beyond the operations: one of them on one column family.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SpanPart {
+    /// The slot of the operation.
+    pub slot: u32,
+    /// RocksDB's number for the column family.
+    pub family: u32,
+    /// Its name, NUL-padded, cut off where it is longer.
+    pub name: [u8; 16],
+}
+
+/// What is known of a column family's handle, for one operation.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct SpanHandle {
+    /// Where calls on it count.
+    pub part: u32,
+    /// One of [`family`].
+    pub family: u32,
+    /// The epoch in which it was last looked whether the handle is that family's.
+    pub epoch: u32,
+    /// RocksDB's number for it.
+    pub id: u32,
 }
 
 /// All spans of one end, and the histogram of their durations beside it.
@@ -133,13 +198,23 @@ pub struct SpanRow {
     pub names: u64,
     /// How many names were taken back.
     pub taken_back: u64,
+    /// How many units were put.
+    pub units: u64,
+    /// Bytes of all keys and values that were put.
+    pub bytes: u64,
     /// Those that should have been told and found no room in the ring buffer.
     pub untold: u64,
     /// What the thread used meanwhile.
     pub usage: SpanUsage,
-    /// By slot.
-    pub operations: [SpanCalls; OPERATIONS],
+    /// What of that was in the phase.
+    pub phase: SpanUsage,
 }
+
+/// Calls of all spans of one end, by part.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpanParts(pub [SpanCalls; PARTS]);
 
 /// The span that is under way. Only its thread writes here.
 #[repr(C)]
@@ -157,16 +232,23 @@ pub struct SpanState {
     pub began_ns: u64,
     /// Where its commit will say that it failed.
     pub error: u64,
-    /// A handle of the family that has the names, and one of another, as they were last met.
-    pub handles: [u64; 2],
-    /// What the thread had used by its beginning.
-    pub used: SpanUsage,
+    /// How many parts there are.
+    pub parts: u32,
+    /// Always 0.
+    pub padding: u32,
+    /// What the thread had used by its beginning, and by that of its phase.
+    pub used: [SpanUsage; 2],
     /// By slot: when the call began that is under way; 0 for none.
     pub entered: [u64; OPERATIONS],
+    /// By slot: the part in which that counts.
+    pub within: [u32; OPERATIONS],
     /// What is known of it so far.
     pub span: Span,
+    /// Its calls so far, which follow it as it is told.
+    pub calls: SpanParts,
 }
 
 layout! {
-    SpanControl: 80, SpanUsage: 32, Span: 72 + 16 * OPERATIONS, SpanRow: 96 + 16 * OPERATIONS,
+    SpanControl: 104, SpanUsage: 40, Span: 184, SpanRow: 160, SpanPart: 24, SpanHandle: 16,
+    SpanState.calls: core::mem::offset_of!(SpanState, span) + core::mem::size_of::<Span>(),
 }

@@ -6,6 +6,7 @@
 //! measurements with and without it, is an [`Effect`]. Pure: no clock, no I/O, no client.
 #![forbid(unsafe_code)]
 
+pub mod comparison;
 pub mod figures;
 pub mod histogram;
 mod interval;

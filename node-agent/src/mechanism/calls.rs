@@ -5,7 +5,7 @@
 
 mod ask;
 mod operand;
-mod origins;
+pub(super) mod origins;
 mod pattern;
 mod search;
 mod usdt;
@@ -22,7 +22,7 @@ pub use ask::{
 };
 use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
 use k8s_openapi::jiff::Timestamp;
-use origins::Origins;
+use origins::{Origins, PendingStacks};
 pub use search::{Searched, search};
 
 use super::{
@@ -32,7 +32,7 @@ use super::{
 use crate::{
     kernel::{
         AttachError, Calibration, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall,
-        SlotReading, Slots, SlowCall, Tier, memory,
+        SlotReading, Slots, SlowCall, Tier,
     },
     observe::{self, FunctionCache, ProcessId, SymbolCache, UsdtCache},
     text,
@@ -62,15 +62,6 @@ pub struct Calls {
     origins: Option<Origins>,
     /// By slot: slow calls of which that is not known all the same, and those of which it is known in part.
     untold: Vec<PendingStacks>,
-}
-
-/// Slow calls whose stacks are not all told.
-#[derive(Clone, Copy, Debug, Default)]
-struct PendingStacks {
-    /// Those that are told without a stack though it was copied.
-    stacks: u64,
-    /// Those whose stacks end before the thread's beginning.
-    frames: u64,
 }
 
 /// What is counted in one place.
@@ -212,14 +203,11 @@ fn load(
     ratio: Option<f64>,
 ) -> Result<(Probes, Option<Origins>), Refusal> {
     let mut probes = Probes::load(tier, plan)?;
-    let Some(stacks) = probes.take_slow_stacks() else {
-        return Ok((probes, None));
+    let origins = match probes.take_slow_stacks() {
+        Some(stacks) => Some(Origins::of_process(process, stacks, ratio)?),
+        None => None,
     };
-    let room = memory::budget().take(origins::BYTES, memory::possible_cpus());
-    let room = room.map_err(AttachError::from)?;
-    let origins = Origins::begin(process, stacks, ratio, room)
-        .map_err(|error| Refusal::new(Reason::AttachFailed, error.to_string()))?;
-    Ok((probes, Some(origins)))
+    Ok((probes, origins))
 }
 
 /// By slot: what a call adds to one in which it is made, in nanoseconds.

@@ -5,21 +5,32 @@
 //! by span instead of by function. There is one group: a span of which some functions were attached and others
 //! not would be told as less than it was.
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+mod search;
 
-use ckb_probe_crds::{Figures, Lack, Name, Reason};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
+
+use ckb_probe_crds::{Figures, Name};
 use k8s_openapi::jiff::Timestamp;
 
 use super::{
-    Accepted, BeginContext, Breakdown, Coverage, Detail, Event, GroupIds, Lost, Mechanism,
-    OneBegun, Reading, Refusal, RowId, RowReading, Single, Subscription, calls,
+    Accepted, BeginContext, Begun, Breakdown, Config, Detail, Event, GroupIds, Lost, Mechanism,
+    OneBegun, Reading, Refusal, RowId, RowReading, Subscription,
+    calls::origins::{Origins, PendingStacks},
     shared::{Gate, OneGroup},
+    stacks::Callers,
 };
-pub use crate::kernel::spans::{SpanCalls, SpanReading, SpanUsage, end, role};
+use search::CallCost;
+
+pub use crate::kernel::spans::{PartFamily, SpanCalls, SpanReading, SpanUsage, end, role};
 use crate::{
     kernel::{
-        AttachError, CalibratedTier, FamilyArgument, Links, Payload, ReadError, Site, Tier,
-        spans::{OPERATIONS, Span, SpanHits, SpanPlan, Spans},
+        AttachError, FamilyArgument, Links, ReadError,
+        spans::{OPERATIONS, Span, SpanPlan, Spans},
     },
     observe::{self, SymbolName},
 };
@@ -32,9 +43,15 @@ pub struct SpansConfig {
     /// What they consist of: no more than [`OPERATIONS`].
     pub operations: &'static [Operation],
     /// The column family whose keys of eight bytes are names of spans: a name of no more than seven bytes.
-    pub family: &'static str,
+    pub names: &'static str,
+    /// The one into which the units of a span are put, likewise.
+    pub units: &'static str,
+    /// Whether operations are told apart by column family.
+    pub by_family: bool,
     /// Spans that take at least so long are told one by one.
     pub threshold_ns: u64,
+    /// Whether they are told with their stacks.
+    pub stacks: bool,
     /// What it means.
     pub decode: Arc<dyn Decode>,
 }
@@ -48,14 +65,20 @@ pub struct Operation {
     pub role: u8,
     /// The functions, any of which may be missing from a binary.
     pub functions: &'static [SymbolName],
+    /// Which of their arguments is the column family.
+    pub family: FamilyArgument,
     /// Whether functions are attached to whose first instruction the kernel must single-step: where calls are rare.
     pub include_single_stepped: bool,
 }
 
 /// What a kind makes of spans. Pure.
 pub trait Decode: fmt::Debug + Send + Sync {
-    /// What was counted of all spans of an [`end`], but for their operations.
+    /// What was counted of all spans of an [`end`], but for their operations. Calls of operations without column families are in
+    /// the place of the operation.
     fn figures(&self, end: usize, read: &SpanReading) -> Figures;
+
+    /// What an operation is called as a part of a row, on a column family where these are told apart.
+    fn part_name(&self, operation: &Operation, family: Option<&PartFamily>) -> String;
 
     /// The figures of an operation of theirs; None where it is no part of a row.
     fn operation(&self, operation: &Operation, calls: SpanCalls) -> Option<Figures>;
@@ -75,18 +98,126 @@ pub struct SeenSpan<'a> {
     pub name: Option<u64>,
     /// How many names it was given.
     pub names: u32,
+    /// What was put under that name, where that had 32 bytes.
+    pub value: Option<[u8; 32]>,
     /// How many names were taken back.
     pub taken_back: u32,
+    /// How many units were put.
+    pub units: u32,
+    /// Bytes of all keys and values that were put.
+    pub bytes: u64,
     /// What the thread used meanwhile; None where this kernel does not tell.
     pub usage: Option<SpanUsage>,
+    /// What of that was in the phase.
+    pub phase: Option<SpanUsage>,
     /// What it consisted of, as far as there was anything.
-    pub operations: Vec<(&'a Operation, SpanCalls)>,
+    pub parts: Vec<SeenPart<'a>>,
+    /// Who called what took longest in it, where that is known.
+    pub stack: Option<SeenStack<'a>>,
 }
+
+/// The stack of a call in a span, as it returned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeenStack<'a> {
+    /// The call: the longest, or where none was long the last.
+    pub operation: &'a Operation,
+    /// Who called.
+    pub callers: Arc<Callers>,
+}
+
+/// A part of a span.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SeenPart<'a> {
+    /// The operation.
+    pub operation: &'a Operation,
+    /// The column family, where these are told apart and it has one.
+    pub family: Option<&'a PartFamily>,
+    /// Its calls.
+    pub calls: SpanCalls,
+}
+
+impl Config for SpansConfig {
+    fn begin(configs: &[Self], context: BeginContext<'_>) -> Begun {
+        let sets = Set::all(configs);
+        let lowest: Vec<Self> = sets.iter().map(|set| set.lowest.clone()).collect();
+        let Begun {
+            answers,
+            mechanisms,
+        } = Begun::each(&lowest, context, Self::begin_one);
+        let own = |(place, config): (usize, &Self)| {
+            let of = sets.iter().position(|set| set.places.contains(&place));
+            let answer = of.and_then(|of| answers.get(of)).cloned();
+            answer.map(|answer| answer.map(|accepted| config.own(accepted)))
+        };
+        Begun {
+            answers: configs.iter().enumerate().filter_map(own).collect(),
+            mechanisms,
+        }
+    }
+}
+
+/// Those that differ in their thresholds alone, and in whether they want stacks: one attaches for all of them, and tells what any of
+/// them wants to know.
+struct Set {
+    places: Vec<usize>,
+    /// The one with the lowest threshold.
+    lowest: SpansConfig,
+}
+
+impl Set {
+    fn all(configs: &[SpansConfig]) -> Vec<Self> {
+        let mut sets: Vec<Self> = Vec::new();
+        for (place, config) in configs.iter().enumerate() {
+            match sets.iter_mut().find(|set| set.lowest.is_like(config)) {
+                Some(set) => {
+                    set.places.push(place);
+                    let stacks = set.lowest.stacks || config.stacks;
+                    if config.threshold_ns < set.lowest.threshold_ns {
+                        set.lowest = config.clone();
+                    }
+                    set.lowest.stacks = stacks;
+                }
+                None => sets.push(Self {
+                    places: vec![place],
+                    lowest: config.clone(),
+                }),
+            }
+        }
+        sets
+    }
+}
+
+/// A call that took less is not what made a span long, whatever the threshold.
+const LEAST_STACK_NS: u64 = 100_000;
 
 /// A hit is a nanosecond: calls of other threads cost less than those of the thread.
 const HIT: Duration = Duration::from_nanos(1);
 
-impl Single for SpansConfig {
+impl SpansConfig {
+    /// Whether the same is asked but for the threshold.
+    fn is_like(&self, other: &Self) -> bool {
+        let key = |one: &Self| {
+            (
+                one.thread_name,
+                one.operations,
+                one.names,
+                one.units,
+                one.by_family,
+            )
+        };
+        key(self) == key(other)
+    }
+
+    /// What was accepted for all that are alike, as this one asked.
+    fn own(&self, mut accepted: Accepted) -> Accepted {
+        for subscription in &mut accepted.subscriptions {
+            // The weight of a span is its duration.
+            subscription.least_weight = self.threshold_ns;
+            subscription.reports_stacks = self.stacks;
+        }
+        accepted
+    }
+
     fn begin_one(&self, context: BeginContext<'_>) -> Result<OneBegun, Refusal> {
         let means = context.node.tier.clone()?;
         let found = self.find(means, &context)?;
@@ -95,11 +226,20 @@ impl Single for SpansConfig {
             sites: found.sites,
             roles: self.roles(),
             thread_name: self.thread_name.to_string(),
-            family: self.family.to_string(),
+            names: self.names.to_string(),
+            units: self.units.to_string(),
+            by_family: self.by_family,
             threshold_ns: self.threshold_ns,
             trap_ns: means.calibration.trap_ns,
+            stack_ns: self
+                .stacks
+                .then(|| (self.threshold_ns / 4).max(LEAST_STACK_NS)),
         };
-        let spans = Spans::load(means.tier, &plan)?;
+        let mut spans = Spans::load(means.tier, &plan)?;
+        let origins = match spans.take_slow_stacks() {
+            Some(stacks) => Some(Origins::of_process(context.process, stacks, context.ratio)?),
+            None => None,
+        };
         let threads = SpanThreads {
             spans,
             gate: Gate::of(context.first),
@@ -107,6 +247,8 @@ impl Single for SpansConfig {
             operations: self.operations,
             thread_name: self.thread_name,
             decode: self.decode.clone(),
+            origins,
+            untold: PendingStacks::default(),
             booted: observe::boot_time(),
             one_by_one: means.tier.detaches_one_by_one(),
         };
@@ -122,164 +264,6 @@ impl Single for SpansConfig {
     }
 }
 
-impl SpansConfig {
-    /// Where the functions are. Those without which there are no spans must be there.
-    fn find(&self, means: CalibratedTier, context: &BeginContext<'_>) -> Result<Found, Refusal> {
-        let asked = [self.asked()];
-        let found = &context.node.found;
-        let searched = calls::search(means, context.process, &asked, context.first, found);
-        let calls::Searched {
-            mut answers,
-            slots,
-            sites,
-            ..
-        } = searched.map_err(|error| Refusal::from(&error))?;
-        let coverage = match answers.pop() {
-            Some(Ok(accepted)) => accepted.coverage,
-            Some(Err(refusal)) => return Err(refusal),
-            None => Coverage::default(),
-        };
-        if sites.iter().any(|(site, _)| site.entry_only) {
-            return Err(Refusal {
-                reason: Reason::EntryOnly,
-                message: "spans end at the return of a function, and on this kernel a probe there kills a process that is \
-                          confined by seccomp, as this one is"
-                    .to_string(),
-                lacks: coverage.lacks,
-            });
-        }
-        let mut costs = [CallCost::default(); OPERATIONS];
-        let mut placed: Vec<Site> = Vec::new();
-        for (site, cost) in sites {
-            let row = slots
-                .get(usize::from(site.slot))
-                .map(|(counted, _)| &counted.row);
-            let mut names = self.operations.iter();
-            let Some(slot) =
-                names.position(|operation| Some(operation.name) == row.map(String::as_str))
-            else {
-                continue;
-            };
-            let entry_only = matches!(self.operations[slot].role, role::BEGIN | role::DROP);
-            costs[slot] = costs[slot].max(CallCost::of(means, cost, entry_only));
-            placed.push(Site {
-                slot: slot as u8,
-                entry_only,
-                ..site
-            });
-        }
-        self.has_what_it_takes(&placed, &coverage)?;
-        Ok(Found {
-            sites: placed,
-            costs,
-            coverage,
-        })
-    }
-
-    fn has_what_it_takes(&self, sites: &[Site], coverage: &Coverage) -> Result<(), Refusal> {
-        let is_there = |slot: usize| sites.iter().any(|site| usize::from(site.slot) == slot);
-        let needed = |operation: &Operation| {
-            matches!(operation.role, role::BEGIN | role::COMMIT | role::PUT)
-        };
-        let operations = self.operations.iter().enumerate();
-        let missing = operations.filter(|(slot, one)| needed(one) && !is_there(*slot));
-        let missing: Vec<String> = missing.map(|(_, one)| one.name.to_string()).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        Err(Refusal {
-            reason: Reason::SymbolNotFound,
-            message: format!(
-                "the executable lacks functions by which it begins, names and ends what is measured ({}){}",
-                missing.join(", "),
-                coverage.sentence
-            ),
-            lacks: vec![Lack {
-                reason: Reason::SymbolNotFound,
-                items: missing,
-            }],
-        })
-    }
-
-    /// The functions, as the mechanism `calls` looks for them.
-    fn asked(&self) -> calls::CallsConfig {
-        let counted = self.operations.iter().map(|operation| calls::Counted {
-            row: operation.name.to_string(),
-            functions: operation
-                .functions
-                .iter()
-                .map(|symbol| calls::Function {
-                    symbol: *symbol,
-                    payload: Payload::Unknown,
-                    family: FamilyArgument::None,
-                })
-                .collect(),
-            slow_threshold_ns: u64::MAX,
-            cause: None,
-            by_family: false,
-            by: None,
-            span: None,
-            include_single_stepped: operation.include_single_stepped,
-            arguments: Vec::new(),
-            stacks: false,
-            found_by: None,
-        });
-        calls::CallsConfig {
-            measures: calls::Measures::Counted(Name::Borrowed("calls")),
-            sought: calls::Sought::Listed(counted.collect()),
-        }
-    }
-
-    fn roles(&self) -> [u8; OPERATIONS] {
-        let mut roles = [role::TIMED; OPERATIONS];
-        for (role, operation) in roles.iter_mut().zip(self.operations) {
-            *role = operation.role;
-        }
-        roles
-    }
-}
-
-/// What was found of the functions.
-struct Found {
-    sites: Vec<Site>,
-    costs: [CallCost; OPERATIONS],
-    coverage: Coverage,
-}
-
-/// What a call of an operation costs, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-struct CallCost {
-    own: u64,
-    others: u64,
-}
-
-impl CallCost {
-    fn of(means: CalibratedTier, cost: Duration, entry_only: bool) -> Self {
-        let cost = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
-        let calibration = means.calibration;
-        // What the kernel's single step takes is there in any case.
-        let stepped = cost.saturating_sub(calibration.cost_per_call_ns);
-        let entry = calibration.counted_cost_ns.saturating_add(stepped);
-        // A session is not called at the return of who it said no to; of a pair, the other half is.
-        let others = match means.tier {
-            Tier::Session => entry,
-            Tier::UprobeMulti | Tier::PerfEvent => cost,
-        };
-        match entry_only {
-            true => Self {
-                own: entry,
-                others: entry,
-            },
-            false => Self { own: cost, others },
-        }
-    }
-
-    fn spent(self, hits: SpanHits) -> u64 {
-        let own = self.own.saturating_mul(hits.own);
-        own.saturating_add(self.others.saturating_mul(hits.others))
-    }
-}
-
 /// The spans of one process.
 struct SpanThreads {
     spans: Spans,
@@ -288,6 +272,9 @@ struct SpanThreads {
     operations: &'static [Operation],
     thread_name: &'static str,
     decode: Arc<dyn Decode>,
+    /// Where what took long came from, if that is asked.
+    origins: Option<Origins>,
+    untold: PendingStacks,
     booted: Timestamp,
     one_by_one: bool,
 }
@@ -312,36 +299,73 @@ impl SpanThreads {
             figures: self.decode.figures(end, read),
             ..RowReading::default()
         }];
-        let operations = self.operations.iter().zip(read.operations).enumerate();
-        rows.extend(
-            operations
-                .filter(|(_, (_, calls))| calls.calls > 0)
-                .filter_map(|(slot, (operation, calls))| {
-                    Some(RowReading {
-                        row: Some(numbered(end)),
-                        part: Some(RowId {
-                            text: operation.name.to_string(),
-                            ..numbered(slot)
-                        }),
-                        figures: self.decode.operation(operation, calls)?,
-                        folded: 0,
-                    })
+        let parts = self.parts(&read.calls);
+        rows.extend(parts.filter_map(|(place, part)| {
+            Some(RowReading {
+                row: Some(numbered(end)),
+                part: Some(RowId {
+                    text: self.decode.part_name(part.operation, part.family),
+                    ..numbered(place)
                 }),
-        );
+                figures: self.decode.operation(part.operation, part.calls)?,
+                folded: 0,
+            })
+        }));
         rows
     }
 
-    fn event(&self, span: &Span) -> Event {
+    /// What could not be recorded.
+    fn lost(&self, untold: u64) -> Result<BTreeMap<Name, u64>, ReadError> {
+        let mut lost = BTreeMap::from([(Name::Borrowed("events"), untold)]);
+        if self.origins.is_some() {
+            let stacks = self.spans.stacks_lost()? + self.untold.stacks;
+            lost.insert(Name::Borrowed("stacks"), stacks);
+            lost.insert(Name::Borrowed("frames"), self.untold.frames);
+        }
+        Ok(lost)
+    }
+
+    /// What there are any calls of, by number.
+    fn parts<'a>(&'a self, calls: &'a [SpanCalls]) -> impl Iterator<Item = (usize, SeenPart<'a>)> {
+        let parts = self.spans.parts().iter().zip(calls).enumerate();
+        parts
+            .filter(|(_, (_, calls))| calls.calls > 0)
+            .filter_map(|(place, (part, calls))| {
+                let operation = self.operations.get(part.slot)?;
+                let seen = SeenPart {
+                    operation,
+                    family: part.family.as_ref(),
+                    calls: *calls,
+                };
+                Some((place, seen))
+            })
+    }
+
+    /// `callers`: by the numbers of their copies.
+    fn event(
+        &self,
+        (span, calls): &(Span, Vec<SpanCalls>),
+        callers: &HashMap<u32, Arc<Callers>>,
+    ) -> Event {
         let end = span.end as usize;
-        let operations = self.operations.iter().zip(span.operations);
         let seen = SeenSpan {
             end,
             duration_ns: span.duration_ns,
             name: (span.names > 0).then_some(span.name),
             names: span.names,
+            value: Some(span.value).filter(|value| value.iter().any(|byte| *byte != 0)),
             taken_back: span.taken_back,
+            units: span.units,
+            bytes: span.bytes,
             usage: self.spans.tells_usage().then_some(span.usage),
-            operations: operations.filter(|(_, calls)| calls.calls > 0).collect(),
+            phase: self.spans.tells_usage().then_some(span.phase),
+            parts: self.parts(calls).map(|(_, part)| part).collect(),
+            stack: callers.get(&span.stack).and_then(|callers| {
+                Some(SeenStack {
+                    operation: self.operations.get(span.stack_slot as usize)?,
+                    callers: Arc::clone(callers),
+                })
+            }),
         };
         Event {
             time: observe::since_boot(self.booted, span.time_ns),
@@ -399,7 +423,7 @@ impl Mechanism for SpanThreads {
             folded: BTreeMap::new(),
             lost: vec![Lost {
                 groups: GroupIds::from([self.gate.group()]),
-                counts: BTreeMap::from([(Name::Borrowed("events"), untold)]),
+                counts: self.lost(untold)?,
             }],
             held_up: BTreeMap::new(),
         })
@@ -409,7 +433,26 @@ impl Mechanism for SpanThreads {
         // The wall clock may have been set since.
         self.booted = observe::boot_time();
         let told = self.spans.told();
-        told.iter().map(|span| self.event(span)).collect()
+        let mut callers = HashMap::new();
+        if let Some(origins) = &self.origins {
+            let numbers = told.iter().map(|(span, _)| span.stack);
+            let numbers: Vec<u32> = numbers.filter(|number| *number > 0).collect();
+            let found = origins.of(&numbers).into_iter();
+            callers = found
+                .map(|(number, callers)| (number, Arc::new(callers)))
+                .collect();
+            self.untold.stacks += (numbers.len() - callers.len()) as u64;
+            let cut = callers.values().filter(|callers| !callers.complete);
+            self.untold.frames += cut.count() as u64;
+        }
+        told.iter().map(|span| self.event(span, &callers)).collect()
+    }
+
+    fn fixed_cost(&self) -> Result<Duration, ReadError> {
+        match self.origins {
+            Some(_) => self.spans.copying(),
+            None => Ok(Duration::ZERO),
+        }
     }
 
     fn stop(&mut self) -> Result<(), ReadError> {

@@ -11,13 +11,17 @@ pub enum SymbolName {
     /// it has. Neither a clone of it (`[clone .cold]`, `.part.0`, `.isra.0`) nor a function inside it, such as a lambda, is
     /// meant. The name is of plain identifiers, at least two; no template, operator, constructor or member of `std`.
     Demangled(&'static str),
+    /// A function of Rust by its path, as the mangling of old has it, which ends with a hash: such as
+    /// `ckb_chain::verify::ConsumeUnverifiedBlockProcessor::verify_block`. All that have this path are meant; of types, `<`, `>`
+    /// and `,` are known.
+    Rust(&'static str),
 }
 
 impl SymbolName {
     /// The name, for people.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Exact(name) | Self::Demangled(name) => name,
+            Self::Exact(name) | Self::Demangled(name) | Self::Rust(name) => name,
         }
     }
 }
@@ -41,15 +45,17 @@ pub struct Names {
     shortest: usize,
 }
 
-/// A qualified C++ name as it stands in a symbol.
+/// A qualified name as it stands in a symbol.
 struct Mangled {
     /// All but the last of its parts.
     scope: Vec<u8>,
     /// The function's own.
     function: Vec<u8>,
+    /// It is one of Rust, and ends with a hash.
+    has_hash: bool,
 }
 
-/// Begins a C++ symbol whose name is qualified.
+/// Begins a symbol whose name is qualified.
 const NESTED: &[u8] = b"_ZN";
 
 impl Names {
@@ -59,7 +65,10 @@ impl Names {
         for symbol in names {
             match symbol {
                 SymbolName::Exact(name) => exact.push((*symbol, name.as_bytes().to_vec())),
-                SymbolName::Demangled(name) => nested.push((*symbol, Mangled::new(name))),
+                SymbolName::Demangled(name) => nested.push((*symbol, Mangled::new(name, false))),
+                SymbolName::Rust(name) => {
+                    nested.push((*symbol, Mangled::new(&in_types(name), true)))
+                }
             }
         }
         let exact_lengths = exact.iter().map(|(_, bytes)| bytes.len());
@@ -104,7 +113,7 @@ impl Names {
 }
 
 impl Mangled {
-    fn new(name: &str) -> Self {
+    fn new(name: &str, has_hash: bool) -> Self {
         let mangle = |part: &str| format!("{}{part}", part.len());
         let (scope, function) = name.rsplit_once("::").unwrap_or(("", name));
         let scope: String = match scope {
@@ -114,11 +123,17 @@ impl Mangled {
         Self {
             scope: scope.into_bytes(),
             function: mangle(function).into_bytes(),
+            has_hash,
         }
     }
 
-    /// Whether this, which follows `_ZN` and qualifiers, is the name, to its end, and then parameters.
+    /// Whether this, which follows `_ZN` and qualifiers, is the name, to its end, and then parameters, or a hash.
     fn begins(&self, rest: &[u8]) -> bool {
+        if self.has_hash {
+            let after = rest.strip_prefix(self.scope.as_slice());
+            let after = after.and_then(|rest| rest.strip_prefix(self.function.as_slice()));
+            return after.is_some_and(is_hash);
+        }
         let function = |rest: &[u8]| {
             // L: it is local to its source.
             let rest = rest.strip_prefix(b"L").unwrap_or(rest);
@@ -130,6 +145,21 @@ impl Mangled {
             .and_then(function)
             .unwrap_or_default()
     }
+}
+
+/// How Rust writes what is in a type's name.
+fn in_types(path: &str) -> String {
+    path.replace('<', "$LT$")
+        .replace('>', "$GT$")
+        .replace(',', "$C$")
+}
+
+/// Whether this is the hash with which a path of Rust ends, and nothing else.
+fn is_hash(rest: &[u8]) -> bool {
+    let hash = rest
+        .strip_prefix(b"17h")
+        .and_then(|rest| rest.strip_suffix(b"E"));
+    hash.is_some_and(|hash| hash.len() == 16 && hash.iter().all(u8::is_ascii_hexdigit))
 }
 
 /// What follows tags such as `[abi:cxx11]`, which a function has that returns a string: a `B`, a length, and so many bytes.

@@ -1,9 +1,21 @@
 //! Blocks, as CKB verifies them.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
-use ckb_probe_agent::host::Session;
-use ckb_probe_crds::{Figures, kinds::chain::ChainProbe};
+use ckb_probe_agent::{
+    host::Session,
+    state::{probe::ProbeState, series::RowState},
+};
+use ckb_probe_crds::{
+    Figures, KindSpec,
+    kinds::{
+        chain::ChainProbe,
+        rocksdb::{Operation, RocksDbProbe},
+    },
+};
 use ckb_probe_testkit::Fixture;
 use serde_json::Value;
 
@@ -15,6 +27,7 @@ const CPU_ERROR_NS: u64 = 200_000;
 fn every_block() -> ChainProbe {
     ChainProbe {
         threshold: Duration::ZERO.into(),
+        ..ChainProbe::default()
     }
 }
 
@@ -173,24 +186,231 @@ fn time_is_told_apart_by_what_it_went_to() {
             assert_eq!(cpu + off_cpu, number(event, "durationNanoseconds"));
         }
         let accepted = total(&session, "accepted");
-        // Each slept for five milliseconds, and the last for two.
+        // Each slept for five milliseconds, and the last for twenty.
         assert!(accepted.sums["offCpu"] >= 20 * 5_000_000 - 20 * CPU_ERROR_NS);
         let sync = accepted.sums["sync"];
         assert!(
-            (2_000_000..synced[0][1]).contains(&sync),
+            (20_000_000..synced[0][1]).contains(&sync),
             "{sync} of {synced:?}"
         );
         // What RocksDB does within its calls is in them.
         assert!(accepted.sums["storage"] >= sync);
         assert_eq!(calls(&session, "accepted", "TxnCommit"), 21);
         assert_eq!(calls(&session, "accepted", "FileSync"), 0);
+        let wal = accepted.sums["walWrite"];
+        assert!(
+            (300_000..synced[0][1]).contains(&wal),
+            "{wal} of {synced:?}"
+        );
+        let last = events.last().unwrap();
+        assert_eq!(number(last, "walWriteNanoseconds"), wal);
+        assert_eq!(number(last, "syncNanoseconds"), sync);
+        let commit = number(last, "commitNanoseconds");
+        assert!(commit >= wal + sync, "{last}");
+    });
+}
+
+/// The fixture's hash of a block.
+fn hash(height: u64) -> String {
+    let bytes = height.to_le_bytes();
+    let eight: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("0x{}", eight.repeat(4))
+}
+
+#[test]
+fn a_block_is_told_with_its_hash_its_transactions_and_what_it_wrote() {
+    in_every_way(every_block(), |way| {
+        let mut node = node();
+        let mut session = way.attach(node.pid());
+        for order in [
+            "accept 1 3 1",
+            "transactions 7",
+            "accept 4 9 2",
+            "transactions 2",
+            "reorganise 9 8 10",
+            "side",
+            "discard 11",
+        ] {
+            node.tell(order);
+        }
+        let events = session.events();
+        session.read().unwrap();
+        let of = |event: &Value, name: &str| event.get(name).and_then(Value::as_u64).unwrap_or(0);
+        for event in &events {
+            let height = event.get("height").and_then(Value::as_u64);
+            let (expected, transactions, written) = match event["outcome"].as_str().unwrap() {
+                "accepted" => match height.unwrap() {
+                    height @ ..4 => (Some(hash(height)), 0, 88),
+                    height => (Some(hash(height)), 7, 88 + 7 * 32),
+                },
+                "reorganised" => (Some(hash(10)), 6, 3 * (88 + 2 * 32)),
+                "side" => (None, 0, 8),
+                _ => (None, 0, 8),
+            };
+            assert_eq!(
+                event.get("hash").and_then(Value::as_str),
+                expected.as_deref(),
+                "{event}"
+            );
+            assert_eq!(of(event, "transactions"), transactions, "{event}");
+            assert_eq!(of(event, "written"), written, "{event}");
+        }
+        assert_eq!(events.len(), 12);
+        assert_eq!(total(&session, "accepted").sums["transactions"], 42);
+        assert_eq!(
+            total(&session, "accepted").sums["written"],
+            9 * 88 + 42 * 32
+        );
+        assert_eq!(total(&session, "reorganised").sums["transactions"], 6);
+    });
+}
+
+#[test]
+fn verification_is_told_with_what_of_it_the_thread_had_no_cpu_for_and_faults_by_type() {
+    in_every_way(every_block(), |way| {
+        let mut node = node();
+        let mut session = way.attach(node.pid());
+        node.tell("verify 1 5000 3000");
+        node.tell("fault 2 300");
+        let events = session.events();
+        session.read().unwrap();
+        let [verified, faulted] = &events[..] else {
+            panic!("{events:?}");
+        };
+        let took = number(verified, "verificationNanoseconds");
+        assert!(took >= 8_000_000, "{verified}");
+        assert!(
+            took <= number(verified, "durationNanoseconds"),
+            "{verified}"
+        );
+        let off_cpu = number(verified, "verificationOffCpuNanoseconds");
+        let range = 5_000_000 - CPU_ERROR_NS..=took - 3_000_000 + CPU_ERROR_NS;
+        assert!(range.contains(&off_cpu), "{verified}");
+        assert!(
+            faulted.get("verificationNanoseconds").is_none(),
+            "{faulted}"
+        );
+        // Its own stack and the probes' pages may come to it.
+        let faults = number(faulted, "minorFaults");
+        assert!((300..340).contains(&faults), "{faulted}");
+        let accepted = total(&session, "accepted");
+        assert_eq!(accepted.sums["verification"], took);
+        assert_eq!(accepted.sums["verificationOffCpu"], off_cpu);
+        assert!(accepted.sums["minorFaults"] >= faults);
+    });
+}
+
+#[test]
+fn operations_are_told_apart_by_column_family_and_are_together_what_they_were() {
+    let by_column_family = ChainProbe {
+        by_column_family: true,
+        ..every_block()
+    };
+    in_every_way(by_column_family, |way| {
+        let mut node = node();
+        let mut session = way.attach(node.pid());
+        node.tell("transactions 2");
+        node.tell("accept 1 50 3");
+        node.tell("reorganise 50 49 51");
+        node.tell("read 4");
+        let events = session.events();
+        session.read().unwrap();
+        let counted = |outcome: &str| -> Vec<(String, u64)> {
+            let parts = row(&session, outcome).parts.iter();
+            parts
+                .map(|(name, part)| (name.to_string(), part.total.sums["calls"]))
+                .collect()
+        };
+        let named = |parts: &[(&str, u64)]| -> Vec<(String, u64)> {
+            let parts = parts.iter();
+            parts
+                .map(|(name, calls)| ((*name).to_string(), *calls))
+                .collect()
+        };
+        let accepted = [
+            ("TxnCommit", 50),
+            ("TxnGet INDEX", 150),
+            ("TxnPut CHAIN_ROOT_MMR", 50),
+            ("TxnPut INDEX", 100),
+            ("TxnPut TRANSACTION_INFO", 100),
+        ];
+        assert_eq!(counted("accepted"), named(&accepted));
+        let reorganised = [
+            ("TxnCommit", 1),
+            ("TxnDelete INDEX", 4),
+            ("TxnPut CHAIN_ROOT_MMR", 3),
+            ("TxnPut INDEX", 6),
+            ("TxnPut TRANSACTION_INFO", 6),
+        ];
+        assert_eq!(counted("reorganised"), named(&reorganised));
+        assert_eq!(counted("between"), named(&[("Get INDEX", 4)]));
+        let first = events.first().unwrap()["operations"].to_string();
+        assert!(first.contains("TxnGet INDEX 3x"), "{first}");
+        assert_eq!(events.len(), 51);
+    });
+}
+
+#[test]
+fn blocks_and_what_is_between_them_are_what_rocksdb_was_called_for() {
+    in_every_way(every_block(), |way| {
+        let mut node = node();
+        let every_operation = RocksDbProbe {
+            operations: Operation::ALL.to_vec(),
+            ..RocksDbProbe::default()
+        };
+        let questions = [every_block().into(), every_operation.into()];
+        let mut session = way.ask_all(questions, node.pid()).unwrap();
+        for order in [
+            "accept 1 200 7",
+            "read 14",
+            "reorganise 200 196 203",
+            "side",
+            "discard 204",
+            "fail",
+            "accept 204 210 2",
+        ] {
+            node.tell(order);
+        }
+        session.read().unwrap();
+        let [blocks, rocksdb] = &session.instance().probes[..] else {
+            panic!("two probes");
+        };
+        let rows = |probe: &ProbeState| -> Vec<(String, RowState)> {
+            let rows = probe.series.iter().flat_map(|series| &series.rows);
+            rows.map(|(name, row)| (name.clone(), row.clone()))
+                .collect()
+        };
+        let blocks = rows(blocks);
+        let mut compared = BTreeMap::new();
+        for (operation, counted) in rows(rocksdb) {
+            let within = blocks.iter();
+            let within = within.filter_map(|(_, row)| row.parts.get(operation.as_str()));
+            let within: u64 = within.map(|part| part.total.sums["calls"]).sum();
+            let counted = counted.all.total.distributions["duration"].count();
+            assert_eq!(within, counted, "{operation}");
+            compared.insert(operation, within);
+        }
+        let expected = [
+            ("Get", 14),
+            ("TxnCommit", 211),
+            ("TxnDelete", 16),
+            ("TxnGet", 1414),
+            ("TxnPut", 648),
+        ];
+        for (operation, calls) in expected {
+            assert_eq!(compared[operation], calls, "{operation}");
+        }
     });
 }
 
 #[test]
 fn only_blocks_as_slow_as_the_threshold_are_listed_and_all_are_counted() {
     let threshold = Duration::from_millis(20).into();
-    in_every_way(ChainProbe { threshold }, |way| {
+    let slow = ChainProbe {
+        threshold,
+        ..ChainProbe::default()
+    };
+    in_every_way(slow, |way| {
         let mut node = node();
         let mut session = way.attach(node.pid());
         node.tell("accept 1 30 1");
@@ -220,5 +440,71 @@ fn a_process_that_has_no_such_transactions_is_told_so() {
             refusal.message.contains("rocksdb_transaction_commit"),
             "{refusal}"
         );
+    });
+}
+
+#[test]
+fn thresholds_that_differ_are_attached_once_and_each_is_told_what_is_as_slow() {
+    let at = |threshold: Duration| {
+        let threshold = threshold.into();
+        let asked = ChainProbe {
+            threshold,
+            ..ChainProbe::default()
+        };
+        KindSpec::from(asked)
+    };
+    in_every_way(every_block(), |way| {
+        let mut node = node();
+        let questions = [
+            at(Duration::from_millis(50)),
+            at(Duration::ZERO),
+            at(Duration::from_millis(20)),
+        ];
+        let mut session = way.ask_all(questions, node.pid()).unwrap();
+        node.tell("accept 1 5 1");
+        node.tell("accept 6 8 1 25000");
+        node.tell("accept 9 9 1 60000");
+        let events = session.events();
+        session.read().unwrap();
+        let of = |probe: &str| -> Vec<u64> {
+            let own = events.iter().filter(|event| event["probe"] == probe);
+            own.map(|event| number(event, "height")).collect()
+        };
+        assert!(of("probe-0").ends_with(&[9]) && of("probe-0").len() < 9);
+        assert_eq!(of("probe-1"), (1..=9).collect::<Vec<_>>());
+        assert!(of("probe-2").ends_with(&[6, 7, 8, 9]));
+        let probes = session.instance().probes.iter();
+        let groups: BTreeSet<_> = probes
+            .flat_map(|probe| &probe.series)
+            .map(|series| series.subscription.group)
+            .collect();
+        assert_eq!(groups.len(), 1);
+    });
+}
+
+#[test]
+fn slow_blocks_are_told_with_the_callers_of_what_took_longest_in_them() {
+    let with_stacks = ChainProbe {
+        threshold: Duration::from_millis(8).into(),
+        stacks: true,
+        ..ChainProbe::default()
+    };
+    in_every_way(with_stacks, |way| {
+        let mut node = node();
+        let mut session = way.attach(node.pid());
+        node.tell("sync 1 5000");
+        node.tell("accept 2 2 1 9000");
+        let events = session.events();
+        session.read().unwrap();
+        let [synced, slept] = &events[..] else {
+            panic!("{events:?}");
+        };
+        let has = |event: &Value, name: &str| event["stack"].to_string().contains(name);
+        // By whom the file was synced; of a block without a long call, by whom it was committed.
+        assert_eq!(synced["stackOf"], "FileSync", "{synced}");
+        assert!(has(synced, "rocksdb_transaction_commit"), "{synced}");
+        assert_eq!(slept["stackOf"], "TxnCommit", "{slept}");
+        assert!(has(slept, "main"), "{slept}");
+        assert_eq!(lost(&session), 0);
     });
 }

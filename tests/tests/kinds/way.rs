@@ -9,7 +9,7 @@ use ckb_probe_agent::{
     preflight::Unmeasurable,
     state::series::RowState,
 };
-use ckb_probe_crds::{Breach, Figures, KindSpec, Overhead, Reason, kinds::Kind};
+use ckb_probe_crds::{Breach, Figures, KindSpec, Overhead, Probe, Reason, kinds::Kind};
 use ckb_probe_testkit::Fixture;
 
 use crate::{
@@ -42,13 +42,26 @@ impl Way {
 
     /// The same for another question, which may be refused.
     pub fn ask(&self, question: KindSpec, process: u32) -> Result<Session, Refusal> {
+        self.ask_all([question], process)
+    }
+
+    /// The same for several, which are the session's probes in this order.
+    pub fn ask_all(
+        &self,
+        questions: impl IntoIterator<Item = KindSpec>,
+        process: u32,
+    ) -> Result<Session, Refusal> {
+        let questions = questions.into_iter().enumerate();
+        let probes =
+            questions.map(|(place, question)| Probe::new(&format!("probe-{place}"), question));
         let process = find_process(Some(process), "").unwrap();
         let overhead = Overhead {
             on_breach: Breach::Report,
             ..Overhead::default()
         };
         let hour = Duration::from_secs(3600);
-        match Session::attach(self.means.clone(), process, question, overhead, hour) {
+        let means = self.means.clone();
+        match Session::attach_all(means, process, probes.collect(), overhead, hour) {
             Ok(session) => Ok(session),
             Err(HostError::Attach(refusal)) => Err(refusal),
             Err(error) => panic!("{error}"),

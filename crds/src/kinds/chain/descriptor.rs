@@ -17,6 +17,18 @@ pub const QUEUED: Measure = Measure::new("queued", Unit::Nanoseconds, Merge::Sum
 pub const FAULTS: Measure = Measure::new("majorFaults", Unit::Count, Merge::Sum);
 /// Time in which files were written to the disk, or the write was held back: within calls of RocksDB.
 pub const SYNC: Measure = Measure::new("sync", Unit::Nanoseconds, Merge::Sum);
+/// Time of that in which the write-ahead log was written: within commits.
+pub const WAL: Measure = Measure::new("walWrite", Unit::Nanoseconds, Merge::Sum);
+/// Time in CKB's verification of a block within the chain, scripts included.
+pub const VERIFY: Measure = Measure::new("verification", Unit::Nanoseconds, Merge::Sum);
+/// Time of that for which the thread had no CPU: it waits for those that run scripts.
+pub const VERIFY_OFF_CPU: Measure = Measure::new("verificationOffCpu", Unit::Nanoseconds, Merge::Sum);
+/// Page faults that did not wait for a disk.
+pub const MINOR_FAULTS: Measure = Measure::new("minorFaults", Unit::Count, Merge::Sum);
+/// Transactions in blocks that became part of the main chain.
+pub const TRANSACTIONS: Measure = Measure::new("transactions", Unit::Count, Merge::Sum);
+/// Keys and values that were put into RocksDB.
+pub const BYTES: Measure = Measure::new("written", Unit::Bytes, Merge::Sum);
 /// Blocks that were taken off the main chain.
 pub const DETACHED: Measure = Measure::new("detached", Unit::Count, Merge::Sum);
 /// The height of the last block, of whatever target is highest.
@@ -28,14 +40,20 @@ pub const TIP: Measure = Measure::new("tip", Unit::Count, Merge::Level);
 pub const DESCRIPTOR: Descriptor = Descriptor {
     row: "outcome",
     part: Some("operation"),
-    measures: &[DURATION, LONGEST, HEIGHT, TIP, CALLS, STORAGE, CPU, OFF_CPU, QUEUED, FAULTS, SYNC, DETACHED],
+    measures: &[
+        DURATION, LONGEST, HEIGHT, TIP, CALLS, STORAGE, CPU, OFF_CPU, QUEUED, FAULTS, MINOR_FAULTS, SYNC, WAL, VERIFY,
+        VERIFY_OFF_CPU, TRANSACTIONS, BYTES, DETACHED,
+    ],
     columns: &[
         calls::PER_SECOND.of_rows(), calls::P50.of_rows(), calls::P90.of_rows(), calls::P99.of_rows(), calls::MAX.of_rows(),
         Column::new("callsPerSecond", "CALLS/S", Value::Rate("calls")),
         Column::new("storage", "ROCKSDB", Value::Recent("storage")),
+        Column::new("verification", "VERIFY", Value::Recent("verification")).of_rows(),
         Column::new("cpu", "CPU", Value::Recent("cpu")).of_rows(),
         Column::new("offCpu", "OFF CPU", Value::Recent("offCpu")).of_rows(),
+        Column::new("walWrite", "WAL", Value::Recent("walWrite")).of_rows(),
         Column::new("sync", "SYNC", Value::Recent("sync")).of_rows(),
+        Column::new("transactions", "TXS", Value::Recent("transactions")).of_rows(),
         Column::new("detached", "DETACHED", Value::Total("detached")).of_rows(),
         Column::new("height", "HEIGHT", Value::Maximum("height")).of_rows(),
         calls::COUNT.of_rows(),
@@ -61,6 +79,18 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             "The part of that for which it waited for a CPU alone; scaled up where they were sampled."),
         Metric::counter("ckb_probe_block_sync_seconds_total", "sync",
             "Time within blocks in which RocksDB wrote files to the disk or held the write back; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_wal_write_seconds_total", "walWrite",
+            "Time within blocks in which RocksDB wrote its write-ahead log, a part of commits; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_verification_seconds_total", "verification",
+            "Time in the contextual verification of blocks, scripts included; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_verification_off_cpu_seconds_total", "verificationOffCpu",
+            "The part of that for which the verifying thread had no CPU; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_minor_faults_total", "minorFaults",
+            "Page faults within blocks that did not wait for a disk; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_transactions_total", "transactions",
+            "Transactions in blocks that became part of the main chain; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_block_written_bytes_total", "written",
+            "Bytes of the keys and values that blocks put into RocksDB; scaled up where they were sampled."),
         Metric::counter("ckb_probe_block_major_faults_total", "majorFaults",
             "Page faults within blocks that waited for a disk; scaled up where they were sampled."),
         Metric::counter("ckb_probe_blocks_detached_total", "detached",

@@ -3,8 +3,8 @@
 mod descriptor;
 
 pub use descriptor::{
-    CALLS, CPU, DESCRIPTOR, DETACHED, DURATION, HEIGHT, LONGEST, OFF_CPU, QUEUED, STORAGE, SYNC,
-    TIP, FAULTS,
+    BYTES, CALLS, CPU, DESCRIPTOR, DETACHED, DURATION, FAULTS, HEIGHT, LONGEST, MINOR_FAULTS, OFF_CPU, QUEUED, STORAGE, SYNC, TIP,
+    TRANSACTIONS, VERIFY, VERIFY_OFF_CPU, WAL,
 };
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -24,12 +24,26 @@ pub struct ChainProbe {
         "self.matches('^([0-9]+([.][0-9]+)?(ns|us|µs|ms|s|m|h))+$') && duration(self) <= duration('1h')"
     ).message("chain.threshold must be a duration of up to 1h, such as 0s (every block) or 100ms"))]
     pub threshold: Duration,
+
+    /// Also tells the operations of RocksDB apart by column family.
+    #[serde(default)]
+    pub by_column_family: bool,
+
+    /// Lists slow blocks with the callers of what took longest in them: function names, innermost first. The stack of a call of RocksDB
+    /// is copied as it returns, if it took a quarter of the threshold, and of a block without such a call as it is committed; then
+    /// it is unwound and wiped immediately. This makes such a call about 3 us longer, and no more stacks are copied than the budget
+    /// allows. For every ten minutes with a slow block there is also a CkbProfile of the mode SlowCalls, which shows the time of slow
+    /// blocks by these callers; the last five are kept.
+    #[serde(default)]
+    pub stacks: bool,
 }
 
 impl Default for ChainProbe {
     fn default() -> Self {
         Self {
             threshold: default_threshold(),
+            by_column_family: false,
+            stacks: false,
         }
     }
 }

@@ -17,6 +17,7 @@ use clap::Args;
 
 use super::{
     Outcome,
+    blocks::RangeArguments,
     cluster::{self, ClusterError},
 };
 
@@ -44,12 +45,14 @@ pub struct RenderArguments {
     Shares are compared, not absolute times: the first profile is scaled to the total of the second. Each function shows its\n\
     share before and after, including all that it called. A stack that is gone is drawn as wide as it was.")]
 pub struct DiffArguments {
-    /// The profile from before.
-    before: PathBuf,
-    /// The profile from after, of the same mode.
-    after: PathBuf,
+    /// The profile from before; or blocks, as chain --threshold 0s --events printed them.
+    pub before: PathBuf,
+    /// The profile from after, of the same mode; or blocks.
+    pub after: PathBuf,
     #[command(flatten)]
     how: How,
+    #[command(flatten)]
+    pub blocks: RangeArguments,
 }
 
 #[derive(Args, Debug)]
@@ -216,7 +219,9 @@ pub async fn render(arguments: &RenderArguments) -> Result<Outcome, FlamesError>
 
 /// Draws the difference of two.
 pub async fn diff(arguments: &DiffArguments) -> Result<Outcome, FlamesError> {
-    let DiffArguments { before, after, how } = arguments;
+    let DiffArguments {
+        before, after, how, ..
+    } = arguments;
     let form = how.form()?;
     let (old, new) = (how.stacks(before).await?, how.stacks(after).await?);
     let view = how.view(after, &new)?;

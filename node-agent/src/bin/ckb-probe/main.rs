@@ -2,6 +2,7 @@
 
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
+mod blocks;
 mod cluster;
 mod cost;
 mod flames;
@@ -49,6 +50,7 @@ use tokio::{
         ckb-probe threads                               what each thread does now\n  \
         ckb-probe render cpu.pb.gz -o cpu.html          a profile as a page to search and zoom\n  \
         ckb-probe diff before.pb.gz after.pb.gz -o diff.svg\n  \
+        ckb-probe diff before.jsonl after.jsonl         two runs of chain --threshold 0s --events\n  \
         ckb-probe cost rocksdb --duration 10m           what would measuring RocksDB cost this node? with and without, by turns\n\n\
         Exit codes: 0 measured; 1 could not measure; 2 wrong arguments; 3 the process called nothing that is measured."
 )]
@@ -76,8 +78,11 @@ macro_rules! define_command {
             Cost(CostCommand),
             /// Draw a profile as a flame graph. It may be of this program or of any other that writes pprof.
             Render(flames::RenderArguments),
-            /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone.
+            /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone. Or what blocks cost in
+            /// two runs: what changed, within which bounds, and what is noise.
             Diff(flames::DiffArguments),
+            /// Show what blocks cost as the chain grew, from what chain --events printed.
+            Blocks(blocks::BlocksArguments),
             #[command(flatten)]
             Measure(MeasureCommand),
         }
@@ -114,7 +119,11 @@ macro_rules! define_command {
                     })*
                 },
                 Command::Render(arguments) => Ok(flames::render(&arguments).await?),
+                Command::Diff(arguments) if blocks::is_of_blocks(&arguments.before) => {
+                    blocks::diff(&arguments.before, &arguments.after, &arguments.blocks)
+                }
                 Command::Diff(arguments) => Ok(flames::diff(&arguments).await?),
+                Command::Blocks(arguments) => blocks::trend(&arguments),
                 Command::Measure(command) => {
                     let (how, stacks, question) = match command {
                         $(MeasureCommand::$kind(arguments) => {
@@ -249,6 +258,8 @@ enum CliError {
     Functions(#[from] ckb_probe_agent::observe::FunctionsError),
     #[error(transparent)]
     Flames(#[from] flames::FlamesError),
+    #[error(transparent)]
+    Blocks(#[from] blocks::BlocksError),
     #[error("{0} is no pattern: {1}")]
     Glob(String, #[source] ckb_probe_agent::observe::GlobError),
     #[error("cannot wait for signals: {0}")]

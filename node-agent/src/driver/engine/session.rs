@@ -48,6 +48,18 @@ impl Session {
         overhead: Overhead,
         interval: Duration,
     ) -> Result<Self, HostError> {
+        let probes = vec![Probe::new(question.kind().as_str(), question)];
+        Self::attach_all(means, process, probes, overhead, interval)
+    }
+
+    /// The same of several questions.
+    pub fn attach_all(
+        means: Result<CalibratedTier, Unmeasurable>,
+        process: Process,
+        probes: Vec<Probe>,
+        overhead: Overhead,
+        interval: Duration,
+    ) -> Result<Self, HostError> {
         let mut engine = Engine::new(means.map_err(Refusal::from));
         engine.tools.deadline = Duration::MAX;
         engine.tools.patience = WAIT * WAITS;
@@ -61,7 +73,7 @@ impl Session {
             executable: process.executable.clone(),
             report_interval: interval.into(),
             overhead,
-            probes: vec![Probe::new(question.kind().as_str(), question)],
+            probes,
             // If there is an exporter at all.
             traces: Some(Traces::default()),
             expires_at: None,

@@ -18,14 +18,27 @@ pub struct Arguments {
     /// List blocks that take at least this long, with their height and what they consisted of; 0s: every block.
     #[arg(long, default_value_t = default_threshold())]
     threshold: ckb_probe_crds::Duration,
+    /// Also tell the operations of RocksDB apart by column family.
+    #[arg(long)]
+    by_column_family: bool,
+    /// List slow blocks with the callers of what took longest in them: with --events those of each block, otherwise those of the
+    /// slowest below the table.
+    #[arg(long)]
+    stacks: bool,
 }
 
 impl Asking for Arguments {
     const COMMAND: &str = "chain";
 
+    fn reports_stacks(&self) -> bool {
+        self.stacks
+    }
+
     fn kind_spec(self) -> KindSpec {
         ChainProbe {
             threshold: self.threshold,
+            by_column_family: self.by_column_family,
+            stacks: self.stacks,
         }
         .into()
     }

@@ -11,21 +11,22 @@ pub use arguments::Arguments;
 use ckb_probe_crds::{
     Distribution, Figures, descriptor::Measure,
     kinds::chain::{
-        CALLS, CPU, ChainProbe, DETACHED, DURATION, FAULTS, HEIGHT, LONGEST, OFF_CPU, QUEUED,
-        STORAGE, SYNC, TIP,
+        BYTES, CALLS, CPU, ChainProbe, DETACHED, DURATION, FAULTS, HEIGHT, LONGEST, MINOR_FAULTS,
+        OFF_CPU, QUEUED, STORAGE, SYNC, TIP, TRANSACTIONS, VERIFY, VERIFY_OFF_CPU, WAL,
     },
 };
 
-use super::Instrument;
+use super::{Instrument, rocksdb::family_name};
 use crate::{
+    kernel::FamilyArgument::{self, Argument1, Argument2},
     mechanism::{
         CollectorConfig, Detail, OperationTime, RowId,
         spans::{
-            Decode, Operation, SeenSpan, SpanCalls, SpanReading, SpansConfig, end,
-            role::{BEGIN, COMMIT, DELETE, DROP, PUT, TIMED},
+            Decode, Operation, PartFamily, SeenSpan, SpanCalls, SpanReading, SpansConfig, end,
+            role::{BEGIN, COMMIT, DELETE, DROP, PHASE, PUT, TIMED},
         },
     },
-    observe::SymbolName::{self, Demangled, Exact},
+    observe::SymbolName::{self, Demangled, Exact, Rust},
 };
 
 /// The thread that verifies, since CKB 0.118.
@@ -33,6 +34,9 @@ const THREAD: &str = "verify_blocks";
 
 /// `INDEX`, as CKB names its column families.
 const INDEX: &str = "0";
+
+/// `TRANSACTION_INFO`, likewise: one entry for each transaction of a block that becomes part of the main chain.
+const TRANSACTION_INFO: &str = "5";
 
 /// What became of blocks, by the [`end`] of their spans.
 const OUTCOMES: [&str; end::COUNT] = [
@@ -44,39 +48,54 @@ const OUTCOMES: [&str; end::COUNT] = [
     "between",
 ];
 
-const OPERATIONS: [Operation; 11] = [
+const OPERATIONS: [Operation; 13] = [
     edge("TxnBegin", BEGIN, &[Exact("rocksdb_optimistictransaction_begin")]),
     edge("TxnDestroy", DROP, &[Exact("rocksdb_transaction_destroy")]),
-    call("TxnCommit", COMMIT, &[Exact("rocksdb_transaction_commit")]),
-    call("TxnPut", PUT, &[Exact("rocksdb_transaction_put_cf")]),
-    call("TxnDelete", DELETE, &[Exact("rocksdb_transaction_delete_cf")]),
+    call("TxnCommit", COMMIT, FamilyArgument::None, &[Exact("rocksdb_transaction_commit")]),
+    call("TxnPut", PUT, Argument1, &[Exact("rocksdb_transaction_put_cf")]),
+    call("TxnDelete", DELETE, Argument1, &[Exact("rocksdb_transaction_delete_cf")]),
     call(
         "TxnGet",
         TIMED,
+        Argument2,
         &[
             Exact("rocksdb_transaction_get_pinned_cf"),
             Exact("rocksdb_transaction_get_for_update_cf"),
         ],
     ),
-    call("Get", TIMED, &[Exact("rocksdb_get_pinned_cf")]),
-    call("Write", TIMED, &[Exact("rocksdb_write")]),
+    call("Get", TIMED, Argument2, &[Exact("rocksdb_get_pinned_cf")]),
+    call("Write", TIMED, FamilyArgument::None, &[Exact("rocksdb_write")]),
     edge(FILE_SYNC, TIMED, &[Demangled("rocksdb::WritableFileWriter::Sync")]),
     edge(WAL_SYNC, TIMED, &[Demangled("rocksdb::DBImpl::SyncWAL")]),
     edge(WRITE_STALL, TIMED, &[Demangled("rocksdb::DBImpl::DelayWrite")]),
+    edge(WAL_WRITE, TIMED, &[Demangled("rocksdb::DBImpl::WriteToWAL")]),
+    edge(
+        VERIFICATION,
+        PHASE,
+        &[Rust("ckb_verification_contextual::contextual_block_verifier::ContextualBlockVerifier<CS,MS>::verify")],
+    ),
 ];
 
 const FILE_SYNC: &str = "FileSync";
 const WAL_SYNC: &str = "WalSync";
 const WRITE_STALL: &str = "WriteStall";
+const WAL_WRITE: &str = "WalWrite";
+const VERIFICATION: &str = "Verification";
 
-/// Called by RocksDB itself, within its calls: a second time in them.
-const WITHIN: [&str; 3] = [FILE_SYNC, WAL_SYNC, WRITE_STALL];
+/// Within these RocksDB waits for a disk, or has its caller wait.
+const SYNCS: [&str; 3] = [FILE_SYNC, WAL_SYNC, WRITE_STALL];
 
-const fn call(name: &'static str, role: u8, functions: &'static [SymbolName]) -> Operation {
+const fn call(
+    name: &'static str,
+    role: u8,
+    family: FamilyArgument,
+    functions: &'static [SymbolName],
+) -> Operation {
     Operation {
         name,
         role,
         functions,
+        family,
         include_single_stepped: false,
     }
 }
@@ -85,7 +104,7 @@ const fn call(name: &'static str, role: u8, functions: &'static [SymbolName]) ->
 const fn edge(name: &'static str, role: u8, functions: &'static [SymbolName]) -> Operation {
     Operation {
         include_single_stepped: true,
-        ..call(name, role, functions)
+        ..call(name, role, FamilyArgument::None, functions)
     }
 }
 
@@ -94,8 +113,11 @@ impl Instrument for ChainProbe {
         SpansConfig {
             thread_name: THREAD,
             operations: &OPERATIONS,
-            family: INDEX,
+            names: INDEX,
+            units: TRANSACTION_INFO,
+            by_family: self.by_column_family,
             threshold_ns: self.threshold.as_nanos(),
+            stacks: self.stacks,
             decode: Arc::new(self.clone()),
         }
         .into()
@@ -133,16 +155,41 @@ impl Decode for ChainProbe {
         }
         let mut sum = |measure: Measure, value| figures.sums.insert(measure.key(), value);
         sum(DETACHED, read.taken_back);
-        let within = |(operation, _): &(&Operation, SpanCalls)| is_within(operation);
-        let within = OPERATIONS.iter().zip(read.operations).filter(within);
-        sum(SYNC, within.map(|(_, calls)| calls.time_ns).sum());
+        sum(TRANSACTIONS, read.units);
+        sum(BYTES, read.bytes);
+        let times = || OPERATIONS.iter().zip(&read.calls);
+        let time = |of: &[&str]| {
+            let own = times().filter(|(operation, _)| of.contains(&operation.name));
+            own.map(|(_, calls)| calls.time_ns).sum()
+        };
+        sum(SYNC, time(&SYNCS));
+        sum(WAL, time(&[WAL_WRITE]));
+        // Of a node whose names do not tell where it verifies nothing is said of it.
+        if times().any(|(operation, calls)| operation.name == VERIFICATION && calls.calls > 0) {
+            let verified = time(&[VERIFICATION]);
+            sum(VERIFY, verified);
+            if let Some(phase) = read.phase {
+                sum(VERIFY_OFF_CPU, verified.saturating_sub(phase.cpu_ns));
+            }
+        }
         if let Some(usage) = read.usage {
             sum(CPU, usage.cpu_ns);
             sum(OFF_CPU, read.sum_ns.saturating_sub(usage.cpu_ns));
             sum(QUEUED, usage.queued_ns);
             sum(FAULTS, usage.major_faults);
+            sum(MINOR_FAULTS, usage.minor_faults);
         }
         figures
+    }
+
+    fn part_name(&self, operation: &Operation, family: Option<&PartFamily>) -> String {
+        match family {
+            Some(family) => {
+                let family = family_name(family.id.into(), &family.name);
+                format!("{} {family}", operation.name)
+            }
+            None => operation.name.to_string(),
+        }
     }
 
     fn operation(&self, operation: &Operation, calls: SpanCalls) -> Option<Figures> {
@@ -167,10 +214,35 @@ impl Decode for ChainProbe {
         if let Some(height) = height {
             details.push(("height", number(height)));
         }
+        // Of one that was thrown away it is that of the block before it.
+        if let Some(hash) = span.value.filter(|_| span.end != end::ABANDONED) {
+            details.push(("hash", Detail::Named(hexadecimal(&hash))));
+        }
         details.push(("duration", Detail::Nanoseconds(span.duration_ns)));
-        let own = span.operations.iter().filter(|(one, _)| !is_within(one));
-        let storage = own.map(|(_, calls)| calls.time_ns).sum();
+        let own = span.parts.iter().filter(|part| !is_within(part.operation));
+        let storage = own.map(|part| part.calls.time_ns).sum();
         details.push(("rocksdb", Detail::Portion(storage)));
+        let time = |name: &str| {
+            let own = span.parts.iter().filter(|part| part.operation.name == name);
+            own.map(|part| part.calls.time_ns).reduce(|one, other| one + other)
+        };
+        if let Some(verified) = time(VERIFICATION) {
+            details.push(("verification", Detail::Portion(verified)));
+            if let Some(phase) = span.phase {
+                let off_cpu = verified.saturating_sub(phase.cpu_ns);
+                details.push(("verificationOffCpu", Detail::Portion(off_cpu)));
+            }
+        }
+        if let Some(commit) = time("TxnCommit") {
+            details.push(("commit", Detail::Portion(commit)));
+        }
+        if let Some(wal) = time(WAL_WRITE) {
+            details.push(("walWrite", Detail::Portion(wal)));
+        }
+        let syncs: Vec<u64> = SYNCS.iter().filter_map(|name| time(name)).collect();
+        if !syncs.is_empty() {
+            details.push(("sync", Detail::Portion(syncs.iter().sum())));
+        }
         if let Some(usage) = span.usage {
             let off_cpu = span.duration_ns.saturating_sub(usage.cpu_ns);
             details.push(("cpu", Detail::Portion(usage.cpu_ns)));
@@ -179,28 +251,43 @@ impl Decode for ChainProbe {
             if usage.major_faults > 0 {
                 details.push(("majorFaults", number(usage.major_faults)));
             }
+            if usage.minor_faults > 0 {
+                details.push(("minorFaults", number(usage.minor_faults)));
+            }
         }
+        if span.units > 0 {
+            details.push(("transactions", number(span.units.into())));
+        }
+        details.push(("written", Detail::Bytes(span.bytes)));
         if span.taken_back > 0 {
             details.push(("detached", number(span.taken_back.into())));
             details.push(("attached", number(span.names.into())));
         }
-        let mut operations = span.operations.clone();
-        operations.sort_by_key(|(_, calls)| std::cmp::Reverse(calls.time_ns));
-        let operations = operations
-            .iter()
-            .map(|(operation, calls)| OperationTime {
-                name: operation.name.to_string(),
-                calls: calls.calls,
-                nanoseconds: calls.time_ns,
-                is_last: operation.role == COMMIT,
-            });
+        let mut parts = span.parts.clone();
+        parts.sort_by_key(|part| std::cmp::Reverse(part.calls.time_ns));
+        let operations = parts.iter().map(|part| OperationTime {
+            name: self.part_name(part.operation, part.family),
+            calls: part.calls.calls,
+            nanoseconds: part.calls.time_ns,
+            is_last: part.operation.role == COMMIT,
+        });
         details.push(("operations", Detail::Operations(operations.collect())));
+        if let Some(stack) = &span.stack {
+            details.push(("stackOf", Detail::Named(stack.operation.name.to_string())));
+            details.push(("stack", Detail::Callers(Arc::clone(&stack.callers))));
+        }
         details
     }
 }
 
+/// Not called by CKB's verification, but within such a call, or no call of RocksDB at all: a second time in it.
 fn is_within(operation: &Operation) -> bool {
-    WITHIN.contains(&operation.name)
+    SYNCS.contains(&operation.name) || [WAL_WRITE, VERIFICATION].contains(&operation.name)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+    format!("0x{}", digits.collect::<String>())
 }
 
 #[cfg(test)]

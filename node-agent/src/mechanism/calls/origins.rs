@@ -12,10 +12,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::super::stacks::{Callers, Reader, StacksError};
+use ckb_probe_crds::Reason;
+
+use super::super::{
+    Refusal,
+    stacks::{Callers, Reader, StacksError},
+};
 use crate::{
     governor,
-    kernel::{memory::Reservation, stacks::SlowStacks},
+    kernel::{
+        AttachError,
+        memory::{self, Reservation},
+        stacks::SlowStacks,
+    },
     observe::ProcessId,
 };
 
@@ -39,11 +48,11 @@ const PER_SECOND: f64 = 100.0;
 const COST: Duration = Duration::from_micros(5);
 
 /// What unwinding takes of the agent's memory besides maps.
-pub(super) const BYTES: u64 = 4 << 20;
+pub(in crate::mechanism) const BYTES: u64 = 4 << 20;
 
 /// Why it cannot be told where slow calls came from.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum OriginsError {
+pub(in crate::mechanism) enum OriginsError {
     /// What the process has mapped cannot be read.
     #[error(transparent)]
     Stacks(#[from] StacksError),
@@ -53,7 +62,7 @@ pub(super) enum OriginsError {
 }
 
 /// The thread. Dropping it ends it.
-pub(super) struct Origins(Arc<Shared>);
+pub(in crate::mechanism) struct Origins(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
@@ -89,10 +98,31 @@ impl State {
     }
 }
 
+/// What took long and whose stacks are not all told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::mechanism) struct PendingStacks {
+    /// Those that are told without a stack though it was copied.
+    pub stacks: u64,
+    /// Those whose stacks end before the thread's beginning.
+    pub frames: u64,
+}
+
 impl Origins {
+    /// The same with the room that it takes of the agent's memory.
+    pub(in crate::mechanism) fn of_process(
+        process: ProcessId,
+        stacks: SlowStacks,
+        ratio: Option<f64>,
+    ) -> Result<Self, Refusal> {
+        let room = memory::budget().take(BYTES, memory::possible_cpus());
+        let room = room.map_err(AttachError::from)?;
+        Self::begin(process, stacks, ratio, room)
+            .map_err(|error| Refusal::new(Reason::AttachFailed, error.to_string()))
+    }
+
     /// Begins to look for copies of this process. `ratio`: what measuring may cost, per CPU time of the process; None: whatever it
     /// costs.
-    pub(super) fn begin(
+    pub(in crate::mechanism) fn begin(
         process: ProcessId,
         stacks: SlowStacks,
         ratio: Option<f64>,
@@ -118,7 +148,7 @@ impl Origins {
     }
 
     /// The callers of the calls that have these numbers, of those that are known.
-    pub(super) fn of(&self, numbers: &[u32]) -> HashMap<u32, Callers> {
+    pub(in crate::mechanism) fn of(&self, numbers: &[u32]) -> HashMap<u32, Callers> {
         let mut state = self.0.state();
         if !numbers
             .iter()

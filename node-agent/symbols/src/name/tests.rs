@@ -1,5 +1,5 @@
 use super::*;
-use SymbolName::{Demangled, Exact};
+use SymbolName::{Demangled, Exact, Rust};
 
 const RUN: SymbolName = Demangled("rocksdb::CompactionJob::Run");
 const SYNC_WAL: SymbolName = Demangled("rocksdb::DBImpl::SyncWAL");
@@ -91,4 +91,32 @@ fn a_symbol_longer_than_any_is_not_it() {
 fn a_name_is_printed_as_it_is_asked_for() {
     assert_eq!(WRITE.to_string(), "rocksdb_write");
     assert_eq!(format!("{RUN:<30}|"), "rocksdb::CompactionJob::Run   |");
+}
+
+#[test]
+fn a_function_of_rust_is_found_by_its_path_whatever_its_hash() {
+    const VERIFY: SymbolName = Rust("contextual::Verifier<CS,MS>::verify");
+    let names = Names::new(&BTreeSet::from([VERIFY]));
+    let is_found = |string: &str| {
+        let mut found = Vec::new();
+        names.ends(string.as_bytes(), |at, name| found.push((at, name)));
+        found == [(0, VERIFY)]
+    };
+    let path = "_ZN10contextual23Verifier$LT$CS$C$MS$GT$6verify";
+    assert!(is_found(&format!("{path}17h23131bab977d87caE")));
+    assert!(is_found(&format!("{path}17h0000000000000000E")));
+    for other in [
+        "E",
+        "17h23131bab977d87cE",
+        "17h23131bab977d87cgE",
+        "17h23131bab977d87caE.cold",
+        // A closure in it, and what is longer.
+        "28_$u7b$$u7b$closure$u7d$$u7d$17h23131bab977d87caE",
+        "17h23131bab977d87ca0E",
+    ] {
+        assert!(!is_found(&format!("{path}{other}")), "{other}");
+    }
+    assert!(!is_found(
+        "_ZN10contextual8Verifier6verify17h23131bab977d87caE"
+    ));
 }

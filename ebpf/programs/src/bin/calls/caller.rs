@@ -66,7 +66,13 @@ const TRIES: u32 = 4;
 /// Whether the stacks of slow calls of this operation are copied.
 #[inline(always)]
 pub fn is_wanted(operation: u32, control: &Control) -> bool {
-    COPIES_STACKS.at(0) == 1 && control.stacks.get(operation as usize) == Some(&1)
+    are_copied() && control.stacks.get(operation as usize) == Some(&1)
+}
+
+/// Whether any stacks are copied.
+#[inline(always)]
+pub fn are_copied() -> bool {
+    COPIES_STACKS.at(0) == 1
 }
 
 /// Copies the stack of a thread that has returned from a call. The number of the copy; 0 where there is none.

@@ -1,12 +1,15 @@
 //! From the calls of the thread to spans, and from spans to what is counted of them.
 
+use core::ffi::c_void;
+
 use aya_ebpf::{
+    helpers::generated::bpf_ringbuf_output,
     macros::map,
     maps::{Array, RingBuf},
 };
 use ckb_probe_common::{
     BUCKETS, Histogram, bucket,
-    spans::{OPERATIONS, Span, SpanControl, SpanRow, SpanState, SpanUsage, end},
+    spans::{OPERATIONS, PARTS, Span, SpanCalls, SpanControl, SpanParts, SpanRow, SpanState, end},
 };
 use ckb_probe_programs::{counters::raise_alone, helpers::now};
 
@@ -15,6 +18,10 @@ use crate::usage;
 /// By how spans ended.
 #[map]
 static ROWS: Array<SpanRow> = Array::with_max_entries(end::COUNT as u32, 0);
+
+/// Their calls, likewise.
+#[map]
+static CALLS: Array<SpanParts> = Array::with_max_entries(end::COUNT as u32, 0);
 
 /// How long they took, likewise.
 #[map]
@@ -35,7 +42,6 @@ pub unsafe fn begin_anew(state: *mut SpanState, generation: u32) {
         unseen(state);
         (*state).generation = generation;
         (*state).entered = [0; OPERATIONS];
-        (*state).handles = [0; 2];
     }
 }
 
@@ -60,14 +66,17 @@ pub unsafe fn begin(state: *mut SpanState) {
         unseen(state);
         (*state).puts = 0;
         let span = &raw mut (*state).span;
-        (*span).names = 0;
-        (*span).taken_back = 0;
-        (*span).thread = (*state).thread;
-        let operations = (&raw mut (*span).operations).cast::<u64>();
-        for at in 0..2 * OPERATIONS {
-            operations.add(at).write_volatile(0);
+        // With volatile writes, or the compiler makes a call of it.
+        let words = span.cast::<u64>();
+        for at in 0..size_of::<Span>() / 8 {
+            words.add(at).write_volatile(0);
         }
-        (*state).used = usage::so_far();
+        let calls = (&raw mut (*state).calls).cast::<u64>();
+        for at in 0..size_of::<SpanParts>() / 8 {
+            calls.add(at).write_volatile(0);
+        }
+        (*span).thread = (*state).thread;
+        (*state).used[0] = usage::so_far();
         (*state).began_ns = now();
         (*state).open = 1;
     }
@@ -75,17 +84,37 @@ pub unsafe fn begin(state: *mut SpanState) {
 
 /// A call of the thread's has returned.
 #[inline(always)]
-pub unsafe fn call(state: *mut SpanState, slot: usize, lasted_ns: u64) {
+pub unsafe fn call(state: *mut SpanState, part: u32, lasted_ns: u64) {
+    // SAFETY: by the caller's word, and within the array, by the mask.
+    unsafe {
+        let calls = if (*state).open != 0 {
+            &raw mut (*state).calls
+        } else if let Some(calls) = CALLS.get_ptr_mut(end::BETWEEN as u32) {
+            calls
+        } else {
+            return;
+        };
+        let calls = calls.cast::<SpanCalls>().add(part as usize & (PARTS - 1));
+        (*calls).calls += 1;
+        (*calls).time_ns += lasted_ns;
+    }
+}
+
+/// A phase begins.
+#[inline(always)]
+pub unsafe fn begin_phase(state: *mut SpanState) {
+    // SAFETY: by the caller's word.
+    unsafe { (*state).used[1] = usage::so_far() };
+}
+
+/// A phase that took so long has ended.
+#[inline(always)]
+pub unsafe fn end_phase(state: *mut SpanState, lasted_ns: u64) {
     // SAFETY: by the caller's word.
     unsafe {
         if (*state).open != 0 {
-            let calls = &mut (*state).span.operations[slot & (OPERATIONS - 1)];
-            calls.calls += 1;
-            calls.time_ns += lasted_ns;
-        } else if let Some(row) = ROWS.get_ptr_mut(end::BETWEEN as u32) {
-            let calls = &mut (*row).operations[slot & (OPERATIONS - 1)];
-            calls.calls += 1;
-            calls.time_ns += lasted_ns;
+            let used = usage::between(&(*state).used[1], &usage::so_far(), lasted_ns);
+            usage::add(&raw mut (*state).span.phase, &used);
         }
     }
 }
@@ -121,9 +150,7 @@ unsafe fn dissolve(state: *mut SpanState) {
             return;
         }
         (*state).open = 0;
-        if let Some(row) = ROWS.get_ptr_mut(end::BETWEEN as u32) {
-            add_calls(row, &raw const (*state).span);
-        }
+        add_calls(end::BETWEEN, &raw const (*state).calls);
     }
 }
 
@@ -143,21 +170,10 @@ unsafe fn close(state: *mut SpanState, control: &SpanControl, end: usize, now: u
         }
         (*state).open = 0;
         let span = &raw mut (*state).span;
-        let used = usage::so_far();
-        let before = &raw const (*state).used;
         (*span).time_ns = now;
         (*span).duration_ns = now.saturating_sub((*state).began_ns);
         (*span).end = end as u32;
-        (*span).usage = SpanUsage {
-            // Of a tick's length the kernel's account and the clock may differ.
-            cpu_ns: used
-                .cpu_ns
-                .saturating_sub((*before).cpu_ns)
-                .min((*span).duration_ns),
-            queued_ns: used.queued_ns.saturating_sub((*before).queued_ns),
-            major_faults: used.major_faults.saturating_sub((*before).major_faults),
-            switches: used.switches.saturating_sub((*before).switches),
-        };
+        (*span).usage = usage::between(&(*state).used[0], &usage::so_far(), (*span).duration_ns);
         let (Some(row), Some(histogram)) = (
             ROWS.get_ptr_mut(end as u32),
             HISTOGRAMS.get_ptr_mut(end as u32),
@@ -169,7 +185,8 @@ unsafe fn close(state: *mut SpanState, control: &SpanControl, end: usize, now: u
             *(&raw mut (*histogram).buckets).cast::<u64>().add(index) += 1;
         }
         add(row, span, control);
-        if (*span).duration_ns >= control.threshold_ns && SPANS.output::<Span>(&*span, 0).is_err() {
+        add_calls(end, &raw const (*state).calls);
+        if (*span).duration_ns >= control.threshold_ns && !tell(state) {
             (*row).untold += 1;
         }
     }
@@ -190,21 +207,48 @@ unsafe fn add(row: *mut SpanRow, span: *const Span, control: &SpanControl) {
         }
         (*row).names += u64::from((*span).names);
         (*row).taken_back += u64::from((*span).taken_back);
-        (*row).usage.cpu_ns += (*span).usage.cpu_ns;
-        (*row).usage.queued_ns += (*span).usage.queued_ns;
-        (*row).usage.major_faults += (*span).usage.major_faults;
-        (*row).usage.switches += (*span).usage.switches;
-        add_calls(row, span);
+        (*row).units += u64::from((*span).units);
+        (*row).bytes += (*span).bytes;
+        usage::add(&raw mut (*row).usage, &(*span).usage);
+        usage::add(&raw mut (*row).phase, &(*span).phase);
     }
 }
 
 #[inline(always)]
-unsafe fn add_calls(row: *mut SpanRow, span: *const Span) {
-    // SAFETY: by the caller's word.
+unsafe fn add_calls(end: usize, calls: *const SpanParts) {
+    let Some(row) = CALLS.get_ptr_mut(end as u32) else {
+        return;
+    };
+    // SAFETY: by the caller's word: both are as long.
     unsafe {
-        for slot in 0..OPERATIONS {
-            (*row).operations[slot].calls += (*span).operations[slot].calls;
-            (*row).operations[slot].time_ns += (*span).operations[slot].time_ns;
+        let (to, from) = (row.cast::<u64>(), calls.cast::<u64>());
+        for at in 0..size_of::<SpanParts>() / 8 {
+            *to.add(at) += *from.add(at);
         }
+    }
+}
+
+/// Tells a span and its calls, as far as there are parts; false where there is no room.
+#[inline(always)]
+unsafe fn tell(state: *const SpanState) -> bool {
+    // SAFETY: by the caller's word: the calls follow the span.
+    unsafe {
+        // Of a few constant lengths: nothing to be proved to any verifier.
+        match (*state).parts {
+            parts if parts <= OPERATIONS as u32 => output::<OPERATIONS>(state),
+            parts if parts <= 32 => output::<32>(state),
+            _ => output::<PARTS>(state),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn output<const COUNT: usize>(state: *const SpanState) -> bool {
+    let bytes = size_of::<Span>() + COUNT * size_of::<SpanCalls>();
+    let ring = (&raw const SPANS).cast_mut().cast::<c_void>();
+    // SAFETY: so many bytes are there, by the caller's word.
+    unsafe {
+        let span = (&raw const (*state).span).cast_mut().cast::<c_void>();
+        bpf_ringbuf_output(ring, span, bytes as u64, 0) == 0
     }
 }

@@ -10,10 +10,23 @@
 #![no_main]
 
 mod account;
+#[allow(
+    dead_code,
+    reason = "operations are not told apart by whether their stacks are copied"
+)]
+#[path = "../calls/caller.rs"]
+mod caller;
+mod families;
 mod names;
 #[path = "../calls/stack.rs"]
 mod stack;
+mod stacks;
 mod usage;
+
+/// What copies stacks counts by this.
+mod record {
+    pub use ckb_probe_programs::counters::add;
+}
 
 use core::ffi::c_void;
 
@@ -94,7 +107,8 @@ fn enters(context: &ProbeContext) -> bool {
     if control.open == 0 {
         return false;
     }
-    let slot = cookie(context).slot() as usize & (OPERATIONS - 1);
+    let cookie = cookie(context);
+    let slot = cookie.slot() as usize & (OPERATIONS - 1);
     let role = control.roles[slot];
     let thread = thread();
     // SAFETY: a map's value. Only the thread that it names writes to it, or one that takes its place.
@@ -109,10 +123,13 @@ fn enters(context: &ProbeContext) -> bool {
             account::begin_anew(state, control.generation);
         }
         usage::look_at_clock();
+        let (part, family) = families::of(state, control, context.regs, cookie);
+        (*state).within[slot] = part;
         match role {
             role::BEGIN => account::begin(state),
             role::DROP => account::drop(state, control),
-            role::PUT | role::DELETE => names::note(state, control, context.regs, role),
+            role::PUT | role::DELETE => names::note(state, context.regs, role, family),
+            role::PHASE => account::begin_phase(state),
             role::COMMIT => (*state).error = (&raw const (*context.regs).rsi).read_volatile(),
             _ => {}
         }
@@ -146,8 +163,13 @@ fn returns(context: &impl EbpfContext) {
         }
         (*state).entered[slot] = 0;
         let lasted_ns = now.saturating_sub(entered).saturating_sub(control.trap_ns);
-        account::call(state, slot, lasted_ns);
+        account::call(state, (*state).within[slot], lasted_ns);
+        if control.roles[slot] == role::PHASE {
+            account::end_phase(state, lasted_ns);
+        }
+        stacks::call(context, state, control, slot, lasted_ns);
         if control.roles[slot] == role::COMMIT && read_user((*state).error).unwrap_or(0) == 0 {
+            stacks::end(context, state, control, slot, now);
             account::commit(state, control, now);
         }
     }

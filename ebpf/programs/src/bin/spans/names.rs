@@ -1,70 +1,74 @@
-//! What a span is called: the keys of eight bytes that it puts into one column family.
-//!
-//! Which family a handle is of is read from its memory, as the programs of `calls` do (`family.rs` there): the two handles that
-//! were met last are known by their address.
+//! What a span is called, and what it consists of: the keys of eight bytes that it puts into one column family, what is put under
+//! the last of them, and how much is put into another.
 
-use aya_ebpf::bindings::pt_regs;
-use ckb_probe_common::spans::{SpanControl, SpanState, role};
+use core::ffi::c_void;
+
+use aya_ebpf::{bindings::pt_regs, helpers::generated::bpf_probe_read_user};
+use ckb_probe_common::spans::{SpanState, VALUE_BYTES, family, role};
 
 use crate::{arguments, read_user};
 
 const NAME_BYTES: u64 = 8;
 
-/// Notes the key of a put or of a delete, where it names a span.
+/// Notes what a put or a delete says of the span, by what its family is.
 ///
 /// # Safety
 /// The state is a map's value, and the registers are those of the call at its entry.
 #[inline(always)]
-pub unsafe fn note(
-    state: *mut SpanState,
-    control: &SpanControl,
-    registers: *const pt_regs,
-    role: u8,
-) {
+pub unsafe fn note(state: *mut SpanState, registers: *const pt_regs, role: u8, of: u32) {
     // SAFETY: by the caller's word.
     unsafe {
+        let (_, key, length) = arguments(registers);
         if role == role::PUT {
             (*state).puts += 1;
         }
-        let (handle, key, length) = arguments(registers);
-        if length != NAME_BYTES || (*state).open == 0 || !has_names(state, control, handle) {
+        if (*state).open == 0 {
             return;
         }
+        let span = &raw mut (*state).span;
         if role == role::DELETE {
-            (*state).span.taken_back += 1;
-        } else if let Some(name) = read_user(key) {
-            (*state).span.name = name;
-            (*state).span.names += 1;
+            if of == family::NAMES && length == NAME_BYTES {
+                (*span).taken_back += 1;
+            }
+            return;
+        }
+        let (value, value_length) = value(registers);
+        (*span).bytes += length.wrapping_add(value_length);
+        if of == family::UNITS {
+            (*span).units += 1;
+        }
+        if of != family::NAMES || length != NAME_BYTES {
+            return;
+        }
+        if let Some(name) = read_user(key) {
+            (*span).name = name;
+            (*span).names += 1;
+            note_value(state, value, value_length);
         }
     }
 }
 
+/// Arguments 4 and 5.
 #[inline(always)]
-unsafe fn has_names(state: *mut SpanState, control: &SpanControl, handle: u64) -> bool {
-    // SAFETY: by the caller's word.
+unsafe fn value(registers: *const pt_regs) -> (u64, u64) {
+    // SAFETY: by the caller's word. Volatile, as in `arguments`.
     unsafe {
-        if handle == (*state).handles[0] {
-            return true;
-        }
-        if handle == (*state).handles[1] {
-            return false;
-        }
-        let Some(begins) = begin_of_name(handle) else {
-            return false;
-        };
-        let [wanted, mask] = control.family;
-        let has = begins & mask == wanted;
-        (*state).handles[usize::from(!has)] = handle;
-        has
+        (
+            (&raw const (*registers).r8).read_volatile(),
+            (&raw const (*registers).r9).read_volatile(),
+        )
     }
 }
 
-/// The first bytes of the name of a handle's family.
 #[inline(always)]
-fn begin_of_name(handle: u64) -> Option<u64> {
-    let representation = read_user(handle)?;
-    let data = read_user(representation.wrapping_add(8))?;
-    let text = read_user(data.wrapping_add(8))?;
-    // A string's own room is of sixteen bytes, so that there are eight to be read of the shortest.
-    read_user(text)
+unsafe fn note_value(state: *mut SpanState, value: u64, length: u64) {
+    // SAFETY: by the caller's word; there is room for so many bytes, which the helper fills, with zeros where it cannot read.
+    unsafe {
+        let to = (&raw mut (*state).span.value).cast::<c_void>();
+        let from = match length == VALUE_BYTES as u64 {
+            true => value as *const c_void,
+            false => core::ptr::null(),
+        };
+        let _ = bpf_probe_read_user(to, VALUE_BYTES as u32, from);
+    }
 }

@@ -12,7 +12,7 @@ use ckb_probe_common::spans::SpanUsage;
 use ckb_probe_programs::{fields, helpers::now, storage::Thread};
 
 // Of `task_struct`; those that this kernel lacks read as zero.
-fields!(FIELDS: RUN, UPDATED, QUEUED, MAJOR_FAULTS, VOLUNTARY, INVOLUNTARY);
+fields!(USAGE_FIELDS: RUN, UPDATED, QUEUED, MAJOR_FAULTS, VOLUNTARY, INVOLUNTARY, MINOR_FAULTS);
 
 /// How far the scheduler's clock of a CPU is ahead of the programs' clock, as a number that wraps.
 #[repr(C)]
@@ -34,7 +34,7 @@ const WINDOW_NS: u64 = 1_000_000_000;
 #[inline(always)]
 pub fn look_at_clock() {
     let thread = Thread::current().as_ptr();
-    if let Some(updated_ns) = FIELDS.number::<UPDATED>(thread) {
+    if let Some(updated_ns) = USAGE_FIELDS.number::<UPDATED>(thread) {
         ahead(updated_ns, now());
     }
 }
@@ -75,18 +75,48 @@ pub fn so_far() -> SpanUsage {
     let thread = Thread::current().as_ptr();
     SpanUsage {
         cpu_ns: ran_ns(thread),
-        queued_ns: FIELDS.number::<QUEUED>(thread).unwrap_or(0),
-        major_faults: FIELDS.number::<MAJOR_FAULTS>(thread).unwrap_or(0),
-        switches: FIELDS.number::<VOLUNTARY>(thread).unwrap_or(0)
-            + FIELDS.number::<INVOLUNTARY>(thread).unwrap_or(0),
+        queued_ns: USAGE_FIELDS.number::<QUEUED>(thread).unwrap_or(0),
+        major_faults: USAGE_FIELDS.number::<MAJOR_FAULTS>(thread).unwrap_or(0),
+        minor_faults: USAGE_FIELDS.number::<MINOR_FAULTS>(thread).unwrap_or(0),
+        switches: USAGE_FIELDS.number::<VOLUNTARY>(thread).unwrap_or(0)
+            + USAGE_FIELDS.number::<INVOLUNTARY>(thread).unwrap_or(0),
+    }
+}
+
+/// What was used from one to the other, of so much time.
+#[inline(always)]
+pub fn between(before: &SpanUsage, after: &SpanUsage, time_ns: u64) -> SpanUsage {
+    SpanUsage {
+        // Of a tick's length the kernel's account and the clock may differ.
+        cpu_ns: after.cpu_ns.saturating_sub(before.cpu_ns).min(time_ns),
+        queued_ns: after.queued_ns.saturating_sub(before.queued_ns),
+        major_faults: after.major_faults.saturating_sub(before.major_faults),
+        minor_faults: after.minor_faults.saturating_sub(before.minor_faults),
+        switches: after.switches.saturating_sub(before.switches),
+    }
+}
+
+/// Adds what was used.
+///
+/// # Safety
+/// Where it is added to is a map's value.
+#[inline(always)]
+pub unsafe fn add(to: *mut SpanUsage, more: &SpanUsage) {
+    // SAFETY: by the caller's word.
+    unsafe {
+        (*to).cpu_ns += more.cpu_ns;
+        (*to).queued_ns += more.queued_ns;
+        (*to).major_faults += more.major_faults;
+        (*to).minor_faults += more.minor_faults;
+        (*to).switches += more.switches;
     }
 }
 
 #[inline(always)]
 fn ran_ns(thread: *const c_void) -> u64 {
     let (Some(ran_ns), Some(updated_ns)) = (
-        FIELDS.number::<RUN>(thread),
-        FIELDS.number::<UPDATED>(thread),
+        USAGE_FIELDS.number::<RUN>(thread),
+        USAGE_FIELDS.number::<UPDATED>(thread),
     ) else {
         return 0;
     };
