@@ -194,7 +194,7 @@ fn a_missing_symbol_degrades_what_is_ready_all_the_same() {
     is(&status, condition::READY, "True", "Firing");
     is(&status, condition::DEGRADED, "True", "SymbolNotFound");
     let message = &found(&status, condition::DEGRADED).message;
-    assert_says(&message, ["a/ckb-0", "rocksdb_write"]);
+    assert_says(message, ["a/ckb-0", "rocksdb_write"]);
 }
 
 #[test]

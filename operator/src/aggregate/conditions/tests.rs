@@ -37,7 +37,7 @@ fn a_breach_of_the_budget_names_the_pod_and_the_figures() {
         let status = paying(overhead, 412).status();
         assert_eq!(verdict(&status), OVER);
         let message = message(&status);
-        assert_says(&message, ["a/ckb-0 0.412 %", "maxPercent 0.4"]);
+        assert_says(message, ["a/ckb-0 0.412 %", "maxPercent 0.4"]);
     }
 }
 

@@ -23,7 +23,7 @@ fn no_matching_pod_is_named_with_selector_and_namespace() {
         ]
     );
     let message = &found(&status, condition::DEGRADED).message;
-    assert_says(&message, ["namespace a ", "app=ckb"]);
+    assert_says(message, ["namespace a ", "app=ckb"]);
     assert_eq!(status.targets.summary, "0/0");
 }
 
@@ -41,7 +41,7 @@ fn a_pod_that_does_not_run_is_waited_for_and_says_why() {
         is(&status, condition::PROGRESSING, "True", "PodNotRunning");
         is(&status, condition::DEGRADED, "False", "Done");
         let message = &status.instances[0].message;
-        assert_says(&message, ["a/ckb-0", &why]);
+        assert_says(message, ["a/ckb-0", &why]);
     }
 }
 
@@ -52,7 +52,7 @@ fn a_container_that_the_pod_lacks_is_named() {
     let status = scene.status();
     is(&status, condition::DEGRADED, "True", "ExecutableNotFound");
     let message = &found(&status, condition::DEGRADED).message;
-    assert_says(&message, ["\"node\"", "it has ckb"]);
+    assert_says(message, ["\"node\"", "it has ckb"]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn pods_none_of_which_runs_the_executable_are_named_with_it() {
     is(&status, condition::DEGRADED, "True", "ExecutableNotFound");
     is(&status, condition::READY, "False", "ExecutableNotFound");
     let message = &found(&status, condition::DEGRADED).message;
-    assert_says(&message, ["pod a/ckb-0", "is \"ckb\""]);
+    assert_says(message, ["pod a/ckb-0", "is \"ckb\""]);
     assert_eq!(status.targets.summary, "0/1");
 }
 
