@@ -39,9 +39,7 @@ fn on_a_small_disk(folder: &Folder, mebibytes: u32) -> Fixture {
 
 /// What RocksDB says to have counted, before this word.
 fn counted(property: &str, word: &str) -> u64 {
-    let (before, _) = property
-        .split_once(&format!(" {word},"))
-        .unwrap_or_else(|| panic!("no {word} in {property}"));
+    let (before, _) = property.split_once(&format!(" {word},")).unwrap();
     before.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
