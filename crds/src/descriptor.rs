@@ -108,13 +108,15 @@ pub struct Metric {
     pub part: Option<&'static str>,
 }
 
-/// Something that a person must see to in the target itself: a row of which a value is not zero.
+/// Something that a person must see to in the target itself: a row of which a value is greater than this.
 #[derive(Debug)]
 pub struct Alarm {
     /// The word for it.
     pub reason: Reason,
     /// The value.
     pub value: Value,
+    /// So much of it, for each second of the last report interval, is no reason for alarm.
+    pub borne_per_second: f64,
     /// What that means, as the end of a sentence.
     pub says: &'static str,
 }

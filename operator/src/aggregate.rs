@@ -46,18 +46,8 @@ pub fn aggregate(
             for status in &mut measured.probes {
                 status.profiles = profiles(probe, &status.name, world);
             }
-            let sampled = measured.share.is_some_and(|share| share.is_sampled());
             let support = Support::of(probe, spec, &targets, now);
-            let verdict = conditions::judge(
-                probe,
-                spec,
-                &targets,
-                &support,
-                sampled,
-                &measured.alarms,
-                world,
-                now,
-            );
+            let verdict = conditions::judge(probe, spec, &targets, &support, &measured, world, now);
             (targets, measured, support, verdict)
         }
         Err(invalid) => (

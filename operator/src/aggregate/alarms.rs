@@ -1,6 +1,8 @@
 //! What a person must see to in the targets themselves, by what is measured of them.
 
-use ckb_probe_crds::{Descriptor, ProbeReport, Reason, RowReport, Summary, descriptor::Alarm};
+use ckb_probe_crds::{
+    Descriptor, IntervalFigures, ProbeReport, Reason, RowReport, Summary, descriptor::Alarm,
+};
 
 use super::{
     conditions::{Answer, no, yes},
@@ -53,12 +55,16 @@ pub fn of(
 
 /// The row and the part of it that an alarm is about.
 fn raised<'a>(alarm: &Alarm, row: &'a RowReport) -> Option<(&'a str, Option<&'a str>)> {
-    let is_raised = |of: Summary| of.value(alarm.value).is_some_and(|value| value > 0.0);
-    if !is_raised(Summary::of(&row.total, &row.window, true)) {
+    let is_raised = |total, window: &IntervalFigures| {
+        let borne = alarm.borne_per_second * window.milliseconds as f64 / 1000.0;
+        let value = Summary::of(total, window, true).value(alarm.value);
+        value.is_some_and(|value| value > borne)
+    };
+    if !is_raised(&row.total, &row.window) {
         return None;
     }
     let mut parts = row.parts.iter();
-    let part = parts.find(|part| is_raised(Summary::of(&part.total, &part.window, true)));
+    let part = parts.find(|part| is_raised(&part.total, &part.window));
     Some((&row.key, part.map(|part| part.key.as_str())))
 }
 

@@ -9,9 +9,9 @@ use k8s_openapi::{
 };
 
 use super::{
-    alarms::{self, Alarmed},
-    halted,
+    alarms, halted,
     health::{Problem, Prognosis},
+    probes::Measured,
     summaries::{self, ProblemSummary, summary},
     support::Support,
     targets,
@@ -89,11 +89,11 @@ pub fn judge(
     spec: &ValidSpec,
     targets: &[Target],
     support: &Support,
-    sampled: bool,
-    alarms: &[Alarmed],
+    measured: &Measured,
     world: &World,
     now: Timestamp,
 ) -> Conditions {
+    let sampled = measured.share.is_some_and(|share| share.is_sampled());
     let within_budget = budget(probe, spec, targets, sampled);
     if let Some(reason) = halted(probe, spec, now) {
         return stopped(reason, probe, targets, within_budget);
@@ -124,7 +124,7 @@ pub fn judge(
         degraded,
         within_budget,
         supported: support.answer(),
-        targets_healthy: alarms::answer(alarms),
+        targets_healthy: alarms::answer(&measured.alarms),
     }
 }
 

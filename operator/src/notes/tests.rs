@@ -106,6 +106,17 @@ fn a_breach_is_told_once_whichever_condition_says_it() {
 }
 
 #[test]
+fn what_is_wrong_in_a_target_is_told_once_for_each_reason() {
+    let of = |reason: &str| status(1, 1, &format!("TargetsHealthy False: {reason}"));
+    let (errors, stalls) = (of("BackgroundErrors"), of("WritesHeldBack"));
+    let well = status(1, 1, "TargetsHealthy True: Done");
+    assert_eq!(reasons(Some(&well), &errors), ["BackgroundErrors"]);
+    assert_eq!(reasons(Some(&errors), &errors), [] as [&str; 0]);
+    assert_eq!(reasons(Some(&errors), &stalls), ["WritesHeldBack"]);
+    assert_eq!(reasons(Some(&stalls), &well), [] as [&str; 0]);
+}
+
+#[test]
 fn a_pause_is_told_and_is_no_recovery() {
     let silent = status(0, 1, "Ready False: AgentSilent, Degraded True: AgentSilent");
     let paused = status(0, 1, "Ready False: Paused, Degraded False: Paused");

@@ -77,16 +77,20 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Alarm {
             reason: Reason::BackgroundErrors,
             value: Value::Level("lasting"),
+            borne_per_second: 0.0,
             says: "an error of RocksDB's background work that is not over",
         },
         Alarm {
             reason: Reason::BackgroundErrors,
             value: Value::Recent("problems"),
+            borne_per_second: 0.0,
             says: "background work of RocksDB fails",
         },
         Alarm {
             reason: Reason::WritesHeldBack,
             value: Value::Recent("stalled"),
+            // A node that syncs is held back for a moment now and then.
+            borne_per_second: 0.05e9,
             says: "RocksDB holds writes back",
         },
     ],

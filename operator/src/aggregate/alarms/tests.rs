@@ -134,7 +134,12 @@ fn an_error_that_lasts_is_told_as_long_and_one_that_is_over_no_more() {
 #[test]
 fn the_gravest_gives_its_reason_and_all_are_told() {
     let rows = vec![
-        ill("StoppedByLevel0Files", "CELL", &[("stalled", 7)], &[]),
+        ill(
+            "StoppedByLevel0Files",
+            "CELL",
+            &[("stalled", 51_000_000)],
+            &[],
+        ),
         ill(
             "BackgroundError",
             "Flush IOError hard",
@@ -152,8 +157,26 @@ fn the_gravest_gives_its_reason_and_all_are_told() {
 }
 
 #[test]
+fn what_is_held_back_for_a_moment_alarms_nobody() {
+    let held_back = |nanos| {
+        let row = ill("DelayedByMemtables", "CELL", &[("stalled", nanos)], &[]);
+        status(vec![row], InstanceState::Attached, &[])
+    };
+    // A twentieth of the interval, which is a second.
+    assert_eq!(told(&held_back(50_000_000)), WELL);
+    assert_eq!(told(&held_back(50_000_001)).1, "WritesHeldBack");
+}
+
+#[test]
 fn what_is_not_measured_any_more_alarms_nobody() {
-    let rows = || vec![ill("StoppedByMemtables", "CELL", &[("stalled", 7)], &[])];
+    let rows = || {
+        vec![ill(
+            "StoppedByMemtables",
+            "CELL",
+            &[("stalled", 51_000_000)],
+            &[],
+        )]
+    };
     let reason = "WritesHeldBack";
     assert_eq!(
         told(&status(rows(), InstanceState::Attached, &[])).1,
