@@ -16,8 +16,8 @@ cd "$ROOT"
 AT_MOST=3
 
 # Test programs that ask nothing of the kernel that another process could disturb.
-PURE='ckb_probe_(core|crds|figures|k8s|operator|profiles|symbols|testkit|tests) [(]lib[)]'
-PURE+='|(architecture|chart|deadlines|descriptors|flames|from_cluster|fuzz_seeds|go|specification|stability) [(]test[)]'
+PURE='ckb_probe_(core|crds|figures|k8s|operator|otlp|profiles|symbols|testkit|tests|traces) [(]lib[)]'
+PURE+='|(architecture|chart|collector|deadlines|descriptors|flames|from_cluster|fuzz_seeds|go|receiver|specification|stability) [(]test[)]'
 # What takes as long as all others that watch a kernel.
 LONGEST='ground_truth [(]test[)]'
 

@@ -205,6 +205,28 @@ fn a_receiver_that_is_away_is_told_of_and_keeps_nobody_from_measuring() {
 }
 
 #[test]
+fn what_is_set_wrong_for_others_keeps_nobody_from_measuring() {
+    let mut node = Fixture::named("blocks", &[]);
+    let set = [("OTEL_TRACES_EXPORTER", "console")];
+    let asked = ["chain", "--threshold", "0s", "--events"];
+    let mut probe = Probe::start_with(node.pid(), &asked, &set);
+    let mut height = 0;
+    probe.line_while(
+        |_| true,
+        || {
+            height += 1;
+            node.tell(&format!("accept {height} {height} 3"));
+        },
+    );
+    let (_, said) = probe.events();
+    assert!(
+        said.contains("no traces are exported: OTEL_TRACES_EXPORTER: there is no console here"),
+        "{said}"
+    );
+    assert!(!said.contains("were exported to"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_a_receiver_is_refused_before_anything_is_attached() {
     let pid = std::process::id().to_string();
     let output = Command::new(ckb_probe())

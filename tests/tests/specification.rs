@@ -76,6 +76,7 @@ fn find(reference: &str) -> Result<(), String> {
     let is_there = match form {
         "unit" => find_test(what, Tests::Unit)?,
         "test" => find_test(what, Tests::Integration)?,
+        "traces" => find_test(what, Tests::Long)?,
         "scenario" => scenarios::ALL.iter().any(|one| one.name == what),
         "fault" => soak::ALL.iter().any(|one| one.name == what),
         "soak" => has_text(&["tests/src/soak.rs", "tests/src/soak"], what),
@@ -135,6 +136,8 @@ enum Tests {
     Unit,
     /// Beside it: `PACKAGE TARGET::MODULE::NAME`.
     Integration,
+    /// The same, and too long for a gate: those that `make test-traces` runs.
+    Long,
 }
 
 /// Whether there is this test, in the module that is named.
@@ -145,8 +148,8 @@ fn find_test(what: &str, tests: Tests) -> Result<bool, String> {
     let name = modules.pop().unwrap_or_default();
     let (base, root) = match tests {
         Tests::Unit => (folder.join("src"), folder.join("src/lib.rs")),
-        Tests::Integration if modules.is_empty() => return Ok(false),
-        Tests::Integration => {
+        Tests::Integration | Tests::Long if modules.is_empty() => return Ok(false),
+        Tests::Integration | Tests::Long => {
             let target = folder.join("tests").join(modules.remove(0));
             let file = target.with_extension("rs");
             let root = if file.is_file() {
@@ -166,7 +169,8 @@ fn find_test(what: &str, tests: Tests) -> Result<bool, String> {
         };
         if let Some(source) = files.iter().find_map(|file| fs::read_to_string(file).ok()) {
             let has_module = |module: &&str| source.contains(&format!("mod {module} {{"));
-            return Ok(modules[depth..].iter().all(has_module) && is_test(&source, name));
+            let is_long = matches!(tests, Tests::Long);
+            return Ok(modules[depth..].iter().all(has_module) && is_test(&source, name, is_long));
         }
     }
     Ok(false)
@@ -184,7 +188,7 @@ fn folder_of(package: &str) -> Option<PathBuf> {
 }
 
 /// Whether a function of this name is a test that `cargo test` runs.
-fn is_test(source: &str, name: &str) -> bool {
+fn is_test(source: &str, name: &str, is_long: bool) -> bool {
     let lines: Vec<&str> = source.lines().map(str::trim_start).collect();
     let head = format!("fn {name}(");
     let is_head = |line: &&str| {
@@ -200,7 +204,7 @@ fn is_test(source: &str, name: &str) -> bool {
         .take_while(|line| line.starts_with("#[") || line.starts_with("//"))
         .collect();
     let has = |attribute: &str| above.iter().any(|line| line.starts_with(attribute));
-    (has("#[test]") || has("#[tokio::test")) && !has("#[ignore")
+    (has("#[test]") || has("#[tokio::test")) && has("#[ignore") == is_long
 }
 
 #[test]

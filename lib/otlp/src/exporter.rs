@@ -89,7 +89,11 @@ impl Exporter {
         let (mine, name) = (Arc::clone(&shared), receiver.clone());
         let thread = thread::Builder::new()
             .name(THREAD.to_string())
-            .spawn(move || runtime.block_on(run(&mine, &sender, &scope, &name)))?;
+            .spawn(move || {
+                runtime.block_on(run(&mine, &sender, &scope, &name));
+                // A name that is looked up for ever is not waited for.
+                runtime.shutdown_background();
+            })?;
         Ok(Self {
             shared,
             thread: Some(thread),

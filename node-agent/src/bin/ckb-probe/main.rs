@@ -408,10 +408,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     };
     let exit = Exit::of(process.id)?;
     let mut flames = how.output.as_deref().map(slow::Flames::to).transpose()?;
-    let spans = Settings::new(how.otlp.as_deref(), &|name| std::env::var(name).ok())?;
-    let spans = spans
-        .map(|settings| SpanSink::start(settings, QUEUE, None))
-        .transpose()?;
+    let spans = span_sink(how.otlp.as_deref())?;
     let executable = process.executable.clone();
     let overhead = how.budget.overhead();
     let interval = how.interval.get().max(Duration::from_millis(100));
@@ -509,6 +506,22 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             Outcome::NothingCalled
         },
     )
+}
+
+/// Where spans go. What the environment says wrong, which is perhaps meant for other programs, keeps nobody from measuring.
+fn span_sink(endpoint: Option<&str>) -> Result<Option<SpanSink>, CliError> {
+    let settings = Settings::new(endpoint, &|name| std::env::var(name).ok());
+    let sink = settings.map_err(CliError::from).and_then(|settings| {
+        let sink = settings.map(|settings| SpanSink::start(settings, QUEUE, None));
+        Ok(sink.transpose()?)
+    });
+    match sink {
+        Err(error) if endpoint.is_none() => {
+            eprintln!("ckb-probe: no traces are exported: {error}");
+            Ok(None)
+        }
+        sink => sink,
+    }
 }
 
 /// Waits for an exec of it. Without the right to be told of execs, looks from time to time.
