@@ -9,6 +9,7 @@ use std::{
 };
 
 use ckb_probe_agent::observe::{self, ObserveError, ProcessId};
+use ckb_probe_symbols::text;
 use strum::{EnumIter, IntoStaticStr};
 
 /// Between two requests, so that they are no load.
@@ -131,14 +132,13 @@ fn said_by(command: &str, option: &'static str) -> Result<String, AccountError> 
         .stdin(Stdio::null())
         .output()
         .map_err(|source| AccountError::Run { option, source })?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() {
-        return Ok(text(&output.stdout));
+        return Ok(text::of(&output.stdout));
     }
     Err(AccountError::Failed {
         option,
         status: output.status,
-        said: text(&output.stderr).trim().chars().take(200).collect(),
+        said: text::of(&output.stderr).trim().chars().take(200).collect(),
     })
 }
 
