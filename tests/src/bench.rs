@@ -26,6 +26,7 @@ mod block_io;
 mod call_cost;
 mod caller;
 mod chain;
+mod crowded;
 mod execs;
 mod figures;
 mod footprint;
@@ -144,6 +145,7 @@ pub const ALL: &[Family] = families! {
     "agent": footprint::run, "what the agent itself uses";
     "identical": identical::run, "a hundred CkbProbes that ask the same of a process, against one";
     "hostile": hostile::run, "nine targets and who asks after the agent's health, beside a target whose file system has fallen silent";
+    "crowded": crowded::run, "what the agent takes while a namespace asks 128 probes of a process of 30,000 deep threads";
     "execs": execs::run, "what the agent uses while others execute files of its targets' name";
     "restarts": restarts::run, "how soon a restarted target is counted, and what is left behind";
     "kills": kills::run, "what a killed agent leaves behind";

@@ -124,6 +124,16 @@ impl Agent {
 
     /// The same of one that logs more, in the syntax of its `--log-level`.
     pub async fn start_logging(settings: &Settings, level: &str) -> Result<Self> {
+        Self::start_with(settings, level, &[]).await
+    }
+
+    /// The same of one that may take so many bytes of memory.
+    pub async fn start_within(settings: &Settings, bytes: u64) -> Result<Self> {
+        let bytes = bytes.to_string();
+        Self::start_with(settings, "info", &["--memory-limit", &bytes]).await
+    }
+
+    async fn start_with(settings: &Settings, level: &str, more: &[&str]) -> Result<Self> {
         let api = ApiServer::start()?;
         let (metrics, health) = (free_address()?, free_address()?);
         let output = in_folder(settings, "agent.out")?;
@@ -146,6 +156,7 @@ impl Agent {
             .args(["--max-overhead-percent", "0"])
             // Targets come and go here faster than reports are written otherwise.
             .args(["--report-floor-ms", "1"])
+            .args(more)
             .stdin(Stdio::null())
             .stdout(create(&output)?)
             .stderr(log);
