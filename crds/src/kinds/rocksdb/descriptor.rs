@@ -61,7 +61,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             "Flushes and compactions that failed, errors that RocksDB took down, and compactions without room, by what it says of them.")
             .by_part().named("reason"),
         Metric::gauge("ckb_probe_rocksdb_lasting_errors", "lasting",
-            "Whether the error that RocksDB took down last is not over.").by_part().named("reason"),
+            "Whether it is the gravest error that RocksDB took down and is not over.").by_part().named("reason"),
         Metric::counter("ckb_probe_rocksdb_write_stalls_total", "stalls",
             "How often RocksDB found that writes are to be held back, by cause and column family.").by_part(),
         Metric::counter("ckb_probe_rocksdb_write_stall_seconds_total", "stalled",

@@ -21,7 +21,7 @@ static ROWS: HashMap<HealthKey, HealthSums> = HashMap::with_max_entries(MAX_ROWS
 #[map]
 static EVENTS: RingBuf = RingBuf::with_byte_size(4096, 0);
 
-/// The error that was taken down last.
+/// The gravest error that was taken down and is not over.
 #[map]
 static LAST_ERROR: Array<LastError> = Array::with_max_entries(1, 0);
 
@@ -72,8 +72,12 @@ pub fn error(slot: u32, arguments: &Arguments) {
     if status.lasts
         && let Some(last) = LAST_ERROR.get_ptr_mut(0)
     {
-        // SAFETY: a map's value; RocksDB takes errors down under a lock.
-        unsafe { *last = LastError { key, lasts: 1 } };
+        // SAFETY: a map's value; RocksDB takes errors down under a lock, and keeps the gravest until it is over.
+        unsafe {
+            if (*last).lasts == 0 || (*last).key.status.severity < status.head.severity {
+                *last = LastError { key, lasts: 1 };
+            }
+        }
     }
     let told = Told {
         duration_ns: 0,
