@@ -15,7 +15,7 @@ use crate::{Histogram, Variance};
 pub type Name = Cow<'static, str>;
 
 /// How many measures of one sort a row has at the most; no kind has more than half as many.
-pub const MAX_MEASURES: usize = 16;
+pub const MAX_MEASURES: usize = 24;
 
 /// Figures by the name of the measure. One that is not there is not known, which is not the same as zero.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]

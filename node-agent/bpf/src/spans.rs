@@ -13,6 +13,7 @@ use ckb_probe_common::{
     stacks::{SLOT_PAGES, SLOW_SLOTS},
 };
 use ckb_probe_figures::Histogram;
+use ckb_probe_symbols::text;
 use zerocopy::FromBytes as _;
 
 use super::{
@@ -361,12 +362,11 @@ impl Part {
     }
 
     fn of_family(part: &SpanPart) -> Self {
-        let name = part.name.split(|byte| *byte == 0).next();
         Self {
             slot: part.slot as usize,
             family: Some(PartFamily {
                 id: part.family,
-                name: String::from_utf8_lossy(name.unwrap_or_default()).into_owned(),
+                name: text::of_padded(&part.name),
             }),
         }
     }

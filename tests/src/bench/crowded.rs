@@ -236,7 +236,7 @@ impl MemoryAccount {
     }
 
     fn most_mb(&self) -> Result<f64> {
-        let text = read(&self.folder.join(self.most))?;
+        let text = read(self.folder.join(self.most))?;
         let bytes: f64 = text.trim().parse().map_err(Failure::format(self.most))?;
         Ok(bytes / 1e6)
     }

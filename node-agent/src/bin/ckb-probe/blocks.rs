@@ -7,6 +7,7 @@ use std::{
 };
 
 use ckb_probe_agent::blocks::{Blocks, Difference, Heights, trend_table};
+use ckb_probe_symbols::text;
 use clap::Args;
 
 use super::{CliError, Outcome, print_lines};
@@ -120,8 +121,7 @@ fn read(path: &Path, heights: Option<Heights>) -> Result<Blocks, BlocksError> {
         .map_err(failed)?
         > 0
     {
-        blocks.take(&String::from_utf8_lossy(&line));
-        line.clear();
+        blocks.take(&text::of_own(std::mem::take(&mut line)));
     }
     let blocks = blocks.within(heights);
     let Some(Heights { first, last }) = blocks.heights() else {
@@ -133,7 +133,7 @@ fn read(path: &Path, heights: Option<Heights>) -> Result<Blocks, BlocksError> {
         eprintln!(
             "ckb-probe: {} tells of {} blocks, and not of {missing} others between {first} and {last}: where they were sampled, those \
              that take long are missing first; measure with --threshold 0s --on-breach report",
-            path.display(),
+            text::of_path(path),
             blocks.count(),
         );
     }

@@ -14,13 +14,16 @@ const BUSY: [f64; 3] = [60e3, 50e3, 300.0];
 /// Seconds that a node does nothing in before it works.
 const IDLE: f64 = 3600.0;
 
+/// What a target does, by a seed.
+type Scene = Box<dyn Fn(u64) -> Workload>;
+
 /// A kind of load, and what is asked of what is told of it.
 struct Kind {
     name: &'static str,
     seconds: f64,
     /// Runs that show it, where nobody asks for more.
     seeds: u64,
-    scene: Box<dyn Fn(u64) -> Workload>,
+    scene: Scene,
     /// How far from the truth the mean of many runs is, at most, beyond what chance makes of so few.
     bias: f64,
     /// In which part of the runs the truth is within 1.96 standard errors, at least.
@@ -132,7 +135,7 @@ fn bursts(
     length: f64,
     cpu: f64,
     rates: impl Fn(f64) -> Vec<f64> + Copy + 'static,
-) -> Box<dyn Fn(u64) -> Workload> {
+) -> Scene {
     Box::new(move |seed| {
         // Where in its period it is found is anybody's guess.
         let phase = Random(seed).next() * period;
@@ -159,10 +162,7 @@ fn parts(part: f64) -> Vec<f64> {
         .to_vec()
 }
 
-fn always(
-    cpu: f64,
-    rates: impl Fn(f64) -> Vec<f64> + Copy + 'static,
-) -> Box<dyn Fn(u64) -> Workload> {
+fn always(cpu: f64, rates: impl Fn(f64) -> Vec<f64> + Copy + 'static) -> Scene {
     Box::new(move |_| Workload::of(rates(0.0).len(), move |time| (cpu, rates(time))))
 }
 
@@ -362,14 +362,14 @@ fn the_error_falls_as_one_over_the_root_of_time_or_faster() {
 fn what_probes_cost_more_than_is_believed_is_seen_where_a_target_has_time_to_spare() {
     // A fifth of a CPU, of which probes are believed to take 11 % while they are attached, and take twice as much.
     let paced = |part: f64| vec![if part < 1.0 { 20e3 } else { 0.0 }; 1];
-    let dear = |scene: Box<dyn Fn(u64) -> Workload>| {
+    let dear = |scene: Scene| {
         move |seed| Workload {
             dearer: 2.0,
             noise: 0.1,
             ..scene(seed)
         }
     };
-    let loads: [(&str, f64, Box<dyn Fn(u64) -> Workload>); 2] = [
+    let loads: [(&str, f64, Scene); 2] = [
         ("steady", 60.0, always(0.2, move |_| paced(0.0))),
         ("3 of 10 s", 60.0, bursts(10.0, 3.0, 0.2, paced)),
     ];
