@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::Distribution;
+use crate::figures::MAX_MEASURES;
 
 fn row(key: &str) -> RowReport {
     let duration = Distribution {
@@ -85,13 +86,12 @@ fn more_than_an_agent_writes_is_not_read() {
         let sums: BTreeMap<String, u64> = (0..count).map(|one| (format!("{one}"), 1)).collect();
         json!({ "sums": sums })
     };
-    assert!(read(&json!([{ "key": "Get", "total": sums(16) }])).is_ok());
+    assert!(read(&json!([{ "key": "Get", "total": sums(MAX_MEASURES) }])).is_ok());
     assert_eq!(
-        read(&json!([{ "key": "Get", "total": sums(17) }])),
+        read(&json!([{ "key": "Get", "total": sums(MAX_MEASURES + 1) }])),
         refused("measures")
     );
-    let deep =
-        json!([{ "key": "Get", "parts": [{ "key": "x", "window": { "figures": sums(17) } }] }]);
+    let deep = json!([{ "key": "Get", "parts": [{ "key": "x", "window": { "figures": sums(MAX_MEASURES + 1) } }] }]);
     assert_eq!(read(&deep), refused("measures"));
     assert!(
         read(&json!("no list"))
