@@ -297,6 +297,9 @@ const QUEUE: Limits = Limits {
     ..Limits::DEFAULT
 };
 
+/// How often the ring buffers of slow calls are emptied, as in an agent.
+const DRAIN: Duration = Duration::from_millis(250);
+
 /// At the end, what still waits to be exported has so long.
 const LAST_SPANS: Duration = Duration::from_secs(3);
 
@@ -427,6 +430,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let start = Instant::now();
     let end = how.duration.map(|duration| start + duration.get());
     let mut next = start + interval;
+    let mut drain = start + DRAIN;
     let mut over = None;
     let alarm = Alarm::new().map_err(CliError::Alarm)?;
     while over.is_none() {
@@ -439,6 +443,10 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             woken = step => {
                 woken.map_err(CliError::Alarm)?;
                 session.step()?;
+            }
+            () = sleep_until(drain), if drain < window => {
+                session.drain();
+                drain = Instant::now() + DRAIN;
             }
             () = sleep_until(window) => {}
         }

@@ -193,6 +193,11 @@ impl Session {
         self.engine.end_export()
     }
 
+    /// Takes what the kernel has handed over, so that it has room: [`Self::told_events`] has it.
+    pub fn drain(&mut self) {
+        self.engine.take_events(self.process.id);
+    }
+
     /// The time since it began, in which its books count.
     pub fn now(&self) -> Duration {
         self.engine.clock.now()
