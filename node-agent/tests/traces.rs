@@ -6,12 +6,13 @@ mod jaeger;
 
 use std::{
     collections::BTreeMap,
+    fs,
     process::{Command, Stdio},
     thread::sleep,
     time::Duration,
 };
 
-use ckb_probe_testkit::{CollectedSpan, Collector, Fixture, Folder, Probe, ckb_probe};
+use ckb_probe_testkit::{CollectedSpan, Collector, Fixture, Folder, Probe, ckb_probe, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -102,6 +103,14 @@ fn each_block_is_a_trace_with_its_height_and_what_it_consisted_of() {
     }
 }
 
+/// Whether the process has a handler for it, and does not die of it.
+fn catches(pid: u32, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
+    caught >> (signal.as_raw() - 1) & 1 == 1
+}
+
 #[test]
 fn each_slow_call_is_a_span_that_says_who_called() {
     let collector = Collector::start();
@@ -111,6 +120,9 @@ fn each_slow_call_is_a_span_that_says_who_called() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
+    wait_until("a process that is ready for the signal", || {
+        catches(node.id(), Signal::USR1)
+    });
     let endpoint = collector.grpc();
     let asked = [
         "functions",
