@@ -121,8 +121,8 @@ impl Source<'_> {
 /// What the command prints.
 fn count(command: &str) -> Result<f64, AccountError> {
     let printed = said_by(command, "counter")?;
-    let number = printed.trim().parse();
-    number.map_err(|_| AccountError::NoNumber(printed.trim().chars().take(100).collect()))
+    let number = printed.parse();
+    number.map_err(|_| AccountError::NoNumber(printed.chars().take(100).collect()))
 }
 
 /// Runs a command of the shell to its end.
@@ -133,12 +133,15 @@ fn said_by(command: &str, option: &'static str) -> Result<String, AccountError> 
         .output()
         .map_err(|source| AccountError::Run { option, source })?;
     if output.status.success() {
-        return Ok(text::of(&output.stdout));
+        return Ok(text::of(output.stdout.trim_ascii()));
     }
     Err(AccountError::Failed {
         option,
         status: output.status,
-        said: text::of(&output.stderr).trim().chars().take(200).collect(),
+        said: text::of(output.stderr.trim_ascii())
+            .chars()
+            .take(200)
+            .collect(),
     })
 }
 
