@@ -503,12 +503,22 @@ fn slow_blocks_are_told_with_the_callers_of_what_took_longest_in_them() {
         let [synced, slept] = &events[..] else {
             panic!("{events:?}");
         };
-        let has = |event: &Value, name: &str| event["stack"].to_string().contains(name);
         // By whom the file was synced; of a block without a long call, by whom it was committed.
-        assert_eq!(synced["stackOf"], "FileSync", "{synced}");
-        assert!(has(synced, "rocksdb_transaction_commit"), "{synced}");
-        assert_eq!(slept["stackOf"], "TxnCommit", "{slept}");
-        assert!(has(slept, "main"), "{slept}");
-        assert_eq!(lost(&session), 0);
+        let expected = [
+            (synced, "FileSync", "rocksdb_transaction_commit"),
+            (slept, "TxnCommit", "main"),
+        ];
+        let mut missing = 0;
+        for (event, of, caller) in expected {
+            if event["stackOf"].is_null() {
+                // Where a kernel preempts whoever copies it, there may be no room for it: that is counted.
+                missing += 1;
+                continue;
+            }
+            assert_eq!(event["stackOf"], of, "{event}");
+            assert!(event["stack"].to_string().contains(caller), "{event}");
+        }
+        assert!(missing < 2, "{events:?}");
+        assert_eq!(lost(&session), missing);
     });
 }
