@@ -103,12 +103,12 @@ fn each_block_is_a_trace_with_its_height_and_what_it_consisted_of() {
     }
 }
 
-/// Whether the process has a handler for it, and does not die of it.
-fn catches(pid: u32, signal: Signal) -> bool {
+/// Whether the process waits for it, and does not die of it.
+fn blocks(pid: u32, signal: Signal) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = u64::from_str_radix(caught.unwrap().trim(), 16).unwrap();
-    caught >> (signal.as_raw() - 1) & 1 == 1
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+    let blocked = u64::from_str_radix(blocked.unwrap().trim(), 16).unwrap();
+    blocked >> (signal.as_raw() - 1) & 1 == 1
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn each_slow_call_is_a_span_that_says_who_called() {
         .spawn()
         .unwrap();
     wait_until("a process that is ready for the signal", || {
-        catches(node.id(), Signal::USR1)
+        blocks(node.id(), Signal::USR1)
     });
     let endpoint = collector.grpc();
     let asked = [
