@@ -4,15 +4,9 @@
 #[path = "traces/jaeger.rs"]
 mod jaeger;
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    process::{Command, Stdio},
-    thread::sleep,
-    time::Duration,
-};
+use std::{collections::BTreeMap, process::Command, thread::sleep, time::Duration};
 
-use ckb_probe_testkit::{CollectedSpan, Collector, Fixture, Folder, Probe, ckb_probe, wait_until};
+use ckb_probe_testkit::{CollectedSpan, Collector, Fixture, Folder, Probe, ckb_probe};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -103,26 +97,13 @@ fn each_block_is_a_trace_with_its_height_and_what_it_consisted_of() {
     }
 }
 
-/// Whether the process waits for it, and does not die of it.
-fn blocks(pid: u32, signal: Signal) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-    let blocked = u64::from_str_radix(blocked.unwrap().trim(), 16).unwrap();
-    blocked >> (signal.as_raw() - 1) & 1 == 1
-}
-
 #[test]
 fn each_slow_call_is_a_span_that_says_who_called() {
     let collector = Collector::start();
     let folder = Folder::new();
-    let mut node = Command::new(folder.compile_optimised("callers"))
-        .arg("signals")
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_until("a process that is ready for the signal", || {
-        blocks(node.id(), Signal::USR1)
-    });
+    // It is killed as it is dropped, whatever becomes of this.
+    let mut node = Fixture::run(Command::new(folder.compile_optimised("callers")).arg("signals"));
+    assert_eq!(node.answer(), "runs");
     let endpoint = collector.grpc();
     let asked = [
         "functions",
@@ -139,11 +120,11 @@ fn each_slow_call_is_a_span_that_says_who_called() {
     .concat();
     // As whoever has set it for other programs has.
     let mut probe = Probe::start_with(
-        node.id(),
+        node.pid(),
         &asked,
         &[("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")],
     );
-    let pid = Pid::from_child(&node);
+    let pid = Pid::from_raw(node.pid() as i32).unwrap();
     let first = probe.line_while(
         |_| true,
         || {
@@ -152,8 +133,7 @@ fn each_slow_call_is_a_span_that_says_who_called() {
         },
     );
     let (lines, said) = probe.events();
-    node.kill().unwrap();
-    node.wait().unwrap();
+    drop(node);
     let lines: Vec<Value> = [first].into_iter().chain(lines).collect();
     let spans = collector.spans();
     all_exported(&said, lines.len());
