@@ -6,9 +6,13 @@
 
 use std::time::Duration;
 
-/// CPU-seconds over which it is learned how many CPUs the target keeps busy when it works; where that is less than one, seconds in which
-/// it works: who used next to nothing for an hour and then works is known for that at once.
+/// CPU-seconds over which it is learned how many CPUs the target keeps busy when it works.
 const SPEED: f64 = 5.0;
+
+/// Who all of a sudden uses more than so many times as much, for so many seconds on the wall at least, is another: less than one CPU is
+/// forgotten by seconds of work then. A target that used next to nothing for an hour has used no five CPU-seconds, and would be taken for
+/// one that works two thousand times as fast as the wall for as long.
+const SUDDEN: (f64, f64) = (4.0, 0.02);
 
 /// CPU-seconds that one CPU is believed in, before anything is known.
 const PRIOR: f64 = 1e-6;
@@ -47,7 +51,13 @@ impl ProcessTime {
     pub fn advance(&mut self, elapsed: f64, own: f64) -> f64 {
         let own = own.max(0.0);
         if elapsed > 0.0 {
-            let kept = (-own / (SPEED * self.speed().min(1.0))).exp();
+            let (times, least) = SUDDEN;
+            let sudden = elapsed >= least && own > times * self.speed() * elapsed;
+            let memory = match sudden {
+                true => SPEED * self.speed().min(1.0),
+                false => SPEED,
+            };
+            let kept = (-own / memory).exp();
             self.busy.0 = self.busy.0 * kept + own * own / elapsed;
             self.busy.1 = self.busy.1 * kept + own;
         }
@@ -124,6 +134,24 @@ mod tests {
         assert!((4.0..4.3).contains(&passed), "{passed}");
         assert!((time.speed() - 1.0).abs() < 0.01);
         assert!((0.01..0.04).contains(&time.duty()), "{}", time.duty());
+    }
+
+    #[test]
+    fn who_works_after_an_hour_of_next_to_nothing_is_known_for_that_at_once() {
+        let idle = std::iter::repeat_n((0.05, 0.05 * 0.0005), 72_000);
+        let mut time = after(idle);
+        assert!(time.speed() < 0.002, "{}", time.speed());
+        let before = time.now();
+        (0..20).for_each(|_| {
+            time.advance(0.05, 0.05);
+        });
+        let passed = (time.now() - before).as_secs_f64();
+        assert!((0.99..1.05).contains(&passed), "{passed}");
+        // A glance that meets a millisecond of work says nothing.
+        let mut time = after([(0.05, 0.05 * 0.03); 10_000]);
+        let speed = time.speed();
+        time.advance(0.001, 0.001);
+        assert!((time.speed() / speed - 1.0).abs() < 0.01);
     }
 
     #[test]
