@@ -9,7 +9,7 @@ use std::{
 
 use ckb_probe_crds::{CkbProbe, CkbProbeStatus, InstanceReport, NodeProbe, Reason};
 use k8s_openapi::api::{
-    core::v1::{ContainerStatus, Namespace, Pod, Service},
+    core::v1::{ContainerStatus, Namespace, Pod, Service, ServiceAccount},
     events::v1::Event,
 };
 use kube::{
@@ -33,6 +33,9 @@ pub const NAMESPACE_PREFIX: &str = "e2e-";
 
 /// Until what a scenario made is gone: after an outage of the API server, kubelet takes most of a minute to find back.
 const CLEARED: Duration = Duration::from_secs(120);
+
+/// Until a new namespace has its service account: the controller manager may have to find its way back to the API server first.
+const ACCOUNT: Duration = Duration::from_secs(60);
 
 /// The labels of an agent pod.
 pub const AGENTS: &str = "app.kubernetes.io/name=ckb-probe,app.kubernetes.io/component=agent";
@@ -146,6 +149,16 @@ impl Cluster {
         K::DynamicType: Default,
     {
         Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Waits until a new namespace has its service account, without which it can have no pod.
+    pub async fn has_account(&self, namespace: &str) -> Result<()> {
+        let accounts = self.api::<ServiceAccount>(namespace);
+        wait::until("the service account", ACCOUNT, async || {
+            Ok(accounts.get("default").await?)
+        })
+        .await?;
+        Ok(())
     }
 
     /// What a user does.

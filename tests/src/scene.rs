@@ -91,7 +91,7 @@ impl<'a> Scene<'a> {
         })
         .await?;
         self.namespaces.push(name.to_string());
-        Ok(())
+        self.cluster.has_account(name).await
     }
 
     /// Adds a figure to the report.

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Namespace, PodSpec, ServiceAccount},
+    core::v1::{ConfigMap, Namespace, PodSpec},
 };
 use kube::{Api, api::PostParams};
 
@@ -11,9 +11,6 @@ use crate::fixture::repository;
 
 /// The operator's Deployment, and its ConfigMap with the agent's pod.
 const OPERATOR: &str = "ckb-probe-operator";
-
-/// Until a new namespace has its service account, without which no pod is judged.
-const NAMESPACE: Duration = Duration::from_secs(30);
 
 /// All that keeps an agent from the level *baseline*: each word is one thing that it cannot do without.
 const AGAINST_BASELINE: &str = "violates PodSecurity \"baseline:latest\": non-default capabilities (container \"agent\" must not \
@@ -125,14 +122,6 @@ async fn namespace(scene: &mut Scene<'_>, level: &str) -> Result<String> {
     Api::<Namespace>::all(scene.cluster.client.clone())
         .patch(&name, &PatchParams::default(), &Patch::Merge(label))
         .await?;
-    wait::until("the service account", NAMESPACE, async || {
-        Ok(scene
-            .cluster
-            .api::<ServiceAccount>(&name)
-            .get("default")
-            .await?)
-    })
-    .await?;
     Ok(name)
 }
 

@@ -69,6 +69,7 @@ impl Tenant<'_> {
         let namespace =
             serde_json::from_value(namespace).map_err(Failure::format("a namespace"))?;
         all.create(&PostParams::default(), &namespace).await?;
+        self.cluster.has_account(&self.namespace).await?;
         let pod = FixturePod {
             name: NAME,
             app: NAME,

@@ -80,6 +80,7 @@ impl Stage {
             Ok(api.create(&PostParams::default(), &object).await?)
         })
         .await?;
+        cluster.has_account(&namespace).await?;
         let mut manifest = FIXTURE.manifest(&namespace);
         // A disk that can be filled without filling anybody else's.
         let spec = &mut manifest["spec"];
