@@ -18,11 +18,11 @@ pub const SETTLED: Duration = Duration::from_secs(120);
 /// For how long the status is looked at.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// By how much the estimate of a single interval may lie above the ceiling: an interval is a handful of slices.
-const TOLERANCE: f64 = 1.1;
-
 /// How many of these there are at most.
 const MINUTES: usize = 3;
+
+/// By how much the estimate of a single interval may lie above the ceiling: an interval is a handful of slices.
+const TOLERANCE: f64 = 1.1;
 
 /// What was seen in a minute.
 #[derive(Debug, Default)]
@@ -44,32 +44,17 @@ impl Watched {
         let mut seen = Self::default();
         let start = Instant::now();
         while start.elapsed() < MINUTE {
-            each(&seen.look(scene, ceiling).await?)?;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let status = scene.status("a status", ATTACH, |_| Ok(())).await?;
+            seen.looks += 1;
+            seen.beyond += u64::from(!is_within(&status));
+            if let Some(estimate) = percent(&status.overhead.estimated_percent)? {
+                let floor = percent(&status.overhead.floor_percent)?.unwrap_or_default();
+                seen.highest = seen.highest.max(estimate / (ceiling + floor));
+            }
+            each(&status)?;
         }
         Ok(seen)
-    }
-
-    /// The same where nothing else is counted in the minute: what makes it one that is off is enough of it.
-    pub async fn while_calm(scene: &Scene<'_>, ceiling: f64) -> Result<Self> {
-        let mut seen = Self::default();
-        let start = Instant::now();
-        while start.elapsed() < MINUTE && seen.is_calm() {
-            seen.look(scene, ceiling).await?;
-        }
-        Ok(seen)
-    }
-
-    /// A second later.
-    async fn look(&mut self, scene: &Scene<'_>, ceiling: f64) -> Result<CkbProbeStatus> {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        let status = scene.status("a status", ATTACH, |_| Ok(())).await?;
-        self.looks += 1;
-        self.beyond += u64::from(!is_within(&status));
-        if let Some(estimate) = percent(&status.overhead.estimated_percent)? {
-            let floor = percent(&status.overhead.floor_percent)?.unwrap_or_default();
-            self.highest = self.highest.max(estimate / (ceiling + floor));
-        }
-        Ok(status)
     }
 
     /// Whether it is as it is on a machine that has nothing else to do.

@@ -79,7 +79,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     }
 
     let minutes = budget::minutes(
-        async || Watched::while_calm(scene, ceiling).await,
+        async || Watched::minute(scene, ceiling, |_| Ok(())).await,
         Watched::is_calm,
     )
     .await?;
