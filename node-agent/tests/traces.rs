@@ -31,6 +31,11 @@ fn root<'a>(trace: &[&'a CollectedSpan]) -> &'a CollectedSpan {
     root
 }
 
+/// Each block is told, and exported there.
+fn every_block(endpoint: &str) -> [&str; 6] {
+    ["chain", "--threshold", "0s", "--events", "--otlp", endpoint]
+}
+
 /// What is said at the end: how many spans there were, and that all of them were exported.
 fn all_exported(said: &str, count: usize) {
     let sentence = format!("of {count} spans {count} were exported to 127.0.0.1:");
@@ -42,14 +47,7 @@ fn each_block_is_a_trace_with_its_height_and_what_it_consisted_of() {
     let collector = Collector::start();
     let mut node = Fixture::named("blocks", &[]);
     let (endpoint, mut height) = (collector.http(), 0);
-    let asked = [
-        "chain",
-        "--threshold",
-        "0s",
-        "--events",
-        "--otlp",
-        &endpoint,
-    ];
+    let asked = every_block(&endpoint);
     let mut probe = Probe::start(node.pid(), &asked);
     let first = probe.line_while(
         |_| true,
@@ -169,14 +167,7 @@ fn a_receiver_that_is_away_is_told_of_and_keeps_nobody_from_measuring() {
     collector.end();
     let mut node = Fixture::named("blocks", &[]);
     let mut height = 0;
-    let asked = [
-        "chain",
-        "--threshold",
-        "0s",
-        "--events",
-        "--otlp",
-        &endpoint,
-    ];
+    let asked = every_block(&endpoint);
     let mut probe = Probe::start(node.pid(), &asked);
     probe.line_while(
         |_| true,

@@ -1,20 +1,15 @@
 //! The health of an embedded database: the program `health`, loaded for one process.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
-
+use ckb_probe_common::health::HealthControl;
 pub use ckb_probe_common::health::{
     FamilyState, HealthEvent, HealthKey, HealthLosses, HealthSums, Judgement, LastError, SLOTS,
     StatusHead, held, role,
 };
-use ckb_probe_common::{Group, health::HealthControl};
 
 use super::{
     AttachError, Links, ReadError, Site, Tier,
+    attachment::Attachment,
     block_io::monotonic_ns,
-    links::{Presence, Programs},
     memory::Reservation,
     object::Object,
     programs,
@@ -26,12 +21,6 @@ const HEALTH: &str = "health";
 
 /// The ring for what is told: some hundred events between two readings.
 const RING_BYTES: u32 = 64 << 10;
-
-/// How long links are waited for that would see once more what new ones are to see.
-const OLD_LINKS: Duration = Duration::from_secs(2);
-
-/// Between two looks whether they are gone.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// What to load for one process.
 #[derive(Clone, Debug)]
@@ -62,11 +51,7 @@ pub struct HealthReading {
 /// The program, loaded for one process. Dropping it detaches it.
 pub struct Health {
     // Declared first: links go before the maps that their programs write to.
-    links: Option<Links>,
-    retired: Option<Presence>,
-    programs: Programs,
-    pid: u32,
-    sites: Vec<Site>,
+    attachment: Attachment,
     control: HealthControl,
     control_map: Values<HealthControl>,
     rows: Table<HealthKey, HealthSums>,
@@ -84,13 +69,9 @@ impl Health {
     /// Loads it, and attaches nothing yet.
     pub fn load(tier: Tier, plan: &HealthPlan) -> Result<Self, AttachError> {
         let mut object = Object::load(programs::named(HEALTH)?, &[("EVENTS", RING_BYTES)])?;
-        let programs = Programs::load(&object, tier, &plan.sites)?;
+        let attachment = Attachment::load(&object, tier, plan.pid, &plan.sites)?;
         Ok(Self {
-            links: None,
-            retired: None,
-            programs,
-            pid: plan.pid,
-            sites: plan.sites.clone(),
+            attachment,
             control: HealthControl {
                 roles: plan.roles,
                 ..HealthControl::default()
@@ -108,14 +89,7 @@ impl Health {
 
     /// Attaches, and counts from then on: what is under way by then is not known.
     pub fn open(&mut self) -> Result<(), AttachError> {
-        // Two links at one place would see each call twice.
-        let begun = Instant::now();
-        let lasts = |links: &Option<Presence>| links.as_ref().is_some_and(Presence::lasts);
-        while begun.elapsed() < OLD_LINKS && lasts(&self.retired) {
-            thread::sleep(LOOK);
-        }
-        let sites: Vec<(u16, &Site)> = (0..).zip(&self.sites).collect();
-        self.links = Some(self.programs.attach(self.pid, &sites, Group::First)?);
+        self.attachment.begin()?;
         self.control.generation = self.control.generation.wrapping_add(1).max(1);
         self.control.open = 1;
         Ok(self.order()?)
@@ -127,9 +101,7 @@ impl Health {
         for family in self.families.keys()? {
             self.families.remove(family)?;
         }
-        let links = self.links.take();
-        self.retired = links.as_ref().map(Links::presence);
-        Ok(links)
+        Ok(self.attachment.end())
     }
 
     /// Counts no more, whatever is attached.

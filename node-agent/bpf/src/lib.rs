@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 mod attached;
+mod attachment;
 mod binary;
 mod block_io;
 mod btf;

@@ -1,14 +1,11 @@
 //! What one thread of a process does between the beginning of a database transaction and its commit: the program `spans`, loaded
 //! for one process.
 
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use std::{thread, time::Duration};
 
 pub use ckb_probe_common::spans::{OPERATIONS, Span, SpanCalls, SpanUsage, end, role};
 use ckb_probe_common::{
-    Group, maximum_of,
+    maximum_of,
     spans::{PARTS, SpanControl, SpanPart, SpanParts, SpanRow},
     stacks::{SLOT_PAGES, SLOW_SLOTS},
 };
@@ -18,8 +15,8 @@ use zerocopy::FromBytes as _;
 
 use super::{
     AttachError, Links, ReadError, Site, Tier,
+    attachment::Attachment,
     btf::{self, Types},
-    links::{Presence, Programs},
     maps::GRACE,
     memory::Reservation,
     object::Object,
@@ -33,12 +30,6 @@ const SPANS: &str = "spans";
 
 /// The ring for what is told: some 2,400 spans between two readings, and 800 where column families are told apart.
 const RING_BYTES: u32 = 1 << 20;
-
-/// How long links are waited for that would see once more what new ones are to see.
-const OLD_LINKS: Duration = Duration::from_secs(2);
-
-/// Between two looks whether they are gone.
-const LOOK: Duration = Duration::from_millis(1);
 
 /// What of a thread tells what it used, in the order of the program's `FIELDS`.
 const FIELDS: [(&str, &str); 7] = [
@@ -136,11 +127,7 @@ pub struct SpanReading {
 /// The program, loaded for one process. Dropping it detaches it.
 pub struct Spans {
     // Declared first: links go before the maps that their programs write to.
-    links: Option<Links>,
-    retired: Option<Presence>,
-    programs: Programs,
-    pid: u32,
-    sites: Vec<Site>,
+    attachment: Attachment,
     control: SpanControl,
     control_map: Values<SpanControl>,
     rows: Values<SpanRow>,
@@ -184,13 +171,9 @@ impl Spans {
             &constants,
         )?;
         let slow_stacks = copies.map(|()| SlowStacks::of(&object)).transpose()?;
-        let programs = Programs::load(&object, tier, &plan.sites)?;
+        let attachment = Attachment::load(&object, tier, plan.pid, &plan.sites)?;
         Ok(Self {
-            links: None,
-            retired: None,
-            programs,
-            pid: plan.pid,
-            sites: plan.sites.clone(),
+            attachment,
             control: SpanControl {
                 trap_ns: plan.trap_ns,
                 stack_ns: plan.stack_ns.unwrap_or(u64::MAX),
@@ -220,14 +203,7 @@ impl Spans {
 
     /// Attaches, and counts from then on: what is under way by then is no span.
     pub fn open(&mut self) -> Result<(), AttachError> {
-        // Two links at one place would see each call twice.
-        let begun = Instant::now();
-        let lasts = |links: &Option<Presence>| links.as_ref().is_some_and(Presence::lasts);
-        while begun.elapsed() < OLD_LINKS && lasts(&self.retired) {
-            thread::sleep(LOOK);
-        }
-        let sites: Vec<(u16, &Site)> = (0..).zip(&self.sites).collect();
-        self.links = Some(self.programs.attach(self.pid, &sites, Group::First)?);
+        self.attachment.begin()?;
         self.control.generation = self.control.generation.wrapping_add(1).max(1);
         self.control.open = 1;
         Ok(self.order()?)
@@ -236,9 +212,7 @@ impl Spans {
     /// Counts no more, and hands back the links: a span that is under way is counted as unseen when counting begins again.
     pub fn close(&mut self) -> Result<Option<Links>, ReadError> {
         self.stop()?;
-        let links = self.links.take();
-        self.retired = links.as_ref().map(Links::presence);
-        Ok(links)
+        Ok(self.attachment.end())
     }
 
     /// Counts no more, whatever is attached.

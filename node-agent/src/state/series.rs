@@ -107,7 +107,7 @@ impl Series {
             tally.forget_spread();
         }
         (self.slices, self.sliced) = (0, false);
-        self.balance = Balance::default();
+        (self.balance, self.last_slice) = (Balance::default(), None);
         self.missed = Duration::ZERO;
         self.mode = Mode::Always { entered: now };
         if !holed {

@@ -121,14 +121,7 @@ fn the_slowest_block_is_found_in_jaeger_by_its_height() {
         .spawn()
         .unwrap();
     let endpoint = format!("http://{}", jaeger.otlp);
-    let asked = [
-        "chain",
-        "--threshold",
-        "0s",
-        "--events",
-        "--otlp",
-        &endpoint,
-    ];
+    let asked = super::every_block(&endpoint);
     let mut probe = Probe::start(node.id(), &asked);
     node.wait().unwrap();
     // It ends with the import.

@@ -13,7 +13,8 @@ use super::{Window, account::Measure};
 
 /// One line to the terminal for each pair: it takes minutes.
 pub fn progress(pair: usize, windows: &[Window], left: Duration) {
-    let cpu = effects(windows).into_iter().next();
+    let mut effects = effects(windows).into_iter();
+    let cpu = effects.find(|(measure, ..)| *measure == Measure::Cpu);
     let so_far = cpu.map_or_else(String::new, |(_, _, effect)| {
         format!(", CPU time {} so far", interval(&effect))
     });
