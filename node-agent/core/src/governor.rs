@@ -48,7 +48,7 @@ mod process_time;
 mod slices;
 mod turns;
 
-pub use cycle::{Changeover, Cycle, Slice, Switch};
+pub use cycle::{Cycle, Slice, Switch};
 pub use estimator::{Estimator, Observation};
 pub use frequency::{ONE_IN, Thinned, frequency};
 pub use process_time::ProcessTime;

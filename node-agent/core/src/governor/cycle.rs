@@ -19,15 +19,6 @@ pub enum Switch {
     EndCell,
 }
 
-/// What it takes to come and to go, in process time.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Changeover {
-    /// Attaching begins so long before a slice does.
-    pub before: Duration,
-    /// And a slice begins so long after the one before it ended, at the soonest.
-    pub between: Duration,
-}
-
 /// A slice, as it was drawn: what it stands for was decided before anything of it was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slice {
@@ -65,7 +56,7 @@ impl Slice {
 /// first look at or after `A`, and ends at the first one at or after `A + L`. What happens between two looks is thus counted if and
 /// only if the earlier look was in `[A, A + L)`, which has the probability `L / C` wherever that look was: being late for the
 /// beginning and being late for the end make up for each other, however much happens between two looks. That needs both to be
-/// looked for in the same way, and attaching to be over by `A`: so it begins a while ([`Changeover::before`]) before. Where it takes
+/// looked for in the same way, and attaching to be over by `A`: so it begins a while (`lead`) before. Where it takes
 /// longer, the slice begins when it is over and lasts as long as it was to.
 ///
 /// **At the ends of a cell** that holds since a cell is a circle: what of a slice would last beyond its cell's end is at its beginning, so
@@ -74,7 +65,7 @@ impl Slice {
 ///
 /// **Pairs.** Cells come in pairs of one length. Who waits for a turn has it in one of them, either as likely as the other, and both are its cell.
 ///
-/// Where a slice would meet the one before, it begins later, which is rare ([`Slices`] are far enough apart).
+/// Where a slice would meet the one before, which takes a while to be detached, it begins later; that is rare ([`Slices`] are far enough apart).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cycle {
     stage: Stage,
@@ -107,7 +98,10 @@ struct Cell {
     rest: Option<Piece>,
     /// When the cell ends.
     over: Duration,
-    changeover: Changeover,
+    /// Since when nothing is attached.
+    free: Duration,
+    /// Attaching begins so long before a slice does.
+    lead: Duration,
 }
 
 /// When counting begins and ends.
@@ -178,12 +172,12 @@ impl Default for Cycle {
 }
 
 impl Cycle {
-    /// From now on there is this to slice; what was under way is over. It begins somewhere in a pair of cells: either is as likely, or
+    /// From now on there is this to slice, and attaching is to begin so long before a slice does, in process time; what was under way is over. It begins somewhere in a pair of cells: either is as likely, or
     /// those who wait for their turn would be seen the less after each beginning.
     pub fn restart(
         &mut self,
         slices: Option<Slices>,
-        changeover: Changeover,
+        lead: Duration,
         now: Duration,
         mut random: impl FnMut() -> f64,
     ) {
@@ -195,14 +189,14 @@ impl Cycle {
         let phase = 2.0 * finite(random()).clamp(0.0, 1.0);
         let first = Half::first(random());
         let half = if phase < 1.0 { first } else { first.second() };
-        let cell = Cell::new(slice, half, changeover, now, random());
+        let cell = Cell::new(slice, half, lead, now, random());
         // It began a while ago, before there was anything to slice: what of its slice would have been over by now is.
         let passed = slice.cell.mul_f64(phase.fract());
         let mut pieces = [Some(cell.piece), cell.rest]
             .into_iter()
             .flatten()
             .map(|piece| piece.earlier(passed))
-            .filter(|piece| piece.end > now + changeover.before);
+            .filter(|piece| piece.end > now + lead);
         let left = pieces.next();
         let cell = Cell {
             piece: left.unwrap_or(cell.piece.earlier(passed)),
@@ -220,10 +214,10 @@ impl Cycle {
     pub fn next(&self) -> Option<Duration> {
         match self.stage {
             Stage::Idle | Stage::Attaching(..) | Stage::Detaching(_) => None,
-            Stage::Before(cell) => Some(cell.piece.begin.saturating_sub(cell.changeover.before)),
+            Stage::Before(cell) => Some(cell.piece.begin.saturating_sub(cell.lead)),
             Stage::Attached(cell) => Some(cell.piece.begin),
             Stage::Open(cell) => Some(cell.piece.end),
-            Stage::After(cell) => Some(cell.over.saturating_sub(cell.changeover.before)),
+            Stage::After(cell) => Some(cell.over.saturating_sub(cell.lead)),
         }
     }
 
@@ -246,22 +240,29 @@ impl Cycle {
     /// The slice is attached by now.
     pub fn attached(&mut self, now: Duration) {
         if let Stage::Attaching(mut cell, since) = self.stage {
-            // It took longer than it was to: the slice is as long, all the same. That it was begun late is another matter: so is its
-            // end.
-            let late = now
-                .saturating_sub(since)
-                .saturating_sub(cell.changeover.before);
+            // Nobody can count while it is being attached: had it been attached at once, the slice would have begun as it was looked
+            // for, or when it was to. It is as long, all the same.
+            let late = now.saturating_sub(cell.piece.begin.max(since));
             cell.piece = cell.piece.later(late);
             self.stage = Stage::Attached(cell);
         }
     }
 
-    /// The slice costs nothing any more.
-    pub fn detached(&mut self) {
+    /// It counts from now on, which took so long since [`Switch::Count`]: the slice is as long, all the same.
+    pub fn counting(&mut self, took: Duration) {
+        if let Stage::Open(cell) = &mut self.stage {
+            cell.piece = cell.piece.later(took);
+        }
+    }
+
+    /// The slice costs nothing any more. Until then nothing can be attached, however long that took: what was to begin meanwhile begins
+    /// later, and is as long.
+    pub fn detached(&mut self, now: Duration) {
         if let Stage::Detaching(mut cell) = self.stage {
+            cell.free = now;
             self.stage = match cell.rest.take() {
                 Some(rest) => {
-                    cell.piece = rest.not_before(cell.piece.end + cell.changeover.between);
+                    cell.piece = rest.not_before(now + cell.lead);
                     Stage::Before(cell)
                 }
                 None => Stage::After(cell),
@@ -274,7 +275,7 @@ impl Cycle {
     pub fn next_cell(
         &mut self,
         slices: Option<Slices>,
-        changeover: Changeover,
+        lead: Duration,
         now: Duration,
         mut random: impl FnMut() -> f64,
     ) {
@@ -298,8 +299,8 @@ impl Cycle {
         while from + slice.cell <= now && from >= last.piece.end && !slice.cell.is_zero() {
             from += slice.cell;
         }
-        let mut cell = Cell::new(slice, half, changeover, from, random());
-        cell.piece = cell.piece.not_before(last.piece.end + changeover.between);
+        let mut cell = Cell::new(slice, half, lead, from, random());
+        cell.piece = cell.piece.not_before(last.free + lead);
         self.stage = Stage::Before(cell);
     }
 
@@ -347,7 +348,7 @@ impl Cycle {
 
 impl Cell {
     /// With its slice at a place of it, from [0, 1).
-    fn new(slice: Slice, half: Half, changeover: Changeover, from: Duration, place: f64) -> Self {
+    fn new(slice: Slice, half: Half, lead: Duration, from: Duration, place: f64) -> Self {
         let over = from + slice.cell;
         let begin = from + slice.cell.mul_f64(finite(place).clamp(0.0, 1.0));
         let end = begin + slice.open;
@@ -367,7 +368,8 @@ impl Cell {
             piece,
             rest,
             over,
-            changeover,
+            free: Duration::ZERO,
+            lead,
         }
     }
 }

@@ -14,7 +14,7 @@ use tracing::debug;
 
 use super::{Measurement, MeasurementError, departures::Detaching, slice::Slice};
 use crate::{
-    governor::{self, Attachment, Budget, Changeover, Cycle, Switch, Turn},
+    governor::{self, Attachment, Budget, Cycle, Switch, Turn},
     mechanism::{GroupId, GroupIds},
     state::Fact,
 };
@@ -30,7 +30,7 @@ const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 const IDLE_LOOK: Duration = Duration::from_millis(8);
 
 /// It is looked again once so much of what is left has passed: a process may well work faster than it did.
-const AHEAD: f64 = 0.7;
+const AHEAD: f64 = 0.5;
 
 /// What attaching a slice is taken to cost before one was attached.
 const EDGE: Duration = Duration::from_millis(10);
@@ -96,15 +96,14 @@ impl DutyCycle {
         }
     }
 
-    /// How much later than attaching begins a slice does, in process time: what it takes, and what it was late for that. And how long
-    /// after the slice before.
-    fn changeover(&self) -> Changeover {
-        let before = self.attaching.mul_f64(DELAY) + IDLE_LOOK + SHORTEST_LOOK;
-        let detaching = (2 * self.edge).saturating_sub(self.attaching);
-        Changeover {
-            before,
-            between: before + detaching,
-        }
+    /// Attaching begins so long before a slice does, in process time: what it takes, and what it was late for that.
+    fn lead(&self) -> Duration {
+        self.attaching.mul_f64(DELAY) + IDLE_LOOK + SHORTEST_LOOK
+    }
+
+    /// And how long after a slice the next one can begin, at the soonest.
+    fn turnaround(&self) -> Duration {
+        self.lead() + (2 * self.edge).saturating_sub(self.attaching)
     }
 }
 
@@ -142,7 +141,7 @@ impl Measurement {
         let look = looked + self.longest_look();
         let glance = sampler.cycle.next().map(|due| {
             let left = due.saturating_sub(glanced.time.max(self.meter.time()));
-            let most = if left < LOOK { IDLE_LOOK } else { LOOK };
+            let most = (left / 4).clamp(IDLE_LOOK, LOOK);
             let patience = SHORTEST_LOOK * 2_u32.saturating_pow(sampler.idle_looks.min(8));
             let wait = left.mul_f64(AHEAD).max(patience.min(most));
             glanced.at.max(looked) + wait
@@ -197,10 +196,13 @@ impl Measurement {
         if self.sampler.is_none() {
             return Ok(false);
         }
-        self.settle();
+        let is_gone = self.settle();
         let at = now();
-        if self.next_step().is_some_and(|due| at >= due) && self.glance(at) {
+        if is_gone || self.next_step().is_some_and(|due| at >= due) && self.glance(at) {
             self.review(now)?;
+        }
+        if is_gone && let Some(sampler) = &mut self.sampler {
+            sampler.cycle.detached(self.meter.time());
         }
         while self.due.is_none()
             && let Some(switch) = self.switch()
@@ -233,15 +235,17 @@ impl Measurement {
         }
     }
 
-    /// Books what it cost that probes went, once they are gone.
-    fn settle(&mut self) {
+    /// Books what it cost that probes went, once they are gone. Whether those of a slice are by now.
+    fn settle(&mut self) -> bool {
+        let mut is_slice_gone = false;
         for gone in self.departures.gone() {
             self.meter.add_edge(&gone.groups, gone.lasted / 2);
             if let (Some(slice), Some(sampler)) = (gone.slice, &mut self.sampler) {
                 sampler.edge = (sampler.edge * 7 + slice.edge) / 8;
-                sampler.cycle.detached();
+                is_slice_gone = true;
             }
         }
+        is_slice_gone
     }
 
     /// Looks at what probing costs, and attaches what the budget allows.
@@ -259,14 +263,13 @@ impl Measurement {
                 group.hits_per_second = Some(0.0);
             }
         }
-        let changeover = sampler.changeover();
         let mut budget = Budget {
             ratio: sampler.allowance.percent / 100.0,
             floor: sampler.allowance.floor / 100.0 / self.meter.duty(),
             duty: self.meter.duty(),
             known: self.meter.age(),
-            edge: sampler.edge + changeover.before.saturating_sub(sampler.attaching),
-            turnaround: changeover.between,
+            edge: sampler.edge + sampler.lead().saturating_sub(sampler.attaching),
+            turnaround: sampler.turnaround(),
         };
         if let Some(most) = self.mechanisms.node_share() {
             budget = budget.within(most, self.meter.usage());
@@ -370,6 +373,7 @@ impl Measurement {
 
     /// What is counted from now on is the slice's.
     fn begin_slice(&mut self, now: &impl Fn() -> Duration) -> Result<(), MeasurementError> {
+        let decided = self.meter.time();
         // What was counted since it was attached is read, and is nobody's.
         self.read(now())?;
         let at = now();
@@ -380,6 +384,9 @@ impl Measurement {
         slice.counting = Some(at);
         let groups = slice.groups.clone();
         let time = self.meter.time();
+        if let Some(sampler) = &mut self.sampler {
+            sampler.cycle.counting(time.saturating_sub(decided));
+        }
         self.note(at, Fact::SliceBegan { groups, time });
         Ok(())
     }

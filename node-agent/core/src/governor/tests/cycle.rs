@@ -10,18 +10,13 @@ const SLICES: Slices = Slices {
     period: ms(500),
 };
 
-const DELAY: Duration = ms(10);
-
-const CHANGEOVER: Changeover = Changeover {
-    before: DELAY,
-    between: ms(25),
-};
+const LEAD: Duration = ms(10);
 
 /// A cycle that began at a time, of which nothing of the first cell had passed, with short slices in the middle of their cells.
 fn begun(at: Duration) -> Cycle {
     let mut draws = [0.5, 0.5, 0.0, 0.0, 0.5].into_iter();
     let mut cycle = Cycle::default();
-    cycle.restart(Some(SLICES), CHANGEOVER, at, || draws.next().unwrap());
+    cycle.restart(Some(SLICES), LEAD, at, || draws.next().unwrap());
     cycle
 }
 
@@ -34,14 +29,19 @@ fn switch(cycle: &mut Cycle) -> (Duration, Switch) {
 
 /// Lets the slice of this cell pass; returns when it counted.
 fn slice(cycle: &mut Cycle) -> std::ops::Range<Duration> {
+    slice_gone_at(cycle, Duration::ZERO)
+}
+
+/// The same, and then its probes are there for as long.
+fn slice_gone_at(cycle: &mut Cycle, gone: Duration) -> std::ops::Range<Duration> {
     let (attach, switched) = switch(cycle);
     assert_eq!(switched, Switch::Attach);
-    cycle.attached(attach + DELAY);
+    cycle.attached(attach + LEAD);
     let (begin, switched) = switch(cycle);
     assert_eq!(switched, Switch::Count);
     let (end, switched) = switch(cycle);
     assert_eq!(switched, Switch::Detach);
-    cycle.detached();
+    cycle.detached(end.max(gone));
     begin..end
 }
 
@@ -49,7 +49,7 @@ fn slice(cycle: &mut Cycle) -> std::ops::Range<Duration> {
 fn where_nothing_is_sliced_nothing_is_due() {
     let mut cycle = begun(ms(700));
     assert!(!cycle.is_idle());
-    cycle.restart(None, CHANGEOVER, ms(800), || {
+    cycle.restart(None, LEAD, ms(800), || {
         unreachable!("there is nothing to place")
     });
     assert!(cycle.is_idle());
@@ -58,7 +58,7 @@ fn where_nothing_is_sliced_nothing_is_due() {
         (None, None, None)
     );
     assert_eq!(cycle.bounds(), None);
-    cycle.next_cell(Some(SLICES), CHANGEOVER, ms(900), || 0.5);
+    cycle.next_cell(Some(SLICES), LEAD, ms(900), || 0.5);
     assert!(
         cycle.is_idle(),
         "what did not end is not followed by anything"
@@ -79,22 +79,19 @@ fn a_slice_is_attached_then_counts_then_is_detached_and_its_cell_ends() {
         (drawn.shape().weight(), drawn.shape_of_two().weight()),
         (25.0, 50.0)
     );
-    let attach = ms(700) + ms(250) - DELAY;
+    let attach = ms(700) + ms(250) - LEAD;
     assert_eq!(switch(&mut cycle), (attach, Switch::Attach));
     assert_eq!(cycle.next(), None, "attaching takes as long as it takes");
     cycle.attached(attach + ms(4));
     assert_eq!(
         switch(&mut cycle),
-        (attach + DELAY, Switch::Count),
+        (attach + LEAD, Switch::Count),
         "however soon it was attached"
     );
-    assert_eq!(
-        switch(&mut cycle),
-        (attach + DELAY + ms(20), Switch::Detach)
-    );
+    assert_eq!(switch(&mut cycle), (attach + LEAD + ms(20), Switch::Detach));
     assert_eq!(cycle.next(), None);
-    cycle.detached();
-    assert_eq!(switch(&mut cycle), (ms(1200) - DELAY, Switch::EndCell));
+    cycle.detached(attach + LEAD + ms(25));
+    assert_eq!(switch(&mut cycle), (ms(1200) - LEAD, Switch::EndCell));
     assert_eq!(cycle.bounds(), Some(ms(700)..ms(1200)));
 }
 
@@ -102,14 +99,47 @@ fn a_slice_is_attached_then_counts_then_is_detached_and_its_cell_ends() {
 fn what_takes_longer_to_attach_begins_later_and_counts_as_long() {
     let mut cycle = begun(ms(0));
     let (attach, _) = switch(&mut cycle);
-    cycle.attached(attach + DELAY + ms(33));
-    assert_eq!(switch(&mut cycle), (attach + DELAY + ms(33), Switch::Count));
-    assert_eq!(
-        switch(&mut cycle),
-        (attach + DELAY + ms(53), Switch::Detach)
-    );
-    cycle.detached();
-    assert_eq!(switch(&mut cycle), (ms(500) - DELAY, Switch::EndCell));
+    cycle.attached(attach + LEAD + ms(33));
+    assert_eq!(switch(&mut cycle), (attach + LEAD + ms(33), Switch::Count));
+    assert_eq!(switch(&mut cycle), (attach + LEAD + ms(53), Switch::Detach));
+    cycle.detached(attach + LEAD + ms(60));
+    assert_eq!(switch(&mut cycle), (ms(500) - LEAD, Switch::EndCell));
+}
+
+/// Bursts begin faster than anybody looks: the slice that would have begun as it was looked for is as long as any, not what is left of it.
+#[test]
+fn what_is_looked_for_late_and_attached_later_still_counts_as_long_as_from_that_look() {
+    let mut cycle = begun(ms(0));
+    let begin = cycle.next().unwrap() + LEAD;
+    // At that look it would have counted, for 15 of its 20 ms.
+    let since = begin + ms(5);
+    assert_eq!(cycle.step(since), Some(Switch::Attach));
+    cycle.attached(since + ms(8));
+    assert_eq!(cycle.step(since + ms(8)), Some(Switch::Count));
+    assert_eq!(switch(&mut cycle), (since + ms(8) + ms(15), Switch::Detach));
+}
+
+/// What counts has to be told from what was counted before, which takes a while, too.
+#[test]
+fn what_counts_later_than_it_was_to_counts_as_long() {
+    let mut cycle = begun(ms(0));
+    let (attach, _) = switch(&mut cycle);
+    cycle.attached(attach);
+    let (begin, _) = switch(&mut cycle);
+    cycle.counting(ms(2));
+    assert_eq!(switch(&mut cycle), (begin + ms(22), Switch::Detach));
+}
+
+#[test]
+fn what_was_to_begin_before_the_last_slice_was_gone_begins_after_it_and_counts_as_long() {
+    let mut cycle = begun(ms(0));
+    slice_gone_at(&mut cycle, ms(492));
+    assert_eq!(cycle.step(ms(492)), Some(Switch::EndCell));
+    cycle.next_cell(Some(SLICES), LEAD, ms(492), || 0.0);
+    assert_eq!(switch(&mut cycle), (ms(492), Switch::Attach));
+    cycle.attached(ms(502));
+    assert_eq!(switch(&mut cycle), (ms(502), Switch::Count));
+    assert_eq!(switch(&mut cycle), (ms(522), Switch::Detach));
 }
 
 /// A beginning that is looked for late is no reason for a later end: whoever looks is late for that, too.
@@ -132,21 +162,21 @@ fn a_cell_begins_where_the_last_one_ended_however_late_it_is() {
         period: ms(800),
         ..SLICES
     };
-    cycle.next_cell(Some(longer), CHANGEOVER, ms(650), || 0.5);
+    cycle.next_cell(Some(longer), LEAD, ms(650), || 0.5);
     assert_eq!(cycle.bounds(), Some(ms(500)..ms(1000)), "of the same pair");
     slice(&mut cycle);
     assert_eq!(cycle.step(ms(1000)), Some(Switch::EndCell));
-    cycle.next_cell(Some(longer), CHANGEOVER, ms(1000), || 0.5);
+    cycle.next_cell(Some(longer), LEAD, ms(1000), || 0.5);
     let drawn = "as the plan said when the cell before began";
     assert_eq!(cycle.bounds(), Some(ms(1000)..ms(1800)), "{drawn}");
     // Nobody could look into those of 1,800, 2,600 and 3,400 ms.
     slice(&mut cycle);
     assert_eq!(cycle.step(ms(4250)), Some(Switch::EndCell));
-    cycle.next_cell(None, CHANGEOVER, ms(4250), || 0.5);
+    cycle.next_cell(None, LEAD, ms(4250), || 0.5);
     assert_eq!(cycle.bounds(), Some(ms(4200)..ms(5000)), "of the same pair");
     slice(&mut cycle);
     assert_eq!(cycle.step(ms(5000)), Some(Switch::EndCell));
-    cycle.next_cell(None, CHANGEOVER, ms(5000), || 0.5);
+    cycle.next_cell(None, LEAD, ms(5000), || 0.5);
     assert!(cycle.is_idle());
 }
 
@@ -156,12 +186,12 @@ fn the_second_of_two_cells_is_as_long_and_has_its_slice_elsewhere() {
     let first = (slice(&mut cycle), cycle.slice());
     assert_eq!(cycle.step(ms(500)), Some(Switch::EndCell));
     assert!(!cycle.is_second() && cycle.takes(Turn::Even) && !cycle.takes(Turn::Odd));
-    cycle.next_cell(Some(SLICES), CHANGEOVER, ms(500), || 0.0);
+    cycle.next_cell(Some(SLICES), LEAD, ms(500), || 0.0);
     assert!(cycle.is_second() && cycle.takes(Turn::Odd) && !cycle.takes(Turn::Even));
     assert!(cycle.takes(Turn::Every));
     assert_eq!(cycle.slice(), first.1);
     assert_eq!(slice(&mut cycle), ms(500)..ms(520));
-    assert_eq!(switch(&mut cycle), (ms(1000) - DELAY, Switch::EndCell));
+    assert_eq!(switch(&mut cycle), (ms(1000) - LEAD, Switch::EndCell));
 }
 
 #[test]
@@ -170,14 +200,14 @@ fn a_slice_that_would_last_beyond_its_cell_comes_in_two_pieces_and_well_before_t
     slice(&mut cycle);
     assert_eq!(cycle.step(ms(490)), Some(Switch::EndCell));
     // What would last beyond the cell is at its beginning.
-    cycle.next_cell(Some(SLICES), CHANGEOVER, ms(490), || 0.99);
+    cycle.next_cell(Some(SLICES), LEAD, ms(490), || 0.99);
     assert_eq!(slice(&mut cycle), ms(500)..ms(515));
     assert_eq!(slice(&mut cycle), ms(995)..ms(1000));
     assert_eq!(cycle.step(ms(1000)), Some(Switch::EndCell));
-    // It would have begun at once.
+    // It would have begun at once; the one before is gone as it ends.
     let mut draws = [0.5, 0.5, 0.0, 0.0].into_iter();
-    cycle.next_cell(Some(SLICES), CHANGEOVER, ms(1000), || draws.next().unwrap());
-    assert_eq!(slice(&mut cycle), ms(1025)..ms(1045));
+    cycle.next_cell(Some(SLICES), LEAD, ms(1000), || draws.next().unwrap());
+    assert_eq!(slice(&mut cycle), ms(1010)..ms(1030));
     assert_eq!(cycle.bounds(), Some(ms(1000)..ms(1500)));
 }
 
@@ -186,7 +216,7 @@ fn of_the_first_cell_some_is_over_and_perhaps_its_slice() {
     let begin = |phase: f64| {
         let mut cycle = Cycle::default();
         let mut draws = [0.5, 0.5, phase].into_iter().chain(std::iter::repeat(0.5));
-        cycle.restart(Some(SLICES), CHANGEOVER, ms(700), || draws.next().unwrap());
+        cycle.restart(Some(SLICES), LEAD, ms(700), || draws.next().unwrap());
         cycle
     };
     // A fifth of the first of two, and of the second.
@@ -207,14 +237,14 @@ fn of_the_first_cell_some_is_over_and_perhaps_its_slice() {
 fn slices_begin_anywhere_in_the_period_equally_often() {
     let mut random = Random(7);
     let mut cycle = Cycle::default();
-    cycle.restart(Some(SLICES), CHANGEOVER, ms(0), || random.next());
+    cycle.restart(Some(SLICES), LEAD, ms(0), || random.next());
     let mut tenths = [0; 10];
     let mut long = 0;
     // Of the first cell, the slice may be over.
-    if cycle.bounds().unwrap().end - cycle.next().unwrap() == DELAY {
+    if cycle.bounds().unwrap().end - cycle.next().unwrap() == LEAD {
         let due = cycle.next().unwrap();
         assert_eq!(cycle.step(due), Some(Switch::EndCell));
-        cycle.next_cell(Some(SLICES), CHANGEOVER, ms(0), || random.next());
+        cycle.next_cell(Some(SLICES), LEAD, ms(0), || random.next());
     }
     for _ in 0..10_000 {
         let drawn = cycle.slice().unwrap();
@@ -224,7 +254,7 @@ fn slices_begin_anywhere_in_the_period_equally_often() {
             counted += piece.end - piece.start;
             last = piece.end.max(last);
             // Where it begins, whether there is a piece before that or not.
-            if cycle.next().unwrap() + DELAY >= cycle.bounds().unwrap().end {
+            if cycle.next().unwrap() + LEAD >= cycle.bounds().unwrap().end {
                 let place = piece.start.as_secs_f64() / SLICES.period.as_secs_f64();
                 tenths[(place.fract() * 10.0) as usize] += 1;
                 break;
@@ -234,7 +264,7 @@ fn slices_begin_anywhere_in_the_period_equally_often() {
         long += u32::from(drawn.long);
         let end = cycle.next().unwrap().max(last);
         assert_eq!(cycle.step(end), Some(Switch::EndCell));
-        cycle.next_cell(Some(SLICES), CHANGEOVER, end, || random.next());
+        cycle.next_cell(Some(SLICES), LEAD, end, || random.next());
     }
     // 1,000 each, with a standard deviation of 30; a quarter of the pairs long, with one of 61.
     assert!(
@@ -256,9 +286,7 @@ fn average_weights(
     for seed in 0..runs {
         let mut random = Random(seed * 7919);
         let mut cycle = Cycle::default();
-        cycle.restart(Some(slices(looks[0])), CHANGEOVER, looks[0], || {
-            random.next()
-        });
+        cycle.restart(Some(slices(looks[0])), LEAD, looks[0], || random.next());
         let mut counting = false;
         for (now, weight) in looks.iter().zip(&mut weights) {
             // What was begun at one look is done by the next.
@@ -269,10 +297,10 @@ fn average_weights(
                     Switch::Count => counting = cycle.takes(turn),
                     Switch::Detach => {
                         counting = false;
-                        cycle.detached();
+                        cycle.detached(*now);
                     }
                     Switch::EndCell => {
-                        cycle.next_cell(Some(slices(*now)), CHANGEOVER, *now, || random.next());
+                        cycle.next_cell(Some(slices(*now)), LEAD, *now, || random.next());
                     }
                 }
             }

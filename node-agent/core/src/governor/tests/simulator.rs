@@ -25,9 +25,12 @@ pub struct Workload {
     pub ratio: f64,
     /// CPU-seconds per second that are granted besides.
     pub floor: f64,
-    /// Milliseconds that attaching and detaching take.
+    /// Milliseconds that attaching and detaching take, on the average; and how many times longer or shorter at most.
     pub attach: u64,
     pub detach: u64,
+    pub uneven: f64,
+    /// Milliseconds from when it is time to count until what counts is told from what was before.
+    pub read: u64,
     pub seed: u64,
 }
 
@@ -44,6 +47,8 @@ impl Workload {
             floor: 0.001,
             attach: 8,
             detach: 12,
+            uneven: 1.0,
+            read: 0,
             seed: 1,
         }
     }
@@ -121,6 +126,8 @@ enum Stage {
     None,
     Attaching(u64),
     Attached,
+    /// It is to count, since then in the process's own time, and does at a time on the wall.
+    Reading(Duration, u64),
     Open,
     Detaching(u64),
 }
@@ -196,15 +203,8 @@ impl<'a> Agent<'a> {
         self.estimator.time().now()
     }
 
-    fn delay(&self) -> Duration {
+    fn lead(&self) -> Duration {
         Duration::from_micros(self.scene.attach * 1250 + 9000)
-    }
-
-    fn changeover(&self) -> Changeover {
-        Changeover {
-            before: self.delay(),
-            between: self.delay() + Duration::from_millis(self.scene.detach),
-        }
     }
 
     /// Reads what was counted, and plans.
@@ -246,9 +246,9 @@ impl<'a> Agent<'a> {
             floor: self.scene.floor / duty,
             duty,
             known: self.estimator.time().age(),
-            edge: self.delay() - Duration::from_millis(self.scene.attach) / 2
+            edge: self.lead() - Duration::from_millis(self.scene.attach) / 2
                 + Duration::from_millis(self.scene.detach) / 2,
-            turnaround: self.changeover().between,
+            turnaround: self.lead() + Duration::from_millis(self.scene.detach),
         };
         let plan = plan(
             &self.estimator.loads(),
@@ -269,9 +269,11 @@ impl<'a> Agent<'a> {
                 self.stage = Stage::Attached;
                 self.cycle.attached(self.time());
             }
+            Stage::Reading(since, until) if now >= until => self.count(now, since),
             Stage::Detaching(until) if now >= until => {
+                self.look(now);
                 self.stage = Stage::None;
-                self.cycle.detached();
+                self.cycle.detached(self.time());
             }
             _ => {}
         }
@@ -287,26 +289,18 @@ impl<'a> Agent<'a> {
         while let Some(switch) = self.cycle.step(self.time()) {
             match switch {
                 Switch::Attach => {
-                    self.stage = Stage::Attaching(now + self.scene.attach);
+                    self.stage = Stage::Attaching(now + self.about(self.scene.attach));
                     for link in &mut self.links {
                         link.in_slice = link.cells.is_some_and(|turn| self.cycle.takes(turn));
                     }
                 }
-                Switch::Count => {
-                    self.stage = Stage::Open;
-                    self.counting = (self.time(), now);
-                    for link in self.links.iter_mut().filter(|link| link.in_slice) {
-                        if let Some((_, _, seen)) = &mut link.cell {
-                            seen.get_or_insert(0.0);
-                        }
-                        if let Some(ended) = link.ended.take() {
-                            let before = &mut link.lasted.get_or_insert_default().before;
-                            before.add(passed(ended, self.counting));
-                        }
-                    }
+                Switch::Count if self.scene.read > 0 => {
+                    self.stage = Stage::Reading(self.time(), now + self.scene.read);
+                    break;
                 }
+                Switch::Count => self.count(now, self.time()),
                 Switch::Detach => {
-                    self.stage = Stage::Detaching(now + self.scene.detach);
+                    self.stage = Stage::Detaching(now + self.about(self.scene.detach));
                     let ended = (self.time(), now);
                     for link in self.links.iter_mut().filter(|link| link.in_slice) {
                         let lasted = link.lasted.get_or_insert_default();
@@ -318,17 +312,43 @@ impl<'a> Agent<'a> {
             }
         }
         let busy = match self.stage {
-            Stage::Attaching(until) | Stage::Detaching(until) => until,
+            Stage::Attaching(until) | Stage::Reading(_, until) | Stage::Detaching(until) => until,
             _ => u64::MAX,
         };
         self.wake = self.next_look().min(busy).max(now + 1);
     }
 
+    /// What counts begins now; it was to since then.
+    fn count(&mut self, now: u64, since: Duration) {
+        self.look(now);
+        self.stage = Stage::Open;
+        self.cycle.counting(self.time().saturating_sub(since));
+        self.counting = (self.time(), now);
+        for link in self.links.iter_mut().filter(|link| link.in_slice) {
+            if let Some((_, _, seen)) = &mut link.cell {
+                seen.get_or_insert(0.0);
+            }
+            if let Some(ended) = link.ended.take() {
+                let before = &mut link.lasted.get_or_insert_default().before;
+                before.add(passed(ended, self.counting));
+            }
+        }
+    }
+
+    /// So many milliseconds, more or less, as the kernel's grace periods are.
+    fn about(&mut self, milliseconds: u64) -> u64 {
+        if self.scene.uneven <= 1.0 {
+            return milliseconds;
+        }
+        let times = self.scene.uneven.powf(2.0 * self.random.next() - 1.0);
+        (milliseconds as f64 * times) as u64
+    }
+
     fn next_look(&self) -> u64 {
         let left = self.cycle.next().map_or(50, |due| {
             let left = due.saturating_sub(self.time()).as_secs_f64() * 1e3;
-            let patience = if left < 50.0 { 8 } else { 50 };
-            ((left * 0.7) as u64)
+            let patience = ((left / 4.0) as u64).clamp(8, 50);
+            ((left * 0.5) as u64)
                 .max((1 << self.idle_looks.min(8)).min(patience))
                 .min(50)
         });
@@ -400,9 +420,9 @@ impl<'a> Agent<'a> {
 
     fn begin_cells(&mut self) {
         let slices = self.plan.as_ref().and_then(|plan| plan.slices);
-        let (changeover, time) = (self.changeover(), self.time());
+        let (lead, time) = (self.lead(), self.time());
         self.cycle
-            .restart(slices, changeover, time, || self.random.next());
+            .restart(slices, lead, time, || self.random.next());
         self.note_cells(time);
     }
 
@@ -423,12 +443,12 @@ impl<'a> Agent<'a> {
     }
 
     fn end_cell(&mut self, now: u64) {
-        let (time, changeover) = (self.time(), self.changeover());
+        let (time, lead) = (self.time(), self.lead());
         let over = self.cycle.bounds().map_or(time, |cell| cell.end);
         let slices = self.plan.as_ref().and_then(|plan| plan.slices);
         if !self.cycle.is_second() {
             self.cycle
-                .next_cell(slices, changeover, time, || self.random.next());
+                .next_cell(slices, lead, time, || self.random.next());
             for i in 0..self.links.len() {
                 if self.links[i].cells == Some(Turn::Every) {
                     self.end_cell_of(i, over);
@@ -451,7 +471,7 @@ impl<'a> Agent<'a> {
             return;
         }
         self.cycle
-            .next_cell(slices, changeover, time, || self.random.next());
+            .next_cell(slices, lead, time, || self.random.next());
         self.note_cells(over);
     }
 

@@ -8,6 +8,11 @@ use super::simulator::*;
 /// Seconds that a slice is attached, if it is a long one.
 const SLICE: f64 = 0.12;
 
+/// On a machine that has no processor to spare, attaching and detaching take so many times longer or shorter than on the average, at
+/// most, and it takes a millisecond until what counts is told from what was before.
+const UNEVEN: f64 = 2.5;
+const READ: u64 = 1;
+
 /// An import's three busy operations, at full speed.
 const BUSY: [f64; 3] = [60e3, 50e3, 300.0];
 
@@ -113,6 +118,8 @@ fn outcome(seeds: u64, seconds: f64, scene: impl Fn(u64) -> Workload) -> Outcome
             let seed = seed * 7919;
             let workload = Workload {
                 seed,
+                uneven: UNEVEN,
+                read: READ,
                 ..scene(seed)
             };
             Seed::of(run(&workload, seconds), seconds)

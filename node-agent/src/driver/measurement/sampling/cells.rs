@@ -66,10 +66,8 @@ impl Measurement {
             return;
         };
         let slices = sampler.plan.as_ref().and_then(|plan| plan.slices);
-        let changeover = sampler.changeover();
-        sampler
-            .cycle
-            .restart(slices, changeover, time, fastrand::f64);
+        let lead = sampler.lead();
+        sampler.cycle.restart(slices, lead, time, fastrand::f64);
         self.note_cell(at, time);
     }
 
@@ -80,7 +78,7 @@ impl Measurement {
         let Some(sampler) = &mut self.sampler else {
             return Ok(());
         };
-        let changeover = sampler.changeover();
+        let lead = sampler.lead();
         // Its slice may have lasted longer than it, and the next cell begins where this one ended.
         let over = sampler.cycle.bounds().map_or(time, |cell| cell.end);
         let (Some(plan), Some(pair)) = (&sampler.plan, &mut sampler.cells) else {
@@ -91,7 +89,7 @@ impl Measurement {
             let every = pair.every.clone();
             sampler
                 .cycle
-                .next_cell(plan.slices, changeover, time, fastrand::f64);
+                .next_cell(plan.slices, lead, time, fastrand::f64);
             let slice = sampler.cycle.slice().map(|slice| slice.shape());
             let groups = every.clone();
             self.note(at, Fact::CellEnded { groups, time: over });
@@ -106,7 +104,7 @@ impl Measurement {
         if always == self.attached.always {
             sampler
                 .cycle
-                .next_cell(plan.slices, changeover, time, fastrand::f64);
+                .next_cell(plan.slices, lead, time, fastrand::f64);
         } else {
             // It begins anew with what is left to be sliced.
             sampler.cycle = Cycle::default();
