@@ -12,7 +12,7 @@ pub mod slow_calls;
 
 use std::time::Duration;
 
-use ckb_probe_crds::{SliceShape, report::MAX_PARTS};
+use ckb_probe_crds::{Passed, SliceShape, report::MAX_PARTS};
 
 use crate::mechanism::{Breakdown, GroupIds, Reading, Subscription};
 
@@ -73,6 +73,8 @@ pub enum Fact {
         groups: GroupIds,
         /// The process's own time.
         time: Duration,
+        /// What passed since the slice before, of whichever groups, without the time in which its probes went and those of this one came.
+        before: Passed,
     },
     /// It does not any more. All that was counted up to then was read.
     SliceEnded {

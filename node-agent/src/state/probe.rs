@@ -197,9 +197,13 @@ impl ProbeState {
                 let all = self.measured(groups);
                 all.for_each(|one| one.begin_cell(*slice, at, *time));
             }
-            Fact::SliceBegan { groups, time } => {
+            Fact::SliceBegan {
+                groups,
+                time,
+                before,
+            } => {
                 self.measured(groups)
-                    .for_each(|one| one.begin_slice(at, *time));
+                    .for_each(|one| one.begin_slice(at, *time, *before));
             }
             Fact::SliceEnded { groups, time } => {
                 self.measured(groups)

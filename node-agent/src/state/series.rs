@@ -11,7 +11,7 @@ mod row;
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{
-    Balance, Figures, PartReport, RowReport, SliceShape,
+    Balance, Figures, PartReport, Passed, RowReport, SliceShape,
     report::{MAX_ROWS, OTHER},
 };
 
@@ -50,8 +50,6 @@ pub struct Series {
     slices: u64,
     sliced: bool,
     balance: Balance,
-    /// When the last slice ended, on the wall and in the process's own time, if it was not measured otherwise since.
-    last_slice: Option<(Duration, Duration)>,
     /// Since when what measures it is being replaced.
     suspended: Option<Duration>,
     /// Since when nothing measures it though its process goes on: nobody guesses what happens meanwhile.
@@ -107,7 +105,7 @@ impl Series {
             tally.forget_spread();
         }
         (self.slices, self.sliced) = (0, false);
-        (self.balance, self.last_slice) = (Balance::default(), None);
+        self.balance = Balance::default();
         self.missed = Duration::ZERO;
         self.mode = Mode::Always { entered: now };
         if !holed {
@@ -274,16 +272,12 @@ impl Series {
         self.mode = Mode::Sliced(Cell::new(shape, now, time));
     }
 
-    /// What is counted from now on is the slice's.
-    pub fn begin_slice(&mut self, now: Duration, time: Duration) {
+    /// What is counted from now on is the slice's; `before` passed without probes since the last one.
+    pub fn begin_slice(&mut self, now: Duration, time: Duration, before: Passed) {
         self.forget_pending();
-        let last = self.last_slice.take();
         if let Mode::Sliced(cell) = &mut self.mode {
             cell.counting = Some((now, time));
-            if let Some(last) = last {
-                cell.before.0 += now.saturating_sub(last.0);
-                cell.before.1 += time.saturating_sub(last.1);
-            }
+            cell.before.add(before);
         }
     }
 
@@ -295,7 +289,6 @@ impl Series {
         let Some(since) = cell.counting.take() else {
             return;
         };
-        self.last_slice = Some((now, time));
         cell.watched += now.saturating_sub(since.0);
         cell.counted += time.saturating_sub(since.1);
         cell.sliced = true;
@@ -352,7 +345,6 @@ impl Series {
         match self.mode {
             Mode::Always { .. } => {
                 self.enter(now);
-                self.last_slice = None;
                 self.mode = Mode::Off { since: now };
             }
             Mode::Off { .. } => {}

@@ -10,6 +10,7 @@ mod cells;
 use std::time::Duration;
 
 use cells::Pair;
+use ckb_probe_crds::Passed;
 use tracing::debug;
 
 use super::{Measurement, MeasurementError, departures::Detaching, slice::Slice};
@@ -67,6 +68,9 @@ pub struct DutyCycle {
     owed: f64,
     cycle: Cycle,
     cells: Option<Pair>,
+    /// Since when nothing is attached in a slice, and what passed of that until the next one was to be.
+    free: Option<Glance>,
+    before: Passed,
     /// When the process's clock was looked at last, and what it told.
     glanced: Glance,
     /// How often in a row the process had done nothing since the time before.
@@ -80,6 +84,16 @@ struct Glance {
     time: Duration,
 }
 
+impl Glance {
+    /// What passed from then on.
+    fn until(self, later: Self) -> Passed {
+        Passed {
+            own: later.time.saturating_sub(self.time).as_secs_f64(),
+            wall: later.at.saturating_sub(self.at).as_secs_f64(),
+        }
+    }
+}
+
 impl DutyCycle {
     /// For such a budget, after everything was attached, which took `edge`.
     pub fn new(allowance: Allowance, edge: Duration) -> Self {
@@ -91,6 +105,8 @@ impl DutyCycle {
             owed: 0.0,
             cycle: Cycle::default(),
             cells: None,
+            free: None,
+            before: Passed::default(),
             glanced: Glance::default(),
             idle_looks: 0,
         }
@@ -201,20 +217,39 @@ impl Measurement {
         if is_gone || self.next_step().is_some_and(|due| at >= due) && self.glance(at) {
             self.review(now)?;
         }
+        let seen = self.last_look();
         if is_gone && let Some(sampler) = &mut self.sampler {
-            sampler.cycle.detached(self.meter.time());
+            sampler.cycle.detached(seen.time);
+            sampler.free = Some(seen);
         }
         while self.due.is_none()
             && let Some(switch) = self.switch()
         {
             match switch {
-                Switch::Attach => self.due = Some(Due::Slice),
+                Switch::Attach => self.prepare_slice(),
                 Switch::Count => self.begin_slice(now)?,
                 Switch::Detach => self.close_slice(now)?,
                 Switch::EndCell => self.end_cell(now)?,
             }
         }
         Ok(self.due.is_some())
+    }
+
+    /// Where the target and its clock were as they were last looked at.
+    fn last_look(&self) -> Glance {
+        Glance {
+            at: self.meter.looked(),
+            time: self.meter.time(),
+        }
+    }
+
+    fn prepare_slice(&mut self) {
+        let seen = self.last_look();
+        if let Some(sampler) = &mut self.sampler {
+            let free = sampler.free.take();
+            sampler.before = free.map_or_else(Passed::default, |free| free.until(seen));
+        }
+        self.due = Some(Due::Slice);
     }
 
     fn switch(&mut self) -> Option<Switch> {
@@ -336,6 +371,9 @@ impl Measurement {
         let resumed = always.difference(&self.attached.always).copied().collect();
         self.note(changed, Fact::Resumed(resumed));
         self.attached.always = always;
+        if let Some(sampler) = &mut self.sampler {
+            sampler.free = None;
+        }
         match &self.sampler {
             Some(sampler) if !sampler.cycle.is_idle() => self.join_cell(paused, changed),
             _ => self.begin_cells(changed),
@@ -384,10 +422,17 @@ impl Measurement {
         slice.counting = Some(at);
         let groups = slice.groups.clone();
         let time = self.meter.time();
+        let mut before = Passed::default();
         if let Some(sampler) = &mut self.sampler {
             sampler.cycle.counting(time.saturating_sub(decided));
+            before = std::mem::take(&mut sampler.before);
         }
-        self.note(at, Fact::SliceBegan { groups, time });
+        let began = Fact::SliceBegan {
+            groups,
+            time,
+            before,
+        };
+        self.note(at, began);
         Ok(())
     }
 

@@ -36,8 +36,8 @@ pub struct Cell {
     pub watched: Duration,
     /// And in the process's own time.
     pub counted: Duration,
-    /// What passed before each piece of it, since the last one; the same.
-    pub before: (Duration, Duration),
+    /// What passed without probes before each piece of it, since the last one.
+    pub before: Passed,
     /// Whether its slice is over.
     pub sliced: bool,
 }
@@ -51,7 +51,7 @@ impl Cell {
             counting: None,
             watched: Duration::ZERO,
             counted: Duration::ZERO,
-            before: (Duration::ZERO, Duration::ZERO),
+            before: Passed::default(),
             sliced: false,
         }
     }
@@ -80,7 +80,7 @@ impl Cell {
         };
         (self.sliced && self.counting.is_none()).then(|| Lasted {
             slice: passed(self.watched, self.counted),
-            before: passed(self.before.0, self.before.1),
+            before: self.before,
         })
     }
 

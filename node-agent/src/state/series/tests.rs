@@ -68,7 +68,7 @@ fn cell(
         long: false,
     };
     series.begin_cell(shape, at(cell.start), at(cell.start));
-    series.begin_slice(at(slice.start), at(slice.start));
+    series.begin_slice(at(slice.start), at(slice.start), Passed::default());
     see(series, seen, at(slice.end));
     series.end_slice(at(slice.end), at(slice.end));
     series.end_cell(at(cell.end), at(cell.end));
@@ -130,7 +130,7 @@ fn what_was_counted_before_the_slice_began_is_nobody_s() {
     let mut series = well_known();
     series.begin_cell(TENTH, at(0), at(0));
     see(&mut series, gets(70), at(300));
-    series.begin_slice(at(300), at(300));
+    series.begin_slice(at(300), at(300), Passed::default());
     see(&mut series, gets(80), at(400));
     series.end_slice(at(400), at(400));
     // And what comes after it is not its.
@@ -164,7 +164,7 @@ fn a_cell_that_ends_before_its_slice_says_nothing_and_one_that_ends_after_it_all
     series.end_cell(at(500), at(500));
     assert_eq!(total(&series), 0);
     series.begin_cell(TENTH, at(500), at(500));
-    series.begin_slice(at(600), at(600));
+    series.begin_slice(at(600), at(600), Passed::default());
     see(&mut series, gets(10), at(700));
     series.end_slice(at(700), at(700));
     series.end(at(800));
@@ -184,7 +184,7 @@ fn a_slice_may_come_in_pieces() {
     let before = (total(&series), series.balance);
     series.begin_cell(TENTH, at(10_000), at(10_000));
     for (piece, count) in [(10_000..10_040, 40), (10_900..10_960, 100)] {
-        series.begin_slice(at(piece.start), at(piece.start));
+        series.begin_slice(at(piece.start), at(piece.start), Passed::default());
         see(&mut series, gets(count), at(piece.end));
         series.end_slice(at(piece.end), at(piece.end));
     }
@@ -193,9 +193,9 @@ fn a_slice_may_come_in_pieces() {
     assert_ne!(series.balance, before.1);
     let whole = series.balance;
     series.begin_cell(TENTH, at(11_000), at(11_000));
-    series.begin_slice(at(11_000), at(11_000));
+    series.begin_slice(at(11_000), at(11_000), Passed::default());
     series.end_slice(at(11_040), at(11_040));
-    series.begin_slice(at(11_900), at(11_900));
+    series.begin_slice(at(11_900), at(11_900), Passed::default());
     series.end_cell(at(11_910), at(11_910));
     assert_eq!(series.balance, whole);
 }
@@ -330,7 +330,7 @@ fn a_share_is_of_the_time_that_the_process_used() {
     for number in 0..6 {
         let (wall, time) = (number * 10_000, number * 1_000);
         series.begin_cell(shape, at(wall), at(time));
-        series.begin_slice(at(time + 100), at(time + 100));
+        series.begin_slice(at(time + 100), at(time + 100), Passed::default());
         see(&mut series, gets((number + 1) * 100), at(wall + 9_000));
         series.end_slice(at(time + 350), at(time + 350));
         series.end_cell(at(wall + 10_000), at(time + 1_000));
@@ -342,6 +342,36 @@ fn a_share_is_of_the_time_that_the_process_used() {
         (count(&window.figures), window.milliseconds),
         (2_400, 60_000)
     );
+}
+
+/// Probes cost more than they are believed to, so a slice of 100 ms of the process's own time is over after 91.
+#[test]
+fn a_process_whose_time_passes_faster_in_slices_than_before_did_as_much_more() {
+    let shape = SliceShape {
+        open: 0.1,
+        cell: 1.0,
+        long: false,
+    };
+    let told = |before: Passed| {
+        let mut series = sliced();
+        for number in 0..40 {
+            let began = number * 1_000;
+            series.begin_cell(shape, at(began), at(began));
+            series.begin_slice(at(began + 500), at(began + 500), before);
+            see(&mut series, gets((number + 1) * 100), at(began + 591));
+            series.end_slice(at(began + 591), at(began + 600));
+            series.end_cell(at(began + 1_000), at(began + 1_000));
+        }
+        series.close_interval(at(40_000));
+        count(&window(&series).figures)
+    };
+    let even = Passed {
+        own: 0.4,
+        wall: 0.4,
+    };
+    assert_eq!(told(Passed::default()), 40_000);
+    let more = told(even);
+    assert!((42_500..44_000).contains(&more), "{more}");
 }
 
 #[test]

@@ -114,9 +114,8 @@ struct Link {
     cells: Option<Turn>,
     /// The cell that runs: as it was drawn, when it began, and what its slice counted.
     cell: Option<(SliceShape, f64, Option<f64>)>,
-    /// How long the slice of that lasted, and those before; and when the last one ended, in its own time and on the wall.
+    /// How long the slice of that lasted, and what was before.
     lasted: Option<Lasted>,
-    ended: Option<(Duration, u64)>,
     balance: Balance,
 }
 
@@ -149,6 +148,9 @@ struct Agent<'a> {
     cycle: Cycle,
     /// Since when the slice counts, and when that was on the wall.
     counting: (Duration, u64),
+    /// The same: since when the last one is gone; and what passed since then until the next one was to come.
+    free: Option<(Duration, u64)>,
+    before: Passed,
     now: u64,
     estimator: Estimator,
     links: Vec<Link>,
@@ -178,6 +180,8 @@ impl<'a> Agent<'a> {
             plan: None,
             cycle: Cycle::default(),
             counting: (Duration::ZERO, 0),
+            free: None,
+            before: Passed::default(),
             now: 0,
             estimator: Estimator::new(&scene.costs),
             links: vec![
@@ -274,6 +278,7 @@ impl<'a> Agent<'a> {
                 self.look(now);
                 self.stage = Stage::None;
                 self.cycle.detached(self.time());
+                self.free = Some((self.time(), now));
             }
             _ => {}
         }
@@ -290,6 +295,9 @@ impl<'a> Agent<'a> {
             match switch {
                 Switch::Attach => {
                     self.stage = Stage::Attaching(now + self.about(self.scene.attach));
+                    let free = self.free.take();
+                    self.before =
+                        free.map_or_else(Passed::default, |free| passed(free, (self.time(), now)));
                     for link in &mut self.links {
                         link.in_slice = link.cells.is_some_and(|turn| self.cycle.takes(turn));
                     }
@@ -302,10 +310,11 @@ impl<'a> Agent<'a> {
                 Switch::Detach => {
                     self.stage = Stage::Detaching(now + self.about(self.scene.detach));
                     let ended = (self.time(), now);
+                    let before = std::mem::take(&mut self.before);
                     for link in self.links.iter_mut().filter(|link| link.in_slice) {
                         let lasted = link.lasted.get_or_insert_default();
                         lasted.slice.add(passed(self.counting, ended));
-                        link.ended = Some(ended);
+                        lasted.before.add(before);
                     }
                 }
                 Switch::EndCell => self.end_cell(now),
@@ -327,10 +336,6 @@ impl<'a> Agent<'a> {
         for link in self.links.iter_mut().filter(|link| link.in_slice) {
             if let Some((_, _, seen)) = &mut link.cell {
                 seen.get_or_insert(0.0);
-            }
-            if let Some(ended) = link.ended.take() {
-                let before = &mut link.lasted.get_or_insert_default().before;
-                before.add(passed(ended, self.counting));
             }
         }
     }
@@ -388,6 +393,7 @@ impl<'a> Agent<'a> {
         }
         self.end_cells(self.time());
         self.stage = Stage::None;
+        self.free = None;
         for (link, always) in self.links.iter_mut().zip(always) {
             if link.always != *always {
                 link.always = *always;
@@ -409,7 +415,6 @@ impl<'a> Agent<'a> {
         for (link, always) in self.links.iter_mut().zip(always) {
             if link.always && !always {
                 link.always = false;
-                link.ended = None;
                 link.settled = now + self.scene.detach;
                 link.in_slice = false;
                 link.cells = Some(Turn::Every);

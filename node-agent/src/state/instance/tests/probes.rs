@@ -1,6 +1,6 @@
 //! Several probes of one target, and their events.
 
-use ckb_probe_crds::{EventReport, ProbeReport, SliceShape};
+use ckb_probe_crds::{EventReport, Passed, ProbeReport, SliceShape};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
@@ -107,6 +107,7 @@ fn what_was_not_watched_is_not_said_not_to_have_happened() {
             let began = Fact::SliceBegan {
                 groups: groups.clone(),
                 time: slice[0],
+                before: Passed::default(),
             };
             instance.take(&fact(began, slice[0]));
             let ended = Fact::SliceEnded {
