@@ -13,7 +13,7 @@ use super::{
     super::{
         BeginContext, Event, GroupIds, Lost, Mechanism, Reading, Refusal, RowId, RowReading,
         calls::origins::{Origins, PendingStacks},
-        shared::{Gate, OneGroup},
+        shared::{Gated, OneGroup, Switch},
         stacks::Callers,
     },
     Decode, OPERATIONS, Operation, SeenPart, SeenSpan, SeenStack, SpanCalls, SpanReading,
@@ -36,8 +36,7 @@ const HIT: Duration = Duration::from_nanos(1);
 
 /// The spans of one process.
 pub(super) struct SpanThreads {
-    spans: Spans,
-    gate: Gate,
+    spans: Gated<Spans>,
     costs: [CallCost; OPERATIONS],
     operations: &'static [Operation],
     thread_name: &'static str,
@@ -86,8 +85,7 @@ impl SpanThreads {
             None => None,
         };
         Ok(Self {
-            spans,
-            gate: Gate::of(context.first),
+            spans: Gated::of(context.first, spans),
             costs: found.costs,
             operations: config.operations,
             thread_name: config.thread_name,
@@ -179,7 +177,7 @@ impl SpanThreads {
         };
         Event {
             time: observe::since_boot(self.booted, span.time_ns),
-            group: self.gate.group(),
+            group: self.spans.group(),
             row: Some(numbered(end)),
             part: None,
             thread: span.thread,
@@ -190,17 +188,13 @@ impl SpanThreads {
     }
 }
 
-impl OneGroup for SpanThreads {
-    fn gate(&mut self) -> &mut Gate {
-        &mut self.gate
-    }
-
+impl Switch for Spans {
     fn open(&mut self) -> Result<(), AttachError> {
-        self.spans.open()
+        Spans::open(self)
     }
 
     fn close(&mut self) -> Result<Option<Links>, ReadError> {
-        self.spans.close()
+        Spans::close(self)
     }
 }
 
@@ -210,7 +204,7 @@ impl Mechanism for SpanThreads {
     }
 
     fn one_group(&mut self) -> Option<&mut dyn OneGroup> {
-        Some(self)
+        Some(&mut self.spans)
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
@@ -229,10 +223,10 @@ impl Mechanism for SpanThreads {
         let rows = read.iter().enumerate();
         let rows = rows.flat_map(|(end, read)| self.rows(end, read)).collect();
         Ok(Reading {
-            groups: BTreeMap::from([(self.gate.group(), rows)]),
+            groups: BTreeMap::from([(self.spans.group(), rows)]),
             folded: BTreeMap::new(),
             lost: vec![Lost {
-                groups: GroupIds::from([self.gate.group()]),
+                groups: GroupIds::from([self.spans.group()]),
                 counts: self.lost(untold)?,
             }],
             held_up: BTreeMap::new(),
