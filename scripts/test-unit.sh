@@ -2,8 +2,8 @@
 # test-unit.sh [OPTIONS]: unit, property and kernel tests of all crates; OPTIONS are those of `cargo test --no-run`, such as --test tcp.
 # Ends with one line: N passed, N failed.
 #
-# Test programs run in three lanes. Those that watch a kernel wait for most of the time: they run one after the other, but for the longest
-# of them, which is a lane of its own. All others run beside them, and give way.
+# Test programs run in three lanes. Those that watch a kernel wait for most of the time: two of them run at a time, the longest first. All
+# others run beside them one after the other, and give way. What a program leaves behind goes with it, and so does one that never ends.
 #
 # Kernel tests watch what a real kernel does on a machine that others use too. So up to three tests that fail are run once more, each by
 # itself, and have failed when they fail again. What needed that is said (AGAIN), and more than three are no accident.
@@ -18,11 +18,21 @@ AT_MOST=3
 # Test programs that ask nothing of the kernel that another process could disturb.
 PURE='ckb_probe_(core|crds|figures|k8s|operator|otlp|profiles|symbols|testkit|tests|traces) [(]lib[)]'
 PURE+='|(architecture|chart|collector|deadlines|descriptors|flames|from_cluster|fuzz_seeds|go|receiver|specification|stability) [(]test[)]'
-# What takes as long as all others that watch a kernel.
-LONGEST='ground_truth [(]test[)]'
+# What takes longest is begun first, so that no lane is left with it in the end: of those that watch a kernel.
+LONGEST=('ground_truth (test)' 'kinds (test)' 'stacks (test)' 'ckb_probe_bpf (lib)' 'engine (test)')
+# No program takes half as long, however busy the machine is.
+LIMIT=20m
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+trap 'end_groups; rm -rf "$work"' EXIT
+
+# end_groups: ends what runs still, where the script itself is ended.
+end_groups() {
+  local group
+  for group in "$work"/group.*; do
+    [[ ! -s $group ]] || kill -KILL -- "-$(cat "$group")" 2> /dev/null || true
+  done
+}
 
 # programs OPTIONS...: builds, and a line "FOLDER<tab>PROGRAM<tab>NAME" for each test program. It runs in the folder of its package, as
 # cargo has it. All of the workspace, with its one set of features: a package by itself is another build.
@@ -32,16 +42,45 @@ programs() {
     | [(.manifest_path | rtrimstr("/Cargo.toml")), .executable, "\(.target.name) (\(.target.kind[0]))"] | @tsv'
 }
 
-# lane NAME: runs the programs that it reads. What failed is in $work/failed.NAME, a line "FOLDER<tab>PROGRAM<tab>NAME<tab>TEST" each,
-# and how many passed in $work/passed.NAME.
+# take LIST: the first line of LIST that nobody has taken yet, of several lanes.
+take() {
+  local lock
+  exec {lock}> "$1.lock"
+  flock "$lock"
+  sed -n 1p "$1"
+  sed -i 1d "$1"
+  exec {lock}>&-
+}
+
+# run LANE FOLDER PROGRAM [OPTIONS...]: runs a test program, and shows what it says once it has ended, which is in $work/log.LANE. That is
+# not waited for: whatever it leaves behind may hold its output for ever, and is ended.
+run() {
+  local lane=$1 folder=$2 program=$3 status=0
+  shift 3
+  # A group of its own, named by the number of what sees to the limit. The colours of a terminal would stand between the words that are
+  # looked for.
+  (cd "$folder" && CARGO_MANIFEST_DIR=$folder exec timeout --kill-after=10 "$LIMIT" "$program" --color never "$@") \
+    > "$work/log.$lane" 2>&1 < /dev/null &
+  echo "$!" > "$work/group.$lane"
+  wait "$!" || status=$?
+  kill -KILL -- "-$!" 2> /dev/null || true
+  : > "$work/group.$lane"
+  ((status != 124)) || echo "error: $program did not end within $LIMIT" >> "$work/log.$lane"
+  cat "$work/log.$lane"
+  return "$status"
+}
+
+# lane NAME LIST: runs the programs that it takes from LIST. What failed is in $work/failed.NAME, a line
+# "FOLDER<tab>PROGRAM<tab>NAME<tab>TEST" each, and how many passed in $work/passed.NAME.
 lane() {
-  local folder program name log=$work/log.$1 passed=0 before status
+  local line folder program name log=$work/log.$1 passed=0 before status begin
   : > "$work/failed.$1"
-  while IFS=$'\t' read -r folder program name; do
+  while line=$(take "$2") && [[ -n $line ]]; do
+    IFS=$'\t' read -r folder program name <<< "$line"
     printf '     Running %s\n' "$name"
-    # The colours of a terminal would stand between the words that are looked for.
-    before=$(wc -l < "$work/failed.$1") status=0
-    (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program" --color never) 2>&1 < /dev/null | tee "$log" || status=$?
+    before=$(wc -l < "$work/failed.$1") status=0 begin=$SECONDS
+    run "$1" "$folder" "$program" || status=$?
+    printf '%6d s  %s\n' $((SECONDS - begin)) "$name" >> "$work/times.$1"
     passed=$((passed + $(result passed "$log")))
     sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p' "$log" | sed 's/ - should panic$//' |
       awk -v of="$folder"$'\t'"$program"$'\t'"$name" '{ print of "\t" $0 }' >> "$work/failed.$1"
@@ -65,16 +104,20 @@ result() { sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$2" | awk '{ total
 
 programs "$@" > "$work/programs"
 [[ -s $work/programs ]] || die "cargo built no test program"
-awk -F '\t' -v pure="^($PURE)$" -v longest="^$LONGEST$" -v to="$work" '
-  { print > (to ($3 ~ pure ? "/pure" : $3 ~ longest ? "/longest" : "/kernel")) }' "$work/programs"
-touch "$work"/{pure,longest,kernel}
+awk -F '\t' -v pure="^($PURE)$" -v to="$work" '{ print > (to ($3 ~ pure ? "/pure" : "/rest")) }' "$work/programs"
+touch "$work"/{pure,rest}
+for name in "${LONGEST[@]}"; do grep --fixed-strings $'\t'"$name" "$work/rest" || true; done > "$work/longest"
+{
+  cat "$work/longest"
+  grep --fixed-strings --line-regexp --invert-match --file "$work/longest" "$work/rest" || true
+} > "$work/kernel"
 (
   renice --priority 5 "$BASHPID" > /dev/null
-  lane pure < "$work/pure"
+  lane pure "$work/pure"
   (($# > 0)) || examples
 ) > "$work/told.pure" 2>&1 &
-lane longest < "$work/longest" > "$work/told.longest" 2>&1 &
-lane kernel < "$work/kernel"
+lane second "$work/kernel" > "$work/told.second" 2>&1 &
+lane first "$work/kernel"
 wait
 cat "$work"/told.*
 
@@ -86,12 +129,13 @@ if ((failed > 0 && failed <= AT_MOST)); then
     IFS=$'\t' read -r folder program name test <<< "$line"
     [[ -n $test ]] || continue
     step "once more, by itself: $test"
-    if (cd "$folder" && CARGO_MANIFEST_DIR=$folder "$program" --color never --exact "$test") 2>&1 | tee "$work/log" &&
-      (($(result passed "$work/log") > 0)); then
+    if run again "$folder" "$program" --exact "$test" && (($(result passed "$work/log.again") > 0)); then
       printf 'AGAIN  %s (%s): failed among the others, passed by itself\n' "$test" "$name"
       passed=$((passed + 1)) failed=$((failed - 1))
     fi
   done
 fi
+printf '\nWhat took longest:\n'
+sort --reverse --numeric-sort "$work"/times.* | sed -n 1,12p
 printf '\n%d passed, %d failed\n' "$passed" "$failed"
 ((failed == 0))

@@ -1,6 +1,9 @@
 //! What programs that count and tell hand over: on this machine's kernel, as root.
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
+mod begun;
+mod trial;
+
 use std::{
     collections::BTreeMap,
     process::{Child, Command},
@@ -8,25 +11,13 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_agent::{
-    mechanism::{
-        BeginContext, Config, Detail, GroupId, GroupIds, Mechanism, Node, RowId,
-        counts::{CountProgram, Counted, CountsConfig, Decode, DecodedEvent, Membership, RawEvent},
-    },
-    observe::ProcessId,
+use ckb_probe_agent::mechanism::{
+    Detail, GroupId, GroupIds, Mechanism, Node, RowId,
+    counts::{Counted, CountsConfig, Decode, DecodedEvent, Membership, RawEvent},
 };
 use ckb_probe_common::counts::{KEY_BYTES, MAX_FOLDED, MAX_ROWS};
 use ckb_probe_crds::{Figures, report::OTHER};
-use ckb_probe_testkit::number::start_ticks;
-
-static PROGRAM: CountProgram = CountProgram {
-    name: "trial_counts",
-    tracepoints: &[("enter", "sys_enter")],
-    fields: &[("task_struct", "tgid")],
-};
-
-/// The first system call that is counted; there is none such.
-const FIRST: i64 = 100_000;
+use trial::{PROGRAM, call};
 
 #[derive(Debug)]
 struct Numbers;
@@ -40,14 +31,7 @@ impl Decode for Numbers {
     }
 
     fn figures(&self, counted: &Counted) -> Figures {
-        let measured = counted.distributions.get(&0).map(|one| one.count());
-        Figures {
-            sums: BTreeMap::from([
-                ("calls".into(), counted.sums[0]),
-                ("measured".into(), measured.unwrap_or_default()),
-            ]),
-            ..Figures::default()
-        }
+        trial::figures(counted)
     }
 
     fn event(&self, seen: &RawEvent<'_>) -> Option<DecodedEvent> {
@@ -75,17 +59,7 @@ fn begin(node: &mut Node, pid: u32, wants: u32) -> Box<dyn Mechanism> {
         sliced: true,
         decode: Arc::new(Numbers),
     };
-    let context = BeginContext {
-        process: ProcessId {
-            pid,
-            start_ticks: start_ticks(pid),
-        },
-        namespace: "",
-        first: GroupId(3),
-        ratio: None,
-        node,
-    };
-    CountsConfig::begin(&[ask], context).mechanisms.remove(0)
+    begun::begin(node, GroupId(3), ask, pid, "").unwrap().1
 }
 
 fn own() -> u32 {
@@ -94,21 +68,6 @@ fn own() -> u32 {
 
 fn all() -> GroupIds {
     GroupIds::from([GroupId(3)])
-}
-
-fn call(number: i64, times: u32) {
-    for _ in 0..times {
-        no_system_call(FIRST + number);
-    }
-}
-
-/// A system call that there is not.
-fn no_system_call(number: i64) {
-    #[expect(unsafe_code, reason = "nothing safe calls what there is not")]
-    // SAFETY: the kernel says ENOSYS.
-    unsafe {
-        libc::syscall(number);
-    }
 }
 
 /// Rows with what was counted and what is in their distribution, and what was lost.

@@ -1,24 +1,26 @@
 //! How namespaces share what there is once for a node: on this machine's kernel, as root.
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
-use std::{collections::BTreeMap, sync::Arc};
+mod begun;
+mod trial;
+
+use std::sync::Arc;
 
 use ckb_probe_agent::{
     kinds::instrument,
     mechanism::{
-        BeginContext, Config, GroupId, GroupIds, Mechanism, Node, RowId,
+        Config, GroupId, GroupIds, Mechanism, Node, RowId,
         block_io::BlockIoConfig,
-        counts::{CountProgram, Counted, CountsConfig, Decode, DecodedEvent, Membership, RawEvent},
+        counts::{Counted, CountsConfig, Decode, DecodedEvent, Membership, RawEvent},
         syscalls::SyscallsConfig,
     },
-    observe::ProcessId,
 };
 use ckb_probe_common::counts::{KEY_BYTES, MAX_BUCKETS};
 use ckb_probe_crds::{
     Figures, KindSpec,
     kinds::{block_io::BlockIoProbe, syscalls::SyscallsProbe},
 };
-use ckb_probe_testkit::number::start_ticks;
+use trial::{PROGRAM, call};
 
 /// Numbers that no process of this machine has.
 const NOBODY: u32 = 1 << 22;
@@ -29,19 +31,8 @@ fn begin<C: Config>(
     pid: u32,
     namespace: &str,
 ) -> Result<Box<dyn Mechanism>, String> {
-    let context = BeginContext {
-        process: ProcessId {
-            pid,
-            start_ticks: start_ticks(pid),
-        },
-        namespace,
-        first: GroupId::default(),
-        ratio: None,
-        node,
-    };
-    let mut begun = C::begin(&[config], context);
-    begun.answers.remove(0).map_err(|refusal| refusal.message)?;
-    Ok(begun.mechanisms.remove(0))
+    let begun = begun::begin(node, GroupId::default(), config, pid, namespace);
+    begun.map(|(_, mechanism)| mechanism)
 }
 
 fn trace(node: &mut Node, pid: u32, namespace: &str) -> Result<Box<dyn Mechanism>, String> {
@@ -101,15 +92,6 @@ fn one_namespace_has_half_of_the_thresholds_of_slow_requests() {
     held.push(look(&mut node, "few", 1).unwrap());
 }
 
-static PROGRAM: CountProgram = CountProgram {
-    name: "trial_counts",
-    tracepoints: &[("enter", "sys_enter")],
-    fields: &[("task_struct", "tgid")],
-};
-
-/// The first system call that is counted; there is none such.
-const FIRST: i64 = 100_000;
-
 #[derive(Debug)]
 struct Numbers;
 
@@ -122,13 +104,7 @@ impl Decode for Numbers {
     }
 
     fn figures(&self, counted: &Counted) -> Figures {
-        let measured = counted.distributions.get(&0).map(|one| one.count());
-        let calls = ("calls".into(), counted.sums[0]);
-        let measured = ("measured".into(), measured.unwrap_or_default());
-        Figures {
-            sums: BTreeMap::from([calls, measured]),
-            ..Figures::default()
-        }
+        trial::figures(counted)
     }
 
     fn event(&self, _: &RawEvent<'_>) -> Option<DecodedEvent> {
@@ -147,14 +123,9 @@ fn count(node: &mut Node, pid: u32, namespace: &str) -> Result<Box<dyn Mechanism
     begin(node, config, pid, namespace)
 }
 
-/// Each number once.
-fn call(numbers: std::ops::Range<i64>) {
+fn call_each(numbers: std::ops::Range<i64>) {
     for number in numbers {
-        #[expect(unsafe_code, reason = "nothing safe calls what there is not")]
-        // SAFETY: the kernel says ENOSYS.
-        unsafe {
-            libc::syscall(FIRST + number);
-        }
+        call(number, 1);
     }
 }
 
@@ -175,7 +146,7 @@ fn one_namespace_leaves_others_pods_and_buckets_and_every_call_is_counted() {
     // Alone, it has as many buckets as it needs.
     let mut own = count(&mut node, std::process::id(), "many").unwrap();
     own.attach(&all).unwrap();
-    call(0..CALLS as i64);
+    call_each(0..CALLS as i64);
     assert_eq!(counted(&mut *own), (CALLS, CALLS));
     drop(own);
 
@@ -186,7 +157,7 @@ fn one_namespace_leaves_others_pods_and_buckets_and_every_call_is_counted() {
     assert!(count(&mut node, NOBODY, "many").is_err());
     held.push(count(&mut node, NOBODY, "few").unwrap());
     own.attach(&all).unwrap();
-    call(0..CALLS as i64);
+    call_each(0..CALLS as i64);
     // Equal shares for two namespaces and a third, and of that for the targets of this one.
     let share = u64::from(MAX_BUCKETS / 3 / 128);
     assert!(share < CALLS);

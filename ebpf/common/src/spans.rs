@@ -234,8 +234,8 @@ pub struct SpanState {
     pub error: u64,
     /// How many parts there are.
     pub parts: u32,
-    /// Always 0.
-    pub padding: u32,
+    /// What the family is of the call that was met last: one of [`family`].
+    pub family: u32,
     /// What the thread had used by its beginning, and by that of its phase.
     pub used: [SpanUsage; 2],
     /// By slot: when the call began that is under way; 0 for none.

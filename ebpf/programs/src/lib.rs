@@ -3,6 +3,8 @@
 #![feature(core_intrinsics)]
 #![allow(internal_features)]
 
+pub mod calls;
+pub mod column_family;
 pub mod constants;
 pub mod counters;
 pub mod counts;

@@ -8,7 +8,7 @@ pub use ckb_probe_common::health::{
 
 use super::{
     AttachError, Links, ReadError, Site, Tier,
-    attachment::Attachment,
+    attachment::{Attachment, Control},
     block_io::monotonic_ns,
     memory::Reservation,
     object::Object,
@@ -51,9 +51,7 @@ pub struct HealthReading {
 /// The program, loaded for one process. Dropping it detaches it.
 pub struct Health {
     // Declared first: links go before the maps that their programs write to.
-    attachment: Attachment,
-    control: HealthControl,
-    control_map: Values<HealthControl>,
+    attachment: Attachment<HealthControl>,
     rows: Table<HealthKey, HealthSums>,
     families: Table<u64, FamilyState>,
     last_error: Values<LastError>,
@@ -65,18 +63,22 @@ pub struct Health {
 
 impl Counts for HealthLosses {}
 
+impl Control for HealthControl {
+    fn switch(&mut self) -> (&mut u32, &mut u32) {
+        (&mut self.open, &mut self.generation)
+    }
+}
+
 impl Health {
     /// Loads it, and attaches nothing yet.
     pub fn load(tier: Tier, plan: &HealthPlan) -> Result<Self, AttachError> {
         let mut object = Object::load(programs::named(HEALTH)?, &[("EVENTS", RING_BYTES)])?;
-        let attachment = Attachment::load(&object, tier, plan.pid, &plan.sites)?;
+        let control = HealthControl {
+            roles: plan.roles,
+            ..HealthControl::default()
+        };
         Ok(Self {
-            attachment,
-            control: HealthControl {
-                roles: plan.roles,
-                ..HealthControl::default()
-            },
-            control_map: Values::take(&mut object, "CONTROL")?,
+            attachment: Attachment::load(&mut object, tier, plan.pid, &plan.sites, control)?,
             rows: Table::take(&mut object, "ROWS")?,
             families: Table::take(&mut object, "FAMILIES")?,
             last_error: Values::take(&mut object, "LAST_ERROR")?,
@@ -89,29 +91,21 @@ impl Health {
 
     /// Attaches, and counts from then on: what is under way by then is not known.
     pub fn open(&mut self) -> Result<(), AttachError> {
-        self.attachment.begin()?;
-        self.control.generation = self.control.generation.wrapping_add(1).max(1);
-        self.control.open = 1;
-        Ok(self.order()?)
+        self.attachment.open()
     }
 
     /// Counts no more, and hands back the links. How families are judged meanwhile nobody sees, so it is forgotten.
     pub fn close(&mut self) -> Result<Option<Links>, ReadError> {
-        self.stop()?;
+        self.attachment.stop()?;
         for family in self.families.keys()? {
             self.families.remove(family)?;
         }
-        Ok(self.attachment.end())
+        self.attachment.close()
     }
 
     /// Counts no more, whatever is attached.
     pub fn stop(&mut self) -> Result<(), ReadError> {
-        self.control.open = 0;
-        self.order()
-    }
-
-    fn order(&mut self) -> Result<(), ReadError> {
-        self.control_map.set(0, self.control)
+        self.attachment.stop()
     }
 
     /// By slot: how often a program was run.

@@ -15,7 +15,7 @@ use zerocopy::FromBytes as _;
 
 use super::{
     AttachError, Links, ReadError, Site, Tier,
-    attachment::Attachment,
+    attachment::{Attachment, Control},
     btf::{self, Types},
     maps::GRACE,
     memory::Reservation,
@@ -127,9 +127,7 @@ pub struct SpanReading {
 /// The program, loaded for one process. Dropping it detaches it.
 pub struct Spans {
     // Declared first: links go before the maps that their programs write to.
-    attachment: Attachment,
-    control: SpanControl,
-    control_map: Values<SpanControl>,
+    attachment: Attachment<SpanControl>,
     rows: Values<SpanRow>,
     calls: Values<SpanParts>,
     families: Values<SpanPart>,
@@ -146,6 +144,12 @@ pub struct Spans {
 }
 
 impl Counts for [u64; 2] {}
+
+impl Control for SpanControl {
+    fn switch(&mut self) -> (&mut u32, &mut u32) {
+        (&mut self.open, &mut self.generation)
+    }
+}
 
 impl Spans {
     /// Loads it, and attaches nothing yet.
@@ -171,21 +175,19 @@ impl Spans {
             &constants,
         )?;
         let slow_stacks = copies.map(|()| SlowStacks::of(&object)).transpose()?;
-        let attachment = Attachment::load(&object, tier, plan.pid, &plan.sites)?;
+        let control = SpanControl {
+            trap_ns: plan.trap_ns,
+            stack_ns: plan.stack_ns.unwrap_or(u64::MAX),
+            threshold_ns: plan.threshold_ns,
+            thread_name: padded(&plan.thread_name),
+            names: begin_of(&plan.names),
+            units: begin_of(&plan.units),
+            by_family: plan.by_family.into(),
+            roles: plan.roles,
+            ..SpanControl::default()
+        };
         Ok(Self {
-            attachment,
-            control: SpanControl {
-                trap_ns: plan.trap_ns,
-                stack_ns: plan.stack_ns.unwrap_or(u64::MAX),
-                threshold_ns: plan.threshold_ns,
-                thread_name: padded(&plan.thread_name),
-                names: begin_of(&plan.names),
-                units: begin_of(&plan.units),
-                by_family: plan.by_family.into(),
-                roles: plan.roles,
-                ..SpanControl::default()
-            },
-            control_map: Values::take(&mut object, "CONTROL")?,
+            attachment: Attachment::load(&mut object, tier, plan.pid, &plan.sites, control)?,
             rows: Values::take(&mut object, "ROWS")?,
             calls: Values::take(&mut object, "CALLS")?,
             families: Values::take(&mut object, "FAMILIES")?,
@@ -203,26 +205,17 @@ impl Spans {
 
     /// Attaches, and counts from then on: what is under way by then is no span.
     pub fn open(&mut self) -> Result<(), AttachError> {
-        self.attachment.begin()?;
-        self.control.generation = self.control.generation.wrapping_add(1).max(1);
-        self.control.open = 1;
-        Ok(self.order()?)
+        self.attachment.open()
     }
 
     /// Counts no more, and hands back the links: a span that is under way is counted as unseen when counting begins again.
     pub fn close(&mut self) -> Result<Option<Links>, ReadError> {
-        self.stop()?;
-        Ok(self.attachment.end())
+        self.attachment.close()
     }
 
     /// Counts no more, whatever is attached.
     pub fn stop(&mut self) -> Result<(), ReadError> {
-        self.control.open = 0;
-        self.order()
-    }
-
-    fn order(&mut self) -> Result<(), ReadError> {
-        self.control_map.set(0, self.control)
+        self.attachment.stop()
     }
 
     /// By slot: how often a program was run.
@@ -237,9 +230,9 @@ impl Spans {
 
     /// What was counted, by [`end`].
     pub fn read(&mut self) -> Result<Vec<SpanReading>, ReadError> {
-        let epoch = self.control.epoch;
-        self.control.epoch = epoch.wrapping_add(1);
-        self.order()?;
+        let epoch = self.attachment.control().epoch;
+        self.attachment
+            .tell(|control| control.epoch = epoch.wrapping_add(1))?;
         thread::sleep(GRACE);
         let all = (0..end::COUNT as u32)
             .map(|end| {

@@ -16,7 +16,7 @@ use shared::{Groups, Scope};
 use super::{
     Accepted, BeginContext, Detail, Event, GroupIds, Lost, Mechanism, OneBegun, Reading, Refusal,
     RowId, RowReading, Single, Subscription, identity, reason_of,
-    shared::{Gate, Handle, OneGroup, Shared},
+    shared::{Gated, Handle, OneGroup, Shared},
 };
 pub use crate::kernel::counts::CountProgram;
 use crate::{
@@ -127,8 +127,7 @@ impl Single for CountsConfig {
             ..Accepted::default()
         };
         let counts = Counts {
-            handle,
-            gate: Gate::of(context.first),
+            handle: Gated::of(context.first, handle),
             process: context.process,
             costs: [Some(if self.sliced { HIT } else { Duration::ZERO })],
             decode: self.decode.clone(),
@@ -193,8 +192,7 @@ const HIT: Duration = Duration::from_nanos(1);
 
 /// What is counted for one process.
 struct Counts {
-    handle: Handle<Groups>,
-    gate: Gate,
+    handle: Gated<Handle<Groups>>,
     process: ProcessId,
     costs: [Option<Duration>; 1],
     decode: Arc<dyn Decode>,
@@ -235,7 +233,7 @@ impl Counts {
         })?;
         Some(Event {
             time: observe::since_boot(booted, head.time_ns),
-            group: self.gate.group(),
+            group: self.handle.group(),
             row: Some(self.row(told.row)),
             part: None,
             thread: head.process,
@@ -246,27 +244,13 @@ impl Counts {
     }
 }
 
-impl OneGroup for Counts {
-    fn gate(&mut self) -> &mut Gate {
-        &mut self.gate
-    }
-
-    fn open(&mut self) -> Result<(), AttachError> {
-        self.handle.open()
-    }
-
-    fn close(&mut self) -> Result<Option<Links>, ReadError> {
-        self.handle.close()
-    }
-}
-
 impl Mechanism for Counts {
     fn costs(&self) -> &[Option<Duration>] {
         &self.costs
     }
 
     fn one_group(&mut self) -> Option<&mut dyn OneGroup> {
-        Some(self)
+        Some(&mut self.handle)
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
@@ -295,10 +279,10 @@ impl Mechanism for Counts {
         });
         let rows = rows.collect();
         Ok(Reading {
-            groups: BTreeMap::from([(self.gate.group(), rows)]),
-            folded: BTreeMap::from([(self.gate.group(), folded)]),
+            groups: BTreeMap::from([(self.handle.group(), rows)]),
+            folded: BTreeMap::from([(self.handle.group(), folded)]),
             lost: vec![Lost {
-                groups: GroupIds::from([self.gate.group()]),
+                groups: GroupIds::from([self.handle.group()]),
                 counts: self.handle.lost()?,
             }],
             ..Reading::default()

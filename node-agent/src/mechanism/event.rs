@@ -243,13 +243,8 @@ impl Event {
         }
     }
 
-    /// One line of JSON, of a probe of this name.
-    pub fn line(
-        &self,
-        probe: &str,
-        row: (&str, &str),
-        part: Option<(&str, Option<&str>)>,
-    ) -> Value {
+    /// One line of JSON, of a probe of this name. What it is of no part of is left out.
+    pub fn line(&self, probe: &str, row: (&str, &str), part: Option<(&str, &str)>) -> Value {
         let mut line = json!({
             "time": format!("{:.6}", self.time),
             "probe": probe,

@@ -17,7 +17,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{
     Accepted, BeginContext, Begun, Breakdown, Config, Detail, Event, GroupIds, Lost, Mechanism,
     Reading, Refusal, RowId, RowReading, Subscription, calls,
-    shared::{Gate, OneGroup},
+    shared::{Gated, OneGroup, Switch},
 };
 pub use crate::kernel::health::{
     FamilyState, HealthEvent, HealthKey, HealthReading, HealthSums, Judgement, SLOTS, StatusHead,
@@ -118,8 +118,7 @@ impl HealthConfig {
             roles,
         };
         let health = DatabaseHealth {
-            health: Health::load(means.tier, &plan)?,
-            gate: Gate::of(context.first),
+            health: Gated::of(context.first, Health::load(means.tier, &plan)?),
             costs,
             decode: self.decode.clone(),
             booted: observe::boot_time(),
@@ -219,8 +218,7 @@ fn returns(role: u8) -> bool {
 
 /// The health of one process's database.
 struct DatabaseHealth {
-    health: Health,
-    gate: Gate,
+    health: Gated<Health>,
     costs: [Duration; SLOTS],
     decode: Arc<dyn Decode>,
     booted: Timestamp,
@@ -260,7 +258,7 @@ impl DatabaseHealth {
                 .booted
                 .checked_add(Duration::from_nanos(seen.time_ns))
                 .unwrap_or(self.booted),
-            group: self.gate.group(),
+            group: self.health.group(),
             row: Some(row),
             part,
             thread: seen.thread,
@@ -290,17 +288,13 @@ fn complete(read: &mut HealthReading, told: &mut HashMap<HealthKey, u64>) {
     }
 }
 
-impl OneGroup for DatabaseHealth {
-    fn gate(&mut self) -> &mut Gate {
-        &mut self.gate
-    }
-
+impl Switch for Health {
     fn open(&mut self) -> Result<(), AttachError> {
-        self.health.open()
+        Health::open(self)
     }
 
     fn close(&mut self) -> Result<Option<Links>, ReadError> {
-        self.health.close()
+        Health::close(self)
     }
 }
 
@@ -311,7 +305,7 @@ impl Mechanism for DatabaseHealth {
     }
 
     fn one_group(&mut self) -> Option<&mut dyn OneGroup> {
-        Some(self)
+        Some(&mut self.health)
     }
 
     fn fixed_cost(&self) -> Result<Duration, ReadError> {
@@ -339,9 +333,9 @@ impl Mechanism for DatabaseHealth {
         let lost = [("calls", read.losses.calls), ("events", read.losses.events)];
         let lost = lost.map(|(what, count)| (Name::Borrowed(what), count));
         Ok(Reading {
-            groups: BTreeMap::from([(self.gate.group(), rows)]),
+            groups: BTreeMap::from([(self.health.group(), rows)]),
             lost: vec![Lost {
-                groups: GroupIds::from([self.gate.group()]),
+                groups: GroupIds::from([self.health.group()]),
                 counts: lost.into(),
             }],
             ..Reading::default()

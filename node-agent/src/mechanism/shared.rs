@@ -14,7 +14,7 @@ use std::{
 };
 
 use ckb_probe_crds::Name;
-pub use gate::{Gate, OneGroup};
+pub use gate::{Gate, Gated, OneGroup, Switch};
 use split::CostSplit;
 use tracing::warn;
 
@@ -442,6 +442,16 @@ impl<P: NodeProgram> Handle<P> {
             warn!(%error, "a handle to a program of the node did not end as it should");
         }
         links
+    }
+}
+
+impl<P: NodeProgram> Switch for Handle<P> {
+    fn open(&mut self) -> Result<(), AttachError> {
+        Handle::open(self)
+    }
+
+    fn close(&mut self) -> Result<Option<Links>, ReadError> {
+        Handle::close(self)
     }
 }
 

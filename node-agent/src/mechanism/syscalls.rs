@@ -19,7 +19,7 @@ pub(super) use tracer::{CALLS, time_of_a_call};
 use super::{
     Accepted, BeginContext, Begun, Breakdown, Config, Event, GroupId, GroupIds, Lost, Mechanism,
     Reading, Refusal, RowId, RowReading, Subscription, identity, reason_of,
-    shared::{Gate, Handle, OneGroup, Shared},
+    shared::{Gated, Handle, OneGroup, Shared},
 };
 use crate::{
     kernel::{
@@ -65,8 +65,7 @@ const OTHERS: u64 = u64::MAX;
 
 /// The system calls of one process.
 pub struct SystemCalls {
-    handle: Handle<Tracer>,
-    gate: Gate,
+    handle: Gated<Handle<Tracer>>,
     process: ProcessId,
     costs: [Option<Duration>; 1],
     measures: Measures,
@@ -121,8 +120,7 @@ impl Config for SyscallsConfig {
         let calls = match subscribed {
             Ok(handle) => SystemCalls {
                 costs: [Some(cost(&handle))],
-                handle,
-                gate: Gate::of(group),
+                handle: Gated::of(group, handle),
                 process,
                 measures: first.measures.clone(),
                 never_slow: first.never_slow,
@@ -256,27 +254,13 @@ impl SystemCalls {
     }
 }
 
-impl OneGroup for SystemCalls {
-    fn gate(&mut self) -> &mut Gate {
-        &mut self.gate
-    }
-
-    fn open(&mut self) -> Result<(), AttachError> {
-        self.handle.open()
-    }
-
-    fn close(&mut self) -> Result<Option<Links>, ReadError> {
-        self.handle.close()
-    }
-}
-
 impl Mechanism for SystemCalls {
     fn costs(&self) -> &[Option<Duration>] {
         &self.costs
     }
 
     fn one_group(&mut self) -> Option<&mut dyn OneGroup> {
-        Some(self)
+        Some(&mut self.handle)
     }
 
     fn hits(&self) -> Result<Vec<u64>, ReadError> {
@@ -297,9 +281,9 @@ impl Mechanism for SystemCalls {
         let rows = seen.calls.into_iter();
         let rows = rows.flat_map(|call| self.rows(call)).collect();
         Ok(Reading {
-            groups: BTreeMap::from([(self.gate.group(), rows)]),
+            groups: BTreeMap::from([(self.handle.group(), rows)]),
             lost: vec![Lost {
-                groups: GroupIds::from([self.gate.group()]),
+                groups: GroupIds::from([self.handle.group()]),
                 counts: lost,
             }],
             ..Reading::default()

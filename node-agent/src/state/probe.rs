@@ -249,9 +249,7 @@ impl ProbeState {
         let line = event.line(
             &self.probe.name,
             (descriptor.row, &row),
-            descriptor
-                .part
-                .map(|_| (part_key.as_str(), part.as_deref())),
+            part.as_deref().map(|part| (part_key.as_str(), part)),
         );
         let report = event.report(&row, part.as_deref());
         let heavier = |other: &EventReport| other.weight >= report.weight;

@@ -6,6 +6,8 @@
 )]
 
 mod actor;
+#[path = "../begun/mod.rs"]
+mod begun;
 mod watched;
 
 use std::{

@@ -4,15 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ckb_probe_agent::{
     kinds::Instrument,
-    mechanism::{
-        BeginContext, Config, GroupId, GroupIds, Mechanism, Node, RowReading, tcp::TcpConfig,
-    },
-    observe::ProcessId,
+    mechanism::{GroupId, GroupIds, Mechanism, Node, RowReading, tcp::TcpConfig},
 };
 use ckb_probe_crds::{Name, kinds::tcp::TcpProbe};
-use ckb_probe_testkit::number::start_ticks;
 
-use crate::actor::Actor;
+use crate::{actor::Actor, begun::begin};
 
 /// What a row, or a part of one, says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,19 +49,9 @@ impl Watched {
     pub fn on(node: &Node, namespace: &str, pid: u32, probe: &TcpProbe) -> Self {
         let config: TcpConfig = probe.config().of().unwrap();
         let mut node = node.clone();
-        let context = BeginContext {
-            process: ProcessId {
-                pid,
-                start_ticks: start_ticks(pid),
-            },
-            namespace,
-            first: GroupId::default(),
-            ratio: None,
-            node: &mut node,
-        };
-        let mut begun = TcpConfig::begin(&[config], context);
-        assert_eq!(begun.answers[0].as_ref().unwrap().subscriptions.len(), 1);
-        let mut mechanism = begun.mechanisms.remove(0);
+        let begun = begin(&mut node, GroupId::default(), config, pid, namespace);
+        let (accepted, mut mechanism) = begun.unwrap();
+        assert_eq!(accepted.subscriptions.len(), 1);
         let all: GroupIds = [GroupId::default()].into();
         assert!(mechanism.attach(&all).unwrap().is_none());
         Self {

@@ -1,16 +1,16 @@
 //! Blocks, as CKB verifies them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+mod slow;
+mod time;
+
+use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_agent::{
     host::Session,
     state::{probe::ProbeState, series::RowState},
 };
 use ckb_probe_crds::{
-    Figures, KindSpec,
+    Figures,
     kinds::{
         chain::ChainProbe,
         rocksdb::{Operation, RocksDbProbe},
@@ -20,9 +20,6 @@ use ckb_probe_testkit::Fixture;
 use serde_json::Value;
 
 use crate::way::{in_every_way, lost, row, rows_of, total};
-
-/// A clock that a program reads in the kernel is told in other steps than those that a thread reads its CPU time by.
-const CPU_ERROR_NS: u64 = 200_000;
 
 fn every_block() -> ChainProbe {
     ChainProbe {
@@ -107,6 +104,8 @@ fn every_block_is_counted_once_with_its_height_and_what_it_consisted_of() {
                 "{event}: {least} to {most}"
             );
             assert_eq!(event["threadName"], "verify_blocks");
+            // It is of the block, and of no operation in it.
+            assert!(event.get("operation").is_none(), "{event}");
         }
         let sum: u64 = events
             .iter()
@@ -168,48 +167,6 @@ fn it_is_told_what_became_of_blocks() {
     });
 }
 
-#[test]
-fn time_is_told_apart_by_what_it_went_to() {
-    in_every_way(every_block(), |way| {
-        let mut node = node();
-        let mut session = way.attach(node.pid());
-        let truth = took(&node.tell("accept 1 20 1 5000 3000"));
-        let synced = took(&node.tell("sync 21"));
-        let events = session.events();
-        session.read().unwrap();
-        assert_eq!(events.len(), 21);
-        for (event, [_, _, least, most]) in events.iter().zip(truth.iter().chain(&synced)) {
-            let cpu = number(event, "cpuNanoseconds");
-            let range = least.saturating_sub(CPU_ERROR_NS)..=most + CPU_ERROR_NS;
-            assert!(range.contains(&cpu), "{event}: {least} to {most}");
-            let off_cpu = number(event, "offCpuNanoseconds");
-            assert_eq!(cpu + off_cpu, number(event, "durationNanoseconds"));
-        }
-        let accepted = total(&session, "accepted");
-        // Each slept for five milliseconds, and the last for twenty.
-        assert!(accepted.sums["offCpu"] >= 20 * 5_000_000 - 20 * CPU_ERROR_NS);
-        let sync = accepted.sums["sync"];
-        assert!(
-            (20_000_000..synced[0][1]).contains(&sync),
-            "{sync} of {synced:?}"
-        );
-        // What RocksDB does within its calls is in them.
-        assert!(accepted.sums["storage"] >= sync);
-        assert_eq!(calls(&session, "accepted", "TxnCommit"), 21);
-        assert_eq!(calls(&session, "accepted", "FileSync"), 0);
-        let wal = accepted.sums["walWrite"];
-        assert!(
-            (300_000..synced[0][1]).contains(&wal),
-            "{wal} of {synced:?}"
-        );
-        let last = events.last().unwrap();
-        assert_eq!(number(last, "walWriteNanoseconds"), wal);
-        assert_eq!(number(last, "syncNanoseconds"), sync);
-        let commit = number(last, "commitNanoseconds");
-        assert!(commit >= wal + sync, "{last}");
-    });
-}
-
 /// The fixture's hash of a block.
 fn hash(height: u64) -> String {
     let bytes = height.to_le_bytes();
@@ -262,46 +219,6 @@ fn a_block_is_told_with_its_hash_its_transactions_and_what_it_wrote() {
             9 * 88 + 42 * 32
         );
         assert_eq!(total(&session, "reorganised").sums["transactions"], 6);
-    });
-}
-
-#[test]
-fn verification_is_told_with_what_of_it_the_thread_had_no_cpu_for_and_faults_by_type() {
-    in_every_way(every_block(), |way| {
-        let mut node = node();
-        let mut session = way.attach(node.pid());
-        node.tell("verify 1 5000 3000");
-        node.tell("fault 2 300");
-        let events = session.events();
-        session.read().unwrap();
-        let [verified, faulted] = &events[..] else {
-            panic!("{events:?}");
-        };
-        let took = number(verified, "verificationNanoseconds");
-        assert!(took >= 8_000_000, "{verified}");
-        assert!(
-            took <= number(verified, "durationNanoseconds"),
-            "{verified}"
-        );
-        let off_cpu = number(verified, "verificationOffCpuNanoseconds");
-        // It slept for five milliseconds, and used no more of the CPU than the whole block did.
-        assert!(off_cpu >= 5_000_000 - CPU_ERROR_NS, "{verified}");
-        let cpu = number(verified, "cpuNanoseconds");
-        assert!(took - off_cpu <= cpu + CPU_ERROR_NS, "{verified}");
-        let of_block = number(verified, "offCpuNanoseconds");
-        // Either is off by so much.
-        assert!(off_cpu <= of_block + 2 * CPU_ERROR_NS, "{verified}");
-        assert!(
-            faulted.get("verificationNanoseconds").is_none(),
-            "{faulted}"
-        );
-        // Its own stack and the probes' pages may come to it.
-        let faults = number(faulted, "minorFaults");
-        assert!((300..340).contains(&faults), "{faulted}");
-        let accepted = total(&session, "accepted");
-        assert_eq!(accepted.sums["verification"], took);
-        assert_eq!(accepted.sums["verificationOffCpu"], off_cpu);
-        assert!(accepted.sums["minorFaults"] >= faults);
     });
 }
 
@@ -409,33 +326,6 @@ fn blocks_and_what_is_between_them_are_what_rocksdb_was_called_for() {
 }
 
 #[test]
-fn only_blocks_as_slow_as_the_threshold_are_listed_and_all_are_counted() {
-    let threshold = Duration::from_millis(20).into();
-    let slow = ChainProbe {
-        threshold,
-        ..ChainProbe::default()
-    };
-    in_every_way(slow, |way| {
-        let mut node = node();
-        let mut session = way.attach(node.pid());
-        node.tell("accept 1 30 1");
-        node.tell("accept 31 33 1 20000");
-        let events = session.events();
-        session.read().unwrap();
-        let slow: Vec<u64> = heights(&events, "accepted");
-        // Where the machine is busy, others may be as slow.
-        assert!(slow.ends_with(&[31, 32, 33]), "{slow:?}");
-        for event in &events {
-            assert!(
-                number(event, "durationNanoseconds") >= 20_000_000,
-                "{event}"
-            );
-        }
-        assert_eq!(blocks(total(&session, "accepted")), [33, 33]);
-    });
-}
-
-#[test]
 fn a_process_that_has_no_such_transactions_is_told_so() {
     in_every_way(every_block(), |way| {
         let other = Fixture::named("usdt", &[]);
@@ -445,81 +335,5 @@ fn a_process_that_has_no_such_transactions_is_told_so() {
             refusal.message.contains("rocksdb_transaction_commit"),
             "{refusal}"
         );
-    });
-}
-
-#[test]
-fn thresholds_that_differ_are_attached_once_and_each_is_told_what_is_as_slow() {
-    let at = |threshold: Duration| {
-        let threshold = threshold.into();
-        let asked = ChainProbe {
-            threshold,
-            ..ChainProbe::default()
-        };
-        KindSpec::from(asked)
-    };
-    in_every_way(every_block(), |way| {
-        let mut node = node();
-        let questions = [
-            at(Duration::from_millis(50)),
-            at(Duration::ZERO),
-            at(Duration::from_millis(20)),
-        ];
-        let mut session = way.ask_all(questions, node.pid()).unwrap();
-        node.tell("accept 1 5 1");
-        node.tell("accept 6 8 1 25000");
-        node.tell("accept 9 9 1 60000");
-        let events = session.events();
-        session.read().unwrap();
-        let of = |probe: &str| -> Vec<u64> {
-            let own = events.iter().filter(|event| event["probe"] == probe);
-            own.map(|event| number(event, "height")).collect()
-        };
-        assert!(of("probe-0").ends_with(&[9]) && of("probe-0").len() < 9);
-        assert_eq!(of("probe-1"), (1..=9).collect::<Vec<_>>());
-        assert!(of("probe-2").ends_with(&[6, 7, 8, 9]));
-        let probes = session.instance().probes.iter();
-        let groups: BTreeSet<_> = probes
-            .flat_map(|probe| &probe.series)
-            .map(|series| series.subscription.group)
-            .collect();
-        assert_eq!(groups.len(), 1);
-    });
-}
-
-#[test]
-fn slow_blocks_are_told_with_the_callers_of_what_took_longest_in_them() {
-    let with_stacks = ChainProbe {
-        threshold: Duration::from_millis(8).into(),
-        stacks: true,
-        ..ChainProbe::default()
-    };
-    in_every_way(with_stacks, |way| {
-        let mut node = node();
-        let mut session = way.attach(node.pid());
-        node.tell("sync 1 5000");
-        node.tell("accept 2 2 1 9000");
-        let events = session.events();
-        session.read().unwrap();
-        let [synced, slept] = &events[..] else {
-            panic!("{events:?}");
-        };
-        // By whom the file was synced; of a block without a long call, by whom it was committed.
-        let expected = [
-            (synced, "FileSync", "rocksdb_transaction_commit"),
-            (slept, "TxnCommit", "main"),
-        ];
-        let mut missing = 0;
-        for (event, of, caller) in expected {
-            if event["stackOf"] != of {
-                // Where a kernel preempts whoever copies it, there may be no room for it: that is counted, and the commit's is told.
-                assert!(event["stackOf"].is_null() || event["stackOf"] == "TxnCommit");
-                missing += 1;
-                continue;
-            }
-            assert!(event["stack"].to_string().contains(caller), "{event}");
-        }
-        assert!(missing < 2, "{events:?}");
-        assert_eq!(lost(&session), missing);
     });
 }

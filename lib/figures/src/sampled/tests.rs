@@ -34,6 +34,12 @@ fn slices_that_were_cut_short_are_made_up_for() {
     assert_eq!(factors[0], 1.0);
     assert!(factors.is_sorted());
     assert!((1.24..1.25).contains(&factors[99]), "{}", factors[99]);
+    // As those are that last too long.
+    let mut balance = Balance::default();
+    assert_eq!(balance.factor(), 1.0);
+    let factors = (0..100).map(|_| balance.observe(&SHORT, &lasted(0.03)));
+    let last = factors.last().unwrap();
+    assert!((2.0 / 3.0..0.7).contains(&last), "{last}");
     // By turns too long and not at all: that is chance, and as it should be.
     let mut balance = Balance::default();
     let turns = [0.04, 0.0];
@@ -42,6 +48,22 @@ fn slices_that_were_cut_short_are_made_up_for() {
     let mut balance = Balance::default();
     let factors = (0..1000).map(|_| balance.observe(&SHORT, &lasted(0.0)));
     assert!((3.9..MOST).contains(&factors.last().unwrap()));
+}
+
+#[test]
+fn a_process_works_while_little_more_passes_on_the_wall_than_of_its_own_time() {
+    let mut passed = Passed::default();
+    for (own, wall, works) in [
+        (0.0, 0.0, false),
+        (0.25, 0.0, false),
+        (0.0, 0.3125, true),
+        (0.0, 0.03125, false),
+        (0.0625, 0.03125, true),
+    ] {
+        passed.add(Passed { own, wall });
+        assert_eq!(passed.is_work(), works, "{passed:?}");
+    }
+    assert_eq!((passed.own, passed.wall), (0.3125, 0.375));
 }
 
 #[test]
@@ -100,6 +122,9 @@ fn of_variances_what_was_added_since_is_their_difference() {
     let [nine, four, five] = [9.0, 4.0, 5.0].map(Variance::new);
     assert_eq!(nine.since(four), five);
     assert_eq!(four.since(nine), Variance::default());
+    let mut sum = four;
+    sum += five;
+    assert_eq!(sum, nine);
     assert!(Variance::default().is_zero() && !five.is_zero() && !Variance::UNKNOWN.is_zero());
 }
 
@@ -143,6 +168,35 @@ fn slices_of_a_random_count_tell_how_much_it_varies() {
 }
 
 #[test]
+fn of_few_slices_long_ones_tell_how_much_short_ones_differ_and_the_other_way_round() {
+    let long = SliceShape {
+        open: 0.1,
+        long: true,
+        ..SHORT
+    };
+    // By the second: of short ones a pair of 1,000 and 3,000, of long ones three of 1,000 between them.
+    let seen = [
+        (20.0, SHORT),
+        (60.0, SHORT),
+        (100.0, long),
+        (200.0, long),
+        (300.0, long),
+        (400.0, long),
+    ];
+    let mut spread = Spread::default();
+    let all = seen.map(|(seen, slice)| spread.observe(seen, &slice));
+    assert_eq!(all[..5], [0.0; 5]);
+    let scatter = (2000.0_f64.powi(2) / 2.0 + 3.0 * 1000.0_f64.powi(2) / 2.0) / 4.0;
+    let cells = 0.25 * (2.0 * 0.96 + 4.0 * 0.8);
+    let expected = scatter * (1.0 + 3.6 / 4.0) * cells;
+    assert!(
+        (all[5] / expected - 1.0).abs() < 1e-9,
+        "{} {expected}",
+        all[5]
+    );
+}
+
+#[test]
 fn what_comes_up_after_a_while_was_not_there_before() {
     let mut spread = Spread::of_unseen();
     let variance = spread.observe(10.0, &SHORT);
@@ -169,6 +223,16 @@ fn what_was_cut_off_before_anything_was_known_is_as_uncertain_once_it_is() {
     let [first, without] = [&mut spread, &mut known].map(|one| one.observe(40.0, &SHORT));
     assert!(((first - without).sqrt() - 500.0).abs() < 1e-6);
     assert_eq!(spread.observe(40.0, &SHORT), known.observe(40.0, &SHORT));
+    // From the first slice on it is known at once, and not told again.
+    let mut spread = Spread::default();
+    spread.observe(40.0, &SHORT);
+    assert!((spread.cut(0.5, 0.5).sqrt() - 500.0).abs() < 1e-6);
+    assert_eq!(spread.observe(40.0, &SHORT), 0.0);
+    // It comes to what is known of how much slices differ.
+    let [mut spread, mut known] = [Spread::of_unseen(), Spread::of_unseen()];
+    spread.cut(0.5, 0.5);
+    let [first, without] = [&mut spread, &mut known].map(|one| one.observe(40.0, &SHORT));
+    assert!(without > 0.0 && ((first - without).sqrt() - 500.0).abs() < 1e-6);
 }
 
 proptest! {

@@ -1,5 +1,7 @@
 //! Why a mechanism with one group counts.
 
+use std::ops::{Deref, DerefMut};
+
 use super::super::{GroupId, GroupIds};
 use crate::kernel::{AttachError, Links, ReadError};
 
@@ -78,5 +80,63 @@ pub trait OneGroup {
             true => self.close(),
             false => Ok(None),
         }
+    }
+}
+
+/// What counts from its opening to its closing, and has nothing else to do at either.
+pub trait Switch {
+    /// Counts from now on.
+    fn open(&mut self) -> Result<(), AttachError>;
+
+    /// Counts no more, and hands back the links where nobody else does.
+    fn close(&mut self) -> Result<Option<Links>, ReadError>;
+}
+
+/// What counts, with its gate: all that a mechanism of one group need say of how it counts and ceases to.
+pub struct Gated<S> {
+    counts: S,
+    gate: Gate,
+}
+
+impl<S> Gated<S> {
+    /// Closed.
+    pub fn of(group: GroupId, counts: S) -> Self {
+        Self {
+            counts,
+            gate: Gate::of(group),
+        }
+    }
+
+    /// The group for which it counts.
+    pub fn group(&self) -> GroupId {
+        self.gate.group()
+    }
+}
+
+impl<S> Deref for Gated<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.counts
+    }
+}
+
+impl<S> DerefMut for Gated<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.counts
+    }
+}
+
+impl<S: Switch> OneGroup for Gated<S> {
+    fn gate(&mut self) -> &mut Gate {
+        &mut self.gate
+    }
+
+    fn open(&mut self) -> Result<(), AttachError> {
+        self.counts.open()
+    }
+
+    fn close(&mut self) -> Result<Option<Links>, ReadError> {
+        self.counts.close()
     }
 }

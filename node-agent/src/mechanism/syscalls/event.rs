@@ -86,7 +86,7 @@ impl SystemCalls {
         details.push(("result", Detail::Number(call.result)));
         Some(Event {
             time: observe::since_boot(booted, call.time_ns),
-            group: self.gate.group(),
+            group: self.handle.group(),
             row: Some(RowId {
                 place: number,
                 number,

@@ -1,7 +1,8 @@
 //! Sizes of payloads, out of arguments and results.
 
-use aya_ebpf::{bindings::pt_regs, helpers::bpf_probe_read_user, programs::ProbeContext};
+use aya_ebpf::{bindings::pt_regs, programs::ProbeContext};
 use ckb_probe_common::Payload;
+use ckb_probe_programs::column_family::read_user;
 
 use crate::record;
 
@@ -37,19 +38,6 @@ pub fn at_entry(context: &ProbeContext, stack: u64, payload: u8) -> u64 {
     }
 }
 
-/// Arguments 1 and 2. Both are read, whichever is wanted: a choice between two addresses in the context, which the
-/// compiler would make of it, is one that the verifier refuses.
-#[inline(always)]
-pub fn first_and_second(registers: *const pt_regs) -> (u64, u64) {
-    // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
-    unsafe {
-        (
-            (&raw const (*registers).rsi).read_volatile(),
-            (&raw const (*registers).rdx).read_volatile(),
-        )
-    }
-}
-
 /// The payload size, with what was remembered from the entry.
 #[inline(always)]
 pub fn at_return(registers: *const pt_regs, at_entry: u64, payload: u8) -> u64 {
@@ -78,11 +66,4 @@ fn size_at(address: u64) -> u64 {
         record::lose_size();
         0
     })
-}
-
-/// A word of the target's memory; None where it cannot be read without a page fault.
-#[inline(always)]
-pub fn read_user(address: u64) -> Option<u64> {
-    // SAFETY: the helper checks the address itself.
-    unsafe { bpf_probe_read_user(address as *const u64) }.ok()
 }

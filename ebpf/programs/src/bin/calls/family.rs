@@ -1,9 +1,7 @@
 //! Which column family a call is on.
 //!
-//! The handle that the call passes is `{rep}`; rep is `{vtable, data}`; data begins with `{id: u32, name: std::string}`,
-//! whose first word points to its text. That much of RocksDB's layout has held from 5 to 10. It is read once for each
-//! handle and operation; after that the handle's address is known. Between two readings of user space the number is looked at once
-//! more: a database that was closed and opened again may have another family's handle there.
+//! It is read once for each handle and operation; after that the handle's address is known. Between two readings of user space the
+//! number is looked at once more: a database that was closed and opened again may have another family's handle there.
 
 use aya_ebpf::{
     helpers::bpf_probe_read_user_str_bytes,
@@ -12,9 +10,10 @@ use aya_ebpf::{
     programs::ProbeContext,
 };
 use ckb_probe_common::{Control, Cookie, Family, FamilyArgument, FamilyKey, FamilySlot};
-use ckb_probe_programs::counters::next;
-
-use crate::arguments::{self, read_user};
+use ckb_probe_programs::{
+    column_family::{handle, id_and_text},
+    counters::next,
+};
 
 /// The slot of each handle and operation seen.
 #[map]
@@ -35,14 +34,9 @@ pub fn slot(context: &ProbeContext, cookie: Cookie, control: &Control) -> u32 {
     if argument == FamilyArgument::None as u8 {
         return cookie.slot();
     }
-    let (first, second) = arguments::first_and_second(context.regs);
-    let handle = if argument == FamilyArgument::Argument1 as u8 {
-        first
-    } else {
-        second
-    };
     let key = FamilyKey {
-        handle,
+        // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
+        handle: unsafe { handle(context.regs, argument) },
         slot: cookie.slot() as u64,
     };
     let Some(known) = FAMILY_SLOTS.get_ptr_mut(&key) else {
@@ -65,20 +59,11 @@ pub fn slot(context: &ProbeContext, cookie: Cookie, control: &Control) -> u32 {
 #[inline(never)]
 fn is_another(key: &FamilyKey, slot: u32, control: &Control) -> bool {
     let index = slot.wrapping_sub(control.first_family);
-    match (FAMILIES.get(index), id(key)) {
+    match (FAMILIES.get(index), id_and_text(key.handle)) {
         (Some(family), Some((id, _))) => family.id != id,
         // It counts with the operation's others, or cannot be read now.
         _ => false,
     }
-}
-
-/// The number of a handle's family, and where its text is.
-#[inline(always)]
-fn id(key: &FamilyKey) -> Option<(u32, u64)> {
-    let representation = read_user(key.handle)?;
-    let data = read_user(representation.wrapping_add(8))?;
-    let id = read_user(data)? as u32;
-    Some((id, read_user(data.wrapping_add(8))?))
 }
 
 /// The operation of a slot.
@@ -95,7 +80,7 @@ pub fn operation(slot: u32, control: &Control) -> u32 {
 /// Takes up a column family. None where its memory cannot be read now: the next call tries again.
 #[inline(never)]
 fn first_seen(key: &FamilyKey, control: &Control) -> Option<u32> {
-    let (id, text) = id(key)?;
+    let (id, text) = id_and_text(key.handle)?;
     let count = FAMILY_COUNT.get_ptr_mut(0)?;
     // SAFETY: a map's value.
     let index = unsafe { next(count) };

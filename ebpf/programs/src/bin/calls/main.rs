@@ -39,6 +39,7 @@ use aya_ebpf::{
 };
 use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, Session};
 use ckb_probe_programs::{
+    calls::NO_RETURN,
     helpers::{cookie, now, thread},
     session,
 };
@@ -51,9 +52,6 @@ static CONTROL: Array<Control> = Array::with_max_entries(1, 0);
 
 /// On x86-64 a return pops the return address.
 const POPPED_BY_RETURN: u64 = 8;
-
-/// Tells the kernel not to call this program at the call's return.
-const NO_RETURN: u32 = 1;
 
 // Not by aya's macro, whose programs return 0 whatever is returned here: the return of a call that is not taken up would be
 // touched all the same, and met as if it were an entry.

@@ -21,9 +21,9 @@ use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
     helpers::generated::bpf_probe_read_user,
-    macros::{map, uprobe, uretprobe},
+    macros::map,
     maps::{Array, HashMap, PerCpuArray},
-    programs::{ProbeContext, RetProbeContext},
+    programs::ProbeContext,
 };
 use ckb_probe_common::{
     Cookie,
@@ -32,7 +32,6 @@ use ckb_probe_common::{
 use ckb_probe_programs::{
     counters::add,
     helpers::{cookie, now, thread},
-    session,
 };
 
 /// What user space has to say.
@@ -47,48 +46,10 @@ static CALLS: HashMap<HealthCallKey, HealthCall> = HashMap::with_max_entries(102
 #[map]
 static HITS: PerCpuArray<u64> = PerCpuArray::with_max_entries(SLOTS as u32, 0);
 
-/// Tells the kernel not to call this program at the call's return.
-const NO_RETURN: u32 = 1;
-
 /// Calls that nothing within them looks for go by their slot, above all roles.
 const BY_SLOT: u32 = 256;
 
-// Not by aya's macro: see the programs of `calls`.
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "uprobe")]
-extern "C" fn call_session(registers: *mut c_void) -> u32 {
-    let context = ProbeContext::new(registers);
-    let remembered = session::word(context.as_ptr());
-    // SAFETY: see there.
-    if unsafe { *remembered } != 0 {
-        returns(&context, context.regs);
-        return 0;
-    }
-    if !enters(&context) {
-        return NO_RETURN;
-    }
-    // SAFETY: as above.
-    unsafe { *remembered = 1 };
-    0
-}
-
-#[uprobe]
-pub fn call_enter(context: ProbeContext) -> u32 {
-    enters(&context);
-    0
-}
-
-#[uretprobe]
-pub fn call_return(context: RetProbeContext) -> u32 {
-    returns(&context, context.regs);
-    0
-}
-
-#[uprobe]
-pub fn call_count(context: ProbeContext) -> u32 {
-    enters(&context);
-    0
-}
+ckb_probe_programs::call_programs!(enters, returns);
 
 /// Whether its return matters.
 #[inline(always)]

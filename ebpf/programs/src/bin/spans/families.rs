@@ -1,7 +1,6 @@
 //! Which column family a call is on, what that is to a span, and where its calls count.
 //!
-//! A handle's family is read from its memory, as the programs of `calls` do (`family.rs` there), and its address is known from then
-//! on. Between two readings of user space it is looked at once more: a database that was closed and opened again may have
+//! A handle's family is read from its memory, and its address is known from then on. Between two readings of user space it is looked at once more: a database that was closed and opened again may have
 //! another family's handle there.
 
 use aya_ebpf::{
@@ -14,8 +13,7 @@ use ckb_probe_common::{
     Cookie, FamilyArgument, FamilyKey,
     spans::{OPERATIONS, PARTS, SpanControl, SpanHandle, SpanPart, SpanState, family},
 };
-
-use crate::{arguments, read_user};
+use ckb_probe_programs::column_family::{handle, id_and_text, read_user};
 
 /// What is known of each handle, by operation. What finds no room is looked up at each call.
 #[map]
@@ -25,55 +23,66 @@ static HANDLES: HashMap<FamilyKey, SpanHandle> = HashMap::with_max_entries(512, 
 #[map]
 static FAMILIES: Array<SpanPart> = Array::with_max_entries(PARTS as u32, 0);
 
-/// The part in which a call counts, and what its family is: one of [`family`].
+/// Takes down in which part a call counts, and what its family is: in the state, which the verifier knows nothing of. What it can tell
+/// apart it looks at again with each call that follows, and there is a part for each family.
 ///
 /// # Safety
 /// The state is a map's value, and the registers are those of the call at its entry.
 #[inline(always)]
-pub unsafe fn of(
+pub unsafe fn take_down(
     state: *mut SpanState,
     control: &SpanControl,
     registers: *const pt_regs,
     cookie: Cookie,
-) -> (u32, u32) {
+) {
     let argument = cookie.family();
     let slot = cookie.slot() & (OPERATIONS as u32 - 1);
     if argument == FamilyArgument::None as u8 {
-        return (slot, family::OTHER);
+        // SAFETY: by the caller's word.
+        unsafe { note(state, slot, slot, family::OTHER) };
+        return;
     }
-    // SAFETY: by the caller's word.
-    let (first, second, _) = unsafe { arguments(registers) };
-    let handle = if argument == FamilyArgument::Argument1 as u8 {
-        first
-    } else {
-        second
-    };
     let key = FamilyKey {
-        handle,
+        // SAFETY: by the caller's word.
+        handle: unsafe { handle(registers, argument) },
         slot: u64::from(slot),
     };
     if let Some(known) = HANDLES.get_ptr(&key) {
         // SAFETY: a map's value: entries are not removed.
         let known = unsafe { *known };
         if known.epoch == control.epoch {
-            return (known.part, known.family);
+            // SAFETY: by the caller's word.
+            unsafe { note(state, slot, known.part, known.family) };
+            return;
         }
     }
     // SAFETY: by the caller's word.
-    let looked_up = unsafe { looked_up(state, &key, control) };
-    (looked_up as u32, (looked_up >> 32) as u32)
+    unsafe { look_up(state, &key, control) };
 }
 
-/// Reads of which family a handle is: the part in the lower half, what the family is in the upper.
+/// Reads of which family a handle is.
 #[inline(never)]
-unsafe fn looked_up(state: *mut SpanState, key: &FamilyKey, control: &SpanControl) -> u64 {
+unsafe fn look_up(state: *mut SpanState, key: &FamilyKey, control: &SpanControl) {
     let slot = key.slot as u32;
     // SAFETY: by the caller's word.
-    let Some(known) = (unsafe { read(state, key, control) }) else {
-        return u64::from(slot);
-    };
-    let _ = HANDLES.insert(key, &known, 0);
-    u64::from(known.part) | u64::from(known.family) << 32
+    unsafe {
+        match read(state, key, control) {
+            Some(known) => {
+                let _ = HANDLES.insert(key, &known, 0);
+                note(state, slot, known.part, known.family);
+            }
+            None => note(state, slot, slot, family::OTHER),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn note(state: *mut SpanState, slot: u32, part: u32, family: u32) {
+    // SAFETY: by the caller's word. Within the array, by the mask.
+    unsafe {
+        (*state).within[slot as usize & (OPERATIONS - 1)] = part;
+        (*state).family = family;
+    }
 }
 
 #[inline(always)]
@@ -82,10 +91,7 @@ unsafe fn read(
     key: &FamilyKey,
     control: &SpanControl,
 ) -> Option<SpanHandle> {
-    let representation = read_user(key.handle)?;
-    let data = read_user(representation.wrapping_add(8))?;
-    let id = read_user(data)? as u32;
-    let text = read_user(data.wrapping_add(8))?;
+    let (id, text) = id_and_text(key.handle)?;
     // A string's own room is of sixteen bytes, so that there are eight to be read of the shortest.
     let begins = read_user(text)?;
     let is = |[wanted, mask]: [u64; 2]| mask != 0 && begins & mask == wanted;

@@ -28,20 +28,18 @@ mod record {
     pub use ckb_probe_programs::counters::add;
 }
 
-use core::ffi::c_void;
-
 use aya_ebpf::{
     EbpfContext,
     bindings::pt_regs,
-    helpers::{bpf_get_current_comm, bpf_probe_read_user},
-    macros::{map, uprobe, uretprobe},
+    helpers::bpf_get_current_comm,
+    macros::map,
     maps::{Array, PerCpuArray},
-    programs::{ProbeContext, RetProbeContext},
+    programs::ProbeContext,
 };
 use ckb_probe_common::spans::{OPERATIONS, SpanControl, SpanState, role};
 use ckb_probe_programs::{
+    column_family::read_user,
     helpers::{cookie, now, thread},
-    session,
 };
 
 /// What user space has to say.
@@ -56,47 +54,9 @@ static STATE: Array<SpanState> = Array::with_max_entries(1, 0);
 #[map]
 static HITS: PerCpuArray<[u64; 2]> = PerCpuArray::with_max_entries(OPERATIONS as u32, 0);
 
-/// Tells the kernel not to call this program at the call's return.
-const NO_RETURN: u32 = 1;
+ckb_probe_programs::call_programs!(enters, returns);
 
-// Not by aya's macro: see the programs of `calls`.
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "uprobe")]
-extern "C" fn call_session(registers: *mut c_void) -> u32 {
-    let context = ProbeContext::new(registers);
-    let remembered = session::word(context.as_ptr());
-    // SAFETY: see there.
-    if unsafe { *remembered } != 0 {
-        returns(&context);
-        return 0;
-    }
-    if !enters(&context) || cookie(&context).is_counted_only() {
-        return NO_RETURN;
-    }
-    // SAFETY: as above.
-    unsafe { *remembered = 1 };
-    0
-}
-
-#[uprobe]
-pub fn call_enter(context: ProbeContext) -> u32 {
-    enters(&context);
-    0
-}
-
-#[uretprobe]
-pub fn call_return(context: RetProbeContext) -> u32 {
-    returns(&context);
-    0
-}
-
-#[uprobe]
-pub fn call_count(context: ProbeContext) -> u32 {
-    enters(&context);
-    0
-}
-
-/// Whether the call is the thread's.
+/// Whether its return matters: that of the thread's calls, but for those that are counted only.
 #[inline(always)]
 fn enters(context: &ProbeContext) -> bool {
     let (Some(control), Some(state)) = (CONTROL.get(0), STATE.get_ptr_mut(0)) else {
@@ -123,8 +83,8 @@ fn enters(context: &ProbeContext) -> bool {
             account::begin_anew(state, control.generation);
         }
         usage::look_at_clock();
-        let (part, family) = families::of(state, control, context.regs, cookie);
-        (*state).within[slot] = part;
+        families::take_down(state, control, context.regs, cookie);
+        let family = (&raw const (*state).family).read_volatile();
         match role {
             role::BEGIN => account::begin(state),
             role::DROP => account::drop(state, control),
@@ -136,11 +96,11 @@ fn enters(context: &ProbeContext) -> bool {
         // Last, so that what came before is not charged to the call.
         (*state).entered[slot] = now();
     }
-    true
+    !cookie.is_counted_only()
 }
 
 #[inline(always)]
-fn returns(context: &impl EbpfContext) {
+fn returns(context: &impl EbpfContext, _registers: *const pt_regs) {
     // First, so that what comes after is not charged to the call.
     let now = now();
     let (Some(control), Some(state)) = (CONTROL.get(0), STATE.get_ptr_mut(0)) else {
@@ -216,29 +176,6 @@ fn hit(slot: usize, own: bool) {
         // Not atomic: for the overhead's estimate only.
         // SAFETY: a map's value.
         unsafe { (*hits)[usize::from(own)] += 1 };
-    }
-}
-
-/// A word of the target's memory; None where it cannot be read without a page fault.
-#[inline(always)]
-fn read_user(address: u64) -> Option<u64> {
-    // SAFETY: the helper checks the address itself.
-    unsafe { bpf_probe_read_user(address as *const u64) }.ok()
-}
-
-/// Arguments 1, 2 and 3.
-///
-/// # Safety
-/// The registers are those that the kernel handed out.
-#[inline(always)]
-unsafe fn arguments(registers: *const pt_regs) -> (u64, u64, u64) {
-    // SAFETY: by the caller's word. Volatile, so that no two reads are made one of a choice of addresses.
-    unsafe {
-        (
-            (&raw const (*registers).rsi).read_volatile(),
-            (&raw const (*registers).rdx).read_volatile(),
-            (&raw const (*registers).rcx).read_volatile(),
-        )
     }
 }
 

@@ -5,8 +5,7 @@ use core::ffi::c_void;
 
 use aya_ebpf::{bindings::pt_regs, helpers::generated::bpf_probe_read_user};
 use ckb_probe_common::spans::{SpanState, VALUE_BYTES, family, role};
-
-use crate::{arguments, read_user};
+use ckb_probe_programs::column_family::read_user;
 
 const NAME_BYTES: u64 = 8;
 
@@ -18,7 +17,7 @@ const NAME_BYTES: u64 = 8;
 pub unsafe fn note(state: *mut SpanState, registers: *const pt_regs, role: u8, of: u32) {
     // SAFETY: by the caller's word.
     unsafe {
-        let (_, key, length) = arguments(registers);
+        let (key, length) = key(registers);
         if role == role::PUT {
             (*state).puts += 1;
         }
@@ -48,10 +47,22 @@ pub unsafe fn note(state: *mut SpanState, registers: *const pt_regs, role: u8, o
     }
 }
 
+/// Arguments 2 and 3.
+#[inline(always)]
+unsafe fn key(registers: *const pt_regs) -> (u64, u64) {
+    // SAFETY: by the caller's word. Volatile, so that no two reads are made one of a choice of addresses.
+    unsafe {
+        (
+            (&raw const (*registers).rdx).read_volatile(),
+            (&raw const (*registers).rcx).read_volatile(),
+        )
+    }
+}
+
 /// Arguments 4 and 5.
 #[inline(always)]
 unsafe fn value(registers: *const pt_regs) -> (u64, u64) {
-    // SAFETY: by the caller's word. Volatile, as in `arguments`.
+    // SAFETY: by the caller's word. Volatile, as in `key`.
     unsafe {
         (
             (&raw const (*registers).r8).read_volatile(),

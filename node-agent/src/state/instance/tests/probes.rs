@@ -426,7 +426,6 @@ fn a_slow_call_is_a_line_with_all_that_is_known_of_it() {
         "time": "2026-01-02T03:04:05.678901Z",
         "probe": "reads",
         "operation": "Get",
-        "columnFamily": null,
         "thread": 42,
         "threadName": "verify_blocks",
         "durationNanoseconds": 2_000_000,
