@@ -73,7 +73,7 @@ impl Exporter {
     /// Begins to export to whom these settings name, as this program.
     pub fn start(settings: Settings, scope: Scope, limits: Limits) -> Result<Self, ExporterError> {
         let receiver = settings.receiver();
-        let sender = Sender::new(settings)?;
+        let mut sender = Sender::new(settings)?;
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -90,7 +90,7 @@ impl Exporter {
         let thread = thread::Builder::new()
             .name(THREAD.to_string())
             .spawn(move || {
-                runtime.block_on(run(&mine, &sender, &scope, &name));
+                runtime.block_on(run(&mine, &mut sender, &scope, &name));
                 // A name that is looked up for ever is not waited for.
                 runtime.shutdown_background();
             })?;
@@ -185,7 +185,7 @@ fn step(shared: &Shared) -> (Step, Option<Duration>) {
     (step, deadline)
 }
 
-async fn run(shared: &Shared, sender: &Sender, scope: &Scope, receiver: &str) {
+async fn run(shared: &Shared, sender: &mut Sender, scope: &Scope, receiver: &str) {
     loop {
         let (step, _) = step(shared);
         match step {

@@ -39,13 +39,24 @@ pub struct CollectedSpan {
     pub scope: String,
 }
 
+/// How it is spoken with by TLS.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// Its certificate.
+    pub certificate: PathBuf,
+    /// The key of that.
+    pub key: PathBuf,
+    /// Certificates of whom those of clients must be signed by; None where anybody may speak with it.
+    pub clients: Option<PathBuf>,
+}
+
 /// The Collector. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Collector {
     folder: TempDir,
     http: SocketAddr,
     grpc: SocketAddr,
-    tls: Option<(PathBuf, PathBuf)>,
+    tls: Option<Tls>,
     starts: usize,
     child: Option<Child>,
 }
@@ -59,11 +70,11 @@ impl Collector {
         Self::start_with(None)
     }
 
-    /// The same with TLS: with this certificate and key.
+    /// The same with TLS.
     ///
     /// # Panics
     /// When it does not start.
-    pub fn start_with(tls: Option<(PathBuf, PathBuf)>) -> Self {
+    pub fn start_with(tls: Option<Tls>) -> Self {
         let mut collector = Self {
             folder: TempDir::with_prefix("ckb-probe-collector-").unwrap(),
             http: free(),
@@ -97,10 +108,16 @@ impl Collector {
     pub fn begin(&mut self) {
         self.starts += 1;
         let tls = match &self.tls {
-            Some((certificate, key)) => format!(
-                ", tls: {{cert_file: {}, key_file: {}}}",
-                certificate.display(),
-                key.display()
+            Some(tls) => format!(
+                ", tls: {{cert_file: {}, key_file: {}{}}}",
+                tls.certificate.display(),
+                tls.key.display(),
+                tls.clients
+                    .as_ref()
+                    .map_or_else(String::new, |clients| format!(
+                        ", client_ca_file: {}",
+                        clients.display()
+                    ))
             ),
             None => String::new(),
         };
