@@ -34,7 +34,7 @@ use crate::{
         engine::Engine,
         workers::{Errand, Outcome},
     },
-    export::{metrics, span_metrics, span_sink::SpanSink},
+    export::{exposition, metrics, span_metrics, span_sink::SpanSink},
     kernel::{CalibratedTier, Execs, Tier, memory},
     mechanism::{NodePolicy, Refusal},
     observe,
@@ -260,23 +260,23 @@ impl Work {
     }
 
     /// Answers with the text of `/metrics`, which is made where nobody waits for it. False: nothing changed.
-    fn render(&mut self, answer: MetricsRequest) -> bool {
+    fn render(&mut self, request: MetricsRequest) -> bool {
         self.engine.read();
         let (now, instances) = self.engine.instances();
         let means = self.engine.means();
         let (reports, parts) = (self.written.count(), self.parts.count());
         let spans = self.engine.span_counts();
+        let exemplars = self.engine.exemplars();
         self.rendering = Some(self.engine.aside(move || {
             let instances = instances.iter().map(|instance| &**instance);
-            let text = metrics::render(means, now, instances)
-                .and_then(|text| Ok(text + &reports.render()? + &parts.render()?))
-                .and_then(|text| match &spans {
-                    Some(counts) => Ok(text + &span_metrics::render(counts)?),
-                    None => Ok(text),
-                })
-                .map_err(|error| format!("cannot render the metrics: {error}\n"));
+            let mut families = metrics::families(means, now, instances, &exemplars);
+            families.extend(reports.families());
+            families.extend(parts.families());
+            families.extend(spans.iter().flat_map(span_metrics::families));
+            let text = exposition::page(&families, request.format);
+            let text = text.map_err(|error| format!("cannot render the metrics: {error}\n"));
             // Whoever asked may have gone.
-            let _ = answer.send(text);
+            let _ = request.answer.send(text);
         }));
         false
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use ckb_probe_traces::{
-    Counts, Group, Limits, Next, Outbox, Scope, Settings,
+    Counts, Group, Limits, Next, Offered, Outbox, Scope, Settings,
     answer::{Answer, Outcome},
 };
 use tokio::{
@@ -101,12 +101,13 @@ impl Exporter {
         })
     }
 
-    /// Takes spans that belong together, or drops them where too many wait already. Returns at once.
-    pub fn offer(&self, group: Group) {
-        let wake = self.shared.lock().outbox.offer(group, self.shared.now());
-        if wake {
+    /// Takes spans that belong together, or drops them where too many wait already: false. Returns at once.
+    pub fn offer(&self, group: Group) -> bool {
+        let offered = self.shared.lock().outbox.offer(group, self.shared.now());
+        if offered == Offered::Wakes {
             self.shared.wake.notify_one();
         }
+        offered != Offered::Dropped
     }
 
     /// What became of all spans up to now.

@@ -17,6 +17,6 @@ mod span;
 
 pub use group::{Group, Resource, Scope};
 pub use ids::{Ids, SpanId, TraceId};
-pub use outbox::{Batch, Cause, Counts, Limits, Next, Outbox};
+pub use outbox::{Batch, Cause, Counts, Limits, Next, Offered, Outbox};
 pub use settings::{Compression, Protocol, Settings, SettingsError};
 pub use span::{Attributes, Span, Value};

@@ -1,21 +1,22 @@
 //! What the targets did, for Prometheus: base units, bounded labels, never a PID.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{
     Distribution as Values, Histogram, IntervalFigures, Kind, Share,
     descriptor::{Export, Metric as Told, Unit},
 };
-use prometheus::{
-    Encoder, TextEncoder,
-    proto::{
-        Bucket, Counter, Gauge, Histogram as Distribution, LabelPair, Metric, MetricFamily,
-        MetricType,
-    },
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram as Distribution, LabelPair, Metric, MetricFamily, MetricType,
 };
 
+use super::{
+    exemplars::Exemplars,
+    exposition::{Exemplar, Family},
+};
 use crate::{
     kernel::CalibratedTier,
+    mechanism,
     state::{instance::Instance, probe::ProbeState, series::Series},
 };
 
@@ -23,33 +24,37 @@ use crate::{
 /// count below a bound is exact.
 const BOUNDS: std::ops::RangeInclusive<u32> = 9..=34;
 
+/// The measure that says how many were slow.
+const SLOW: &str = "slow";
+
 /// Rows and parts of rows in one page: some twelve megabytes where each has all that there may be.
 const MOST_ROWS: usize = 2048;
 
-/// The text of `/metrics`.
-pub fn render<'a>(
+/// What is told of the targets, and of this node's means; with which traces there are of it.
+pub fn families<'a>(
     means: Option<CalibratedTier>,
     now: Duration,
     instances: impl IntoIterator<Item = &'a Instance>,
-) -> Result<String, prometheus::Error> {
+    exemplars: &Exemplars,
+) -> Vec<Family> {
     let instances: Vec<&Instance> = instances.into_iter().collect();
     let (told, left_out) = that_fit(&instances, MOST_ROWS);
-    let mut families = kind_families(&told);
-    families.extend(load_families(&told));
-    families.extend(instance_families(&instances, now));
-    families.push(family(
+    let mut families = kind_families(&told, exemplars);
+    let others = load_families(&told).into_iter();
+    let others = others.chain(instance_families(&instances, now));
+    families.extend(others.map(Family::from));
+    let left_out = family(
         "ckb_probe_rows_left_out",
         "Rows of a target that are not among these metrics, since those of all targets are too many.",
         MetricType::GAUGE,
         left_out
             .iter()
             .map(|(instance, rows)| gauge(instance_labels(instance), *rows as f64)),
-    ));
-    families.extend(means.into_iter().flat_map(node_families));
-    families.retain(|family| !family.get_metric().is_empty());
-    let mut text = Vec::new();
-    TextEncoder::new().encode(&families, &mut text)?;
-    Ok(crate::text::of_own(text))
+    );
+    families.push(left_out.into());
+    let of_node = means.into_iter().flat_map(node_families);
+    families.extend(of_node.map(Family::from));
+    families
 }
 
 /// The targets whose rows and parts of rows are so many together at most: those with few first, so that nobody's many keep out others. And
@@ -115,7 +120,7 @@ fn node_families(means: CalibratedTier) -> [MetricFamily; 3] {
 }
 
 /// What the kinds' descriptors say.
-fn kind_families(instances: &[&Instance]) -> Vec<MetricFamily> {
+fn kind_families(instances: &[&Instance], exemplars: &Exemplars) -> Vec<Family> {
     let kinds = Kind::ALL.iter();
     let told = kinds.flat_map(|kind| {
         kind.descriptor()
@@ -123,26 +128,38 @@ fn kind_families(instances: &[&Instance]) -> Vec<MetricFamily> {
             .iter()
             .map(move |told| (*kind, told))
     });
-    told.map(|(kind, told)| kind_family(kind, told, instances))
+    told.map(|(kind, told)| kind_family(kind, told, instances, exemplars))
         .collect()
 }
 
-fn kind_family(kind: Kind, told: &Told, instances: &[&Instance]) -> MetricFamily {
+fn kind_family(kind: Kind, told: &Told, instances: &[&Instance], exemplars: &Exemplars) -> Family {
     let descriptor = kind.descriptor();
     let unit = descriptor.unit(told.export.measure());
     let mut metrics = Vec::new();
+    let mut linked = BTreeMap::new();
     for (instance, book) in books(instances).filter(|(_, book)| book.probe.kind() == kind) {
         for (name, row) in book.series.iter().flat_map(|series| &series.rows) {
             let labels = || row_labels(instance, book, name);
+            let mut link = |place: usize, part| {
+                let links = exemplars.of(&instance.key, &book.probe.name, name, part);
+                let links = at_their_place(told.export, links);
+                linked.extend(links.map(|(bucket, one)| ((place, bucket), one)));
+            };
             if !told.of_parts {
-                metrics.extend(metric(labels(), told.export, unit, &row.all.total));
+                if let Some(metric) = metric(labels(), told.export, unit, &row.all.total) {
+                    link(metrics.len(), None);
+                    metrics.push(metric);
+                }
                 continue;
             }
             for (part, tally) in &row.parts {
                 let mut labels = labels();
                 let name = told.part.or(descriptor.part).unwrap_or_default();
                 labels.push(label(name, part));
-                metrics.extend(metric(labels, told.export, unit, &tally.total));
+                if let Some(metric) = metric(labels, told.export, unit, &tally.total) {
+                    link(metrics.len(), Some(part.as_str()));
+                    metrics.push(metric);
+                }
             }
         }
     }
@@ -151,7 +168,25 @@ fn kind_family(kind: Kind, told: &Told, instances: &[&Instance]) -> MetricFamily
         Export::Counter(_) => MetricType::COUNTER,
         Export::Gauge(_) => MetricType::GAUGE,
     };
-    family(told.name, told.help, of_type, metrics)
+    Family::from(family(told.name, told.help, of_type, metrics)).linked(linked)
+}
+
+/// Traces of what took a time stand at the bucket that it is counted in, and the last of them at how many were slow.
+fn at_their_place(
+    export: Export,
+    links: impl Iterator<Item = (u32, Exemplar)>,
+) -> impl Iterator<Item = (usize, Exemplar)> {
+    let (mut of_buckets, mut last) = (Vec::new(), None);
+    match export {
+        Export::Histogram(mechanism::DURATION) => of_buckets.extend(links.map(|(power, one)| {
+            let power = power.clamp(*BOUNDS.start(), *BOUNDS.end() + 1);
+            ((power - BOUNDS.start()) as usize, one)
+        })),
+        Export::Counter(SLOW) => last = links.map(|(_, one)| one).max_by_key(|one| one.time),
+        _ => {}
+    }
+    let last = last.map(|one| (0, one));
+    of_buckets.into_iter().chain(last)
 }
 
 /// A measure of a row as a metric, if the row has it.

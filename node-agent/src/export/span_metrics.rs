@@ -1,12 +1,15 @@
 //! What became of spans, for Prometheus.
 
 use ckb_probe_traces::{Cause, Counts};
-use prometheus::{Encoder, TextEncoder, proto::MetricType};
+use prometheus::proto::MetricType;
 
-use super::metrics::{counter, family, gauge, label};
+use super::{
+    exposition::Family,
+    metrics::{counter, family, gauge, label},
+};
 
 /// Their part of `/metrics`.
-pub fn render(counts: &Counts) -> Result<String, prometheus::Error> {
+pub fn families(counts: &Counts) -> Vec<Family> {
     let dropped = Cause::ALL.map(|cause| {
         counter(
             vec![label("cause", cause.as_str())],
@@ -46,14 +49,15 @@ pub fn render(counts: &Counts) -> Result<String, prometheus::Error> {
             [counter(vec![], counts.failures as f64)],
         ),
     ];
-    let mut text = Vec::new();
-    TextEncoder::new().encode(&families, &mut text)?;
-    Ok(crate::text::of_own(text))
+    families.map(Family::from).into()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::exposition::{Format, page},
+        *,
+    };
 
     #[test]
     fn what_was_started_is_told_apart_by_what_became_of_it() {
@@ -65,7 +69,7 @@ mod tests {
             ..Counts::default()
         };
         counts.dropped[Cause::Full as usize] = 5;
-        let text = render(&counts).unwrap();
+        let text = page(&families(&counts), Format::Text).unwrap();
         for line in [
             "ckb_probe_spans_started_total 10",
             "ckb_probe_spans_exported_total 4",

@@ -1,12 +1,12 @@
 //! Where the engine's events go as spans: an exporter, and what is said of whoever is measured.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use ckb_probe_crds::SpanCounts;
 use ckb_probe_otlp::{Exporter, ExporterError};
 use ckb_probe_traces::{Attributes, Cause, Counts, Group, Ids, Limits, Resource, Scope, Settings};
 
-use super::spans::spans;
+use super::{exemplars::Exemplars, exposition::Exemplar, spans::spans};
 use crate::{mechanism::Event, observe, state::instance::Instance, target::InstanceKey};
 
 /// What a target says where nobody is to take its spans. Which of all receivers it is, and what it says, is for the log of the agent.
@@ -27,6 +27,8 @@ pub struct SpanSink {
     /// For whom spans are counted. No number is given twice.
     owners: BTreeMap<InstanceKey, u64>,
     next_owner: u64,
+    /// Whoever makes a page of metrics has them meanwhile.
+    exemplars: Arc<Exemplars>,
 }
 
 /// Where events are from.
@@ -60,6 +62,7 @@ impl SpanSink {
             set,
             owners: BTreeMap::new(),
             next_owner: 1,
+            exemplars: Arc::default(),
         })
     }
 
@@ -78,7 +81,18 @@ impl SpanSink {
                     Resource::new(&overridden(known, &self.set))
                 });
                 let group = Group::new(resource, &spans).owned_by(owner);
-                self.exporter.offer(group);
+                if self.exporter.offer(group)
+                    && let Some(root) = spans.first()
+                {
+                    let exemplar = Exemplar {
+                        trace: root.trace,
+                        span: root.id,
+                        nanoseconds: root.end_ns.saturating_sub(root.start_ns),
+                        time: event.time,
+                    };
+                    let exemplars = Arc::make_mut(&mut self.exemplars);
+                    exemplars.note(&origin.instance.key, &placed, exemplar);
+                }
             }
         }
     }
@@ -105,6 +119,12 @@ impl SpanSink {
             }
             keep
         });
+        Arc::make_mut(&mut self.exemplars).keep(is_known);
+    }
+
+    /// Which traces stand for what is in the metrics: those that found room among what is to be exported.
+    pub fn exemplars(&self) -> Arc<Exemplars> {
+        Arc::clone(&self.exemplars)
     }
 
     /// What became of the spans of a target.

@@ -9,7 +9,11 @@ use std::{
 
 use ckb_probe_agent::{
     driver::engine::{Delivery, Engine},
-    export::span_sink::SpanSink,
+    export::{
+        exposition::{self, Format},
+        metrics,
+        span_sink::SpanSink,
+    },
     kernel::{CalibratedTier, Execs, Tier},
     mechanism::Refusal,
     preflight::preflight,
@@ -97,6 +101,16 @@ impl Agent {
             engine: self.engine.with_spans(Some(spans)),
             ..self
         }
+    }
+
+    /// The page of metrics of its targets.
+    pub fn page(&mut self, format: Format) -> String {
+        self.engine.read();
+        let (now, instances) = self.engine.instances();
+        let instances = instances.iter().map(|instance| &**instance);
+        let exemplars = self.engine.exemplars();
+        let families = metrics::families(self.engine.means(), now, instances, &exemplars);
+        exposition::page(&families, format).unwrap()
     }
 
     /// What became of all spans.
