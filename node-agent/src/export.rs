@@ -2,6 +2,7 @@
 
 pub mod exemplars;
 pub mod exposition;
+pub mod metric_sink;
 pub mod metrics;
 pub mod reports;
 pub mod span_metrics;

@@ -6,6 +6,7 @@ mod jaeger;
 
 use std::{collections::BTreeMap, process::Command, thread::sleep, time::Duration};
 
+use ckb_probe_crds::Histogram;
 use ckb_probe_testkit::{CollectedSpan, Collector, Fixture, Folder, Probe, ckb_probe};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -185,6 +186,56 @@ fn a_receiver_that_is_away_is_told_of_and_keeps_nobody_from_measuring() {
     );
     assert!(said.contains(" that still waited at the end ("), "{said}");
     assert!(said.contains("refused"), "{said}");
+}
+
+#[test]
+fn figures_that_are_exported_are_those_that_are_printed_as_json() {
+    let collector = Collector::start();
+    let mut node = Fixture::named("blocks", &[]);
+    let endpoint = collector.http();
+    let asked = ["chain", "--json", "--otlp", &endpoint];
+    let set = [
+        ("OTEL_METRICS_EXPORTER", "otlp"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "1000"),
+    ];
+    let mut probe = Probe::start_with(node.pid(), &asked, &set);
+    let mut height = 0;
+    probe.line_while(
+        |line| line["total"]["distributions"]["duration"]["sum"].as_u64() > Some(0),
+        || {
+            height += 1;
+            node.tell(&format!("accept {height} {height} 3"));
+        },
+    );
+    node.tell("accept 1001 1100 7");
+    // More than one export.
+    sleep(Duration::from_millis(1500));
+    let (lines, said) = probe.events();
+    let points = collector.wait_for_points(1);
+    let sentence = format!(
+        "of {0} points of metrics {0} were exported to",
+        points.len()
+    );
+    assert!(said.contains(&sentence), "{said}");
+    let accepted = lines
+        .iter()
+        .rfind(|line| line["row"] == "accepted")
+        .unwrap();
+    let told = &accepted["total"]["distributions"]["duration"];
+    let histogram: Histogram = told["histogram"].as_str().unwrap().parse().unwrap();
+    let counted: Vec<u64> = histogram.iter().map(|(_, count)| count).collect();
+    let of_blocks = points.iter().filter(|point| {
+        point.name == "ckb_probe_block_duration_seconds"
+            && point.attributes["outcome"] == "accepted"
+    });
+    let of_blocks: Vec<_> = of_blocks.collect();
+    assert!(of_blocks.len() > 1, "{of_blocks:?}");
+    let last = of_blocks.iter().max_by_key(|point| point.time_ns).unwrap();
+    let arrived: Vec<u64> = last.buckets.iter().map(|(_, count)| *count).collect();
+    assert_eq!((last.count, arrived), (histogram.count(), counted));
+    assert_eq!(last.value, told["sum"].as_u64().unwrap() as f64 / 1e9);
+    assert_eq!(last.resource["service.name"], "blocks");
+    assert_eq!(last.resource["process.pid"], node.pid());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use ckb_probe_crds::Distribution;
 use ckb_probe_traces::{SpanId, TraceId};
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{
@@ -71,31 +72,26 @@ pub struct Exemplar {
 
 /// Metrics of one name, and what links some of them to traces.
 #[derive(Clone, Debug)]
-pub struct Family {
-    metrics: MetricFamily,
+pub struct Family<'a> {
+    pub(super) metrics: MetricFamily,
     /// By the place of the metric, and of a histogram by that of the bucket: one past the last is the one without a bound.
-    exemplars: BTreeMap<(usize, usize), Exemplar>,
+    pub(super) exemplars: BTreeMap<(usize, usize), Exemplar>,
+    /// By the place of the metric, what was counted of a histogram: in finer buckets than a page has.
+    pub(super) distributions: BTreeMap<usize, &'a Distribution>,
 }
 
-impl From<MetricFamily> for Family {
+impl From<MetricFamily> for Family<'_> {
     fn from(metrics: MetricFamily) -> Self {
         Self {
             metrics,
             exemplars: BTreeMap::new(),
+            distributions: BTreeMap::new(),
         }
     }
 }
 
-impl Family {
-    /// The same, with these.
-    #[must_use]
-    pub fn linked(self, exemplars: BTreeMap<(usize, usize), Exemplar>) -> Self {
-        Self { exemplars, ..self }
-    }
-}
-
 /// A page of all that has any metric.
-pub fn page(families: &[Family], format: Format) -> Result<String, prometheus::Error> {
+pub fn page(families: &[Family<'_>], format: Format) -> Result<String, prometheus::Error> {
     let mut page = String::new();
     let families = families
         .iter()
@@ -118,7 +114,7 @@ pub fn page(families: &[Family], format: Format) -> Result<String, prometheus::E
 /// What a counter's samples end with, and its family's name does not.
 const TOTAL: &str = "_total";
 
-fn write_family(page: &mut String, family: &Family) {
+fn write_family(page: &mut String, family: &Family<'_>) {
     let metrics = &family.metrics;
     let (kind, name) = match metrics.get_field_type() {
         MetricType::COUNTER => {

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{
-    Distribution as Values, Histogram, IntervalFigures, Kind, Share,
+    Distribution as Values, Figures, Histogram, IntervalFigures, Kind, Share,
     descriptor::{Export, Metric as Told, Unit},
 };
 use prometheus::proto::{
@@ -28,7 +28,7 @@ const BOUNDS: std::ops::RangeInclusive<u32> = 9..=34;
 const SLOW: &str = "slow";
 
 /// Rows and parts of rows in one page: some twelve megabytes where each has all that there may be.
-const MOST_ROWS: usize = 2048;
+pub(super) const MOST_ROWS: usize = 2048;
 
 /// What is told of the targets, and of this node's means; with which traces there are of it.
 pub fn families<'a>(
@@ -36,30 +36,33 @@ pub fn families<'a>(
     now: Duration,
     instances: impl IntoIterator<Item = &'a Instance>,
     exemplars: &Exemplars,
-) -> Vec<Family> {
+) -> Vec<Family<'a>> {
     let instances: Vec<&Instance> = instances.into_iter().collect();
     let (told, left_out) = that_fit(&instances, MOST_ROWS);
     let mut families = kind_families(&told, exemplars);
     let others = load_families(&told).into_iter();
     let others = others.chain(instance_families(&instances, now));
     families.extend(others.map(Family::from));
-    let left_out = family(
-        "ckb_probe_rows_left_out",
-        "Rows of a target that are not among these metrics, since those of all targets are too many.",
-        MetricType::GAUGE,
-        left_out
-            .iter()
-            .map(|(instance, rows)| gauge(instance_labels(instance), *rows as f64)),
-    );
-    families.push(left_out.into());
+    families.push(self::left_out(&left_out).into());
     let of_node = means.into_iter().flat_map(node_families);
     families.extend(of_node.map(Family::from));
     families
 }
 
+/// Those that are not told, with how many rows they have.
+pub(super) fn left_out(left_out: &[(&Instance, usize)]) -> MetricFamily {
+    let rows = left_out.iter();
+    family(
+        "ckb_probe_rows_left_out",
+        "Rows of a target that are not among these metrics, since those of all targets are too many.",
+        MetricType::GAUGE,
+        rows.map(|(instance, rows)| gauge(instance_labels(instance), *rows as f64)),
+    )
+}
+
 /// The targets whose rows and parts of rows are so many together at most: those with few first, so that nobody's many keep out others. And
 /// those that are left out, with how many they have.
-fn that_fit<'a>(
+pub(super) fn that_fit<'a>(
     instances: &[&'a Instance],
     most: usize,
 ) -> (Vec<&'a Instance>, Vec<(&'a Instance, usize)>) {
@@ -120,7 +123,7 @@ fn node_families(means: CalibratedTier) -> [MetricFamily; 3] {
 }
 
 /// What the kinds' descriptors say.
-fn kind_families(instances: &[&Instance], exemplars: &Exemplars) -> Vec<Family> {
+fn kind_families<'a>(instances: &[&'a Instance], exemplars: &Exemplars) -> Vec<Family<'a>> {
     let kinds = Kind::ALL.iter();
     let told = kinds.flat_map(|kind| {
         kind.descriptor()
@@ -132,34 +135,43 @@ fn kind_families(instances: &[&Instance], exemplars: &Exemplars) -> Vec<Family> 
         .collect()
 }
 
-fn kind_family(kind: Kind, told: &Told, instances: &[&Instance], exemplars: &Exemplars) -> Family {
+fn kind_family<'a>(
+    kind: Kind,
+    told: &Told,
+    instances: &[&'a Instance],
+    exemplars: &Exemplars,
+) -> Family<'a> {
     let descriptor = kind.descriptor();
     let unit = descriptor.unit(told.export.measure());
     let mut metrics = Vec::new();
-    let mut linked = BTreeMap::new();
+    let (mut links, mut distributions) = (BTreeMap::new(), BTreeMap::new());
     for (instance, book) in books(instances).filter(|(_, book)| book.probe.kind() == kind) {
         for (name, row) in book.series.iter().flat_map(|series| &series.rows) {
-            let labels = || row_labels(instance, book, name);
-            let mut link = |place: usize, part| {
-                let links = exemplars.of(&instance.key, &book.probe.name, name, part);
-                let links = at_their_place(told.export, links);
-                linked.extend(links.map(|(bucket, one)| ((place, bucket), one)));
+            let mut add = |part: Option<&str>, figures: &'a Figures| {
+                let mut labels = row_labels(instance, book, name);
+                if let Some(part) = part {
+                    let name = told.part.or(descriptor.part).unwrap_or_default();
+                    labels.push(label(name, part));
+                }
+                let Some(metric) = metric(labels, told.export, unit, figures) else {
+                    return;
+                };
+                let place = metrics.len();
+                metrics.push(metric);
+                let of_row = exemplars.of(&instance.key, &book.probe.name, name, part);
+                let at = at_their_place(told.export, of_row);
+                links.extend(at.map(|(bucket, one)| ((place, bucket), one)));
+                if let Export::Histogram(measure) = told.export {
+                    let values = figures.distributions.get(measure);
+                    distributions.extend(values.map(|values| (place, values)));
+                }
             };
-            if !told.of_parts {
-                if let Some(metric) = metric(labels(), told.export, unit, &row.all.total) {
-                    link(metrics.len(), None);
-                    metrics.push(metric);
-                }
-                continue;
-            }
-            for (part, tally) in &row.parts {
-                let mut labels = labels();
-                let name = told.part.or(descriptor.part).unwrap_or_default();
-                labels.push(label(name, part));
-                if let Some(metric) = metric(labels, told.export, unit, &tally.total) {
-                    link(metrics.len(), Some(part.as_str()));
-                    metrics.push(metric);
-                }
+            match told.of_parts {
+                false => add(None, &row.all.total),
+                true => row
+                    .parts
+                    .iter()
+                    .for_each(|(part, tally)| add(Some(part), &tally.total)),
             }
         }
     }
@@ -168,7 +180,11 @@ fn kind_family(kind: Kind, told: &Told, instances: &[&Instance], exemplars: &Exe
         Export::Counter(_) => MetricType::COUNTER,
         Export::Gauge(_) => MetricType::GAUGE,
     };
-    Family::from(family(told.name, told.help, of_type, metrics)).linked(linked)
+    Family {
+        metrics: family(told.name, told.help, of_type, metrics),
+        exemplars: links,
+        distributions,
+    }
 }
 
 /// Traces of what took a time stand at the bucket that it is counted in, and the last of them at how many were slow.
@@ -190,12 +206,7 @@ fn at_their_place(
 }
 
 /// A measure of a row as a metric, if the row has it.
-fn metric(
-    labels: Vec<LabelPair>,
-    export: Export,
-    unit: Unit,
-    figures: &ckb_probe_crds::Figures,
-) -> Option<Metric> {
+fn metric(labels: Vec<LabelPair>, export: Export, unit: Unit, figures: &Figures) -> Option<Metric> {
     let scaled = |value: u64| match unit {
         Unit::Nanoseconds => value as f64 / 1e9,
         Unit::Count | Unit::Bytes => value as f64,

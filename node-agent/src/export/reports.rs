@@ -24,7 +24,7 @@ pub struct Reports {
 
 impl Reports {
     /// Their part of `/metrics`.
-    pub fn families(&self) -> Vec<Family> {
+    pub fn families(&self) -> Vec<Family<'static>> {
         let results = [
             ("written", self.written),
             ("refused", self.refused),
@@ -71,7 +71,7 @@ pub struct ProfileParts {
 
 impl ProfileParts {
     /// Their part of `/metrics`.
-    pub fn families(&self) -> Vec<Family> {
+    pub fn families(&self) -> Vec<Family<'static>> {
         let results = [
             ("written", self.written),
             ("refused", self.refused),

@@ -155,8 +155,9 @@ impl SpanSink {
     /// Sends what there is, for no longer than this, and says what became of all.
     pub fn end(self, within: Duration) -> String {
         let receiver = self.exporter.receiver().to_string();
+        let items = self.exporter.items();
         let (counts, problem) = self.exporter.end(within);
-        sentence(&receiver, &counts, problem.as_deref())
+        sentence(items, &receiver, &counts, problem.as_deref())
     }
 }
 
@@ -171,15 +172,20 @@ pub fn report(sink: Option<&SpanSink>, key: &InstanceKey) -> SpanCounts {
     }
 }
 
-/// What became of spans, for people.
-fn sentence(receiver: &str, counts: &Counts, problem: Option<&str>) -> String {
+/// What became of spans, or of what else is exported, for people.
+pub(super) fn sentence(
+    items: &str,
+    receiver: &str,
+    counts: &Counts,
+    problem: Option<&str>,
+) -> String {
     let causes = Cause::ALL.into_iter();
     let causes = causes.filter(|cause| counts.dropped_for(*cause) > 0);
     let causes: Vec<String> = causes
         .map(|cause| format!("{} {}", counts.dropped_for(cause), in_words(cause)))
         .collect();
     let mut text = format!(
-        "of {} spans {} were exported to {receiver}",
+        "of {} {items} {} were exported to {receiver}",
         counts.started, counts.exported
     );
     if !causes.is_empty() {
@@ -228,7 +234,7 @@ fn known(origin: &Origin<'_>, host: &str, node: Option<&str>) -> Attributes {
 }
 
 /// What is known, and in its place, or besides, what somebody set.
-fn overridden(known: Attributes, set: &Attributes) -> Attributes {
+pub(super) fn overridden(known: Attributes, set: &Attributes) -> Attributes {
     let is_set = |name: &str| set.iter().any(|(key, _)| key == name);
     let kept = known.into_iter().filter(|(key, _)| !is_set(key));
     kept.chain(set.iter().cloned()).collect()
@@ -246,14 +252,14 @@ mod tests {
             ..Counts::default()
         };
         assert_eq!(
-            sentence("a:1 by HTTP", &counts, Some("odd")),
+            sentence("spans", "a:1 by HTTP", &counts, Some("odd")),
             "of 10 spans 10 were exported to a:1 by HTTP"
         );
         counts.exported = 3;
         counts.dropped[Cause::Full as usize] = 5;
         counts.dropped[Cause::Ended as usize] = 2;
         assert_eq!(
-            sentence("a:1 by HTTP", &counts, Some("connection refused")),
+            sentence("spans", "a:1 by HTTP", &counts, Some("connection refused")),
             "of 10 spans 3 were exported to a:1 by HTTP and 7 dropped: 5 since too many waited, 2 that still waited at the end \
              (connection refused)"
         );

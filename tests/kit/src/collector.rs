@@ -1,5 +1,7 @@
 //! The real OpenTelemetry Collector, which writes what it takes to a file.
 
+mod points;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use points::CollectedPoint;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -123,11 +126,13 @@ impl Collector {
         };
         let config = format!(
             "receivers:\n  otlp: {{protocols: {{http: {{endpoint: '{}'{tls}}}, grpc: {{endpoint: '{}'{tls}}}}}}}\n\
-             exporters:\n  file: {{path: '{}', flush_interval: 50ms}}\n\
-             service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    traces: {{receivers: [otlp], exporters: [file]}}\n",
+             exporters:\n  file: {{path: '{}', flush_interval: 50ms}}\n  file/metrics: {{path: '{}', flush_interval: 50ms}}\n\
+             service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    traces: {{receivers: [otlp], exporters: [file]}}\n    \
+             metrics: {{receivers: [otlp], exporters: [file/metrics]}}\n",
             self.http,
             self.grpc,
-            self.file(self.starts).display()
+            self.file(self.starts).display(),
+            self.metrics_file(self.starts).display(),
         );
         let path = self.folder.path().join("config.yaml");
         fs::write(&path, config).unwrap();
@@ -190,6 +195,26 @@ impl Collector {
 
     fn file(&self, start: usize) -> PathBuf {
         self.folder.path().join(format!("spans-{start}.json"))
+    }
+
+    fn metrics_file(&self, start: usize) -> PathBuf {
+        self.folder.path().join(format!("metrics-{start}.json"))
+    }
+
+    /// Points of metrics that it has written since it was started last, once there are so many.
+    ///
+    /// # Panics
+    /// When there are not in time.
+    pub fn wait_for_points(&self, count: usize) -> Vec<CollectedPoint> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let points = points::read(&self.metrics_file(self.starts));
+            if points.len() >= count {
+                return points;
+            }
+            assert!(Instant::now() < until, "{} of {count} points", points.len());
+            sleep(Duration::from_millis(50));
+        }
     }
 
     /// What it has written, over all of its starts.

@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use collector::{CollectedSpan, Collector, Tls};
+pub use collector::{CollectedPoint, CollectedSpan, Collector, Tls};
 pub use container::Container;
 pub use fixture::{Fixture, Folder};
 pub use parent::Parent;

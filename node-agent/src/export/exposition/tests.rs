@@ -59,6 +59,17 @@ fn histogram(labels: Vec<LabelPair>, bounds: &[f64], counts: &[u64], sum: f64) -
     metric
 }
 
+/// The same, with these exemplars.
+fn linked(
+    metrics: prometheus::proto::MetricFamily,
+    exemplars: BTreeMap<(usize, usize), Exemplar>,
+) -> Family<'static> {
+    Family {
+        exemplars,
+        ..metrics.into()
+    }
+}
+
 #[test]
 fn a_page_of_openmetrics_has_exemplars_where_there_are_traces() {
     let times = [histogram(
@@ -72,21 +83,18 @@ fn a_page_of_openmetrics_has_exemplars_where_there_are_traces() {
         counter(vec![label("operation", "a\"b\\c\nd")], 1e21),
     ];
     let families = [
-        Family::from(family(
-            "x_seconds",
-            "How long.",
-            MetricType::HISTOGRAM,
-            times,
-        ))
-        .linked(
+        linked(
+            family("x_seconds", "How long.", MetricType::HISTOGRAM, times),
             [
                 ((0, 1), exemplar(2_000_000)),
                 ((0, 2), exemplar(5_000_000_000)),
             ]
             .into(),
         ),
-        Family::from(family("slow_total", "How many.", MetricType::COUNTER, slow))
-            .linked([((0, 0), exemplar(5_000_000_000))].into()),
+        linked(
+            family("slow_total", "How many.", MetricType::COUNTER, slow),
+            [((0, 0), exemplar(5_000_000_000))].into(),
+        ),
         Family::from(family("none_total", "None.", MetricType::COUNTER, [])),
         Family::from(family(
             "up",
@@ -200,7 +208,7 @@ proptest! {
         let times = family("t", "t", MetricType::HISTOGRAM, [
             histogram(vec![], &[0.000000512, 512.0], &[whole / 2, whole], 1e-9),
         ]);
-        let families = [Family::from(counters).linked(linked), times.into()];
+        let families = [self::linked(counters, linked), times.into()];
         let page = page(&families, Format::OpenMetrics).unwrap();
         let samples = read(&page);
         prop_assert_eq!(samples.len(), values.len() + 5);
