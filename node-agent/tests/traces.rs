@@ -162,6 +162,119 @@ fn each_slow_call_is_a_span_that_says_who_called() {
 }
 
 #[test]
+fn what_is_called_within_a_slow_call_of_its_thread_is_a_part_of_its_trace() {
+    let collector = Collector::start();
+    let folder = Folder::new();
+    let mut node = Fixture::run(Command::new(folder.compile_optimised("callers")).arg("signals"));
+    assert_eq!(node.answer(), "runs");
+    let endpoint = collector.http();
+    let asked = ["functions", "--match", "*_call*", "--threshold", "1ms"];
+    let asked = [
+        &asked[..],
+        &["--include-single-stepped", "--events", "--otlp", &endpoint],
+    ]
+    .concat();
+    let mut probe = Probe::start(node.pid(), &asked);
+    let pid = Pid::from_raw(node.pid() as i32).unwrap();
+    probe.line_while(
+        |_| true,
+        || {
+            kill_process(pid, Signal::USR1).unwrap();
+            sleep(Duration::from_millis(300));
+        },
+    );
+    let (_, said) = probe.events();
+    drop(node);
+    let spans = collector.spans();
+    all_exported(&said, spans.len());
+    let by_id: BTreeMap<&str, &CollectedSpan> =
+        spans.iter().map(|span| (span.id.as_str(), span)).collect();
+    let named = |name: &str| {
+        let name = format!("functions {name}");
+        spans.iter().filter(move |span| span.name == name)
+    };
+    // The first may have begun before it was attached to all of them.
+    let (mut below_first, mut below_second) = (0, 0);
+    for call in named("slow_call") {
+        let Some(caller) = by_id.get(call.parent.as_str()) else {
+            continue;
+        };
+        assert_eq!(call.trace, caller.trace);
+        match caller.name.as_str() {
+            "functions first_caller" => {
+                assert_eq!(caller.parent, "");
+                below_first += 1;
+            }
+            "functions second_caller" => {
+                let outermost = by_id[caller.parent.as_str()];
+                assert_eq!(outermost.name, "functions callers_caller");
+                assert_eq!(
+                    (outermost.parent.as_str(), &outermost.trace),
+                    ("", &call.trace)
+                );
+                below_second += 1;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(
+        below_first >= 19 && below_second >= 9,
+        "{below_first} {below_second}"
+    );
+    assert!(below_first + below_second + 1 >= named("slow_call").count());
+}
+
+#[test]
+fn slow_times_from_one_usdt_probe_to_another_are_spans() {
+    let collector = Collector::start();
+    let mut fixture = Fixture::named("usdt-arguments", &[]);
+    let endpoint = collector.http();
+    let asked = [
+        "usdt",
+        "--provider",
+        "arguments",
+        "--from",
+        "begin",
+        "--to",
+        "end,failed",
+    ];
+    let asked = [
+        &asked[..],
+        &["--threshold", "1ms", "--events", "--otlp", &endpoint],
+    ]
+    .concat();
+    let mut probe = Probe::start(fixture.pid(), &asked);
+    let first = probe.line_while(
+        |_| true,
+        || {
+            fixture.tell("spans 5");
+        },
+    );
+    fixture.tell("spans 40");
+    let (lines, said) = probe.events();
+    let spans = collector.spans();
+    all_exported(&said, spans.len());
+    let lines: Vec<Value> = [first].into_iter().chain(lines).collect();
+    let mut told: Vec<u64> = lines
+        .iter()
+        .map(|line| line["durationNanoseconds"].as_u64().unwrap())
+        .collect();
+    let mut arrived: Vec<u64> = spans
+        .iter()
+        .map(|span| span.end_ns - span.start_ns)
+        .collect();
+    told.sort_unstable();
+    arrived.sort_unstable();
+    assert!(told.len() >= 40);
+    assert_eq!(told, arrived);
+    assert!(
+        spans
+            .iter()
+            .all(|span| span.name == "usdt begin to end or failed")
+    );
+}
+
+#[test]
 fn a_receiver_that_is_away_is_told_of_and_keeps_nobody_from_measuring() {
     let mut collector = Collector::start();
     let endpoint = collector.http();

@@ -501,6 +501,7 @@ impl Engine {
             view.told = Some(view.instance.stands(now));
         }
         if let Some(spans) = &mut self.spans {
+            spans.tick();
             spans.keep(|key| self.views.contains_key(key));
         }
         let spans = self.spans.as_ref();

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::exposition::Exemplar;
-use crate::{state::probe::Placed, target::InstanceKey};
+use crate::target::InstanceKey;
 
 /// So many are kept, of some 150 bytes each. Of what finds no room there is none until something is forgotten.
 const MOST: usize = 4096;
 
 /// Where in the books of a target: the name of the probe, of the row, and of the part, if it is one.
-type Place = (String, String, Option<String>);
+pub type Place = (String, String, Option<String>);
 
 /// Those of a row or a part of one, by how long they took: each power of two, which the buckets of metrics are too, has one.
 type Links = BTreeMap<u32, Exemplar>;
@@ -28,10 +28,10 @@ pub fn power(nanoseconds: u64) -> u32 {
 
 impl Exemplars {
     /// From now on this one stands for what is like it, in the row and in the part.
-    pub fn note(&mut self, key: &InstanceKey, placed: &Placed<'_>, exemplar: Exemplar) {
-        let row = |part| (placed.probe.to_string(), placed.row.clone(), part);
-        let part = placed.part.clone().map(|part| row(Some(part)));
-        for place in part.into_iter().chain([row(None)]) {
+    pub fn note(&mut self, key: &InstanceKey, place: &Place, exemplar: Exemplar) {
+        let (probe, row, part) = place;
+        let of_row = part.is_some().then(|| (probe.clone(), row.clone(), None));
+        for place in of_row.into_iter().chain([place.clone()]) {
             let targets = self.targets.entry(key.clone()).or_default();
             let links = targets.entry(place).or_default();
             let power = power(exemplar.nanoseconds);
@@ -70,20 +70,14 @@ impl Exemplars {
 
 #[cfg(test)]
 mod tests {
-    use ckb_probe_crds::Kind;
     use ckb_probe_traces::Ids;
     use k8s_openapi::jiff::Timestamp;
 
     use super::*;
 
-    fn placed(row: &str, part: Option<&str>) -> Placed<'static> {
-        Placed {
-            probe: "storage",
-            kind: Kind::Rocksdb,
-            row: row.to_string(),
-            part: part.map(str::to_string),
-            stands_for: 1.0,
-        }
+    fn placed(row: &str, part: Option<&str>) -> Place {
+        let part = part.map(str::to_string);
+        ("storage".to_string(), row.to_string(), part)
     }
 
     fn exemplar(ids: &mut Ids, nanoseconds: u64) -> Exemplar {

@@ -48,7 +48,10 @@ async fn what_an_order_asks_for_is_exported_and_told_and_nothing_else() {
     attached(&mut agent, &other).await;
     calls(&mut agent, &[&asking, &other]).await;
     agent
-        .until(PATIENCE, |agent| agent.span_counts().queued == 0)
+        .until(PATIENCE, |agent| {
+            agent.events();
+            agent.span_counts().queued == 0
+        })
         .await;
     let told = spans(&mut agent, &asking).unwrap();
     let expected = SpanCounts {
@@ -88,7 +91,10 @@ async fn whoever_asks_where_nobody_takes_them_is_told() {
     attached(&mut agent, &target).await;
     calls(&mut agent, &[&target]).await;
     agent
-        .until(PATIENCE, |agent| agent.span_counts().failures > 0)
+        .until(PATIENCE, |agent| {
+            agent.events();
+            agent.span_counts().failures > 0
+        })
         .await;
     let told = spans(&mut agent, &target).unwrap();
     assert_eq!((told.started, told.queued), (CALLS, CALLS));
@@ -109,6 +115,12 @@ async fn slow_calls_are_linked_from_the_metrics_that_a_real_prometheus_reads() {
     attached(&mut agent, &asking).await;
     attached(&mut agent, &other).await;
     calls(&mut agent, &[&asking, &other]).await;
+    agent
+        .until(PATIENCE, |agent| {
+            agent.events();
+            agent.span_counts().exported == CALLS
+        })
+        .await;
     let spans = collector.wait_for_spans(CALLS as usize);
 
     let page = agent.page(Format::OpenMetrics);
