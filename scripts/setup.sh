@@ -118,7 +118,7 @@ go_build() {
 
 # Unit tests search programs of C++ too; jq reads what cargo built.
 unit_packages() {
-  missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq postgresql-15=/usr/lib/postgresql/15/bin/pgbench
+  missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq prometheus=prometheus postgresql-15=/usr/lib/postgresql/15/bin/pgbench
 }
 
 unit_tools() { provide "the OpenTelemetry Collector $OTELCOL (90 s on two cores)" has_otelcol "$OTELCOL_DIR" build_otelcol; }

@@ -1,12 +1,13 @@
 //! The agent: takes its orders from the NodeProbe of its node, and writes its report there.
 
 mod exchange;
+mod metric_export;
 mod pace;
 
 use std::{future::pending, io::Write as _, pin::pin, sync::Arc, time::Duration};
 
 use ckb_probe_crds::{AgentStatus, Assignment, NodeProbe, NodeProbeStatus, ProfilePart};
-use ckb_probe_traces::Limits;
+use ckb_probe_traces::{Counts, Limits, Signal};
 use exchange::{
     Written, orders,
     parts::{Queue, write_parts},
@@ -18,6 +19,7 @@ use k8s_openapi::{
     jiff::Timestamp,
 };
 use kube::{Api, Client};
+use metric_export::MetricExport;
 pub use pace::FLOOR as REPORT_FLOOR;
 use pace::{News, Pace};
 use tokio::{
@@ -34,7 +36,7 @@ use crate::{
         engine::Engine,
         workers::{Errand, Outcome},
     },
-    export::{metrics, span_metrics, span_sink::SpanSink},
+    export::{exposition, metrics, span_metrics, span_sink::SpanSink},
     kernel::{CalibratedTier, Execs, Tier, memory},
     mechanism::{NodePolicy, Refusal},
     observe,
@@ -77,6 +79,8 @@ pub struct Settings {
     pub report_floor: Duration,
     /// Where traces go, if anywhere.
     pub traces: Option<ckb_probe_traces::Settings>,
+    /// Where figures go besides `/metrics`, if anywhere, and how often.
+    pub figures: Option<(ckb_probe_traces::Settings, Duration)>,
     /// How many bytes of memory it may take, for tests; what its cgroup says, when unset.
     pub memory_limit: Option<u64>,
 }
@@ -144,7 +148,11 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     });
 
     let spans = settings.traces.and_then(|to| export(to, &settings.node));
+    let figures = settings
+        .figures
+        .and_then(|(to, interval)| MetricExport::start(to, interval, &settings.node));
     let mut work = Work {
+        metrics: figures,
         pace: Pace::new(Instant::now(), settings.report_floor),
         written,
         parts,
@@ -169,6 +177,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
         let rendering = work.is_rendering();
         let scan = work.engine.next_scan().into();
         let window = work.engine.next_window().map(Instant::from);
+        let figures = work.metrics.as_ref().map(MetricExport::due);
         let step = alarm.at(work.engine.next_step());
         let changed = tokio::select! {
             _ = terminate.recv() => break,
@@ -193,6 +202,7 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
             () = sleep_until(scan), if work.ordered => work.expire(Timestamp::now()) | work.engine.reconcile(),
             () = until(window) => work.close_windows(),
             () = until(work.due()) => false,
+            () = until(figures) => work.export_metrics(),
             () = sleep_until(drain), if window.is_some() || work.engine.has_mailboxes() => {
                 drain = Instant::now() + DRAIN;
                 work.drain();
@@ -212,12 +222,16 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     if let Some(spans) = work.engine.end_export() {
         info!("{}", spans.end(LAST_SPANS));
     }
+    if let Some(said) = work.metrics.and_then(|metrics| metrics.end(LAST_SPANS)) {
+        info!("{said}");
+    }
     info!("detaching everything");
     work.engine.end();
     Ok(())
 }
 
 struct Work {
+    metrics: Option<MetricExport>,
     pace: Pace,
     written: Arc<Written>,
     parts: Arc<Queue>,
@@ -260,24 +274,42 @@ impl Work {
     }
 
     /// Answers with the text of `/metrics`, which is made where nobody waits for it. False: nothing changed.
-    fn render(&mut self, answer: MetricsRequest) -> bool {
+    fn render(&mut self, request: MetricsRequest) -> bool {
         self.engine.read();
         let (now, instances) = self.engine.instances();
         let means = self.engine.means();
         let (reports, parts) = (self.written.count(), self.parts.count());
         let spans = self.engine.span_counts();
+        let points = self.metrics.as_mut().map(MetricExport::counts);
+        let exemplars = self.engine.exemplars();
         self.rendering = Some(self.engine.aside(move || {
             let instances = instances.iter().map(|instance| &**instance);
-            let text = metrics::render(means, now, instances)
-                .and_then(|text| Ok(text + &reports.render()? + &parts.render()?))
-                .and_then(|text| match &spans {
-                    Some(counts) => Ok(text + &span_metrics::render(counts)?),
-                    None => Ok(text),
-                })
-                .map_err(|error| format!("cannot render the metrics: {error}\n"));
+            let mut families = metrics::families(means, now, instances, &exemplars);
+            families.extend(reports.families());
+            families.extend(parts.families());
+            let of = |signal, counts: &Option<Counts>| {
+                let counts = counts.iter();
+                let families =
+                    counts.flat_map(move |counts| span_metrics::families(signal, counts));
+                families.collect::<Vec<_>>()
+            };
+            families.extend(of(Signal::Traces, &spans));
+            families.extend(of(Signal::Metrics, &points));
+            let text = exposition::page(&families, request.format);
+            let text = text.map_err(|error| format!("cannot render the metrics: {error}\n"));
             // Whoever asked may have gone.
-            let _ = answer.send(text);
+            let _ = request.answer.send(text);
         }));
+        false
+    }
+
+    /// Exports what was counted up to now, beside all else. False: nothing changed.
+    fn export_metrics(&mut self) -> bool {
+        let Some(metrics) = &mut self.metrics else {
+            return false;
+        };
+        self.engine.read();
+        metrics.export(&self.engine);
         false
     }
 

@@ -1,5 +1,8 @@
 //! What leaves the agent besides its reports.
 
+pub mod exemplars;
+pub mod exposition;
+pub mod metric_sink;
 pub mod metrics;
 pub mod reports;
 pub mod span_metrics;

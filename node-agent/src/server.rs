@@ -29,14 +29,22 @@ use tokio::{
     time::timeout,
 };
 
+use crate::export::exposition::Format;
+
 /// The engine came round so lately that it need not be asked whether it lives.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// It has so long to come round when it is asked; the kubelet waits for three seconds.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where the text of `/metrics` goes, or the reason why there is none.
-pub type MetricsRequest = oneshot::Sender<Result<String, String>>;
+/// Who wants the text of `/metrics`.
+#[derive(Debug)]
+pub struct MetricsRequest {
+    /// How it is to be written.
+    pub format: Format,
+    /// Where it goes, or the reason why there is none.
+    pub answer: oneshot::Sender<Result<String, String>>,
+}
 
 /// Where the doors are, and who may come in.
 #[derive(Clone, Debug)]
@@ -173,10 +181,10 @@ impl Server {
             .map_err(ServerError::Health)?;
         let (wanting, wanted) = mpsc::channel(1);
         let (pages, making) = pages::pages(wanting);
-        let metrics = listener::serve(self.metrics, self.secure, move |path| match path {
+        let metrics = listener::serve(self.metrics, self.secure, move |asked| match asked.path {
             "/metrics" => {
-                let pages = pages.clone();
-                Box::pin(async move { pages.next().await })
+                let (pages, format) = (pages.clone(), Format::accepted(asked.accept));
+                Box::pin(async move { pages.next(format).await })
             }
             _ => unknown("there is /metrics here, and /healthz at a door of its own\n"),
         });
@@ -188,9 +196,9 @@ impl Server {
 }
 
 async fn serve_health(listener: TcpListener, pulse: Arc<Pulse>) {
-    listener::serve(listener, None, move |path| {
+    listener::serve(listener, None, move |asked| {
         let pulse = Arc::clone(&pulse);
-        match path {
+        match asked.path {
             "/healthz" => Box::pin(async move { pulse.health().await }),
             "/readyz" => Box::pin(async move { pulse.readiness() }),
             _ => unknown("there are /healthz and /readyz here\n"),

@@ -63,8 +63,8 @@ async fn thirty_two_who_read_a_page_of_ten_megabytes_slowly_share_it() {
     let (serving, mut wanted) = server.serve(Arc::new(Pulse::default())).unwrap();
     tokio::spawn(serving);
     tokio::spawn(async move {
-        while let Some(answer) = wanted.recv().await {
-            let _ = answer.send(Ok("calls 1\n".repeat(PAGE / 8)));
+        while let Some(request) = wanted.recv().await {
+            let _ = request.answer.send(Ok("calls 1\n".repeat(PAGE / 8)));
         }
     });
     let before = resident();

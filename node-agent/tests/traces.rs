@@ -6,6 +6,7 @@ mod jaeger;
 
 use std::{collections::BTreeMap, process::Command, thread::sleep, time::Duration};
 
+use ckb_probe_crds::Histogram;
 use ckb_probe_testkit::{CollectedSpan, Collector, Fixture, Folder, Probe, ckb_probe};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -161,6 +162,119 @@ fn each_slow_call_is_a_span_that_says_who_called() {
 }
 
 #[test]
+fn what_is_called_within_a_slow_call_of_its_thread_is_a_part_of_its_trace() {
+    let collector = Collector::start();
+    let folder = Folder::new();
+    let mut node = Fixture::run(Command::new(folder.compile_optimised("callers")).arg("signals"));
+    assert_eq!(node.answer(), "runs");
+    let endpoint = collector.http();
+    let asked = ["functions", "--match", "*_call*", "--threshold", "1ms"];
+    let asked = [
+        &asked[..],
+        &["--include-single-stepped", "--events", "--otlp", &endpoint],
+    ]
+    .concat();
+    let mut probe = Probe::start(node.pid(), &asked);
+    let pid = Pid::from_raw(node.pid() as i32).unwrap();
+    probe.line_while(
+        |_| true,
+        || {
+            kill_process(pid, Signal::USR1).unwrap();
+            sleep(Duration::from_millis(300));
+        },
+    );
+    let (_, said) = probe.events();
+    drop(node);
+    let spans = collector.spans();
+    all_exported(&said, spans.len());
+    let by_id: BTreeMap<&str, &CollectedSpan> =
+        spans.iter().map(|span| (span.id.as_str(), span)).collect();
+    let named = |name: &str| {
+        let name = format!("functions {name}");
+        spans.iter().filter(move |span| span.name == name)
+    };
+    // The first may have begun before it was attached to all of them.
+    let (mut below_first, mut below_second) = (0, 0);
+    for call in named("slow_call") {
+        let Some(caller) = by_id.get(call.parent.as_str()) else {
+            continue;
+        };
+        assert_eq!(call.trace, caller.trace);
+        match caller.name.as_str() {
+            "functions first_caller" => {
+                assert_eq!(caller.parent, "");
+                below_first += 1;
+            }
+            "functions second_caller" => {
+                let outermost = by_id[caller.parent.as_str()];
+                assert_eq!(outermost.name, "functions callers_caller");
+                assert_eq!(
+                    (outermost.parent.as_str(), &outermost.trace),
+                    ("", &call.trace)
+                );
+                below_second += 1;
+            }
+            other => panic!("{other}"),
+        }
+    }
+    assert!(
+        below_first >= 19 && below_second >= 9,
+        "{below_first} {below_second}"
+    );
+    assert!(below_first + below_second + 1 >= named("slow_call").count());
+}
+
+#[test]
+fn slow_times_from_one_usdt_probe_to_another_are_spans() {
+    let collector = Collector::start();
+    let mut fixture = Fixture::named("usdt-arguments", &[]);
+    let endpoint = collector.http();
+    let asked = [
+        "usdt",
+        "--provider",
+        "arguments",
+        "--from",
+        "begin",
+        "--to",
+        "end,failed",
+    ];
+    let asked = [
+        &asked[..],
+        &["--threshold", "1ms", "--events", "--otlp", &endpoint],
+    ]
+    .concat();
+    let mut probe = Probe::start(fixture.pid(), &asked);
+    let first = probe.line_while(
+        |_| true,
+        || {
+            fixture.tell("spans 5");
+        },
+    );
+    fixture.tell("spans 40");
+    let (lines, said) = probe.events();
+    let spans = collector.spans();
+    all_exported(&said, spans.len());
+    let lines: Vec<Value> = [first].into_iter().chain(lines).collect();
+    let mut told: Vec<u64> = lines
+        .iter()
+        .map(|line| line["durationNanoseconds"].as_u64().unwrap())
+        .collect();
+    let mut arrived: Vec<u64> = spans
+        .iter()
+        .map(|span| span.end_ns - span.start_ns)
+        .collect();
+    told.sort_unstable();
+    arrived.sort_unstable();
+    assert!(told.len() >= 40);
+    assert_eq!(told, arrived);
+    assert!(
+        spans
+            .iter()
+            .all(|span| span.name == "usdt begin to end or failed")
+    );
+}
+
+#[test]
 fn a_receiver_that_is_away_is_told_of_and_keeps_nobody_from_measuring() {
     let mut collector = Collector::start();
     let endpoint = collector.http();
@@ -185,6 +299,56 @@ fn a_receiver_that_is_away_is_told_of_and_keeps_nobody_from_measuring() {
     );
     assert!(said.contains(" that still waited at the end ("), "{said}");
     assert!(said.contains("refused"), "{said}");
+}
+
+#[test]
+fn figures_that_are_exported_are_those_that_are_printed_as_json() {
+    let collector = Collector::start();
+    let mut node = Fixture::named("blocks", &[]);
+    let endpoint = collector.http();
+    let asked = ["chain", "--json", "--otlp", &endpoint];
+    let set = [
+        ("OTEL_METRICS_EXPORTER", "otlp"),
+        ("OTEL_METRIC_EXPORT_INTERVAL", "1000"),
+    ];
+    let mut probe = Probe::start_with(node.pid(), &asked, &set);
+    let mut height = 0;
+    probe.line_while(
+        |line| line["total"]["distributions"]["duration"]["sum"].as_u64() > Some(0),
+        || {
+            height += 1;
+            node.tell(&format!("accept {height} {height} 3"));
+        },
+    );
+    node.tell("accept 1001 1100 7");
+    // More than one export.
+    sleep(Duration::from_millis(1500));
+    let (lines, said) = probe.events();
+    let points = collector.wait_for_points(1);
+    let sentence = format!(
+        "of {0} points of metrics {0} were exported to",
+        points.len()
+    );
+    assert!(said.contains(&sentence), "{said}");
+    let accepted = lines
+        .iter()
+        .rfind(|line| line["row"] == "accepted")
+        .unwrap();
+    let told = &accepted["total"]["distributions"]["duration"];
+    let histogram: Histogram = told["histogram"].as_str().unwrap().parse().unwrap();
+    let counted: Vec<u64> = histogram.iter().map(|(_, count)| count).collect();
+    let of_blocks = points.iter().filter(|point| {
+        point.name == "ckb_probe_block_duration_seconds"
+            && point.attributes["outcome"] == "accepted"
+    });
+    let of_blocks: Vec<_> = of_blocks.collect();
+    assert!(of_blocks.len() > 1, "{of_blocks:?}");
+    let last = of_blocks.iter().max_by_key(|point| point.time_ns).unwrap();
+    let arrived: Vec<u64> = last.buckets.iter().map(|(_, count)| *count).collect();
+    assert_eq!((last.count, arrived), (histogram.count(), counted));
+    assert_eq!(last.value, told["sum"].as_u64().unwrap() as f64 / 1e9);
+    assert_eq!(last.resource["service.name"], "blocks");
+    assert_eq!(last.resource["process.pid"], node.pid());
 }
 
 #[test]

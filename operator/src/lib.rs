@@ -154,8 +154,8 @@ pub async fn run(
     let result = tokio::select! {
         () = stop => Ok(()),
         () = controller.run(changes) => Err(RunError::Ended("the controller", "its watches ended".to_owned())),
-        () = serve(metrics_door, secure, move |path| pages.metrics(path)) => Err(RunError::Ended("the metrics", "without a reason".to_owned())),
-        () = serve(health_door, None, move |path| health.health(path)) => Err(RunError::Ended("the health", "without a reason".to_owned())),
+        () = serve(metrics_door, secure, move |asked| pages.metrics(asked.path)) => Err(RunError::Ended("the metrics", "without a reason".to_owned())),
+        () = serve(health_door, None, move |asked| health.health(asked.path)) => Err(RunError::Ended("the health", "without a reason".to_owned())),
         Some(()) = pushing => Err(RunError::Ended("the pushing of profiles", "without a reason".to_owned())),
         () = election.run() => Err(RunError::Ended("the election", "without a reason".to_owned())),
     };

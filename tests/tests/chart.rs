@@ -147,7 +147,30 @@ fn agents_export_traces_to_whom_the_installation_names_and_have_no_credentials_o
             r#"{"name":"OTEL_EXPORTER_OTLP_HEADERS","valueFrom":{"secretKeyRef":{"key":"headers","name":"token","optional":true}}}"#,
         ]
     );
+    let shown = variables(&[
+        "otlp.endpoint=https://collector:4318",
+        "otlp.clientSecret=agent",
+    ]);
+    assert_eq!(
+        shown[3..],
+        [
+            r#"{"name":"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE","value":"/etc/ckb-probe-otlp-client/tls.crt"}"#,
+            r#"{"name":"OTEL_EXPORTER_OTLP_CLIENT_KEY","value":"/etc/ckb-probe-otlp-client/tls.key"}"#,
+        ]
+    );
+    let figures = variables(&[
+        "otlp.endpoint=http://collector:4318",
+        "otlp.metrics.enabled=true",
+    ]);
+    assert_eq!(
+        figures[3..],
+        [
+            r#"{"name":"OTEL_METRICS_EXPORTER","value":"otlp"}"#,
+            r#"{"name":"OTEL_METRIC_EXPORT_INTERVAL","value":"60000"}"#,
+        ]
+    );
     for wrong in [
+        "otlp.metrics.intervalSeconds=0",
         "otlp.endpoint=collector:4318",
         "otlp.endpoint=http://me:word@collector:4318",
     ] {

@@ -18,7 +18,7 @@ use http_body_util::{Either, Full};
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Bytes, Incoming},
-    header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE},
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE},
     rt::{Read, Write},
     server::conn::http1,
     service::service_fn,
@@ -63,27 +63,45 @@ pub enum Page {
 
 /// A text that somebody else keeps.
 #[derive(Clone, Debug)]
-pub struct SharedText(Weak<String>);
+pub struct SharedText {
+    text: Weak<String>,
+    media_type: &'static str,
+}
 
 impl SharedText {
-    /// This one, as long as it is kept.
-    pub fn of(text: &Arc<String>) -> Self {
-        Self(Arc::downgrade(text))
+    /// This one, of this type, as long as it is kept.
+    pub fn of(text: &Arc<String>, media_type: &'static str) -> Self {
+        Self {
+            text: Arc::downgrade(text),
+            media_type,
+        }
     }
 
     /// The text, if it is still kept.
     pub fn text(&self) -> Option<Arc<String>> {
-        self.0.upgrade()
+        self.text.upgrade()
     }
 }
 
 impl PartialEq for SharedText {
     fn eq(&self, other: &Self) -> bool {
-        self.0.ptr_eq(&other.0)
+        self.text.ptr_eq(&other.text)
     }
 }
 
 impl Eq for SharedText {}
+
+/// What a client asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked<'a> {
+    /// The path.
+    pub path: &'a str,
+    /// What it would rather have, as the header `Accept` says; empty where it does not say.
+    pub accept: &'a str,
+}
+
+/// Short texts are of this type.
+const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What goes to a client.
 type Told = Either<Full<Bytes>, Pieces>;
@@ -108,7 +126,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, ListenError> {
 /// Serves the pages for ever: to everybody, or to those whom the API server lets read `/metrics`.
 pub async fn serve<Pages>(listener: TcpListener, secure: Option<Arc<Secure>>, pages: Pages)
 where
-    Pages: Fn(&str) -> Answer + Clone + Send + Sync + 'static,
+    Pages: Fn(&Asked<'_>) -> Answer + Clone + Send + Sync + 'static,
 {
     let mut guests: Connections<AbortHandle> = Connections::new(PLACES);
     loop {
@@ -132,7 +150,7 @@ where
 /// A client that goes away, or stays too long, is its own affair: nothing of it is told.
 async fn connection<Pages>(stream: TcpStream, secure: Option<Arc<Secure>>, pages: Pages)
 where
-    Pages: Fn(&str) -> Answer + Clone + Send + Sync + 'static,
+    Pages: Fn(&Asked<'_>) -> Answer + Clone + Send + Sync + 'static,
 {
     let exchange = async {
         match &secure {
@@ -150,7 +168,7 @@ where
 
 async fn speak<Pages>(stream: impl Read + Write + Unpin, secure: Option<&Arc<Secure>>, pages: Pages)
 where
-    Pages: Fn(&str) -> Answer,
+    Pages: Fn(&Asked<'_>) -> Answer,
 {
     let service = service_fn(|request| respond(request, secure, &pages));
     let _ = http1::Builder::new()
@@ -164,7 +182,7 @@ where
 async fn respond(
     request: Request<Incoming>,
     secure: Option<&Arc<Secure>>,
-    pages: &impl Fn(&str) -> Answer,
+    pages: &impl Fn(&Asked<'_>) -> Answer,
 ) -> Result<Response<Told>, Infallible> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return Ok(text(StatusCode::METHOD_NOT_ALLOWED, "GET only\n"));
@@ -179,11 +197,20 @@ async fn respond(
         }
         return Ok(response);
     }
-    Ok(match pages(request.uri().path()).await {
+    let accept = request.headers().get(ACCEPT);
+    let accept = accept.and_then(|value| value.to_str().ok());
+    let asked = Asked {
+        path: request.uri().path(),
+        accept: accept.unwrap_or_default(),
+    };
+    Ok(match pages(&asked).await {
         Page::Text(page) => text(StatusCode::OK, page),
         Page::Shared(page) => page.text().map_or_else(
             || text(StatusCode::SERVICE_UNAVAILABLE, "gone by now\n"),
-            |page| response(StatusCode::OK, Either::Right(Pieces::of(&page))),
+            |text| {
+                let pieces = Either::Right(Pieces::of(&text));
+                response(StatusCode::OK, page.media_type, pieces)
+            },
         ),
         Page::Unknown(known) => text(StatusCode::NOT_FOUND, known),
         Page::Unavailable(why) => text(StatusCode::SERVICE_UNAVAILABLE, why),
@@ -200,14 +227,14 @@ fn token(request: &Request<Incoming>) -> Option<&str> {
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Told> {
-    response(status, Either::Left(Full::new(body.into())))
+    response(status, PLAIN, Either::Left(Full::new(body.into())))
 }
 
-fn response(status: StatusCode, body: Told) -> Response<Told> {
+fn response(status: StatusCode, media_type: &'static str, body: Told) -> Response<Told> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
-    let plain = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, plain);
+    let media_type = HeaderValue::from_static(media_type);
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
     response
 }
 

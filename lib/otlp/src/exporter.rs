@@ -8,7 +8,7 @@ use std::{
 };
 
 use ckb_probe_traces::{
-    Counts, Group, Limits, Next, Outbox, Scope, Settings,
+    Counts, Group, Limits, Next, Offered, Outbox, Scope, Settings,
     answer::{Answer, Outcome},
 };
 use tokio::{
@@ -30,7 +30,7 @@ pub enum ExporterError {
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// There is no thread for it.
-    #[error("cannot begin to export spans: {0}")]
+    #[error("cannot begin to export: {0}")]
     Thread(#[from] io::Error),
 }
 
@@ -40,10 +40,13 @@ pub struct Exporter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
     receiver: String,
+    items: &'static str,
 }
 
 #[derive(Debug)]
 struct Shared {
+    /// What is exported, for people.
+    items: &'static str,
     state: Mutex<State>,
     /// There is something to send, or the end has come.
     wake: Notify,
@@ -72,12 +75,13 @@ impl Shared {
 impl Exporter {
     /// Begins to export to whom these settings name, as this program.
     pub fn start(settings: Settings, scope: Scope, limits: Limits) -> Result<Self, ExporterError> {
-        let receiver = settings.receiver();
-        let sender = Sender::new(settings)?;
+        let (receiver, items) = (settings.receiver(), settings.signal.items());
+        let mut sender = Sender::new(settings)?;
         let runtime = runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let shared = Arc::new(Shared {
+            items,
             state: Mutex::new(State {
                 outbox: Outbox::new(limits),
                 problem: None,
@@ -90,7 +94,7 @@ impl Exporter {
         let thread = thread::Builder::new()
             .name(THREAD.to_string())
             .spawn(move || {
-                runtime.block_on(run(&mine, &sender, &scope, &name));
+                runtime.block_on(run(&mine, &mut sender, &scope, &name));
                 // A name that is looked up for ever is not waited for.
                 runtime.shutdown_background();
             })?;
@@ -98,15 +102,17 @@ impl Exporter {
             shared,
             thread: Some(thread),
             receiver,
+            items,
         })
     }
 
-    /// Takes spans that belong together, or drops them where too many wait already. Returns at once.
-    pub fn offer(&self, group: Group) {
-        let wake = self.shared.lock().outbox.offer(group, self.shared.now());
-        if wake {
+    /// Takes spans that belong together, or drops them where too many wait already: false. Returns at once.
+    pub fn offer(&self, group: Group) -> bool {
+        let offered = self.shared.lock().outbox.offer(group, self.shared.now());
+        if offered == Offered::Wakes {
             self.shared.wake.notify_one();
         }
+        offered != Offered::Dropped
     }
 
     /// What became of all spans up to now.
@@ -132,6 +138,11 @@ impl Exporter {
     /// The receiver, as people are told of it.
     pub fn receiver(&self) -> &str {
         &self.receiver
+    }
+
+    /// What is exported, for people.
+    pub fn items(&self) -> &'static str {
+        self.items
     }
 
     /// Sends what there is, for no longer than this, and says what became of all, and what was in the way, if anything was.
@@ -185,7 +196,7 @@ fn step(shared: &Shared) -> (Step, Option<Duration>) {
     (step, deadline)
 }
 
-async fn run(shared: &Shared, sender: &Sender, scope: &Scope, receiver: &str) {
+async fn run(shared: &Shared, sender: &mut Sender, scope: &Scope, receiver: &str) {
     loop {
         let (step, _) = step(shared);
         match step {
@@ -237,8 +248,8 @@ fn note(shared: &Shared, answer: Answer, receiver: &str) {
     let problem = state.problem.clone();
     drop(state);
     match problem {
-        Some(problem) if was_well => warn!(receiver, %problem, "spans are not taken"),
-        None if !was_well => info!(receiver, "spans are taken again"),
+        Some(problem) if was_well => warn!(receiver, %problem, "{} are not taken", shared.items),
+        None if !was_well => info!(receiver, "{} are taken again", shared.items),
         _ => {}
     }
 }

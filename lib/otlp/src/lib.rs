@@ -4,6 +4,7 @@
 //! never kept waiting: it puts spans into the outbox, which takes microseconds, or has no room for them and says so in its counts.
 
 mod exporter;
+mod overheard;
 mod sender;
 mod tls;
 

@@ -27,7 +27,10 @@ use hyper_util::{
 };
 use tokio::time::timeout;
 
-use super::tls::{self, TlsError};
+use super::{
+    overheard::{self, LastWord, Overhearing},
+    tls::{self, TlsError},
+};
 
 /// Until there is a connection, TLS included.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -43,40 +46,41 @@ const FRAME: usize = 5;
 
 const AGENT: &str = concat!("ckb-probe/", env!("CARGO_PKG_VERSION"));
 
-type Connector = TimeoutConnector<HttpsConnector<HttpConnector>>;
+type Connector = Overhearing<TimeoutConnector<HttpsConnector<HttpConnector>>>;
+type RequestClient = Client<Connector, Full<Bytes>>;
 
 /// Sends requests to one receiver.
 pub struct Sender {
     settings: Settings,
-    client: Client<Connector, Full<Bytes>>,
+    client: RequestClient,
+    last_word: LastWord,
 }
 
 impl Sender {
     /// To whom the settings name. Nothing is connected yet.
     pub fn new(settings: Settings) -> Result<Self, TlsError> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        let tls = HttpsConnectorBuilder::new()
-            .with_tls_config(tls::config(&settings)?)
-            .https_or_http();
-        let connector = match settings.protocol {
-            Protocol::Http => tls.enable_http1().wrap_connector(tcp),
-            Protocol::Grpc => tls.enable_http2().wrap_connector(tcp),
-        };
-        let mut connector = TimeoutConnector::new(connector);
-        connector.set_connect_timeout(Some(CONNECT));
-        let client = Client::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .http2_only(settings.protocol == Protocol::Grpc)
-            .build(connector);
-        Ok(Self { settings, client })
+        let last_word = LastWord::default();
+        Ok(Self {
+            client: client(&settings, &last_word)?,
+            settings,
+            last_word,
+        })
     }
 
     /// Sends a request, and says what came of it.
-    pub async fn send(&self, message: Vec<u8>) -> Answer {
+    pub async fn send(&mut self, message: Vec<u8>) -> Answer {
+        let answer = self.attempt(message).await;
+        if answer.outcome == Outcome::Unsent && tls::has_files(&self.settings) {
+            // Certificates are renewed: the next connection is made with those that are there then. What cannot be read now, such as a
+            // key that is being replaced, leaves those that were.
+            if let Ok(client) = client(&self.settings, &self.last_word) {
+                self.client = client;
+            }
+        }
+        answer
+    }
+
+    async fn attempt(&self, message: Vec<u8>) -> Answer {
         let request = match self.request(message) {
             Ok(request) => request,
             Err(error) => return Answer::new(Outcome::Refused, error.to_string()),
@@ -91,14 +95,36 @@ impl Sender {
     }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> Answer {
+        self.last_word.take();
         let response = match self.client.request(request).await {
             Ok(response) => response,
-            Err(error) => return failed(&error),
+            Err(error) => return self.failed(&error),
         };
         match self.settings.protocol {
             Protocol::Http => http_answer(response).await,
             Protocol::Grpc => grpc_answer(response).await,
         }
+    }
+
+    /// Without an answer. What never left was not taken; of anything else nobody knows.
+    fn failed(&self, error: &legacy::Error) -> Answer {
+        let said = self.last_word.take().or_else(|| overheard::said(error));
+        let unwelcome = said.and_then(|said| tls::unwelcome(said, self.settings.client.is_some()));
+        if let Some(message) = unwelcome {
+            // Whoever does not want to hear from a client has read nothing of what it sent.
+            return Answer::new(Outcome::Unsent, message);
+        }
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            message = format!("{message}: {cause}");
+            source = cause.source();
+        }
+        let outcome = match error.is_connect() {
+            true => Outcome::Unsent,
+            false => Outcome::Unanswered,
+        };
+        Answer::new(outcome, message)
     }
 
     fn request(&self, message: Vec<u8>) -> Result<Request<Full<Bytes>>, RequestError> {
@@ -141,6 +167,32 @@ impl Sender {
     }
 }
 
+/// To whom the settings name.
+fn client(settings: &Settings, last_word: &LastWord) -> Result<RequestClient, TlsError> {
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    let tls = HttpsConnectorBuilder::new()
+        .with_tls_config(tls::config(settings)?)
+        .https_or_http();
+    let connector = match settings.protocol {
+        Protocol::Http => tls.enable_http1().wrap_connector(tcp),
+        Protocol::Grpc => tls.enable_http2().wrap_connector(tcp),
+    };
+    let mut connector = TimeoutConnector::new(connector);
+    connector.set_connect_timeout(Some(CONNECT));
+    let connector = Overhearing {
+        connector,
+        last_word: last_word.clone(),
+    };
+    Ok(Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .http2_only(settings.protocol == Protocol::Grpc)
+        .build(connector))
+}
+
 /// There is nothing that could be sent.
 #[derive(Debug, thiserror::Error)]
 enum RequestError {
@@ -167,21 +219,6 @@ fn framed(message: Vec<u8>, compressed: bool) -> Result<Vec<u8>, RequestError> {
     framed.extend(length.to_be_bytes());
     framed.extend(message);
     Ok(framed)
-}
-
-/// Without an answer. What never left was not taken; of anything else nobody knows.
-fn failed(error: &legacy::Error) -> Answer {
-    let mut message = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        message = format!("{message}: {cause}");
-        source = cause.source();
-    }
-    let outcome = match error.is_connect() {
-        true => Outcome::Unsent,
-        false => Outcome::Unanswered,
-    };
-    Answer::new(outcome, message)
 }
 
 async fn http_answer(response: Response<Incoming>) -> Answer {

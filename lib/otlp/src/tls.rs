@@ -1,11 +1,14 @@
 //! Whom the receiver must be, and who it is told that is sending.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use ckb_probe_traces::Settings;
 use hyper_rustls::ConfigBuilderExt as _;
 use rustls::{
-    ClientConfig, RootCertStore,
+    AlertDescription, ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
@@ -22,7 +25,7 @@ pub enum TlsError {
     #[error(
         "this system has no certificates to tell a receiver by ({0}): name a file of them in OTEL_EXPORTER_OTLP_CERTIFICATE"
     )]
-    NoRoots(#[source] std::io::Error),
+    NoRoots(#[source] io::Error),
     /// Certificate and key are not each other's, or of no use.
     #[error("TLS does not work with these certificates and this key: {0}")]
     Unusable(#[from] rustls::Error),
@@ -66,4 +69,40 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
         return Err(TlsError::Nothing(path.to_owned()));
     }
     Ok(all)
+}
+
+/// Whether anything of it is in files, which may be replaced.
+pub fn has_files(settings: &Settings) -> bool {
+    settings.certificate.is_some() || settings.client.is_some()
+}
+
+/// What a receiver says that speaks with those alone whom it knows, in words; None of anything else. `has_certificate`: one was shown.
+pub fn unwelcome(said: AlertDescription, has_certificate: bool) -> Option<String> {
+    match (said, has_certificate) {
+        // The last two are what TLS 1.2 says.
+        (
+            AlertDescription::CertificateRequired
+            | AlertDescription::BadCertificate
+            | AlertDescription::HandshakeFailure,
+            false,
+        ) => Some(
+            "the receiver wants to know by a certificate who sends: name one and its key in OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE and _CLIENT_KEY \
+             (in a cluster otlp.clientSecret)"
+                .to_string(),
+        ),
+        (
+            AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+            | AlertDescription::DecryptError,
+            true,
+        ) => Some(format!(
+            "the receiver does not accept the certificate in OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: it says {said:?}"
+        )),
+        _ => None,
+    }
 }

@@ -2,11 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
 mod made;
+#[path = "collector/tls.rs"]
+mod tls;
 
 use std::{
     collections::BTreeSet,
     fs,
-    path::PathBuf,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -68,42 +69,6 @@ fn spans_arrive_over_http_and_grpc_as_they_are_and_compressed() {
     all_arrive(&collector, &collector.grpc(), &[GRPC], 10_000);
     all_arrive(&collector, &collector.http(), &[GZIP], 20_000);
     all_arrive(&collector, &collector.grpc(), &[GRPC, GZIP], 30_000);
-}
-
-/// A certificate for this machine, signed by itself, and its key.
-fn certificate() -> (tempfile::TempDir, PathBuf, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let names = vec!["localhost".to_string(), "127.0.0.1".to_string()];
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
-    let (certificate, key) = (folder.path().join("a.pem"), folder.path().join("a.key"));
-    fs::write(&certificate, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
-    (folder, certificate, key)
-}
-
-#[test]
-fn a_receiver_with_tls_is_one_whose_certificate_is_known() {
-    let (_folder, certificate, key) = certificate();
-    let collector = Collector::start_with(Some((certificate.clone(), key)));
-    let known = (
-        "OTEL_EXPORTER_OTLP_CERTIFICATE",
-        certificate.to_str().unwrap(),
-    );
-    all_arrive(&collector, &collector.http(), &[known], 0);
-    all_arrive(&collector, &collector.grpc(), &[known, GRPC], 10_000);
-    // Whoever is not known gets nothing.
-    let (_other, unknown, _) = self::certificate();
-    let unknown = ("OTEL_EXPORTER_OTLP_CERTIFICATE", unknown.to_str().unwrap());
-    let settings = settings(&collector.http(), &[unknown]);
-    let exporter = Exporter::start(settings, scope(), limits()).unwrap();
-    exporter.offer(group(99, 3));
-    while exporter.counts().failures == 0 {
-        sleep(Duration::from_millis(5));
-    }
-    let (counts, problem) = exporter.end(Duration::ZERO);
-    assert_eq!(counts.dropped_for(Cause::Ended), 3, "{counts:?}");
-    assert!(problem.unwrap().contains("certificate"));
-    assert_eq!(collector.spans().len(), 6000);
 }
 
 /// A Collector that ends, in good order or not, is away for a while, and comes back, twice.

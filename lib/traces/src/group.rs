@@ -5,6 +5,7 @@ use prost::Message;
 
 use super::{
     messages,
+    metric::Written,
     span::{Attributes, Span, written},
 };
 
@@ -44,18 +45,32 @@ pub struct Group {
     resource: Resource,
     owner: u64,
     spans: Vec<Bytes>,
+    /// How many things that is: spans, or points of metrics.
+    count: usize,
 }
 
 impl Group {
     /// These, of this place.
     pub fn new(resource: &Resource, spans: &[Span]) -> Self {
         let spans = spans.iter();
+        let spans: Vec<Bytes> = spans
+            .map(|span| span.message().encode_to_vec().into())
+            .collect();
         Self {
             resource: resource.clone(),
             owner: 0,
-            spans: spans
-                .map(|span| span.message().encode_to_vec().into())
-                .collect(),
+            count: spans.len(),
+            spans,
+        }
+    }
+
+    /// Metrics, of this place, which are counted by their points. They never go to whom spans go to.
+    pub fn of_metrics(resource: &Resource, metrics: Vec<Written>) -> Self {
+        Self {
+            resource: resource.clone(),
+            owner: 0,
+            count: metrics.iter().map(|one| one.points).sum(),
+            spans: metrics.into_iter().map(|one| one.bytes).collect(),
         }
     }
 
@@ -72,7 +87,7 @@ impl Group {
 
     /// How many.
     pub fn len(&self) -> usize {
-        self.spans.len()
+        self.count
     }
 
     /// Whether there is none.

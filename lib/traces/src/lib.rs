@@ -1,7 +1,8 @@
 //! Spans on their way out: what they are, how they wait, and what becomes of each.
 //!
 //! A [`Span`] is what took a time, a [`Group`] those that belong to one trace and leave together. An [`Outbox`] holds groups until a receiver
-//! took them, and counts: what was started is exported, dropped or queued, always ([`Counts`]). [`Settings`] are where they go, by the
+//! took them, and counts: what was started is exported, dropped or queued, always ([`Counts`]). Points of a [`Metric`] leave by the same way, and are counted as
+//! spans are. [`Settings`] are where they go, by the
 //! environment variables that OpenTelemetry names; [`answer`] is what a receiver's answer means; [`messages`] is what OTLP writes. Pure: no
 //! clock, no I/O, no randomness.
 #![forbid(unsafe_code)]
@@ -11,12 +12,16 @@ mod backoff;
 mod group;
 mod ids;
 pub mod messages;
+mod metric;
+mod nest;
 mod outbox;
 mod settings;
 mod span;
 
 pub use group::{Group, Resource, Scope};
 pub use ids::{Ids, SpanId, TraceId};
-pub use outbox::{Batch, Cause, Counts, Limits, Next, Outbox};
-pub use settings::{Compression, Protocol, Settings, SettingsError};
+pub use metric::{Distribution, Example, Metric, Points, Written};
+pub use nest::{Nest, Thread};
+pub use outbox::{Batch, Cause, Counts, Limits, Next, Offered, Outbox};
+pub use settings::{Compression, Protocol, Settings, SettingsError, Signal, metric_interval};
 pub use span::{Attributes, Span, Value};

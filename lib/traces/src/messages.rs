@@ -1,6 +1,8 @@
 //! The messages of OTLP 1.x (opentelemetry/proto/trace/v1, common/v1, resource/v1, collector/trace/v1), as far as they are used here, and of
 //! google.rpc what a gRPC receiver says about trying again.
 
+pub mod metrics;
+
 use bytes::Bytes;
 use prost::{Message, Oneof};
 

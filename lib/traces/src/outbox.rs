@@ -108,6 +108,17 @@ impl Counts {
     }
 }
 
+/// What becomes of a group at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offered {
+    /// There was no room for it.
+    Dropped,
+    /// It waits.
+    Waits,
+    /// It waits, and whoever sends should look now, and not when it meant to.
+    Wakes,
+}
+
 /// What is sent at once.
 #[derive(Debug)]
 pub struct Batch {
@@ -205,11 +216,11 @@ impl Outbox {
         self.bytes
     }
 
-    /// Takes a group, or drops it where there is no room. True: whoever sends should look now, and not when it meant to.
-    pub fn offer(&mut self, group: Group, now: Duration) -> bool {
+    /// Takes a group, or drops it where there is no room.
+    pub fn offer(&mut self, group: Group, now: Duration) -> Offered {
         let (owner, spans) = (group.owner(), group.len());
         if spans == 0 {
-            return false;
+            return Offered::Waits;
         }
         self.owners.entry(owner).or_default();
         let is_full = self.bytes + group.bytes() > self.limits.queue_bytes;
@@ -221,13 +232,16 @@ impl Outbox {
             }
         });
         if is_full {
-            return false;
+            return Offered::Dropped;
         }
         let (was_empty, was_due) = (self.waiting.is_empty(), self.is_full());
         self.bytes += group.bytes();
         self.waiting_spans += spans;
         self.waiting.push_back((group, now));
-        self.taken.is_none() && (was_empty || !was_due && self.is_full())
+        match self.taken.is_none() && (was_empty || !was_due && self.is_full()) {
+            true => Offered::Wakes,
+            false => Offered::Waits,
+        }
     }
 
     /// What there is to do now.

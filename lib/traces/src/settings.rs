@@ -6,7 +6,7 @@ use std::{path::PathBuf, time::Duration};
 use http::{HeaderName, HeaderValue, Uri, uri};
 
 use super::{
-    messages::{EXPORT, TRACES},
+    messages::{self, EXPORT, TRACES},
     span::Attributes,
 };
 
@@ -15,6 +15,51 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// And no longer than this, whatever is said: nothing else is sent meanwhile.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Between two exports of metrics, unless it is said otherwise; and at the least.
+const METRIC_INTERVAL: Duration = Duration::from_secs(60);
+const LEAST_METRIC_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// Spans, to whoever is named.
+    Traces,
+    /// Metrics, where somebody asks for them: not every receiver of spans takes them.
+    Metrics,
+}
+
+impl Signal {
+    /// As variables name it.
+    fn variable(self) -> &'static str {
+        match self {
+            Self::Traces => "TRACES",
+            Self::Metrics => "METRICS",
+        }
+    }
+
+    /// What it consists of, for people.
+    pub fn items(self) -> &'static str {
+        match self {
+            Self::Traces => "spans",
+            Self::Metrics => "points of metrics",
+        }
+    }
+
+    fn grpc_path(self) -> &'static str {
+        match self {
+            Self::Traces => EXPORT,
+            Self::Metrics => messages::metrics::EXPORT,
+        }
+    }
+
+    fn http_path(self) -> &'static str {
+        match self {
+            Self::Traces => TRACES,
+            Self::Metrics => messages::metrics::METRICS,
+        }
+    }
+}
 
 /// What requests are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +82,8 @@ pub enum Compression {
 /// Where spans go, and how.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
+    /// What is exported.
+    pub signal: Signal,
     /// What requests are sent to, path included.
     pub target: Uri,
     /// What they are.
@@ -104,9 +151,13 @@ pub enum SettingsError {
 }
 
 /// What is set, by name.
-struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
+struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>, Signal);
 
 impl Environment<'_> {
+    fn of_signal(&self, what: &str) -> Option<(String, String)> {
+        self.get(&format!("OTEL_EXPORTER_OTLP_{}_{what}", self.1.variable()))
+    }
+
     /// A variable, if it is set to something, with its name.
     fn get(&self, name: &str) -> Option<(String, String)> {
         let value = (self.0)(name).map(|value| value.trim().to_string());
@@ -114,9 +165,9 @@ impl Environment<'_> {
         value.map(|value| (name.to_string(), value))
     }
 
-    /// A variable of exporters: what is said of traces comes first.
+    /// A variable of exporters: what is said of this signal alone comes first.
     fn exporter(&self, what: &str) -> Option<(String, String)> {
-        self.get(&format!("OTEL_EXPORTER_OTLP_TRACES_{what}"))
+        self.of_signal(what)
             .or_else(|| self.get(&format!("OTEL_EXPORTER_OTLP_{what}")))
     }
 }
@@ -128,8 +179,17 @@ impl Settings {
         endpoint: Option<&str>,
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, SettingsError> {
-        let environment = Environment(variable);
-        if endpoint.is_none() && is_off(&environment)? {
+        Self::of(Signal::Traces, endpoint, variable)
+    }
+
+    /// The same of another signal.
+    pub fn of(
+        signal: Signal,
+        endpoint: Option<&str>,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, SettingsError> {
+        let environment = Environment(variable, signal);
+        if is_off(&environment, endpoint.is_some())? {
             return Ok(None);
         }
         let protocol = protocol(&environment)?;
@@ -137,6 +197,7 @@ impl Settings {
             return Ok(None);
         };
         Ok(Some(Self {
+            signal,
             target,
             protocol,
             headers: headers(&environment)?,
@@ -161,13 +222,18 @@ impl Settings {
     }
 }
 
-fn is_off(environment: &Environment<'_>) -> Result<bool, SettingsError> {
+/// Who names an endpoint on the command line wants spans there, whatever variables say.
+fn is_off(environment: &Environment<'_>, is_named: bool) -> Result<bool, SettingsError> {
+    let signal = environment.1;
+    if is_named && signal == Signal::Traces {
+        return Ok(false);
+    }
     let disabled = environment.get("OTEL_SDK_DISABLED");
     if disabled.is_some_and(|(_, value)| value.eq_ignore_ascii_case("true")) {
         return Ok(true);
     }
-    match environment.get("OTEL_TRACES_EXPORTER") {
-        None => Ok(false),
+    match environment.get(&format!("OTEL_{}_EXPORTER", signal.variable())) {
+        None => Ok(signal == Signal::Metrics && environment.of_signal("ENDPOINT").is_none()),
         Some((_, value)) if value == "otlp" => Ok(false),
         Some((_, value)) if value == "none" => Ok(true),
         Some((name, text)) => Err(SettingsError::Unknown {
@@ -191,6 +257,28 @@ fn protocol(environment: &Environment<'_>) -> Result<Protocol, SettingsError> {
     }
 }
 
+/// The time between two exports of metrics.
+pub fn metric_interval(
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Duration, SettingsError> {
+    let environment = Environment(variable, Signal::Metrics);
+    match environment.get("OTEL_METRIC_EXPORT_INTERVAL") {
+        None => Ok(METRIC_INTERVAL),
+        Some((name, text)) => Ok(milliseconds(name, text)?.max(LEAST_METRIC_INTERVAL)),
+    }
+}
+
+fn milliseconds(name: String, text: String) -> Result<Duration, SettingsError> {
+    match text.parse() {
+        Ok(milliseconds) if milliseconds > 0 => Ok(Duration::from_millis(milliseconds)),
+        _ => Err(SettingsError::Unknown {
+            name,
+            text,
+            known: "a number of milliseconds",
+        }),
+    }
+}
+
 fn compression(environment: &Environment<'_>) -> Result<Compression, SettingsError> {
     match environment.exporter("COMPRESSION") {
         None => Ok(Compression::None),
@@ -208,16 +296,7 @@ fn timeout(environment: &Environment<'_>) -> Result<Duration, SettingsError> {
     let Some((name, text)) = environment.exporter("TIMEOUT") else {
         return Ok(TIMEOUT);
     };
-    match text.parse() {
-        Ok(milliseconds) if milliseconds > 0 => {
-            Ok(Duration::from_millis(milliseconds).min(LONGEST_TIMEOUT))
-        }
-        _ => Err(SettingsError::Unknown {
-            name,
-            text,
-            known: "a number of milliseconds",
-        }),
-    }
+    Ok(milliseconds(name, text)?.min(LONGEST_TIMEOUT))
 }
 
 fn client(environment: &Environment<'_>) -> Result<Option<(PathBuf, PathBuf)>, SettingsError> {
@@ -235,10 +314,11 @@ fn target(
     protocol: Protocol,
     environment: &Environment<'_>,
 ) -> Result<Option<Uri>, SettingsError> {
-    let of_traces = environment.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
-    let (name, text, is_whole) = match (endpoint, of_traces) {
+    let signal = environment.1;
+    let own = environment.of_signal("ENDPOINT");
+    let (name, text, is_whole) = match (endpoint, own) {
         (Some(endpoint), _) => ("--otlp".to_string(), endpoint.to_string(), false),
-        // What is said of traces alone is a whole address already.
+        // What is said of one signal alone is a whole address already.
         (None, Some((name, text))) => (name, text, true),
         (None, None) => match environment.get("OTEL_EXPORTER_OTLP_ENDPOINT") {
             Some((name, text)) => (name, text, false),
@@ -273,10 +353,10 @@ fn target(
     let base = parts.path_and_query.as_ref().map(|path| path.path());
     let base = base.unwrap_or_default().trim_end_matches('/');
     let path = match (protocol, is_whole) {
-        (Protocol::Grpc, _) => EXPORT.to_string(),
+        (Protocol::Grpc, _) => signal.grpc_path().to_string(),
         (Protocol::Http, true) if base.is_empty() => "/".to_string(),
         (Protocol::Http, true) => return Uri::from_parts(parts).map(Some).map_err(|_| wrong()),
-        (Protocol::Http, false) => format!("{base}/{TRACES}"),
+        (Protocol::Http, false) => format!("{base}/{}", signal.http_path()),
     };
     parts.path_and_query = Some(path.parse().map_err(|_| wrong())?);
     Uri::from_parts(parts).map(Some).map_err(|_| wrong())

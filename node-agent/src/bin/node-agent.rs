@@ -9,6 +9,7 @@ use ckb_probe_agent::{
     server,
 };
 use ckb_probe_k8s::{client::client, secure::Protection};
+use ckb_probe_traces::{Signal, metric_interval};
 use clap::Parser;
 use tracing::error;
 use tracing_subscriber::EnvFilter;
@@ -128,6 +129,20 @@ fn traces() -> Option<ckb_probe_traces::Settings> {
     })
 }
 
+/// Where figures go, likewise, and how often.
+fn figures() -> Option<(ckb_probe_traces::Settings, Duration)> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let settings = ckb_probe_traces::Settings::of(Signal::Metrics, None, &variable);
+    let settings = settings.and_then(|settings| {
+        let interval = metric_interval(&variable)?;
+        Ok(settings.map(|settings| (settings, interval)))
+    });
+    settings.unwrap_or_else(|error| {
+        error!(%error, "no figures are exported");
+        None
+    })
+}
+
 async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
     let client = client(kube::Config::infer().await?)?;
     let settings = Settings {
@@ -154,6 +169,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
             .report_floor_ms
             .map_or(agent::REPORT_FLOOR, Duration::from_millis),
         traces: traces(),
+        figures: figures(),
         memory_limit: arguments.memory_limit,
     };
     Ok(agent::run(client, settings).await?)

@@ -27,7 +27,10 @@ use super::{
     workers::{Errand, Outcome},
 };
 use crate::{
-    export::span_sink::{self, SpanSink},
+    export::{
+        exemplars::Exemplars,
+        span_sink::{self, SpanSink},
+    },
     kernel::CalibratedTier,
     mechanism::{Event, NodePolicy, Refusal},
     observe::{ContainerNames, Found, ObserveError, Process, ProcessId, Search},
@@ -123,6 +126,12 @@ impl Engine {
     /// What became of all spans up to now; None where none are exported.
     pub fn span_counts(&self) -> Option<Counts> {
         self.spans.as_ref().map(SpanSink::counts)
+    }
+
+    /// Which traces stand for what is in the metrics.
+    pub fn exemplars(&self) -> Arc<Exemplars> {
+        let spans = self.spans.as_ref();
+        spans.map(SpanSink::exemplars).unwrap_or_default()
     }
 
     /// Nothing is exported any more: whoever did it.
@@ -492,6 +501,7 @@ impl Engine {
             view.told = Some(view.instance.stands(now));
         }
         if let Some(spans) = &mut self.spans {
+            spans.tick();
             spans.keep(|key| self.views.contains_key(key));
         }
         let spans = self.spans.as_ref();

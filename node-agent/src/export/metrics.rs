@@ -1,21 +1,22 @@
 //! What the targets did, for Prometheus: base units, bounded labels, never a PID.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_crds::{
-    Distribution as Values, Histogram, IntervalFigures, Kind, Share,
+    Distribution as Values, Figures, Histogram, IntervalFigures, Kind, Share,
     descriptor::{Export, Metric as Told, Unit},
 };
-use prometheus::{
-    Encoder, TextEncoder,
-    proto::{
-        Bucket, Counter, Gauge, Histogram as Distribution, LabelPair, Metric, MetricFamily,
-        MetricType,
-    },
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram as Distribution, LabelPair, Metric, MetricFamily, MetricType,
 };
 
+use super::{
+    exemplars::Exemplars,
+    exposition::{Exemplar, Family},
+};
 use crate::{
     kernel::CalibratedTier,
+    mechanism,
     state::{instance::Instance, probe::ProbeState, series::Series},
 };
 
@@ -23,38 +24,45 @@ use crate::{
 /// count below a bound is exact.
 const BOUNDS: std::ops::RangeInclusive<u32> = 9..=34;
 
-/// Rows and parts of rows in one page: some twelve megabytes where each has all that there may be.
-const MOST_ROWS: usize = 2048;
+/// The measure that says how many were slow.
+const SLOW: &str = "slow";
 
-/// The text of `/metrics`.
-pub fn render<'a>(
+/// Rows and parts of rows in one page: some twelve megabytes where each has all that there may be.
+pub(super) const MOST_ROWS: usize = 2048;
+
+/// What is told of the targets, and of this node's means; with which traces there are of it.
+pub fn families<'a>(
     means: Option<CalibratedTier>,
     now: Duration,
     instances: impl IntoIterator<Item = &'a Instance>,
-) -> Result<String, prometheus::Error> {
+    exemplars: &Exemplars,
+) -> Vec<Family<'a>> {
     let instances: Vec<&Instance> = instances.into_iter().collect();
     let (told, left_out) = that_fit(&instances, MOST_ROWS);
-    let mut families = kind_families(&told);
-    families.extend(load_families(&told));
-    families.extend(instance_families(&instances, now));
-    families.push(family(
+    let mut families = kind_families(&told, exemplars);
+    let others = load_families(&told).into_iter();
+    let others = others.chain(instance_families(&instances, now));
+    families.extend(others.map(Family::from));
+    families.push(self::left_out(&left_out).into());
+    let of_node = means.into_iter().flat_map(node_families);
+    families.extend(of_node.map(Family::from));
+    families
+}
+
+/// Those that are not told, with how many rows they have.
+pub(super) fn left_out(left_out: &[(&Instance, usize)]) -> MetricFamily {
+    let rows = left_out.iter();
+    family(
         "ckb_probe_rows_left_out",
         "Rows of a target that are not among these metrics, since those of all targets are too many.",
         MetricType::GAUGE,
-        left_out
-            .iter()
-            .map(|(instance, rows)| gauge(instance_labels(instance), *rows as f64)),
-    ));
-    families.extend(means.into_iter().flat_map(node_families));
-    families.retain(|family| !family.get_metric().is_empty());
-    let mut text = Vec::new();
-    TextEncoder::new().encode(&families, &mut text)?;
-    Ok(crate::text::of_own(text))
+        rows.map(|(instance, rows)| gauge(instance_labels(instance), *rows as f64)),
+    )
 }
 
 /// The targets whose rows and parts of rows are so many together at most: those with few first, so that nobody's many keep out others. And
 /// those that are left out, with how many they have.
-fn that_fit<'a>(
+pub(super) fn that_fit<'a>(
     instances: &[&'a Instance],
     most: usize,
 ) -> (Vec<&'a Instance>, Vec<(&'a Instance, usize)>) {
@@ -115,7 +123,7 @@ fn node_families(means: CalibratedTier) -> [MetricFamily; 3] {
 }
 
 /// What the kinds' descriptors say.
-fn kind_families(instances: &[&Instance]) -> Vec<MetricFamily> {
+fn kind_families<'a>(instances: &[&'a Instance], exemplars: &Exemplars) -> Vec<Family<'a>> {
     let kinds = Kind::ALL.iter();
     let told = kinds.flat_map(|kind| {
         kind.descriptor()
@@ -123,26 +131,47 @@ fn kind_families(instances: &[&Instance]) -> Vec<MetricFamily> {
             .iter()
             .map(move |told| (*kind, told))
     });
-    told.map(|(kind, told)| kind_family(kind, told, instances))
+    told.map(|(kind, told)| kind_family(kind, told, instances, exemplars))
         .collect()
 }
 
-fn kind_family(kind: Kind, told: &Told, instances: &[&Instance]) -> MetricFamily {
+fn kind_family<'a>(
+    kind: Kind,
+    told: &Told,
+    instances: &[&'a Instance],
+    exemplars: &Exemplars,
+) -> Family<'a> {
     let descriptor = kind.descriptor();
     let unit = descriptor.unit(told.export.measure());
     let mut metrics = Vec::new();
+    let (mut links, mut distributions) = (BTreeMap::new(), BTreeMap::new());
     for (instance, book) in books(instances).filter(|(_, book)| book.probe.kind() == kind) {
         for (name, row) in book.series.iter().flat_map(|series| &series.rows) {
-            let labels = || row_labels(instance, book, name);
-            if !told.of_parts {
-                metrics.extend(metric(labels(), told.export, unit, &row.all.total));
-                continue;
-            }
-            for (part, tally) in &row.parts {
-                let mut labels = labels();
-                let name = told.part.or(descriptor.part).unwrap_or_default();
-                labels.push(label(name, part));
-                metrics.extend(metric(labels, told.export, unit, &tally.total));
+            let mut add = |part: Option<&str>, figures: &'a Figures| {
+                let mut labels = row_labels(instance, book, name);
+                if let Some(part) = part {
+                    let name = told.part.or(descriptor.part).unwrap_or_default();
+                    labels.push(label(name, part));
+                }
+                let Some(metric) = metric(labels, told.export, unit, figures) else {
+                    return;
+                };
+                let place = metrics.len();
+                metrics.push(metric);
+                let of_row = exemplars.of(&instance.key, &book.probe.name, name, part);
+                let at = at_their_place(told.export, of_row);
+                links.extend(at.map(|(bucket, one)| ((place, bucket), one)));
+                if let Export::Histogram(measure) = told.export {
+                    let values = figures.distributions.get(measure);
+                    distributions.extend(values.map(|values| (place, values)));
+                }
+            };
+            match told.of_parts {
+                false => add(None, &row.all.total),
+                true => row
+                    .parts
+                    .iter()
+                    .for_each(|(part, tally)| add(Some(part), &tally.total)),
             }
         }
     }
@@ -151,16 +180,33 @@ fn kind_family(kind: Kind, told: &Told, instances: &[&Instance]) -> MetricFamily
         Export::Counter(_) => MetricType::COUNTER,
         Export::Gauge(_) => MetricType::GAUGE,
     };
-    family(told.name, told.help, of_type, metrics)
+    Family {
+        metrics: family(told.name, told.help, of_type, metrics),
+        exemplars: links,
+        distributions,
+    }
+}
+
+/// Traces of what took a time stand at the bucket that it is counted in, and the last of them at how many were slow.
+fn at_their_place(
+    export: Export,
+    links: impl Iterator<Item = (u32, Exemplar)>,
+) -> impl Iterator<Item = (usize, Exemplar)> {
+    let (mut of_buckets, mut last) = (Vec::new(), None);
+    match export {
+        Export::Histogram(mechanism::DURATION) => of_buckets.extend(links.map(|(power, one)| {
+            let power = power.clamp(*BOUNDS.start(), *BOUNDS.end() + 1);
+            ((power - BOUNDS.start()) as usize, one)
+        })),
+        Export::Counter(SLOW) => last = links.map(|(_, one)| one).max_by_key(|one| one.time),
+        _ => {}
+    }
+    let last = last.map(|one| (0, one));
+    of_buckets.into_iter().chain(last)
 }
 
 /// A measure of a row as a metric, if the row has it.
-fn metric(
-    labels: Vec<LabelPair>,
-    export: Export,
-    unit: Unit,
-    figures: &ckb_probe_crds::Figures,
-) -> Option<Metric> {
+fn metric(labels: Vec<LabelPair>, export: Export, unit: Unit, figures: &Figures) -> Option<Metric> {
     let scaled = |value: u64| match unit {
         Unit::Nanoseconds => value as f64 / 1e9,
         Unit::Count | Unit::Bytes => value as f64,

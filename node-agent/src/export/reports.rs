@@ -1,8 +1,11 @@
 //! What became of the reports, and of the stacks beside them, for Prometheus.
 
-use prometheus::{Encoder, TextEncoder, proto::MetricType};
+use prometheus::proto::MetricType;
 
-use super::metrics::{counter, family, gauge, label};
+use super::{
+    exposition::Family,
+    metrics::{counter, family, gauge, label},
+};
 
 /// How many reports there were.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub struct Reports {
 
 impl Reports {
     /// Their part of `/metrics`.
-    pub fn render(&self) -> Result<String, prometheus::Error> {
+    pub fn families(&self) -> Vec<Family<'static>> {
         let results = [
             ("written", self.written),
             ("refused", self.refused),
@@ -49,9 +52,7 @@ impl Reports {
                 [gauge(vec![], self.bytes as f64)],
             ),
         ];
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&families, &mut text)?;
-        Ok(crate::text::of_own(text))
+        families.map(Family::from).into()
     }
 }
 
@@ -70,7 +71,7 @@ pub struct ProfileParts {
 
 impl ProfileParts {
     /// Their part of `/metrics`.
-    pub fn render(&self) -> Result<String, prometheus::Error> {
+    pub fn families(&self) -> Vec<Family<'static>> {
         let results = [
             ("written", self.written),
             ("refused", self.refused),
@@ -86,8 +87,6 @@ impl ProfileParts {
             MetricType::COUNTER,
             results,
         );
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&[parts], &mut text)?;
-        Ok(crate::text::of_own(text))
+        vec![parts.into()]
     }
 }

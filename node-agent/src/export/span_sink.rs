@@ -1,12 +1,23 @@
 //! Where the engine's events go as spans: an exporter, and what is said of whoever is measured.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use ckb_probe_crds::SpanCounts;
 use ckb_probe_otlp::{Exporter, ExporterError};
-use ckb_probe_traces::{Attributes, Cause, Counts, Group, Ids, Limits, Resource, Scope, Settings};
+use ckb_probe_traces::{
+    Attributes, Cause, Counts, Group, Ids, Limits, Nest, Resource, Scope, Settings, Span, Thread,
+};
+use k8s_openapi::jiff::Timestamp;
 
-use super::spans::spans;
+use super::{
+    exemplars::{Exemplars, Place},
+    exposition::Exemplar,
+    spans::spans,
+};
 use crate::{mechanism::Event, observe, state::instance::Instance, target::InstanceKey};
 
 /// What a target says where nobody is to take its spans. Which of all receivers it is, and what it says, is for the log of the agent.
@@ -27,6 +38,21 @@ pub struct SpanSink {
     /// For whom spans are counted. No number is given twice.
     owners: BTreeMap<InstanceKey, u64>,
     next_owner: u64,
+    /// What may be a part of something that has not ended yet.
+    nest: Nest<Carried>,
+    begun: Instant,
+    /// Whoever makes a page of metrics has them meanwhile.
+    exemplars: Arc<Exemplars>,
+}
+
+/// What is known of an event while its spans wait.
+#[derive(Clone, Debug)]
+struct Carried {
+    owner: u64,
+    resource: Resource,
+    key: InstanceKey,
+    place: Place,
+    time: Timestamp,
 }
 
 /// Where events are from.
@@ -60,6 +86,9 @@ impl SpanSink {
             set,
             owners: BTreeMap::new(),
             next_owner: 1,
+            nest: Nest::default(),
+            begun: Instant::now(),
+            exemplars: Arc::default(),
         })
     }
 
@@ -77,9 +106,52 @@ impl SpanSink {
                     let known = known(origin, &self.host, self.node.as_deref());
                     Resource::new(&overridden(known, &self.set))
                 });
-                let group = Group::new(resource, &spans).owned_by(owner);
-                self.exporter.offer(group);
+                let carried = Carried {
+                    owner,
+                    resource: resource.clone(),
+                    key: origin.instance.key.clone(),
+                    place: (placed.probe.to_string(), placed.row, placed.part),
+                    time: event.time,
+                };
+                match event.thread {
+                    0 => self.send(&spans, carried),
+                    number => {
+                        let thread = Thread { owner, number };
+                        self.nest.hold(thread, spans, carried, self.begun.elapsed());
+                    }
+                }
             }
+        }
+    }
+
+    /// Has leave what waited long enough for what it may be a part of. To be called from time to time.
+    pub fn tick(&mut self) {
+        for (spans, carried) in self.nest.due(self.begun.elapsed()) {
+            self.send(&spans, carried);
+        }
+    }
+
+    /// Has all leave that waits.
+    fn send_all(&mut self) {
+        for (spans, carried) in self.nest.all() {
+            self.send(&spans, carried);
+        }
+    }
+
+    /// Exports the spans of one event, of which the first is what happened.
+    fn send(&mut self, spans: &[Span], carried: Carried) {
+        let group = Group::new(&carried.resource, spans).owned_by(carried.owner);
+        if self.exporter.offer(group)
+            && let Some(whole) = spans.first()
+        {
+            let exemplar = Exemplar {
+                trace: whole.trace,
+                span: whole.id,
+                nanoseconds: whole.end_ns.saturating_sub(whole.start_ns),
+                time: carried.time,
+            };
+            let exemplars = Arc::make_mut(&mut self.exemplars);
+            exemplars.note(&carried.key, &carried.place, exemplar);
         }
     }
 
@@ -95,6 +167,11 @@ impl SpanSink {
 
     /// Forgets what it counted for all others.
     pub fn keep(&mut self, is_known: impl Fn(&InstanceKey) -> bool) {
+        if self.owners.keys().all(&is_known) {
+            return;
+        }
+        // Whoever is forgotten offers nothing afterwards.
+        self.send_all();
         let Self {
             owners, exporter, ..
         } = self;
@@ -105,6 +182,12 @@ impl SpanSink {
             }
             keep
         });
+        Arc::make_mut(&mut self.exemplars).keep(is_known);
+    }
+
+    /// Which traces stand for what is in the metrics: those that found room among what is to be exported.
+    pub fn exemplars(&self) -> Arc<Exemplars> {
+        Arc::clone(&self.exemplars)
     }
 
     /// What became of the spans of a target.
@@ -112,19 +195,26 @@ impl SpanSink {
         let owner = self.owners.get(key);
         let counts = owner.map(|owner| self.exporter.counts_of(*owner));
         let counts = counts.unwrap_or_default();
+        // What waits for what it may be a part of is queued.
+        let held = owner.map_or(0, |owner| self.nest.waiting_of(*owner));
         let problem = self.exporter.problem().map(|_| NOT_TAKEN.to_string());
         SpanCounts {
-            started: counts.started,
+            started: counts.started + held,
             exported: counts.exported,
             dropped: counts.dropped_in_all(),
-            queued: counts.queued,
+            queued: counts.queued + held,
             message: problem.unwrap_or_default(),
         }
     }
 
     /// What became of all spans up to now.
     pub fn counts(&self) -> Counts {
-        self.exporter.counts()
+        let (counts, held) = (self.exporter.counts(), self.nest.waiting());
+        Counts {
+            started: counts.started + held,
+            queued: counts.queued + held,
+            ..counts
+        }
     }
 
     /// What is in the way of exporting, if anything is.
@@ -133,10 +223,12 @@ impl SpanSink {
     }
 
     /// Sends what there is, for no longer than this, and says what became of all.
-    pub fn end(self, within: Duration) -> String {
+    pub fn end(mut self, within: Duration) -> String {
+        self.send_all();
         let receiver = self.exporter.receiver().to_string();
+        let items = self.exporter.items();
         let (counts, problem) = self.exporter.end(within);
-        sentence(&receiver, &counts, problem.as_deref())
+        sentence(items, &receiver, &counts, problem.as_deref())
     }
 }
 
@@ -151,15 +243,20 @@ pub fn report(sink: Option<&SpanSink>, key: &InstanceKey) -> SpanCounts {
     }
 }
 
-/// What became of spans, for people.
-fn sentence(receiver: &str, counts: &Counts, problem: Option<&str>) -> String {
+/// What became of spans, or of what else is exported, for people.
+pub(super) fn sentence(
+    items: &str,
+    receiver: &str,
+    counts: &Counts,
+    problem: Option<&str>,
+) -> String {
     let causes = Cause::ALL.into_iter();
     let causes = causes.filter(|cause| counts.dropped_for(*cause) > 0);
     let causes: Vec<String> = causes
         .map(|cause| format!("{} {}", counts.dropped_for(cause), in_words(cause)))
         .collect();
     let mut text = format!(
-        "of {} spans {} were exported to {receiver}",
+        "of {} {items} {} were exported to {receiver}",
         counts.started, counts.exported
     );
     if !causes.is_empty() {
@@ -208,7 +305,7 @@ fn known(origin: &Origin<'_>, host: &str, node: Option<&str>) -> Attributes {
 }
 
 /// What is known, and in its place, or besides, what somebody set.
-fn overridden(known: Attributes, set: &Attributes) -> Attributes {
+pub(super) fn overridden(known: Attributes, set: &Attributes) -> Attributes {
     let is_set = |name: &str| set.iter().any(|(key, _)| key == name);
     let kept = known.into_iter().filter(|(key, _)| !is_set(key));
     kept.chain(set.iter().cloned()).collect()
@@ -226,14 +323,14 @@ mod tests {
             ..Counts::default()
         };
         assert_eq!(
-            sentence("a:1 by HTTP", &counts, Some("odd")),
+            sentence("spans", "a:1 by HTTP", &counts, Some("odd")),
             "of 10 spans 10 were exported to a:1 by HTTP"
         );
         counts.exported = 3;
         counts.dropped[Cause::Full as usize] = 5;
         counts.dropped[Cause::Ended as usize] = 2;
         assert_eq!(
-            sentence("a:1 by HTTP", &counts, Some("connection refused")),
+            sentence("spans", "a:1 by HTTP", &counts, Some("connection refused")),
             "of 10 spans 3 were exported to a:1 by HTTP and 7 dropped: 5 since too many waited, 2 that still waited at the end \
              (connection refused)"
         );

@@ -1,10 +1,17 @@
 //! Pages of metrics: one a second at most, the same for all who wait for it, and never older than the request: whoever asks sooner waits
-//! for the next.
+//! for the next. There are two formats: where somebody waits for each, they take turns.
 //!
 //! A page is some megabytes, reading it from the kernel keeps the engine busy, and anybody who reaches the door may ask. So nobody has
 //! a copy: the last two pages are kept, and whoever has not read one when the next but one is made is cut off.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use ckb_probe_k8s::listener::{Page, SharedText};
 use tokio::{
@@ -13,6 +20,7 @@ use tokio::{
 };
 
 use super::MetricsRequest;
+use crate::export::exposition::Format;
 
 /// From one page to the next, at least.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
@@ -20,58 +28,78 @@ pub(super) const PAUSE: Duration = Duration::from_secs(1);
 /// So many are kept for those who have not yet read them.
 const KEPT: usize = 2;
 
-/// Where to ask for the next page. Each is told with when it began to be made.
+/// The last page of each format, with when it began to be made.
+type Latest<Side> = [Side; Format::ALL.len()];
+type Made = Option<(Instant, Page)>;
+
+/// Where to ask for the next page.
 #[derive(Clone)]
 pub(super) struct Pages {
-    latest: watch::Receiver<Option<(Instant, Page)>>,
-    wanted: Arc<Notify>,
+    latest: Latest<watch::Receiver<Made>>,
+    wanted: Arc<Wanted>,
+}
+
+/// Which formats somebody waits for.
+#[derive(Default)]
+struct Wanted {
+    formats: Latest<AtomicBool>,
+    any: Notify,
 }
 
 /// Pages that are made as they are wanted, and what makes them, as long as it is awaited.
 pub(super) fn pages(engine: mpsc::Sender<MetricsRequest>) -> (Pages, impl Future<Output = ()>) {
-    let (made, latest) = watch::channel(None);
-    let wanted = Arc::new(Notify::new());
+    let [(text, latest_text), (open, latest_open)] = [watch::channel(None), watch::channel(None)];
+    let (made, latest) = ([text, open], [latest_text, latest_open]);
+    let wanted: Arc<Wanted> = Arc::default();
     let pages = Pages {
         latest,
         wanted: Arc::clone(&wanted),
     };
     let making = async move {
         let mut kept = VecDeque::with_capacity(KEPT);
+        let mut turns = Format::ALL.into_iter().cycle();
         loop {
-            wanted.notified().await;
+            let is_wanted =
+                |format: &Format| wanted.formats[*format as usize].swap(false, Ordering::Relaxed);
+            let Some(format) = turns.by_ref().take(Format::ALL.len()).find(is_wanted) else {
+                wanted.any.notified().await;
+                continue;
+            };
             let begun = Instant::now();
-            let page = match ask(&engine).await {
+            let page = match ask(&engine, format).await {
                 Ok(text) => {
                     kept.truncate(KEPT - 1);
                     let text = Arc::new(text);
-                    let page = Page::Shared(SharedText::of(&text));
+                    let page = Page::Shared(SharedText::of(&text, format.media_type()));
                     kept.push_front(text);
                     page
                 }
                 Err(reason) => Page::Unavailable(reason),
             };
-            made.send_replace(Some((begun, page)));
+            made[format as usize].send_replace(Some((begun, page)));
             sleep(PAUSE).await;
         }
     };
     (pages, making)
 }
 
-async fn ask(engine: &mpsc::Sender<MetricsRequest>) -> Result<String, String> {
-    let (sender, receiver) = oneshot::channel();
-    let _ = engine.send(sender).await;
+async fn ask(engine: &mpsc::Sender<MetricsRequest>, format: Format) -> Result<String, String> {
+    let (answer, receiver) = oneshot::channel();
+    let _ = engine.send(MetricsRequest { format, answer }).await;
     let going = || Err("the agent is going down\n".to_string());
     receiver.await.unwrap_or_else(|_| going())
 }
 
 impl Pages {
     /// The next page. Who goes away meanwhile has others have it.
-    pub(super) async fn next(mut self) -> Page {
-        self.latest.mark_unchanged();
+    pub(super) async fn next(mut self, format: Format) -> Page {
+        let made = &mut self.latest[format as usize];
+        made.mark_unchanged();
         let asked = Instant::now();
-        self.wanted.notify_one();
-        while self.latest.changed().await.is_ok() {
-            let latest = self.latest.borrow_and_update().clone();
+        self.wanted.formats[format as usize].store(true, Ordering::Relaxed);
+        self.wanted.any.notify_one();
+        while made.changed().await.is_ok() {
+            let latest = made.borrow_and_update().clone();
             if let Some((begun, page)) = latest
                 && begun >= asked
             {
@@ -94,16 +122,24 @@ mod tests {
         let made = Arc::new(std::sync::atomic::AtomicU64::new(0));
         let count = Arc::clone(&made);
         tokio::spawn(async move {
-            while let Some(answer) = wanted.recv().await {
+            while let Some(MetricsRequest { format, answer }) = wanted.recv().await {
                 let made = count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-                let _ = answer.send(Ok(format!("page {made}\n")));
+                let kind = match format {
+                    Format::Text => "page",
+                    Format::OpenMetrics => "open page",
+                };
+                let _ = answer.send(Ok(format!("{kind} {made}\n")));
             }
         });
         (pages, made)
     }
 
     async fn text(pages: &Pages) -> Option<String> {
-        match pages.clone().next().await {
+        text_as(pages, Format::Text).await
+    }
+
+    async fn text_as(pages: &Pages, format: Format) -> Option<String> {
+        match pages.clone().next(format).await {
             Page::Shared(text) => text.text().map(|text| text.to_string()),
             other => panic!("{other:?}"),
         }
@@ -121,7 +157,7 @@ mod tests {
         // Whoever asks and goes away at once has it be made no more often.
         let begun = Instant::now();
         while begun.elapsed() < 3 * PAUSE {
-            let asks = tokio::spawn(pages.clone().next());
+            let asks = tokio::spawn(pages.clone().next(Format::Text));
             tokio::time::sleep(Duration::from_millis(10)).await;
             asks.abort();
         }
@@ -130,11 +166,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn who_waits_for_one_format_and_who_waits_for_the_other_take_turns() {
+        let (pages, made) = counted();
+        let begun = Instant::now();
+        let asked = Format::ALL.map(|format| text_as(&pages, format));
+        let told = futures::future::join_all(asked).await;
+        let expected = ["page 1\n", "open page 2\n"].map(|text| Some(text.to_string()));
+        assert_eq!(told, expected);
+        assert_eq!(begun.elapsed(), PAUSE);
+        assert_eq!(made.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn two_pages_are_kept_and_no_more() {
         let (pages, _) = counted();
         let mut all = Vec::new();
-        for _ in 0..4 {
-            match pages.clone().next().await {
+        for format in [Format::ALL, Format::ALL].concat() {
+            match pages.clone().next(format).await {
                 Page::Shared(text) => all.push(text),
                 other => panic!("{other:?}"),
             }

@@ -39,8 +39,14 @@ fn beating(pulse: &Arc<Pulse>) {
 }
 
 async fn ask(address: SocketAddr, path: &str) -> TcpStream {
+    ask_with(address, path, "*/*").await
+}
+
+async fn ask_with(address: SocketAddr, path: &str, accept: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n\r\n");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: agent\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     stream
 }
@@ -62,7 +68,8 @@ async fn is_answered(door: SocketAddr, path: &str, status: &str, text: &str) {
 async fn each_door_has_its_pages() {
     let (metrics, health, pulse, mut wanted) = server().await;
     tokio::spawn(async move {
-        while let Some(answer) = wanted.recv().await {
+        while let Some(MetricsRequest { format, answer }) = wanted.recv().await {
+            assert_eq!(format, Format::Text);
             answer.send(Ok("calls 1\n".to_string())).unwrap();
         }
     });
@@ -116,4 +123,33 @@ async fn an_idle_engine_comes_round_when_it_is_asked_and_one_that_does_not_is_st
     tokio::time::sleep(2 * FRESH).await;
     is_answered(health, "/healthz", "200", "ok\n").await;
     comes_round.abort();
+}
+
+#[tokio::test]
+async fn a_scraper_that_reads_openmetrics_has_it_and_is_told_so() {
+    let (metrics, _, _, mut wanted) = server().await;
+    tokio::spawn(async move {
+        while let Some(MetricsRequest { format, answer }) = wanted.recv().await {
+            answer.send(Ok(format!("{format:?}\n"))).unwrap();
+        }
+    });
+    for (accept, media_type, text) in [
+        (
+            "text/plain",
+            "text/plain; version=0.0.4; charset=utf-8",
+            "Text",
+        ),
+        (
+            "application/openmetrics-text;version=1.0.0,text/plain;q=0.5",
+            "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            "OpenMetrics",
+        ),
+    ] {
+        let said = answer(ask_with(metrics, "/metrics", accept).await).await;
+        assert!(
+            said.contains(&format!("\r\ncontent-type: {media_type}\r\n")),
+            "{said}"
+        );
+        assert!(said.ends_with(&format!("\r\n\r\n{text}\n")), "{said}");
+    }
 }

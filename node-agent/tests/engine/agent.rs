@@ -3,16 +3,22 @@
 use std::{
     collections::BTreeMap,
     future::pending,
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use ckb_probe_agent::{
     driver::engine::{Delivery, Engine},
-    export::span_sink::SpanSink,
+    export::{
+        exposition::{self, Format},
+        metric_sink::MetricSink,
+        metrics,
+        span_sink::SpanSink,
+    },
     kernel::{CalibratedTier, Execs, Tier},
     mechanism::Refusal,
     preflight::preflight,
+    state::instance::Instance,
 };
 use ckb_probe_crds::{
     Assignment, Breach, InstanceReport, InstanceState, Overhead, PodReference, Probe,
@@ -20,6 +26,7 @@ use ckb_probe_crds::{
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 use ckb_probe_traces::{Counts, Limits, Settings};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::sleep_until;
 
@@ -97,6 +104,30 @@ impl Agent {
             engine: self.engine.with_spans(Some(spans)),
             ..self
         }
+    }
+
+    /// The page of metrics of its targets.
+    pub fn page(&mut self, format: Format) -> String {
+        self.engine.read();
+        let (now, instances) = self.engine.instances();
+        let instances = instances.iter().map(|instance| &**instance);
+        let exemplars = self.engine.exemplars();
+        let families = metrics::families(self.engine.means(), now, instances, &exemplars);
+        exposition::page(&families, format).unwrap()
+    }
+
+    /// Exports what its targets have counted, and says what the page of metrics has of the same, and the targets.
+    pub fn export(&mut self, to: &mut MetricSink) -> (String, Vec<Arc<Instance>>) {
+        self.engine.read();
+        let (now, instances) = self.engine.instances();
+        let each = || instances.iter().map(|instance| &**instance);
+        let exemplars = self.engine.exemplars();
+        to.offer(now, Timestamp::now(), each(), &exemplars);
+        let families = metrics::families(None, now, each(), &exemplars);
+        (
+            exposition::page(&families, Format::Text).unwrap(),
+            instances,
+        )
     }
 
     /// What became of all spans.

@@ -7,6 +7,7 @@
 
 mod agent;
 mod detaching;
+mod figures;
 mod joining;
 mod profiles;
 mod reused;

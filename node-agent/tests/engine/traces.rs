@@ -1,7 +1,8 @@
 //! Slow calls as traces, of those orders alone that ask for it, and what became of each target's.
 
+use ckb_probe_agent::export::exposition::Format;
 use ckb_probe_crds::{SpanCounts, Traces};
-use ckb_probe_testkit::Collector;
+use ckb_probe_testkit::{Collector, Prometheus};
 
 use super::{
     slow_calls::{FIRST, SECOND, attached, order, program, run},
@@ -47,7 +48,10 @@ async fn what_an_order_asks_for_is_exported_and_told_and_nothing_else() {
     attached(&mut agent, &other).await;
     calls(&mut agent, &[&asking, &other]).await;
     agent
-        .until(PATIENCE, |agent| agent.span_counts().queued == 0)
+        .until(PATIENCE, |agent| {
+            agent.events();
+            agent.span_counts().queued == 0
+        })
         .await;
     let told = spans(&mut agent, &asking).unwrap();
     let expected = SpanCounts {
@@ -87,7 +91,10 @@ async fn whoever_asks_where_nobody_takes_them_is_told() {
     attached(&mut agent, &target).await;
     calls(&mut agent, &[&target]).await;
     agent
-        .until(PATIENCE, |agent| agent.span_counts().failures > 0)
+        .until(PATIENCE, |agent| {
+            agent.events();
+            agent.span_counts().failures > 0
+        })
         .await;
     let told = spans(&mut agent, &target).unwrap();
     assert_eq!((told.started, told.queued), (CALLS, CALLS));
@@ -95,4 +102,54 @@ async fn whoever_asks_where_nobody_takes_them_is_told() {
         told.message,
         "the receiver takes no spans at present: see the agent's log"
     );
+}
+
+#[tokio::test]
+async fn slow_calls_are_linked_from_the_metrics_that_a_real_prometheus_reads() {
+    let folder = Folder::new();
+    let collector = Collector::start();
+    let program = program(&folder);
+    let (asking, other) = (run(&program, 84), run(&program, 85));
+    let mut agent = Agent::start().exporting(&collector.http());
+    agent.assign(vec![traced(&asking, true), traced(&other, false)]);
+    attached(&mut agent, &asking).await;
+    attached(&mut agent, &other).await;
+    calls(&mut agent, &[&asking, &other]).await;
+    agent
+        .until(PATIENCE, |agent| {
+            agent.events();
+            agent.span_counts().exported == CALLS
+        })
+        .await;
+    let spans = collector.wait_for_spans(CALLS as usize);
+
+    let page = agent.page(Format::OpenMetrics);
+    let prometheus = Prometheus::of_page(page, Format::OpenMetrics.media_type());
+    let of_buckets = prometheus.exemplars("ckb_probe_function_duration_seconds_bucket");
+    let slow = prometheus.exemplars("ckb_probe_slow_function_calls_total");
+    assert!(!of_buckets.is_empty());
+    assert_eq!(slow.len(), 1, "{slow:?}");
+    for (series, exemplar) in of_buckets.iter().chain(&slow) {
+        // Whoever has no traces has no links.
+        assert_eq!(series["pod"], asking.id, "{series}");
+        let (labels, text) = (&exemplar["labels"], exemplar["value"].as_str().unwrap());
+        let seconds: f64 = text.parse().unwrap();
+        let span = spans
+            .iter()
+            .find(|span| labels["span_id"] == span.id.as_str());
+        let span = span.unwrap_or_else(|| panic!("{exemplar} is at no receiver"));
+        assert_eq!(labels["trace_id"], span.trace.as_str());
+        assert_eq!(seconds, (span.end_ns - span.start_ns) as f64 / 1e9);
+        let ended = exemplar["timestamp"].as_f64().unwrap();
+        assert!(
+            (ended - span.end_ns as f64 / 1e9).abs() < 0.002,
+            "{exemplar}"
+        );
+        if let Some(bound) = series["le"].as_str() {
+            let bound = bound.parse().unwrap_or(f64::INFINITY);
+            assert!(seconds < bound && (bound.is_infinite() || seconds >= bound / 2.0));
+        }
+    }
+    // The text format has no room for any.
+    assert!(!agent.page(Format::Text).contains("trace_id"));
 }

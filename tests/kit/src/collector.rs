@@ -1,5 +1,7 @@
 //! The real OpenTelemetry Collector, which writes what it takes to a file.
 
+mod points;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -10,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub use points::CollectedPoint;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -39,13 +42,24 @@ pub struct CollectedSpan {
     pub scope: String,
 }
 
+/// How it is spoken with by TLS.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// Its certificate.
+    pub certificate: PathBuf,
+    /// The key of that.
+    pub key: PathBuf,
+    /// Certificates of whom those of clients must be signed by; None where anybody may speak with it.
+    pub clients: Option<PathBuf>,
+}
+
 /// The Collector. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Collector {
     folder: TempDir,
     http: SocketAddr,
     grpc: SocketAddr,
-    tls: Option<(PathBuf, PathBuf)>,
+    tls: Option<Tls>,
     starts: usize,
     child: Option<Child>,
 }
@@ -59,11 +73,11 @@ impl Collector {
         Self::start_with(None)
     }
 
-    /// The same with TLS: with this certificate and key.
+    /// The same with TLS.
     ///
     /// # Panics
     /// When it does not start.
-    pub fn start_with(tls: Option<(PathBuf, PathBuf)>) -> Self {
+    pub fn start_with(tls: Option<Tls>) -> Self {
         let mut collector = Self {
             folder: TempDir::with_prefix("ckb-probe-collector-").unwrap(),
             http: free(),
@@ -97,20 +111,28 @@ impl Collector {
     pub fn begin(&mut self) {
         self.starts += 1;
         let tls = match &self.tls {
-            Some((certificate, key)) => format!(
-                ", tls: {{cert_file: {}, key_file: {}}}",
-                certificate.display(),
-                key.display()
+            Some(tls) => format!(
+                ", tls: {{cert_file: {}, key_file: {}{}}}",
+                tls.certificate.display(),
+                tls.key.display(),
+                tls.clients
+                    .as_ref()
+                    .map_or_else(String::new, |clients| format!(
+                        ", client_ca_file: {}",
+                        clients.display()
+                    ))
             ),
             None => String::new(),
         };
         let config = format!(
             "receivers:\n  otlp: {{protocols: {{http: {{endpoint: '{}'{tls}}}, grpc: {{endpoint: '{}'{tls}}}}}}}\n\
-             exporters:\n  file: {{path: '{}', flush_interval: 50ms}}\n\
-             service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    traces: {{receivers: [otlp], exporters: [file]}}\n",
+             exporters:\n  file: {{path: '{}', flush_interval: 50ms}}\n  file/metrics: {{path: '{}', flush_interval: 50ms}}\n\
+             service:\n  telemetry: {{metrics: {{level: none}}}}\n  pipelines:\n    traces: {{receivers: [otlp], exporters: [file]}}\n    \
+             metrics: {{receivers: [otlp], exporters: [file/metrics]}}\n",
             self.http,
             self.grpc,
-            self.file(self.starts).display()
+            self.file(self.starts).display(),
+            self.metrics_file(self.starts).display(),
         );
         let path = self.folder.path().join("config.yaml");
         fs::write(&path, config).unwrap();
@@ -173,6 +195,26 @@ impl Collector {
 
     fn file(&self, start: usize) -> PathBuf {
         self.folder.path().join(format!("spans-{start}.json"))
+    }
+
+    fn metrics_file(&self, start: usize) -> PathBuf {
+        self.folder.path().join(format!("metrics-{start}.json"))
+    }
+
+    /// Points of metrics that it has written since it was started last, once there are so many.
+    ///
+    /// # Panics
+    /// When there are not in time.
+    pub fn wait_for_points(&self, count: usize) -> Vec<CollectedPoint> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let points = points::read(&self.metrics_file(self.starts));
+            if points.len() >= count {
+                return points;
+            }
+            assert!(Instant::now() < until, "{} of {count} points", points.len());
+            sleep(Duration::from_millis(50));
+        }
     }
 
     /// What it has written, over all of its starts.

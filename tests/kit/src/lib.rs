@@ -9,6 +9,7 @@ pub mod mount;
 pub mod number;
 mod parent;
 pub mod probe;
+pub mod prometheus;
 mod truth;
 
 use std::{
@@ -19,11 +20,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use collector::{CollectedSpan, Collector};
+pub use collector::{CollectedPoint, CollectedSpan, Collector, Tls};
 pub use container::Container;
 pub use fixture::{Fixture, Folder};
 pub use parent::Parent;
 pub use probe::{Probe, Rows, ckb_probe, refusal};
+pub use prometheus::Prometheus;
 pub use truth::{Call, EVERY_FUNCTION, FunctionTruth, GroundTruth, SlowCall, Truth};
 
 /// However busy the machine is.

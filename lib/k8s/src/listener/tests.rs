@@ -12,8 +12,8 @@ const PROMPT: Duration = Duration::from_secs(1);
 async fn server() -> SocketAddr {
     let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let address = listener.local_addr().unwrap();
-    tokio::spawn(serve(listener, None, |path| {
-        let page = match path {
+    tokio::spawn(serve(listener, None, |asked| {
+        let page = match asked.path {
             "/healthz" => Page::Text("ok\n".to_owned()),
             "/metrics" => Page::Text("x".repeat(4 << 20)),
             "/broken" => Page::Unavailable("not now\n".to_owned()),
@@ -135,13 +135,14 @@ async fn who_has_not_read_a_shared_page_when_it_is_dropped_is_cut_off() {
     let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let address = listener.local_addr().unwrap();
     let page = Arc::new("x".repeat(16 << 20));
-    let shared = SharedText::of(&page);
+    let shared = SharedText::of(&page, "text/long");
     tokio::spawn(serve(listener, None, move |_| {
         let page = Page::Shared(shared.clone());
         Box::pin(async { page })
     }));
     let whole = ask(address, &get("/metrics")).await;
     assert!(whole.contains("\r\ncontent-length: 16777216\r\n"));
+    assert!(whole.contains("\r\ncontent-type: text/long\r\n"));
     assert!(whole.ends_with(&*page));
     let mut slow = connect([127, 0, 0, 1], address).await;
     slow.write_all(get("/metrics").as_bytes()).await.unwrap();

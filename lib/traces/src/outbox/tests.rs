@@ -67,15 +67,13 @@ fn sent(outbox: &mut Outbox, now: Duration) -> Option<Vec<Vec<u8>>> {
 fn a_request_waits_for_more_and_not_for_long() {
     let mut ids = Ids::from_seed(1);
     let mut outbox = Outbox::new(small());
-    assert!(outbox.offer(group(&mut ids, 4, 1), SECOND));
-    assert!(!outbox.offer(group(&mut ids, 4, 1), SECOND));
+    let mut offer = |outbox: &mut Outbox| outbox.offer(group(&mut ids, 4, 1), SECOND);
+    assert_eq!(offer(&mut outbox), Offered::Wakes);
+    assert_eq!(offer(&mut outbox), Offered::Waits);
     assert!(matches!(outbox.next(SECOND), Next::Wait(until) if until == 2 * SECOND));
     // Enough for a request: whoever sends looks now.
-    assert!(outbox.offer(group(&mut ids, 4, 1), SECOND));
-    assert!(
-        !outbox.offer(group(&mut ids, 4, 1), SECOND),
-        "it is told once"
-    );
+    assert_eq!(offer(&mut outbox), Offered::Wakes);
+    assert_eq!(offer(&mut outbox), Offered::Waits, "it is told once");
     // No group is torn apart.
     assert_eq!(sent(&mut outbox, SECOND).unwrap().len(), 8);
     assert!(matches!(outbox.next(9 * SECOND), Next::Nothing));
@@ -125,7 +123,8 @@ fn what_waits_is_not_given_up_for_what_comes() {
     let mut ids = Ids::from_seed(4);
     let mut outbox = Outbox::new(small());
     outbox.offer(group(&mut ids, 1, 3000), SECOND);
-    assert!(!outbox.offer(group(&mut ids, 5, 3000), SECOND));
+    let offered = outbox.offer(group(&mut ids, 5, 3000), SECOND);
+    assert_eq!(offered, Offered::Dropped);
     assert_eq!(outbox.counts().dropped_for(Cause::Full), 5);
     // One that is larger than any request goes by itself.
     assert_eq!(sent(&mut outbox, SECOND).unwrap().len(), 1);

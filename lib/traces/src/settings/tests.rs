@@ -189,3 +189,42 @@ fn what_is_not_there_is_refused_with_what_is() {
     );
     assert_eq!(half, Err(SettingsError::HalfClient));
 }
+
+#[test]
+fn metrics_go_where_somebody_asks_for_them_and_by_variables_of_their_own() {
+    let of = |endpoint: Option<&str>, set: &[(&str, &str)]| {
+        let settings = Settings::of(Signal::Metrics, endpoint, &|name| {
+            let mut known = set.iter();
+            known
+                .find(|(one, _)| *one == name)
+                .map(|(_, value)| value.to_string())
+        });
+        let settings = settings.unwrap();
+        settings.map(|settings| settings.target.to_string())
+    };
+    let (on, to) = (("OTEL_METRICS_EXPORTER", "otlp"), (ENDPOINT, "http://a:1"));
+    // Not every receiver of spans takes metrics.
+    assert_eq!(of(None, &[to]), None);
+    assert_eq!(of(Some("http://a:1"), &[]), None);
+    let expected = Some("http://a:1/v1/metrics".to_string());
+    assert_eq!(of(None, &[to, on]), expected);
+    assert_eq!(of(Some("http://a:1"), &[on]), expected);
+    let own = ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", "http://b:2/x");
+    assert_eq!(of(None, &[to, own]), Some("http://b:2/x".to_string()));
+    assert_eq!(of(None, &[own, ("OTEL_METRICS_EXPORTER", "none")]), None);
+    assert_eq!(of(None, &[own, ("OTEL_SDK_DISABLED", "true")]), None);
+    let by_grpc = of(None, &[to, on, (PROTOCOL, "grpc")]).unwrap();
+    assert_eq!(
+        by_grpc,
+        "http://a:1/opentelemetry.proto.collector.metrics.v1.MetricsService/Export"
+    );
+}
+
+#[test]
+fn metrics_are_exported_each_minute_and_at_most_each_second() {
+    let interval = |text: Option<&str>| metric_interval(&|_| text.map(str::to_string));
+    assert_eq!(interval(None), Ok(Duration::from_secs(60)));
+    assert_eq!(interval(Some("5000")), Ok(Duration::from_secs(5)));
+    assert_eq!(interval(Some("1")), Ok(Duration::from_secs(1)));
+    assert!(interval(Some("1m")).is_err());
+}

@@ -7,6 +7,7 @@ use kube::{Client, client::Body};
 use serde_json::{Value, json};
 
 use super::*;
+use crate::export::exposition;
 
 #[test]
 fn retries_go_on_for_ever_with_pauses_that_stay_bounded() {
@@ -118,7 +119,8 @@ async fn a_report_that_is_too_large_is_cut_until_it_is_taken() {
     // It is remembered, for as long as the orders are the same.
     assert!(writer.write(report()).await);
     assert_eq!(sent.lock().unwrap().len(), 3);
-    let metrics = writer.written.count().render().unwrap();
+    let families = writer.written.count().families();
+    let metrics = exposition::page(&families, exposition::Format::Text).unwrap();
     assert!(
         metrics.contains("ckb_probe_reports_cut_total 2"),
         "{metrics}"

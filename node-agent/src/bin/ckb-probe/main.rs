@@ -5,6 +5,7 @@ use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 mod blocks;
 mod cluster;
 mod cost;
+mod exporting;
 mod flames;
 mod profile;
 mod slow;
@@ -25,6 +26,7 @@ use ckb_probe_crds::{
 };
 use ckb_probe_traces::{Limits, Settings};
 use clap::{Args, Parser, Subcommand};
+use exporting::Figures;
 use serde_json::{Value, json};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -203,7 +205,7 @@ struct HowArguments {
     json: bool,
     /// Also export each slow call, block, or whatever else is listed individually, as spans, to a receiver of OTLP such as
     /// http://127.0.0.1:4318. How is said by the environment variables of OpenTelemetry (OTEL_EXPORTER_OTLP_PROTOCOL, _HEADERS and
-    /// others), and so is where if this is unset (OTEL_EXPORTER_OTLP_ENDPOINT).
+    /// others), and so is where if this is unset (OTEL_EXPORTER_OTLP_ENDPOINT). With OTEL_METRICS_EXPORTER=otlp figures go there, too.
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
     /// Also write the slow calls with their callers to this file (.pb.gz), for a flame graph of their time. Needs --stacks.
@@ -412,6 +414,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let exit = Exit::of(process.id)?;
     let mut flames = how.output.as_deref().map(slow::Flames::to).transpose()?;
     let spans = span_sink(how.otlp.as_deref())?;
+    let mut figures = Figures::start(how.otlp.as_deref(), &process)?;
     let executable = process.executable.clone();
     let overhead = how.budget.overhead();
     let interval = how.interval.get().max(Duration::from_millis(100));
@@ -476,12 +479,18 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             out.flush()?;
         }
         over = over.or_else(|| session.instance().must_detach());
+        if let Some(figures) = &mut figures {
+            figures.export(&session, over.is_some());
+        }
     }
     if let Some(flames) = flames {
         flames.write()?;
     }
     if let Some(spans) = session.end_export() {
         eprintln!("ckb-probe: {}", spans.end(LAST_SPANS));
+    }
+    if let Some(figures) = figures {
+        eprintln!("ckb-probe: {}", figures.end());
     }
     if let Some(message) = session.instance().must_detach() {
         eprintln!("ckb-probe: {message}");

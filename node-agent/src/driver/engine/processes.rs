@@ -221,6 +221,9 @@ impl Engine {
         }
         let now = self.clock.now();
         let sharing = views_on(&mut self.views, process).count();
+        if let Some(spans) = &mut self.spans {
+            spans.tick();
+        }
         for view in views_on(&mut self.views, process) {
             let mut lines = Vec::new();
             for event in &events {

@@ -9,6 +9,7 @@ use std::{
 use ckb_probe_crds::{
     Assignment, KindSpec, Overhead, PodReference, Probe, ProbeReference, Reason, Traces,
 };
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
@@ -16,7 +17,7 @@ use super::{
     Engine,
 };
 use crate::{
-    export::span_sink::SpanSink,
+    export::{metric_sink::MetricSink, span_sink::SpanSink},
     host::HostError,
     kernel::CalibratedTier,
     mechanism::{Event, Refusal},
@@ -186,6 +187,12 @@ impl Session {
     /// From now on has what takes a time exported as spans.
     pub fn export(&mut self, spans: SpanSink) {
         self.engine.spans = Some(spans);
+    }
+
+    /// Has all that was counted up to now exported as metrics.
+    pub fn offer_to(&self, metrics: &mut MetricSink) {
+        let exemplars = self.engine.exemplars();
+        metrics.offer(self.now(), Timestamp::now(), [self.instance()], &exemplars);
     }
 
     /// Nothing is exported any more: whoever did it.

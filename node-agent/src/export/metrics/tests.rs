@@ -6,7 +6,10 @@ use ckb_probe_crds::{
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
 
-use super::*;
+use super::{
+    super::exposition::{Format, page},
+    *,
+};
 use crate::{
     kernel::{Calibration, SlotReading, Tier},
     kinds::Instrumented,
@@ -105,6 +108,16 @@ fn commits() -> RowReading {
     let mut none = whole(SlotReading::default());
     none.figures.sums.remove("bytes");
     none
+}
+
+/// The text of a page of these.
+fn render<'a>(
+    means: Option<CalibratedTier>,
+    now: Duration,
+    instances: impl IntoIterator<Item = &'a Instance>,
+) -> Result<String, prometheus::Error> {
+    let families = families(means, now, instances, &Exemplars::default());
+    page(&families, Format::Text)
 }
 
 fn lines(text: &str) -> Vec<&str> {

@@ -1,0 +1,124 @@
+//! A real Prometheus, which scrapes a page that stays as it is, and keeps the exemplars on it.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    thread::{self, sleep},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{PATIENCE, collector::free};
+
+/// It ends when this is dropped.
+#[derive(Debug)]
+pub struct Prometheus {
+    _folder: TempDir,
+    address: SocketAddr,
+    child: Child,
+}
+
+impl Prometheus {
+    /// Starts one that scrapes this page, which is told as of this type, and waits until it has.
+    ///
+    /// # Panics
+    /// When it does not start, or does not take the page: with what it says to that.
+    pub fn of_page(page: String, media_type: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = listener.local_addr().unwrap();
+        let page = Arc::new(page);
+        // It ends with the tests.
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let page = Arc::clone(&page);
+                thread::spawn(move || tell(stream, &page, media_type));
+            }
+        });
+        let folder = TempDir::with_prefix("ckb-probe-prometheus-").unwrap();
+        let (config, address) = (folder.path().join("prometheus.yml"), free());
+        let scraped = format!(
+            "scrape_configs:\n- {{job_name: page, honor_labels: true, scrape_interval: 1s, scrape_timeout: 1s, static_configs: [{{targets: \
+             ['{target}']}}]}}\n"
+        );
+        fs::write(&config, scraped).unwrap();
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", folder.path().display()))
+            .arg(format!("--web.listen-address={address}"))
+            .arg("--enable-feature=exemplar-storage")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        let child = child
+            .unwrap_or_else(|error| panic!("prometheus: {error}: scripts/setup.sh installs it"));
+        let prometheus = Self {
+            _folder: folder,
+            address,
+            child,
+        };
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let targets = prometheus.get("/api/v1/targets");
+            let target = &targets["data"]["activeTargets"][0];
+            match target["health"].as_str() {
+                Some("up") => return prometheus,
+                Some("down") => panic!("{}", target["lastError"]),
+                _ => assert!(Instant::now() < until, "{targets}"),
+            }
+            sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The exemplars of all series that a selector selects: each with the labels of its series.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn exemplars(&self, selector: &str) -> Vec<(Value, Value)> {
+        let path = format!("/api/v1/query_exemplars?query={selector}&start=0&end=9999999999");
+        let answer = self.get(&path);
+        assert_eq!(answer["status"], "success", "{answer}");
+        let series = answer["data"].as_array().into_iter().flatten();
+        let all = series.flat_map(|series| {
+            let exemplars = series["exemplars"].as_array().into_iter().flatten();
+            exemplars.map(|one| (series["seriesLabels"].clone(), one.clone()))
+        });
+        all.collect()
+    }
+
+    /// Null until it answers.
+    fn get(&self, path: &str) -> Value {
+        let Ok(mut stream) = TcpStream::connect(self.address) else {
+            return Value::Null;
+        };
+        let request = format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+        serde_json::from_str(body).unwrap_or_default()
+    }
+}
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn tell(mut stream: TcpStream, page: &str, media_type: &str) {
+    let mut request = [0; 4096];
+    let _ = stream.read(&mut request);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        page.len()
+    );
+    let _ = stream.write_all(head.as_bytes());
+    let _ = stream.write_all(page.as_bytes());
+}
