@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale nightly crds image bench demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale upgrade-test nightly crds image bench demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -46,7 +46,10 @@ soak: ## everything that goes wrong, again and again, on a local cluster: MINUTE
 scale: ## the operator beside 1,000 nodes, and other loads that exist in the API alone: 25 minutes; NODES=50 for a small one
 	scripts/setup.sh build cluster && scripts/scale.sh
 
-nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, scale and bench, one after the other: a night
+upgrade-test: ## an earlier release upgraded to this one and back, while it measures; COMMIT=… names it (its image is built once)
+	scripts/setup.sh build cluster && scripts/upgrade.sh $(COMMIT)
+
+nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, scale, upgrade and bench, one after the other: a night
 	scripts/nightly.sh $(PARTS)
 
 crds: ## regenerate everything that is generated: CRDs, their reference, the chart's copy, config/

@@ -18,6 +18,7 @@ source "$ROOT/scripts/lib.sh"
 KUBERNETES_DIR=$CACHE/kubernetes-$KUBERNETES
 KUBERNETES_PROGRAMS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 HELM_DIR=$CACHE/helm-$HELM
+KUBE_ROUTER_DIR=$CACHE/kube-router-$KUBE_ROUTER
 BPF_LINKER_DIR=$CACHE/bpf-linker-$BPF_LINKER
 CARGO_FUZZ_DIR=$CACHE/cargo-fuzz-$CARGO_FUZZ
 CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
@@ -64,7 +65,7 @@ build_tools() {
 
 cluster_packages() {
   missing_packages gcc=gcc libc6-dev=/usr/include/stdlib.h etcd-server=etcd containerd=containerd runc=runc \
-    containernetworking-plugins=/usr/lib/cni/bridge iptables=iptables conntrack=conntrack iproute2=ip openssl=openssl \
+    containernetworking-plugins=/usr/lib/cni/bridge iptables=iptables ipset=ipset conntrack=conntrack iproute2=ip openssl=openssl \
     jq=jq librocksdb-dev=/usr/include/rocksdb/c.h bpftrace=bpftrace strace=strace bpftool=bpftool prometheus=prometheus python3=python3
 }
 
@@ -79,10 +80,12 @@ bench_tools() { :; }
 cluster_tools() {
   provide "Kubernetes $KUBERNETES (9 minutes on two cores)" has_kubernetes "$KUBERNETES_DIR" build_kubernetes
   provide "helm $HELM (2 minutes)" has_helm "$HELM_DIR" build_helm
+  provide "kube-router $KUBE_ROUTER (2 minutes)" has_kube_router "$KUBE_ROUTER_DIR" build_kube_router
 }
 
 has_kubernetes() { has_programs "$KUBERNETES_DIR" "${KUBERNETES_PROGRAMS[@]}"; }
 has_helm() { has_programs "$HELM_DIR" helm; }
+has_kube_router() { has_programs "$KUBE_ROUTER_DIR" kube-router; }
 
 # has_programs DIR PROGRAM...: whether DIR/bin holds them all.
 has_programs() {
@@ -101,6 +104,12 @@ build_kubernetes() {
 build_helm() {
   go_build "$1" cluster/helm helm.sh/helm/v3 "$HELM" \
     "-X helm.sh/helm/v3/internal/version.version=v$HELM" helm.sh/helm/v3/cmd/helm
+}
+
+# What makes the local cluster follow NetworkPolicies, while a test asks for that.
+build_kube_router() {
+  local module=github.com/cloudnativelabs/kube-router/v2
+  go_build "$1" cluster/kube-router "$module" "$KUBE_ROUTER" "-X $module/pkg/version.Version=v$KUBE_ROUTER" "$module/cmd/kube-router"
 }
 
 # go_build TMP FOLDER MODULE VERSION LDFLAGS PACKAGE...: builds what tests/FOLDER/go.mod pins into TMP/bin.

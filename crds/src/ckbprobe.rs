@@ -513,6 +513,10 @@ pub struct InstanceStatus {
     /// How its probes are attached: `session`, `uprobe-multi` or `perf-event`, the fastest that its node supports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
+    /// When the agent started that measures the target. Its counts begin there: a later time than before means that `count` and
+    /// `lost` have begun anew, and that calls may be missing that were made between the two agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_since: Option<Time>,
 }
 
 fn default_report_interval() -> Duration {

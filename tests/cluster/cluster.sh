@@ -114,6 +114,9 @@ our_chains() {
   "$1-save" | awk '/^\*/ { table = substr($1, 2) } /^:(KUBE|CNI)-/ { print table, substr($1, 2) }'
 }
 
+# our_sets: the sets of addresses that our rules look into, where the kernel has such; an older machine has no ipset.
+our_sets() { ! command -v ipset > /dev/null || ipset list -name | grep -E '^(inet6:)?KUBE-' || :; }
+
 # our_cni_results: what the CNI library remembers of pods that are not torn down yet. It has one place for everybody.
 our_cni_results() {
   [[ ! -d /var/lib/cni/results ]] || find /var/lib/cni/results -type f -exec grep -l --fixed-strings "$SOCKETS/" {} +
@@ -216,21 +219,28 @@ remove_links() {
   done
 }
 
-# remove_chains COMMAND: in each table, deletes the rules that jump to our chains, empties the chains, deletes them.
+# remove_chains COMMAND [PATTERN]: in each table, deletes the rules that jump to our chains, empties the chains, deletes them; of those alone
+# whose names begin with PATTERN, where it is given.
 remove_chains() {
-  "$1-save" | awk '
+  "$1-save" | awk -v ours="${2:-(KUBE|CNI)-}" '
     /^\*/ { table = $1 }
-    /^:(KUBE|CNI)-/ {
+    $0 ~ "^:" ours {
       chain = substr($1, 2)
       empty[table] = empty[table] "-F " chain "\n"
       remove[table] = remove[table] "-X " chain "\n"
     }
-    /^-A / && $2 !~ /^(KUBE|CNI)-/ && / -j (KUBE|CNI)-/ {
+    /^-A / && $2 !~ "^" ours && $0 ~ " -j " ours {
       sub(/^-A/, "-D")
       unhook[table] = unhook[table] $0 "\n"
     }
     END { for (table in empty) printf "%s\n%s%s%sCOMMIT\n", table, unhook[table], empty[table], remove[table] }
   ' | "$1-restore" --noflush
+}
+
+# After the chains, whose rules look into them.
+remove_sets() {
+  local set
+  our_sets | while read -r set; do ipset destroy "$set"; done
 }
 
 remove_cgroups() {

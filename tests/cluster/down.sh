@@ -17,18 +17,19 @@ main() {
   refuse_other_run_dir
   step "stopping kubelet, kube-proxy, the scheduler and the controller manager"
   local name
-  for name in kubelet proxy scheduler controller-manager; do stop "$name"; done
+  for name in policies kubelet proxy scheduler controller-manager; do stop "$name"; done
   step "ending the containers"
   end_containers
   step "stopping containerd, the API server and etcd"
   for name in containerd apiserver etcd; do stop "$name"; done
   end_strays
-  step "removing mounts, links, chains and cgroups"
+  step "removing mounts, links, chains, sets and cgroups"
   remove_mounts
   remove_links
   [[ -z $(ip -oneline address show to "$NODE_IP") ]] || ip address delete "$NODE_IP/32" dev lo
   remove_chains iptables
   remove_chains ip6tables
+  remove_sets
   remove_cgroups
   restore_sysctls
   remove_files

@@ -19,6 +19,7 @@ list() {
   our_chains iptables | each "iptables chain"
   our_chains ip6tables | each "ip6tables chain"
   iptables-save | grep -E -- '-j (KUBE|CNI)-' | each "iptables rule" || :
+  our_sets | each "set of addresses"
   kubepods_cgroups | each cgroup
   for path in "$STATE" "$SOCKETS" /var/lib/kubelet/device-plugins; do
     [[ ! -e $path ]] || echo "folder: $path"

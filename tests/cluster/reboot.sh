@@ -19,6 +19,7 @@ main() {
   remove_links
   remove_chains iptables
   remove_chains ip6tables
+  remove_sets
   remove_cgroups
   rm -rf "${SOCKETS:?}"/*
   start_again etcd apiserver

@@ -22,5 +22,6 @@ pub mod scenarios;
 pub mod scene;
 pub mod slow_lines;
 pub mod soak;
+pub mod upgrade;
 pub mod wait;
 pub mod workload;

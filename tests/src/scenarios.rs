@@ -17,6 +17,7 @@ mod ground_truth;
 mod impostor;
 mod kinds;
 mod kinds_admitted;
+mod network_policy;
 mod outage;
 mod parts;
 mod pod_security;
@@ -136,6 +137,7 @@ pub const ALL: &[Scenario] = scenarios! {
     release: StandIn, Nobody, "an upgrade and a rollback keep what is asked and count on; uninstalled, agents and probes go, CkbProbes stay";
     doors: StandIn, Nobody, "a thousand connections from an ordinary pod keep nobody out, and cost little";
     secure_metrics: StandIn, Nobody, "protected metrics are for those alone whom the API server lets read them";
+    network_policy: StandIn, Nobody, "where NetworkPolicies are followed, scrapes and the kubelet get in, and requests to the API server out";
     dropped: StandIn, Nobody, "a connection to the API server that says nothing any more is given up, and pausing works";
     footprint: Either, Nobody, "what agent and operator themselves use";
     // Last: kubelet and the controllers take their time to find back to an API server.

@@ -22,12 +22,12 @@ mod faults;
 mod hostile;
 mod html;
 mod levels;
-mod stage;
+pub(crate) mod stage;
 
 pub use faults::ALL;
 use faults::Fault;
 use levels::{FIGURES, Level, Levels};
-use stage::Stage;
+use stage::{Stage, TEN_SECONDS};
 
 /// How long, by which dice, and where to write to.
 #[derive(Clone, Debug)]
@@ -69,7 +69,7 @@ pub async fn run(settings: &Settings, report: &mut Report) -> Result<()> {
     );
     let cluster = Cluster::connect().await?;
     cluster.claim().await?;
-    let mut stage = Stage::set(cluster.clone()).await?;
+    let mut stage = Stage::set(cluster.clone(), TEN_SECONDS).await?;
     let levels = Levels::watch(cluster.clone(), report.elapsed());
     let played = play(settings, &mut stage, &levels, report).await;
     let drawn = html::write(settings, report, &levels);

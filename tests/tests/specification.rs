@@ -80,6 +80,7 @@ fn find(reference: &str) -> Result<(), String> {
         "scenario" => scenarios::ALL.iter().any(|one| one.name == what),
         "fault" => soak::ALL.iter().any(|one| one.name == what),
         "soak" => has_text(&["tests/src/soak.rs", "tests/src/soak"], what),
+        "upgrade" => has_text(&["tests/src/upgrade.rs"], what),
         "scale" => has_text(&["tests/src/scale.rs", "tests/src/scale"], what),
         "bench" => {
             let (family, row) = what.split_once(": ").unwrap_or((what, ""));
@@ -235,6 +236,7 @@ fn what_is_not_there_is_told() {
         "scenario sampling",
         "fault etcd-killed",
         "soak agent: RSS",
+        "upgrade targets that died",
         "scale operator: RSS at its highest",
         "bench mining",
         "bench kills: targets that died",
@@ -255,6 +257,7 @@ fn what_is_not_there_is_told() {
         "scenario samples",
         "fault etcd",
         "soak agents: RSS",
+        "upgrade targets that lived",
         "scale operator: RSS at its lowest",
         "bench diligence",
         "bench kills: targets that lived",

@@ -8,7 +8,10 @@ use absence::{absent, silence};
 use ckb_probe_crds::{
     CkbProbeSpec, InstanceReport, InstanceState, InstanceStatus, Reason, numbers,
 };
-use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{
+    apimachinery::pkg::apis::meta::v1::Time,
+    jiff::{SignedDuration, Timestamp},
+};
 
 use super::{
     halted,
@@ -40,6 +43,8 @@ pub struct Target<'a> {
     pub source: Option<&'a Report<'a>>,
     /// How the agent attaches, by its own word.
     pub tier: Option<&'a str>,
+    /// When that agent started, and began to count.
+    pub counted_since: Option<Timestamp>,
     /// What measuring may cost any process of its node, in thousandths of a percent.
     pub ceiling: Option<u64>,
     pub reported_at: Option<Timestamp>,
@@ -321,6 +326,11 @@ fn node(pod: &TargetPod) -> &str {
     pod.node.as_deref().unwrap_or_default()
 }
 
+/// As the API server keeps a time: what is read back is what was said.
+fn to_the_second(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
 /// `pod ckb/ckb-0`, as messages name it.
 pub fn name(pod: &TargetPod) -> String {
     format!("pod {}/{}", pod.reference.namespace, pod.reference.name)
@@ -344,6 +354,7 @@ impl<'a> Target<'a> {
             report: None,
             source: None,
             tier: None,
+            counted_since: None,
             ceiling: None,
             reported_at: None,
         }
@@ -378,6 +389,9 @@ impl<'a> Target<'a> {
             report: Some(report),
             source: Some(source),
             tier: status.map(|status| status.agent.tier.as_str()),
+            counted_since: status
+                .and_then(|status| status.agent.started_at.as_ref())
+                .map(|time| time.0),
             ceiling: status.and_then(|status| status.agent.ceiling_millipercent),
             reported_at: status
                 .and_then(|s| s.reported_at.as_ref())
@@ -449,6 +463,7 @@ impl<'a> Target<'a> {
                 .tier
                 .filter(|tier| attached && !tier.is_empty())
                 .map(str::to_owned),
+            counted_since: self.counted_since.map(to_the_second),
         }
     }
 }

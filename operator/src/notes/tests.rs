@@ -52,6 +52,7 @@ fn instance(reattaches: u64) -> InstanceStatus {
         gap_seconds: "1.5".into(),
         overhead_percent: None,
         own_overhead_percent: None,
+        counted_since: None,
     }
 }
 

@@ -1,5 +1,5 @@
 //! A namespace that asks for all there is, sixteen CkbProbes of eight probes each, of a process that makes as much of it as it can: 30,000
-//! threads, each 512 calls deep. What that takes of the agent, which has the memory that the chart gives it, and what becomes of a neighbour.
+//! threads, each 500 calls deep. What that takes of the agent, which has the memory that the chart gives it, and what becomes of a neighbour.
 
 use ckb_probe_crds::{Assignment, InstanceReport, ProbeReport, Reason};
 use serde_json::{Value, json};
@@ -13,9 +13,13 @@ const LIMIT: u64 = 128 << 20;
 const CKB_PROBES: u64 = 16;
 const PROBES: u64 = 8;
 
-/// How many threads the hostile process has where there are numbers for so many, and how deep each is in calls.
+/// How many threads such a process has where there are numbers for so many, and how deep each is in calls: with those around them nearly
+/// the 512 frames that a stack is unwound by.
 const THREADS: u64 = 30_000;
-const DEPTH: &str = "512";
+const DEPTH: &str = "500";
+
+/// One of which all is asked, and one of which stacks are.
+const PROCESSES: u64 = 2;
 
 /// Numbers of processes that are left to others.
 const OTHERS: u64 = 4_000;
@@ -27,11 +31,20 @@ const PATIENCE: Duration = Duration::from_secs(240);
 const PLAN: &str = "rocksdb_put_cf 25000 constant:2000";
 const RATE: &str = "1000";
 
+/// A look at all threads meets more than so many, and those that are looked at by turns as many.
+const THREADS_SEEN: u64 = 1_000;
+
+/// And for so many of them, of all modes together, there is memory that is taken in advance.
+const WHOLE: u64 = 100;
+
 const REPORT: Duration = Duration::from_secs(1);
 const REPORTED: Duration = Duration::from_secs(30);
 
-const ROWS: [Row; 8] = table! {
+const ROWS: [Row; 10] = table! {
     "threads of the process" = "threads" in "";
+    "stacks of it that were sampled" = "samples" in "", AtLeast(THREADS_SEEN as f64);
+    // The others are counted by thread: there is no memory for more.
+    "of these, told whole, 500 calls each" = "complete" in "", AtLeast(WHOLE as f64);
     "probes of the namespace that are answered" = "answered" in "", Exactly((CKB_PROBES * PROBES) as f64);
     "of these, measured" = "measured" in "";
     "RSS of the agent at its highest" = "rss" in "MB", AtMost(LIMIT as f64 / 1e6);
@@ -51,9 +64,10 @@ pub async fn run(bench: &mut Bench) -> Result<()> {
 
 async fn measure(bench: &Bench) -> Result<Found> {
     let numbers = Numbers::raise()?;
-    let threads = THREADS.min(numbers.most.saturating_sub(OTHERS));
+    let threads = THREADS.min(numbers.most.saturating_sub(OTHERS) / PROCESSES);
     let deep = fixtures().join("deep");
     let hostile = Container::run_with(41, &deep, &[&threads.to_string(), DEPTH], None);
+    let sampled = Container::run_with(43, &deep, &[&threads.to_string(), DEPTH], None);
     let mut target = GroundTruth::start("ground-truth", &["--rate", RATE], &[PLAN])
         .map_err(Failure::system("ground-truth"))?;
     let container = Container::new(42);
@@ -72,8 +86,18 @@ async fn measure(bench: &Bench) -> Result<Found> {
     )?;
     agent.order(vec![neighbour.clone()]).await?;
     agent.every(InstanceState::Attached, REPORTED).await?;
+    // Stacks of all modes of such a process, before there is no memory for any. It is another one: what is asked of one process is begun
+    // together, and who comes later there may have what there is.
+    let first = deep_order(&sampled)?;
+    agent.order(vec![neighbour.clone(), first.clone()]).await?;
+    agent.every(InstanceState::Attached, PATIENCE).await?;
+    wait::until("stacks of a window", PATIENCE, async || {
+        let sampled = stacks(&agent.instances(), "samples");
+        expect(sampled >= THREADS_SEEN, "stacks", || sampled)
+    })
+    .await?;
     let all = (0..CKB_PROBES).map(|number| hostile_order(number, &hostile));
-    let all = [Ok(neighbour)].into_iter().chain(all);
+    let all = [Ok(neighbour), Ok(first)].into_iter().chain(all);
     agent.order(all.collect::<Result<_>>()?).await?;
 
     let mut rss: f64 = 0.0;
@@ -102,8 +126,17 @@ async fn measure(bench: &Bench) -> Result<Found> {
     let counted = counted(&instances);
     let states = states(&instances);
     println!("{threads} threads: {states:#?}");
+    for probe in first_of(&instances).flat_map(|one| &one.probes) {
+        println!(
+            "stacks: {:?} {} lost {:?}",
+            probe.state, probe.message, probe.lost
+        );
+    }
+    let [samples, complete] = ["samples", "complete"].map(|name| stacks(&instances, name));
     let found = vec![
         ("threads", threads as f64),
+        ("samples", samples as f64),
+        ("complete", complete as f64),
         ("answered", answered(&instances).count() as f64),
         ("measured", measured(&instances).count() as f64),
         ("rss", rss),
@@ -137,6 +170,31 @@ fn hostile_order(number: u64, of: &Container) -> Result<Assignment> {
         &of.executable,
         probes,
     )
+}
+
+/// The CkbProbe that asks first, for stacks of all modes without a pause, and its pod.
+const FIRST: &str = "hostile-first";
+
+fn deep_order(of: &Container) -> Result<Assignment> {
+    let modes = ["Cpu", "OffCpu", "Memory", "Threads"];
+    let stacks = json!({ "modes": modes, "window": "10s", "every": "10s" });
+    let probes = json!([{ "name": "stacks", "profile": stacks }]);
+    let mut order = order("hostile", FIRST, &of.id, &of.executable, probes)?;
+    FIRST.clone_into(&mut order.pod.name);
+    FIRST.clone_into(&mut order.pod.uid);
+    Ok(order)
+}
+
+fn first_of(instances: &[InstanceReport]) -> impl Iterator<Item = &InstanceReport> {
+    instances.iter().filter(|one| one.pod.name == FIRST)
+}
+
+/// Stacks that were sampled for who asked first.
+fn stacks(instances: &[InstanceReport], measure: &str) -> u64 {
+    let rows = first_of(instances)
+        .flat_map(|one| &one.probes)
+        .flat_map(|probe| &probe.rows);
+    rows.filter_map(|row| row.total.count(measure)).sum()
 }
 
 fn order(
@@ -261,7 +319,7 @@ impl Numbers {
     fn raise() -> Result<Self> {
         let text = read(Path::new(MOST_NUMBERS))?;
         let before = text.trim().parse().map_err(Failure::format(MOST_NUMBERS))?;
-        let wanted = THREADS + OTHERS;
+        let wanted = PROCESSES * THREADS + OTHERS;
         // Where that is not to be changed there are fewer threads, and the figure says how many.
         let raised = before < wanted && fs::write(MOST_NUMBERS, (2 * wanted).to_string()).is_ok();
         let most = if raised { 2 * wanted } else { before };

@@ -30,24 +30,29 @@ use crate::{
 pub const STEADY: &str = "steady";
 
 /// Calls a second, while it makes any.
-const RATE: f64 = 500.0;
+pub(crate) const RATE: f64 = 500.0;
 
 /// Of a stretch of time in which nothing is counted, calls at its very ends: one of each function.
-const EDGES: f64 = 2.0;
+pub(crate) const EDGES: f64 = 2.0;
 
 /// A round has so many such stretches that are told at the most: for each change of what is asked of the target.
 const STRETCHES: f64 = 6.0;
 
 /// 5,000 calls in ten seconds.
-const FIXTURE: FixturePod = FixturePod {
-    name: STEADY,
-    app: STEADY,
-    variant: "ground-truth",
-    arguments: &[
-        "rocksdb_get_pinned_cf 4000 constant:1000 rate:400",
-        "rocksdb_transaction_commit 1000 constant:1000 rate:100",
-    ],
-};
+pub const TEN_SECONDS: &[&str] = &[
+    "rocksdb_get_pinned_cf 4000 constant:1000 rate:400",
+    "rocksdb_transaction_commit 1000 constant:1000 rate:100",
+];
+
+/// What is measured all the while, with what it calls in a round.
+const fn fixture(plan: &'static [&'static str]) -> FixturePod<'static> {
+    FixturePod {
+        name: STEADY,
+        app: STEADY,
+        variant: "ground-truth",
+        arguments: plan,
+    }
+}
 
 /// The stage of a run.
 pub struct Stage {
@@ -57,21 +62,25 @@ pub struct Stage {
     pub namespace: String,
     /// What is measured all the while.
     pub steady: Fixture,
+    /// What it calls in a round.
+    plan: &'static [&'static str],
     /// Faults so far.
     pub struck: u64,
 }
 
 /// Calls that are being made.
 pub struct Round {
-    agent: Process,
-    counted: f64,
+    /// The agent as they began.
+    pub(crate) agent: Process,
+    /// What it had counted by then.
+    pub(crate) counted: f64,
     gap: f64,
     began: Instant,
 }
 
 impl Stage {
-    /// Runs the target, and waits until it is attached to.
-    pub async fn set(cluster: Cluster) -> Result<Self> {
+    /// Runs the target, which makes these calls in a round, and waits until it is attached to.
+    pub async fn set(cluster: Cluster, plan: &'static [&'static str]) -> Result<Self> {
         let namespace = format!("{NAMESPACE_PREFIX}soak");
         let api = Api::<Namespace>::all(cluster.client.clone());
         let object = serde_json::from_value(json!({ "metadata": { "name": namespace } }))
@@ -81,7 +90,7 @@ impl Stage {
         })
         .await?;
         cluster.has_account(&namespace).await?;
-        let mut manifest = FIXTURE.manifest(&namespace);
+        let mut manifest = fixture(plan).manifest(&namespace);
         // A disk that can be filled without filling anybody else's.
         let spec = &mut manifest["spec"];
         let volume =
@@ -93,11 +102,12 @@ impl Stage {
             mounts.push(json!({ "name": "full", "mountPath": "/full" }));
         }
         cluster.apply(&manifest).await?;
-        let steady = FIXTURE.running(&cluster, &namespace, STEADY).await?;
+        let steady = fixture(plan).running(&cluster, &namespace, STEADY).await?;
         let stage = Self {
             cluster,
             namespace,
             steady,
+            plan,
             struck: 0,
         };
         stage.measure(STEADY, STEADY, json!({})).await?;
@@ -107,7 +117,7 @@ impl Stage {
 
     /// Waits until what is measured all the while is back, as another process.
     pub async fn renew(&mut self) -> Result<()> {
-        self.steady = FIXTURE
+        self.steady = fixture(self.plan)
             .running(&self.cluster, &self.namespace, STEADY)
             .await?;
         Ok(())
@@ -179,10 +189,8 @@ impl Stage {
             let metrics = agent.scrape().await?;
             let calls = self.counted(&metrics);
             // One that has yet to attach counts nothing.
-            let attached = metrics.sum("ckb_probe_target_attached", &self.labels());
-            expect(attached == Some(1.0), "an attached target", || {
-                format!("{attached:?}")
-            })?;
+            let attached = self.attached_of(&metrics);
+            expect(attached, "an attached target", || attached)?;
             Ok((agent.process, calls, self.gap(&metrics)))
         })
         .await?;
@@ -211,12 +219,8 @@ impl Stage {
             || format!("{reported:?}"),
         )?;
         let agent = self.cluster.agent().await?.scrape().await?;
-        let attached = agent.sum("ckb_probe_target_attached", &self.labels());
-        expect(
-            attached == Some(1.0),
-            "a target that is attached to",
-            || format!("{attached:?}"),
-        )?;
+        let attached = self.attached_of(&agent);
+        expect(attached, "a target that is attached to", || attached)?;
         let operator = self.cluster.operator().await?.scrape().await?;
         let leads = operator.sum("ckb_probe_operator_leader", &[]);
         expect(leads == Some(1.0), "an operator that leads", || {
@@ -313,7 +317,13 @@ impl Stage {
         metrics.total(name, &self.labels())
     }
 
-    fn counted(&self, metrics: &crate::metrics::Metrics) -> f64 {
+    /// Whether an agent says that it is attached to what is measured all the while.
+    pub(crate) fn attached_of(&self, metrics: &crate::metrics::Metrics) -> bool {
+        metrics.sum("ckb_probe_target_attached", &self.labels()) == Some(1.0)
+    }
+
+    /// The calls that an agent has counted of it.
+    pub(crate) fn counted(&self, metrics: &crate::metrics::Metrics) -> f64 {
         let name = "ckb_probe_operation_duration_seconds_count";
         metrics.total(name, &self.labels())
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ckb_probe_crds::condition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::SignedDuration};
 use serde_json::json;
 
 use super::{answer, figure, found, is, row_of, scene};
@@ -162,4 +162,32 @@ fn only_reports_on_this_very_probe_and_pod_count() {
         assert_eq!(status.probes[0].rows, []);
         is(&status, condition::PROGRESSING, "True", "AgentStarting");
     }
+}
+
+#[test]
+fn a_status_says_since_when_it_counts_and_another_agent_is_a_later_time() {
+    let mut scene = scene(json!({}), |probe, pod| {
+        vec![reports(node_probe("n", 1, vec![firing(probe, pod)]))]
+    });
+    let row = scene
+        .world
+        .node_probe("n")
+        .cloned()
+        .unwrap_or_else(|| panic!("no report"));
+    let mut since = |microseconds: i64| {
+        let mut row = row.clone();
+        if let Some(status) = &mut row.status {
+            let began = at(0) + SignedDuration::from_micros(microseconds);
+            status.agent.started_at = Some(MicroTime(began));
+        }
+        scene.world.apply(reports(row), at(0));
+        let status = scene.status();
+        status.instances[0]
+            .counted_since
+            .as_ref()
+            .map(|time| time.0)
+    };
+    // As the API server keeps it, to the second: what is read there is not to differ from what is said.
+    assert_eq!(since(-90_000_000), Some(at(-90)));
+    assert_eq!(since(-2_300_000), Some(at(-3)));
 }
