@@ -256,7 +256,7 @@ fn zoo() -> Vec<Kind> {
         kind(
             "idle, then busy",
             IDLE + 300.0,
-            3,
+            24,
             Box::new(|_| {
                 Workload::of(3, |time| {
                     if time < IDLE {
