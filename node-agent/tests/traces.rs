@@ -37,10 +37,18 @@ fn every_block(endpoint: &str) -> [&str; 6] {
     ["chain", "--threshold", "0s", "--events", "--otlp", endpoint]
 }
 
-/// What is said at the end: how many spans there were, and that all of them were exported.
-fn all_exported(said: &str, count: usize) {
+/// All spans, by what is said at the end: that as many were exported. The Collector writes them down a moment after it answered.
+fn all_exported(collector: &Collector, said: &str) -> Vec<CollectedSpan> {
+    let count = said
+        .split("of ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next());
+    let count: usize = count.unwrap().parse().unwrap();
     let sentence = format!("of {count} spans {count} were exported to 127.0.0.1:");
     assert!(said.contains(&sentence), "{said}");
+    let spans = collector.wait_for_spans(count);
+    assert_eq!(spans.len(), count);
+    spans
 }
 
 #[test]
@@ -60,8 +68,7 @@ fn each_block_is_a_trace_with_its_height_and_what_it_consisted_of() {
     node.tell("accept 1001 1100 7 100");
     let (lines, said) = probe.events();
     let lines: Vec<Value> = [first].into_iter().chain(lines).collect();
-    let spans = collector.spans();
-    all_exported(&said, spans.len());
+    let spans = all_exported(&collector, &said);
     let traces = traces(&spans);
     assert_eq!(traces.len(), lines.len(), "a trace for each block");
     let by_height: BTreeMap<_, _> = traces
@@ -134,8 +141,7 @@ fn each_slow_call_is_a_span_that_says_who_called() {
     let (lines, said) = probe.events();
     drop(node);
     let lines: Vec<Value> = [first].into_iter().chain(lines).collect();
-    let spans = collector.spans();
-    all_exported(&said, lines.len());
+    let spans = all_exported(&collector, &said);
     assert_eq!(traces(&spans).len(), lines.len(), "a trace for each call");
     let times = |all: &mut Vec<u64>| {
         all.sort_unstable();
@@ -176,52 +182,52 @@ fn what_is_called_within_a_slow_call_of_its_thread_is_a_part_of_its_trace() {
     .concat();
     let mut probe = Probe::start(node.pid(), &asked);
     let pid = Pid::from_raw(node.pid() as i32).unwrap();
-    probe.line_while(
-        |_| true,
-        || {
-            kill_process(pid, Signal::USR1).unwrap();
-            sleep(Duration::from_millis(300));
-        },
-    );
+    let call = || {
+        kill_process(pid, Signal::USR1).unwrap();
+        sleep(Duration::from_millis(300));
+    };
+    // Those that were called before it was attached to all of them are known in part; all of the last round's are.
+    probe.line_while(|_| true, call);
+    call();
     let (_, said) = probe.events();
     drop(node);
-    let spans = collector.spans();
-    all_exported(&said, spans.len());
+    let spans = all_exported(&collector, &said);
     let by_id: BTreeMap<&str, &CollectedSpan> =
         spans.iter().map(|span| (span.id.as_str(), span)).collect();
     let named = |name: &str| {
         let name = format!("functions {name}");
         spans.iter().filter(move |span| span.name == name)
     };
-    // The first may have begun before it was attached to all of them.
-    let (mut below_first, mut below_second) = (0, 0);
+    let (mut below_first, mut below_second, mut in_part) = (0, 0, 0);
     for call in named("slow_call") {
-        let Some(caller) = by_id.get(call.parent.as_str()) else {
-            continue;
-        };
-        assert_eq!(call.trace, caller.trace);
-        match caller.name.as_str() {
-            "functions first_caller" => {
-                assert_eq!(caller.parent, "");
-                below_first += 1;
+        let above = |span: &CollectedSpan| by_id.get(span.parent.as_str()).copied();
+        let caller = above(call);
+        let outermost = caller.and_then(above);
+        for one in [caller, outermost].into_iter().flatten() {
+            assert_eq!(call.trace, one.trace);
+        }
+        let names = [caller, outermost].map(|one| one.map(|one| one.name.as_str()));
+        match names {
+            [Some("functions first_caller"), None] => below_first += 1,
+            [
+                Some("functions second_caller"),
+                Some("functions callers_caller"),
+            ] => below_second += 1,
+            [
+                None | Some("functions second_caller" | "functions callers_caller"),
+                None,
+            ] => {
+                in_part += 1;
             }
-            "functions second_caller" => {
-                let outermost = by_id[caller.parent.as_str()];
-                assert_eq!(outermost.name, "functions callers_caller");
-                assert_eq!(
-                    (outermost.parent.as_str(), &outermost.trace),
-                    ("", &call.trace)
-                );
-                below_second += 1;
-            }
-            other => panic!("{other}"),
+            other => panic!("{other:?}"),
         }
     }
     assert!(
-        below_first >= 19 && below_second >= 9,
+        below_first >= 20 && below_second >= 10,
         "{below_first} {below_second}"
     );
-    assert!(below_first + below_second + 1 >= named("slow_call").count());
+    // Attaching takes a few milliseconds, which are a few calls.
+    assert!(in_part <= 15, "{in_part}");
 }
 
 #[test]
@@ -252,8 +258,7 @@ fn slow_times_from_one_usdt_probe_to_another_are_spans() {
     );
     fixture.tell("spans 40");
     let (lines, said) = probe.events();
-    let spans = collector.spans();
-    all_exported(&said, spans.len());
+    let spans = all_exported(&collector, &said);
     let lines: Vec<Value> = [first].into_iter().chain(lines).collect();
     let mut told: Vec<u64> = lines
         .iter()

@@ -126,7 +126,14 @@ impl<T> Nest<T> {
 fn is_within(inner: &Span, outer: &Span) -> bool {
     inner.start_ns + TOLERANCE_NS >= outer.start_ns
         && inner.end_ns <= outer.end_ns + TOLERANCE_NS
-        && length(inner) < length(outer)
+        && outwardness(inner) < outwardness(outer)
+}
+
+/// Of two that may be within each other, so far as their times are known, the outer one has more of it. Who is within ends first. What takes
+/// longer is the outer one where ends are told by different mechanisms; but not where it is longer by microseconds only: what probes of
+/// calls within it cost is no part of how long a call takes, so it may be told as shorter than what it called.
+fn outwardness(span: &Span) -> u64 {
+    span.end_ns.saturating_add(length(span) / 20)
 }
 
 fn length(span: &Span) -> u64 {
@@ -135,8 +142,8 @@ fn length(span: &Span) -> u64 {
 
 /// What belongs together, each with the outermost first: all of one trace, and each below the innermost that it is within.
 fn trees<T>(mut held: Vec<Held<T>>) -> Vec<Vec<Held<T>>> {
-    // The longest first: whatever one is within comes before it.
-    held.sort_by_key(|one| std::cmp::Reverse(length(&one.spans[0])));
+    // Whatever one is within comes before it.
+    held.sort_by_key(|one| std::cmp::Reverse(outwardness(&one.spans[0])));
     let mut trees: Vec<Vec<Held<T>>> = Vec::new();
     for mut one in held {
         let root = &one.spans[0];
@@ -147,7 +154,7 @@ fn trees<T>(mut held: Vec<Held<T>>) -> Vec<Vec<Held<T>>> {
             trees.push(vec![one]);
             continue;
         };
-        // Of those that it is within the last is the shortest.
+        // Of those that it is within the last is the innermost.
         let outer = tree.iter().rfind(|outer| is_within(root, &outer.spans[0]));
         let (trace, parent) = outer.map_or_else(
             || (tree[0].spans[0].trace, tree[0].spans[0].id),
@@ -244,6 +251,39 @@ mod tests {
         assert_eq!(of("beside"), (beside.trace, None));
         assert_eq!(of("elsewhere"), (elsewhere.trace, None));
         assert_eq!(nest.waiting(), 0);
+    }
+
+    /// Of a call that does nothing but another the probes of that one are taken off.
+    #[test]
+    fn what_is_told_as_shorter_than_what_it_called_is_above_it_all_the_same() {
+        let (mut nest, mut ids) = (Nest::default(), Ids::from_seed(4));
+        let inner = span(&mut ids, 3 * MS, 5 * MS);
+        let outer = span(&mut ids, 3 * MS + 3_200, 5 * MS + 1_500);
+        nest.hold(THREAD, vec![inner.clone()], "inner", Duration::ZERO);
+        nest.hold(THREAD, vec![outer.clone()], "outer", Duration::ZERO);
+        let all: BTreeMap<&str, Option<_>> = nest
+            .all()
+            .into_iter()
+            .map(|(spans, name)| (name, spans[0].parent))
+            .collect();
+        assert_eq!(all["inner"], Some(outer.id));
+        assert_eq!(all["outer"], None);
+    }
+
+    /// Clocks of two mechanisms differ by some microseconds.
+    #[test]
+    fn what_is_told_to_end_a_little_after_what_it_is_within_is_below_it() {
+        let (mut nest, mut ids) = (Nest::default(), Ids::from_seed(5));
+        let inner = span(&mut ids, 3 * MS, 5 * MS + 15_000);
+        let outer = span(&mut ids, 2 * MS, 5 * MS);
+        nest.hold(THREAD, vec![inner.clone()], "inner", Duration::ZERO);
+        nest.hold(THREAD, vec![outer.clone()], "outer", Duration::ZERO);
+        let all: BTreeMap<&str, Option<_>> = nest
+            .all()
+            .into_iter()
+            .map(|(spans, name)| (name, spans[0].parent))
+            .collect();
+        assert_eq!(all["inner"], Some(outer.id));
     }
 
     #[test]
