@@ -395,6 +395,12 @@ pub struct ProbeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub events: Vec<EventStatus>,
+    /// The targets that set themselves apart from the others, by the row and figure in which they do so most; at most 10, those that differ most first. One
+    /// is listed whose rate or p99 in the last report interval is at least twice or at most half the median of all targets, by more than targets differ otherwise,
+    /// and by more than it may be off: among targets that are alike there is one in about one of 100 intervals at most. Fewer than 6 targets are not compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub outliers: Vec<OutlierStatus>,
     /// The names of the newest CkbProfiles, one for each mode: of a probe of kind `profile`, or of slow calls with `stacks:
     /// true`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -477,6 +483,27 @@ pub struct EventStatus {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub details: BTreeMap<String, String>,
+}
+
+/// A target that sets itself apart from the others.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutlierStatus {
+    /// The name of the pod.
+    pub pod: String,
+    /// The name of the container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// The row in which it differs.
+    pub row: String,
+    /// The name of the figure, such as `p99`.
+    pub figure: String,
+    /// What it has.
+    pub value: String,
+    /// The median of all targets that have the row.
+    pub median: String,
+    /// How many times the median it has: `8.3`, or `0.12`.
+    pub times: String,
 }
 
 /// One target.

@@ -180,16 +180,22 @@ impl Descriptor {
     pub fn shown(&self, value: Value, of: &Summary) -> Option<String> {
         let number = of.value(value)?;
         Some(match (value, self.unit(value.measure())) {
-            (Value::Percent(..) | Value::Portion(..), _) => numbers::rate(number),
-            (Value::Rate(_), _) => numbers::rate(number),
             (Value::Total(_) | Value::Recent(_), Unit::Nanoseconds)
                 if of.is_distribution(value.measure()) =>
             {
                 format!("{}", number as u64)
             }
+            _ => self.written(value, number),
+        })
+    }
+
+    /// A number as people read it, that such a value has; but of how many values a distribution has.
+    pub fn written(&self, value: Value, number: f64) -> String {
+        match (value, self.unit(value.measure())) {
+            (Value::Percent(..) | Value::Portion(..) | Value::Rate(_), _) => numbers::rate(number),
             (_, Unit::Nanoseconds) => display_nanos(number as u64),
             (_, Unit::Count | Unit::Bytes) => format!("{}", number as u64),
-        })
+        }
     }
 
     /// A row's figures by their keys, as a status shows them.

@@ -14,6 +14,7 @@ use crate::{
 mod alarms;
 mod conditions;
 mod events;
+mod fleet;
 mod health;
 mod probes;
 mod summaries;
@@ -115,6 +116,11 @@ pub fn same_but_figures(a: &CkbProbeStatus, b: &CkbProbeStatus) -> bool {
         for probe in &mut status.probes {
             probe.headline.clear();
             probe.sampling_percent = None;
+            for outlier in &mut probe.outliers {
+                outlier.value.clear();
+                outlier.median.clear();
+                outlier.times.clear();
+            }
             for row in &mut probe.rows {
                 row.figures.clear();
                 row.samples = 0;

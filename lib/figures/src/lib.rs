@@ -3,11 +3,12 @@
 //! [`Figures`] are what was counted; a [`IntervalFigures`] is what of it belongs to one report interval, a [`Share`] in how much of the time it
 //! was recorded, and a [`Summary`] a row over any number of targets, of which every [`Value`] that is shown is made. [`numbers`] says
 //! how numbers are written. What was made of slices has a [`Variance`], from how much they differ ([`Spread`]). What a change does, by
-//! measurements with and without it, is an [`Effect`]. Pure: no clock, no I/O, no client.
+//! measurements with and without it, is an [`Effect`]; which of many targets differs is for [`fleet`] to say. Pure: no clock, no I/O, no client.
 #![forbid(unsafe_code)]
 
 pub mod comparison;
 pub mod figures;
+pub mod fleet;
 pub mod histogram;
 mod interval;
 pub mod numbers;

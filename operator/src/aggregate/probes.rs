@@ -7,14 +7,18 @@
 use std::collections::BTreeMap;
 
 use ckb_probe_crds::{
-    CkbProbeSpec, Descriptor, InstanceState, PartReport, PartStatus, Probe, ProbeReport,
-    ProbeStatus, RowReport, RowStatus, Share, Summary, TargetCounts, numbers,
+    CkbProbeSpec, Descriptor, InstanceState, OutlierStatus, PartReport, PartStatus, Probe,
+    ProbeReport, ProbeStatus, RowReport, RowStatus, Share, Summary, TargetCounts,
+    fleet::FEWEST,
+    numbers,
     report::{CUT, LINES},
 };
 
 use super::{
     alarms::{self, Alarmed},
-    events, health,
+    events,
+    fleet::Fleet,
+    health,
     targets::Target,
 };
 
@@ -52,9 +56,14 @@ type MergedRows = BTreeMap<String, MergedRow>;
 pub fn measured(spec: &CkbProbeSpec, targets: &[Target]) -> Measured {
     let mut share: Option<Share> = None;
     let mut probes = Vec::new();
-    let (rows, alarms) = rows(spec, targets);
-    for (probe, rows) in spec.probes.iter().zip(rows) {
-        let (status, own) = status(probe, targets, &rows);
+    let Seen {
+        rows,
+        outliers,
+        alarms,
+    } = seen(spec, targets);
+    for ((probe, rows), outliers) in spec.probes.iter().zip(rows).zip(outliers) {
+        let (mut status, own) = status(probe, targets, &rows);
+        status.outliers = outliers;
         share = sparser(share, own);
         probes.push(status);
     }
@@ -121,6 +130,7 @@ fn status(probe: &Probe, targets: &[Target], rows: &MergedRows) -> (ProbeStatus,
         rows: shown(descriptor, rows),
         events: events::weightiest(reports.iter().copied()),
         lost,
+        outliers: Vec::new(),
         profiles: Vec::new(),
     };
     (status, share)
@@ -142,16 +152,32 @@ fn counts(matched: usize, live: &[(&Target, &ProbeReport)]) -> TargetCounts {
     }
 }
 
-/// The rows of each probe of the spec, and what they alarm about. Those of one target after the other: of all at once there would be more than there is room for.
-fn rows(spec: &CkbProbeSpec, targets: &[Target]) -> (Vec<MergedRows>, Vec<Alarmed>) {
-    let mut all = vec![MergedRows::new(); spec.probes.len()];
+/// What is seen of the targets of each probe of the spec.
+struct Seen {
+    rows: Vec<MergedRows>,
+    outliers: Vec<Vec<OutlierStatus>>,
+    alarms: Vec<Alarmed>,
+}
+
+/// The rows of one target after the other: of all at once there would be more than there is room for.
+fn seen(spec: &CkbProbeSpec, targets: &[Target]) -> Seen {
+    let fleet = |probe: &Probe| {
+        let question = probe.kind_spec();
+        Fleet::new(question.map_or(&Descriptor::EMPTY, |question| question.kind().descriptor()))
+    };
+    let mut all: Vec<(MergedRows, Fleet)> = spec
+        .probes
+        .iter()
+        .map(|probe| (MergedRows::new(), fleet(probe)))
+        .collect();
+    let are_compared = targets.len() >= FEWEST;
     let mut alarms = Vec::new();
-    for target in targets {
+    for (place, target) in targets.iter().enumerate() {
         let Some(source) = target.source else {
             continue;
         };
         source.each_probe(|report, rows| {
-            for (probe, merged) in spec.probes.iter().zip(&mut all) {
+            for (probe, (merged, fleet)) in spec.probes.iter().zip(&mut all) {
                 let own = health::reported(&source.instance, probe);
                 if own.is_some_and(|own| std::ptr::eq(own, report)) {
                     let live = is_live(target, report);
@@ -159,6 +185,9 @@ fn rows(spec: &CkbProbeSpec, targets: &[Target]) -> (Vec<MergedRows>, Vec<Alarme
                     let question = probe.kind_spec().filter(|_| live);
                     if let Some(question) = question {
                         let descriptor = question.kind().descriptor();
+                        if are_compared {
+                            fleet.see(place, rows);
+                        }
                         alarms.extend(alarms::of(descriptor, target, report, rows));
                     }
                 }
@@ -166,7 +195,13 @@ fn rows(spec: &CkbProbeSpec, targets: &[Target]) -> (Vec<MergedRows>, Vec<Alarme
         });
     }
     alarms.sort();
-    (all, alarms)
+    let (rows, fleets): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    let outliers = fleets.iter().map(|fleet| fleet.outliers(targets));
+    Seen {
+        rows,
+        outliers: outliers.collect(),
+        alarms,
+    }
 }
 
 fn merge(merged: &mut MergedRows, rows: &[RowReport], live: bool) {

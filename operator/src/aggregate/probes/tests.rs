@@ -426,3 +426,86 @@ fn the_message_is_that_of_the_first_pod_of_which_there_is_something_to_say() {
         assert_eq!(targets_with(probes).status().probes[0].message, expected);
     }
 }
+
+/// A thousand calls of `Get` a second for each of these durations, by its bucket, and as many of `Write`.
+fn calls_of(buckets: &[(u32, u64)]) -> Vec<Vec<RowReport>> {
+    let rows = |(bucket, writes): &(u32, u64)| {
+        let mut get = row("Get", 10_000, &format!("{bucket}:10000"));
+        get.window.figures.maxima.clear();
+        let mut write = row("Write", *writes, &format!("119:{writes}"));
+        get.window.samples = 10_000;
+        write.window.samples = *writes;
+        vec![get, write]
+    };
+    buckets.iter().map(rows).collect()
+}
+
+fn outliers_of(rows: Vec<Vec<RowReport>>) -> Vec<OutlierStatus> {
+    let probes = rows.into_iter().map(|rows| measuring("storage", rows));
+    let mut status = targets_with(probes.collect()).status();
+    status.probes.remove(0).outliers
+}
+
+#[test]
+fn the_target_that_differs_from_the_others_is_told_by_the_row_in_which_it_does_so_most() {
+    let alike = [(119, 100); 9];
+    assert_eq!(outliers_of(calls_of(&alike)), [], "all alike");
+    let mut one = alike;
+    // Its reads take thirty times as long; and it writes three times as often, which others may by chance.
+    one[3] = (279, 300);
+    let told = outliers_of(calls_of(&one));
+    assert_eq!(told.len(), 1);
+    let figure = |bucket: u32| {
+        let mut histogram = ckb_probe_crds::Histogram::default();
+        histogram.add(bucket, 1);
+        ckb_probe_crds::display_nanos(histogram.quantile(0.99).unwrap())
+    };
+    let OutlierStatus {
+        pod,
+        row,
+        figure: name,
+        value,
+        median,
+        ..
+    } = &told[0];
+    assert_eq!((&**pod, &**row, &**name), ("ckb-3", "Get", "p99"));
+    assert_eq!((value, median), (&figure(279), &figure(119)));
+    assert_eq!(outliers_of(calls_of(&one[..5])), [], "of five nobody knows");
+}
+
+#[test]
+fn a_status_lists_ten_outliers_of_any_number_of_targets() {
+    let mut many = vec![(119, 100); 400];
+    (0..20).for_each(|place| many[place * 7] = (279 + place as u32, 100));
+    let told = outliers_of(calls_of(&many));
+    assert_eq!(told.len(), 10);
+    assert_eq!(told[0].pod, "ckb-133", "the one that differs most");
+}
+
+#[test]
+fn rows_that_most_targets_do_not_have_are_not_compared() {
+    let mut all = calls_of(&[(119, 100); 20]);
+    for (place, rows) in all.iter_mut().enumerate().take(8) {
+        let mut own = row("Merge", 10_000, "119:10000");
+        if place == 0 {
+            own = row("Merge", 10_000, "319:10000");
+            own.window.figures.maxima.clear();
+        }
+        own.window.samples = 10_000;
+        rows.push(own);
+    }
+    assert_eq!(outliers_of(all), []);
+}
+
+#[test]
+fn a_status_of_five_thousand_targets_stays_small() {
+    let mut many = vec![(119, 100); 5000];
+    (0..500).for_each(|place| many[place * 9] = (279 + place as u32 % 40, 100));
+    let probes = calls_of(&many).into_iter();
+    let probes = probes.map(|rows| measuring("storage", rows));
+    let status = targets_with(probes.collect()).status();
+    assert_eq!(status.targets.attached, 5000);
+    assert_eq!(status.probes[0].outliers.len(), 10);
+    let bytes = serde_json::to_vec(&status).unwrap().len();
+    assert!(bytes < 64 << 10, "{bytes}");
+}
