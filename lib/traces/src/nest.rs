@@ -184,7 +184,7 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
-    use crate::ids::Ids;
+    use crate::ids::{Ids, SpanId};
 
     const MS: u64 = 1_000_000;
     const THREAD: Thread = Thread {
@@ -253,19 +253,22 @@ mod tests {
         assert_eq!(nest.waiting(), 0);
     }
 
+    /// What each of two is below, once all is told.
+    fn parents(inner: &Span, outer: &Span) -> BTreeMap<&'static str, Option<SpanId>> {
+        let mut nest = Nest::default();
+        nest.hold(THREAD, vec![inner.clone()], "inner", Duration::ZERO);
+        nest.hold(THREAD, vec![outer.clone()], "outer", Duration::ZERO);
+        let all = nest.all().into_iter();
+        all.map(|(spans, name)| (name, spans[0].parent)).collect()
+    }
+
     /// Of a call that does nothing but another the probes of that one are taken off.
     #[test]
     fn what_is_told_as_shorter_than_what_it_called_is_above_it_all_the_same() {
-        let (mut nest, mut ids) = (Nest::default(), Ids::from_seed(4));
+        let mut ids = Ids::from_seed(4);
         let inner = span(&mut ids, 3 * MS, 5 * MS);
         let outer = span(&mut ids, 3 * MS + 3_200, 5 * MS + 1_500);
-        nest.hold(THREAD, vec![inner.clone()], "inner", Duration::ZERO);
-        nest.hold(THREAD, vec![outer.clone()], "outer", Duration::ZERO);
-        let all: BTreeMap<&str, Option<_>> = nest
-            .all()
-            .into_iter()
-            .map(|(spans, name)| (name, spans[0].parent))
-            .collect();
+        let all = parents(&inner, &outer);
         assert_eq!(all["inner"], Some(outer.id));
         assert_eq!(all["outer"], None);
     }
@@ -273,16 +276,10 @@ mod tests {
     /// Clocks of two mechanisms differ by some microseconds.
     #[test]
     fn what_is_told_to_end_a_little_after_what_it_is_within_is_below_it() {
-        let (mut nest, mut ids) = (Nest::default(), Ids::from_seed(5));
+        let mut ids = Ids::from_seed(5);
         let inner = span(&mut ids, 3 * MS, 5 * MS + 15_000);
         let outer = span(&mut ids, 2 * MS, 5 * MS);
-        nest.hold(THREAD, vec![inner.clone()], "inner", Duration::ZERO);
-        nest.hold(THREAD, vec![outer.clone()], "outer", Duration::ZERO);
-        let all: BTreeMap<&str, Option<_>> = nest
-            .all()
-            .into_iter()
-            .map(|(spans, name)| (name, spans[0].parent))
-            .collect();
+        let all = parents(&inner, &outer);
         assert_eq!(all["inner"], Some(outer.id));
     }
 
