@@ -182,13 +182,13 @@ fn what_is_called_within_a_slow_call_of_its_thread_is_a_part_of_its_trace() {
     .concat();
     let mut probe = Probe::start(node.pid(), &asked);
     let pid = Pid::from_raw(node.pid() as i32).unwrap();
-    let call = || {
-        kill_process(pid, Signal::USR1).unwrap();
-        sleep(Duration::from_millis(300));
-    };
-    // Those that were called before it was attached to all of them are known in part; all of the last round's are.
-    probe.line_while(|_| true, call);
-    call();
+    // Each signal is for twenty calls by the one and ten by the other. Those that were called before it was attached to all of them are known in part,
+    // which are no more than the first ten; twenty, however long they take, are ten that are known whole.
+    let mut outermost = 0;
+    while outermost < 20 {
+        let line = probe.line_while(|_| true, || kill_process(pid, Signal::USR1).unwrap());
+        outermost += u32::from(line["function"] == "callers_caller");
+    }
     let (_, said) = probe.events();
     drop(node);
     let spans = all_exported(&collector, &said);
@@ -226,7 +226,7 @@ fn what_is_called_within_a_slow_call_of_its_thread_is_a_part_of_its_trace() {
         below_first >= 20 && below_second >= 10,
         "{below_first} {below_second}"
     );
-    // Attaching takes a few milliseconds, which are a few calls.
+    // Attaching takes a few milliseconds, which are a few calls; and one may be under way in the end.
     assert!(in_part <= 15, "{in_part}");
 }
 

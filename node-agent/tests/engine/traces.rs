@@ -36,17 +36,27 @@ fn spans(agent: &mut Agent, of: &Container) -> Option<SpanCounts> {
     agent.report_to("one", of).and_then(|report| report.spans)
 }
 
-#[tokio::test]
-async fn what_an_order_asks_for_is_exported_and_told_and_nothing_else() {
-    let folder = Folder::new();
-    let collector = Collector::start();
-    let program = program(&folder);
-    let (asking, other) = (run(&program, 81), run(&program, 82));
+/// Two targets that have made their calls, which are exported of the first alone.
+async fn both_call(
+    folder: &Folder,
+    collector: &Collector,
+    number: u32,
+) -> (Agent, Container, Container) {
+    let program = program(folder);
+    let (asking, other) = (run(&program, number), run(&program, number + 1));
     let mut agent = Agent::start().exporting(&collector.http());
     agent.assign(vec![traced(&asking, true), traced(&other, false)]);
     attached(&mut agent, &asking).await;
     attached(&mut agent, &other).await;
     calls(&mut agent, &[&asking, &other]).await;
+    (agent, asking, other)
+}
+
+#[tokio::test]
+async fn what_an_order_asks_for_is_exported_and_told_and_nothing_else() {
+    let folder = Folder::new();
+    let collector = Collector::start();
+    let (mut agent, asking, other) = both_call(&folder, &collector, 81).await;
     agent
         .until(PATIENCE, |agent| {
             agent.events();
@@ -108,13 +118,7 @@ async fn whoever_asks_where_nobody_takes_them_is_told() {
 async fn slow_calls_are_linked_from_the_metrics_that_a_real_prometheus_reads() {
     let folder = Folder::new();
     let collector = Collector::start();
-    let program = program(&folder);
-    let (asking, other) = (run(&program, 84), run(&program, 85));
-    let mut agent = Agent::start().exporting(&collector.http());
-    agent.assign(vec![traced(&asking, true), traced(&other, false)]);
-    attached(&mut agent, &asking).await;
-    attached(&mut agent, &other).await;
-    calls(&mut agent, &[&asking, &other]).await;
+    let (mut agent, asking, _other) = both_call(&folder, &collector, 84).await;
     agent
         .until(PATIENCE, |agent| {
             agent.events();

@@ -172,8 +172,8 @@ impl Default for Cycle {
 }
 
 impl Cycle {
-    /// From now on there is this to slice, and attaching is to begin so long before a slice does, in process time; what was under way is over. It begins somewhere in a pair of cells: either is as likely, or
-    /// those who wait for their turn would be seen the less after each beginning.
+    /// From now on there is this to slice; what was under way is over. Attaching begins `lead` of process time before a slice does. It
+    /// begins somewhere in a pair of cells: either is as likely, or those who wait for their turn would be seen the less after each beginning.
     pub fn restart(
         &mut self,
         slices: Option<Slices>,

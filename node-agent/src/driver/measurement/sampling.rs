@@ -2,8 +2,8 @@
 //!
 //! Slices begin and end by the process's own time, which passes while it works and hardly otherwise. It is read as what probing costs
 //! is, so a look is due whenever the next thing is, if the process works as it does when it works. If it does not, the next look
-//! comes later and later, up to [`LOOK`]: for what becomes due in the meantime that is late, and late alike for beginnings and ends,
-//! which is what [`Cycle`] stands on.
+//! comes later and later, up to [`LOOK`], and to a part of what is left: a burst may begin with several times the work that is usual. For what
+//! becomes due in the meantime that is late, and late alike for beginnings and ends, which is what [`Cycle`] stands on.
 
 mod cells;
 
@@ -30,8 +30,10 @@ const FIRST_LOOK: Duration = Duration::from_millis(10);
 const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 const IDLE_LOOK: Duration = Duration::from_millis(8);
 
-/// It is looked again once so much of what is left has passed: a process may well work faster than it did.
+/// It is looked again once so much of what is left has passed, a process that works, or does nothing: it may well work faster than it did,
+/// and faster still as it begins.
 const AHEAD: f64 = 0.5;
+const AHEAD_OF_IDLE: f64 = 0.25;
 
 /// What attaching a slice is taken to cost before one was attached.
 const EDGE: Duration = Duration::from_millis(10);
@@ -157,7 +159,7 @@ impl Measurement {
         let look = looked + self.longest_look();
         let glance = sampler.cycle.next().map(|due| {
             let left = due.saturating_sub(glanced.time.max(self.meter.time()));
-            let most = (left / 4).clamp(IDLE_LOOK, LOOK);
+            let most = left.mul_f64(AHEAD_OF_IDLE).clamp(IDLE_LOOK, LOOK);
             let patience = SHORTEST_LOOK * 2_u32.saturating_pow(sampler.idle_looks.min(8));
             let wait = left.mul_f64(AHEAD).max(patience.min(most));
             glanced.at.max(looked) + wait

@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     thread,
+    time::Instant,
 };
 
 use ckb_probe_crds::Name;
@@ -30,6 +31,16 @@ struct Trial {
     /// What a slice leaves to be closed.
     link: Option<OwnedFd>,
     node_share: Option<f64>,
+    /// What it takes to read what was counted, of the processor's time.
+    reading: Duration,
+}
+
+/// Works for so long.
+fn spin(time: Duration) {
+    let until = Instant::now() + time;
+    while Instant::now() < until {
+        std::hint::spin_loop();
+    }
 }
 
 impl Mechanism for Trial {
@@ -66,6 +77,7 @@ impl Mechanism for Trial {
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
+        spin(self.reading);
         let groups = (0..self.costs.len()).map(|index| self.first.offset(index));
         Ok(Reading {
             groups: groups
@@ -117,6 +129,7 @@ impl Trial {
             attached: GroupIds::new(),
             link: None,
             node_share: None,
+            reading: Duration::ZERO,
         }
     }
 
@@ -304,6 +317,48 @@ fn a_slice_ends_before_anybody_is_woken_to_detach() {
     measurement.close_slice(&clock).unwrap();
     assert_eq!(asked.get(), Some(false));
     assert!(is_closed(&reader), "and then it is detached");
+}
+
+/// A target goes on while it is read what was counted before a slice: that is no part of the slice.
+#[test]
+fn a_slice_lasts_as_long_as_it_was_drawn_however_long_it_takes_to_begin_to_count() {
+    let mechanism = Trial {
+        reading: Duration::from_millis(40),
+        ..Trial::new(0, &[Some(1_000)])
+    };
+    let hits = Arc::clone(&mechanism.hits);
+    let began = Instant::now();
+    let now = || Duration::from_secs(1) + began.elapsed();
+    let mut measurement = begin(vec![mechanism.runs()], Some(2.0))
+        .measurement
+        .unwrap();
+    // Of each cell that was entered: what its slice was drawn to last, and how long it did, in the process's own time.
+    let (mut cells, mut drawn, mut counting) = (Vec::new(), Duration::ZERO, None);
+    let mut lasted = Duration::ZERO;
+    while cells.len() < 12 {
+        spin(Duration::from_micros(500));
+        if measurement.attached.slice.is_some() || !measurement.is_sampled(GroupId(0)) {
+            hits.fetch_add(50, Ordering::Relaxed);
+        }
+        measurement.step(&now).unwrap();
+        for entry in measurement.entries() {
+            match entry.fact {
+                Fact::CellBegan { groups, slice, .. } if !groups.is_empty() => {
+                    drawn = Duration::from_secs_f64(slice.open);
+                }
+                Fact::SliceBegan { time, .. } => counting = Some(time),
+                Fact::SliceEnded { time, .. } => lasted += time - counting.take().unwrap(),
+                Fact::CellEnded { groups, .. } if !groups.is_empty() => {
+                    cells.push((drawn, std::mem::take(&mut lasted)));
+                }
+                _ => {}
+            }
+        }
+    }
+    // Of the first cell a part was over before it was one.
+    let sum = |of: fn(&(Duration, Duration)) -> Duration| cells[1..].iter().map(of).sum();
+    let [drawn, lasted]: [Duration; 2] = [sum(|cell| cell.0), sum(|cell| cell.1)];
+    assert!(lasted >= drawn.mul_f64(0.85), "{lasted:?} of {drawn:?}");
 }
 
 #[test]
