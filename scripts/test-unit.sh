@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # test-unit.sh [OPTIONS]: unit, property and kernel tests of all crates; OPTIONS are those of `cargo test --no-run`, such as --test tcp.
-# Ends with one line: N passed, N failed.
+# Ends with one line: N passed, N failed. WHICH=kernel has only those that watch a kernel, and WHICH=pure all others.
 #
 # Test programs run in three lanes. Those that watch a kernel wait for most of the time: two of them run at a time, the longest first. All
-# others run beside them one after the other, and give way. What a program leaves behind goes with it, and so does one that never ends.
+# others run beside them one after the other, and give way; that lane then takes of the first, too. What a program leaves behind goes with it,
+# and so does one that never ends.
 #
 # Kernel tests watch what a real kernel does on a machine that others use too. So up to three tests that fail are run once more, each by
 # itself, and have failed when they fail again. What needed that is said (AGAIN), and more than three are no accident.
@@ -104,17 +105,23 @@ result() { sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$2" | awk '{ total
 
 programs "$@" > "$work/programs"
 [[ -s $work/programs ]] || die "cargo built no test program"
+which=${WHICH:-all}
+[[ $which == @(all|kernel|pure) ]] || die "WHICH is kernel or pure, not $which"
 awk -F '\t' -v pure="^($PURE)$" -v to="$work" '{ print > (to ($3 ~ pure ? "/pure" : "/rest")) }' "$work/programs"
 touch "$work"/{pure,rest}
+[[ $which != kernel ]] || : > "$work/pure"
+[[ $which != pure ]] || : > "$work/rest"
 for name in "${LONGEST[@]}"; do grep --fixed-strings $'\t'"$name" "$work/rest" || true; done > "$work/longest"
 {
   cat "$work/longest"
   grep --fixed-strings --line-regexp --invert-match --file "$work/longest" "$work/rest" || true
 } > "$work/kernel"
 (
-  renice --priority 5 "$BASHPID" > /dev/null
+  [[ $which == kernel ]] || renice --priority 5 "$BASHPID" > /dev/null
   lane pure "$work/pure"
-  (($# > 0)) || examples
+  (($# > 0)) || [[ $which == kernel ]] || examples
+  [[ $which == pure ]] || renice --priority 0 "$BASHPID" > /dev/null
+  lane third "$work/kernel"
 ) > "$work/told.pure" 2>&1 &
 lane second "$work/kernel" > "$work/told.second" 2>&1 &
 lane first "$work/kernel"

@@ -73,6 +73,9 @@ enum Beside {
     Nobody,
 }
 
+/// Of those that are played at the same time, those that take longest, by far: three quarters of a minute and more.
+const LONG: [&str; 4] = ["figures", "target_died", "profiles", "parts"];
+
 impl Scenario {
     /// Whether it is played with one of these workloads: the stand-in leaves to a real node what either serves for.
     pub fn is_for(&self, workload: Workload, all: &[Workload]) -> bool {
@@ -85,6 +88,11 @@ impl Scenario {
     /// Whether nobody else may play meanwhile.
     pub fn is_exclusive(&self) -> bool {
         self.beside == Beside::Nobody
+    }
+
+    /// Whether it is better begun before others.
+    pub fn is_long(&self) -> bool {
+        LONG.contains(&self.name)
     }
 
     /// Plays it.
@@ -151,6 +159,14 @@ mod tests {
     fn names(workload: Workload, all: &[Workload]) -> Vec<&'static str> {
         let played = ALL.iter().filter(|one| one.is_for(workload, all));
         played.map(|one| one.name).collect()
+    }
+
+    #[test]
+    fn those_that_are_begun_before_others_are_played_beside_others() {
+        for name in LONG {
+            let scenario = ALL.iter().find(|one| one.name == name);
+            assert!(scenario.is_some_and(|one| !one.is_exclusive()), "{name}");
+        }
     }
 
     #[test]

@@ -81,9 +81,11 @@ fn run(arguments: &Arguments) -> Result<bool> {
             }
         }
     }
-    let (alone, together): (Vec<_>, Vec<_>) = parts
+    let (alone, mut together): (Vec<_>, Vec<_>) = parts
         .into_iter()
         .partition(|part| part.scenario.is_exclusive());
+    // So that none of them is left with it in the end.
+    together.sort_by_key(|part| !part.scenario.is_long());
     play_all(&together, arguments.at_once.into())?;
     play_all(&alone, 1)?;
     if let (true, [workload]) = (arguments.only.is_empty(), &arguments.workload[..]) {
