@@ -82,6 +82,8 @@ pub enum Fact {
         groups: GroupIds,
         /// The process's own time.
         time: Duration,
+        /// What probes are believed to have taken since it began, as a part of that time.
+        probing: f64,
     },
     /// The cell is over, at its end or before its time: what its slice counted, if there was one, stands for it.
     CellEnded {

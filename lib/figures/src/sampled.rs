@@ -109,6 +109,8 @@ pub struct Lasted {
     pub slice: Passed,
     /// What passed since the last one.
     pub before: Passed,
+    /// What probes are believed to have taken in the slice, besides the process's own time.
+    pub probing: f64,
 }
 
 /// A stretch of time, in seconds.
@@ -144,11 +146,14 @@ impl Passed {
 /// The time on the wall is known as well. Where probes cost more than they are believed to, what they take besides is taken for the process's
 /// own time, which passes faster in slices than between them, of a process that has time to spare; so slices are over sooner, and what they
 /// count is taken more often. How fast it passes is compared with what was just before, and only where the process worked, so that loads
-/// that come in bursts say it, too. Of a process that is busy to the limit nothing is seen.
+/// that come in bursts say it, too. Of a process that is busy to the limit nothing is seen, and nothing of bursts that are over before
+/// anybody looks: there it is a [doubt](Self::doubt).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Balance {
     own: Ratio,
     speed: Ratio,
+    /// Of the last [`LATENESS`] slices, about: what probes are believed to have taken, and what the process took itself.
+    probing: (f64, f64),
 }
 
 /// Of the last [`LATENESS`] slices, about: how much there was in their cells, what they say that there was, and by how much they differ from
@@ -175,6 +180,10 @@ const WORKS: f64 = 1.25;
 /// And what probes cost is not believed to be that much more than it was found to be.
 const MOST_HIDDEN: f64 = 1.3;
 
+/// The standard error of what a probed call is believed to cost, as a part of it. Where the processor slept before the call it costs half as
+/// much again as where calibration has it: two standard errors.
+const COST_ERROR: f64 = 0.25;
+
 impl Ratio {
     fn observe(&mut self, there: f64, told: f64) {
         let kept = 1.0 - 1.0 / LATENESS;
@@ -197,6 +206,12 @@ impl Ratio {
         CHANCE * self.scatter.sqrt() / self.there.max(1e-9)
     }
 
+    /// The standard error of the ratio; None where nothing was seen. Where what is the process's own passes slower than before, the process
+    /// has no time to spare, and as much may be hidden.
+    fn doubt(&self) -> Option<f64> {
+        (self.there > 0.0).then(|| self.chance() / CHANCE + (1.0 - self.value()).max(0.0))
+    }
+
     /// The ratio, so far as it is not what chance makes of it: of bursts a few slices meet much or little, and a total that was set right by
     /// that would be off by more.
     fn certain(&self) -> f64 {
@@ -211,6 +226,9 @@ impl Balance {
     pub fn observe(&mut self, slice: &SliceShape, lasted: &Lasted) -> f64 {
         let own = lasted.slice.own.max(0.0);
         self.own.observe(slice.cell, slice.weight() * own);
+        let kept = 1.0 - 1.0 / LATENESS;
+        self.probing.0 = self.probing.0 * kept + lasted.probing.max(0.0);
+        self.probing.1 = self.probing.1 * kept + own;
         if lasted.slice.is_work() && lasted.before.is_work() {
             let as_before = lasted.before.own / lasted.before.wall * lasted.slice.wall;
             self.speed.observe(own, as_before);
@@ -221,6 +239,19 @@ impl Balance {
     /// How many times what a slice counts is to be taken: once, before anything is known.
     pub fn factor(&self) -> f64 {
         self.own.certain() * self.speed.certain().clamp(1.0, MOST_HIDDEN)
+    }
+
+    /// The standard error of that, as a part of it, for what probes really take: as much of what is believed as calibration may be off by, or
+    /// of what is seen as is chance, whichever is less. It is the same of one slice and of the next, so it does not fall with their number.
+    pub fn doubt(&self) -> f64 {
+        let (probing, own) = self.probing;
+        if own <= 0.0 {
+            return 0.0;
+        }
+        let believed = COST_ERROR * probing / own;
+        self.speed
+            .doubt()
+            .map_or(believed, |seen| seen.min(believed))
     }
 }
 

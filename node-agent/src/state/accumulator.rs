@@ -21,9 +21,24 @@ pub struct Accumulator {
     unproven: Figures,
     /// How much slices differ, by measure.
     spreads: BTreeMap<Name, Spread>,
+    /// What all slices alike may be off by, by measure: in all, and in the interval that is running.
+    shared: BTreeMap<Name, [Shared; 2]>,
     rounded: Remainders,
     open: IntervalFigures,
     closed: IntervalFigures,
+}
+
+/// A standard error that is the same of one slice and of the next: of a sum it is the sum, and not the root of that of squares.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shared(f64);
+
+impl Shared {
+    /// More of it: by how much the variance of the sum grows.
+    fn add(&mut self, error: f64) -> f64 {
+        let before = self.0;
+        self.0 += error;
+        self.0.powi(2) - before.powi(2)
+    }
 }
 
 /// A cell of process time that is over.
@@ -33,6 +48,8 @@ pub struct EndedCell {
     pub shape: SliceShape,
     /// What slices count is to be taken so many times, since they do not last as long as they were drawn to.
     pub factor: f64,
+    /// By what part that may be off, for all slices alike.
+    pub doubt: f64,
     /// How much of it passed: 1, if it was not cut off.
     pub part: f64,
     /// Whether there was a slice in that.
@@ -107,6 +124,7 @@ impl Accumulator {
         let EndedCell {
             shape,
             factor,
+            doubt,
             part,
             sliced,
             first,
@@ -132,13 +150,17 @@ impl Accumulator {
         }
         for (name, spread) in &mut self.spreads {
             let mut variance = spread.cut(*part, shape.cell);
+            let mut unseen = 0.0;
             if *sliced {
-                let seen = slice.count(name).unwrap_or_default();
-                variance += spread.observe(seen as f64 * factor, shape);
+                let seen = slice.count(name).unwrap_or_default() as f64;
+                variance += spread.observe(seen * factor, shape);
+                unseen = seen * (shape.weight() * factor - 1.0).max(0.0);
             }
-            let variance = Variance::new(variance);
-            if !variance.is_zero() {
-                for figures in [&mut self.total, &mut self.open.figures] {
+            let shared = self.shared.entry(name.clone()).or_default();
+            let figures = [&mut self.total, &mut self.open.figures];
+            for (figures, shared) in figures.into_iter().zip(shared) {
+                let variance = Variance::new(variance + shared.add(doubt * unseen));
+                if !variance.is_zero() {
                     *figures.variances.entry(name.clone()).or_default() += variance;
                 }
             }
@@ -163,6 +185,9 @@ impl Accumulator {
             figures: blank(&self.open.figures),
             ..IntervalFigures::default()
         };
+        for [_, of_interval] in self.shared.values_mut() {
+            *of_interval = Shared::default();
+        }
         self.closed = std::mem::replace(&mut self.open, next);
         self.closed.milliseconds = milliseconds;
         self.closed.recorded_milliseconds = recorded_milliseconds;

@@ -205,9 +205,13 @@ impl ProbeState {
                 self.measured(groups)
                     .for_each(|one| one.begin_slice(at, *time, *before));
             }
-            Fact::SliceEnded { groups, time } => {
+            Fact::SliceEnded {
+                groups,
+                time,
+                probing,
+            } => {
                 self.measured(groups)
-                    .for_each(|one| one.end_slice(at, *time));
+                    .for_each(|one| one.end_slice(at, *time, *probing));
             }
             Fact::CellEnded { groups, time } => {
                 self.measured(groups)

@@ -281,16 +281,18 @@ impl Series {
         }
     }
 
-    /// The slice is over; what it counted was observed.
-    pub fn end_slice(&mut self, now: Duration, time: Duration) {
+    /// The slice is over; what it counted was observed. Probes are believed to have taken that part of the process's time in it, besides.
+    pub fn end_slice(&mut self, now: Duration, time: Duration, probing: f64) {
         let Mode::Sliced(cell) = &mut self.mode else {
             return;
         };
         let Some(since) = cell.counting.take() else {
             return;
         };
+        let own = time.saturating_sub(since.1);
         cell.watched += now.saturating_sub(since.0);
-        cell.counted += time.saturating_sub(since.1);
+        cell.counted += own;
+        cell.probing += probing * own.as_secs_f64();
         cell.sliced = true;
         for tally in self.tallies() {
             tally.end_slice();
@@ -303,7 +305,7 @@ impl Series {
             Mode::Sliced(cell) => cell.lasted(),
             Mode::Always { .. } | Mode::Off { .. } => None,
         };
-        self.end_slice(now, time);
+        self.end_slice(now, time, 0.0);
         let Mode::Sliced(cell) = self.mode else {
             return;
         };
@@ -318,6 +320,7 @@ impl Series {
         let ended = EndedCell {
             shape: cell.shape,
             factor,
+            doubt: self.balance.doubt(),
             part: cell.part(time),
             sliced: cell.sliced,
             first,

@@ -25,6 +25,7 @@ fn slices_that_were_cut_short_are_made_up_for() {
     let lasted = |seconds| Lasted {
         slice: passed(seconds),
         before: passed(0.48),
+        probing: 0.0,
     };
     let mut balance = Balance::default();
     let factors: Vec<f64> = (0..100)
@@ -72,7 +73,15 @@ fn what_probes_take_of_a_process_with_time_to_spare_is_not_its_own() {
         let mut balance = Balance::default();
         let factors = (0..200).map(|number| {
             let before = before(number);
-            balance.observe(&SHORT, &Lasted { slice, before })
+            let probing = 0.0;
+            balance.observe(
+                &SHORT,
+                &Lasted {
+                    slice,
+                    before,
+                    probing,
+                },
+            )
         });
         factors.last().unwrap()
     };
@@ -98,11 +107,60 @@ fn what_probes_take_of_a_process_with_time_to_spare_is_not_its_own() {
 }
 
 #[test]
+fn what_probes_may_take_more_than_is_believed_is_in_doubt_where_nothing_shows_it() {
+    let passed = |own: f64, wall: f64| Passed { own, wall };
+    let after = |slices: u32, slice: Passed, before: Passed| {
+        let mut balance = Balance::default();
+        for _ in 0..slices {
+            let probing = 0.2 * slice.own;
+            balance.observe(
+                &SHORT,
+                &Lasted {
+                    slice,
+                    before,
+                    probing,
+                },
+            );
+        }
+        balance.doubt()
+    };
+    let is = |doubt: f64, wanted: f64| {
+        assert!((doubt - wanted).abs() < 1e-9, "{doubt}, not {wanted}");
+    };
+    let (slice, work) = (passed(0.02, 0.02), passed(0.48, 0.48));
+    is(Balance::default().doubt(), 0.0);
+    // A quarter of a fifth, where the process was idle before every slice.
+    is(after(100, slice, passed(0.01, 7.0)), 0.05);
+    // It worked, and went on at the same speed: they take what they are believed to.
+    is(after(100, slice, work), 0.0);
+    // It has no time to spare: what is its own passes slower by what they are believed to take, whatever that really is.
+    is(after(100, passed(0.016, 0.02), work), 0.05);
+    // Another speed each time says no more than calibration.
+    let mut balance = Balance::default();
+    for number in 0..100 {
+        let wall = if number % 2 == 0 { 0.01 } else { 0.02 };
+        let slice = passed(0.02, wall);
+        let probing = 0.004;
+        balance.observe(
+            &SHORT,
+            &Lasted {
+                slice,
+                before: work,
+                probing,
+            },
+        );
+    }
+    let doubt = balance.doubt();
+    assert!(doubt > 0.0 && doubt <= 0.05, "{doubt}");
+}
+
+#[test]
 fn what_slices_lasted_long_ago_is_forgotten() {
     let passed = |own, wall| Passed { own, wall };
     let lasted = |seconds| Lasted {
         slice: passed(seconds, seconds),
         before: passed(0.48, 0.48),
+        probing: 0.0,
     };
     let mut balance = Balance::default();
     let mut after = |slices: u32, seconds: f64| {

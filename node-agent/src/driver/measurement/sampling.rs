@@ -13,7 +13,7 @@ use cells::Pair;
 use ckb_probe_crds::Passed;
 use tracing::debug;
 
-use super::{Measurement, MeasurementError, departures::Detaching, slice::Slice};
+use super::{Measurement, MeasurementError, Total, departures::Detaching, slice::Slice};
 use crate::{
     governor::{self, Attachment, Budget, Cycle, Switch, Turn},
     mechanism::{GroupId, GroupIds},
@@ -401,6 +401,7 @@ impl Measurement {
             opened,
             attaching,
             counting: None,
+            before: Total::default(),
         });
         self.look(opened)?;
         let time = self.meter.time();
@@ -422,6 +423,7 @@ impl Measurement {
             return Ok(());
         };
         slice.counting = Some(at);
+        slice.before = self.meter.total().clone();
         let groups = slice.groups.clone();
         let time = self.meter.time();
         let mut before = Passed::default();
@@ -469,7 +471,13 @@ impl Measurement {
         let time = self.meter.time();
         let groups = slice.groups;
         if slice.counting.is_some() {
-            self.note(closed, Fact::SliceEnded { groups, time });
+            let probing = self.meter.total().ratio_since(&slice.before);
+            let ended = Fact::SliceEnded {
+                groups,
+                time,
+                probing: probing.unwrap_or_default(),
+            };
+            self.note(closed, ended);
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::Total;
 use crate::mechanism::GroupIds;
 
 /// A slice that is attached.
@@ -14,6 +15,8 @@ pub struct Slice {
     pub attaching: Duration,
     /// Since when what is counted counts.
     pub counting: Option<Duration>,
+    /// What probing had cost by then.
+    pub before: Total,
 }
 
 impl Slice {

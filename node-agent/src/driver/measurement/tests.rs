@@ -335,6 +335,8 @@ fn a_slice_lasts_as_long_as_it_was_drawn_however_long_it_takes_to_begin_to_count
     // Of each cell that was entered: what its slice was drawn to last, and how long it did, in the process's own time.
     let (mut cells, mut drawn, mut counting) = (Vec::new(), Duration::ZERO, None);
     let mut lasted = Duration::ZERO;
+    // And what probes were believed to take in it: 50 hits of a microsecond in half a millisecond.
+    let mut probed = Duration::ZERO;
     while cells.len() < 12 {
         spin(Duration::from_micros(500));
         if measurement.attached.slice.is_some() || !measurement.is_sampled(GroupId(0)) {
@@ -347,7 +349,11 @@ fn a_slice_lasts_as_long_as_it_was_drawn_however_long_it_takes_to_begin_to_count
                     drawn = Duration::from_secs_f64(slice.open);
                 }
                 Fact::SliceBegan { time, .. } => counting = Some(time),
-                Fact::SliceEnded { time, .. } => lasted += time - counting.take().unwrap(),
+                Fact::SliceEnded { time, probing, .. } => {
+                    let own = time - counting.take().unwrap();
+                    lasted += own;
+                    probed += own.mul_f64(probing);
+                }
                 Fact::CellEnded { groups, .. } if !groups.is_empty() => {
                     cells.push((drawn, std::mem::take(&mut lasted)));
                 }
@@ -359,6 +365,8 @@ fn a_slice_lasts_as_long_as_it_was_drawn_however_long_it_takes_to_begin_to_count
     let sum = |of: fn(&(Duration, Duration)) -> Duration| cells[1..].iter().map(of).sum();
     let [drawn, lasted]: [Duration; 2] = [sum(|cell| cell.0), sum(|cell| cell.1)];
     assert!(lasted >= drawn.mul_f64(0.85), "{lasted:?} of {drawn:?}");
+    let part = probed.as_secs_f64() / lasted.as_secs_f64();
+    assert!((0.05..0.3).contains(&part), "{part}");
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub struct Cell {
     pub counted: Duration,
     /// What passed without probes before each piece of it, since the last one.
     pub before: Passed,
+    /// Seconds that probes are believed to have taken in it, besides.
+    pub probing: f64,
     /// Whether its slice is over.
     pub sliced: bool,
 }
@@ -52,6 +54,7 @@ impl Cell {
             watched: Duration::ZERO,
             counted: Duration::ZERO,
             before: Passed::default(),
+            probing: 0.0,
             sliced: false,
         }
     }
@@ -81,6 +84,7 @@ impl Cell {
         (self.sliced && self.counting.is_none()).then(|| Lasted {
             slice: passed(self.watched, self.counted),
             before: self.before,
+            probing: self.probing,
         })
     }
 

@@ -70,7 +70,7 @@ fn cell(
     series.begin_cell(shape, at(cell.start), at(cell.start));
     series.begin_slice(at(slice.start), at(slice.start), Passed::default());
     see(series, seen, at(slice.end));
-    series.end_slice(at(slice.end), at(slice.end));
+    series.end_slice(at(slice.end), at(slice.end), 0.0);
     series.end_cell(at(cell.end), at(cell.end));
 }
 
@@ -132,7 +132,7 @@ fn what_was_counted_before_the_slice_began_is_nobody_s() {
     see(&mut series, gets(70), at(300));
     series.begin_slice(at(300), at(300), Passed::default());
     see(&mut series, gets(80), at(400));
-    series.end_slice(at(400), at(400));
+    series.end_slice(at(400), at(400), 0.0);
     // And what comes after it is not its.
     see(&mut series, gets(90), at(450));
     series.end_cell(at(1_000), at(1_000));
@@ -166,7 +166,7 @@ fn a_cell_that_ends_before_its_slice_says_nothing_and_one_that_ends_after_it_all
     series.begin_cell(TENTH, at(500), at(500));
     series.begin_slice(at(600), at(600), Passed::default());
     see(&mut series, gets(10), at(700));
-    series.end_slice(at(700), at(700));
+    series.end_slice(at(700), at(700), 0.0);
     series.end(at(800));
     assert_eq!(
         total(&series),
@@ -186,7 +186,7 @@ fn a_slice_may_come_in_pieces() {
     for (piece, count) in [(10_000..10_040, 40), (10_900..10_960, 100)] {
         series.begin_slice(at(piece.start), at(piece.start), Passed::default());
         see(&mut series, gets(count), at(piece.end));
-        series.end_slice(at(piece.end), at(piece.end));
+        series.end_slice(at(piece.end), at(piece.end), 0.0);
     }
     series.end_cell(at(11_000), at(11_000));
     assert_eq!(total(&series) - before.0, 1_000);
@@ -194,7 +194,7 @@ fn a_slice_may_come_in_pieces() {
     let whole = series.balance;
     series.begin_cell(TENTH, at(11_000), at(11_000));
     series.begin_slice(at(11_000), at(11_000), Passed::default());
-    series.end_slice(at(11_040), at(11_040));
+    series.end_slice(at(11_040), at(11_040), 0.0);
     series.begin_slice(at(11_900), at(11_900), Passed::default());
     series.end_cell(at(11_910), at(11_910));
     assert_eq!(series.balance, whole);
@@ -228,6 +228,38 @@ fn slices_that_differ_have_an_error_and_slices_that_do_not_have_none() {
     assert_eq!(uneven, 10_000);
     // A slice deviates by 25 of 50, times the square root of two: a pair differs by 50. Twenty of them, a tenth of the time.
     assert!((0.09..0.2).contains(&error), "{error}");
+}
+
+/// Two intervals of ten slices each, of which probes are believed to take a fifth besides, and nothing shows whether that is so.
+#[test]
+fn what_all_slices_may_be_off_by_alike_does_not_become_less_with_their_number() {
+    let variances = |probing: f64| {
+        let mut series = sliced();
+        for number in 0..20 {
+            let begin = number * 1_000;
+            series.begin_cell(TENTH, at(begin), at(begin));
+            series.begin_slice(at(begin + 500), at(begin + 500), Passed::default());
+            see(&mut series, gets(50 * (number + 1)), at(begin + 600));
+            series.end_slice(at(begin + 600), at(begin + 600), probing);
+            series.end_cell(at(begin + 1_000), at(begin + 1_000));
+            if number % 10 == 9 {
+                series.close_interval(at(begin + 1_000));
+            }
+        }
+        let of = |figures: &Figures| {
+            let variance = figures.variances.get("duration").copied();
+            variance.unwrap_or_default().deviation()
+        };
+        let rows: Vec<_> = series.report().collect();
+        let window = window(&series).figures;
+        [of(&rows[0].total).powi(2), of(&window).powi(2)]
+    };
+    let [none, some] = [0.0, 0.2].map(variances);
+    // A quarter of a fifth, of what was not seen: 9 of 10.
+    for (index, calls) in [(0, 10_000.0), (1, 5_000.0)] {
+        let more = (some[index] - none[index]).sqrt() / calls;
+        assert!((more / 0.045 - 1.0).abs() < 0.01, "{more}");
+    }
 }
 
 #[test]
@@ -332,7 +364,7 @@ fn a_share_is_of_the_time_that_the_process_used() {
         series.begin_cell(shape, at(wall), at(time));
         series.begin_slice(at(time + 100), at(time + 100), Passed::default());
         see(&mut series, gets((number + 1) * 100), at(wall + 9_000));
-        series.end_slice(at(time + 350), at(time + 350));
+        series.end_slice(at(time + 350), at(time + 350), 0.0);
         series.end_cell(at(wall + 10_000), at(time + 1_000));
     }
     series.close_interval(at(60_000));
@@ -359,7 +391,7 @@ fn a_process_whose_time_passes_faster_in_slices_than_before_did_as_much_more() {
             series.begin_cell(shape, at(began), at(began));
             series.begin_slice(at(began + 500), at(began + 500), before);
             see(&mut series, gets((number + 1) * 100), at(began + 591));
-            series.end_slice(at(began + 591), at(began + 600));
+            series.end_slice(at(began + 591), at(began + 600), 0.0);
             series.end_cell(at(began + 1_000), at(began + 1_000));
         }
         series.close_interval(at(40_000));

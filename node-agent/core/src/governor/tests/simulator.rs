@@ -148,6 +148,8 @@ struct Agent<'a> {
     cycle: Cycle,
     /// Since when the slice counts, and when that was on the wall.
     counting: (Duration, u64),
+    /// CPU-seconds that probing is believed to have cost, and that the target used itself: in all, and when the slice began to count.
+    spent: [(f64, f64); 2],
     /// The same: since when the last one is gone; and what passed since then until the next one was to come.
     free: Option<(Duration, u64)>,
     before: Passed,
@@ -180,6 +182,7 @@ impl<'a> Agent<'a> {
             plan: None,
             cycle: Cycle::default(),
             counting: (Duration::ZERO, 0),
+            spent: [(0.0, 0.0); 2],
             free: None,
             before: Passed::default(),
             now: 0,
@@ -241,6 +244,8 @@ impl<'a> Agent<'a> {
         let besides = std::mem::take(&mut self.besides);
         let before = self.time();
         let mut spent = self.estimator.observe(elapsed, cpu, besides, &sights);
+        self.spent[0].0 += spent.cost;
+        self.spent[0].1 += spent.own;
         let works = self.time() - before > elapsed / 4;
         self.idle_looks = if works { 0 } else { self.idle_looks + 1 };
         spent.floor = self.scene.floor * elapsed.as_secs_f64();
@@ -311,10 +316,14 @@ impl<'a> Agent<'a> {
                     self.stage = Stage::Detaching(now + self.about(self.scene.detach));
                     let ended = (self.time(), now);
                     let before = std::mem::take(&mut self.before);
+                    let slice = passed(self.counting, ended);
+                    let [(cost, own), (cost_before, own_before)] = self.spent;
+                    let probing = (cost - cost_before) / (own - own_before).max(1e-9) * slice.own;
                     for link in self.links.iter_mut().filter(|link| link.in_slice) {
                         let lasted = link.lasted.get_or_insert_default();
-                        lasted.slice.add(passed(self.counting, ended));
+                        lasted.slice.add(slice);
                         lasted.before.add(before);
+                        lasted.probing += probing;
                     }
                 }
                 Switch::EndCell => self.end_cell(now),
@@ -333,6 +342,7 @@ impl<'a> Agent<'a> {
         self.stage = Stage::Open;
         self.cycle.counting(self.time().saturating_sub(since));
         self.counting = (self.time(), now);
+        self.spent[1] = self.spent[0];
         for link in self.links.iter_mut().filter(|link| link.in_slice) {
             if let Some((_, _, seen)) = &mut link.cell {
                 seen.get_or_insert(0.0);
@@ -502,6 +512,7 @@ impl<'a> Agent<'a> {
             };
             count = seen * factor * shape.weight();
             variance += told.spread.observe(seen * factor, &shape);
+            told.doubtful += link.balance.doubt() * (count - seen).max(0.0);
             told.slices += u32::from(seen > 0.0);
             told.cells += 1;
         }

@@ -113,6 +113,7 @@ fn what_was_not_watched_is_not_said_not_to_have_happened() {
             let ended = Fact::SliceEnded {
                 groups: groups.clone(),
                 time: slice[1],
+                probing: 0.0,
             };
             instance.take(&fact(ended, slice[1]));
         }

@@ -186,7 +186,7 @@ fn a_slice_that_stands_for_more_time_does_not_bring_back_what_stood_in_it() {
         series.begin_cell(shape, at(begin), at(begin));
         series.begin_slice(at(begin + 900), at(begin + 900), Passed::default());
         series.observe(seen, &*probe.instrument, at(begin + 1_000));
-        series.end_slice(at(begin + 1_000), at(begin + 1_000));
+        series.end_slice(at(begin + 1_000), at(begin + 1_000), 0.0);
         series.end_cell(at(begin + 1_000), at(begin + 1_000));
     };
     cell(&mut series, 0, &one(8));

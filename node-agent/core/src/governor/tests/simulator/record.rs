@@ -23,6 +23,8 @@ pub struct Told {
     /// How often it is said to have been.
     pub count: f64,
     pub variance: f64,
+    /// The standard error of what probes may take more than is believed, which slices have in common.
+    pub doubtful: f64,
     /// In how many slices it was seen, and how many there were.
     pub slices: u32,
     pub cells: u32,
@@ -62,10 +64,15 @@ impl Told {
         }
     }
 
-    /// What is told less what was done, in standard errors.
+    /// What is told less what was done, in standard errors of what slices differ by alone.
     pub fn errors_off(&self) -> f64 {
         let off = self.count - self.done;
         off / self.variance.sqrt().max(self.done * 1e-6).max(1e-9)
+    }
+
+    /// The standard error that is told of it.
+    pub fn error(&self) -> f64 {
+        self.variance.sqrt().hypot(self.doubtful)
     }
 }
 
