@@ -54,6 +54,11 @@ pub struct CkbProbeSpec {
     #[serde(default)]
     pub paused: bool,
 
+    /// Whether what is not as it usually is, is told: in `status.probes[].anomalies`, and as `Unusual` of the condition TargetsHealthy. What is usual is learned
+    /// from the figures of this CkbProbe alone, for 720 report intervals before anything is said.
+    #[serde(default = "yes")]
+    pub detect_anomalies: bool,
+
     /// Detaches everything when this much time has passed since the resource was created. Unset: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Duration")]
@@ -68,6 +73,10 @@ pub struct CkbProbeSpec {
     #[schemars(length(min = 1, max = 16))]
     #[x_kube(merge_strategy = ListMerge::Map(vec!["name".to_string()]))]
     pub probes: Vec<Probe>,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Which processes of this namespace to measure.
@@ -401,6 +410,11 @@ pub struct ProbeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 10))]
     pub outliers: Vec<OutlierStatus>,
+    /// The figures that are not as they usually are, by their own past: at most 10, those that differ most first. One is listed once its rate (of a target) or p99
+    /// has been at least 1.4 times, or at most 0.7 times, what is usual for three report intervals, and further from that than it has been for as long in a day.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 10))]
+    pub anomalies: Vec<AnomalyStatus>,
     /// The names of the newest CkbProfiles, one for each mode: of a probe of kind `profile`, or of slow calls with `stacks:
     /// true`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -504,6 +518,24 @@ pub struct OutlierStatus {
     pub median: String,
     /// How many times the median it has: `8.3`, or `0.12`.
     pub times: String,
+}
+
+/// A figure that is not as it usually is.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AnomalyStatus {
+    /// The row.
+    pub row: String,
+    /// The name of the figure, such as `p99`.
+    pub figure: String,
+    /// What it was in the last report interval.
+    pub value: String,
+    /// What it usually is.
+    pub usual: String,
+    /// How many times that it is: `8.3`, or `0.12`.
+    pub times: String,
+    /// For how many report intervals it has not been as usual.
+    pub intervals: u32,
 }
 
 /// One target.

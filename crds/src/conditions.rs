@@ -108,6 +108,8 @@ pub enum Reason {
     BackgroundErrors,
     /// RocksDB delays or stops writes, since flushes or compactions cannot keep up.
     WritesHeldBack,
+    /// Rates or durations are not what they usually are.
+    Unusual,
     /// Everything that was asked for is in place.
     Done,
 }

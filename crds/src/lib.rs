@@ -21,13 +21,13 @@ mod rules;
 pub use argument::Argument;
 pub use ckb_probe_figures::{
     Balance, Distribution, Effect, Figures, Histogram, IntervalFigures, Lasted, Name, Passed,
-    Share, SliceShape, Spread, Summary, Value, Variance, display_nanos, figures, fleet, histogram,
-    numbers,
+    Share, SliceShape, Spread, Summary, Value, Variance, anomaly, display_nanos, figures, fleet,
+    histogram, numbers,
 };
 pub use ckbprobe::{
-    Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus, OutlierStatus,
-    Overhead, OverheadStatus, PartStatus, ProbeStatus, RowStatus, SpanCounts, SupportStatus,
-    Target, TargetCounts, Traces,
+    AnomalyStatus, Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus,
+    OutlierStatus, Overhead, OverheadStatus, PartStatus, ProbeStatus, RowStatus, SpanCounts,
+    SupportStatus, Target, TargetCounts, Traces,
 };
 pub use conditions::{Reason, condition};
 pub use descriptor::Descriptor;

@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod alarms;
+mod anomalies;
 mod conditions;
 mod events;
 mod fleet;
@@ -21,6 +22,7 @@ mod summaries;
 mod support;
 mod targets;
 
+pub use anomalies::Past;
 pub use events::is_notable;
 use probes::Measured;
 use support::Support;
@@ -29,11 +31,13 @@ use targets::Target;
 /// How many targets a status lists.
 const MAX_INSTANCES: usize = 50;
 
-/// The status that answers this CkbProbe's spec, as far as is known now. `left_out` is what no order has of it.
+/// The status that answers this CkbProbe's spec, as far as is known now. `left_out` is what no order has of it; `past` is what its figures
+/// were, and learns what they are.
 pub fn aggregate(
     probe: &CkbProbeEntry,
     world: &World,
     left_out: Option<&LeftOut>,
+    past: &mut Past,
     now: Timestamp,
 ) -> CkbProbeStatus {
     let reports = match &probe.spec {
@@ -43,7 +47,7 @@ pub fn aggregate(
     let (targets, measured, support, verdict) = match &probe.spec {
         Ok(spec) => {
             let targets = targets::of(probe, spec, &reports, world, left_out, now);
-            let mut measured = probes::measured(&spec.spec, &targets);
+            let mut measured = probes::measured(&spec.spec, &targets, past);
             for status in &mut measured.probes {
                 status.profiles = profiles(probe, &status.name, world);
             }
@@ -120,6 +124,11 @@ pub fn same_but_figures(a: &CkbProbeStatus, b: &CkbProbeStatus) -> bool {
                 outlier.value.clear();
                 outlier.median.clear();
                 outlier.times.clear();
+            }
+            for anomaly in &mut probe.anomalies {
+                anomaly.value.clear();
+                anomaly.times.clear();
+                anomaly.intervals = 0;
             }
             for row in &mut probe.rows {
                 row.figures.clear();

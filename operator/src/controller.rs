@@ -1,6 +1,7 @@
 //! The loop: news in, work out. It decides nothing itself; it asks the pure functions and runs their answers.
 
 use std::{
+    collections::BTreeMap,
     pin::Pin,
     sync::{
         Arc,
@@ -16,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    aggregate::{aggregate, next_change, same},
+    aggregate::{Past, aggregate, next_change, same},
     desired::{Stale, View},
     election::Leadership,
     execute::{ExecuteError, Executor, Report},
@@ -51,6 +52,8 @@ pub struct Controller {
     planner: Planner,
     publishing: Publishing,
     told: StatusWrites,
+    /// What the figures of each CkbProbe were.
+    pasts: BTreeMap<ObjectKey, Past>,
     /// What making a status took lately.
     effort: Duration,
     running: FuturesUnordered<LocalBoxFuture<'static, Done>>,
@@ -95,6 +98,7 @@ impl Controller {
             planner: Planner::default(),
             publishing: Publishing::new(publisher),
             told: StatusWrites::default(),
+            pasts: BTreeMap::new(),
             effort: Duration::ZERO,
             running: FuturesUnordered::new(),
             leading: false,
@@ -287,12 +291,16 @@ impl Controller {
     fn start_probe(&mut self, key: &Key, probe: &ObjectKey, now: Timestamp) {
         let Some(row) = self.world.probe(probe).filter(|row| !row.deleting) else {
             self.told.remove(probe);
+            self.pasts.remove(probe);
+            self.metrics.set_anomalies(probe, 0);
             self.queue.done(key, false, Instant::now());
             return;
         };
         let begun = Instant::now();
         let left_out = self.planner.desired().left_out(probe);
-        let status = aggregate(row, &self.world, left_out.as_ref(), now);
+        let past = self.pasts.entry(probe.clone()).or_default();
+        let status = aggregate(row, &self.world, left_out.as_ref(), past, now);
+        self.metrics.set_anomalies(probe, past.count());
         let change = next_change(row, &self.world, now);
         // A mean of the last few, as long as it lasts.
         self.effort = (self.effort * 7 + begun.elapsed()) / 8;

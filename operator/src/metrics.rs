@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use prometheus::{
-    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder,
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
+
+use crate::world::ObjectKey;
 
 mod profiles;
 
@@ -28,6 +30,7 @@ pub struct Metrics {
     probes: IntGauge,
     targets: IntGauge,
     node_probes: IntGauge,
+    anomalies: IntGaugeVec,
     /// The metrics of profiles.
     pub profiles: ProfileMetrics,
 }
@@ -77,6 +80,13 @@ impl Metrics {
                 "ckb_probe_operator_nodeprobes",
                 "Nodes that are to have an agent.",
             )?,
+            anomalies: IntGaugeVec::new(
+                Opts::new(
+                    "ckb_probe_anomalies",
+                    "Figures of a CkbProbe that are not as they usually are; not there while there is none.",
+                ),
+                &["namespace", "ckbprobe"],
+            )?,
             profiles: ProfileMetrics::new(&registry)?,
             registry,
             durations,
@@ -96,6 +106,9 @@ impl Metrics {
         metrics
             .registry
             .register(Box::new(metrics.untold.clone()))?;
+        metrics
+            .registry
+            .register(Box::new(metrics.anomalies.clone()))?;
         for gauge in [
             &metrics.leader,
             &metrics.probes,
@@ -139,6 +152,19 @@ impl Metrics {
         self.probes.set(probes as i64);
         self.targets.set(targets as i64);
         self.node_probes.set(node_probes as i64);
+    }
+
+    /// So many figures of a CkbProbe are not as they usually are.
+    pub fn set_anomalies(&self, probe: &ObjectKey, anomalies: usize) {
+        let labels = [&*probe.namespace, &*probe.name];
+        match anomalies {
+            // There was none before, or there is none any more: either is well.
+            0 => drop(self.anomalies.remove_label_values(&labels)),
+            _ => self
+                .anomalies
+                .with_label_values(&labels)
+                .set(anomalies as i64),
+        }
     }
 
     /// In the text format of Prometheus.

@@ -6,6 +6,7 @@
 //! measurements with and without it, is an [`Effect`]; which of many targets differs is for [`fleet`] to say. Pure: no clock, no I/O, no client.
 #![forbid(unsafe_code)]
 
+pub mod anomaly;
 pub mod comparison;
 pub mod figures;
 pub mod fleet;

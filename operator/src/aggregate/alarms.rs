@@ -21,6 +21,17 @@ pub struct Alarmed {
     reason: Reason,
 }
 
+impl Alarmed {
+    /// That a figure is not as usual, which is less grave than all that is known to be wrong.
+    pub fn unusual(message: String) -> Self {
+        Self {
+            rank: usize::MAX,
+            message,
+            reason: Reason::Unusual,
+        }
+    }
+}
+
 /// What the rows of a target alarm about: of each alarm, the first row.
 pub fn of(
     descriptor: &Descriptor,

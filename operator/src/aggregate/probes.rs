@@ -16,6 +16,7 @@ use ckb_probe_crds::{
 
 use super::{
     alarms::{self, Alarmed},
+    anomalies::{Interval, Past},
     events,
     fleet::Fleet,
     health,
@@ -52,18 +53,25 @@ struct MergedRow {
 /// The rows of a probe over all targets, those of one name merged.
 type MergedRows = BTreeMap<String, MergedRow>;
 
-/// What the probes of the spec give, in its order.
-pub fn measured(spec: &CkbProbeSpec, targets: &[Target]) -> Measured {
+/// What the probes of the spec give, in its order; what is usual of it is learned into `past`.
+pub fn measured(spec: &CkbProbeSpec, targets: &[Target], past: &mut Past) -> Measured {
     let mut share: Option<Share> = None;
     let mut probes = Vec::new();
     let Seen {
         rows,
         outliers,
-        alarms,
+        mut alarms,
     } = seen(spec, targets);
+    learn(spec, targets, &rows, past);
     for ((probe, rows), outliers) in spec.probes.iter().zip(rows).zip(outliers) {
         let (mut status, own) = status(probe, targets, &rows);
         status.outliers = outliers;
+        if let Some(question) = probe.kind_spec() {
+            let descriptor = question.kind().descriptor();
+            status.anomalies = past.anomalies(&probe.name, descriptor);
+            let sentences = past.sentences(&probe.name, descriptor);
+            alarms.extend(sentences.into_iter().map(Alarmed::unusual));
+        }
         share = sparser(share, own);
         probes.push(status);
     }
@@ -72,6 +80,36 @@ pub fn measured(spec: &CkbProbeSpec, targets: &[Target]) -> Measured {
         probes,
         share,
         alarms,
+    }
+}
+
+/// What the rows of an interval were that is over for all targets.
+fn learn(spec: &CkbProbeSpec, targets: &[Target], rows: &[MergedRows], past: &mut Past) {
+    let live = targets
+        .iter()
+        .filter(|target| target.state == InstanceState::Attached);
+    let reported = live.clone().filter_map(|target| target.reported_at).max();
+    let Some(reported) = reported.filter(|_| spec.detect_anomalies) else {
+        past.forget();
+        return;
+    };
+    let interval = Interval {
+        reported,
+        length: spec.report_interval.get(),
+        targets: live.count(),
+    };
+    if !past.is_next(&interval) {
+        return;
+    }
+    past.begin(&interval);
+    for (probe, rows) in spec.probes.iter().zip(rows) {
+        let Some(question) = probe.kind_spec() else {
+            continue;
+        };
+        let descriptor = question.kind().descriptor();
+        for (key, row) in rows {
+            past.see(&probe.name, descriptor, key, &row.summary);
+        }
     }
 }
 
@@ -131,6 +169,7 @@ fn status(probe: &Probe, targets: &[Target], rows: &MergedRows) -> (ProbeStatus,
         events: events::weightiest(reports.iter().copied()),
         lost,
         outliers: Vec::new(),
+        anomalies: Vec::new(),
         profiles: Vec::new(),
     };
     (status, share)

@@ -40,7 +40,13 @@ impl Scene {
     }
 
     pub fn status_at(&self, seconds: i64) -> CkbProbeStatus {
-        aggregate(&self.probe, &self.world, None, at(seconds))
+        aggregate(
+            &self.probe,
+            &self.world,
+            None,
+            &mut Past::default(),
+            at(seconds),
+        )
     }
 }
 
@@ -252,7 +258,13 @@ fn a_target_detached_over_budget_is_degraded() {
 fn a_spec_that_makes_no_sense_says_so() {
     let mut broken = probe("a", "p", json!({}));
     broken.spec = ValidSpec::parse(Some(json!({ "probes": 1 })));
-    let status = aggregate(&broken, &world([has(&broken)]), None, at(0));
+    let status = aggregate(
+        &broken,
+        &world([has(&broken)]),
+        None,
+        &mut Past::default(),
+        at(0),
+    );
     is(&status, condition::READY, "False", "InvalidSpec");
     is(&status, condition::DEGRADED, "True", "InvalidSpec");
 }

@@ -119,6 +119,7 @@ fn asked(spec: &CkbProbeSpec) -> String {
         overhead,
         report_interval,
         paused: _,
+        detect_anomalies: _,
         duration: _,
         traces,
         probes,

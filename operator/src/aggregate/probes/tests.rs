@@ -1,10 +1,13 @@
-use ckb_probe_crds::{Figures, InstanceReport, IntervalFigures, Variance};
+use ckb_probe_crds::{Figures, InstanceReport, IntervalFigures, Variance, condition};
 use serde_json::json;
 
 use super::*;
 use crate::{
-    aggregate::tests::{Scene, figure, row_of, scene},
-    testing::{firing, measuring, node_probe, reports, row, runs, untimed},
+    aggregate::{
+        aggregate,
+        tests::{Scene, answer, figure, row_of, scene},
+    },
+    testing::{at, firing, measuring, node_probe, reports, row, runs, untimed},
 };
 
 /// Calls of `Get` in a window of a second, of which so many milliseconds were recorded.
@@ -508,4 +511,47 @@ fn a_status_of_five_thousand_targets_stays_small() {
     assert_eq!(status.probes[0].outliers.len(), 10);
     let bytes = serde_json::to_vec(&status).unwrap().len();
     assert!(bytes < 64 << 10, "{bytes}");
+}
+
+/// Two hours and a quarter of report intervals of 10 s, after which calls take four times as long.
+#[test]
+fn what_is_not_as_usual_is_told_and_by_the_condition_too_unless_nobody_asks_for_it() {
+    for asked in [true, false] {
+        let Scene { probe, mut world } = scene(json!({ "detectAnomalies": asked }), |_, _| vec![]);
+        let pod = crate::testing::pod("a", "ckb-0", Some("n"));
+        let mut past = Past::default();
+        let mut status = None;
+        for interval in 1..810_i64 {
+            let (row, now) = (if interval < 806 { 200 } else { 232 }, interval * 10);
+            let mut row = row_of_calls(row);
+            row.window.milliseconds = 10_000;
+            let report = InstanceReport {
+                probes: vec![measuring("storage", vec![row])],
+                ..firing(&probe, &pod)
+            };
+            let report = reports(node_probe("n", -now, vec![report]));
+            world.apply(report, at(now));
+            let told = aggregate(&probe, &world, None, &mut past, at(now));
+            let healthy = answer(&told, condition::TARGETS_HEALTHY);
+            let expected = match asked && interval >= 808 {
+                true => ("False", "Unusual"),
+                false => ("True", "Done"),
+            };
+            assert_eq!(healthy, expected, "{interval}");
+            status = Some(told);
+        }
+        let anomalies = status.unwrap().probes.remove(0).anomalies;
+        let told = anomalies
+            .iter()
+            .map(|one| (&*one.row, &*one.figure, one.intervals));
+        let expected: &[_] = if asked { &[("Get", "p99", 4)] } else { &[] };
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+}
+
+/// A thousand calls a second that take as long as that bucket says.
+fn row_of_calls(bucket: u32) -> RowReport {
+    let mut rows = calls_of(&[(bucket, 1)]).remove(0);
+    rows.truncate(1);
+    rows.remove(0)
 }

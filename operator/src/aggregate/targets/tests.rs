@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::{
     aggregate::{
-        aggregate,
+        Past, aggregate,
         tests::{answer, found, is},
     },
     limits::Limit,
@@ -48,7 +48,8 @@ fn a_report_answers_all_that_ask_the_same() {
         probe("a", "same", json!({})),
     );
     let world = base(&same, [has(&oldest), reports(report(&oldest, &same))]);
-    let statuses = [&oldest, &same].map(|probe| aggregate(probe, &world, None, at(0)));
+    let statuses =
+        [&oldest, &same].map(|probe| aggregate(probe, &world, None, &mut Past::default(), at(0)));
     assert_eq!(ready(&statuses[1]), ("True", "Firing"));
     assert_eq!(statuses[0].probes, statuses[1].probes);
     assert_eq!(
@@ -58,7 +59,7 @@ fn a_report_answers_all_that_ask_the_same() {
     assert_eq!(statuses[0].instances[0].message, "measuring process 7");
     // Also while the order names one that is gone.
     let gone = base(&same, [reports(report(&oldest, &same))]);
-    let status = aggregate(&same, &gone, None, at(0));
+    let status = aggregate(&same, &gone, None, &mut Past::default(), at(0));
     assert_eq!(ready(&status), ("True", "Firing"));
 }
 
@@ -72,12 +73,12 @@ fn a_report_answers_nobody_who_asks_for_something_else_or_for_nothing() {
     ] {
         let other = probe("a", "other", other);
         let world = base(&other, [has(&oldest), reports(report(&oldest, &oldest))]);
-        let status = aggregate(&other, &world, None, at(0));
+        let status = aggregate(&other, &world, None, &mut Past::default(), at(0));
         assert_eq!(ready(&status), ("False", "AgentStarting"));
     }
     let paused = probe("a", "paused", json!({ "paused": true }));
     let world = base(&paused, [has(&oldest), reports(report(&oldest, &oldest))]);
-    let status = aggregate(&paused, &world, None, at(0));
+    let status = aggregate(&paused, &world, None, &mut Past::default(), at(0));
     assert_eq!(ready(&status), ("False", "Paused"));
     assert_eq!(status.targets.attached, 0);
     is(&status, condition::PROGRESSING, "False", "Done");
@@ -131,7 +132,7 @@ fn what_is_beyond_a_limit_says_which_and_who_can_raise_it() {
         ),
     ] {
         let left_out = LeftOut::Pods([("ckb-0".to_owned(), limit)].into());
-        let status = aggregate(&probe, &world, Some(&left_out), at(0));
+        let status = aggregate(&probe, &world, Some(&left_out), &mut Past::default(), at(0));
         let reason = match limit {
             Limit::Kind(_) => "KindNotAdmitted",
             _ => "LimitExceeded",
@@ -150,6 +151,6 @@ fn what_is_beyond_a_limit_says_which_and_who_can_raise_it() {
     }
     // Another pod is not meant.
     let other = LeftOut::Pods([("ckb-1".to_owned(), Limit::TargetsPerNamespace(4))].into());
-    let status = aggregate(&probe, &world, Some(&other), at(0));
+    let status = aggregate(&probe, &world, Some(&other), &mut Past::default(), at(0));
     assert_eq!(ready(&status), ("True", "Firing"));
 }

@@ -8,7 +8,7 @@ use proptest::{prelude::*, sample::Index};
 use serde_json::json;
 
 use crate::{
-    aggregate::aggregate,
+    aggregate::{Past, aggregate},
     desired::tests::shuffled,
     testing::{
         at, container, has, measuring, node, node_probe, pod, probe, reports, row, runs, untimed,
@@ -160,8 +160,8 @@ proptest! {
             let pods = pods.iter().map(runs);
             world(pods.chain([has(&probe), node("n"), reports(row)]))
         };
-        let first = aggregate(&probe, &with(instances.clone()), None, at(0));
-        let second = aggregate(&probe, &with(shuffled(&instances, &picks)), None, at(0));
+        let first = aggregate(&probe, &with(instances.clone()), None, &mut Past::default(), at(0));
+        let second = aggregate(&probe, &with(shuffled(&instances, &picks)), None, &mut Past::default(), at(0));
         prop_assert!(first.targets.attached <= first.targets.matched);
         prop_assert!(first.targets.firing <= first.targets.attached);
         let processes = instances.iter().all(|report| report.container.is_some());

@@ -5,14 +5,20 @@ use serde_json::json;
 
 use super::{answers, assert_says, figure, found, is, row_of, scene};
 use crate::{
-    aggregate::aggregate,
+    aggregate::{Past, aggregate},
     testing::{at, container, firing, has, node, node_probe, pod, probe, reports, runs, world},
 };
 
 #[test]
 fn no_matching_pod_is_named_with_selector_and_namespace() {
     let probe = probe("a", "p", json!({}));
-    let status = aggregate(&probe, &world([has(&probe)]), None, at(0));
+    let status = aggregate(
+        &probe,
+        &world([has(&probe)]),
+        None,
+        &mut Past::default(),
+        at(0),
+    );
     assert_eq!(
         answers(&status),
         [
@@ -154,7 +160,7 @@ fn an_agent_has_no_say_about_containers_that_its_pod_has_not() {
         reports(good),
     ];
     let world = world(pods.iter().map(runs).chain(told));
-    let status = aggregate(&probe, &world, None, at(0));
+    let status = aggregate(&probe, &world, None, &mut Past::default(), at(0));
     assert_eq!(status.targets.summary, "2/2");
     let listed = status
         .instances
@@ -171,7 +177,7 @@ fn the_list_of_targets_is_bounded_and_says_what_it_leaves_out() {
     let probe = probe("a", "p", json!({}));
     let pods = (0..60).map(|n| runs(&pod("a", &format!("ckb-{n:02}"), Some("n"))));
     let world = world([has(&probe), node("n")].into_iter().chain(pods));
-    let status = aggregate(&probe, &world, None, at(0));
+    let status = aggregate(&probe, &world, None, &mut Past::default(), at(0));
     assert_eq!(status.targets.matched, 60);
     assert_eq!((status.instances.len(), status.instances_omitted), (50, 10));
     let message = &found(&status, condition::READY).message;
