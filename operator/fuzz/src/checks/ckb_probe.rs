@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ckb_probe_crds::PodReference;
 use ckb_probe_operator::{
-    aggregate::{aggregate, next_change},
+    aggregate::{Past, aggregate, next_change},
     desired::{View, next_expiry, orders},
     limits::Limits,
     world::{Bounds, Change, CkbProbeEntry, InvalidProbe, Node, Phase, Raw, TargetPod, World},
@@ -66,7 +66,7 @@ pub fn check(bytes: &[u8]) {
     let Some(kept) = world.probes().next() else {
         return;
     };
-    let status = aggregate(kept, &world, None, now);
+    let status = aggregate(kept, &world, None, &mut Past::default(), now);
     next_change(kept, &world, now);
     serde_json::to_string(&status).unwrap();
     selects(&probe, &world, &pods);

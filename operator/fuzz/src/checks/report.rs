@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use ckb_probe_crds::{CkbProbeStatus, PodReference};
 use ckb_probe_operator::{
-    aggregate::{aggregate, next_change, same, same_but_figures},
+    aggregate::{Past, aggregate, next_change, same, same_but_figures},
     notes::{notes, preflight},
     world::{Change, CkbProbeEntry, Node, Phase, Raw, TargetPod, World},
 };
@@ -89,7 +89,7 @@ fn told(report: Value, now: Timestamp) -> (World, CkbProbeStatus) {
     for change in changes {
         world.apply(change, now);
     }
-    let status = aggregate(probe, &world, None, now);
+    let status = aggregate(probe, &world, None, &mut Past::default(), now);
     next_change(probe, &world, now);
     (world, status)
 }
