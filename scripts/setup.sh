@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|all]...: installs what is missing to build, to run the test cluster, to
+# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|all]...: installs what is missing to build, to run the test cluster, to
 # fuzz, to lint, to open what is drawn, to look at traces, or to measure. The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
@@ -10,6 +10,7 @@
 #   browser  Chromium and speedscope                 the first time 1 minute
 #   traces   Jaeger                                  the first time 4 minutes; not part of all
 #   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
+#   release  cargo-auditable, buildah and mmdebstrap the first time 2 minutes; not part of all
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -20,6 +21,7 @@ KUBERNETES_PROGRAMS=(kube-apiserver kube-controller-manager kube-scheduler kubel
 HELM_DIR=$CACHE/helm-$HELM
 KUBE_ROUTER_DIR=$CACHE/kube-router-$KUBE_ROUTER
 BPF_LINKER_DIR=$CACHE/bpf-linker-$BPF_LINKER
+CARGO_AUDITABLE_DIR=$CACHE/cargo-auditable-$CARGO_AUDITABLE
 CARGO_FUZZ_DIR=$CACHE/cargo-fuzz-$CARGO_FUZZ
 CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
 SPEEDSCOPE_DIR=$CACHE/speedscope-$SPEEDSCOPE
@@ -30,8 +32,8 @@ main() {
   local group groups=("$@") packages
   [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build unit cluster fuzz lint browser)
   for group in "${groups[@]}"; do
-    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench) ]] ||
-      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|all]..."
+    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench|release) ]] ||
+      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|all]..."
   done
   mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
   install_packages "${packages[@]}"
@@ -125,9 +127,10 @@ go_build() {
   run_logged "$CACHE/log/$name.log" go build -trimpath -ldflags "-s -w $ldflags" -o "$tmp/bin/" "$@"
 }
 
-# Unit tests search programs of C++ too; jq reads what cargo built.
+# Unit tests search programs of C++ too; jq reads what cargo built. One makes a release, signed, of programs that do nothing.
 unit_packages() {
-  missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq prometheus=prometheus postgresql-15=/usr/lib/postgresql/15/bin/pgbench
+  missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq prometheus=prometheus postgresql-15=/usr/lib/postgresql/15/bin/pgbench \
+    binutils=objcopy openssh-client=ssh-keygen python3=python3
 }
 
 unit_tools() { provide "the OpenTelemetry Collector $OTELCOL (90 s on two cores)" has_otelcol "$OTELCOL_DIR" build_otelcol; }
@@ -174,6 +177,18 @@ lint_tools() {
 }
 
 has_cargo_deny() { has_programs "$CARGO_DENY_DIR" cargo-deny; }
+
+# What a release is made and looked into with, and what makes its image without a container engine.
+release_packages() {
+  missing_packages binutils=objcopy openssh-client=ssh-keygen python3=python3 buildah=buildah mmdebstrap=mmdebstrap
+}
+
+release_tools() {
+  provide "cargo-auditable $CARGO_AUDITABLE (1 minute)" has_cargo_auditable "$CARGO_AUDITABLE_DIR" \
+    cargo_install "$CACHE/log/cargo-auditable.log" cargo-auditable "$CARGO_AUDITABLE"
+}
+
+has_cargo_auditable() { has_programs "$CARGO_AUDITABLE_DIR" cargo-auditable; }
 
 browser_packages() { missing_packages chromium=chromium npm=npm; }
 
