@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale upgrade-test nightly crds image release bench demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale upgrade-test nightly crds image image-test release bench demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -57,6 +57,9 @@ crds: ## regenerate everything that is generated: CRDs, their reference, the cha
 
 image: ## build the image as an OCI archive, target/images/ckb-probe.tar
 	scripts/setup.sh build && scripts/image.sh target/images/ckb-probe.tar
+
+image-test: ## the image of a release, by buildah on a base of Debian's packages: two builds, one digest, and what is in it
+	scripts/setup.sh build cluster release && scripts/image-test.sh $(RELEASE)
 
 release: ## everything that a release holds, in target/release-VERSION: ten minutes; RELEASE_KEY=… names the SSH key that signs
 	scripts/setup.sh build cluster release && RELEASE_KEY=$(RELEASE_KEY) scripts/release.sh
