@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale upgrade-test nightly crds image image-test release bench demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale upgrade-test ckb-compat nightly crds image image-test release bench demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -48,6 +48,9 @@ scale: ## the operator beside 1,000 nodes, and other loads that exist in the API
 
 upgrade-test: ## an earlier release upgraded to this one and back, while it measures; COMMIT=… names it (its image is built once)
 	scripts/setup.sh build cluster && scripts/upgrade.sh $(COMMIT)
+
+ckb-compat: ## whether releases of CKB are measured, for docs/compatibility.md: VERSIONS="0.210.0 newest"; each is built once, for half an hour
+	scripts/setup.sh build cluster && scripts/ckb-compat.sh $(or $(VERSIONS),newest)
 
 nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, scale, upgrade and bench, one after the other: a night
 	scripts/nightly.sh $(PARTS)
