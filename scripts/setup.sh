@@ -6,7 +6,7 @@
 #   unit     a C++ compiler, PostgreSQL, a Collector the first time 90 seconds
 #   cluster  Kubernetes, helm, containerd, etcd, …   the first time 10 minutes
 #   fuzz     cargo-fuzz and a C++ compiler           the first time 1 minute
-#   lint     shellcheck and cargo-deny               the first time 4 minutes
+#   lint     shellcheck, actionlint and cargo-deny   the first time 4 minutes
 #   browser  Chromium and speedscope                 the first time 1 minute
 #   traces   Jaeger                                  the first time 4 minutes; not part of all
 #   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
@@ -21,6 +21,7 @@ KUBERNETES_PROGRAMS=(kube-apiserver kube-controller-manager kube-scheduler kubel
 HELM_DIR=$CACHE/helm-$HELM
 KUBE_ROUTER_DIR=$CACHE/kube-router-$KUBE_ROUTER
 BPF_LINKER_DIR=$CACHE/bpf-linker-$BPF_LINKER
+ACTIONLINT_DIR=$CACHE/actionlint-$ACTIONLINT
 CARGO_AUDITABLE_DIR=$CACHE/cargo-auditable-$CARGO_AUDITABLE
 CARGO_FUZZ_DIR=$CACHE/cargo-fuzz-$CARGO_FUZZ
 CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
@@ -172,9 +173,14 @@ has_cargo_fuzz() { has_programs "$CARGO_FUZZ_DIR" cargo-fuzz; }
 lint_packages() { missing_packages shellcheck=shellcheck; }
 
 lint_tools() {
+  provide "actionlint $ACTIONLINT (20 seconds)" has_actionlint "$ACTIONLINT_DIR" build_actionlint
   provide "cargo-deny $CARGO_DENY (4 minutes)" has_cargo_deny "$CARGO_DENY_DIR" \
     cargo_install "$CACHE/log/cargo-deny.log" cargo-deny "$CARGO_DENY"
 }
+
+has_actionlint() { has_programs "$ACTIONLINT_DIR" actionlint; }
+
+build_actionlint() { go_build "$1" lint/actionlint github.com/rhysd/actionlint "$ACTIONLINT" "" github.com/rhysd/actionlint/cmd/actionlint; }
 
 has_cargo_deny() { has_programs "$CARGO_DENY_DIR" cargo-deny; }
 
