@@ -65,14 +65,14 @@ labels() {
 
 nobody_in_particular() { [[ $(config .config.User) == 65532:65532 ]] || die "it runs as $(config .config.User)"; }
 
-# programs_run: each says who it is, in the image.
+# programs_run: each says who it is and how it is used, in the image.
 programs_run() {
   local said program container
   # One of its own: whoever runs something in a container gets files of the host's in it.
   container=$(engine from --pull-never localhost/one)
-  said=$(engine run --isolation chroot "$container" -- /usr/local/bin/ckb-probe --version)
-  [[ $said == "ckb-probe $version" ]] || die "ckb-probe --version says $said"
-  for program in node-agent ckb-probe-operator; do
+  for program in "${BINARIES[@]}"; do
+    said=$(engine run --isolation chroot "$container" -- "/usr/local/bin/$program" --version)
+    [[ $said == "$program $version" ]] || die "$program --version says $said"
     engine run --isolation chroot "$container" -- "/usr/local/bin/$program" --help > "$work/help" || die "$program --help fails"
     grep --quiet '^Usage: ' "$work/help" || die "$program --help does not say how it is used"
   done
