@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale upgrade-test nightly crds image bench demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale upgrade-test ckb-compat gate nightly crds image image-test release bench demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -11,7 +11,7 @@ setup: ## install what building, the local cluster and linting need (idempotent)
 fmt: ## format the code
 	cargo fmt --all && for own in ebpf/programs node-agent/fuzz operator/fuzz; do cargo fmt --manifest-path $$own/Cargo.toml || exit; done
 
-lint: ## fmt, clippy, cargo deny, shellcheck, drift of generated files
+lint: ## fmt, clippy, cargo deny, shellcheck, actionlint, drift of generated files
 	scripts/setup.sh build cluster lint && scripts/lint.sh
 
 build: ## build the operator, the agent and the command line
@@ -49,6 +49,12 @@ scale: ## the operator beside 1,000 nodes, and other loads that exist in the API
 upgrade-test: ## an earlier release upgraded to this one and back, while it measures; COMMIT=… names it (its image is built once)
 	scripts/setup.sh build cluster && scripts/upgrade.sh $(COMMIT)
 
+ckb-compat: ## whether releases of CKB are measured, for docs/compatibility.md: VERSIONS="0.210.0 newest"; each is built once, for half an hour
+	scripts/setup.sh build cluster && scripts/ckb-compat.sh $(or $(VERSIONS),newest)
+
+gate: ## what must pass before a change lands: half an hour
+	.ci/run
+
 nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, scale, upgrade and bench, one after the other: a night
 	scripts/nightly.sh $(PARTS)
 
@@ -57,6 +63,12 @@ crds: ## regenerate everything that is generated: CRDs, their reference, the cha
 
 image: ## build the image as an OCI archive, target/images/ckb-probe.tar
 	scripts/setup.sh build && scripts/image.sh target/images/ckb-probe.tar
+
+image-test: ## the image of a release, by buildah on a base of Debian's packages: two builds, one digest, and what is in it
+	scripts/setup.sh build cluster release && scripts/image-test.sh $(RELEASE)
+
+release: ## everything that a release holds, in target/release-VERSION: ten minutes; RELEASE_KEY=… names the SSH key that signs
+	scripts/setup.sh build cluster release && RELEASE_KEY=$(RELEASE_KEY) scripts/release.sh
 
 bench: ## what probing costs and how true its figures are: 75 minutes; ROWS="import mining" for some of it
 	scripts/bench.sh $(ROWS)

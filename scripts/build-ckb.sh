@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# build-ckb.sh: builds the real CKB node that the end-to-end tests probe, into the cache. Half an hour the first time,
-# nothing after that.
+# build-ckb.sh [VERSION]: builds the real CKB node that the end-to-end tests probe, or another release of it, into the cache. Half an hour
+# the first time, nothing after that.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source "$(dirname "$(realpath "$0")")/lib.sh"
 
+CKB=${1:-$CKB}
 CKB_DIR=$CACHE/ckb-$CKB
 LOG=$CACHE/log/ckb.log
 # Kept until the build is through, so that an interrupted one goes on where it was.

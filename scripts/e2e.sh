@@ -3,7 +3,8 @@
 # workloads each scenario that either serves for is played with a real CKB node.
 # The options are those of the program e2e, such as --only figures. Needs root, and scripts/setup.sh build cluster before.
 #
-# A cluster that is up is used and stays up; one that is not is brought up, and taken down in the end unless KEEP=1.
+# A cluster that is up is used and stays up; one that is not is brought up, and taken down in the end unless KEEP=1. IMAGE names an archive
+# of ckb-probe's image to be used as it is, such as that of make image-test; by default it is built.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -20,22 +21,22 @@ alone "$workload" "$@"
 cluster_tools
 
 main() {
-  local one
+  local one image=${IMAGE:-target/images/ckb-probe.tar}
   step "building the end-to-end tests"
   # With the features of the whole workspace: unit tests were built with these.
   cargo build --locked --quiet --workspace --bin e2e
   # Before the cluster: a build that fails has nothing to take down.
-  scripts/image.sh target/images/ckb-probe.tar
+  [[ -n ${IMAGE:-} ]] || scripts/image.sh "$image"
   for one in ${workload//,/ }; do tests/workload/image.sh "$one" "target/images/$one.tar"; done
 
   if ! kubectl get --raw /readyz > /dev/null 2>&1; then
     [[ ${KEEP:-} == 1 ]] || trap 'tests/cluster/down.sh "$run"' EXIT
     tests/cluster/up.sh "$run"
   fi
-  tests/cluster/load-image.sh target/images/ckb-probe.tar "$run"
+  tests/cluster/load-image.sh "$image" "$run"
   for one in ${workload//,/ }; do tests/cluster/load-image.sh "target/images/$one.tar" "$run"; done
   step "installing the Helm chart into ckb-probe-system"
-  install_chart registry.local/ckb-probe/ckb-probe:dev "$(digest target/images/ckb-probe.tar)" \
+  install_chart registry.local/ckb-probe/ckb-probe:dev "$(digest "$image")" \
     --set agent.maxOverheadPercent=0 --set limits.minReportInterval=1s # onBreach: Report is to count every call, whatever it costs
   target/debug/e2e --workload "$workload" "$@"
 }

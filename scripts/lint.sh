@@ -48,6 +48,13 @@ shell() {
   shellcheck --external-sources "${files[@]}"
 }
 
+# workflows: also the scripts in them, by shellcheck.
+workflows() {
+  local actionlint
+  actionlint=$(tool actionlint "$CACHE/actionlint-$ACTIONLINT" lint) || return 1
+  "$actionlint"
+}
+
 generated() { scripts/render-config.sh --check; }
 
 chart() {
@@ -161,7 +168,7 @@ tool() {
 committed() { git ls-files --cached --others --exclude-standard "$1"; }
 
 failed=()
-for check in format lints dependencies shell generated chart documentation kinds style; do
+for check in format lints dependencies shell workflows generated chart documentation kinds style; do
   step "$check"
   # A subshell of its own, so that `die` ends the check and not the script.
   ("$check") || failed+=("$check")

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|all]...: installs what is missing to build, to run the test cluster, to
+# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|all]...: installs what is missing to build, to run the test cluster, to
 # fuzz, to lint, to open what is drawn, to look at traces, or to measure. The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
 #   unit     a C++ compiler, PostgreSQL, a Collector the first time 90 seconds
 #   cluster  Kubernetes, helm, containerd, etcd, …   the first time 10 minutes
 #   fuzz     cargo-fuzz and a C++ compiler           the first time 1 minute
-#   lint     shellcheck and cargo-deny               the first time 4 minutes
+#   lint     shellcheck, actionlint and cargo-deny   the first time 4 minutes
 #   browser  Chromium and speedscope                 the first time 1 minute
 #   traces   Jaeger                                  the first time 4 minutes; not part of all
 #   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
+#   release  cargo-auditable, buildah and mmdebstrap the first time 2 minutes; not part of all
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -20,6 +21,8 @@ KUBERNETES_PROGRAMS=(kube-apiserver kube-controller-manager kube-scheduler kubel
 HELM_DIR=$CACHE/helm-$HELM
 KUBE_ROUTER_DIR=$CACHE/kube-router-$KUBE_ROUTER
 BPF_LINKER_DIR=$CACHE/bpf-linker-$BPF_LINKER
+ACTIONLINT_DIR=$CACHE/actionlint-$ACTIONLINT
+CARGO_AUDITABLE_DIR=$CACHE/cargo-auditable-$CARGO_AUDITABLE
 CARGO_FUZZ_DIR=$CACHE/cargo-fuzz-$CARGO_FUZZ
 CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
 SPEEDSCOPE_DIR=$CACHE/speedscope-$SPEEDSCOPE
@@ -30,8 +33,8 @@ main() {
   local group groups=("$@") packages
   [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build unit cluster fuzz lint browser)
   for group in "${groups[@]}"; do
-    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench) ]] ||
-      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|all]..."
+    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench|release) ]] ||
+      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|all]..."
   done
   mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
   install_packages "${packages[@]}"
@@ -125,9 +128,10 @@ go_build() {
   run_logged "$CACHE/log/$name.log" go build -trimpath -ldflags "-s -w $ldflags" -o "$tmp/bin/" "$@"
 }
 
-# Unit tests search programs of C++ too; jq reads what cargo built.
+# Unit tests search programs of C++ too; jq reads what cargo built. One makes a release, signed, of programs that do nothing.
 unit_packages() {
-  missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq prometheus=prometheus postgresql-15=/usr/lib/postgresql/15/bin/pgbench
+  missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq prometheus=prometheus postgresql-15=/usr/lib/postgresql/15/bin/pgbench \
+    binutils=objcopy openssh-client=ssh-keygen python3=python3
 }
 
 unit_tools() { provide "the OpenTelemetry Collector $OTELCOL (90 s on two cores)" has_otelcol "$OTELCOL_DIR" build_otelcol; }
@@ -169,11 +173,28 @@ has_cargo_fuzz() { has_programs "$CARGO_FUZZ_DIR" cargo-fuzz; }
 lint_packages() { missing_packages shellcheck=shellcheck; }
 
 lint_tools() {
+  provide "actionlint $ACTIONLINT (20 seconds)" has_actionlint "$ACTIONLINT_DIR" build_actionlint
   provide "cargo-deny $CARGO_DENY (4 minutes)" has_cargo_deny "$CARGO_DENY_DIR" \
     cargo_install "$CACHE/log/cargo-deny.log" cargo-deny "$CARGO_DENY"
 }
 
+has_actionlint() { has_programs "$ACTIONLINT_DIR" actionlint; }
+
+build_actionlint() { go_build "$1" lint/actionlint github.com/rhysd/actionlint "$ACTIONLINT" "" github.com/rhysd/actionlint/cmd/actionlint; }
+
 has_cargo_deny() { has_programs "$CARGO_DENY_DIR" cargo-deny; }
+
+# What a release is made and looked into with, and what makes its image without a container engine.
+release_packages() {
+  missing_packages binutils=objcopy openssh-client=ssh-keygen python3=python3 buildah=buildah mmdebstrap=mmdebstrap
+}
+
+release_tools() {
+  provide "cargo-auditable $CARGO_AUDITABLE (1 minute)" has_cargo_auditable "$CARGO_AUDITABLE_DIR" \
+    cargo_install "$CACHE/log/cargo-auditable.log" cargo-auditable "$CARGO_AUDITABLE"
+}
+
+has_cargo_auditable() { has_programs "$CARGO_AUDITABLE_DIR" cargo-auditable; }
 
 browser_packages() { missing_packages chromium=chromium npm=npm; }
 

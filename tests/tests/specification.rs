@@ -93,20 +93,23 @@ fn find(reference: &str) -> Result<(), String> {
             let mut kernels = script.lines().skip_while(|line| *line != "KERNELS=(");
             kernels.any(|line| line.starts_with(&kernel))
         }
-        "lint" => {
-            let script = read("scripts/lint.sh");
-            let checks = script
-                .lines()
-                .find_map(|line| line.strip_prefix("for check in "));
-            let checks = checks.and_then(|checks| checks.strip_suffix("; do"));
-            checks.is_some_and(|checks| checks.split(' ').any(|check| check == what))
-        }
+        "lint" => is_checked_by("scripts/lint.sh", what),
+        "image" => is_checked_by("scripts/image-test.sh", what),
         _ => return Err(format!("`{reference}`: there is no such form")),
     };
     match is_there {
         true => Ok(()),
         false => Err(format!("`{reference}`: there is none")),
     }
+}
+
+/// Whether a script that goes through a list of checks has one of this name.
+fn is_checked_by(script: &str, what: &str) -> bool {
+    let script = read(script);
+    let mut lines = script.lines();
+    let checks = lines.find_map(|line| line.strip_prefix("for check in "));
+    let checks = checks.and_then(|checks| checks.strip_suffix("; do"));
+    checks.is_some_and(|checks| checks.split(' ').any(|check| check == what))
 }
 
 /// Whether a text of the code begins or ends with this: some names of rows are put together.
@@ -242,6 +245,7 @@ fn what_is_not_there_is_told() {
         "bench kills: targets that died",
         "kernel 6.1-rt",
         "lint documentation",
+        "image labels",
     ] {
         assert_eq!(find(reference), Ok(()));
     }
@@ -263,6 +267,7 @@ fn what_is_not_there_is_told() {
         "bench kills: targets that lived",
         "kernel 5.15",
         "lint failed",
+        "image passed",
     ] {
         assert_eq!(
             find(reference),

@@ -19,6 +19,7 @@ use tracing_subscriber::EnvFilter;
 /// The operator starts one on each node that runs a target; there is no need to start it by hand.
 #[derive(Debug, Parser)]
 #[command(
+    name = "node-agent",
     version,
     after_help = "Example, outside of a pod (with a kubeconfig, as root):\n  \
                   NODE_NAME=node0 POD_NAMESPACE=ckb-probe-system node-agent \\\n    \

@@ -21,6 +21,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
 
     let chart = repository().join("charts/ckb-probe");
     let chart = chart.to_string_lossy();
+    manifests(scene, &chart).await?;
     let revision = helm(&["history", RELEASE, "--max", "1", "-o", "json"], None).await?;
     let revision: Value =
         serde_json::from_str(&revision).map_err(Failure::format("helm history"))?;
@@ -48,6 +49,50 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     // Whoever installs it again has what was asked before measured again.
     scene.firing().await?;
     scene.equal("targets harmed", !target.process.is_alive(), 0);
+    Ok(())
+}
+
+/// What the chart makes of its own values, and of those of each example, the API server takes, with no field that it does not know.
+async fn manifests(scene: &Scene<'_>, chart: &str) -> Result<()> {
+    let examples = format!("{chart}/examples");
+    let entries = fs::read_dir(&examples).map_err(Failure::system(&examples))?;
+    let examples =
+        entries.filter_map(|entry| entry.ok()?.path().into_os_string().into_string().ok());
+    let values: Vec<String> = [format!("{chart}/values.yaml")]
+        .into_iter()
+        .chain(examples)
+        .collect();
+    for values in &values {
+        // Who has no operator of Prometheus has no such resource.
+        let template = [
+            "template",
+            RELEASE,
+            chart,
+            "--values",
+            values,
+            "--set",
+            "metrics.podMonitor.enabled=false",
+        ];
+        let objects = helm(&template, None).await?;
+        let apply = [
+            "--namespace",
+            SYSTEM,
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--dry-run=server",
+            "--validate=strict",
+            "-f",
+            "-",
+        ];
+        command("kubectl", &apply, Some(&objects)).await?;
+    }
+    scene.equal_of(
+        "sets of values whose manifests the API server takes",
+        values.len(),
+        "the chart's and its examples'",
+        4,
+    );
     Ok(())
 }
 

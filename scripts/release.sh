@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# release.sh [OUT]: everything that a release holds, in OUT (target/release-VERSION): an archive of the three programs, the chart, the CRDs,
+# a list of all crates (CycloneDX), the digests of these, and their signature. docs/releases.md says what each is for, and how it is verified.
+#
+# RELEASE_KEY names the SSH key that signs, one of those that the file allowed_signers knows (ALLOWED_SIGNERS another one); without it nothing
+# is signed. PROGRAMS names a folder with programs that are built already; by default they are built, which takes ten minutes.
+#
+# The same programs make the same bytes: whatever has a time has that of SOURCE_DATE_EPOCH, by default the commit's.
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+source "$here/lib.sh"
+cd "$here/.."
+
+BINARIES=(ckb-probe ckb-probe-operator node-agent)
+# The oldest C library that the programs run with: that of Ubuntu 22.04, and older than Debian 12's.
+GLIBC_FLOOR=2.35
+# Who signs, and what for: a signature that the same key made for anything else is none of a release.
+IDENTITY=ckb-probe
+NAMESPACE=ckb-probe-release
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+main() {
+  version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml)
+  one_version
+  local out=${1:-target/release-$version} programs=${PROGRAMS:-}
+  # What an earlier attempt left is in nobody's way, and is not signed along.
+  rm -rf "${out:?}"
+  mkdir -p "$out"
+  if [[ -z $programs ]]; then
+    programs=target/release-build/release
+    step "building $version (ten minutes)"
+    build
+  fi
+  step "looking at the programs"
+  look_at "$programs"
+  step "packing $version into $out"
+  archive "$programs" > "$out/ckb-probe-$version-x86_64-linux-gnu.tar.gz"
+  chart > "$out/ckb-probe-$version.tgz"
+  cat crds/generated/*.yaml > "$out/ckb-probe-$version-crds.yaml"
+  scripts/sbom.py --bpf ebpf/programs/Cargo.toml ckb-probe "$version" "${BINARIES[@]/#/$programs/}" > "$out/ckb-probe-$version.cdx.json"
+  (cd "$out" && sha256sum -- *) > "$work/SHA256SUMS"
+  mv "$work/SHA256SUMS" "$out/"
+  if [[ -n ${RELEASE_KEY:-} ]]; then sign "$out"; else step "not signed: RELEASE_KEY names no key"; fi
+  cat "$out/SHA256SUMS"
+}
+
+# one_version: the programs, the chart and the list of changes say the same.
+one_version() {
+  local key
+  for key in version appVersion; do
+    grep --quiet --line-regexp "$key: $version" charts/ckb-probe/Chart.yaml ||
+      die "Cargo.toml says $version, and charts/ckb-probe/Chart.yaml has another $key"
+  done
+  grep --quiet "^## $version" CHANGELOG.md || die "CHANGELOG.md does not say what is new in $version"
+}
+
+# build: the programs, each with a list of its crates in it, and without the names of this machine's folders.
+build() {
+  local home auditable=$CACHE/cargo-auditable-$CARGO_AUDITABLE/bin
+  home=$(realpath "${CARGO_HOME:-$HOME/.cargo}")
+  [[ -x $auditable/cargo-auditable ]] || die "cargo-auditable is missing: run scripts/setup.sh release"
+  PATH=$auditable:$PATH \
+    RUSTFLAGS="--remap-path-prefix=$home=/cargo --remap-path-prefix=$PWD=/ckb-probe" \
+    CFLAGS="-ffile-prefix-map=$home=/cargo -ffile-prefix-map=$PWD=/ckb-probe" \
+    cargo auditable build --locked --release --target-dir target/release-build "${BINARIES[@]/#/--bin=}"
+}
+
+# look_at DIR: the programs run where they are said to, and tell nothing of where they were built.
+look_at() {
+  local binary needed newest
+  for binary in "${BINARIES[@]}"; do
+    needed=$(objdump --private-headers "$1/$binary" | sed -n 's/.* GLIBC_\(.*\)$/\1/p')
+    newest=$(printf '%s\n' "$GLIBC_FLOOR" "$needed" | sort --version-sort | tail -n 1)
+    [[ $newest == "$GLIBC_FLOOR" ]] || die "$binary needs glibc $newest, and releases are said to run with $GLIBC_FLOOR"
+    # What ends with /cargo/ may be that of the build's own mapping.
+    ! grep --quiet --text --fixed-strings --regexp="$PWD/" --regexp="${CARGO_HOME:-$HOME/.cargo}/" "$1/$binary" ||
+      die "$binary holds the names of folders of this machine: another one would build another"
+  done
+}
+
+# pack DIR: what is in a folder, as an archive of the same bytes at any time and for anybody.
+pack() {
+  tar --create --directory "$(dirname "$1")" --format=ustar --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner \
+    --mode=u=rwX,go=rX "$(basename "$1")" | gzip --no-name --best
+}
+
+# archive PROGRAMS: it is also what the Dockerfile in it makes an image of.
+archive() {
+  local dir=$work/ckb-probe-$version
+  install -D --target-directory "$dir/bin" "${BINARIES[@]/#/$1/}"
+  install --mode 644 --target-directory "$dir" Dockerfile LICENSE CHANGELOG.md
+  pack "$dir"
+}
+
+# chart: as helm packs it, but for the times, which are those of the moment there.
+chart() {
+  local helm=$CACHE/helm-$HELM/bin/helm
+  [[ -x $helm ]] || helm=$(command -v helm) || die "helm is missing: run scripts/setup.sh cluster"
+  "$helm" package --destination "$work/packed" charts/ckb-probe > /dev/null
+  tar --extract --touch --gzip --file "$work/packed/ckb-probe-$version.tgz" --directory "$work/packed"
+  pack "$work/packed/ckb-probe" > "$work/ckb-probe-$version.tgz"
+  "$helm" lint --quiet --strict "$work/ckb-probe-$version.tgz" >&2
+  cat "$work/ckb-probe-$version.tgz"
+}
+
+# sign OUT: the digests, and so everything. What nobody could verify is not signed.
+sign() {
+  local signers=${ALLOWED_SIGNERS:-allowed_signers}
+  step "signing with $RELEASE_KEY"
+  ssh-keygen -q -Y sign -f "$RELEASE_KEY" -n "$NAMESPACE" "$1/SHA256SUMS"
+  ssh-keygen -q -Y verify -f "$signers" -I "$IDENTITY" -n "$NAMESPACE" -s "$1/SHA256SUMS.sig" < "$1/SHA256SUMS" || {
+    rm "$1/SHA256SUMS.sig"
+    die "$signers does not know this key, so nobody could verify it. Its line: $IDENTITY namespaces=\"$NAMESPACE\" $(cut -d ' ' -f 1,2 "$RELEASE_KEY.pub")"
+  }
+}
+
+main "$@"
