@@ -73,6 +73,10 @@ pub struct ProfileCounts {
     /// touched: with MAP_POPULATE or mlock, or as huge pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anonymous_after: Option<u64>,
+    /// How many of the stacks came in step with the allocator, to the byte as the one before on their thread did; for `Allocations`. If that
+    /// is most of them, callers that take turns with those that are told may be missing.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub in_step: u64,
 }
 
 /// What one agent found of one process in one window.

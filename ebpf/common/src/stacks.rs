@@ -52,6 +52,52 @@ pub const NO_USER: u32 = 8;
 /// The page that its stack begins in was not there: of that one nothing was copied.
 pub const BEGINS_LATER: u32 = 16;
 
+/// What it stands for was freed, and not allocated.
+pub const FREED: u32 = 32;
+
+/// Where jemalloc is looked at, and what is known of it: version 5.3.
+pub mod allocations {
+    /// It stops to look, having counted what made it stop: `te_event_trigger`, whose second argument begins with whether that was
+    /// allocated, and where it counts that, where it stopped the last time, and where it was to stop.
+    pub const STOPS: u32 = 0;
+    /// The third argument is allocated: `large_palloc`.
+    pub const ALLOCATES: u32 = 1;
+    /// Something is grown, or shrunk, to the fourth argument: `large_ralloc`.
+    pub const GROWS: u32 = 2;
+    /// The extent that is the second argument is freed: `large_dalloc`.
+    pub const FREES: u32 = 3;
+
+    /// Where an extent has its size.
+    pub const EXTENT_SIZE: u64 = 16;
+
+    /// Threads keep no more than this for themselves, at a time: what is larger is seen each time.
+    pub const TOLD: u64 = 32 << 10;
+
+    /// Nothing is larger, but what is taken for something else.
+    pub const MOST: u64 = 1 << 46;
+
+    /// It has its own size, and stands for nothing else.
+    pub const TOLD_ALONE: u64 = u64::MAX;
+
+    /// A sample stands for so many bytes, times [`Order::period_ns`](super::Order::period_ns), at the least.
+    pub const UNIT: u64 = super::PAGE as u64;
+
+    /// What an extent of this size, with a number in the bits of a page, is to who asked for it. It may have one page more, by which
+    /// jemalloc shifts where it begins, and then it is no class of sizes: of these there are four from each power of two to the next.
+    pub const fn usable(extent: u64) -> u64 {
+        let size = extent & !(super::PAGE as u64 - 1);
+        let step = match size.checked_ilog2() {
+            Some(log) if log >= 2 => 1 << (log - 2),
+            _ => 1,
+        };
+        if size & (step - 1) == 0 {
+            size
+        } else {
+            size - super::PAGE as u64
+        }
+    }
+}
+
 /// Bits of the CPU's word for a page fault: the page was there, and it was to be written.
 pub const FAULT_PRESENT: u64 = 1;
 pub const FAULT_WRITE: u64 = 2;
@@ -91,7 +137,7 @@ pub struct Order {
     pub process: u32,
     /// How many slots there are, less one: a power of two, less one.
     pub mask: u32,
-    /// Time between two samples of a CPU; of page faults, of how many one is a sample.
+    /// Time between two samples of a CPU; of page faults, of how many one is a sample; of allocations, see [`allocations::UNIT`].
     pub period_ns: u64,
     /// The function of the timer that is the tick, [`LEARN`] or [`ANY`].
     pub tick: u64,
@@ -101,6 +147,8 @@ pub struct Order {
     pub skip_unchanged: u64,
     /// Since when the process has been: a later one of its number is not sampled. See [`is_since`](crate::is_since).
     pub since_ns: u64,
+    /// The number of the slice of time in which it is looked, where it is not all of the time.
+    pub slice: u64,
 }
 
 /// What a CPU has seen.
@@ -184,6 +232,9 @@ pub struct Head {
     pub argument: u64,
     /// Of a page fault that is a [`Fault::Write`], the address; else 0.
     pub written: u64,
+    /// Of what is allocated or freed, how many bytes it stands for. `written` is then how far it went beyond where jemalloc was to stop,
+    /// or [`allocations::TOLD_ALONE`].
+    pub bytes: u64,
     /// How often it has stopped running since it began.
     pub switches: u64,
     /// When it came to a CPU the last time, on the scheduler's clock; 0 where the kernel does not say.
@@ -235,8 +286,17 @@ pub const fn pages_between(sp: u64, control_block: u64) -> u32 {
 }
 
 layout! {
-    Order: 48, Pace: 64, Head: 760, Slot: PAGE * (1 + STACK_PAGES), Head.replaced: 632, Head.ip: 16,
-    Head.task_state: 88, Head.kernel: 120, Slot.stack: PAGE,
+    Order: 56, Pace: 64, Head: 768, Slot: PAGE * (1 + STACK_PAGES), Head.replaced: 640, Head.ip: 16,
+    Head.task_state: 96, Head.kernel: 128, Slot.stack: PAGE,
 }
 
 const _: () = assert!(SLOW_SLOTS.is_power_of_two());
+
+// Classes of sizes are themselves; what has a page more is not.
+const _: () = {
+    assert!(allocations::usable(0xa000 | 5) == 0xa000);
+    assert!(allocations::usable(0xa000 + 0x1000) == 0xa000);
+    assert!(allocations::usable(0x10_0000) == 0x10_0000);
+    assert!(allocations::usable(0x10_1000 | 0xfff) == 0x10_0000);
+    assert!(allocations::usable(0x1c_1000) == 0x1c_0000);
+};

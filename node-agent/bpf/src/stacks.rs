@@ -14,13 +14,14 @@ use std::{
 
 use aya::maps::MapError;
 use ckb_probe_common::{
-    Field,
+    Field, Group,
     stacks::{ANY, BEGINS_LATER, FILLED, FREE, LEARN, NAMES, Order, PAGE, Pace, STACK_PAGES, Slot},
 };
 
 use super::{
-    AttachError, Identity, Links, ReadError,
+    AttachError, Identity, Links, ReadError, Site, Tier,
     btf::{self, Types},
+    links::Programs,
     memory::{self, Reservation},
     object::Object,
     programs,
@@ -28,7 +29,7 @@ use super::{
     tracing::{Iteration, Iterator, Tracepoints},
     typed::{PerCpu, Table, Values, error},
 };
-pub use ckb_probe_common::stacks::{Head, MOVED, NO_USER, ON_CPU, UNCHANGED};
+pub use ckb_probe_common::stacks::{FREED, Head, MOVED, NO_USER, ON_CPU, UNCHANGED, allocations};
 pub use slow::SlowStacks;
 pub(super) use slow::constants;
 
@@ -96,7 +97,7 @@ pub struct Taken {
     pub ticking: Duration,
     /// How often it was looked who runs meanwhile.
     pub looks: u64,
-    /// How often that was the process; or how many pages it touched that were not there.
+    /// How often that was the process; or how many pages it touched that were not there; or how often its allocator was met.
     pub met: u64,
     /// How many pages it wrote that were there, and not to be written.
     pub written: u64,
@@ -104,6 +105,8 @@ pub struct Taken {
     pub lost: u64,
     /// What all of these took, at the process's expense.
     pub spent: Duration,
+    /// How many bytes it allocated, and how many it freed, while that was sampled.
+    pub allocated: [u64; 2],
 }
 
 /// Programs for one process. Dropping it ends them.
@@ -116,6 +119,8 @@ pub struct Stacks {
     order: Values<Order>,
     pace: PerCpu<Pace>,
     functions: Table<u64, u64>,
+    allocated: PerCpu<[u64; 2]>,
+    uprobes: Option<(Programs, Vec<Site>)>,
     addresses: Values<u64>,
     slots: Mapped,
     told: Order,
@@ -135,11 +140,25 @@ pub enum Sampled {
         /// Of how many page faults one is a sample.
         one_in: u32,
     },
+    /// The threads that allocate and free, by [`Allocator`].
+    Allocations {
+        /// For how many times [`allocations::UNIT`] bytes a sample stands at the least.
+        one_in: u32,
+    },
     /// All threads, whenever [`Stacks::pass`] is called.
     All {
         /// Whether a thread that has not run since it was seen last comes as [`UNCHANGED`], and without its stacks.
         skip_unchanged: bool,
     },
+}
+
+/// Where a process has its allocator, and how that is attached to.
+#[derive(Clone, Debug)]
+pub struct Allocator {
+    /// How.
+    pub tier: Tier,
+    /// Functions, each with what it is among [`allocations`] for a slot, and [`hit`](Site::hit).
+    pub sites: Vec<Site>,
 }
 
 /// How long the kernel makes a tick, in nanoseconds: as often it sets the clock that tells the time of the last one.
@@ -155,9 +174,9 @@ fn slots_of_all_cpus() -> u32 {
 }
 
 impl Stacks {
-    /// How many bytes its maps take at most, of one that samples page faults, or does not.
-    pub fn bytes(faults: bool) -> Result<u64, AttachError> {
-        let slots = if faults {
+    /// How many bytes its maps take at most, of one that samples what comes in bursts, or does not.
+    pub fn bytes(bursts: bool) -> Result<u64, AttachError> {
+        let slots = if bursts {
             MAX_SLOTS
         } else {
             slots_of_all_cpus()
@@ -169,13 +188,22 @@ impl Stacks {
 
     /// Loads the programs, and begins.
     pub fn begin(process: Identity, sampled: Sampled) -> Result<Self, AttachError> {
+        Self::begin_at(process, sampled, None)
+    }
+
+    /// The same, of a process with this allocator.
+    pub fn begin_at(
+        process: Identity,
+        sampled: Sampled,
+        allocator: Option<&Allocator>,
+    ) -> Result<Self, AttachError> {
         let types = Types::read()?;
         let known = fields(&types)?;
         let constants = btf::as_bytes(&known);
         let count = match sampled {
             Sampled::Running { .. } => slots_of_all_cpus(),
             // They come in bursts.
-            Sampled::Faults { .. } => MAX_SLOTS,
+            Sampled::Faults { .. } | Sampled::Allocations { .. } => MAX_SLOTS,
             Sampled::All { .. } => THREAD_SLOTS,
         };
         let program = programs::named("stacks")?;
@@ -206,6 +234,7 @@ impl Stacks {
                 told.period_ns = one_in.into();
                 tracepoints = Some(Tracepoints::load(&object, &types, FAULTS)?);
             }
+            Sampled::Allocations { one_in } => told.period_ns = one_in.into(),
             Sampled::All { skip_unchanged } => {
                 told.skip_unchanged = skip_unchanged.into();
                 sys::may_read_memory(process)
@@ -214,6 +243,12 @@ impl Stacks {
                 threads = Some(program.over(process)?);
             }
         }
+        let uprobes = match allocator {
+            Some(Allocator { tier, sites }) => {
+                Some((Programs::load(&object, *tier, sites)?, sites.clone()))
+            }
+            None => None,
+        };
         let mut stacks = Self {
             links: None,
             threads,
@@ -221,16 +256,19 @@ impl Stacks {
             order: Values::take(&mut object, "ORDER")?,
             pace: PerCpu::take(&mut object, "PACE")?,
             functions: Table::take(&mut object, "FUNCTIONS")?,
+            allocated: PerCpu::take(&mut object, "ALLOCATED")?,
             addresses: Values::take(&mut object, "ADDRESSES")?,
             slots,
             told,
             tracepoints,
+            uprobes,
             _room: object.take_room(),
         };
         stacks.tell()?;
         if let Some(tracepoints) = &stacks.tracepoints {
             stacks.links = Some(tracepoints.attach()?);
         }
+        stacks.resume()?;
         if let Sampled::Running { .. } = sampled {
             // A kernel that hides a timer's function has any timer serve: all of them are looked at then.
             let tells_function = known.get(FUNCTION).is_some_and(|field| field.offset > 0);
@@ -247,7 +285,7 @@ impl Stacks {
         self.order.set(0, self.told)
     }
 
-    /// Of how many page faults one is a sample from now on.
+    /// Of how many page faults one is a sample from now on; or for how many [`allocations::UNIT`] bytes it stands at the least.
     pub fn set_one_in(&mut self, one_in: u32) -> Result<(), ReadError> {
         self.told.period_ns = one_in.into();
         self.tell()
@@ -324,12 +362,29 @@ impl Stacks {
             taken.lost += cpu.lost;
             taken.spent += Duration::from_nanos(cpu.spent_ns);
         }
+        for cpu in self.allocated.get(0)? {
+            for (sum, bytes) in taken.allocated.iter_mut().zip(cpu) {
+                *sum += bytes;
+            }
+        }
         Ok(taken)
     }
 
     /// Whether the tick was not found, so that any timer serves which expires: also those of the process, which is met in step with them.
     pub fn is_by_any_timer(&self) -> bool {
         self.told.tick == ANY
+    }
+
+    /// Samples again, after [`Self::stop`], what is attached to functions.
+    pub fn resume(&mut self) -> Result<(), AttachError> {
+        if let Some((programs, sites)) = &self.uprobes {
+            self.told.slice += 1;
+            self.order.set(0, self.told)?;
+            let sites: Vec<(u16, &Site)> = (0..).zip(sites).collect();
+            let links = programs.attach(self.told.process, &sites, Group::First)?;
+            self.links = Some(links);
+        }
+        Ok(())
     }
 
     /// Takes no more samples: those that wait can still be handed over.

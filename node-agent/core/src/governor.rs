@@ -42,6 +42,7 @@
 use std::time::Duration;
 
 mod cycle;
+mod debt;
 mod estimator;
 mod frequency;
 mod process_time;
@@ -49,6 +50,7 @@ mod slices;
 mod turns;
 
 pub use cycle::{Cycle, Slice, Switch};
+pub use debt::Debt;
 pub use estimator::{Estimator, Observation};
 pub use frequency::{ONE_IN, Thinned, frequency};
 pub use process_time::ProcessTime;

@@ -8,6 +8,7 @@ pub mod categorized;
 mod sampling;
 mod schedule;
 mod shared;
+mod slices;
 
 use std::{
     collections::BTreeMap,
@@ -80,6 +81,8 @@ pub struct Weighed {
     pub mode: ProfileMode,
     /// How much: nanoseconds, bytes, or threads.
     pub weight: u64,
+    /// How many bytes were freed, where it is sampled who allocates.
+    pub freed: u64,
     /// How many samples belong to it.
     pub samples: u64,
     /// Those of them that reach to where the thread began.
@@ -115,7 +118,11 @@ impl fmt::Debug for Finished {
 /// What cannot be sampled by this version, and what to do.
 fn lacking(mode: ProfileMode) -> Option<&'static str> {
     match mode {
-        ProfileMode::Cpu | ProfileMode::OffCpu | ProfileMode::Memory | ProfileMode::Threads => None,
+        ProfileMode::Cpu
+        | ProfileMode::OffCpu
+        | ProfileMode::Memory
+        | ProfileMode::Allocations
+        | ProfileMode::Threads => None,
         ProfileMode::SlowCalls => {
             Some("stacks of slow calls are those of the probes that list the calls")
         }
@@ -158,7 +165,10 @@ impl Single for ProfileConfig {
                 "no registry of samplers",
             ));
         };
-        let enrolled = Registry::enroll(&registry, context.process, self, context.ratio)?;
+        let enrolled = {
+            let means = context.node.tier.clone().ok();
+            Registry::enroll(&registry, context.process, self, context.ratio, means)?
+        };
         let opened = Accepted {
             subscriptions: vec![Subscription {
                 group: context.first,
@@ -200,7 +210,10 @@ fn reserve(modes: &[ProfileMode]) -> Result<Reservation, Refusal> {
         .map_err(refused)?;
     let mut maps = 0;
     for mode in modes {
-        maps += Stacks::bytes(*mode == ProfileMode::Memory)?;
+        maps += Stacks::bytes(matches!(
+            mode,
+            ProfileMode::Memory | ProfileMode::Allocations
+        ))?;
     }
     let left = account.left();
     if maps > left {

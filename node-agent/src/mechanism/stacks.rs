@@ -3,6 +3,8 @@
 //! Nothing is run in the process and nothing of it is stopped. What is copied of a stack is seen by the unwinder only, is wiped at
 //! once, and only functions' names leave this module.
 
+mod allocations;
+mod allocator;
 mod gathered;
 mod idle;
 mod memory;
@@ -18,8 +20,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use allocations::Allocations;
+pub use allocator::NoAllocator;
 use ckb_probe_profiles::ProfileMode;
-pub use gathered::{Call, CodeOrigin, OnCpu, Profile, Sample, State, TRUNCATED, Threads, folded};
+pub use gathered::{
+    Allocated, Call, CodeOrigin, OnCpu, Profile, Sample, State, TRUNCATED, Threads, folded,
+};
 use gathered::{Each, Gathered};
 pub use memory::Touched;
 use memory::Writes;
@@ -31,11 +37,11 @@ use room::StackRoom;
 pub use crate::governor::ONE_IN;
 use crate::{
     kernel::{
-        AttachError, ReadError,
+        AttachError, CalibratedTier, ReadError,
         memory::NoMemory,
-        stacks::{MOVED, ON_CPU, Sampled, Stacks},
+        stacks::{FREED, MOVED, ON_CPU, Sampled, Stacks, allocations::TOLD_ALONE},
     },
-    observe::{ProcessId, Resident, cpu_time, resident, thread_time},
+    observe::{ProcessId, Resident, SymbolsError, cpu_time, resident, thread_time},
 };
 
 /// What a page fault costs that is no sample: `make bench ROWS=profile-bystander`.
@@ -63,6 +69,8 @@ pub enum SamplerMode {
     OffCpu,
     /// Memory that is touched for the first time. Folded text counts bytes.
     Memory,
+    /// Memory that is allocated, and freed, by jemalloc. Folded text counts bytes that are allocated.
+    Allocations,
 }
 
 impl SamplerMode {
@@ -72,6 +80,7 @@ impl SamplerMode {
             ProfileMode::Cpu => Some(Self::Cpu),
             ProfileMode::OffCpu => Some(Self::OffCpu),
             ProfileMode::Memory => Some(Self::Memory),
+            ProfileMode::Allocations => Some(Self::Allocations),
             ProfileMode::Threads | ProfileMode::SlowCalls => None,
         }
     }
@@ -83,6 +92,7 @@ impl From<SamplerMode> for ProfileMode {
             SamplerMode::Cpu => Self::Cpu,
             SamplerMode::OffCpu => Self::OffCpu,
             SamplerMode::Memory => Self::Memory,
+            SamplerMode::Allocations => Self::Allocations,
         }
     }
 }
@@ -96,6 +106,17 @@ pub enum StacksError {
     /// What was sampled cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
+    /// Its files cannot be searched.
+    #[error(transparent)]
+    Search(#[from] SymbolsError),
+    /// It has no allocator that can be looked at.
+    #[error(transparent)]
+    Allocator(#[from] NoAllocator),
+    /// No function of a process can be attached to here.
+    #[error(
+        "no function can be attached to on this node, so what the process allocates is not seen: ckb-probe preflight says why"
+    )]
+    NoTier,
     /// There is not as much memory as its tables take.
     #[error("there is no room for what its stacks are unwound by: {0}")]
     Memory(#[from] NoMemory),
@@ -129,15 +150,26 @@ pub struct StackSampler {
     /// What was there of its memory as it began.
     resident: Option<Resident>,
     writes: Writes,
+    allocations: Allocations,
+    paused: bool,
+    /// The process's CPU clock as it was paused, or went on.
+    turned: Duration,
+    /// What it had cost by then.
+    cost: Duration,
+    /// What each time costs that it is met, beside what the program itself takes.
+    each: Duration,
 }
 
 impl StackSampler {
     /// Begins to sample, so many times a second: of [`SamplerMode::Cpu`] each CPU, no more often than the kernel ticks; of
     /// [`SamplerMode::OffCpu`] all threads, whenever [`Self::step`] is called, which is to be no more often than [`Self::pace`] says by then.
+    ///
+    /// `means` is how functions are attached to, of which [`SamplerMode::Allocations`] has need.
     pub fn begin(
         process: ProcessId,
         mode: SamplerMode,
         frequency: u32,
+        means: Option<&CalibratedTier>,
     ) -> Result<Self, StacksError> {
         let reader = Reader::of(process)?.complete()?;
         let period = Duration::from_secs(1) / frequency.max(1);
@@ -147,8 +179,19 @@ impl StackSampler {
                 skip_unchanged: true,
             },
             SamplerMode::Memory => Sampled::Faults { one_in: ONE_IN },
+            SamplerMode::Allocations => Sampled::Allocations { one_in: ONE_IN },
         };
-        let stacks = Stacks::begin(super::identity(process), sampled)?;
+        let (allocator, each) = match mode {
+            SamplerMode::Allocations => {
+                let (allocator, each_ns) =
+                    allocator::find(process, means.ok_or(StacksError::NoTier)?)?;
+                (Some(allocator), Duration::from_nanos(each_ns))
+            }
+            SamplerMode::Memory => (None, PASSED_OVER),
+            SamplerMode::Cpu | SamplerMode::OffCpu => (None, Duration::ZERO),
+        };
+        let process_identity = super::identity(process);
+        let stacks = Stacks::begin_at(process_identity, sampled, allocator.as_ref())?;
         let now = Instant::now();
         Ok(Self {
             process,
@@ -165,6 +208,11 @@ impl StackSampler {
             clock: cpu_time(process).ok().map(|now| (now, now)),
             resident: resident(process),
             writes: Writes::default(),
+            allocations: Allocations::default(),
+            paused: false,
+            turned: cpu_time(process).unwrap_or_default(),
+            cost: Duration::ZERO,
+            each,
         })
     }
 
@@ -175,7 +223,7 @@ impl StackSampler {
             SamplerMode::Cpu => (Duration::from_secs(2) / self.frequency.max(1))
                 .clamp(Duration::from_millis(2), Duration::from_millis(20)),
             SamplerMode::OffCpu => self.pace.period(),
-            SamplerMode::Memory => Duration::from_millis(10),
+            SamplerMode::Memory | SamplerMode::Allocations => Duration::from_millis(10),
         }
     }
 
@@ -194,6 +242,7 @@ impl StackSampler {
             reader,
             gathered,
             writes,
+            allocations,
             ..
         } = self;
         match self.mode {
@@ -203,6 +252,22 @@ impl StackSampler {
                     gathered.add(reader.key(head, stack, None), stands_for);
                 }
             }),
+            SamplerMode::Allocations => {
+                // Before the samples are taken: what is lost from here on is made up for the next time.
+                let taken = stacks.taken()?;
+                let mut samples = Vec::new();
+                stacks.samples(|head, stack| {
+                    let mut key = reader.key(head, stack, None);
+                    key.frees = head.flags & FREED != 0;
+                    samples.push(allocations::Sampled {
+                        thread: head.thread,
+                        key,
+                        bytes: head.bytes,
+                        beyond: (head.written != TOLD_ALONE).then_some(head.written),
+                    });
+                });
+                allocations.gather(samples, taken.allocated, taken.lost, gathered);
+            }
             SamplerMode::OffCpu => {
                 let before = thread_time();
                 let now = Instant::now();
@@ -222,6 +287,46 @@ impl StackSampler {
         Ok(())
     }
 
+    /// Looks at nothing until [`Self::resume`].
+    pub fn pause(&mut self) -> Result<(), StacksError> {
+        self.stacks.stop();
+        self.step()?;
+        let seen = self.turn()?;
+        self.allocations.looked(seen, &mut self.gathered);
+        self.paused = true;
+        Ok(())
+    }
+
+    /// How much CPU time the process has used since it was paused, or went on.
+    pub fn since_turned(&self) -> Duration {
+        let now = cpu_time(self.process).unwrap_or(self.turned);
+        now.saturating_sub(self.turned)
+    }
+
+    /// The same without what looking has cost it, from now on.
+    fn turn(&mut self) -> Result<Duration, StacksError> {
+        let since = self.since_turned();
+        let (_, cost) = self.spent()?;
+        let own = since.saturating_sub(cost.saturating_sub(self.cost));
+        self.turned += since;
+        self.cost = cost;
+        Ok(own)
+    }
+
+    /// Whether it looks at nothing.
+    pub fn is_paused(&self) -> bool {
+        self.paused
+    }
+
+    /// Goes on after a pause.
+    pub fn resume(&mut self) -> Result<(), StacksError> {
+        let unseen = self.turn()?;
+        self.allocations.passed(unseen);
+        self.stacks.resume()?;
+        self.paused = false;
+        Ok(())
+    }
+
     fn look_at_clock(&mut self) {
         if let Some((_, last)) = &mut self.clock {
             *last = cpu_time(self.process).unwrap_or(*last);
@@ -233,9 +338,10 @@ impl StackSampler {
         let taken = self.stacks.taken()?;
         let passed_over = match self.mode {
             SamplerMode::Memory => (taken.met + taken.written).saturating_sub(taken.looks),
+            SamplerMode::Allocations => taken.met,
             SamplerMode::Cpu | SamplerMode::OffCpu => 0,
         };
-        let passed_over = PASSED_OVER.as_secs_f64() * passed_over as f64;
+        let passed_over = self.each.as_secs_f64() * passed_over as f64;
         Ok((
             taken.met,
             taken.spent + Duration::from_secs_f64(passed_over),
@@ -249,6 +355,13 @@ impl StackSampler {
             if self.mode != SamplerMode::OffCpu {
                 self.step()?;
             }
+            if self.mode == SamplerMode::Allocations {
+                let since = self.turn()?;
+                match self.paused {
+                    true => self.allocations.passed(since),
+                    false => self.allocations.looked(since, &mut self.gathered),
+                }
+            }
             self.took = Some(self.began.elapsed());
         }
         Ok(())
@@ -259,7 +372,7 @@ impl StackSampler {
         self.stop()?;
         let took = self.took.unwrap_or_default();
         let taken = self.stacks.taken()?;
-        let (mut on_cpu, mut touched) = (None, None);
+        let (mut on_cpu, mut touched, mut allocated) = (None, None, None);
         let (rate, each) = match self.mode {
             SamplerMode::Cpu => {
                 let ticking = taken.ticking.as_secs_f64();
@@ -288,6 +401,27 @@ impl StackSampler {
                 });
                 (rate, Each::Bytes(pages * PAGE as f64 / seen))
             }
+            SamplerMode::Allocations => {
+                let rate = taken.looks as f64 / took.as_secs_f64().max(1e-9);
+                let seen = self.gathered.sums();
+                let used = self.clock.map(|(began, ended)| ended.saturating_sub(began));
+                let of_pauses = self
+                    .allocations
+                    .for_the_last_pause(used.unwrap_or_default());
+                // Where all was seen, the allocator's own count is what there was.
+                let all = |side: usize| match of_pauses {
+                    None => taken.allocated[side] as f64,
+                    Some(factor) => seen[side] as f64 * factor,
+                };
+                let each = |side: usize| all(side) / seen[side].max(1) as f64;
+                let [bytes, freed] = [0, 1].map(|side| all(side) as u64);
+                allocated = Some(Allocated {
+                    bytes,
+                    freed,
+                    in_step: self.allocations.in_step(),
+                });
+                (rate, Each::Allocated([each(0), each(1)]))
+            }
         };
         let kernel = self.gathered.kernel_addresses();
         let names = self.stacks.names(&kernel)?;
@@ -309,6 +443,7 @@ impl StackSampler {
             by_any_timer: self.stacks.is_by_any_timer(),
             on_cpu,
             touched,
+            allocated,
         })
     }
 }

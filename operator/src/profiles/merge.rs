@@ -291,6 +291,7 @@ fn bounded(counts: &ProfileCounts) -> ProfileCounts {
         resident_after,
         anonymous_before,
         anonymous_after,
+        in_step,
     } = counts;
     let bound = |count: &u64| (*count).min(MOST);
     ProfileCounts {
@@ -306,6 +307,7 @@ fn bounded(counts: &ProfileCounts) -> ProfileCounts {
         resident_after: resident_after.as_ref().map(bound),
         anonymous_before: anonymous_before.as_ref().map(bound),
         anonymous_after: anonymous_after.as_ref().map(bound),
+        in_step: bound(in_step).min(*samples),
     }
 }
 
@@ -335,6 +337,7 @@ fn sum(one: &ProfileCounts, other: &ProfileCounts) -> ProfileCounts {
         resident_after: maybe(one.resident_after, other.resident_after),
         anonymous_before: maybe(one.anonymous_before, other.anonymous_before),
         anonymous_after: maybe(one.anonymous_after, other.anonymous_after),
+        in_step: plus(one.in_step, other.in_step),
     }
 }
 

@@ -158,6 +158,10 @@ fn form(pprof: &[u8], mode: ProfileMode) -> Vec<u8> {
             "faults": { "units": "count", "display-name": "page_faults", "sampled": true },
             "space": { "units": "bytes", "display-name": "touched_space", "sampled": true },
         }),
+        ProfileMode::Allocations => json!({
+            "alloc_space": { "units": "bytes", "display-name": "alloc_space", "sampled": true },
+            "free_space": { "units": "bytes", "display-name": "free_space", "sampled": true },
+        }),
         ProfileMode::Threads => json!({
             "threads": { "units": "count", "display-name": "threads", "aggregation": "average" },
             "in_state": { "units": "nanoseconds", "display-name": "threads_in_state", "aggregation": "average" },

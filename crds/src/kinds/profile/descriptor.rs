@@ -10,6 +10,14 @@ const TIME_NOW: Measure = Measure::new("time", Unit::Nanoseconds, Merge::Level);
 pub const MEMORY: Measure = Measure::new("memory", Unit::Bytes, Merge::Sum);
 /// The same in the window that ended last.
 const MEMORY_NOW: Measure = Measure::new("memory", Unit::Bytes, Merge::Level);
+/// Memory that was allocated.
+pub const ALLOCATED: Measure = Measure::new("allocated", Unit::Bytes, Merge::Sum);
+/// The same in the window that ended last.
+const ALLOCATED_NOW: Measure = Measure::new("allocated", Unit::Bytes, Merge::Level);
+/// Memory that was freed.
+pub const FREED: Measure = Measure::new("freed", Unit::Bytes, Merge::Sum);
+/// The same in the window that ended last.
+const FREED_NOW: Measure = Measure::new("freed", Unit::Bytes, Merge::Level);
 /// Threads that were met, in the window that ended last.
 pub const THREADS: Measure = Measure::new("threads", Unit::Count, Merge::Level);
 /// Stacks.
@@ -30,6 +38,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         TIME_NOW,
         MEMORY,
         MEMORY_NOW,
+        ALLOCATED,
+        ALLOCATED_NOW,
+        FREED,
+        FREED_NOW,
         THREADS,
         SAMPLES,
         SAMPLES_NOW,
@@ -39,11 +51,13 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     columns: &[
         Column::new("time", "TIME", Value::Level("time")),
         Column::new("memory", "MEMORY", Value::Level("memory")),
+        Column::new("allocated", "ALLOCATED", Value::Level("allocated")),
+        Column::new("freed", "FREED", Value::Level("freed")),
         Column::new("threads", "THREADS", Value::Level("threads")),
         Column::new("samples", "STACKS", Value::Level("samples")),
         Column::new("complete", "COMPLETE", Value::Portion("complete", "samples")).of_rows(),
     ],
-    split: &["time", "memory", "threads"],
+    split: &["time", "memory", "allocated", "freed", "threads"],
     headline: &[Phrase::new(
         "",
         Value::Portion("complete", "samples"),
@@ -54,6 +68,10 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             "Time that threads were on a CPU or waited in the windows that were profiled, by part of CKB.").by_part(),
         Metric::counter("ckb_probe_profile_memory_bytes_total", "memory",
             "Memory that was touched for the first time in the windows that were profiled, by part of CKB.").by_part(),
+        Metric::counter("ckb_probe_profile_allocated_bytes_total", "allocated",
+            "Memory that was allocated in the windows that were profiled, by part of CKB.").by_part(),
+        Metric::counter("ckb_probe_profile_freed_bytes_total", "freed",
+            "Memory that was freed in the windows that were profiled, by part of CKB that freed it.").by_part(),
         Metric::counter("ckb_probe_profile_samples_total", "samples",
             "Stacks that were taken."),
         Metric::counter("ckb_probe_profile_complete_samples_total", "complete",

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 mod descriptor;
 
-pub use descriptor::{COMPLETE, DESCRIPTOR, MEMORY, SAMPLES, THREADS, TIME};
+pub use descriptor::{ALLOCATED, COMPLETE, DESCRIPTOR, FREED, MEMORY, SAMPLES, THREADS, TIME};
 
 use crate::{Duration, ProfileMode};
 
@@ -18,12 +18,13 @@ use crate::{Duration, ProfileMode};
     .message("profile.every must be at least profile.window: a window begins when the one before is over"))]
 pub struct ProfileProbe {
     /// What is sampled, any of: `Cpu`, time on a CPU; `OffCpu`, time that threads wait; `Memory`, memory that is touched for
-    /// the first time; and `Threads`, what each thread does at the end of the window.
+    /// the first time; `Allocations`, memory that is allocated and freed, of a process with jemalloc 5.3 that has its symbols, as CKB; and
+    /// `Threads`, what each thread does at the end of the window.
     #[serde(default = "default_modes")]
-    #[schemars(length(min = 1, max = 4))]
+    #[schemars(length(min = 1, max = 5))]
     #[x_kube(merge_strategy = ListMerge::Set)]
     #[x_kube(validation = Rule::new("!('SlowCalls' in self)")
-        .message("profile.modes cannot have SlowCalls: these are stacks of the calls that rocksdb and functions list as slow; modes are Cpu, OffCpu, Memory and Threads"))]
+        .message("profile.modes cannot have SlowCalls: these are stacks of the calls that rocksdb and functions list as slow; modes are Cpu, OffCpu, Memory, Allocations and Threads"))]
     pub modes: Vec<ProfileMode>,
 
     /// How many samples are taken per second of what runs on each CPU; at most as many as the kernel has timer ticks and the

@@ -32,6 +32,8 @@ pub enum ProfileMode {
     OffCpu,
     /// Memory that was touched for the first time.
     Memory,
+    /// Memory that was allocated, and freed.
+    Allocations,
     /// What each thread does at one moment.
     Threads,
     /// Time of slow calls, of probes with `stacks: true`.
@@ -49,6 +51,7 @@ impl ProfileMode {
             Self::Cpu => &[["samples", "count"], ["cpu", "nanoseconds"]],
             Self::OffCpu => &[["wait", "nanoseconds"]],
             Self::Memory => &[["faults", "count"], ["space", "bytes"]],
+            Self::Allocations => &[["alloc_space", "bytes"], ["free_space", "bytes"]],
             // How many, and for how long they have been in their state, added up.
             Self::Threads => &[["threads", "count"], ["in_state", "nanoseconds"]],
             Self::SlowCalls => &[["slow_calls", "count"], ["duration", "nanoseconds"]],
@@ -61,7 +64,7 @@ impl ProfileMode {
     pub fn shown(self) -> usize {
         match self {
             Self::Cpu | Self::Memory | Self::SlowCalls => 1,
-            Self::OffCpu | Self::Threads => 0,
+            Self::OffCpu | Self::Allocations | Self::Threads => 0,
         }
     }
 
@@ -85,7 +88,9 @@ impl FromStr for ProfileMode {
         let asked = text.replace('-', "");
         (Self::ALL.iter().copied())
             .find(|mode| mode.as_str().eq_ignore_ascii_case(&asked))
-            .ok_or_else(|| "there are cpu, off-cpu, memory, threads and slow-calls".to_owned())
+            .ok_or_else(|| {
+                "there are cpu, off-cpu, memory, allocations, threads and slow-calls".to_owned()
+            })
     }
 }
 

@@ -218,6 +218,7 @@ fn a_mode_is_told_by_its_types_and_its_name() {
             "cpu/nanoseconds",
             "wait/nanoseconds",
             "space/bytes",
+            "alloc_space/bytes",
             "threads/count",
             "duration/nanoseconds"
         ]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The part of the budget that samplers may take, all of a process together: what is attached beside them needs the rest.
-const PART: f64 = 0.5;
+pub(super) const PART: f64 = 0.5;
 
 /// Times a second: what is looked at less often is not looked at.
 const LEAST: f64 = 1.0;

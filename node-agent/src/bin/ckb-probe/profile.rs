@@ -14,7 +14,7 @@ use ckb_probe_agent::{
     host::find_process,
     mechanism::{
         profile::categorized::CategorizedStacks,
-        stacks::{self, ONE_IN, Profile, SamplerMode, State, Threads, Touched, folded},
+        stacks::{self, Allocated, ONE_IN, Profile, SamplerMode, State, Threads, Touched, folded},
     },
     observe::{Exit, balances_nodes},
     text,
@@ -84,7 +84,7 @@ pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> 
     let exit = Exit::of(process.id)?;
     let mode = arguments.mode;
     let usual = match mode {
-        SamplerMode::Cpu | SamplerMode::Memory => RUNNING_FREQUENCY,
+        SamplerMode::Cpu | SamplerMode::Memory | SamplerMode::Allocations => RUNNING_FREQUENCY,
         SamplerMode::OffCpu => WAITING_FREQUENCY,
     };
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
@@ -133,7 +133,9 @@ pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> 
         _ if is_pprof => pprof(&profile, mode, &process.executable),
         SamplerMode::Cpu => folded(&profile.samples, |sample| sample.count).into_bytes(),
         SamplerMode::OffCpu => folded(&profile.samples, |sample| micros(sample.time)).into_bytes(),
-        SamplerMode::Memory => folded(&profile.samples, |sample| sample.memory).into_bytes(),
+        SamplerMode::Memory | SamplerMode::Allocations => {
+            folded(&profile.samples, |sample| sample.memory).into_bytes()
+        }
     };
     output.write_all(&written)?;
     output.flush()?;
@@ -169,7 +171,7 @@ fn micros(time: Duration) -> u64 {
 fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
     let weight = |sample: &stacks::Sample| match mode {
         SamplerMode::Cpu | SamplerMode::OffCpu => micros(sample.time),
-        SamplerMode::Memory => sample.memory,
+        SamplerMode::Memory | SamplerMode::Allocations => sample.memory,
     };
     let mut own: BTreeMap<&str, u64> = BTreeMap::new();
     for sample in &profile.samples {
@@ -190,6 +192,10 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
             format!("one for each {ONE_IN} page faults"),
             format!("{:.1} MB touched for the first time", total as f64 / 1e6),
         ),
+        SamplerMode::Allocations => (
+            "one for each 64 KiB of a thread, and for each block of more than 32 KiB".to_owned(),
+            format!("{:.1} MB allocated", total as f64 / 1e6),
+        ),
     };
     let by_samples = match profile.on_cpu {
         Some(on_cpu) => format!(
@@ -209,6 +215,10 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
         guessed => format!(" ({guessed} with a caller that is a guess)"),
     };
     let grown = profile.touched.as_ref().map(grown).unwrap_or_default();
+    let allocated = profile
+        .allocated
+        .map(|allocated| balance(&allocated, profile.taken));
+    let grown = allocated.unwrap_or(grown);
     let mut lines = format!(
         "{} stacks in {:.1} s, {:.1} % of them complete{guessed}, {} lost; {looked}\n\
          {by_any_timer}{grown}{what}{by_samples}, by innermost function:\n",
@@ -222,6 +232,28 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
     for (name, weight) in own.into_iter().take(LISTED) {
         let share = 100.0 * weight as f64 / total.max(1) as f64;
         lines.push_str(&format!("{share:5.1} %  {name}\n"));
+    }
+    lines
+}
+
+/// What is to be said of what was allocated, beside who did: what it comes to, and where it may not be all.
+fn balance(allocated: &Allocated, taken: u64) -> String {
+    let Allocated {
+        bytes,
+        freed,
+        in_step,
+    } = *allocated;
+    let held = (bytes as f64 - freed as f64) / 1e6;
+    let mut lines = format!(
+        "freed meanwhile: {:.1} MB, so {held:+.1} MB are held by whoever allocated them\n",
+        freed as f64 / 1e6
+    );
+    if in_step * 2 > taken {
+        lines.push_str(&format!(
+            "{:.0} % of the stacks came in step with the allocator, to the byte as the one before: callers that take turns with those that \
+             are told may be missing, and theirs be counted as these\n",
+            100.0 * in_step as f64 / taken.max(1) as f64
+        ));
     }
     lines
 }

@@ -15,7 +15,7 @@ use crate::kinds::Asking;
     ckb-probe headings --mode off-cpu --window 30s\n\n\
     The table is printed at the end of each window. For the stacks themselves, use ckb-probe profile.")]
 pub struct Arguments {
-    /// What to sample: cpu, off-cpu, memory or threads.
+    /// What to sample: cpu, off-cpu, memory, allocations or threads.
     #[arg(long = "mode", value_enum, value_delimiter = ',', default_value = "cpu,off-cpu")]
     modes: Vec<ProfileMode>,
     /// How many samples to take per second.

@@ -6,7 +6,7 @@ pub use arguments::Arguments;
 use ckb_probe_crds::{
     Figures, ProfileMode,
     descriptor::Measure,
-    kinds::profile::{COMPLETE, MEMORY, ProfileProbe, SAMPLES, THREADS, TIME},
+    kinds::profile::{ALLOCATED, COMPLETE, FREED, MEMORY, ProfileProbe, SAMPLES, THREADS, TIME},
 };
 
 use super::Instrument;
@@ -41,11 +41,13 @@ fn figures(seen: &Weighed) -> Figures {
     let Weighed {
         mode,
         weight,
+        freed,
         samples,
         complete,
     } = *seen;
     let weighed: Measure = match mode {
         ProfileMode::Memory => MEMORY,
+        ProfileMode::Allocations => ALLOCATED,
         ProfileMode::Threads => THREADS,
         ProfileMode::Cpu | ProfileMode::OffCpu | ProfileMode::SlowCalls => TIME,
     };
@@ -54,7 +56,10 @@ fn figures(seen: &Weighed) -> Figures {
         (&weighed, weight),
         (&SAMPLES, samples),
         (&COMPLETE, complete),
-    ] {
+    ]
+    .into_iter()
+    .chain((mode == ProfileMode::Allocations).then_some((&FREED, freed)))
+    {
         figures.levels.insert(measure.key(), count);
         // How many threads there are does not add up over windows.
         if measure.name != THREADS.name {
@@ -89,11 +94,13 @@ mod tests {
             figures(&Weighed {
                 mode,
                 weight: 30,
+                freed: 20,
                 samples: 3,
                 complete: 2,
             })
         };
         let (cpu, threads) = (seen(ProfileMode::Cpu), seen(ProfileMode::Threads));
+        let allocations = seen(ProfileMode::Allocations);
         let told = |figures: &Figures, name: &str| {
             (
                 figures.sums.get(name).copied(),
@@ -101,6 +108,9 @@ mod tests {
             )
         };
         assert_eq!(told(&cpu, "time"), (Some(30), Some(30)));
+        assert_eq!(told(&cpu, "freed"), (None, None));
+        assert_eq!(told(&allocations, "allocated"), (Some(30), Some(30)));
+        assert_eq!(told(&allocations, "freed"), (Some(20), Some(20)));
         assert_eq!(told(&cpu, "complete"), (Some(2), Some(2)));
         assert_eq!(told(&threads, "threads"), (None, Some(30)));
         assert_eq!(told(&threads, "time"), (None, None));

@@ -40,6 +40,7 @@ impl CategorizedStacks {
             let weights: &[u64] = match mode {
                 ProfileMode::Cpu => &[sample.count, time],
                 ProfileMode::Memory => &[sample.memory / stacks::PAGE, sample.memory],
+                ProfileMode::Allocations => &[sample.memory, sample.freed],
                 ProfileMode::OffCpu | ProfileMode::Threads | ProfileMode::SlowCalls => &[time],
             };
             let wait = sample.calls.last();
@@ -52,16 +53,23 @@ impl CategorizedStacks {
                 ..Stack::default()
             };
             let weight = weights.get(mode.shown()).copied().unwrap_or_default();
-            told.add(mode, &sample.calls, stack, sample.count, weight);
+            told.add(
+                mode,
+                &sample.calls,
+                stack,
+                sample.count,
+                [weight, sample.freed],
+            );
         }
         told.profile.window = Window {
             start_ns: nanos(began),
             duration_ns: nanos(sampled.took),
         };
-        // Of memory it varies with how much there is to see.
-        told.profile.period = match sampled.frequency > 0.0 && mode != ProfileMode::Memory {
-            true => (1e9 / sampled.frequency) as u64,
-            false => 0,
+        told.profile.period = match mode {
+            // Of memory it varies with how much there is to see.
+            ProfileMode::Memory | ProfileMode::Allocations => 0,
+            _ if sampled.frequency > 0.0 => (1e9 / sampled.frequency) as u64,
+            _ => 0,
         };
         told
     }
@@ -81,7 +89,7 @@ impl CategorizedStacks {
             };
             // They come from the innermost on.
             let calls: Vec<Call> = thread.calls.iter().rev().cloned().collect();
-            told.add(ProfileMode::Threads, &calls, stack, 1, 1);
+            told.add(ProfileMode::Threads, &calls, stack, 1, [1, 0]);
         }
         told.profile.window.start_ns = nanos(at);
         told
@@ -93,7 +101,7 @@ impl CategorizedStacks {
         calls: &[Call],
         stack: Stack<'_>,
         count: u64,
-        weight: u64,
+        [weight, freed]: [u64; 2],
     ) {
         let names: Vec<String> = calls.iter().map(|call| shorten(&call.name)).collect();
         let frames = calls.iter().zip(&names);
@@ -109,10 +117,12 @@ impl CategorizedStacks {
         let seen = self.headings.entry(of).or_insert(Weighed {
             mode,
             weight: 0,
+            freed: 0,
             samples: 0,
             complete: 0,
         });
         seen.weight = seen.weight.saturating_add(weight);
+        seen.freed = seen.freed.saturating_add(freed);
         seen.samples += count;
         seen.complete += if is_whole(calls) { count } else { 0 };
         self.profile.stacks.add(&stack);

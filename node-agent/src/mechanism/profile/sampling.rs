@@ -18,9 +18,11 @@ use super::{
     lacking,
     schedule::{Upcoming, upcoming},
     shared::SharedSampler,
+    slices::Slices,
 };
 use crate::{
     governor::{self, Thinned},
+    kernel::CalibratedTier,
     observe::{self, Life, ProcessId},
 };
 
@@ -41,6 +43,7 @@ const ENOUGH: u64 = 20;
 pub(super) fn run(
     process: ProcessId,
     ask: &ProfileConfig,
+    means: Option<CalibratedTier>,
     shared: &SharedSampler,
     forget: impl Fn(bool) -> bool,
 ) {
@@ -51,9 +54,11 @@ pub(super) fn run(
     let mut thread = Thread {
         process,
         ask,
+        means,
         shared,
         life,
         cost: COST,
+        slices: Slices::default(),
     };
     let mut done = None;
     loop {
@@ -78,10 +83,13 @@ pub(super) fn run(
 struct Thread<'a> {
     process: ProcessId,
     ask: &'a ProfileConfig,
+    /// How functions are attached to; None: they are not.
+    means: Option<CalibratedTier>,
     shared: &'a SharedSampler,
     life: Life,
     /// What a sample of those that run costs the process.
     cost: Duration,
+    slices: Slices,
 }
 
 /// A mode that is sampled.
@@ -152,6 +160,7 @@ impl Thread<'_> {
                     resident_after: after.map(|after| after.all),
                     anonymous_before: before.map(|before| before.anonymous),
                     anonymous_after: after.map(|after| after.anonymous),
+                    in_step: found.allocated.map_or(0, |allocated| allocated.in_step),
                 };
                 (window_of(millis(found.took)), counts, told)
             });
@@ -179,15 +188,18 @@ impl Thread<'_> {
         modes
             .map(|(mode, sampled)| {
                 let frequency = match sampled {
-                    // What it does not run in costs the process nothing; and page faults come as they come.
-                    SamplerMode::OffCpu | SamplerMode::Memory => self.ask.passes,
+                    // What it does not run in costs the process nothing; and page faults and allocations come as they come.
+                    SamplerMode::OffCpu | SamplerMode::Memory | SamplerMode::Allocations => {
+                        self.ask.passes
+                    }
                     SamplerMode::Cpu => {
                         let asked = f64::from(self.ask.frequency);
                         let samplers = self.samplers();
                         governor::frequency(asked, self.cost, ratio, samplers).max(1.0) as u32
                     }
                 };
-                let sampler = StackSampler::begin(self.process, sampled, frequency);
+                let means = self.means.as_ref();
+                let sampler = StackSampler::begin(self.process, sampled, frequency, means);
                 let pace = sampler.as_ref().map_or(LOOK, StackSampler::pace);
                 Sampling {
                     mode,
@@ -200,7 +212,11 @@ impl Thread<'_> {
 
     /// How many samplers share what the budget pays: those that run at the process's expense.
     fn samplers(&self) -> usize {
-        let own = [ProfileMode::Cpu, ProfileMode::Memory];
+        let own = [
+            ProfileMode::Cpu,
+            ProfileMode::Memory,
+            ProfileMode::Allocations,
+        ];
         let modes = self.ask.modes.iter();
         modes.filter(|mode| own.contains(mode)).count() * self.shared.sharing()
     }
@@ -210,6 +226,7 @@ impl Thread<'_> {
         let mut spend = Instant::now() + SPEND;
         let mut spent = Duration::ZERO;
         let mut faults = Faults::of(self.process);
+        self.slices.begin(self.process);
         loop {
             let now = Instant::now();
             let wanted = !self.shared.is_over();
@@ -220,6 +237,9 @@ impl Thread<'_> {
             for one in all.iter_mut().filter(|one| one.next <= now) {
                 self.shared.begins(true);
                 one.step(&self.life);
+                if one.mode == ProfileMode::Allocations {
+                    one.look(self);
+                }
             }
             self.shared.begins(false);
             if spend <= now {
@@ -349,6 +369,17 @@ impl Sampling {
             && let Err(error) = sampler.set_one_in(one_in)
         {
             self.fail(&error.into());
+        }
+    }
+
+    /// Looks, or not, as the budget pays.
+    fn look(&mut self, thread: &mut Thread<'_>) {
+        let (process, ratio) = (thread.process, thread.shared.ratio());
+        let samplers = thread.samplers();
+        if let Ok(sampler) = &mut self.sampler
+            && let Err(error) = thread.slices.look(sampler, process, ratio, samplers)
+        {
+            self.fail(&error);
         }
     }
 

@@ -13,7 +13,11 @@ use std::{
 use ckb_probe_crds::{ProfileMode, Reason, report::OTHER};
 
 use super::{Finished, ProfileConfig, Weighed, sampling};
-use crate::{kernel::memory, mechanism::Refusal, observe::ProcessId};
+use crate::{
+    kernel::{CalibratedTier, memory},
+    mechanism::Refusal,
+    observe::ProcessId,
+};
 
 /// A sampler that nobody has goes on for so long: whoever measures the process anew asks for it again at once.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -99,6 +103,7 @@ impl Totals {
             };
             let sums = self.rows.entry((mode, category)).or_insert(none);
             sums.all.weight = sums.all.weight.saturating_add(seen.weight);
+            sums.all.freed = sums.all.freed.saturating_add(seen.freed);
             sums.all.samples += seen.samples;
             sums.all.complete += seen.complete;
             sums.last = *seen;
@@ -113,6 +118,7 @@ impl Totals {
             let all = Weighed {
                 mode: key.0,
                 weight: sums.all.weight.saturating_sub(before.weight),
+                freed: sums.all.freed.saturating_sub(before.freed),
                 samples: sums.all.samples.saturating_sub(before.samples),
                 complete: sums.all.complete.saturating_sub(before.complete),
             };
@@ -130,6 +136,7 @@ fn nothing(mode: ProfileMode) -> Weighed {
     Weighed {
         mode,
         weight: 0,
+        freed: 0,
         samples: 0,
         complete: 0,
     }
@@ -142,6 +149,7 @@ impl Registry {
         process: ProcessId,
         ask: &ProfileConfig,
         ratio: Option<f64>,
+        means: Option<CalibratedTier>,
     ) -> Result<SamplerHandle, Refusal> {
         let mut all = registry.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = all.samplers.iter();
@@ -157,7 +165,7 @@ impl Registry {
         let payer = memory::payer();
         let work = move || {
             memory::on_behalf_of(payer, || {
-                sampling::run(of, &asked, &shared, |gone| {
+                sampling::run(of, &asked, means, &shared, |gone| {
                     Self::forget(&own, &shared, gone)
                 });
             });

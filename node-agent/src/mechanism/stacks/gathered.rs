@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Touched, room::StackRoom, wait::FROZEN};
+use super::{Touched, allocator, room::StackRoom, wait::FROZEN};
 use crate::{observe::FunctionName, text};
 
 /// So many different stacks are told apart, with so many frames in all, and as many as there is room for: what comes on top of them is
@@ -43,6 +43,8 @@ pub(super) struct Key {
     pub(super) guessed: bool,
     pub(super) kernel: Arc<[u64]>,
     pub(super) wait: Option<Arc<str>>,
+    /// Whether it frees, where it is sampled who allocates.
+    pub(super) frees: bool,
 }
 
 impl Key {
@@ -60,6 +62,7 @@ impl Key {
             guessed: false,
             kernel: Arc::from([]),
             wait: None,
+            frees: false,
         }
     }
 }
@@ -127,8 +130,10 @@ pub struct Sample {
     pub count: u64,
     /// How much time that stands for.
     pub time: Duration,
-    /// How much memory, where that is sampled, in bytes.
+    /// How much memory, where that is sampled, in bytes: touched, or allocated.
     pub memory: u64,
+    /// How much was freed, where it is sampled who allocates, in bytes.
+    pub freed: u64,
 }
 
 /// What was found.
@@ -154,6 +159,19 @@ pub struct Profile {
     pub on_cpu: Option<OnCpu>,
     /// What was touched in all, where that is sampled.
     pub touched: Option<Touched>,
+    /// What was allocated in all, where that is sampled.
+    pub allocated: Option<Allocated>,
+}
+
+/// What the allocator itself counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocated {
+    /// Bytes that were allocated.
+    pub bytes: u64,
+    /// Bytes that were freed.
+    pub freed: u64,
+    /// How many samples came in step with the allocator: to the byte as the one before on their thread did, with the same stack.
+    pub in_step: u64,
 }
 
 /// Time on a CPU, told twice.
@@ -267,6 +285,8 @@ pub(super) enum Each {
     Nanoseconds(f64),
     /// So much memory.
     Bytes(f64),
+    /// So much memory that was allocated, or freed.
+    Allocated([f64; 2]),
 }
 
 /// What was seen so far.
@@ -302,7 +322,9 @@ impl Gathered {
             let frames = key.frames();
             let is_full = self.seen.len() >= STACK_LIMIT || self.frames + frames > FRAMES_LIMIT;
             if is_full || !self.room.take(frames) {
+                let frees = key.frees;
                 key = self.by_thread(key.thread);
+                key.frees = frees;
             } else {
                 self.frames += frames;
             }
@@ -326,6 +348,15 @@ impl Gathered {
         self.seen.values().map(|(_, sum)| sum).sum()
     }
 
+    /// The same of what was allocated, and of what was freed.
+    pub(super) fn sums(&self) -> [u64; 2] {
+        let mut sums = [0; 2];
+        for (key, (_, sum)) in &self.seen {
+            sums[usize::from(key.frees)] += sum;
+        }
+        sums
+    }
+
     pub(super) fn kernel_addresses(&self) -> Vec<u64> {
         let keys = self.seen.keys();
         let mut addresses: Vec<u64> = keys.flat_map(|key| key.kernel.iter().copied()).collect();
@@ -342,20 +373,32 @@ impl Gathered {
         is_running: bool,
         each: Each,
     ) -> Vec<Sample> {
-        let mut samples: BTreeMap<(String, Vec<Call>), (u64, u64)> = BTreeMap::new();
+        let mut samples: BTreeMap<(String, Vec<Call>), (u64, [u64; 2])> = BTreeMap::new();
         for (key, (count, sum)) in &self.seen {
             let thread = text::of_padded(&key.thread);
-            let calls = calls(key, functions, kernel, is_running);
+            let mut calls = calls(key, functions, kernel, is_running);
+            if matches!(each, Each::Allocated(_)) {
+                while calls
+                    .last()
+                    .is_some_and(|call| allocator::is_its_own(&call.name))
+                {
+                    calls.pop();
+                }
+            }
             let (counts, sums) = samples.entry((thread, calls)).or_default();
             *counts += count;
-            *sums += sum;
+            sums[usize::from(key.frees)] += sum;
         }
         samples
             .into_iter()
-            .map(|((thread, calls), (count, sum))| {
-                let (time, memory) = match each {
-                    Each::Nanoseconds(each) => ((sum as f64 * each) as u64, 0),
-                    Each::Bytes(each) => (0, (sum as f64 * each) as u64),
+            .map(|((thread, calls), (count, [sum, freed]))| {
+                let times = |sum: u64, each: f64| (sum as f64 * each) as u64;
+                let (time, memory, freed) = match each {
+                    Each::Nanoseconds(each) => (times(sum, each), 0, 0),
+                    Each::Bytes(each) => (0, times(sum, each), 0),
+                    Each::Allocated([each, of_freed]) => {
+                        (0, times(sum, each), times(freed, of_freed))
+                    }
                 };
                 Sample {
                     thread,
@@ -363,6 +406,7 @@ impl Gathered {
                     count,
                     time: Duration::from_nanos(time),
                     memory,
+                    freed,
                 }
             })
             .collect()

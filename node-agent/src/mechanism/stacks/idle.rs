@@ -24,6 +24,8 @@ impl Profile {
                 count,
                 time,
                 memory,
+                // Of what is allocated nothing is folded.
+                freed: _,
             } = sample;
             let calls = folded(&thread, &calls).unwrap_or(calls);
             let (counts, times, bytes) = samples.entry((thread, calls)).or_default();
@@ -39,6 +41,7 @@ impl Profile {
                 count,
                 time,
                 memory,
+                freed: 0,
             })
             .collect();
         Self { samples, ..self }
@@ -83,6 +86,7 @@ mod tests {
             count,
             time: Duration::from_secs(count),
             memory: 0,
+            freed: 0,
         }
     }
 
@@ -124,6 +128,7 @@ mod tests {
             by_any_timer: false,
             on_cpu: None,
             touched: None,
+            allocated: None,
         };
         let folded = profile.clone().with_idle_folded();
         let shown: Vec<(String, u64)> = folded

@@ -257,6 +257,7 @@ impl Reader {
             guessed,
             kernel: head.kernel[..kernel].into(),
             wait,
+            frees: false,
         }
     }
 

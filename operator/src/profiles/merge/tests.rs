@@ -333,6 +333,7 @@ fn an_object_of_ten_thousand_wide_targets_is_small_enough_to_be_stored() {
         resident_after: Some(u64::MAX),
         anonymous_before: Some(u64::MAX),
         anonymous_after: Some(u64::MAX),
+        in_step: u64::MAX,
     };
     numbers.failure = Some("€".repeat(1024));
     for number in 0..TARGETS + 3 {
@@ -374,6 +375,7 @@ fn any_counts() -> impl Strategy<Value = ProfileCounts> {
             resident_after: after,
             anonymous_before: own_before,
             anonymous_after: own_after,
+            in_step: samples / 2,
         },
     )
 }

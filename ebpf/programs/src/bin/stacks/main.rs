@@ -7,6 +7,9 @@
 #![no_std]
 #![no_main]
 
+mod allocations;
+#[path = "../calls/stack.rs"]
+mod stack;
 mod thread;
 
 use core::ffi::c_void;
@@ -175,9 +178,28 @@ fn page_fault(context: &BtfTracePointContext) -> i32 {
     0
 }
 
-/// Takes the thread that runs; false where there is no free slot.
+/// Takes the thread that runs, with its stack in the kernel; false where there is no free slot.
 #[inline(always)]
 fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32, written: u64) -> bool {
+    take(order, |head| {
+        head.stands_for = stands_for;
+        head.written = written;
+        // SAFETY: the context is the one that the kernel handed to this program, and there is room for as many bytes as are asked for.
+        let kernel = unsafe {
+            bpf_get_stack(
+                context.as_ptr(),
+                head.kernel.as_mut_ptr().cast(),
+                size_of_val(&head.kernel) as u32,
+                0,
+            )
+        };
+        head.kernel_frames = frames(kernel);
+    })
+}
+
+/// Takes the thread that runs, of which `describe` says what it stands for; false where there is no free slot.
+#[inline(always)]
+fn take(order: &Order, describe: impl FnOnce(&mut Head)) -> bool {
     let Some(slot) = next(order) else {
         return false;
     };
@@ -191,15 +213,7 @@ fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32, writte
         thread::recognize(head, Thread::current().as_ptr());
         thread::describe(head, Thread::current().as_ptr());
         head.flags |= ON_CPU;
-        head.stands_for = stands_for;
-        head.written = written;
-        let kernel = bpf_get_stack(
-            context.as_ptr(),
-            head.kernel.as_mut_ptr().cast(),
-            size_of_val(&head.kernel) as u32,
-            0,
-        );
-        head.kernel_frames = frames(kernel);
+        describe(head);
         let begin = head.sp & !(PAGE as u64 - 1);
         if head.flags & NO_USER == 0 {
             let limit = thread::pages(Thread::current().as_ptr(), head.sp);

@@ -10,6 +10,7 @@ use std::{
 use ckb_probe_agent::{
     mechanism::stacks::{self, Profile, SamplerMode, StackSampler, StacksError, Threads},
     observe::ProcessId,
+    preflight::preflight,
 };
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
@@ -104,7 +105,10 @@ fn serve(
     orders: &Receiver<Order>,
     answers: &UnboundedSender<Result<Answer, StacksError>>,
 ) {
-    let mut sampler = match StackSampler::begin(process, mode, frequency) {
+    // Calibrating takes half a second, which who samples nothing by functions need not wait.
+    let means = (mode == SamplerMode::Allocations).then(|| preflight(None).means);
+    let means = means.and_then(Result::ok);
+    let mut sampler = match StackSampler::begin(process, mode, frequency, means.as_ref()) {
         Ok(sampler) => sampler,
         // Where nobody listens any more, nobody needs to know.
         Err(error) => return drop(answers.send(Err(error))),

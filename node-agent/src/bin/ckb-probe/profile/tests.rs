@@ -17,6 +17,7 @@ fn profile() -> Profile {
             sampled: Duration::from_secs(2),
         }),
         touched: None,
+        allocated: None,
     }
 }
 

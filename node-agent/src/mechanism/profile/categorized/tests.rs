@@ -22,6 +22,7 @@ fn sampled() -> stacks::Profile {
         count,
         time: Duration::from_millis(10 * count),
         memory: if count > 1 { 8_192 } else { 4_096 },
+        freed: 0,
     };
     let get = ("rocksdb::DBImpl::Get<std::string>", CodeOrigin::User);
     let read = ("[read of 000123.sst]", CodeOrigin::Said);
@@ -40,6 +41,7 @@ fn sampled() -> stacks::Profile {
         by_any_timer: false,
         on_cpu: None,
         touched: None,
+        allocated: None,
     }
 }
 
@@ -99,6 +101,7 @@ fn what_was_sampled_is_weighed_by_its_mode() {
         let weighed = Weighed {
             mode,
             weight: weights.iter().filter_map(|weights| weights.last()).sum(),
+            freed: 0,
             samples: 4,
             complete: 3,
         };

@@ -13,6 +13,7 @@ fn seen(mode: ProfileMode, weight: u64) -> Weighed {
     Weighed {
         mode,
         weight,
+        freed: 0,
         samples: weight / 10,
         complete: weight / 20,
     }
@@ -141,7 +142,7 @@ fn the_same_question_of_a_process_has_one_sampler() {
             .start_ticks,
     };
     let registry = Arc::new(Mutex::new(Registry::default()));
-    let enroll = |window| Registry::enroll(&registry, process, &ask(window), None).unwrap();
+    let enroll = |window| Registry::enroll(&registry, process, &ask(window), None, None).unwrap();
     let (one, same, other) = (enroll(1), enroll(1), enroll(2));
     let is_one =
         |one: &SamplerHandle, other: &SamplerHandle| Arc::ptr_eq(&one.sampled, &other.sampled);

@@ -39,6 +39,7 @@ fn key(user: &[u32], kernel: &[u64], complete: bool, wait: Option<&str>) -> Key 
         guessed: false,
         kernel: kernel.into(),
         wait: wait.map(Arc::from),
+        frees: false,
     }
 }
 
@@ -105,6 +106,7 @@ fn names_break_no_line() {
         count: 3,
         time: Duration::ZERO,
         memory: 0,
+        freed: 0,
     };
     assert_eq!(folded(&[sample], |sample| sample.count), "x:y;a:b c 3\n");
 }

@@ -105,6 +105,7 @@ fn met(thread: u32, flags: u32) -> Head {
         bp: 0,
         call: libc::SYS_futex,
         written: 0,
+        bytes: 0,
         argument: 0,
         switches: 0,
         arrived_ns: 0,

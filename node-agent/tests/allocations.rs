@@ -1,0 +1,177 @@
+//! `ckb-probe profile --mode allocations` on a program with the allocator of CKB, which says itself who allocated and who freed how much:
+//! on this machine's kernel, as root.
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "where it panics, a test fails"
+)]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
+};
+
+use ckb_probe_profiles::{Profile, pprof::Limits};
+use ckb_probe_testkit::{
+    Fixture, Folder, assert_contains, ckb_probe, refusal, repository, run, wait_until, words,
+};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Points by which a share of a caller may be off.
+const OFF: f64 = 3.0;
+
+/// The program, compiled where it is older than its source: its allocator takes minutes, once.
+fn allocates() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let target = repository().join("target/allocates");
+        run(Command::new("cargo")
+            .args([
+                "build",
+                "--quiet",
+                "--release",
+                "--locked",
+                "--manifest-path",
+            ])
+            .arg(repository().join("tests/allocates/Cargo.toml"))
+            .arg("--target-dir")
+            .arg(&target)
+            // What these tests were compiled with is not what the program is to be.
+            .env_remove("CARGO_TARGET_DIR")
+            .env_remove("RUSTFLAGS"));
+        target.join("release/allocates")
+    })
+}
+
+/// Waits until a process holds its two links for good: to what names are read by, and to the allocator.
+fn attached(sampling: &Child) {
+    let held = || {
+        let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", sampling.id()));
+        let descriptors = descriptors.into_iter().flatten().flatten();
+        let said = descriptors.filter_map(|one| fs::read_to_string(one.path()).ok());
+        said.filter(|said| said.contains("link_id:")).count()
+    };
+    // How functions are attached to is tried out first, by links that go again.
+    let mut since = Instant::now();
+    wait_until("a sampler that is attached", || {
+        if held() != 2 {
+            since = Instant::now();
+        }
+        since.elapsed() > Duration::from_millis(1_500)
+    });
+}
+
+/// By caller: bytes that were allocated, and that were freed of them.
+type Bytes = BTreeMap<String, [u64; 2]>;
+
+/// What the program says that it did, what was told of it, and the summary.
+fn profiled(order: &str) -> (Bytes, Bytes, String) {
+    let folder = Folder::new();
+    let mut fixture = Fixture::start(allocates());
+    let file = folder.path("allocations.pb.gz");
+    let sampling = Command::new(ckb_probe())
+        .args(words("profile --mode allocations --duration 10m --pid"))
+        .arg(fixture.pid().to_string())
+        .arg("-o")
+        .arg(&file)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    attached(&sampling);
+    let truth: Bytes = serde_json::from_str(&fixture.tell(order)).unwrap();
+    thread::sleep(Duration::from_millis(200));
+    kill_process(Pid::from_child(&sampling), Signal::INT).unwrap();
+    let output = sampling.wait_with_output().unwrap();
+    let summary = String::from_utf8(output.stderr).unwrap();
+    let profile = Profile::from_pprof(&fs::read(file).unwrap(), &Limits::PART).unwrap();
+    let mut told = Bytes::new();
+    for stack in profile.stacks.iter() {
+        let known = stack.frames.iter().rev().find_map(|frame| {
+            let caller = frame.name.strip_prefix("caller_");
+            caller.or_else(|| frame.name.strip_prefix("freer_"))
+        });
+        let bytes = told.entry(known.unwrap_or("none").to_owned()).or_default();
+        for (sum, weight) in bytes.iter_mut().zip(stack.weights) {
+            *sum += weight;
+        }
+    }
+    println!("{order}: {truth:?}, told {told:?}; {summary}");
+    (truth, told, summary)
+}
+
+fn shares(bytes: &Bytes, side: usize) -> BTreeMap<&str, f64> {
+    let all: u64 = bytes.values().map(|bytes| bytes[side]).sum();
+    let share = |bytes: &[u64; 2]| 100.0 * bytes[side] as f64 / all.max(1) as f64;
+    bytes
+        .iter()
+        .map(|(caller, bytes)| (&**caller, share(bytes)))
+        .collect()
+}
+
+/// That shares of all callers, and sums, are as they are.
+fn is_true(order: &str) {
+    let (truth, told, summary) = profiled(order);
+    for side in 0..2 {
+        let (known, found) = (shares(&truth, side), shares(&told, side));
+        for (caller, share) in &known {
+            let found = found.get(caller).copied().unwrap_or_default();
+            assert!(
+                (found - share).abs() <= OFF,
+                "{order}, side {side}: {caller} has {share:.1} %, told {found:.1} %"
+            );
+        }
+        let sum = |bytes: &Bytes| bytes.values().map(|bytes| bytes[side]).sum::<u64>() as f64;
+        let ratio = sum(&told) / sum(&truth);
+        assert!(
+            (0.98..1.02).contains(&ratio),
+            "{order}, side {side}: {ratio}"
+        );
+    }
+    assert!(!summary.contains("in step"), "{summary}");
+}
+
+#[test]
+fn who_allocates_and_frees_small_blocks_at_once_is_told_by_its_share() {
+    is_true("churn 1 600 2");
+    is_true("churn 16 600 2");
+    is_true("one-class 2 600 2");
+}
+
+#[test]
+fn who_allocates_blocks_of_all_sizes_is_told_by_its_share() {
+    is_true("mixed 1 1500 3");
+    is_true("mixed 16 1500 3");
+    is_true("large-and-small 2 1500 3");
+    is_true("middle 2 1000 2");
+}
+
+#[test]
+fn who_allocates_in_bursts_or_at_the_end_only_is_told_by_its_share() {
+    is_true("bursts 1 600 2");
+    is_true("bursts 16 600 2");
+    is_true("late 2 1000 3");
+}
+
+#[test]
+fn callers_that_take_turns_in_step_with_the_allocator_are_told_as_that() {
+    let (truth, told, summary) = profiled("in-step 1 300 2");
+    assert_eq!(truth.values().filter(|bytes| bytes[0] > 0).count(), 4);
+    // One of the four is all that is seen, and nothing else could be: so it is said.
+    assert_eq!(told.values().filter(|bytes| bytes[0] > 0).count(), 1);
+    assert_contains(&summary, "of the stacks came in step with the allocator");
+}
+
+#[test]
+fn a_process_with_another_allocator_is_refused_and_told_why() {
+    let (_folder, fixture) = Fixture::made(|folder: &Folder| folder.compile_optimised("stacks"));
+    let said = refusal(fixture.pid(), &words("profile --mode allocations"));
+    assert_contains(
+        &said,
+        "the process has no jemalloc 5.3 whose functions have names (_rjem_je_te_event_trigger is not there)",
+    );
+}
