@@ -58,7 +58,7 @@ gate: ## what must pass before a change lands: half an hour
 nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, scale, upgrade and bench, one after the other: a night
 	scripts/nightly.sh $(PARTS)
 
-crds: ## regenerate everything that is generated: CRDs, their reference, the chart's copy, config/
+crds: ## regenerate everything that is generated: CRDs, their reference, the chart's copy, config/, alerts, dashboards
 	scripts/render-config.sh
 
 image: ## build the image as an OCI archive, target/images/ckb-probe.tar

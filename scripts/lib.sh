@@ -19,6 +19,7 @@ CACHE=${CKB_PROBE_CACHE:-${HOME:?}/.cache/ckb-probe}
   SPEEDSCOPE=1.25.0
   OTELCOL=0.165.0
   JAEGER=1.76.0
+  GRAFANA_SCHEMA=0.0.22
 }
 
 # step TEXT: a progress line, with the time of day and the seconds since the script began.

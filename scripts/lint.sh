@@ -67,6 +67,13 @@ chart() {
   done
 }
 
+# dashboards: Grafana's own schema knows all that is in them, and they have all that it asks for.
+dashboards() {
+  local schema
+  schema=$(tool grafana "$CACHE/grafana-schema-$GRAFANA_SCHEMA" lint) || return 1
+  "$schema" charts/ckb-probe/monitoring/dashboards/*.json
+}
+
 # documentation: what a user can meet in the status or in Prometheus has its place in the docs, and only that.
 # shellcheck disable=SC2016  # the backquotes are Markdown's
 documentation() {
@@ -168,7 +175,7 @@ tool() {
 committed() { git ls-files --cached --others --exclude-standard "$1"; }
 
 failed=()
-for check in format lints dependencies shell workflows generated chart documentation kinds style; do
+for check in format lints dependencies shell workflows generated chart dashboards documentation kinds style; do
   step "$check"
   # A subshell of its own, so that `die` ends the check and not the script.
   ("$check") || failed+=("$check")

@@ -3,6 +3,7 @@
 # nothing, and fails when something committed is not what it would write.
 #
 #   crds/generated, docs/reference    from crds/src
+#   charts/ckb-probe/monitoring       rules and dashboards, from crds/src/bin/monitoring; docs/reference/alerts.md too
 #   charts/ckb-probe/crds-files       the chart's copy of crds/generated: a chart cannot read outside its own folder
 #   config/crd, config/default        for kustomize, from the chart with its default values
 set -euo pipefail
@@ -25,9 +26,10 @@ main() {
 # render: everything, at its path under $WORK.
 render() {
   # With the features of the whole workspace: tests are built with these.
-  (cd "$ROOT" && cargo build --quiet --locked --workspace --bin crdgen --bin crdref)
+  (cd "$ROOT" && cargo build --quiet --locked --workspace --bin crdgen --bin crdref --bin monitoring)
   "$ROOT/target/debug/crdgen" "$WORK/crds/generated"
   "$ROOT/target/debug/crdref" "$WORK/docs/reference"
+  "$ROOT/target/debug/monitoring" "$WORK/charts/ckb-probe/monitoring" "$WORK/docs/reference"
   mkdir -p "$WORK/charts/ckb-probe/crds-files" "$WORK/config/crd" "$WORK/config/default"
   cp "$WORK"/crds/generated/*.yaml "$WORK/charts/ckb-probe/crds-files"
   cp "$WORK"/crds/generated/*.yaml "$WORK/config/crd"
@@ -72,10 +74,10 @@ check_rendered() {
   ((drift == 0)) || die "generated files are out of date: run scripts/render-config.sh and commit"
 }
 
-# strays: copies of CRDs that are no longer generated.
+# strays: what is no longer generated, of folders in which all is.
 strays() {
   local copies
-  for copies in crds/generated charts/ckb-probe/crds-files; do
+  for copies in crds/generated charts/ckb-probe/crds-files charts/ckb-probe/monitoring/dashboards; do
     comm -13 <(ls "$WORK/$copies") <(ls "$ROOT/$copies") | sed "s|^|$copies/|"
   done
 }

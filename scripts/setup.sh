@@ -6,7 +6,7 @@
 #   unit     a C++ compiler, PostgreSQL, a Collector the first time 90 seconds
 #   cluster  Kubernetes, helm, containerd, etcd, …   the first time 10 minutes
 #   fuzz     cargo-fuzz and a C++ compiler           the first time 1 minute
-#   lint     shellcheck, actionlint and cargo-deny   the first time 4 minutes
+#   lint     shellcheck, actionlint, cargo-deny, Grafana's schema  the first time 5 minutes
 #   browser  Chromium and speedscope                 the first time 1 minute
 #   traces   Jaeger                                  the first time 4 minutes; not part of all
 #   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
@@ -27,6 +27,7 @@ CARGO_FUZZ_DIR=$CACHE/cargo-fuzz-$CARGO_FUZZ
 CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
 SPEEDSCOPE_DIR=$CACHE/speedscope-$SPEEDSCOPE
 OTELCOL_DIR=$CACHE/otelcol-$OTELCOL
+GRAFANA_SCHEMA_DIR=$CACHE/grafana-schema-$GRAFANA_SCHEMA
 JAEGER_DIR=$CACHE/jaeger-$JAEGER
 
 main() {
@@ -176,11 +177,17 @@ lint_tools() {
   provide "actionlint $ACTIONLINT (20 seconds)" has_actionlint "$ACTIONLINT_DIR" build_actionlint
   provide "cargo-deny $CARGO_DENY (4 minutes)" has_cargo_deny "$CARGO_DENY_DIR" \
     cargo_install "$CACHE/log/cargo-deny.log" cargo-deny "$CARGO_DENY"
+  provide "a reader of Grafana's dashboards, by the schema of its SDK $GRAFANA_SCHEMA (30 s)" has_grafana_schema "$GRAFANA_SCHEMA_DIR" \
+    build_grafana_schema
 }
 
 has_actionlint() { has_programs "$ACTIONLINT_DIR" actionlint; }
 
 build_actionlint() { go_build "$1" lint/actionlint github.com/rhysd/actionlint "$ACTIONLINT" "" github.com/rhysd/actionlint/cmd/actionlint; }
+
+has_grafana_schema() { has_programs "$GRAFANA_SCHEMA_DIR" grafana; }
+
+build_grafana_schema() { go_build "$1" grafana github.com/grafana/grafana-foundation-sdk/go "$GRAFANA_SCHEMA" "" .; }
 
 has_cargo_deny() { has_programs "$CARGO_DENY_DIR" cargo-deny; }
 

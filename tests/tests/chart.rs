@@ -3,17 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::{Path, PathBuf},
-    process::Command,
+    path::Path,
 };
 
 use ckb_probe_crds::Kind;
-use serde::Deserialize as _;
+use ckb_probe_tests::chart::{named, rendered, root};
 use serde_json::{Value, json};
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../charts/ckb-probe")
-}
 
 fn chart(file: &str) -> String {
     read(&root().join(file))
@@ -26,43 +21,6 @@ fn read(path: &Path) -> String {
 fn kinds() -> BTreeSet<String> {
     let kinds = Kind::ALL.iter().map(|kind| kind.as_str().to_owned());
     kinds.collect()
-}
-
-/// The pinned helm, or whatever this machine has: scripts/setup.sh cluster installs it.
-fn helm() -> PathBuf {
-    let home = std::env::var_os("HOME").map(PathBuf::from);
-    let cache = home.map(|home| home.join(".cache/ckb-probe"));
-    let cached = cache.and_then(|cache| fs::read_dir(cache).ok());
-    let mut helms = cached.into_iter().flatten().filter_map(|entry| {
-        let path = entry.ok()?.path();
-        let is_one = path.file_name()?.to_str()?.starts_with("helm-");
-        let helm = path.join("bin/helm");
-        (is_one && helm.exists()).then_some(helm)
-    });
-    helms.next().unwrap_or("helm".into())
-}
-
-/// The objects that the chart makes with these values, or what helm says against them.
-fn rendered(values: &[&str]) -> Result<Vec<Value>, String> {
-    let mut command = Command::new(helm());
-    command
-        .args(["template", "ckb-probe", "--namespace", "system"])
-        .arg(root());
-    for value in values {
-        command.args(["--set", value]);
-    }
-    let output = command.output().expect("helm: see scripts/setup.sh");
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    let documents = serde_yaml::Deserializer::from_slice(&output.stdout);
-    let objects = documents.map(|document| Value::deserialize(document).unwrap());
-    Ok(objects.filter(|object| !object.is_null()).collect())
-}
-
-fn named<'a>(objects: &'a [Value], kind: &str, name: &str) -> Option<&'a Value> {
-    let mut objects = objects.iter();
-    objects.find(|object| object["kind"] == kind && object["metadata"]["name"] == name)
 }
 
 /// The value of a variable in the operator's environment.
@@ -108,6 +66,8 @@ fn an_upgrade_that_leaves_new_values_out_is_refused_before_anything_changes() {
         "agent.kernelFunctions",
         "agent.blockIo",
         "otlp",
+        "alerts",
+        "dashboards",
     ] {
         let without = format!("{value}=null");
         let refused = rendered(&[&without]).unwrap_err();

@@ -1,11 +1,14 @@
-//! A real Prometheus, which scrapes a page that stays as it is, and keeps the exemplars on it.
+//! A real Prometheus, which scrapes a page that is made for it, and keeps the exemplars on it.
 
 use std::{
     fs,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread::{self, sleep},
     time::{Duration, Instant},
 };
@@ -29,14 +32,26 @@ impl Prometheus {
     /// # Panics
     /// When it does not start, or does not take the page: with what it says to that.
     pub fn of_page(page: String, media_type: &'static str) -> Self {
+        Self::of_pages(move |_| page.clone(), media_type)
+    }
+
+    /// The same of a page that is another each time: it is made of how often it has been scraped.
+    ///
+    /// # Panics
+    /// As [`Self::of_page`].
+    pub fn of_pages(
+        page: impl Fn(u64) -> String + Send + Sync + 'static,
+        media_type: &'static str,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let target = listener.local_addr().unwrap();
-        let page = Arc::new(page);
+        let (page, scrapes) = (Arc::new(page), Arc::new(AtomicU64::new(0)));
         // It ends with the tests.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let page = Arc::clone(&page);
-                thread::spawn(move || tell(stream, &page, media_type));
+                let before = scrapes.fetch_add(1, Ordering::Relaxed);
+                thread::spawn(move || tell(stream, &page(before), media_type));
             }
         });
         let folder = TempDir::with_prefix("ckb-probe-prometheus-").unwrap();
@@ -91,6 +106,25 @@ impl Prometheus {
         all.collect()
     }
 
+    /// What a query gives now: each series' labels and its number. Or why it gives nothing.
+    ///
+    /// # Errors
+    /// With Prometheus' words, where it cannot read the query.
+    pub fn query(&self, query: &str) -> Result<Vec<(Value, f64)>, String> {
+        let answer = self.get(&format!("/api/v1/query?query={}", encoded(query)));
+        if answer["status"] != "success" {
+            return Err(answer.to_string());
+        }
+        let series = answer["data"]["result"].as_array().into_iter().flatten();
+        let values = series.map(|series| {
+            let number = series["value"][1]
+                .as_str()
+                .and_then(|text| text.parse().ok());
+            (series["metric"].clone(), number.unwrap_or(f64::NAN))
+        });
+        Ok(values.collect())
+    }
+
     /// Null until it answers.
     fn get(&self, path: &str) -> Value {
         let Ok(mut stream) = TcpStream::connect(self.address) else {
@@ -110,6 +144,14 @@ impl Drop for Prometheus {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn encoded(text: &str) -> String {
+    let letters = text.bytes().map(|letter| match letter {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' => char::from(letter).to_string(),
+        _ => format!("%{letter:02X}"),
+    });
+    letters.collect()
 }
 
 fn tell(mut stream: TcpStream, page: &str, media_type: &str) {
