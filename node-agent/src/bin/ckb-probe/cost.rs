@@ -143,7 +143,7 @@ pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, Cli
     Ok(if told {
         Outcome::Measured
     } else {
-        Outcome::TooFew
+        Outcome::Said
     })
 }
 

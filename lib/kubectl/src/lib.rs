@@ -1,0 +1,110 @@
+//! The verbs of ckb-probe that only talk to a cluster. `ckb-probe` has them beside its own; as `kubectl ckbprobe` (a program whose name is
+//! `kubectl-ckbprobe`) there are no others.
+//!
+//! What is decided is decided by `ckb-probe-views`, which has no client. Here are the client, the clock and the terminal.
+
+mod connection;
+mod doctor;
+mod error;
+mod gather;
+
+use std::{path::Path, process::ExitCode};
+
+pub use connection::ClusterArguments;
+pub use error::{Forbidden, VerbError};
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// Under this name it is kubectl's.
+pub const PLUGIN: &str = "kubectl-ckbprobe";
+
+/// Finds out why a CKB node on Kubernetes is slow.
+#[derive(Debug, Parser)]
+#[command(
+    name = PLUGIN,
+    bin_name = "kubectl ckbprobe",
+    version,
+    after_help = EXAMPLES
+)]
+pub struct Program {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What is said at the end of `--help`.
+pub const EXAMPLES: &str = "Examples:\n  \
+    kubectl ckbprobe doctor -n ckb                is everything as it should be? what is broken first?\n  \
+    kubectl ckbprobe doctor ckb -n ckb -o short   of one CkbProbe, a line for each that is not\n\n\
+    Exit codes: 0 as it should be; 1 not; 2 wrong arguments.";
+
+/// What only talks to a cluster.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Look at each place from the API server to the figures: what is broken first, and what to type next.
+    Doctor(doctor::DoctorArguments),
+}
+
+/// How something is printed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum Output {
+    /// All of it, for people.
+    #[default]
+    Full,
+    /// What is not as it should be, a line each.
+    Short,
+    /// For programs: a line of JSON, in the form that docs/reference/view.schema.json has.
+    Json,
+}
+
+/// What a verb found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// All is as it should be.
+    Well,
+    /// Something is not, and that was said.
+    Broken,
+}
+
+impl Verb {
+    /// Does it.
+    pub async fn run(&self) -> Result<Outcome, VerbError> {
+        match self {
+            Self::Doctor(arguments) => doctor::run(arguments).await,
+        }
+    }
+}
+
+/// Whether this program was called by kubectl's name for it.
+pub fn is_called() -> bool {
+    let name = std::env::args_os().next();
+    let name = name.as_deref().map(Path::new).and_then(Path::file_name);
+    name.is_some_and(|name| name == PLUGIN)
+}
+
+/// The whole of `kubectl-ckbprobe`.
+pub fn main() -> ExitCode {
+    let program = Program::parse();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let result = runtime
+        .map_err(VerbError::Print)
+        .and_then(|runtime| runtime.block_on(program.verb.run()));
+    exit_code(&result)
+}
+
+/// What the shell is told; and whoever reads, of an error.
+pub fn exit_code(result: &Result<Outcome, VerbError>) -> ExitCode {
+    match result {
+        Ok(Outcome::Well) => ExitCode::SUCCESS,
+        Ok(Outcome::Broken) => ExitCode::FAILURE,
+        // The reader went away: it has what it wanted.
+        Err(VerbError::Print(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("ckbprobe: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
