@@ -125,9 +125,10 @@ go_build() {
   run_logged "$CACHE/log/$name.log" go build -trimpath -ldflags "-s -w $ldflags" -o "$tmp/bin/" "$@"
 }
 
-# Unit tests search programs of C++ too; jq reads what cargo built.
+# Unit tests search programs of C++ too, and look at a terminal; jq reads what cargo built.
 unit_packages() {
-  missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq prometheus=prometheus postgresql-15=/usr/lib/postgresql/15/bin/pgbench
+  missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq prometheus=prometheus postgresql-15=/usr/lib/postgresql/15/bin/pgbench \
+    tmux=tmux
 }
 
 unit_tools() { provide "the OpenTelemetry Collector $OTELCOL (90 s on two cores)" has_otelcol "$OTELCOL_DIR" build_otelcol; }

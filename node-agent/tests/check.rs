@@ -144,7 +144,7 @@ fn diagnosed(arguments: &[&str]) -> (Diagnosis, Option<i32>) {
     let text = String::from_utf8(output.stdout).unwrap();
     match Document::read(&text).unwrap().view {
         View::Diagnosis(found) => (found, output.status.code()),
-        other => panic!("{other:?}"),
+        other => unreachable!("{other:?}"),
     }
 }
 

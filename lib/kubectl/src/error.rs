@@ -46,6 +46,24 @@ pub struct Forbidden {
     pub message: String,
 }
 
+impl VerbError {
+    /// Of a request.
+    pub(crate) fn request(what: impl Into<String>, namespace: &str, error: kube::Error) -> Self {
+        let what = what.into();
+        match error {
+            kube::Error::Api(status) if status.code == 403 => Self::Forbidden(Forbidden {
+                what,
+                namespace: namespace.to_owned(),
+                message: status.message.clone(),
+            }),
+            source => Self::Request {
+                what,
+                source: Box::new(source),
+            },
+        }
+    }
+}
+
 /// An error of a request as a person reads it: the API server's own words, or why there was no answer.
 pub(crate) fn sentence(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error {

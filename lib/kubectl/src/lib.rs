@@ -7,6 +7,7 @@ mod connection;
 mod doctor;
 mod error;
 mod gather;
+mod trial;
 
 use std::{path::Path, process::ExitCode};
 
@@ -33,6 +34,8 @@ pub struct Program {
 
 /// What is said at the end of `--help`.
 pub const EXAMPLES: &str = "Examples:\n  \
+    kubectl ckbprobe try storage -n ckb -l app=ckb\n                                                \
+    how long do reads, writes and commits take? for five minutes\n  \
     kubectl ckbprobe doctor -n ckb                is everything as it should be? what is broken first?\n  \
     kubectl ckbprobe doctor ckb -n ckb -o short   of one CkbProbe, a line for each that is not\n\n\
     Exit codes: 0 as it should be; 1 not; 2 wrong arguments.";
@@ -40,6 +43,8 @@ pub const EXAMPLES: &str = "Examples:\n  \
 /// What only talks to a cluster.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
+    /// Measure what a preset asks of some pods, show it, and take it away again.
+    Try(Box<trial::TryArguments>),
     /// Look at each place from the API server to the figures: what is broken first, and what to type next.
     Doctor(doctor::DoctorArguments),
 }
@@ -69,6 +74,7 @@ impl Verb {
     /// Does it.
     pub async fn run(&self) -> Result<Outcome, VerbError> {
         match self {
+            Self::Try(arguments) => trial::run(arguments).await,
             Self::Doctor(arguments) => doctor::run(arguments).await,
         }
     }

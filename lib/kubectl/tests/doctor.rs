@@ -30,7 +30,7 @@ fn doctor(server: &Server, arguments: &[&str]) -> (Output, String) {
 fn diagnosis(text: &str) -> Diagnosis {
     match Document::read(text).unwrap().view {
         View::Diagnosis(diagnosis) => diagnosis,
-        other => panic!("{other:?}"),
+        other => unreachable!("{other:?}"),
     }
 }
 

@@ -118,7 +118,7 @@ fn tell(text: &mut String, place: &str, finding: &Finding) {
 }
 
 /// What others wrote, without what could move a terminal's cursor.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     let shown = text
         .chars()
         .map(|one| if one.is_control() { ' ' } else { one });

@@ -318,10 +318,10 @@ pub(super) fn trouble(pod: &Pod) -> Option<String> {
             .as_ref()
             .and_then(|last| last.terminated.as_ref());
         let ended = ended.or(one.state.as_ref()?.terminated.as_ref());
-        let ended = ended.and_then(|ended| {
+        let ended = ended.map(|ended| {
             let log = sentence(&ended.reason, &ended.message).unwrap_or_default();
             let log = log.lines().last().unwrap_or_default();
-            Some(format!("; it ended with {}: {log}", ended.exit_code))
+            format!("; it ended with {}: {log}", ended.exit_code)
         });
         let waits = one.state.as_ref()?.waiting.as_ref();
         let waits = waits.and_then(|waits| sentence(&waits.reason, &waits.message));
