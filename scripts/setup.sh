@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|all]...: installs what is missing to build, to run the test cluster, to
+# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|krew|all]...: installs what is missing to build, to run the test cluster, to
 # fuzz, to lint, to open what is drawn, to look at traces, or to measure. The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
@@ -10,6 +10,7 @@
 #   browser  Chromium and speedscope                 the first time 1 minute
 #   traces   Jaeger                                  the first time 4 minutes; not part of all
 #   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
+#   krew     krew, which installs plugins of kubectl the first time 20 seconds; not part of all
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -25,13 +26,14 @@ CARGO_DENY_DIR=$CACHE/cargo-deny-$CARGO_DENY
 SPEEDSCOPE_DIR=$CACHE/speedscope-$SPEEDSCOPE
 OTELCOL_DIR=$CACHE/otelcol-$OTELCOL
 JAEGER_DIR=$CACHE/jaeger-$JAEGER
+KREW_DIR=$CACHE/krew-$KREW
 
 main() {
   local group groups=("$@") packages
   [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build unit cluster fuzz lint browser)
   for group in "${groups[@]}"; do
-    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench) ]] ||
-      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|all]..."
+    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench|krew) ]] ||
+      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|krew|all]..."
   done
   mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
   install_packages "${packages[@]}"
@@ -156,6 +158,17 @@ build_jaeger() {
   export GOFLAGS=-mod=readonly
   run_logged "$CACHE/log/jaeger.log" go build -trimpath -ldflags "-s -w" -o "$tmp/bin/" ./cmd/jaeger
   rm -rf "$tmp/source"
+}
+
+krew_packages() { :; }
+
+krew_tools() { provide "krew $KREW (20 s on two cores)" has_krew "$KREW_DIR" build_krew; }
+
+has_krew() { has_programs "$KREW_DIR" krew; }
+
+build_krew() {
+  command -v go > /dev/null || die "Go 1.21 or newer is needed to build krew"
+  GOBIN=$1/bin run_logged "$CACHE/log/krew.log" go install "sigs.k8s.io/krew/cmd/krew@v$KREW"
 }
 
 fuzz_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }

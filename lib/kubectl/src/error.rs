@@ -1,6 +1,6 @@
 //! Why a verb cannot do what it is to do.
 
-use std::{error::Error, io};
+use std::{error::Error, io, path::PathBuf};
 
 use ckb_probe_k8s::client::ClientError;
 
@@ -26,6 +26,9 @@ pub enum VerbError {
     /// It may not be done.
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
+    /// A file cannot be made.
+    #[error("cannot write {}: {}", .0.display(), .1)]
+    File(PathBuf, #[source] io::Error),
     /// Nothing can be printed, or no signal be waited for.
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),

@@ -3,6 +3,7 @@
 //!
 //! What is decided is decided by `ckb-probe-views`, which has no client. Here are the client, the clock and the terminal.
 
+mod completion;
 mod connection;
 mod doctor;
 mod error;
@@ -11,10 +12,11 @@ mod trial;
 
 use std::{path::Path, process::ExitCode};
 
+pub use completion::COMPLETER;
 pub use connection::ClusterArguments;
 pub use error::{Forbidden, VerbError};
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
 /// Under this name it is kubectl's.
 pub const PLUGIN: &str = "kubectl-ckbprobe";
@@ -47,6 +49,10 @@ pub enum Verb {
     Try(Box<trial::TryArguments>),
     /// Look at each place from the API server to the figures: what is broken first, and what to type next.
     Doctor(doctor::DoctorArguments),
+    /// Complete verbs and names: a script for a shell, or links for kubectl.
+    Completion(completion::CompletionArguments),
+    /// Write manual pages, one for each verb.
+    Man(completion::ManArguments),
 }
 
 /// How something is printed.
@@ -71,31 +77,41 @@ pub enum Outcome {
 }
 
 impl Verb {
-    /// Does it.
-    pub async fn run(&self) -> Result<Outcome, VerbError> {
+    /// Does it. `root` is the whole command line, which shells are told of.
+    pub async fn run(&self, root: fn() -> clap::Command) -> Result<Outcome, VerbError> {
         match self {
             Self::Try(arguments) => trial::run(arguments).await,
             Self::Doctor(arguments) => doctor::run(arguments).await,
+            Self::Completion(arguments) => completion::run(arguments, root()),
+            Self::Man(arguments) => completion::man(arguments, root()),
         }
     }
 }
 
-/// Whether this program was called by kubectl's name for it.
+/// Whether this program was called by one of kubectl's names for it.
 pub fn is_called() -> bool {
-    let name = std::env::args_os().next();
-    let name = name.as_deref().map(Path::new).and_then(Path::file_name);
-    name.is_some_and(|name| name == PLUGIN)
+    [PLUGIN, COMPLETER].iter().any(|name| is_called_as(name))
 }
 
-/// The whole of `kubectl-ckbprobe`.
+fn is_called_as(wanted: &str) -> bool {
+    let name = std::env::args_os().next();
+    let name = name.as_deref().map(Path::new).and_then(Path::file_name);
+    name.is_some_and(|name| name == wanted)
+}
+
+/// The whole of `kubectl-ckbprobe`, and of what kubectl asks for completions.
 pub fn main() -> ExitCode {
-    let program = Program::parse();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let result = runtime
-        .map_err(VerbError::Print)
-        .and_then(|runtime| runtime.block_on(program.verb.run()));
+    let result = runtime.map_err(VerbError::Print).and_then(|runtime| {
+        if is_called_as(COMPLETER) {
+            let words: Vec<String> = std::env::args().skip(1).collect();
+            let root = Program::command();
+            return runtime.block_on(completion::candidates(&root, &words));
+        }
+        runtime.block_on(Program::parse().verb.run(Program::command))
+    });
     exit_code(&result)
 }
 

@@ -33,6 +33,7 @@ pub struct State {
 /// A running one.
 pub struct Server {
     /// What it has.
+    #[allow(dead_code, reason = "not each test looks at it")]
     pub state: Arc<Mutex<State>>,
     /// How to get at it.
     pub kubeconfig: PathBuf,

@@ -24,7 +24,7 @@ use ckb_probe_agent::{
 };
 use ckb_probe_crds::{Breach, KindSpec, Overhead, for_each_kind, report::CUT};
 use ckb_probe_traces::{Limits, Settings};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use exporting::Figures;
 use serde_json::Value;
 use tokio::{
@@ -116,7 +116,7 @@ macro_rules! define_command {
         async fn run(command: Command) -> Result<Outcome, CliError> {
             match command {
                 Command::Check(arguments) => check::run(&arguments),
-                Command::Cluster(verb) => Ok(match verb.run().await? {
+                Command::Cluster(verb) => Ok(match verb.run(Arguments::command).await? {
                     ckb_probe_kubectl::Outcome::Well => Outcome::Measured,
                     ckb_probe_kubectl::Outcome::Broken => Outcome::Said,
                 }),
