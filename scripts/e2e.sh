@@ -23,7 +23,7 @@ main() {
   local one
   step "building the end-to-end tests"
   # With the features of the whole workspace: unit tests were built with these.
-  cargo build --locked --quiet --workspace --bin e2e
+  cargo build --locked --quiet --workspace --bin e2e --bin kubectl-ckbprobe
   # Before the cluster: a build that fails has nothing to take down.
   scripts/image.sh target/images/ckb-probe.tar
   for one in ${workload//,/ }; do tests/workload/image.sh "$one" "target/images/$one.tar"; done

@@ -4,7 +4,7 @@ use std::{error::Error, io, path::PathBuf};
 
 use ckb_probe_k8s::client::ClientError;
 
-/// Why.
+/// What came in the way.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbError {
     /// No cluster is named.
@@ -41,9 +41,9 @@ pub enum VerbError {
      rbac.aggregate"
 )]
 pub struct Forbidden {
-    /// What.
+    /// What may not be done.
     pub what: String,
-    /// Where.
+    /// The namespace in which it may not.
     pub namespace: String,
     /// The API server's words.
     pub message: String,

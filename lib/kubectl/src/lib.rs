@@ -8,6 +8,8 @@ mod connection;
 mod doctor;
 mod error;
 mod gather;
+mod histogram;
+mod slow;
 mod trial;
 
 use std::{path::Path, process::ExitCode};
@@ -39,7 +41,9 @@ pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe try storage -n ckb -l app=ckb\n                                                \
     how long do reads, writes and commits take? for five minutes\n  \
     kubectl ckbprobe doctor -n ckb                is everything as it should be? what is broken first?\n  \
-    kubectl ckbprobe doctor ckb -n ckb -o short   of one CkbProbe, a line for each that is not\n\n\
+    kubectl ckbprobe doctor ckb -n ckb -o short   of one CkbProbe, a line for each that is not\n  \
+    kubectl ckbprobe slow ckb -n ckb              slow calls as they come\n  \
+    kubectl ckbprobe histogram ckb -n ckb --row Get\n\n\
     Exit codes: 0 as it should be; 1 not; 2 wrong arguments.";
 
 /// What only talks to a cluster.
@@ -49,6 +53,10 @@ pub enum Verb {
     Try(Box<trial::TryArguments>),
     /// Look at each place from the API server to the figures: what is broken first, and what to type next.
     Doctor(doctor::DoctorArguments),
+    /// Show slow calls, and whatever else is listed individually, as they come.
+    Slow(slow::SlowArguments),
+    /// Show how the durations of a row are distributed.
+    Histogram(histogram::HistogramArguments),
     /// Complete verbs and names: a script for a shell, or links for kubectl.
     Completion(completion::CompletionArguments),
     /// Write manual pages, one for each verb.
@@ -82,6 +90,8 @@ impl Verb {
         match self {
             Self::Try(arguments) => trial::run(arguments).await,
             Self::Doctor(arguments) => doctor::run(arguments).await,
+            Self::Slow(arguments) => slow::run(arguments).await,
+            Self::Histogram(arguments) => histogram::run(arguments).await,
             Self::Completion(arguments) => completion::run(arguments, root()),
             Self::Man(arguments) => completion::man(arguments, root()),
         }

@@ -65,7 +65,15 @@ fn kubectl_itself_completes_verbs_presets_and_names_once_the_links_are_made() {
         );
     }
     let verbs = offered(&server, &folder, &[""]);
-    let known = ["completion", "doctor", "help", "man", "try"];
+    let known = [
+        "completion",
+        "doctor",
+        "help",
+        "histogram",
+        "man",
+        "slow",
+        "try",
+    ];
     let mut words: Vec<&str> = verbs
         .iter()
         .map(|one| one.split('\t').next().unwrap())
@@ -135,7 +143,7 @@ fn each_verb_has_a_manual_page_that_man_can_read() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    for verb in ["try", "doctor", "completion", "man"] {
+    for verb in ["try", "doctor", "slow", "histogram", "completion", "man"] {
         let page = folder.join(format!("kubectl-ckbprobe-{verb}.1"));
         let text = fs::read_to_string(&page).unwrap();
         assert!(text.contains(".SH SYNOPSIS"), "{text}");

@@ -94,7 +94,7 @@ impl Mark {
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
-    /// Where.
+    /// The place that was looked at.
     pub place: Place,
     /// The CkbProbe that it is about, `namespace/name`, or on a host the process; unset of what is about all.
     #[serde(default, skip_serializing_if = "Option::is_none")]

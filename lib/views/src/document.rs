@@ -32,6 +32,42 @@ pub enum View {
     Figures(Figures),
     /// Something that happened, as soon as it was told.
     Event(Event),
+    /// How a measure of a row was distributed in the last report interval.
+    Distribution(Distribution),
+}
+
+/// How a measure of a row was distributed.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Distribution {
+    /// The CkbProbe, `namespace/name`.
+    pub subject: String,
+    /// The name of the probe.
+    pub probe: String,
+    /// The row.
+    pub row: String,
+    /// The part of the row; unset: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+    /// What is distributed, such as `duration`.
+    pub measure: String,
+    /// `nanoseconds`, `bytes`, or nothing of what is only counted.
+    pub unit: String,
+    /// How many there were.
+    pub count: u64,
+    /// How many in each range, in ascending order.
+    pub bars: Vec<Bar>,
+}
+
+/// A range, and how many are in it.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Bar {
+    /// The least that belongs to it.
+    pub from: u64,
+    /// The least that does not any more.
+    pub to: u64,
+    /// How many.
+    pub count: u64,
 }
 
 /// What a CkbProbe tells at one moment.
@@ -161,7 +197,20 @@ mod tests {
             probe: "storage".to_owned(),
             event: EventStatus::default(),
         };
-        for view in [View::Figures(figures), View::Event(event)] {
+        let distribution = Distribution {
+            unit: "nanoseconds".to_owned(),
+            bars: vec![Bar {
+                from: 1,
+                to: 2,
+                count: 3,
+            }],
+            ..Distribution::default()
+        };
+        for view in [
+            View::Figures(figures),
+            View::Event(event),
+            View::Distribution(distribution),
+        ] {
             let document = Document::of(view);
             assert_eq!(Document::read(&document.line()).unwrap(), document);
         }

@@ -28,6 +28,8 @@ pub struct State {
     pub stuck: bool,
     /// Whether nobody may make one.
     pub forbidden: bool,
+    /// The rows of the node's report, as it writes them.
+    pub rows: Option<String>,
 }
 
 /// A running one.
@@ -146,7 +148,13 @@ fn answer(method: &str, path: &str, body: &Value, state: &Mutex<State>) -> (u16,
             (201, review)
         }
         ("GET", "/apis/apps/v1/deployments") => list(vec![object("deployment")]),
-        ("GET", "/apis/ckbprobe.dev/v1alpha1/nodeprobes") => list(vec![object("nodeprobe")]),
+        ("GET", "/apis/ckbprobe.dev/v1alpha1/nodeprobes") => {
+            let mut order = object("nodeprobe");
+            if let Some(rows) = &state.rows {
+                order["status"]["instances"][0]["probes"][0]["rowsJson"] = json!(rows);
+            }
+            list(vec![order])
+        }
         ("GET", "/api/v1/pods") if query.contains("agent") => list(vec![object("agent")]),
         ("GET", "/api/v1/pods") => list(Vec::new()),
         ("GET", "/api/v1/nodes") => list(vec![object("node")]),
