@@ -35,6 +35,7 @@ use tokio::{
 /// Finds out why a CKB node is slow, from outside the process, with eBPF.
 #[derive(Debug, Parser)]
 #[command(
+    name = "ckb-probe",
     version,
     after_help = "Examples:\n  \
         ckb-probe check                                 can this host measure?\n  \
