@@ -202,8 +202,11 @@ impl Diagnosis {
             let reason = one.reason;
             matches!(reason, Some(Reason::Attaching | Reason::AgentStarting))
         };
-        // That there is no CkbProbe, or no answer to it, is told without a reason.
-        let waited = |one: &Finding| one.place == Place::CkbProbe && one.mark == Mark::Warning;
+        // That there is no answer to one yet is told without a reason.
+        let waited = |one: &Finding| {
+            let is_of_one = one.place == Place::CkbProbe && one.subject.is_some();
+            is_of_one && one.mark == Mark::Warning
+        };
         !self
             .findings
             .iter()

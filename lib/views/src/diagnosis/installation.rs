@@ -9,7 +9,7 @@ use k8s_openapi::{
 };
 
 use super::{
-    Finding, Place,
+    Finding, Mark, Place,
     cluster::{Answer, Right, Snapshot},
 };
 use crate::VERSION;
@@ -104,8 +104,11 @@ pub(super) fn operator(found: &Snapshot) -> Vec<Finding> {
         let finding = Finding::failed(place, text).next(INSTALL);
         return vec![finding.see("the-cluster-and-the-installation")];
     };
-    let mut findings = vec![replicas(found, deployment)];
-    findings.extend(lease(found, deployment));
+    let replicas = replicas(found, deployment);
+    let runs = replicas.mark != Mark::Failed;
+    let mut findings = vec![replicas];
+    // Nobody wonders that one who does not run does not work.
+    findings.extend(lease(found, deployment).filter(|_| runs));
     findings.extend(scope(found, deployment));
     if deployments.len() > 1 {
         let names: Vec<String> = deployments.iter().map(name).collect();
@@ -184,7 +187,12 @@ fn lease(found: &Snapshot, deployment: &Deployment) -> Option<Finding> {
     let renewed = held.renew_time.as_ref()?.0;
     let lasts = SignedDuration::from_secs(held.lease_duration_seconds.unwrap_or(15).into());
     let age = found.now.duration_since(renewed);
-    if holder.is_empty() || age > lasts.checked_add(CLOCKS).unwrap_or(SignedDuration::MAX) {
+    if holder.is_empty() {
+        let text = "no operator works: nobody holds the Lease ckb-probe-operator";
+        let finding = Finding::failed(place, text).next(command);
+        return Some(finding.see("when-there-is-no-status-at-all"));
+    }
+    if age > lasts.checked_add(CLOCKS).unwrap_or(SignedDuration::MAX) {
         let text = format!(
             "no operator works: the Lease ckb-probe-operator was last renewed {} s ago, by {holder:?}",
             age.as_secs()

@@ -110,8 +110,18 @@ fn an_operator_that_is_not_there_or_is_not_to_be_or_cannot_start_is_told_apart()
     );
 
     let mut scaled = healthy();
+    scaled.lease = Answer::Known(None);
     scaled.operators = Answer::Known(vec![deployment(&[("spec/replicas", "0")])]);
     let scaled = scaled.diagnose();
+    let failed = scaled
+        .findings
+        .iter()
+        .filter(|one| one.mark == Mark::Failed);
+    assert_eq!(
+        failed.count(),
+        1,
+        "it goes without saying that it does not work"
+    );
     let first_scaled = first(&scaled, Place::Operator);
     assert_eq!(
         first_scaled.next,
@@ -150,6 +160,14 @@ fn an_operator_that_does_not_renew_its_lease_does_not_work() {
         first(&untaken.diagnose(), Place::Operator)
             .text
             .starts_with("no operator has taken")
+    );
+
+    let mut released = healthy();
+    released.lease = Answer::Known(Some(lease(&[("spec/holderIdentity", "''")])));
+    let text = &first(&released.diagnose(), Place::Operator).text.clone();
+    assert_eq!(
+        text,
+        "no operator works: nobody holds the Lease ckb-probe-operator"
     );
 
     // Fifteen seconds, and as much for clocks that differ.
@@ -222,6 +240,7 @@ fn a_name_that_is_not_there_is_told_with_those_that_are() {
         none.ok,
         "nothing is wrong with a cluster on which nothing is asked"
     );
+    assert!(none.is_settled(), "and nothing is waited for");
 }
 
 #[test]
@@ -233,7 +252,8 @@ fn an_answer_that_does_not_come_is_the_operators_fault_after_ten_seconds() {
         found.probes = Answer::Known(vec![one]);
         found.diagnose()
     };
-    assert!(age("'2026-11-26T10:12:01Z'").ok);
+    let new = age("'2026-11-26T10:12:01Z'");
+    assert!(new.ok && !new.is_settled(), "it is waited for");
     let old = age("'2026-11-26T10:11:10Z'");
     let text = &first(&old, Place::CkbProbe).text;
     assert_eq!(text, "the operator has not answered it, for 60 s");
@@ -436,4 +456,30 @@ fn whoever_may_see_only_ckbprobes_is_told_what_they_say() {
     let found = found.diagnose();
     assert!(found.ok, "{found:#?}");
     assert_eq!(found.findings.last().unwrap().place, Place::Figures);
+}
+
+#[test]
+fn each_kind_of_breakage_is_at_the_place_where_a_person_would_look() {
+    for (reason, place) in [
+        (Reason::KindNotAdmitted, Place::CkbProbe),
+        (Reason::LimitExceeded, Place::CkbProbe),
+        (Reason::NoMatchingPods, Place::Pods),
+        (Reason::PodNotRunning, Place::Pods),
+        (Reason::AgentUnavailable, Place::Agent),
+        (Reason::AgentSilent, Place::Agent),
+        (Reason::ReportRefused, Place::Agent),
+        (Reason::PreflightFailed, Place::Node),
+        (Reason::ExecutableNotFound, Place::Process),
+        (Reason::TargetDied, Place::Process),
+        (Reason::SymbolNotFound, Place::Symbols),
+        (Reason::TooManyMatches, Place::Symbols),
+        (Reason::SingleStepped, Place::Symbols),
+        (Reason::AttachFailed, Place::Kernel),
+        (Reason::UnsupportedByKernel, Place::Kernel),
+        (Reason::EntryOnly, Place::Kernel),
+        (Reason::Silent, Place::Figures),
+    ] {
+        let found = diagnosed(&answered("Failed", reason, "what happened"));
+        assert_eq!(first(&found, place).reason, Some(reason));
+    }
 }
