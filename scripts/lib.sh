@@ -20,6 +20,7 @@ CACHE=${CKB_PROBE_CACHE:-${HOME:?}/.cache/ckb-probe}
   OTELCOL=0.165.0
   JAEGER=1.76.0
   GRAFANA_SCHEMA=0.0.22
+  KREW=0.4.3
 }
 
 # step TEXT: a progress line, with the time of day and the seconds since the script began.

@@ -2,7 +2,7 @@
 # render-config.sh [--check]: renders everything that is derived from the CRDs and the chart; with --check it changes
 # nothing, and fails when something committed is not what it would write.
 #
-#   crds/generated, docs/reference    from crds/src
+#   crds/generated, docs/reference    from crds/src, and of docs/reference the form of -o json from lib/views/src
 #   charts/ckb-probe/monitoring       rules and dashboards, from crds/src/bin/monitoring; docs/reference/alerts.md too
 #   charts/ckb-probe/crds-files       the chart's copy of crds/generated: a chart cannot read outside its own folder
 #   config/crd, config/default        for kustomize, from the chart with its default values
@@ -26,10 +26,11 @@ main() {
 # render: everything, at its path under $WORK.
 render() {
   # With the features of the whole workspace: tests are built with these.
-  (cd "$ROOT" && cargo build --quiet --locked --workspace --bin crdgen --bin crdref --bin monitoring)
+  (cd "$ROOT" && cargo build --quiet --locked --workspace --bin crdgen --bin crdref --bin monitoring --bin viewschema)
   "$ROOT/target/debug/crdgen" "$WORK/crds/generated"
   "$ROOT/target/debug/crdref" "$WORK/docs/reference"
   "$ROOT/target/debug/monitoring" "$WORK/charts/ckb-probe/monitoring" "$WORK/docs/reference"
+  "$ROOT/target/debug/viewschema" "$WORK/docs/reference"
   mkdir -p "$WORK/charts/ckb-probe/crds-files" "$WORK/config/crd" "$WORK/config/default"
   cp "$WORK"/crds/generated/*.yaml "$WORK/charts/ckb-probe/crds-files"
   cp "$WORK"/crds/generated/*.yaml "$WORK/config/crd"

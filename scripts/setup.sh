@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|all]...: installs what is missing to build, to run the test cluster, to
+# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|all]...: installs what is missing to build, to run the test cluster, to
 # fuzz, to lint, to open what is drawn, to look at traces, or to measure. The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
@@ -11,6 +11,7 @@
 #   traces   Jaeger                                  the first time 4 minutes; not part of all
 #   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
 #   release  cargo-auditable, buildah and mmdebstrap the first time 2 minutes; not part of all
+#   krew     krew, which installs plugins of kubectl the first time 20 seconds; not part of all
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -29,13 +30,14 @@ SPEEDSCOPE_DIR=$CACHE/speedscope-$SPEEDSCOPE
 OTELCOL_DIR=$CACHE/otelcol-$OTELCOL
 GRAFANA_SCHEMA_DIR=$CACHE/grafana-schema-$GRAFANA_SCHEMA
 JAEGER_DIR=$CACHE/jaeger-$JAEGER
+KREW_DIR=$CACHE/krew-$KREW
 
 main() {
   local group groups=("$@") packages
   [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build unit cluster fuzz lint browser)
   for group in "${groups[@]}"; do
-    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench|release) ]] ||
-      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|all]..."
+    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew) ]] ||
+      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|all]..."
   done
   mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
   install_packages "${packages[@]}"
@@ -129,10 +131,10 @@ go_build() {
   run_logged "$CACHE/log/$name.log" go build -trimpath -ldflags "-s -w $ldflags" -o "$tmp/bin/" "$@"
 }
 
-# Unit tests search programs of C++ too; jq reads what cargo built. One makes a release, signed, of programs that do nothing.
+# Unit tests search programs of C++ too, and look at a terminal; jq reads what cargo built. One makes a release, signed, of programs that do nothing.
 unit_packages() {
   missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq prometheus=prometheus postgresql-15=/usr/lib/postgresql/15/bin/pgbench \
-    binutils=objcopy openssh-client=ssh-keygen python3=python3
+    binutils=objcopy openssh-client=ssh-keygen python3=python3 tmux=tmux
 }
 
 unit_tools() { provide "the OpenTelemetry Collector $OTELCOL (90 s on two cores)" has_otelcol "$OTELCOL_DIR" build_otelcol; }
@@ -160,6 +162,17 @@ build_jaeger() {
   export GOFLAGS=-mod=readonly
   run_logged "$CACHE/log/jaeger.log" go build -trimpath -ldflags "-s -w" -o "$tmp/bin/" ./cmd/jaeger
   rm -rf "$tmp/source"
+}
+
+krew_packages() { :; }
+
+krew_tools() { provide "krew $KREW (20 s on two cores)" has_krew "$KREW_DIR" build_krew; }
+
+has_krew() { has_programs "$KREW_DIR" krew; }
+
+build_krew() {
+  command -v go > /dev/null || die "Go 1.21 or newer is needed to build krew"
+  GOBIN=$1/bin run_logged "$CACHE/log/krew.log" go install "sigs.k8s.io/krew/cmd/krew@v$KREW"
 }
 
 fuzz_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }

@@ -12,7 +12,12 @@ use std::{
 };
 
 use ckb_probe_agent::observe::{ProcessId, is_confined};
-use ckb_probe_crds::Check;
+use ckb_probe_crds::{Check, Reason};
+use ckb_probe_testkit::{Fixture, Folder, GroundTruth};
+use ckb_probe_views::{
+    diagnosis::{Diagnosis, Place},
+    document::{Document, View},
+};
 
 const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
 
@@ -126,4 +131,63 @@ fn a_process_is_confined_once_it_has_a_filter_and_where_that_cannot_be_told() {
     assert_eq!(is_confined(id(unconfined.id())), ours);
     unconfined.kill().unwrap();
     unconfined.wait().unwrap();
+}
+
+/// What is found of a process, by our own reader, and the exit code.
+fn diagnosed(arguments: &[&str]) -> (Diagnosis, Option<i32>) {
+    let mut command = Command::new(CKB_PROBE);
+    let output = command
+        .args(["check", "-o", "json"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    match Document::read(&text).unwrap().view {
+        View::Diagnosis(found) => (found, output.status.code()),
+        other => unreachable!("{other:?}"),
+    }
+}
+
+#[test]
+fn of_a_process_each_place_is_looked_at_up_to_its_figures() {
+    let folder = Folder::new();
+    let mut target = Fixture::start(&folder.compile("cc", "syscalls.c", "syscalls", &[]));
+    let pid = target.pid().to_string();
+    // It calls nothing of RocksDB, and has none of it.
+    let (found, code) = diagnosed(&["--pid", &pid]);
+    assert_eq!(code, Some(1));
+    let first = found.first_failure().unwrap();
+    assert_eq!(
+        (first.place, first.reason),
+        (Place::Symbols, Some(Reason::SymbolNotFound))
+    );
+    // Of what may have nothing to tell, that is no fault.
+    let (found, code) = diagnosed(&["--pid", &pid, "--preset", "network", "--seconds", "1"]);
+    assert_eq!(code, Some(0), "{found:#?}");
+    assert_eq!(found.findings.last().unwrap().place, Place::Figures);
+    assert_eq!(target.tell("uid"), "");
+    drop(target);
+    let (found, code) = diagnosed(&["--pid", &pid]);
+    assert_eq!(code, Some(1));
+    assert_eq!(found.first_failure().unwrap().place, Place::Process);
+}
+
+#[test]
+fn a_process_that_calls_nothing_is_told_from_one_that_does() {
+    let plan = ["rocksdb_get_pinned_cf 2000 constant:1000"];
+    let mut truth = GroundTruth::start("ground-truth", &["--rate", "400"], &plan).unwrap();
+    let pid = truth.pid().to_string();
+    let (found, code) = diagnosed(&["--pid", &pid, "--seconds", "1"]);
+    assert_eq!(code, Some(1));
+    let first = found.first_failure().unwrap();
+    assert_eq!(
+        (first.place, first.reason),
+        (Place::Figures, Some(Reason::Silent))
+    );
+    truth.begin().unwrap();
+    let (found, code) = diagnosed(&["--pid", &pid, "--seconds", "2"]);
+    assert_eq!(code, Some(0), "{found:#?}");
+    let last = found.findings.last().unwrap();
+    assert!(last.text.starts_with("within 2 s: "), "{last:?}");
+    assert!(last.text.contains("/s p99 "), "{last:?}");
 }

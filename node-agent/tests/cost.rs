@@ -23,7 +23,7 @@ fn serving() -> (Folder, Fixture, String) {
 fn cost(pid: u32, arguments: &[&str]) -> Output {
     Command::new(ckb_probe())
         .args(["cost", "functions", "--pid", &pid.to_string()])
-        .args(["--window", "500ms", "--settle", "200ms"])
+        .args(["--each", "500ms", "--settle", "200ms"])
         .args(arguments)
         .output()
         .unwrap()

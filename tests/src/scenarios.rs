@@ -21,6 +21,7 @@ mod kinds_admitted;
 mod network_policy;
 mod outage;
 mod parts;
+mod plugin;
 mod pod_security;
 mod preflight;
 mod prelude;
@@ -133,6 +134,7 @@ pub const ALL: &[Scenario] = scenarios! {
     kinds: Either, Nobody, "what each kind tells of one target, held against what others see of it";
     profiles: Either, Others, "stacks of a window become profiles that a user can read, a few of each mode, until the CkbProbe goes";
     parts: StandIn, Others, "an agent writes parts of profiles of its own node only; the operator merges, keeps as many as asked, and tidies up";
+    plugin: StandIn, Others, "what kubectl ckbprobe tries is measured and leaves nothing, and what it says is broken first is";
     everything: Either, Nobody, "the sample that asks every kind at once, under one budget: none takes another down";
     deletion: Either, Nobody, "a deleted CkbProbe leaves no probe and no agent";
     restart: Either, Others, "a target that is killed is attached again when it is back";

@@ -30,11 +30,22 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("ckb-probe-profiles", EFFECTS),
     ("ckb-probe-symbols", EFFECTS),
     ("ckb-probe-traces", EFFECTS),
+    ("ckb-probe-views", EFFECTS),
     ("ckb-probe-core", EFFECTS),
     ("ckb-probe-crds", EFFECTS),
     (
         "ckb-probe-operator",
         &["aya", "aya-obj", "ckb-probe-bpf", "ckb-probe-common"],
+    ),
+    (
+        "ckb-probe-kubectl",
+        &[
+            "aya",
+            "aya-obj",
+            "ckb-probe-bpf",
+            "ckb-probe-common",
+            "ckb-probe-agent",
+        ],
     ),
     ("ckb-probe-k8s", &["ckb-probe-crds", "ckb-probe-bpf"]),
     (
@@ -84,18 +95,20 @@ fn pure_crates_depend_on_no_effect() {
 }
 
 /// All crates of the agent and of what it stands on, but the one that may.
-const OTHERS: [&str; 11] = [
+const OTHERS: [&str; 13] = [
     "ckb-probe-agent",
     "ckb-probe-common",
     "ckb-probe-core",
     "ckb-probe-crds",
     "ckb-probe-figures",
     "ckb-probe-k8s",
+    "ckb-probe-kubectl",
     "ckb-probe-operator",
     "ckb-probe-otlp",
     "ckb-probe-profiles",
     "ckb-probe-symbols",
     "ckb-probe-traces",
+    "ckb-probe-views",
 ];
 
 #[test]

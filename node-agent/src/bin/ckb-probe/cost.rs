@@ -43,8 +43,14 @@ pub struct HowArguments {
     /// How long to measure in all. The longer, the smaller an effect that is told from noise.
     #[arg(long, default_value = "10m")]
     duration: ckb_probe_crds::Duration,
-    /// How long each window lasts that is measured. There are two in a pair, and six pairs at least are compared.
-    #[arg(long, default_value = "10s")]
+    /// How long each window lasts that is measured. There are two in a pair, and six pairs at least are compared. A kind may take
+    /// windows of its own, by --window.
+    #[arg(
+        id = "each",
+        long = "each",
+        value_name = "DURATION",
+        default_value = "10s"
+    )]
     window: ckb_probe_crds::Duration,
     /// How long to wait before each, for what attaching and detaching cost to be over and the budget to be as it stays.
     #[arg(long, default_value = "5s")]
@@ -143,7 +149,7 @@ pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, Cli
     Ok(if told {
         Outcome::Measured
     } else {
-        Outcome::TooFew
+        Outcome::Said
     })
 }
 

@@ -3,6 +3,7 @@
 use std::{io::Write, path::PathBuf, process::ExitCode, time::Duration};
 
 mod blocks;
+mod check;
 mod cluster;
 mod cost;
 mod exporting;
@@ -16,18 +17,16 @@ use ckb_probe_agent::{
     alarm::Alarm,
     export::span_sink::SpanSink,
     host::{HostError, Session, find_process},
-    kernel::{CalibratedTier, Execs, Tier, run_child_if_asked},
+    kernel::{Execs, Tier, run_child_if_asked},
     kinds::{self, Asking},
     observe::{Exit, Process},
-    preflight::{Preflight, Unmeasurable, preflight},
+    preflight::{Unmeasurable, preflight},
 };
-use ckb_probe_crds::{
-    Breach, Check, KindSpec, Overhead, display_nanos, for_each_kind, report::CUT,
-};
+use ckb_probe_crds::{Breach, KindSpec, Overhead, for_each_kind, report::CUT};
 use ckb_probe_traces::{Limits, Settings};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use exporting::Figures;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
     signal::unix::{SignalKind, signal},
     time::{Instant, sleep_until},
@@ -40,6 +39,8 @@ use tokio::{
     version,
     after_help = "Examples:\n  \
         ckb-probe check                                 can this host measure?\n  \
+        ckb-probe check --executable ckb                and this process? what is broken first?\n  \
+        ckb-probe doctor -n ckb                         the same of a cluster, as kubectl ckbprobe doctor\n  \
         ckb-probe symbols --executable ckb              which operations can be measured in this binary?\n  \
         ckb-probe symbols --match 'ckb_chain::*'        which functions match, and what would a call of theirs cost?\n  \
         ckb-probe rocksdb                               a table every second, of the process that runs ckb\n  \
@@ -67,8 +68,9 @@ macro_rules! define_command {
         #[derive(Debug, Subcommand)]
         enum Command {
             /// Check whether this host can measure: probe a function of this program, and show how probes attach and what a
-            /// probed call costs.
-            Check(CheckArguments),
+            /// probed call costs. With --pid or --executable, look at each place up to the figures of that process: what is
+            /// broken first, and what to type next.
+            Check(check::CheckArguments),
             /// List the functions that can be measured by name, or those that match a pattern, and where they are.
             Symbols(symbols::Arguments),
             /// Sample the stacks of a process's threads, while they run or wait, for a flame graph of where the time goes.
@@ -88,6 +90,8 @@ macro_rules! define_command {
             Blocks(blocks::BlocksArguments),
             #[command(flatten)]
             Measure(MeasureCommand),
+            #[command(flatten)]
+            Cluster(ckb_probe_kubectl::Verb),
         }
 
         /// A table for each kind.
@@ -112,7 +116,11 @@ macro_rules! define_command {
 
         async fn run(command: Command) -> Result<Outcome, CliError> {
             match command {
-                Command::Check(arguments) => check(&arguments),
+                Command::Check(arguments) => check::run(&arguments),
+                Command::Cluster(verb) => Ok(match verb.run(Arguments::command).await? {
+                    ckb_probe_kubectl::Outcome::Well => Outcome::Measured,
+                    ckb_probe_kubectl::Outcome::Broken => Outcome::Said,
+                }),
                 Command::Symbols(arguments) => symbols::run(&arguments),
                 Command::Profile(arguments) => profile::profile(&arguments).await,
                 Command::Threads(arguments) => profile::threads(&arguments).await,
@@ -153,15 +161,6 @@ struct MeasureArguments<What: Args> {
     what: What,
     #[command(flatten)]
     how: HowArguments,
-}
-
-#[derive(Args, Debug)]
-struct CheckArguments {
-    #[command(flatten)]
-    tier: TierArgument,
-    /// Print each check as a JSON line instead of the table.
-    #[arg(long)]
-    json: bool,
 }
 
 #[derive(Args, Debug)]
@@ -251,6 +250,8 @@ fn breach(text: &str) -> Result<Breach, String> {
 enum CliError {
     #[error(transparent)]
     Host(#[from] HostError),
+    #[error(transparent)]
+    Cluster(#[from] ckb_probe_kubectl::VerbError),
     #[error("{0}")]
     Unmeasurable(#[from] Unmeasurable),
     #[error(transparent)]
@@ -311,14 +312,17 @@ enum Outcome {
     Measured,
     NothingCalled,
     CannotMeasure,
-    /// Said already.
-    TooFew,
+    /// Something else, that was said already.
+    Said,
 }
 
 const NOTHING_CALLED: u8 = 3;
 
 fn main() -> ExitCode {
     run_child_if_asked();
+    if ckb_probe_kubectl::is_called() {
+        return ckb_probe_kubectl::main();
+    }
     let arguments = Arguments::parse();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -336,7 +340,7 @@ fn main() -> ExitCode {
             eprintln!("ckb-probe: nothing can be measured here: see what is not ok");
             ExitCode::FAILURE
         }
-        Ok(Outcome::TooFew) => ExitCode::FAILURE,
+        Ok(Outcome::Said) => ExitCode::FAILURE,
         // The reader went away: it has what it wanted.
         Err(CliError::Print(error) | CliError::Flames(flames::FlamesError::Print(error)))
             if error.kind() == std::io::ErrorKind::BrokenPipe =>
@@ -348,60 +352,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn check(arguments: &CheckArguments) -> Result<Outcome, CliError> {
-    let Preflight { checks, means } = preflight(arguments.tier.tier);
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        for check in &checks {
-            writeln!(out, "{}", json!(check))?;
-        }
-    } else {
-        print_checks(&mut out, &checks)?;
-        if let Ok(means) = &means {
-            print_means(&mut out, means)?;
-        }
-    }
-    out.flush()?;
-    Ok(match means {
-        Ok(_) => Outcome::Measured,
-        Err(_) => Outcome::CannotMeasure,
-    })
-}
-
-fn print_checks(out: &mut impl Write, checks: &[Check]) -> std::io::Result<()> {
-    writeln!(out, "{:<17}  OK   DETAIL", "CHECK")?;
-    for check in checks {
-        let ok = if check.passed { "ok" } else { "no" };
-        writeln!(out, "{:<17}  {ok}   {}", check.name, check.detail)?;
-    }
-    writeln!(out)
-}
-
-fn print_means(out: &mut impl Write, means: &CalibratedTier) -> std::io::Result<()> {
-    let calibration = means.calibration;
-    writeln!(out, "attach tier      {}", means.tier.as_str())?;
-    writeln!(
-        out,
-        "calls counted    {} of {}",
-        calibration.counted, calibration.calls
-    )?;
-    writeln!(
-        out,
-        "cost of a call   {}",
-        display_nanos(calibration.cost_per_call_ns)
-    )?;
-    writeln!(
-        out,
-        "  of which seen as the call's own time, and taken off: {}",
-        display_nanos(calibration.trap_ns)
-    )?;
-    writeln!(
-        out,
-        "  single-stepped {}",
-        display_nanos(calibration.single_step_cost_ns)
-    )
 }
 
 async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliError> {

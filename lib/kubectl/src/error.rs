@@ -1,0 +1,84 @@
+//! Why a verb cannot do what it is to do.
+
+use std::{error::Error, io, path::PathBuf};
+
+use ckb_probe_k8s::client::ClientError;
+
+/// What came in the way.
+#[derive(Debug, thiserror::Error)]
+pub enum VerbError {
+    /// No cluster is named.
+    #[error(
+        "cannot find a cluster: {0}. It is that of --kubeconfig, of KUBECONFIG, or of ~/.kube/config"
+    )]
+    Config(#[from] kube::config::KubeconfigError),
+    /// It cannot be connected to.
+    #[error("cannot connect to the cluster: {0}")]
+    Client(#[from] ClientError),
+    /// The API server refuses something, or does not answer.
+    #[error("cannot {what}: {}", sentence(.source))]
+    Request {
+        /// What was to be done.
+        what: String,
+        /// What it says.
+        source: Box<kube::Error>,
+    },
+    /// It may not be done.
+    #[error(transparent)]
+    Forbidden(#[from] Forbidden),
+    /// A file cannot be made.
+    #[error("cannot write {}: {}", .0.display(), .1)]
+    File(PathBuf, #[source] io::Error),
+    /// Nothing can be printed, or no signal be waited for.
+    #[error("cannot print: {0}")]
+    Print(#[from] io::Error),
+}
+
+/// The API server does not let whoever asks do that.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "you may not {what} in namespace {namespace}: {message}. The cluster's roles view and edit have these rights where the chart has \
+     rbac.aggregate"
+)]
+pub struct Forbidden {
+    /// What may not be done.
+    pub what: String,
+    /// The namespace in which it may not.
+    pub namespace: String,
+    /// The API server's words.
+    pub message: String,
+}
+
+impl VerbError {
+    /// Of a request.
+    pub(crate) fn request(what: impl Into<String>, namespace: &str, error: kube::Error) -> Self {
+        let what = what.into();
+        match error {
+            kube::Error::Api(status) if status.code == 403 => Self::Forbidden(Forbidden {
+                what,
+                namespace: namespace.to_owned(),
+                message: status.message.clone(),
+            }),
+            source => Self::Request {
+                what,
+                source: Box::new(source),
+            },
+        }
+    }
+}
+
+/// An error of a request as a person reads it: the API server's own words, or why there was no answer.
+pub(crate) fn sentence(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error {
+        return match status.message.is_empty() {
+            true => format!("the API server says {}", status.code),
+            false => status.message.clone(),
+        };
+    }
+    // Each layer says what the next one says, too: the last is what happened.
+    let mut innermost: &dyn Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    format!("the API server cannot be reached: {innermost}")
+}

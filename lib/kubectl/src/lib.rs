@@ -1,0 +1,142 @@
+//! The verbs of ckb-probe that only talk to a cluster. `ckb-probe` has them beside its own; as `kubectl ckbprobe` (a program whose name is
+//! `kubectl-ckbprobe`) there are no others.
+//!
+//! What is decided is decided by `ckb-probe-views`, which has no client. Here are the client, the clock and the terminal.
+
+mod completion;
+mod connection;
+mod doctor;
+mod error;
+mod gather;
+mod histogram;
+mod slow;
+mod trial;
+
+use std::{path::Path, process::ExitCode};
+
+pub use completion::COMPLETER;
+pub use connection::ClusterArguments;
+pub use error::{Forbidden, VerbError};
+
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
+
+/// Under this name it is kubectl's.
+pub const PLUGIN: &str = "kubectl-ckbprobe";
+
+/// Finds out why a CKB node on Kubernetes is slow.
+#[derive(Debug, Parser)]
+#[command(
+    name = PLUGIN,
+    bin_name = "kubectl ckbprobe",
+    version,
+    after_help = EXAMPLES
+)]
+pub struct Program {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What is said at the end of `--help`.
+pub const EXAMPLES: &str = "Examples:\n  \
+    kubectl ckbprobe try storage -n ckb -l app=ckb\n                                                \
+    how long do reads, writes and commits take? for five minutes\n  \
+    kubectl ckbprobe doctor -n ckb                is everything as it should be? what is broken first?\n  \
+    kubectl ckbprobe doctor ckb -n ckb -o short   of one CkbProbe, a line for each that is not\n  \
+    kubectl ckbprobe slow ckb -n ckb              slow calls as they come\n  \
+    kubectl ckbprobe histogram ckb -n ckb --row Get\n\n\
+    Exit codes: 0 as it should be; 1 not; 2 wrong arguments.";
+
+/// What only talks to a cluster.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Measure what a preset asks of some pods, show it, and take it away again.
+    Try(Box<trial::TryArguments>),
+    /// Look at each place from the API server to the figures: what is broken first, and what to type next.
+    Doctor(doctor::DoctorArguments),
+    /// Show slow calls, and whatever else is listed individually, as they come.
+    Slow(slow::SlowArguments),
+    /// Show how the durations of a row are distributed.
+    Histogram(histogram::HistogramArguments),
+    /// Complete verbs and names: a script for a shell, or links for kubectl.
+    Completion(completion::CompletionArguments),
+    /// Write manual pages, one for each verb.
+    Man(completion::ManArguments),
+}
+
+/// How something is printed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum Output {
+    /// All of it, for people.
+    #[default]
+    Full,
+    /// What is not as it should be, a line each.
+    Short,
+    /// For programs: a line of JSON, in the form that docs/reference/view.schema.json has.
+    Json,
+}
+
+/// What a verb found.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// All is as it should be.
+    Well,
+    /// Something is not, and that was said.
+    Broken,
+}
+
+impl Verb {
+    /// Does it. `root` is the whole command line, which shells are told of.
+    pub async fn run(&self, root: fn() -> clap::Command) -> Result<Outcome, VerbError> {
+        match self {
+            Self::Try(arguments) => trial::run(arguments).await,
+            Self::Doctor(arguments) => doctor::run(arguments).await,
+            Self::Slow(arguments) => slow::run(arguments).await,
+            Self::Histogram(arguments) => histogram::run(arguments).await,
+            Self::Completion(arguments) => completion::run(arguments, root()),
+            Self::Man(arguments) => completion::man(arguments, root()),
+        }
+    }
+}
+
+/// Whether this program was called by one of kubectl's names for it.
+pub fn is_called() -> bool {
+    [PLUGIN, COMPLETER].iter().any(|name| is_called_as(name))
+}
+
+fn is_called_as(wanted: &str) -> bool {
+    let name = std::env::args_os().next();
+    let name = name.as_deref().map(Path::new).and_then(Path::file_name);
+    name.is_some_and(|name| name == wanted)
+}
+
+/// The whole of `kubectl-ckbprobe`, and of what kubectl asks for completions.
+pub fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let result = runtime.map_err(VerbError::Print).and_then(|runtime| {
+        if is_called_as(COMPLETER) {
+            let words: Vec<String> = std::env::args().skip(1).collect();
+            let root = Program::command();
+            return runtime.block_on(completion::candidates(&root, &words));
+        }
+        runtime.block_on(Program::parse().verb.run(Program::command))
+    });
+    exit_code(&result)
+}
+
+/// What the shell is told; and whoever reads, of an error.
+pub fn exit_code(result: &Result<Outcome, VerbError>) -> ExitCode {
+    match result {
+        Ok(Outcome::Well) => ExitCode::SUCCESS,
+        Ok(Outcome::Broken) => ExitCode::FAILURE,
+        // The reader went away: it has what it wanted.
+        Err(VerbError::Print(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("ckbprobe: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The one form in which programs read what people are shown: `-o json` of each verb prints documents of it, one a line.
+//!
+//! Whoever reads one looks at `schema` first. What is added within a version may be left unread; what is taken away or means something
+//! else makes another version.
+
+use ckb_probe_crds::{EventStatus, ProbeStatus};
+use schemars::{JsonSchema, Schema, schema_for};
+use serde::{Deserialize, Serialize};
+
+use crate::diagnosis::Diagnosis;
+
+/// The version of the form.
+pub const SCHEMA: &str = "ckbprobe.dev/view/v1";
+
+/// A line of `-o json`.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Document {
+    /// The version of the form: `ckbprobe.dev/view/v1`.
+    pub schema: String,
+    /// What it tells.
+    #[serde(flatten)]
+    pub view: View,
+}
+
+/// What is told.
+#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(tag = "view", rename_all = "camelCase")]
+pub enum View {
+    /// Where measuring is broken, if it is.
+    Diagnosis(Diagnosis),
+    /// What is measured now.
+    Figures(Figures),
+    /// Something that happened, as soon as it was told.
+    Event(Event),
+    /// How a measure of a row was distributed in the last report interval.
+    Distribution(Distribution),
+}
+
+/// How a measure of a row was distributed.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Distribution {
+    /// The CkbProbe, `namespace/name`.
+    pub subject: String,
+    /// The name of the probe.
+    pub probe: String,
+    /// The row.
+    pub row: String,
+    /// The part of the row; unset: all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+    /// What is distributed, such as `duration`.
+    pub measure: String,
+    /// `nanoseconds`, `bytes`, or nothing of what is only counted.
+    pub unit: String,
+    /// How many there were.
+    pub count: u64,
+    /// How many in each range, in ascending order.
+    pub bars: Vec<Bar>,
+}
+
+/// A range, and how many are in it.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct Bar {
+    /// The least that belongs to it.
+    pub from: u64,
+    /// The least that does not any more.
+    pub to: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// What a CkbProbe tells at one moment.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Figures {
+    /// The CkbProbe, `namespace/name`.
+    pub subject: String,
+    /// Whether all that is asked is measured, and counts something.
+    pub ready: bool,
+    /// All of it in a line.
+    pub headline: String,
+    /// What measuring is estimated to cost, and how much of the time is seen where it is sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead: Option<String>,
+    /// The results of each probe, as the status of a CkbProbe has them.
+    pub probes: Vec<ProbeStatus>,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// The CkbProbe, `namespace/name`.
+    pub subject: String,
+    /// The name of the probe that tells of it.
+    pub probe: String,
+    /// What happened, as the status of a CkbProbe has it.
+    pub event: EventStatus,
+}
+
+/// Why a text is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is none of these.
+    #[error("this is no document of ckb-probe: {0}")]
+    Json(#[from] serde_json::Error),
+    /// Another version wrote it.
+    #[error(
+        "this document is of the form {0:?}, and {SCHEMA:?} alone is read here: use the ckb-probe that wrote it"
+    )]
+    Schema(String),
+}
+
+impl Document {
+    /// Of this.
+    pub fn of(view: View) -> Self {
+        Self {
+            schema: SCHEMA.to_owned(),
+            view,
+        }
+    }
+
+    /// The line.
+    pub fn line(&self) -> String {
+        // There is nothing in it that JSON cannot have.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Reads a line.
+    pub fn read(line: &str) -> Result<Self, ReadError> {
+        #[derive(Deserialize)]
+        struct Head {
+            schema: String,
+        }
+        let Head { schema } = serde_json::from_str(line)?;
+        match schema == SCHEMA {
+            true => Ok(serde_json::from_str(line)?),
+            false => Err(ReadError::Schema(schema)),
+        }
+    }
+
+    /// What docs/reference/view.schema.json says of it.
+    pub fn json_schema() -> Schema {
+        schema_for!(Document)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ckb_probe_crds::Reason;
+
+    use super::*;
+    use crate::diagnosis::{Finding, Part, Place};
+
+    fn diagnosis() -> Document {
+        let part = Part {
+            name: "operator".to_owned(),
+            version: "0.1.0".to_owned(),
+        };
+        let finding = Finding {
+            reason: Some(Reason::Silent),
+            ..Finding::failed(Place::Figures, "attached, but nothing happened")
+                .about("ckb/ckb")
+                .next("kubectl -n ckb describe ckbprobe ckb")
+                .see("silent")
+        };
+        Document::of(View::Diagnosis(Diagnosis::of(vec![part], vec![finding])))
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_is_the_documented_form() {
+        let document = diagnosis();
+        let line = document.line();
+        assert_eq!(Document::read(&line).unwrap(), document);
+        assert_eq!(
+            line,
+            "{\"schema\":\"ckbprobe.dev/view/v1\",\"view\":\"diagnosis\",\"ok\":false,\"parts\":[{\"name\":\"operator\",\
+             \"version\":\"0.1.0\"}],\"findings\":[{\"place\":\"figures\",\"subject\":\"ckb/ckb\",\"mark\":\"failed\",\
+             \"text\":\"attached, but nothing happened\",\"reason\":\"Silent\",\
+             \"next\":[\"kubectl -n ckb describe ckbprobe ckb\"],\
+             \"see\":\"https://github.com/ckb-probe/ckb-probe/blob/main/docs/troubleshooting.md#silent\"}]}"
+        );
+    }
+
+    #[test]
+    fn the_other_views_are_read_back_too() {
+        let figures = Figures {
+            subject: "ckb/ckb".to_owned(),
+            ready: true,
+            headline: "storage 733/s".to_owned(),
+            probes: vec![ProbeStatus::default()],
+            ..Figures::default()
+        };
+        let event = Event {
+            subject: "ckb/ckb".to_owned(),
+            probe: "storage".to_owned(),
+            event: EventStatus::default(),
+        };
+        let distribution = Distribution {
+            unit: "nanoseconds".to_owned(),
+            bars: vec![Bar {
+                from: 1,
+                to: 2,
+                count: 3,
+            }],
+            ..Distribution::default()
+        };
+        for view in [
+            View::Figures(figures),
+            View::Event(event),
+            View::Distribution(distribution),
+        ] {
+            let document = Document::of(view);
+            assert_eq!(Document::read(&document.line()).unwrap(), document);
+        }
+    }
+
+    #[test]
+    fn what_a_later_version_adds_is_left_unread_and_another_form_refused() {
+        let line = diagnosis().line();
+        let more = line.replacen("\"ok\":false", "\"ok\":false,\"colour\":\"red\"", 1);
+        assert_eq!(Document::read(&more).unwrap(), diagnosis());
+        let other = line.replacen("view/v1", "view/v2", 1);
+        let error = Document::read(&other).unwrap_err();
+        assert!(matches!(error, ReadError::Schema(of) if of == "ckbprobe.dev/view/v2"));
+        assert!(matches!(
+            Document::read("{}").unwrap_err(),
+            ReadError::Json(_)
+        ));
+    }
+}
