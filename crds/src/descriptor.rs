@@ -192,7 +192,9 @@ impl Descriptor {
     /// A number as people read it, that such a value has; but of how many values a distribution has.
     pub fn written(&self, value: Value, number: f64) -> String {
         match (value, self.unit(value.measure())) {
-            (Value::Percent(..) | Value::Portion(..) | Value::Rate(_), _) => numbers::rate(number),
+            (Value::Percent(..) | Value::Portion(..) | Value::Each(..) | Value::Rate(_), _) => {
+                numbers::rate(number)
+            }
             (_, Unit::Nanoseconds) => display_nanos(number as u64),
             (_, Unit::Count | Unit::Bytes) => format!("{}", number as u64),
         }

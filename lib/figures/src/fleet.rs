@@ -66,6 +66,7 @@ impl TargetFigure {
             | Value::Maximum(_)
             | Value::Level(_)
             | Value::Percent(..)
+            | Value::Each(..)
             | Value::Portion(..) => None,
         }
     }

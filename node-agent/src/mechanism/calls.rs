@@ -17,8 +17,8 @@ use std::{
 };
 
 pub use ask::{
-    CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Numbered, Sought, Span,
-    UsdtPattern,
+    CallsConfig, Cause, Counted, FileNames, Function, Kept, Matching, Measures, Numbered, Read,
+    Sought, Span, Told, UsdtPattern,
 };
 use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
 use k8s_openapi::jiff::Timestamp;
@@ -68,7 +68,7 @@ pub struct Calls {
 #[derive(Clone, Debug, PartialEq)]
 struct Slot {
     measures: Measures,
-    has_bytes: bool,
+    told: Told,
     arguments: Vec<Kept>,
     stacks: bool,
 }
@@ -148,7 +148,7 @@ impl Config for CallsConfig {
                 slots: slots
                     .into_iter()
                     .map(|(counted, measures)| Slot {
-                        has_bytes: counted.has_bytes(),
+                        told: counted.told(),
                         arguments: counted.arguments,
                         stacks: counted.stacks,
                         measures,
@@ -236,7 +236,7 @@ fn families(cpus: u32) -> u32 {
 
 impl Measures {
     /// What was counted in one place.
-    pub fn figures(&self, seen: SlotReading, has_bytes: bool) -> Figures {
+    pub fn figures(&self, seen: SlotReading, told: Told) -> Figures {
         let mut figures = Figures::default();
         let count = seen.histogram.count() + seen.untimed;
         let (duration, longest, slow) = match self {
@@ -250,9 +250,10 @@ impl Measures {
                 bytes,
                 slow,
             } => {
-                if has_bytes {
+                if told.bytes {
                     figures.sums.insert(bytes.clone(), seen.bytes);
                 }
+                figures.sums.extend(told.files.sums(seen.files));
                 (duration, longest, slow)
             }
             Self::Spanned {
@@ -307,7 +308,7 @@ impl Calls {
             (None, None) => call.slot,
         } as usize;
         let Slot {
-            has_bytes,
+            told,
             arguments,
             stacks,
             ..
@@ -318,13 +319,13 @@ impl Calls {
             .filter(|cause| call.during & (1 << cause.number) != 0);
         let during = during.map(|cause| cause.name.to_string()).collect();
         let mut details = vec![("duration", Detail::Nanoseconds(call.duration_ns))];
-        if *has_bytes {
+        if told.bytes {
             details.push(("bytes", Detail::Bytes(call.bytes)));
         }
         if let Some(seen) = &seen.arguments {
-            let told = arguments.iter().zip(&seen.values).zip(&seen.texts);
-            let told = told.map(|((kept, value), text)| kept.told(*value, text));
-            details.push(("arguments", Detail::List(told.collect())));
+            let kept = arguments.iter().zip(&seen.values).zip(&seen.texts);
+            let kept = kept.map(|((kept, value), text)| kept.told(*value, text));
+            details.push(("arguments", Detail::List(kept.collect())));
         }
         details.push(("during", Detail::List(during)));
         if *stacks && call.stack > 0 {
@@ -419,7 +420,7 @@ impl Mechanism for Calls {
         }
         for (index, (slot, own)) in self.slots.iter().zip(seen.slots).enumerate() {
             let own = RowReading {
-                figures: slot.measures.figures(own, slot.has_bytes),
+                figures: slot.measures.figures(own, slot.told),
                 folded: [&seen.families_folded, &seen.values_folded]
                     .into_iter()
                     .filter_map(|folded| folded.get(index))
@@ -440,7 +441,7 @@ impl Mechanism for Calls {
                     number: u64::from(family.id),
                     text: family.name,
                 }),
-                figures: slot.measures.figures(family.reading, slot.has_bytes),
+                figures: slot.measures.figures(family.reading, slot.told),
                 folded: 0,
             };
             let rows = reading.groups.entry(self.first.offset(index)).or_default();
@@ -458,7 +459,7 @@ impl Mechanism for Calls {
                     number: 0,
                     text: operand::told(&value.value),
                 }),
-                figures: slot.measures.figures(value.reading, slot.has_bytes),
+                figures: slot.measures.figures(value.reading, slot.told),
                 folded: 0,
             };
             let rows = reading.groups.entry(self.first.offset(index)).or_default();
