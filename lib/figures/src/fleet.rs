@@ -67,6 +67,7 @@ impl TargetFigure {
             | Value::Level(_)
             | Value::Percent(..)
             | Value::Each(..)
+            | Value::EachInAll(..)
             | Value::Portion(..) => None,
         }
     }

@@ -32,6 +32,8 @@ pub enum Value {
     Percent(&'static str, &'static str),
     /// How many of the first there were for each of the second, both of the last report interval.
     Each(&'static str, &'static str),
+    /// The same since the agent attached.
+    EachInAll(&'static str, &'static str),
     /// The first in percent of the second, both levels.
     Portion(&'static str, &'static str),
 }
@@ -48,6 +50,7 @@ impl Value {
             | Self::Quantile(measure, _)
             | Self::Percent(measure, _)
             | Self::Each(measure, _)
+            | Self::EachInAll(measure, _)
             | Self::Portion(measure, _) => measure,
         }
     }
@@ -157,6 +160,10 @@ impl Summary {
             }
             Value::Percent(part, whole) => Some(self.for_each(part, whole)? * 100.0),
             Value::Each(part, whole) => self.for_each(part, whole),
+            Value::EachInAll(part, whole) => {
+                let whole = self.total.count(whole).filter(|whole| *whole > 0)?;
+                Some(self.total.count(part)? as f64 / whole as f64)
+            }
             Value::Portion(part, whole) => {
                 let levels = &self.total.levels;
                 let whole = levels.get(whole).filter(|whole| **whole > 0)?;
@@ -176,6 +183,7 @@ impl Summary {
             | Value::Quantile(..)
             | Value::Percent(..)
             | Value::Each(..)
+            | Value::EachInAll(..)
             | Value::Portion(..) => None,
         }
     }

@@ -17,8 +17,8 @@ use std::{
 };
 
 pub use ask::{
-    CallsConfig, Cause, Counted, FileNames, Function, Kept, Matching, Measures, Numbered, Read,
-    Sought, Span, Told, UsdtPattern,
+    Beside, CallsConfig, Cause, Counted, FileNames, Function, Kept, Matching, Measures, Numbered,
+    Read, Sought, Span, Told, UsdtPattern,
 };
 use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
 use k8s_openapi::jiff::Timestamp;
@@ -69,6 +69,8 @@ pub struct Calls {
 struct Slot {
     measures: Measures,
     told: Told,
+    /// Beside which slot's writes its own are told.
+    written_beside: Option<(Beside, usize)>,
     arguments: Vec<Kept>,
     stacks: bool,
 }
@@ -137,6 +139,11 @@ impl Config for CallsConfig {
         let mut causes: Vec<Cause> = slots.iter().filter_map(|(one, _)| one.cause).collect();
         causes.sort_by_key(|cause| cause.number);
         causes.dedup();
+        let rows: Vec<String> = slots.iter().map(|(one, _)| one.row.clone()).collect();
+        let written_beside = |counted: &Counted| {
+            let beside = counted.files.beside?;
+            Some((beside, rows.iter().position(|row| row == beside.row)?))
+        };
         let loaded = load(means.tier, &plan, process, ratio);
         let mut mechanisms: Vec<Box<dyn Mechanism>> = Vec::new();
         match loaded {
@@ -149,6 +156,7 @@ impl Config for CallsConfig {
                     .into_iter()
                     .map(|(counted, measures)| Slot {
                         told: counted.told(),
+                        written_beside: written_beside(&counted),
                         arguments: counted.arguments,
                         stacks: counted.stacks,
                         measures,
@@ -418,9 +426,16 @@ impl Mechanism for Calls {
                 *cut += more;
             }
         }
+        let written = seen.slots.iter().map(|own| own.files.written_bytes);
+        let written: Vec<u64> = written.collect();
         for (index, (slot, own)) in self.slots.iter().zip(seen.slots).enumerate() {
+            let mut figures = slot.measures.figures(own, slot.told);
+            if let Some((beside, other)) = slot.written_beside {
+                let sums = beside.sums(written[index], written[other]);
+                figures.sums.extend(sums);
+            }
             let own = RowReading {
-                figures: slot.measures.figures(own, slot.told),
+                figures,
                 folded: [&seen.families_folded, &seen.values_folded]
                     .into_iter()
                     .filter_map(|folded| folded.get(index))

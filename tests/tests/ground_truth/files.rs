@@ -34,7 +34,14 @@ fn attach(program: &Fixture, means: CalibratedTier) -> Session {
 fn files(figures: &Figures) -> BTreeMap<&str, u64> {
     let sums = figures.sums.iter();
     let told = sums.map(|(name, sum)| (name.as_ref(), *sum));
-    let names = ["reads", "readBytes", "missed", "writtenBytes"];
+    let names = [
+        "reads",
+        "readBytes",
+        "missed",
+        "writtenBytes",
+        "flushedBytes",
+        "tableBytes",
+    ];
     told.filter(|(name, _)| names.contains(name)).collect()
 }
 
@@ -94,6 +101,9 @@ fn reads_and_bytes_are_those_of_the_operation_in_which_they_are_made() {
         assert_eq!(of(&session, "FileSync"), BTreeMap::new());
         let mut compaction = read(30, 30 * 1000, 3);
         compaction.extend(written(3 * 4 * 500));
+        let flushed = 2 * 5 * 1001;
+        compaction.insert("flushedBytes", flushed);
+        compaction.insert("tableBytes", flushed + 3 * 4 * 500);
         assert_eq!(of(&session, "Compaction"), compaction);
         assert_eq!(lost(session.instance()), [0, 0, 0]);
     });

@@ -1,7 +1,7 @@
 //! What `rocksdb` gives: each operation's calls, by duration.
 
 use super::{Operation, row};
-use crate::{Reason, Value, descriptor::{Alarm, Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
+use crate::{Reason, Value, descriptor::{Alarm, Borne, Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
 pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
 /// Payload bytes; of operations of which they are known.
@@ -15,6 +15,11 @@ pub const READ_BYTES: Measure = Measure::new("readBytes", Unit::Bytes, Merge::Su
 pub const MISSED: Measure = Measure::new("missed", Unit::Count, Merge::Sum);
 /// What is written to files.
 pub const WRITTEN: Measure = Measure::new("writtenBytes", Unit::Bytes, Merge::Sum);
+
+/// What flushes write, as compactions have it to be compared with.
+pub const FLUSHED: Measure = Measure::new("flushedBytes", Unit::Bytes, Merge::Sum);
+/// What flushes and compactions write together.
+pub const TABLES: Measure = Measure::new("tableBytes", Unit::Bytes, Merge::Sum);
 
 /// Background work that failed, errors that RocksDB took down, and compactions that there was no room for.
 pub const PROBLEMS: Measure = Measure::new("problems", Unit::Count, Merge::Sum);
@@ -36,8 +41,8 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     row: "operation",
     part: Some("column_family"),
     measures: &[
-        DURATION, LONGEST, BYTES, SLOW, READS, READ_BYTES, MISSED, WRITTEN, PROBLEMS, LASTING, STALLS, STALLED, MEMTABLES, LEVEL0_FILES,
-        PENDING,
+        DURATION, LONGEST, BYTES, SLOW, READS, READ_BYTES, MISSED, WRITTEN, FLUSHED, TABLES, PROBLEMS, LASTING, STALLS, STALLED, MEMTABLES,
+        LEVEL0_FILES, PENDING,
     ],
     columns: &[
         calls::PER_SECOND, calls::P50, calls::P90.of_rows(), calls::P99, calls::MAX, calls::SLOW_ONES,
@@ -46,6 +51,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
         Column::new("reads", "READS/CALL", Value::Each("reads", "duration")),
         Column::new("readAmplification", "READ AMP", Value::Each("readBytes", "bytes")),
         Column::new("writtenPerSecond", "WRITTEN/S", Value::Rate("writtenBytes")),
+        Column::new("writeAmplification", "WRITE AMP", Value::EachInAll("tableBytes", "flushedBytes")).of_rows(),
         calls::COUNT,
         Column::new("problems", "PROBLEMS", Value::Total("problems")),
         Column::new("lasting", "LASTING", Value::Level("lasting")),
@@ -104,22 +110,47 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     alarms: &[
         Alarm {
             reason: Reason::BackgroundErrors,
+            rows: |_| true,
             value: Value::Level("lasting"),
-            borne_per_second: 0.0,
+            borne: Borne::PerSecond(0.0),
+            rests_on: None,
             says: "an error of RocksDB's background work that is not over",
         },
         Alarm {
             reason: Reason::BackgroundErrors,
+            rows: |_| true,
             value: Value::Recent("problems"),
-            borne_per_second: 0.0,
+            borne: Borne::PerSecond(0.0),
+            rests_on: None,
             says: "background work of RocksDB fails",
         },
         Alarm {
             reason: Reason::WritesHeldBack,
+            rows: |_| true,
             value: Value::Recent("stalled"),
             // A node that syncs is held back for a moment now and then.
-            borne_per_second: 0.05e9,
+            borne: Borne::PerSecond(0.05e9),
+            rests_on: None,
             says: "RocksDB holds writes back",
+        },
+        Alarm {
+            reason: Reason::ReadAmplification,
+            rows: |row| !is_background(row),
+            value: Value::Each("reads", "duration"),
+            // One of each level, with its index and its filter, where nothing is in the cache.
+            borne: Borne::Always(25.0),
+            rests_on: Some((Value::Recent("duration"), 100.0)),
+            says: "a call of RocksDB reads more than 25 blocks from files",
+        },
+        Alarm {
+            reason: Reason::WriteAmplification,
+            rows: |_| true,
+            value: Value::EachInAll("tableBytes", "flushedBytes"),
+            // RocksDB's levels come to 10 to 30.
+            borne: Borne::Always(50.0),
+            // What was there before is rewritten, too.
+            rests_on: Some((Value::Total("flushedBytes"), 256.0 * 1024.0 * 1024.0)),
+            says: "RocksDB writes more than 50 bytes for each that it flushes",
         },
     ],
     apart: is_background,

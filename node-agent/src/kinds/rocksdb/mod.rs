@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 pub use arguments::Arguments;
 use ckb_probe_crds::kinds::rocksdb::{
-    BYTES, DURATION, LONGEST, MISSED, Operation, READ_BYTES, READS, RocksDbProbe, SLOW, WRITTEN,
+    BYTES, DURATION, FLUSHED, LONGEST, MISSED, Operation, READ_BYTES, READS, RocksDbProbe, SLOW,
+    TABLES, WRITTEN,
 };
 
 use super::Instrument;
@@ -22,7 +23,7 @@ use crate::{
     mechanism::{
         CollectorConfig,
         RowId,
-        calls::{self, Cause, Counted, FileNames, Function, Measures, Read, Sought},
+        calls::{self, Beside, Cause, Counted, FileNames, Function, Measures, Read, Sought},
         health::HealthConfig,
     },
     observe::SymbolName,
@@ -106,6 +107,7 @@ fn files(operation: Operation) -> FileNames {
     const NOTHING: FileNames = FileNames {
         read: None,
         written: &[],
+        beside: None,
     };
     const READING: FileNames = FileNames {
         read: Some(Read {
@@ -129,6 +131,11 @@ fn files(operation: Operation) -> FileNames {
         Operation::Flush => WRITING,
         Operation::Compaction => FileNames {
             written: WRITING.written,
+            beside: Some(Beside {
+                row: "Flush",
+                others: FLUSHED.name,
+                both: TABLES.name,
+            }),
             ..READING
         },
         Operation::MultiGet

@@ -168,6 +168,30 @@ pub struct FileNames {
     pub read: Option<Read>,
     /// Of the bytes that they write: they count under each of these.
     pub written: &'static [&'static str],
+    /// What the calls of another row write, which theirs are compared with.
+    pub beside: Option<Beside>,
+}
+
+/// The names of what one row writes beside another, whose calls are measured, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// The other row.
+    pub row: &'static str,
+    /// What that writes.
+    pub others: &'static str,
+    /// What both write.
+    pub both: &'static str,
+}
+
+impl Beside {
+    /// What was written, by name.
+    pub fn sums(self, own: u64, others: u64) -> [(Name, u64); 2] {
+        let named = [
+            (self.others, others),
+            (self.both, own.saturating_add(others)),
+        ];
+        named.map(|(name, sum)| (Name::Borrowed(name), sum))
+    }
 }
 
 /// The names of what is told of what calls read.
