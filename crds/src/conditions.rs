@@ -108,6 +108,10 @@ pub enum Reason {
     BackgroundErrors,
     /// RocksDB delays or stops writes, since flushes or compactions cannot keep up.
     WritesHeldBack,
+    /// Calls of RocksDB read far more blocks than there are levels.
+    ReadAmplification,
+    /// RocksDB's compactions write each byte far more often than there are levels.
+    WriteAmplification,
     /// Rates or durations are not what they usually are.
     Unusual,
     /// Everything that was asked for is in place.

@@ -113,12 +113,25 @@ pub struct Metric {
 pub struct Alarm {
     /// The word for it.
     pub reason: Reason,
+    /// The rows that it is about.
+    pub rows: fn(row: &str) -> bool,
     /// The value.
     pub value: Value,
-    /// So much of it, for each second of the last report interval, is no reason for alarm.
-    pub borne_per_second: f64,
+    /// How much of it is no reason for alarm.
+    pub borne: Borne,
+    /// Of which there must be as much for the value to say anything.
+    pub rests_on: Option<(Value, f64)>,
     /// What that means, as the end of a sentence.
     pub says: &'static str,
+}
+
+/// How much of a value is no reason for alarm.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Borne {
+    /// So much, for each second of the last report interval.
+    PerSecond(f64),
+    /// So much.
+    Always(f64),
 }
 
 /// How a measure becomes a metric. Each names the measure.
@@ -192,7 +205,14 @@ impl Descriptor {
     /// A number as people read it, that such a value has; but of how many values a distribution has.
     pub fn written(&self, value: Value, number: f64) -> String {
         match (value, self.unit(value.measure())) {
-            (Value::Percent(..) | Value::Portion(..) | Value::Rate(_), _) => numbers::rate(number),
+            (
+                Value::Percent(..)
+                | Value::Portion(..)
+                | Value::Each(..)
+                | Value::EachInAll(..)
+                | Value::Rate(_),
+                _,
+            ) => numbers::rate(number),
             (_, Unit::Nanoseconds) => display_nanos(number as u64),
             (_, Unit::Count | Unit::Bytes) => format!("{}", number as u64),
         }

@@ -13,7 +13,7 @@ use ckb_probe_agent::{
     host::{Session, find_process},
     preflight::preflight,
 };
-use ckb_probe_crds::{Breach, Overhead, kinds::rocksdb::RocksDbProbe};
+use ckb_probe_crds::{Breach, Figures, Overhead, kinds::rocksdb::RocksDbProbe};
 use ckb_probe_testkit::{Fixture, Folder, Probe, wait_until};
 use serde_json::Value;
 use tokio::runtime::Builder;
@@ -62,14 +62,175 @@ fn total(row: &Value, sum: &str) -> u64 {
 
 /// What the command line does with a process: attached by the time it is there.
 fn session(pid: u32) -> Session {
+    session_of(pid, RocksDbProbe::default())
+}
+
+fn session_of(pid: u32, question: RocksDbProbe) -> Session {
     let process = find_process(Some(pid), "").unwrap();
     let overhead = Overhead {
         on_breach: Breach::Report,
         ..Overhead::default()
     };
     let hour = Duration::from_secs(3600);
-    let question = RocksDbProbe::default().into();
-    Session::attach(preflight(None).means, process, question, overhead, hour).unwrap()
+    Session::attach(
+        preflight(None).means,
+        process,
+        question.into(),
+        overhead,
+        hour,
+    )
+    .unwrap()
+}
+
+/// What is told of a row, or of a part of it.
+fn sums<const COUNT: usize>(figures: &Figures, names: [&str; COUNT]) -> [u64; COUNT] {
+    names.map(|name| figures.sums[name])
+}
+
+/// Bytes of the tables that each job of this sort made, by RocksDB's own log.
+fn bytes_of_tables(log: &str, begins: &str) -> u64 {
+    let events = log
+        .lines()
+        .filter_map(|line| line.split_once("EVENT_LOG_v1 "));
+    let events: Vec<Value> = events
+        .map(|(_, event)| serde_json::from_str(event).unwrap())
+        .collect();
+    let of = |event: &str| {
+        let event = event.to_string();
+        events.iter().filter(move |one| one["event"] == event)
+    };
+    let jobs: Vec<&Value> = of(begins).map(|event| &event["job"]).collect();
+    let made = of("table_file_creation").filter(|event| jobs.contains(&&event["job"]));
+    made.map(|event| event["file_size"].as_u64().unwrap()).sum()
+}
+
+/// What RocksDB says of its write amplification, of a column family: the last but 13 of the numbers of the line.
+fn write_amplification(property: &str) -> f64 {
+    let (_, sum) = property.split_once(" Sum ").unwrap();
+    let numbers: Vec<&str> = sum.split_whitespace().collect();
+    // Files, size and its unit, score, bytes that are read, read, read, written, new, moved: 10.
+    numbers[11 - 1].parse().unwrap()
+}
+
+#[test]
+fn each_byte_is_written_as_often_as_rocksdb_says() {
+    let mut watching = Builder::new_current_thread();
+    let watching = watching.enable_io().build().unwrap();
+    let _entered = watching.enter();
+    let folder = Folder::new();
+    let mut database = Fixture::start(&compiled(&folder));
+    let path = folder.path("db");
+    database.tell(&format!(
+        "open {} 1048576 4 200 360 100000000000 200000000000",
+        path.display()
+    ));
+    let files = |name: &str| {
+        let files = std::fs::read_dir(&path).unwrap();
+        let files = files.map(|file| file.unwrap());
+        let named = files.filter(|file| file.file_name().to_str().unwrap().starts_with(name));
+        named
+            .map(|file| file.metadata().unwrap().len())
+            .sum::<u64>()
+    };
+    let mut session = session(database.pid());
+    let told_before = files("LOG") + files("MANIFEST");
+    database.tell(&format!("put {CELL} 20000 1000"));
+    database.tell(&format!("flush {CELL}"));
+    database.tell(&format!("compact {CELL}"));
+    let running = |database: &mut Fixture, what: &str| {
+        database.tell(&format!("property {CELL} rocksdb.{what}")) != "0"
+    };
+    wait_until("RocksDB is at rest", || {
+        !running(&mut database, "num-running-compactions")
+            && !running(&mut database, "compaction-pending")
+            && !running(&mut database, "num-running-flushes")
+    });
+    session.read().unwrap();
+    let property = database.tell(&format!(
+        "property {CELL} rocksdb.cfstats-no-file-histogram"
+    ));
+    let log = std::fs::read_to_string(path.join("LOG")).unwrap();
+    let flushed = bytes_of_tables(&log, "flush_started");
+    let compacted = bytes_of_tables(&log, "compaction_started");
+    assert!(
+        flushed > 20_000_000 && compacted > flushed,
+        "{flushed} {compacted}"
+    );
+    // What the threads write to the log and to the list of files meanwhile.
+    let beside = files("LOG") + files("MANIFEST") - told_before;
+    let series = &session.instance().probes[0].series;
+    let rows = series
+        .iter()
+        .find_map(|series| series.rows.get("Compaction"));
+    let figures = &rows.unwrap().all.total;
+    let [own, others, both] = sums(figures, ["writtenBytes", "flushedBytes", "tableBytes"]);
+    assert_eq!(both, own + others);
+    for (told, truth) in [(own, compacted), (others, flushed)] {
+        assert!(
+            (truth..=truth + beside).contains(&told),
+            "{told}, {truth}, {beside}"
+        );
+    }
+    let (told, truth) = (both as f64 / others as f64, write_amplification(&property));
+    // It has one digit after the point.
+    assert!((told - truth).abs() < 0.1, "{told} {truth}: {property}");
+}
+
+#[test]
+fn what_the_block_cache_lacks_is_read_as_often_as_rocksdb_says() {
+    let mut watching = Builder::new_current_thread();
+    let watching = watching.enable_io().build().unwrap();
+    let _entered = watching.enter();
+    // None; one with room for some blocks; one with room for all.
+    for cache in [0, 200_000, 64 << 20] {
+        let folder = Folder::new();
+        let mut database = Fixture::start(&compiled(&folder));
+        let path = folder.path("db");
+        database.tell(&format!("cache {cache}"));
+        database.tell(&format!(
+            "open {} 67108864 4 20 36 100000000000 200000000000",
+            path.display()
+        ));
+        // Two files of level 0, which have no keys in common, and whose ranges of keys are the same.
+        for _ in 0..2 {
+            assert_eq!(
+                database.tell(&format!("put {CELL} 1000 1000")).trim(),
+                "1000"
+            );
+            database.tell(&format!("flush {CELL}"));
+        }
+        let question = RocksDbProbe {
+            by_column_family: true,
+            ..RocksDbProbe::default()
+        };
+        let mut session = session_of(database.pid(), question);
+        let names = ["reads", "readBytes", "missed"];
+        let mut all = [0; 3];
+        for round in 0..2 {
+            let answer = database.tell(&format!("get {CELL} 2000"));
+            let truth: Vec<u64> = answer.split(' ').map(|one| one.parse().unwrap()).collect();
+            match (cache, round) {
+                (0, _) => assert!(truth[2] == 2000 && truth[0] > 2000, "{truth:?}"),
+                (200_000, _) => assert!(truth[2] > 1000 && truth[2] < 2000, "{truth:?}"),
+                // All of them are there by now.
+                (_, 1) => assert_eq!(truth, [0, 0, 0]),
+                _ => assert!(truth[2] > 0, "{truth:?}"),
+            }
+            for (all, one) in all.iter_mut().zip(truth) {
+                *all += one;
+            }
+            session.read().unwrap();
+            let series = &session.instance().probes[0].series;
+            let gets = series.iter().find_map(|series| series.rows.get("Get"));
+            let gets = gets.unwrap();
+            assert_eq!(sums(&gets.all.total, names), all, "{cache} {round}");
+            assert_eq!(
+                sums(&gets.parts["CELL"].total, names),
+                all,
+                "{cache} {round}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn can_be_made(descriptor: &Descriptor, value: Value) -> bool {
         Value::Quantile(measure, quantile) => {
             (0.0..=1.0).contains(&quantile) && has(descriptor, measure, &[Merge::Distribution])
         }
-        Value::Percent(part, whole) => {
+        Value::Percent(part, whole) | Value::Each(part, whole) | Value::EachInAll(part, whole) => {
             has(descriptor, part, FLOWS) && has(descriptor, whole, FLOWS)
         }
         Value::Portion(part, whole) => {

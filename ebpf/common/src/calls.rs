@@ -28,7 +28,72 @@ pub struct Totals {
     /// By [`Group`]: calls that were taken up and have not ended, over all CPUs: a call may end on another than it began on, so one
     /// CPU's number wraps. What is taken up either ends, or is counted as untimed, or is in here: no call is in no figure.
     pub in_flight: [u64; Group::PLACES],
+    /// What timed calls did with files, where that is asked: see [`Files`].
+    pub file_io: FileIo,
 }
+
+/// What calls read from files and write to them, by the kernel's own account of the threads that make them.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileIo {
+    /// Calls of the kernel that read.
+    pub reads: u64,
+    /// What they read.
+    pub read_bytes: u64,
+    /// What was written.
+    pub written_bytes: u64,
+    /// Calls in which anything was read.
+    pub readers: u64,
+}
+
+/// What is told of what calls read from files and write to them: a bit for each.
+#[repr(transparent)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Files(pub u8);
+
+impl Files {
+    /// What is asked for.
+    pub const fn of(read: bool, written: bool) -> Self {
+        Self(read as u8 | (written as u8) << 1)
+    }
+
+    /// What they read.
+    #[inline(always)]
+    pub const fn read(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// What they write.
+    #[inline(always)]
+    pub const fn written(self) -> bool {
+        self.0 & 2 != 0
+    }
+
+    /// Anything.
+    #[inline(always)]
+    pub const fn any(self) -> bool {
+        self.0 != 0
+    }
+}
+
+/// What a thread had read and written as its call began. As long as what a CPU takes from memory at a time, so that threads on several
+/// do not wait for one another.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy)]
+pub struct FileIoCell {
+    /// The address of the kernel's structure of the thread; 0 where there is none.
+    pub owner: u64,
+    /// Its account.
+    pub account: FileIo,
+    /// Always 0.
+    pub padding: [u64; 3],
+}
+
+/// How many there are: a power of two.
+pub const FILE_IO_CELLS: u32 = 512;
 
 /// The most bytes that a call is believed to carry. A size is whatever a target has where its payload's should be: one that no
 /// machine has room for is none, and is lost instead of making a sum of all others worthless.
@@ -69,6 +134,8 @@ pub struct Control {
     pub texts: [u8; MAX_OPERATIONS],
     /// By operation: not 0 where the stacks of slow calls are copied.
     pub stacks: [u8; MAX_OPERATIONS],
+    /// By operation: what is told of what its calls read and write. Such calls are not made within one another.
+    pub files: [Files; MAX_OPERATIONS],
 }
 
 impl Control {
@@ -88,6 +155,7 @@ impl Control {
             gates: [Gate(0); MAX_OPERATIONS],
             texts: [0; MAX_OPERATIONS],
             stacks: [0; MAX_OPERATIONS],
+            files: [Files(0); MAX_OPERATIONS],
         }
     }
 
@@ -95,6 +163,12 @@ impl Control {
     #[inline(always)]
     pub const fn inner_ns(&self, operation: u32) -> u64 {
         self.inner_ns[operation as usize & (MAX_OPERATIONS - 1)] as u64
+    }
+
+    /// What is told of what the calls of an operation read and write.
+    #[inline(always)]
+    pub const fn files(&self, operation: u32) -> Files {
+        self.files[operation as usize & (MAX_OPERATIONS - 1)]
     }
 
     /// What is done with the calls of an operation.
@@ -431,7 +505,7 @@ pub struct SlowCallWithArguments {
 }
 
 layout! {
-    Totals: 96, Control: 40 + 18 * MAX_OPERATIONS, Arguments: 56, SlowCallWithArguments: 56 + 48 + 6 * TEXT_BYTES,
+    Totals: 128, FileIo: 32, FileIoCell: 64, Control: 40 + 19 * MAX_OPERATIONS, Arguments: 56, SlowCallWithArguments: 56 + 48 + 6 * TEXT_BYTES,
     Losses: 16, CallKey: 16, CallStart: 24, Cell: 40, FamilyKey: 16, FamilySlot: 8, Family: 64, Cause: 16,
     SlowCall: 56, Totals.maxima: 40, Control.gates: 40 + 12 * MAX_OPERATIONS, Control.trap_ns: 8,
     SlowCall.thread_name: 40,

@@ -96,7 +96,9 @@ impl Known {
             | Value::Maximum(_)
             | Value::Level(_)
             | Value::Percent(..)
-            | Value::Portion(..) => None,
+            | Value::Portion(..)
+            | Value::Each(..)
+            | Value::EachInAll(..) => None,
         }
     }
 }

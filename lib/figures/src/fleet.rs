@@ -66,6 +66,8 @@ impl TargetFigure {
             | Value::Maximum(_)
             | Value::Level(_)
             | Value::Percent(..)
+            | Value::Each(..)
+            | Value::EachInAll(..)
             | Value::Portion(..) => None,
         }
     }

@@ -30,6 +30,10 @@ pub enum Value {
     Quantile(&'static str, f64),
     /// The first in percent of the second, both of the last report interval.
     Percent(&'static str, &'static str),
+    /// How many of the first there were for each of the second, both of the last report interval.
+    Each(&'static str, &'static str),
+    /// The same since the agent attached.
+    EachInAll(&'static str, &'static str),
     /// The first in percent of the second, both levels.
     Portion(&'static str, &'static str),
 }
@@ -45,6 +49,8 @@ impl Value {
             | Self::Level(measure)
             | Self::Quantile(measure, _)
             | Self::Percent(measure, _)
+            | Self::Each(measure, _)
+            | Self::EachInAll(measure, _)
             | Self::Portion(measure, _) => measure,
         }
     }
@@ -152,9 +158,11 @@ impl Summary {
                 let most = self.maximum(measure).unwrap_or(u64::MAX);
                 Some(values.quantile(quantile)?.min(most) as f64)
             }
-            Value::Percent(part, whole) => {
-                let whole = recent.count(whole).filter(|whole| *whole > 0)?;
-                Some(self.seen(part)? as f64 * 100.0 / whole as f64)
+            Value::Percent(part, whole) => Some(self.for_each(part, whole)? * 100.0),
+            Value::Each(part, whole) => self.for_each(part, whole),
+            Value::EachInAll(part, whole) => {
+                let whole = self.total.count(whole).filter(|whole| *whole > 0)?;
+                Some(self.total.count(part)? as f64 / whole as f64)
             }
             Value::Portion(part, whole) => {
                 let levels = &self.total.levels;
@@ -174,8 +182,16 @@ impl Summary {
             | Value::Level(_)
             | Value::Quantile(..)
             | Value::Percent(..)
+            | Value::Each(..)
+            | Value::EachInAll(..)
             | Value::Portion(..) => None,
         }
+    }
+
+    /// How much of the one there was in the last interval for each of the other; None where there was none of that.
+    fn for_each(&self, part: &str, whole: &str) -> Option<f64> {
+        let whole = self.recent.count(whole).filter(|whole| *whole > 0)?;
+        Some(self.seen(part)? as f64 / whole as f64)
     }
 
     /// How much there was of it in the last interval; None also where none was seen of what was not watched all of the time.

@@ -17,6 +17,7 @@ mod confined;
 pub mod counts;
 mod error;
 mod execs;
+mod file_io;
 mod floor;
 pub mod health;
 mod identity;
@@ -47,12 +48,14 @@ pub use block_io::{DiskSlot, Disks, DisksLost, SlowRequest, UNKNOWN};
 pub use calibrate::{Attempt, CalibratedTier, Calibration, CalibrationError, calibrate, try_tiers};
 use ckb_probe_common::{Control, Gate, Group};
 pub use ckb_probe_common::{
-    FamilyArgument, MAX_CAUSE, Payload, SlowArguments, SlowCall, TEXT_BYTES, UNREADABLE,
+    FamilyArgument, FileIo, Files, MAX_CAUSE, Payload, SlowArguments, SlowCall, TEXT_BYTES,
+    UNREADABLE,
     hits::{Operand, Role, SITE, VALUES, Value, ValueKind, ZERO},
 };
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
 pub use error::{AttachError, ReadError};
 pub use execs::Execs;
+pub use file_io::tells_file_io;
 pub use floor::Floor;
 pub use identity::Identity;
 pub use kernel_functions::{KernelPlan, KernelSite, KernelTier, refused_functions};
@@ -174,7 +177,7 @@ impl Probes {
         let slots = sizes.slots;
         let nests = slots > 1 && !plan.inner_ns.is_empty();
         let nests = ("NESTS", vec![u8::from(nests)]);
-        let mut constants = vec![nesting::constant(), nests];
+        let mut constants = vec![nesting::constant(), file_io::constant(), nests];
         if sizes.stacks {
             constants.extend(stacks::constants());
         }
@@ -195,6 +198,7 @@ impl Probes {
         }
         for site in &plan.sites {
             control.stacks[usize::from(site.slot)] |= u8::from(site.stacks);
+            control.files[usize::from(site.slot)] = site.files;
             if let Some(arguments) = site.arguments {
                 control.texts[usize::from(site.slot)] = arguments.texts;
             }

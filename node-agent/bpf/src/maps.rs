@@ -256,6 +256,11 @@ impl Maps {
             reading.bytes = reading.bytes.saturating_add(cpu.bytes);
             reading.slow = reading.slow.saturating_add(cpu.slow);
             reading.untimed = reading.untimed.saturating_add(cpu.untimed);
+            let (files, more) = (&mut reading.files, cpu.file_io);
+            files.reads = files.reads.saturating_add(more.reads);
+            files.read_bytes = files.read_bytes.saturating_add(more.read_bytes);
+            files.written_bytes = files.written_bytes.saturating_add(more.written_bytes);
+            files.readers = files.readers.saturating_add(more.readers);
         }
         let told = self.longest.get(slot as usize).copied().unwrap_or_default();
         reading.max_ns = longest(&totals, retired, told);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use ckb_probe_common::{
-    Cookie, Group,
+    Cookie, FILE_IO_CELLS, Files, Group,
     hits::{FOLDED_VALUES, Operand, Role, VALUES},
     stacks::{SLOT_PAGES, SLOW_SLOTS},
 };
@@ -42,6 +42,9 @@ pub struct Site {
     pub arguments: Option<KeptArguments>,
     /// Whether the stacks of its slow calls are copied.
     pub stacks: bool,
+    /// What is told of what its calls read from files and write to them, of those that are timed. Such calls are not made within one
+    /// another.
+    pub files: Files,
     /// Its calls are counted and not timed: their returns are not touched.
     pub entry_only: bool,
     /// Where in the file there is a counter, of two bytes, that the process reads: the kernel raises it while anything is attached
@@ -65,6 +68,7 @@ impl Site {
             slow_threshold_ns: u64::MAX,
             arguments: None,
             stacks: false,
+            files: Files::default(),
             entry_only: false,
             semaphore: None,
             hit: None,
@@ -151,6 +155,7 @@ impl Plan {
             },
             told_apart: told_apart(&self.sites).len() as u32,
             spans: self.sites.iter().any(Site::is_of_a_span),
+            file_io: self.sites.iter().any(|site| site.files.any()),
             ring_bytes: self.ring_bytes,
         }
     }
@@ -173,12 +178,14 @@ pub struct CallSizes {
     pub told_apart: u32,
     /// Whether the time between any two of them is measured.
     pub spans: bool,
+    /// Whether it is told of any what its calls read and write.
+    pub file_io: bool,
     /// Size of the ring buffer for slow calls.
     pub ring_bytes: u32,
 }
 
 impl CallSizes {
-    pub(super) fn entries(self) -> [(&'static str, u32); 14] {
+    pub(super) fn entries(self) -> [(&'static str, u32); 15] {
         let slots = self.slots.max(1);
         let families = self.families;
         let values = self.told_apart * VALUES;
@@ -212,6 +219,7 @@ impl CallSizes {
                 },
             ),
             ("STACKS_LOST", if self.stacks { slots } else { 1 }),
+            ("ACCOUNTS", if self.file_io { FILE_IO_CELLS } else { 1 }),
         ]
     }
 

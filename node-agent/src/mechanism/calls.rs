@@ -17,8 +17,8 @@ use std::{
 };
 
 pub use ask::{
-    CallsConfig, Cause, Counted, Function, Kept, Matching, Measures, Numbered, Sought, Span,
-    UsdtPattern,
+    Beside, CallsConfig, Cause, Counted, FileNames, Function, Kept, Matching, Measures, Numbered,
+    Read, Sought, Span, Told, UsdtPattern,
 };
 use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
 use k8s_openapi::jiff::Timestamp;
@@ -68,7 +68,9 @@ pub struct Calls {
 #[derive(Clone, Debug, PartialEq)]
 struct Slot {
     measures: Measures,
-    has_bytes: bool,
+    told: Told,
+    /// Beside which slot's writes its own are told.
+    written_beside: Option<(Beside, usize)>,
     arguments: Vec<Kept>,
     stacks: bool,
 }
@@ -137,6 +139,11 @@ impl Config for CallsConfig {
         let mut causes: Vec<Cause> = slots.iter().filter_map(|(one, _)| one.cause).collect();
         causes.sort_by_key(|cause| cause.number);
         causes.dedup();
+        let rows: Vec<String> = slots.iter().map(|(one, _)| one.row.clone()).collect();
+        let written_beside = |counted: &Counted| {
+            let beside = counted.files.beside?;
+            Some((beside, rows.iter().position(|row| row == beside.row)?))
+        };
         let loaded = load(means.tier, &plan, process, ratio);
         let mut mechanisms: Vec<Box<dyn Mechanism>> = Vec::new();
         match loaded {
@@ -148,7 +155,8 @@ impl Config for CallsConfig {
                 slots: slots
                     .into_iter()
                     .map(|(counted, measures)| Slot {
-                        has_bytes: counted.has_bytes(),
+                        told: counted.told(),
+                        written_beside: written_beside(&counted),
                         arguments: counted.arguments,
                         stacks: counted.stacks,
                         measures,
@@ -236,7 +244,7 @@ fn families(cpus: u32) -> u32 {
 
 impl Measures {
     /// What was counted in one place.
-    pub fn figures(&self, seen: SlotReading, has_bytes: bool) -> Figures {
+    pub fn figures(&self, seen: SlotReading, told: Told) -> Figures {
         let mut figures = Figures::default();
         let count = seen.histogram.count() + seen.untimed;
         let (duration, longest, slow) = match self {
@@ -250,9 +258,10 @@ impl Measures {
                 bytes,
                 slow,
             } => {
-                if has_bytes {
+                if told.bytes {
                     figures.sums.insert(bytes.clone(), seen.bytes);
                 }
+                figures.sums.extend(told.files.sums(seen.files));
                 (duration, longest, slow)
             }
             Self::Spanned {
@@ -307,7 +316,7 @@ impl Calls {
             (None, None) => call.slot,
         } as usize;
         let Slot {
-            has_bytes,
+            told,
             arguments,
             stacks,
             ..
@@ -318,13 +327,13 @@ impl Calls {
             .filter(|cause| call.during & (1 << cause.number) != 0);
         let during = during.map(|cause| cause.name.to_string()).collect();
         let mut details = vec![("duration", Detail::Nanoseconds(call.duration_ns))];
-        if *has_bytes {
+        if told.bytes {
             details.push(("bytes", Detail::Bytes(call.bytes)));
         }
         if let Some(seen) = &seen.arguments {
-            let told = arguments.iter().zip(&seen.values).zip(&seen.texts);
-            let told = told.map(|((kept, value), text)| kept.told(*value, text));
-            details.push(("arguments", Detail::List(told.collect())));
+            let kept = arguments.iter().zip(&seen.values).zip(&seen.texts);
+            let kept = kept.map(|((kept, value), text)| kept.told(*value, text));
+            details.push(("arguments", Detail::List(kept.collect())));
         }
         details.push(("during", Detail::List(during)));
         if *stacks && call.stack > 0 {
@@ -417,9 +426,16 @@ impl Mechanism for Calls {
                 *cut += more;
             }
         }
+        let written = seen.slots.iter().map(|own| own.files.written_bytes);
+        let written: Vec<u64> = written.collect();
         for (index, (slot, own)) in self.slots.iter().zip(seen.slots).enumerate() {
+            let mut figures = slot.measures.figures(own, slot.told);
+            if let Some((beside, other)) = slot.written_beside {
+                let sums = beside.sums(written[index], written[other]);
+                figures.sums.extend(sums);
+            }
             let own = RowReading {
-                figures: slot.measures.figures(own, slot.has_bytes),
+                figures,
                 folded: [&seen.families_folded, &seen.values_folded]
                     .into_iter()
                     .filter_map(|folded| folded.get(index))
@@ -440,7 +456,7 @@ impl Mechanism for Calls {
                     number: u64::from(family.id),
                     text: family.name,
                 }),
-                figures: slot.measures.figures(family.reading, slot.has_bytes),
+                figures: slot.measures.figures(family.reading, slot.told),
                 folded: 0,
             };
             let rows = reading.groups.entry(self.first.offset(index)).or_default();
@@ -458,7 +474,7 @@ impl Mechanism for Calls {
                     number: 0,
                     text: operand::told(&value.value),
                 }),
-                figures: slot.measures.figures(value.reading, slot.has_bytes),
+                figures: slot.measures.figures(value.reading, slot.told),
                 folded: 0,
             };
             let rows = reading.groups.entry(self.first.offset(index)).or_default();

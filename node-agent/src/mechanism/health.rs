@@ -203,6 +203,7 @@ pub fn counted(functions: &[Watched]) -> Vec<calls::Counted> {
         include_single_stepped: true,
         arguments: Vec::new(),
         stacks: false,
+        files: calls::FileNames::default(),
         found_by: None,
     });
     each.collect()

@@ -23,7 +23,7 @@ use untouchable::Untouchable;
 use super::{
     Accepted, BeginContext, Begun, Config, Coverage, Detail, Event, GroupId, GroupIds, Lost,
     Mechanism, Reading, Refusal, RowReading, Subscription,
-    calls::{Measures, lost_of_each, slow_call},
+    calls::{Measures, Told, lost_of_each, slow_call},
     identity,
 };
 use crate::{
@@ -146,7 +146,7 @@ impl KernelFunctionsConfig {
         let subscription = |(slot, function)| Subscription {
             group: context.first.offset(slot),
             row: Some(function),
-            blank: self.measures.figures(Default::default(), false),
+            blank: self.measures.figures(Default::default(), Told::default()),
             ..Subscription::default()
         };
         let subscriptions = functions
@@ -361,7 +361,7 @@ impl Mechanism for KernelCalls {
         let cut = seen.slots.iter().map(|seen| seen.cut).collect();
         let rows = seen.slots.into_iter().enumerate().map(|(slot, seen)| {
             let row = RowReading {
-                figures: self.measures.figures(seen, false),
+                figures: self.measures.figures(seen, Told::default()),
                 ..RowReading::default()
             };
             (self.first.offset(slot), vec![row])

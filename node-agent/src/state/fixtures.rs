@@ -70,7 +70,7 @@ pub fn opened(probe: &Instrumented, first: u16) -> Accepted {
         } else {
             Breakdown::None
         },
-        blank: measures.figures(SlotReading::default(), counted.has_bytes()),
+        blank: measures.figures(SlotReading::default(), counted.told()),
         ..Subscription::default()
     });
     Accepted {
@@ -93,8 +93,8 @@ pub fn calls_of(count: u64, nanos: u64) -> SlotReading {
 
 /// What was counted in one place, in the kind's words.
 pub fn figures(seen: SlotReading) -> Figures {
-    let (measures, _) = asked(&calls("", &[]));
-    measures.figures(seen, true)
+    let (measures, counted) = asked(&calls("", &[Operation::Get]));
+    measures.figures(seen, counted[0].told())
 }
 
 /// That much in the only row of its group.

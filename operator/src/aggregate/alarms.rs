@@ -1,7 +1,8 @@
 //! What a person must see to in the targets themselves, by what is measured of them.
 
 use ckb_probe_crds::{
-    Descriptor, IntervalFigures, ProbeReport, Reason, RowReport, Summary, descriptor::Alarm,
+    Descriptor, IntervalFigures, ProbeReport, Reason, RowReport, Summary,
+    descriptor::{Alarm, Borne},
 };
 
 use super::{
@@ -67,11 +68,16 @@ pub fn of(
 /// The row and the part of it that an alarm is about.
 fn raised<'a>(alarm: &Alarm, row: &'a RowReport) -> Option<(&'a str, Option<&'a str>)> {
     let is_raised = |total, window: &IntervalFigures| {
-        let borne = alarm.borne_per_second * window.milliseconds as f64 / 1000.0;
-        let value = Summary::of(total, window, true).value(alarm.value);
-        value.is_some_and(|value| value > borne)
+        let borne = match alarm.borne {
+            Borne::PerSecond(borne) => borne * window.milliseconds as f64 / 1000.0,
+            Borne::Always(borne) => borne,
+        };
+        let of = Summary::of(total, window, true);
+        let is_enough = |(value, least)| of.value(value).is_some_and(|value| value >= least);
+        alarm.rests_on.is_none_or(is_enough)
+            && of.value(alarm.value).is_some_and(|value| value > borne)
     };
-    if !is_raised(&row.total, &row.window) {
+    if !(alarm.rows)(&row.key) || !is_raised(&row.total, &row.window) {
         return None;
     }
     let mut parts = row.parts.iter();

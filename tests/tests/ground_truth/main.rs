@@ -9,6 +9,7 @@ mod counts;
 mod coverage;
 mod detach;
 mod durations;
+mod files;
 mod health;
 mod sampling;
 mod single_stepped;

@@ -114,6 +114,12 @@ fn value(of: &Descriptor, value: Value) -> String {
         Value::Percent(part, whole) => {
             format!("`{part}` in percent of `{whole}`, in the last report interval")
         }
+        Value::Each(part, whole) => {
+            format!("`{part}` for each of `{whole}`, in the last report interval")
+        }
+        Value::EachInAll(part, whole) => {
+            format!("`{part}` for each of `{whole}`, since the agents attached")
+        }
         Value::Portion(part, whole) => {
             format!("`{part}` in percent of `{whole}`, as they stand")
         }

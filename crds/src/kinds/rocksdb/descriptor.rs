@@ -1,11 +1,25 @@
 //! What `rocksdb` gives: each operation's calls, by duration.
 
 use super::{Operation, row};
-use crate::{Reason, Value, descriptor::{Alarm, Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
+use crate::{Reason, Value, descriptor::{Alarm, Borne, Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
 pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
 
 /// Payload bytes; of operations of which they are known.
 pub const BYTES: Measure = Measure::new("bytes", Unit::Bytes, Merge::Sum);
+
+/// How often an operation reads from files, since the block cache lacks what it wants.
+pub const READS: Measure = Measure::new("reads", Unit::Count, Merge::Sum);
+/// What it reads there.
+pub const READ_BYTES: Measure = Measure::new("readBytes", Unit::Bytes, Merge::Sum);
+/// Calls that read there at all.
+pub const MISSED: Measure = Measure::new("missed", Unit::Count, Merge::Sum);
+/// What is written to files.
+pub const WRITTEN: Measure = Measure::new("writtenBytes", Unit::Bytes, Merge::Sum);
+
+/// What flushes write, as compactions have it to be compared with.
+pub const FLUSHED: Measure = Measure::new("flushedBytes", Unit::Bytes, Merge::Sum);
+/// What flushes and compactions write together.
+pub const TABLES: Measure = Measure::new("tableBytes", Unit::Bytes, Merge::Sum);
 
 /// Background work that failed, errors that RocksDB took down, and compactions that there was no room for.
 pub const PROBLEMS: Measure = Measure::new("problems", Unit::Count, Merge::Sum);
@@ -26,10 +40,18 @@ pub const PENDING: Measure = Measure::new("pendingBytes", Unit::Bytes, Merge::Le
 pub const DESCRIPTOR: Descriptor = Descriptor {
     row: "operation",
     part: Some("column_family"),
-    measures: &[DURATION, LONGEST, BYTES, SLOW, PROBLEMS, LASTING, STALLS, STALLED, MEMTABLES, LEVEL0_FILES, PENDING],
+    measures: &[
+        DURATION, LONGEST, BYTES, SLOW, READS, READ_BYTES, MISSED, WRITTEN, FLUSHED, TABLES, PROBLEMS, LASTING, STALLS, STALLED, MEMTABLES,
+        LEVEL0_FILES, PENDING,
+    ],
     columns: &[
         calls::PER_SECOND, calls::P50, calls::P90.of_rows(), calls::P99, calls::MAX, calls::SLOW_ONES,
         Column::new("bytesPerSecond", "BYTES/S", Value::Rate("bytes")).of_rows(),
+        Column::new("missed", "MISSED %", Value::Percent("missed", "duration")),
+        Column::new("reads", "READS/CALL", Value::Each("reads", "duration")),
+        Column::new("readAmplification", "READ AMP", Value::Each("readBytes", "bytes")),
+        Column::new("writtenPerSecond", "WRITTEN/S", Value::Rate("writtenBytes")),
+        Column::new("writeAmplification", "WRITE AMP", Value::EachInAll("tableBytes", "flushedBytes")).of_rows(),
         calls::COUNT,
         Column::new("problems", "PROBLEMS", Value::Total("problems")),
         Column::new("lasting", "LASTING", Value::Level("lasting")),
@@ -57,6 +79,18 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
             "The operation's calls, also those that are counted and not timed; scaled up where they were sampled."),
         Metric::counter("ckb_probe_slow_operations_total", "slow",
             "Calls at or above the probe's slowThreshold; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_rocksdb_reads_total", "reads",
+            "How often the operation's calls read from files, since the block cache lacked what they wanted; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_rocksdb_column_family_reads_total", "reads",
+            "The same by column family, where byColumnFamily asks for it.").by_part(),
+        Metric::counter("ckb_probe_rocksdb_missed_operations_total", "missed",
+            "The operation's calls that read from files; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_rocksdb_column_family_missed_operations_total", "missed",
+            "The same by column family, where byColumnFamily asks for it.").by_part(),
+        Metric::counter("ckb_probe_rocksdb_read_bytes_total", "readBytes",
+            "What the operation's calls read from files; scaled up where they were sampled."),
+        Metric::counter("ckb_probe_rocksdb_written_bytes_total", "writtenBytes",
+            "What the operation's calls wrote to files: the log of writes, or tables; scaled up where they were sampled."),
         Metric::counter("ckb_probe_rocksdb_problems_total", "problems",
             "Flushes and compactions that failed, errors that RocksDB took down, and compactions without room, by what it says of them.")
             .by_part().named("reason"),
@@ -76,22 +110,47 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     alarms: &[
         Alarm {
             reason: Reason::BackgroundErrors,
+            rows: |_| true,
             value: Value::Level("lasting"),
-            borne_per_second: 0.0,
+            borne: Borne::PerSecond(0.0),
+            rests_on: None,
             says: "an error of RocksDB's background work that is not over",
         },
         Alarm {
             reason: Reason::BackgroundErrors,
+            rows: |_| true,
             value: Value::Recent("problems"),
-            borne_per_second: 0.0,
+            borne: Borne::PerSecond(0.0),
+            rests_on: None,
             says: "background work of RocksDB fails",
         },
         Alarm {
             reason: Reason::WritesHeldBack,
+            rows: |_| true,
             value: Value::Recent("stalled"),
             // A node that syncs is held back for a moment now and then.
-            borne_per_second: 0.05e9,
+            borne: Borne::PerSecond(0.05e9),
+            rests_on: None,
             says: "RocksDB holds writes back",
+        },
+        Alarm {
+            reason: Reason::ReadAmplification,
+            rows: |row| !is_background(row),
+            value: Value::Each("reads", "duration"),
+            // One of each level, with its index and its filter, where nothing is in the cache.
+            borne: Borne::Always(25.0),
+            rests_on: Some((Value::Recent("duration"), 100.0)),
+            says: "a call of RocksDB reads more than 25 blocks from files",
+        },
+        Alarm {
+            reason: Reason::WriteAmplification,
+            rows: |_| true,
+            value: Value::EachInAll("tableBytes", "flushedBytes"),
+            // RocksDB's levels come to 10 to 30.
+            borne: Borne::Always(50.0),
+            // What was there before is rewritten, too.
+            rests_on: Some((Value::Total("flushedBytes"), 256.0 * 1024.0 * 1024.0)),
+            says: "RocksDB writes more than 50 bytes for each that it flushes",
         },
     ],
     apart: is_background,

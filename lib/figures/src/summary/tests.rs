@@ -220,6 +220,10 @@ fn every_value_is_what_it_says() {
         (Value::Quantile(CALLS, 0.5), Some(1480.0)),
         (Value::Quantile(BYTES, 0.5), None),
         (Value::Percent(CALLS, BYTES), Some(3.125)),
+        (Value::Each(BYTES, CALLS), Some(32.0)),
+        (Value::Each(BYTES, "none"), None),
+        (Value::EachInAll(BYTES, CALLS), Some(32.0)),
+        (Value::EachInAll("none", CALLS), None),
         (Value::Percent(CALLS, "none"), None),
         (Value::Percent("none", CALLS), None),
     ] {

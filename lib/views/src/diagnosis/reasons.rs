@@ -44,6 +44,8 @@ pub(super) fn place(reason: Reason) -> Option<Place> {
         | Reason::NothingAttached
         | Reason::BackgroundErrors
         | Reason::WritesHeldBack
+        | Reason::ReadAmplification
+        | Reason::WriteAmplification
         | Reason::Unusual => Place::Figures,
     })
 }
@@ -113,6 +115,8 @@ pub(super) fn next(reason: Reason, at: &Where<'_>) -> String {
         | Reason::NothingAttached
         | Reason::BackgroundErrors
         | Reason::WritesHeldBack
+        | Reason::ReadAmplification
+        | Reason::WriteAmplification
         | Reason::Unusual
         | Reason::Firing
         | Reason::UnderBudget

@@ -1,6 +1,6 @@
 //! What is read of the maps, as plain values.
 
-use ckb_probe_common::{Family, SlowArguments, SlowCall, hits::Value};
+use ckb_probe_common::{Family, FileIo, SlowArguments, SlowCall, hits::Value};
 use ckb_probe_figures::Histogram;
 use ckb_probe_symbols::text;
 
@@ -42,6 +42,8 @@ pub struct SlotReading {
     pub cut: u64,
     /// Ends of which no beginning is known, of what begins at a probe and ends at another.
     pub unbegun: u64,
+    /// What timed calls read and wrote, where that is asked.
+    pub files: FileIo,
     /// Longest call since the reading before.
     pub max_ns: u64,
     /// Timed calls by duration.

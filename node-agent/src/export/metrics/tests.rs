@@ -195,7 +195,7 @@ fn operations_without_known_bytes_have_no_byte_count() {
     let text = render(Some(MEANS), Duration::ZERO, [&instance]).unwrap();
     let bytes = lines(&text)
         .iter()
-        .filter(|line| line.contains("bytes_total"))
+        .filter(|line| line.contains("operation_bytes_total"))
         .count();
     assert_eq!(bytes, 1);
 }

@@ -6,7 +6,10 @@ mod health;
 use std::sync::Arc;
 
 pub use arguments::Arguments;
-use ckb_probe_crds::kinds::rocksdb::{BYTES, DURATION, LONGEST, Operation, RocksDbProbe, SLOW};
+use ckb_probe_crds::kinds::rocksdb::{
+    BYTES, DURATION, FLUSHED, LONGEST, MISSED, Operation, READ_BYTES, READS, RocksDbProbe, SLOW,
+    TABLES, WRITTEN,
+};
 
 use super::Instrument;
 use crate::{
@@ -20,7 +23,7 @@ use crate::{
     mechanism::{
         CollectorConfig,
         RowId,
-        calls::{self, Cause, Counted, Function, Measures, Sought},
+        calls::{self, Beside, Cause, Counted, FileNames, Function, Measures, Read, Sought},
         health::HealthConfig,
     },
     observe::SymbolName,
@@ -91,10 +94,57 @@ pub fn counted(kind: &RocksDbProbe) -> Vec<Counted> {
                 cause,
                 arguments: Vec::new(),
                 stacks: kind.stacks && cause.is_none(),
+                files: files(*operation),
                 found_by: None,
             }
         })
         .collect()
+}
+
+/// What is told of what an operation reads from files and writes to them. A read of many keys is of no use to tell what one takes; and what
+/// is written within a transaction is written as that is committed.
+fn files(operation: Operation) -> FileNames {
+    const NOTHING: FileNames = FileNames {
+        read: None,
+        written: &[],
+        beside: None,
+    };
+    const READING: FileNames = FileNames {
+        read: Some(Read {
+            reads: READS.name,
+            bytes: READ_BYTES.name,
+            readers: MISSED.name,
+        }),
+        ..NOTHING
+    };
+    const WRITING: FileNames = FileNames {
+        written: &[WRITTEN.name],
+        ..NOTHING
+    };
+    match operation {
+        Operation::Get
+        | Operation::TxnGet
+        | Operation::IteratorNew
+        | Operation::IteratorSeek
+        | Operation::IteratorNext => READING,
+        Operation::TxnCommit | Operation::Write | Operation::Put | Operation::Delete => WRITING,
+        Operation::Flush => WRITING,
+        Operation::Compaction => FileNames {
+            written: WRITING.written,
+            beside: Some(Beside {
+                row: "Flush",
+                others: FLUSHED.name,
+                both: TABLES.name,
+            }),
+            ..READING
+        },
+        Operation::MultiGet
+        | Operation::TxnPut
+        | Operation::TxnDelete
+        | Operation::WalSync
+        | Operation::FileSync
+        | Operation::WriteStall => NOTHING,
+    }
 }
 
 /// What an operation is to slow calls: its number among the causes, and its name.

@@ -3,7 +3,7 @@
 use ckb_probe_crds::Name;
 
 use crate::{
-    kernel::{FamilyArgument, Payload, TEXT_BYTES, UNREADABLE},
+    kernel::{FamilyArgument, FileIo, Files, Payload, TEXT_BYTES, UNREADABLE},
     observe::{Pattern, SymbolName},
     text,
 };
@@ -155,8 +155,87 @@ pub struct Counted {
     pub arguments: Vec<Kept>,
     /// Whether slow calls are told with their stacks.
     pub stacks: bool,
+    /// What is told of what its calls read from files and write to them.
+    pub files: FileNames,
     /// Which pattern found it, and in which library: functions of one name need not be the same.
     pub found_by: Option<(String, Option<String>)>,
+}
+
+/// The names of what is told of files that calls read and write; of those that are timed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileNames {
+    /// Of what they read.
+    pub read: Option<Read>,
+    /// Of the bytes that they write: they count under each of these.
+    pub written: &'static [&'static str],
+    /// What the calls of another row write, which theirs are compared with.
+    pub beside: Option<Beside>,
+}
+
+/// The names of what one row writes beside another, whose calls are measured, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beside {
+    /// The other row.
+    pub row: &'static str,
+    /// What that writes.
+    pub others: &'static str,
+    /// What both write.
+    pub both: &'static str,
+}
+
+impl Beside {
+    /// What was written, by name.
+    pub fn sums(self, own: u64, others: u64) -> [(Name, u64); 2] {
+        let named = [
+            (self.others, others),
+            (self.both, own.saturating_add(others)),
+        ];
+        named.map(|(name, sum)| (Name::Borrowed(name), sum))
+    }
+}
+
+/// The names of what is told of what calls read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read {
+    /// How often they read.
+    pub reads: &'static str,
+    /// Bytes.
+    pub bytes: &'static str,
+    /// Calls that did so at all.
+    pub readers: &'static str,
+}
+
+impl FileNames {
+    /// What the programs are to tell.
+    pub fn asked(self) -> Files {
+        Files::of(self.read.is_some(), !self.written.is_empty())
+    }
+
+    /// What was read and written, by name.
+    pub fn sums(self, seen: FileIo) -> impl Iterator<Item = (Name, u64)> {
+        let read = self.read.into_iter().flat_map(move |names| {
+            [
+                (names.reads, seen.reads),
+                (names.bytes, seen.read_bytes),
+                (names.readers, seen.readers),
+            ]
+        });
+        let written = self
+            .written
+            .iter()
+            .map(move |name| (*name, seen.written_bytes));
+        let all = read.chain(written);
+        all.map(|(name, sum)| (Name::Borrowed(name), sum))
+    }
+}
+
+/// What is told of calls beside how long they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Their payload bytes.
+    pub bytes: bool,
+    /// What they do with files.
+    pub files: FileNames,
 }
 
 /// A function, by its name.
@@ -180,6 +259,14 @@ pub struct Cause {
 }
 
 impl Counted {
+    /// What is told of its calls.
+    pub fn told(&self) -> Told {
+        Told {
+            bytes: self.has_bytes(),
+            files: self.files,
+        }
+    }
+
     /// Whether the payload of every function is known, so that a byte count means something.
     pub fn has_bytes(&self) -> bool {
         !self.functions.is_empty()

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ckb_probe_crds::Reason;
 
 use super::{
-    Counted, Matching,
+    Counted, FileNames, Matching,
     search::{Found, FoundSite, lack, stepped_sentence},
 };
 use crate::{
@@ -102,6 +102,7 @@ pub(super) fn matching_functions(
         include_single_stepped: matching.include_single_stepped,
         arguments: matching.arguments.clone(),
         stacks: matching.stacks,
+        files: FileNames::default(),
         found_by: Some((pattern.glob.clone(), pattern.library.clone())),
     };
     let rows = rows.into_iter();

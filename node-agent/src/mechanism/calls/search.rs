@@ -5,6 +5,7 @@ mod places;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::Arc,
     time::Duration,
 };
@@ -16,14 +17,14 @@ pub(super) use places::FoundSite;
 use places::places;
 
 use super::{
-    Caches, CallsConfig, Counted, Kept, Measures, Sought, nothing, origins,
+    Caches, CallsConfig, Counted, FileNames, Kept, Measures, Sought, nothing, origins,
     pattern::{Matched, matching_functions},
     usdt::matching_probes,
 };
 use crate::{
     kernel::{
-        CalibratedTier, Calibration, CallSizes, DEFAULT_RING_BYTES, FamilyArgument, KeptArguments,
-        Site, memory,
+        self, CalibratedTier, Calibration, CallSizes, DEFAULT_RING_BYTES, FamilyArgument, FileIo,
+        KeptArguments, Site, memory,
     },
     mechanism::{Accepted, Breakdown, Coverage, GroupId, Refusal, Subscription},
     observe::{
@@ -53,6 +54,8 @@ pub struct Searched {
     go: bool,
     /// Answers of which nothing is ever timed.
     never_timed: BTreeSet<usize>,
+    /// Whether the kernel tells what calls read and write.
+    tells_files: bool,
     /// How many column families are told apart, if any are.
     pub families: u32,
     /// What there is of memory.
@@ -105,6 +108,7 @@ pub fn search(
         beside: BTreeMap::new(),
         go: false,
         never_timed: BTreeSet::new(),
+        tells_files: kernel::tells_file_io(),
         families: super::families(memory::possible_cpus()),
         bounds: Bounds::now(),
     };
@@ -228,6 +232,23 @@ impl Searched {
         for (site, _) in &mut self.sites {
             site.entry_only = true;
         }
+        // Nothing is known of what was read until a call ends.
+        let slots = self.slots.iter_mut();
+        let untold = slots.flat_map(|(counted, _)| {
+            let files = mem::take(&mut counted.files);
+            files.sums(FileIo::default()).map(|(name, _)| name)
+        });
+        let untold: BTreeSet<_> = untold.collect();
+        let accepted = self
+            .answers
+            .iter_mut()
+            .filter_map(|answer| answer.as_mut().ok());
+        for subscription in accepted.flat_map(|accepted| &mut accepted.subscriptions) {
+            subscription
+                .blank
+                .sums
+                .retain(|name, _| !untold.contains(name));
+        }
         let timed = self.answers.iter_mut().enumerate();
         let timed = timed.filter(|(place, _)| !self.never_timed.contains(place));
         for Accepted { coverage, .. } in timed.filter_map(|(_, answer)| answer.as_mut().ok()) {
@@ -283,6 +304,7 @@ impl Searched {
             families: self.families(),
             keeps: self.sites.iter().any(|(site, _)| site.arguments.is_some()),
             stacks: self.reports_stacks(),
+            file_io: self.sites.iter().any(|(site, _)| site.files.any()),
             ring_bytes: DEFAULT_RING_BYTES,
         };
         let unwinding = if sizes.stacks { origins::BYTES } else { 0 };
@@ -307,7 +329,10 @@ impl Searched {
         first: GroupId,
     ) -> Result<Accepted, Refusal> {
         let mut subscriptions = Vec::new();
-        for (counted, places) in groups {
+        for (mut counted, places) in groups {
+            if !self.tells_files {
+                counted.files = FileNames::default();
+            }
             let row = counted.row.clone();
             let parts = if counted.by_family || counted.by.is_some() {
                 Breakdown::All
@@ -315,7 +340,7 @@ impl Searched {
                 Breakdown::None
             };
             let reports_stacks = counted.stacks && counted.slow_threshold_ns < u64::MAX;
-            let blank = measures.figures(Default::default(), counted.has_bytes());
+            let blank = measures.figures(Default::default(), counted.told());
             let slot = self.slot(counted, measures, places, calibration)?;
             subscriptions.push(Subscription {
                 group: first.offset(usize::from(slot)),
@@ -403,6 +428,7 @@ impl Searched {
                 slow_threshold_ns: counted.slow_threshold_ns,
                 arguments: (!counted.arguments.is_empty()).then_some(KeptArguments { texts }),
                 stacks: counted.stacks,
+                files: counted.files.asked(),
                 entry_only,
                 semaphore,
                 hit,

@@ -9,7 +9,7 @@ use ckb_probe_crds::Reason;
 use ckb_probe_symbols::elf::{SiteError, UsdtSite};
 
 use super::{
-    Counted, Kept, Numbered, Span, UsdtPattern,
+    Counted, FileNames, Kept, Numbered, Span, UsdtPattern,
     operand::operand,
     search::{Found, FoundSite, lack},
 };
@@ -190,6 +190,7 @@ fn counted(row: String, pattern: &UsdtPattern) -> Counted {
         include_single_stepped: false,
         arguments: Vec::new(),
         stacks: false,
+        files: FileNames::default(),
         found_by: Some((pattern.provider.clone(), None)),
     }
 }

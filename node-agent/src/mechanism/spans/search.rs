@@ -127,6 +127,7 @@ impl SpansConfig {
             include_single_stepped: operation.include_single_stepped,
             arguments: Vec::new(),
             stacks: false,
+            files: calls::FileNames::default(),
             found_by: None,
         });
         calls::CallsConfig {

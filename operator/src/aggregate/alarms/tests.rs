@@ -184,3 +184,49 @@ fn what_is_not_measured_any_more_alarms_nobody() {
     );
     assert_eq!(told(&status(rows(), InstanceState::Failed, &[])), WELL);
 }
+
+/// A row of which these were counted, in the last interval and in all.
+fn counted(key: &str, calls: u64, sums: &[(&'static str, u64)]) -> RowReport {
+    let mut counted = row(key, calls, &format!("119:{calls}"));
+    for (name, sum) in sums {
+        for figures in [&mut counted.total, &mut counted.window.figures] {
+            figures.sums.insert((*name).into(), *sum);
+        }
+    }
+    counted
+}
+
+#[test]
+fn what_reads_or_writes_far_more_than_is_asked_is_alarming_once_there_is_enough_of_it() {
+    let of = |row| status(vec![row], InstanceState::Attached, &[]);
+    let reads = |key, calls, reads| of(counted(key, calls, &[("reads", reads)]));
+    assert_eq!(told(&reads("Get", 100, 2500)), WELL);
+    assert_eq!(
+        told(&reads("Get", 100, 2501)),
+        (
+            "False",
+            "ReadAmplification",
+            "pod a/ckb-0: a call of RocksDB reads more than 25 blocks from files (Get)"
+        )
+    );
+    assert_eq!(told(&reads("Get", 99, 1_000_000)), WELL);
+    // What it reads is what it is for.
+    assert_eq!(told(&reads("Compaction", 100, 1_000_000)), WELL);
+    let writes = |flushed: u64, more| {
+        let sums = [
+            ("flushedBytes", flushed),
+            ("tableBytes", flushed * 50 + more),
+        ];
+        of(counted("Compaction", 1, &sums))
+    };
+    assert_eq!(told(&writes(256 << 20, 0)), WELL);
+    assert_eq!(
+        told(&writes(256 << 20, 1)),
+        (
+            "False",
+            "WriteAmplification",
+            "pod a/ckb-0: RocksDB writes more than 50 bytes for each that it flushes (Compaction)"
+        )
+    );
+    assert_eq!(told(&writes((256 << 20) - 1, 1 << 40)), WELL);
+}

@@ -16,6 +16,7 @@ mod arguments;
 mod caller;
 mod cause;
 mod family;
+mod file_io;
 mod hit;
 mod in_flight;
 mod kept;
@@ -105,6 +106,7 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
     }
     cause::begins(cookie);
     record::begin(cookie.slot(), slot, cookie.group());
+    file_io::begins(control.files(cookie.slot()));
     // Last, so that what came before is not charged to the call.
     let session = Session::new(now().wrapping_sub(probed), slot, cookie);
     // SAFETY: see `session::word`.
@@ -170,6 +172,7 @@ pub fn call_enter(context: ProbeContext) -> u32 {
     if cookie.keeps_arguments() {
         kept::keep(&context, cookie);
     }
+    file_io::begins(control.files(cookie.slot()));
     let key = key_at_entry(context.regs, cookie, control);
     let start = CallStart {
         mark: Mark::new(slot, cookie.group(), gate.generation()),

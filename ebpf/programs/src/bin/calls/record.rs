@@ -15,7 +15,7 @@ use ckb_probe_programs::{
     helpers::thread,
 };
 
-use crate::{caller, cause, kept, stack};
+use crate::{caller, cause, file_io, kept, stack};
 
 /// One for each operation, then one for each column family of each; the loader sets how many.
 #[map]
@@ -152,6 +152,7 @@ pub fn call(call: &Call, control: &Control) {
         if slow {
             add(&raw mut (*totals).slow, 1);
         }
+        file_io::ends(&raw mut (*totals).file_io, control.files(call.operation));
     }
     if slow {
         report(call, bytes, control);

@@ -6,7 +6,11 @@ use ckb_probe_crds::{
 };
 
 use super::*;
-use crate::{kernel::Binary, kinds::Instrument, mechanism::calls::UsdtPattern};
+use crate::{
+    kernel::Binary,
+    kinds::Instrument,
+    mechanism::calls::{Told, UsdtPattern},
+};
 
 const CALIBRATION: Calibration = Calibration {
     cost_per_call_ns: 1_200,
@@ -57,6 +61,7 @@ fn searched() -> Searched {
         beside: BTreeMap::new(),
         go: false,
         never_timed: BTreeSet::new(),
+        tells_files: true,
         families: 160,
         bounds: Bounds {
             cpus: 8,
@@ -282,7 +287,17 @@ fn of_what_is_measured_of_a_confined_process_it_is_said_that_calls_are_not_timed
         &there,
         false,
     );
+    let told = |all: &Searched| {
+        let opened = all.answers[0].as_ref().unwrap();
+        let names = opened.subscriptions[0].blank.sums.keys();
+        names.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let timed = ["bytes", "missed", "readBytes", "reads", "slow"];
+    assert_eq!(told(&all), timed);
     all.tell_entry_only(true);
+    // Nothing is known of what a call does until it ends.
+    assert_eq!(told(&all), ["bytes", "slow"]);
+    assert!(!all.slots[0].0.files.asked().any());
     assert!(all.sites.iter().all(|(site, _)| site.entry_only));
     let [Ok(opened), refused] = &all.answers[..] else {
         unreachable!("one of them is there");
@@ -295,6 +310,25 @@ fn of_what_is_measured_of_a_confined_process_it_is_said_that_calls_are_not_timed
     assert!(!opened.coverage.may_grow);
     assert!(opened.coverage.sentence.ends_with(CONFINED));
     assert!(!is_said_to_be_entry_only(refused));
+}
+
+#[test]
+fn a_kernel_that_does_not_tell_what_threads_read_is_not_asked() {
+    let there = symbols(&[(GET, false)]);
+    let told = |tells_files| {
+        let mut all = Searched {
+            tells_files,
+            ..searched()
+        };
+        take(&mut all, &ask(&[Operation::Get], |_| ()), &there, false);
+        let blank = &all.answers[0].as_ref().unwrap().subscriptions[0].blank;
+        (
+            all.sites[0].0.files.read(),
+            blank.sums.contains_key("reads"),
+        )
+    };
+    assert_eq!(told(true), (true, true));
+    assert_eq!(told(false), (false, false));
 }
 
 #[test]
@@ -451,7 +485,7 @@ fn what_is_counted_as_it_is_met_costs_less_and_is_never_said_to_lack_a_time() {
         untimed: 7,
         ..Default::default()
     };
-    let figures = met.measures.figures(seen, false);
+    let figures = met.measures.figures(seen, Told::default());
     assert_eq!(figures.sums, BTreeMap::from([("hits".into(), 7)]));
     assert!(figures.distributions.is_empty() && figures.maxima.is_empty());
 }
