@@ -289,9 +289,10 @@ impl StackSampler {
 
     /// Looks at nothing until [`Self::resume`].
     pub fn pause(&mut self) -> Result<(), StacksError> {
+        // Detaching takes the kernel a while, in which the process runs unseen.
+        let seen = self.turn()?;
         self.stacks.stop();
         self.step()?;
-        let seen = self.turn()?;
         self.allocations.looked(seen, &mut self.gathered);
         self.paused = true;
         Ok(())
@@ -320,9 +321,10 @@ impl StackSampler {
 
     /// Goes on after a pause.
     pub fn resume(&mut self) -> Result<(), StacksError> {
+        // So does attaching.
+        self.stacks.resume()?;
         let unseen = self.turn()?;
         self.allocations.passed(unseen);
-        self.stacks.resume()?;
         self.paused = false;
         Ok(())
     }
