@@ -25,11 +25,17 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Points by which a share of a caller may be off.
 const OFF: f64 = 3.0;
 
-/// The program, compiled where it is older than its source: its allocator takes minutes, once.
+/// Where what takes long to build is kept between clones, as for scripts/lib.sh.
+fn cache() -> PathBuf {
+    let home = || PathBuf::from(std::env::var("HOME").unwrap()).join(".cache/ckb-probe");
+    std::env::var("CKB_PROBE_CACHE").map_or_else(|_| home(), PathBuf::from)
+}
+
+/// The program, compiled where it is older than its source: its allocator takes minutes, once on a machine.
 fn allocates() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| {
-        let target = repository().join("target/allocates");
+        let target = cache().join("allocates");
         run(Command::new("cargo")
             .args([
                 "build",

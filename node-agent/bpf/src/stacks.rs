@@ -155,7 +155,7 @@ pub enum Sampled {
 /// Where a process has its allocator, and how that is attached to.
 #[derive(Clone, Debug)]
 pub struct Allocator {
-    /// How.
+    /// By which way its functions are attached to.
     pub tier: Tier,
     /// Functions, each with what it is among [`allocations`] for a slot, and [`hit`](Site::hit).
     pub sites: Vec<Site>,
