@@ -76,7 +76,7 @@ enum Beside {
 }
 
 /// Of those that are played at the same time, those that take longest, by far: three quarters of a minute and more.
-const LONG: [&str; 5] = ["figures", "dashboards", "target_died", "profiles", "parts"];
+const LONG: [&str; 4] = ["figures", "target_died", "profiles", "parts"];
 
 impl Scenario {
     /// Whether it is played with one of these workloads: the stand-in leaves to a real node what either serves for.
@@ -122,7 +122,7 @@ pub const ALL: &[Scenario] = scenarios! {
     refusals: StandIn, Others, "the API server says what is wrong with a CkbProbe";
     kinds_admitted: StandIn, Others, "where namespaces do not trust each other, no kind is admitted that looks at the whole node";
     figures: Either, Others, "from kubectl apply to the status and to Prometheus, held against bpftrace";
-    dashboards: Either, Others, "every query of every rule and panel has an answer, by a Prometheus that scrapes the cluster";
+    dashboards: Either, Nobody, "every query of every rule and panel has an answer, by a Prometheus that scrapes the cluster";
     ground_truth: StandIn, Nobody, "counts to the last call and quantiles, held against a program that knows them";
     sampling: Both, Nobody, "a busy target is measured within the default budget, and its rates are true";
     column_families: Both, Others, "every call is put down to a column family, by the name of CKB's schema";
