@@ -201,6 +201,7 @@ fn what_the_block_cache_lacks_is_read_as_often_as_rocksdb_says() {
         }
         let question = RocksDbProbe {
             by_column_family: true,
+            file_io: true,
             ..RocksDbProbe::default()
         };
         let mut session = session_of(database.pid(), question);

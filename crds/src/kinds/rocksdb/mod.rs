@@ -48,6 +48,11 @@ pub struct RocksDbProbe {
     #[serde(default)]
     pub include_single_stepped: bool,
 
+    /// Also tells what reads and writes of the database read from files and write to them: how many calls the block cache did not serve, and read amplification.
+    /// It makes each call a tenth dearer. Of flushes and compactions that is told anyway.
+    #[serde(default)]
+    pub file_io: bool,
+
     /// Also tells of RocksDB's own health: flushes and compactions that fail, with what RocksDB says of it, compactions that there is
     /// no room for, and column families whose writes are held back, by what. This is attached all of the time, and costs next
     /// to nothing, since it is some calls for each flush and compaction. A database without such trouble has no rows of it.
@@ -67,6 +72,7 @@ impl Default for RocksDbProbe {
             by_column_family: false,
             stacks: false,
             include_single_stepped: false,
+            file_io: false,
             health: yes(),
         }
     }

@@ -27,6 +27,10 @@ pub struct Arguments {
     /// much.
     #[arg(long)]
     include_single_stepped: bool,
+    /// Tell what reads and writes of the database read from files and write to them, which makes each call a tenth dearer.
+    #[arg(long)]
+    file_io: bool,
+
     /// Tell nothing of RocksDB's own health: errors of its background work, and writes that it holds back.
     #[arg(long)]
     no_health: bool,
@@ -50,6 +54,7 @@ impl Asking for Arguments {
             by_column_family: self.by_column_family,
             stacks: self.stacks,
             include_single_stepped: self.include_single_stepped,
+            file_io: self.file_io,
             health: !self.no_health,
         }
         .into()

@@ -280,7 +280,8 @@ fn is_said_to_be_entry_only(answer: &Result<Accepted, Refusal>) -> bool {
 fn of_what_is_measured_of_a_confined_process_it_is_said_that_calls_are_not_timed() {
     let there = symbols(&[(GET, false)]);
     let mut all = searched();
-    take(&mut all, &ask(&[Operation::Get], |_| ()), &there, false);
+    let read = ask(&[Operation::Get], |kind| kind.file_io = true);
+    take(&mut all, &read, &there, false);
     take(
         &mut all,
         &ask(&[Operation::TxnCommit], |_| ()),
@@ -320,7 +321,8 @@ fn a_kernel_that_does_not_tell_what_threads_read_is_not_asked() {
             tells_files,
             ..searched()
         };
-        take(&mut all, &ask(&[Operation::Get], |_| ()), &there, false);
+        let asked = ask(&[Operation::Get], |kind| kind.file_io = true);
+        take(&mut all, &asked, &there, false);
         let blank = &all.answers[0].as_ref().unwrap().subscriptions[0].blank;
         (
             all.sites[0].0.files.read(),
