@@ -164,9 +164,15 @@ struct Lasting {
 const SIGNS: [f32; 2] = [1.0, -1.0];
 
 impl Course {
-    /// The next value. None where it is not known: nothing is learned of that, and an anomaly lasts.
+    /// The next value. None where it is not known: nothing is learned of that, and an anomaly lasts, no longer than it would otherwise.
     pub fn observe(&mut self, known: Option<Known>) -> Option<Anomaly> {
         let Some(known) = known.filter(|known| known.value > 0.0 && known.error.is_finite()) else {
+            if let Some(lasting) = &mut self.anomaly {
+                lasting.lasted += 1;
+                if lasting.lasted >= ADOPTED {
+                    *self = Self::default();
+                }
+            }
             return self.anomaly();
         };
         let logarithm = known.value.ln() as f32;

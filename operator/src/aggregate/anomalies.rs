@@ -101,6 +101,19 @@ impl Past {
         }
     }
 
+    /// Keeps nothing of probes that are not asked any more, and nothing unusual of rows that are not there.
+    pub fn keep(&mut self, is_asked: impl Fn(&str) -> bool, is_there: impl Fn(&str, &str) -> bool) {
+        let (courses, begun) = (&mut self.courses, &mut self.begun);
+        begun.retain(|figure, _| {
+            let kept = is_there(&figure.0, &figure.1);
+            if !kept {
+                courses.remove(figure);
+            }
+            kept
+        });
+        courses.retain(|(probe, ..), _| is_asked(probe));
+    }
+
     /// Nothing is known of it any more, and nothing is unusual.
     pub fn forget(&mut self) {
         *self = Self::default();

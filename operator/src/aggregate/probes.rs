@@ -102,6 +102,11 @@ fn learn(spec: &CkbProbeSpec, targets: &[Target], rows: &[MergedRows], past: &mu
         return;
     }
     past.begin(&interval);
+    let asked = |name: &str| spec.probes.iter().position(|probe| probe.name == name);
+    past.keep(
+        |probe| asked(probe).is_some(),
+        |probe, row| asked(probe).is_some_and(|place| rows[place].contains_key(row)),
+    );
     for (probe, rows) in spec.probes.iter().zip(rows) {
         let Some(question) = probe.kind_spec() else {
             continue;

@@ -174,3 +174,17 @@ fn what_is_planted_is_found_within_three_intervals() {
         assert!(soon >= at_least, "{name}: {soon}");
     }
 }
+
+#[test]
+fn an_anomaly_of_which_nothing_more_is_known_is_over_after_a_while() {
+    let mut course = Course::default();
+    for _ in 0..DAY {
+        course.observe(known(1000.0));
+    }
+    for _ in 0..LASTS {
+        course.observe(known(2000.0));
+    }
+    assert!(course.anomaly().is_some());
+    let lasted = (0..DAY).take_while(|_| course.observe(None).is_some());
+    assert_eq!(lasted.count(), ADOPTED as usize - LASTS - 1);
+}

@@ -131,6 +131,30 @@ fn targets_that_come_or_go_are_nothing_unusual() {
 }
 
 #[test]
+fn what_is_not_asked_any_more_or_has_gone_is_nothing_unusual() {
+    let unusual = || {
+        let mut watched = Watched::new(1).day();
+        for _ in 0..3 {
+            watched.interval(&calls(30_000, 216));
+        }
+        assert_eq!((watched.past.count(), watched.past.courses.len()), (1, 2));
+        watched.past
+    };
+    let mut past = unusual();
+    past.keep(|probe| probe == "storage", |_, row| row == "Get");
+    assert_eq!((past.count(), past.courses.len()), (1, 2), "all is there");
+    past.keep(|probe| probe == "storage", |_, _| false);
+    assert_eq!(
+        (past.count(), past.courses.len()),
+        (0, 1),
+        "the row has gone"
+    );
+    let mut past = unusual();
+    past.keep(|_| false, |_, _| false);
+    assert_eq!((past.count(), past.courses.len()), (0, 0), "the probe has");
+}
+
+#[test]
 fn an_interval_is_learned_once_however_often_it_is_looked_at() {
     let mut watched = Watched::new(1);
     watched.interval(&calls(1000, 200));
