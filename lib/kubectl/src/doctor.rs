@@ -1,15 +1,8 @@
 //! `doctor`: what is broken first, and what to type next.
 
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+use std::time::Duration;
 
-use ckb_probe_views::{
-    diagnosis::{Diagnosis, Finding, Place},
-    document::{Document, View},
-    text::Detail,
-};
+use ckb_probe_views::diagnosis::{Diagnosis, Finding, Place};
 use clap::Args;
 use tokio::time::{Instant, sleep_until};
 
@@ -61,16 +54,7 @@ pub async fn run(arguments: &DoctorArguments) -> Result<Outcome, VerbError> {
         }
         sleep_until(next).await;
     };
-    let mut out = io::stdout().lock();
-    match arguments.output {
-        Output::Full => write!(out, "{}", found.text(Detail::Full))?,
-        Output::Short => write!(out, "{}", found.text(Detail::Short))?,
-        Output::Json => {
-            let document = Document::of(View::Diagnosis(found.clone()));
-            writeln!(out, "{}", document.line())?;
-        }
-    }
-    out.flush()?;
+    arguments.output.print(&found)?;
     Ok(match found.ok {
         true => Outcome::Well,
         false => Outcome::Broken,

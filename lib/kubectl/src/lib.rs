@@ -12,7 +12,17 @@ mod histogram;
 mod slow;
 mod trial;
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    io::{self, Write as _},
+    path::Path,
+    process::ExitCode,
+};
+
+use ckb_probe_views::{
+    diagnosis::Diagnosis,
+    document::{Document, View},
+    text::Detail,
+};
 
 pub use completion::COMPLETER;
 pub use connection::ClusterArguments;
@@ -73,6 +83,22 @@ pub enum Output {
     Short,
     /// For programs: a line of JSON, in the form that docs/reference/view.schema.json has.
     Json,
+}
+
+impl Output {
+    /// What was found, on standard output.
+    pub fn print(self, found: &Diagnosis) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        match self {
+            Self::Full => write!(out, "{}", found.text(Detail::Full))?,
+            Self::Short => write!(out, "{}", found.text(Detail::Short))?,
+            Self::Json => {
+                let document = Document::of(View::Diagnosis(found.clone()));
+                writeln!(out, "{}", document.line())?;
+            }
+        }
+        out.flush()
+    }
 }
 
 /// What a verb found.

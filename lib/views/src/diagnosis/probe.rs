@@ -418,21 +418,15 @@ fn condition<'a>(status: &'a CkbProbeStatus, type_: &str) -> Option<&'a Conditio
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod
-        .status
-        .iter()
-        .flat_map(|one| one.conditions.iter().flatten());
-    conditions
-        .into_iter()
-        .any(|one| one.type_ == "Ready" && one.status == "True")
+    let conditions = pod.status.iter().flat_map(|one| &one.conditions).flatten();
+    says_ready(conditions.map(|one| (&*one.type_, &*one.status)))
 }
 
 fn node_is_ready(node: &Node) -> bool {
-    let conditions = node
-        .status
-        .iter()
-        .flat_map(|one| one.conditions.iter().flatten());
-    conditions
-        .into_iter()
-        .any(|one| one.type_ == "Ready" && one.status == "True")
+    let conditions = node.status.iter().flat_map(|one| &one.conditions).flatten();
+    says_ready(conditions.map(|one| (&*one.type_, &*one.status)))
+}
+
+fn says_ready<'a>(mut conditions: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
+    conditions.any(|condition| condition == ("Ready", "True"))
 }

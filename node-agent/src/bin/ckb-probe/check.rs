@@ -18,9 +18,7 @@ use ckb_probe_crds::{Check, Descriptor, Overhead, Probe, Summary, display_nanos}
 use ckb_probe_kubectl::Output;
 use ckb_probe_views::{
     diagnosis::host::{Counted, Functions, HostSnapshot},
-    document::{Document, View},
     presets::{self, Preset},
-    text::Detail,
 };
 use clap::Args;
 use serde_json::json;
@@ -103,16 +101,7 @@ fn of_process(arguments: &CheckArguments, preflight: Preflight) -> Result<Outcom
         }
         thread::sleep(Duration::from_secs(1));
     };
-    let mut out = io::stdout().lock();
-    match arguments.output {
-        Output::Full => write!(out, "{}", found.text(Detail::Full))?,
-        Output::Short => write!(out, "{}", found.text(Detail::Short))?,
-        Output::Json => {
-            let document = Document::of(View::Diagnosis(found.clone()));
-            writeln!(out, "{}", document.line())?;
-        }
-    }
-    out.flush()?;
+    arguments.output.print(&found)?;
     Ok(match found.ok {
         true => Outcome::Measured,
         false => Outcome::Said,
