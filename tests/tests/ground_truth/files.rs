@@ -19,6 +19,7 @@ fn attach(program: &Fixture, means: CalibratedTier) -> Session {
     let kind = RocksDbProbe {
         operations: Operation::ALL.to_vec(),
         by_column_family: true,
+        file_io: true,
         health: false,
         ..RocksDbProbe::default()
     };

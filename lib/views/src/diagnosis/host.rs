@@ -183,6 +183,13 @@ fn figures(found: &HostSnapshot) -> Vec<Finding> {
         return Vec::new();
     };
     vec![match *any || *quiet {
+        true if headline.is_empty() && *any => Finding::warning(
+            place,
+            format!(
+                "within {seconds:.0} s something was seen, and too little was watched to tell how often"
+            ),
+        )
+        .next("ckb-probe check --seconds 30 --pid PID"),
         true if headline.is_empty() => {
             Finding::passed(place, format!("within {seconds:.0} s: nothing to tell"))
         }

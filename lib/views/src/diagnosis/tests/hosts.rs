@@ -128,3 +128,22 @@ fn what_is_missing_and_keeps_nothing_from_being_measured_is_a_warning() {
         ["Kernel: 6.18, x86_64", "attached, without MultiGet"]
     );
 }
+
+#[test]
+fn what_was_seen_too_seldom_for_a_rate_is_not_called_nothing() {
+    let mut found = healthy();
+    let counted = found.figures.as_mut().unwrap();
+    counted.headline.clear();
+    let found = found.diagnose();
+    assert!(found.ok);
+    let last = found.findings.last().unwrap();
+    assert_eq!(
+        (last.place, last.mark, last.text.as_str()),
+        (
+            Place::Figures,
+            Mark::Warning,
+            "within 3 s something was seen, and too little was watched to tell how often"
+        )
+    );
+    assert_eq!(last.next, ["ckb-probe check --seconds 30 --pid PID"]);
+}
