@@ -245,10 +245,23 @@ pub struct Reading {
     /// How many rows of a group are in its row `other` since the mechanism has no room to tell them apart; none where it is not
     /// there.
     pub folded: BTreeMap<GroupId, u64>,
-    /// Groups of which nothing new is seen for now, each with why.
-    pub held_up: BTreeMap<GroupId, &'static str>,
+    /// Groups of which something is not seen for now.
+    pub unseen: BTreeMap<GroupId, Unseen>,
     /// What could not be recorded since the mechanism was begun, each with the groups that it may have been of.
     pub lost: Vec<Lost>,
+}
+
+/// What of a group is not seen for now, though it is attached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unseen {
+    /// The word for why.
+    pub reason: Reason,
+    /// What it is.
+    pub items: Vec<String>,
+    /// Why, as a sentence.
+    pub why: String,
+    /// Whether that is all that is asked.
+    pub all: bool,
 }
 
 /// What could not be recorded.
@@ -265,7 +278,7 @@ impl Reading {
     pub fn extend(&mut self, other: Self) {
         self.groups.extend(other.groups);
         self.folded.extend(other.folded);
-        self.held_up.extend(other.held_up);
+        self.unseen.extend(other.unseen);
         self.lost.extend(other.lost);
     }
 }

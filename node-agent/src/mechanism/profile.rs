@@ -27,15 +27,15 @@ use shared::{Registry, SamplerHandle, Totals};
 
 use super::{
     Accepted, BeginContext, Breakdown, Coverage, GroupIds, Lost, Mechanism, OneBegun, Reading,
-    Refusal, RowId, RowReading, Single, Subscription,
+    Refusal, RowId, RowReading, Single, Subscription, Unseen,
 };
 use crate::{
     kernel::{
-        Links, ReadError,
+        AttachError, Links, ReadError,
         memory::{self, Reservation},
         stacks::Stacks,
     },
-    mechanism::GroupId,
+    mechanism::{GroupId, stacks::StacksError},
 };
 
 /// What is asked of a process.
@@ -100,6 +100,32 @@ pub struct Finished {
     pub counts: ProfileCounts,
     /// They; or why there are none.
     pub stacks: Result<Arc<Profile>, String>,
+}
+
+/// Why there are no stacks of a mode in its last window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    /// The word for it.
+    pub(crate) reason: Reason,
+    /// What happened, and to what.
+    pub(crate) why: String,
+}
+
+impl From<&StacksError> for Failure {
+    fn from(error: &StacksError) -> Self {
+        let reason = match error {
+            StacksError::Memory(_) | StacksError::Attach(AttachError::NoMemory(_)) => {
+                Reason::MemoryLimit
+            }
+            StacksError::Allocator(_) => Reason::SymbolNotFound,
+            StacksError::NoTier => Reason::PreflightFailed,
+            _ => Reason::AttachFailed,
+        };
+        Self {
+            reason,
+            why: error.to_string(),
+        }
+    }
 }
 
 /// Without the stacks.
@@ -188,6 +214,7 @@ impl Single for ProfileConfig {
             enrolled,
             group: context.first,
             figures: self.figures,
+            sampled: self.modes.len() - missing.len(),
             costs: [Some(Duration::ZERO)],
             _room: room,
         };
@@ -231,8 +258,40 @@ struct Profiles {
     enrolled: SamplerHandle,
     group: GroupId,
     figures: fn(&Weighed) -> Figures,
+    /// How many modes there are windows of.
+    sampled: usize,
     costs: [Option<Duration>; 1],
     _room: Reservation,
+}
+
+impl Profiles {
+    /// What it sees no stacks of for now.
+    fn unseen(&self) -> Option<Unseen> {
+        if self.enrolled.is_held_up() {
+            return Some(Unseen {
+                reason: Reason::AttachFailed,
+                items: vec!["stacks".to_string()],
+                why: HELD_UP.to_string(),
+                all: false,
+            });
+        }
+        let failures = self.enrolled.failures();
+        let (_, gravest) = failures.first_key_value()?;
+        let items: Vec<String> = failures
+            .keys()
+            .map(|mode| mode.as_str().to_string())
+            .collect();
+        Some(Unseen {
+            reason: gravest.reason,
+            why: format!(
+                "no stacks of {} in the last window: {}",
+                items.join(", "),
+                gravest.why
+            ),
+            all: failures.len() >= self.sampled,
+            items,
+        })
+    }
 }
 
 /// The sampler attaches and detaches by itself, as its windows begin and end.
@@ -246,7 +305,7 @@ impl Mechanism for Profiles {
     }
 
     fn read(&mut self) -> Result<Reading, ReadError> {
-        let held_up = self.enrolled.is_held_up();
+        let unseen = self.unseen().map(|unseen| (self.group, unseen));
         let Totals { rows, lost } = self.enrolled.totals();
         let rows = rows.into_iter().map(|((mode, category), weighed)| {
             let mut figures = (self.figures)(&weighed.all);
@@ -263,10 +322,7 @@ impl Mechanism for Profiles {
         });
         Ok(Reading {
             groups: BTreeMap::from([(self.group, rows.collect())]),
-            held_up: held_up
-                .then_some((self.group, HELD_UP))
-                .into_iter()
-                .collect(),
+            unseen: unseen.into_iter().collect(),
             lost: vec![Lost {
                 groups: GroupIds::from([self.group]),
                 counts: [(Name::Borrowed("stacks"), lost)].into(),

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::{Fact, TimedFact, series::Series, slow_calls::SlowCalls};
 use crate::{
     kinds::Instrumented,
-    mechanism::{Accepted, Coverage, Event, GroupIds, Lost, Refusal},
+    mechanism::{Accepted, Coverage, Event, GroupIds, Lost, Refusal, Unseen},
 };
 
 /// As many items of what is lacking as a status lists.
@@ -178,7 +178,7 @@ impl ProbeState {
                     };
                     let folded = reading.folded.get(&series.subscription.group);
                     series.fold(folded.copied().unwrap_or_default());
-                    series.held_up = reading.held_up.get(&series.subscription.group).copied();
+                    series.unseen = reading.unseen.get(&series.subscription.group).cloned();
                     if series.observe(rows, &*self.probe.instrument, at) {
                         self.seen = Some(at);
                     }
@@ -336,12 +336,13 @@ impl ProbeState {
     /// Whether something was counted within this time.
     pub fn is_firing(&self, now: Duration, patience: Duration) -> bool {
         let lately = |seen: Duration| now.saturating_sub(seen) <= patience;
-        self.is_attached() && self.seen.is_some_and(lately)
+        self.is_attached() && self.blind().is_none() && self.seen.is_some_and(lately)
     }
 
     /// Whether all is well with it: something is counted, or nothing need be.
     pub fn is_well(&self, now: Duration, patience: Duration) -> bool {
-        self.is_firing(now, patience) || (self.is_attached() && self.quiet)
+        self.is_firing(now, patience)
+            || (self.is_attached() && self.blind().is_none() && self.quiet)
     }
 
     /// Whether it ought to have counted something by now and did not.
@@ -376,7 +377,7 @@ impl ProbeState {
             Some(Err(refusal)) => refusal.lacks.clone(),
             None => Vec::new(),
         };
-        for (lack, sentence) in self.folded().into_iter().chain(self.held_up()) {
+        for (lack, sentence) in self.folded().into_iter().chain(self.partly_unseen()) {
             lacks.push(lack);
             if !message.is_empty() {
                 message.push_str("; ");
@@ -439,15 +440,25 @@ impl ProbeState {
         ))
     }
 
-    /// What holds up those who measure it, as what it lacks and in words.
-    fn held_up(&self) -> Option<(Lack, String)> {
+    fn unseen(&self) -> Option<&Unseen> {
         let mut live = self.series.iter().filter(|series| series.live);
-        let why = live.find_map(|series| series.held_up)?;
+        live.find_map(|series| series.unseen.as_ref())
+    }
+
+    /// That nothing of it is seen, and why, though it was attached.
+    pub fn blind(&self) -> Option<&Unseen> {
+        self.unseen()
+            .filter(|unseen| unseen.all && self.is_attached())
+    }
+
+    /// What of it is not seen, as what it lacks and in words.
+    fn partly_unseen(&self) -> Option<(Lack, String)> {
+        let unseen = self.unseen().filter(|unseen| !unseen.all)?;
         let lack = Lack {
-            reason: Reason::AttachFailed,
-            items: vec!["stacks".to_string()],
+            reason: unseen.reason,
+            items: unseen.items.clone(),
         };
-        Some((lack, why.to_string()))
+        Some((lack, unseen.why.clone()))
     }
 
     fn standing(
@@ -456,6 +467,9 @@ impl ProbeState {
         now: Duration,
         patience: Duration,
     ) -> (InstanceState, Reason, String) {
+        if let Some(unseen) = self.blind() {
+            return (InstanceState::Failed, unseen.reason, unseen.why.clone());
+        }
         match &self.answer {
             Some(Err(refusal)) => (
                 InstanceState::Failed,

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     kinds::Instrument,
-    mechanism::{Breakdown, GroupId, RowId, RowReading, Subscription},
+    mechanism::{Breakdown, GroupId, RowId, RowReading, Subscription, Unseen},
 };
 
 /// One group of a target, on behalf of one probe.
@@ -44,7 +44,7 @@ pub struct Series {
     /// How many of those are not told apart, here and already by the mechanism.
     folded: (u64, u64),
     /// Why nothing new is seen for now, where that is so.
-    pub held_up: Option<&'static str>,
+    pub unseen: Option<Unseen>,
     mode: Mode,
     /// How many slices there were, and whether there were to be any.
     slices: u64,
@@ -161,7 +161,7 @@ impl Series {
             tally.restarted();
         }
         self.names.clear();
-        self.held_up = None;
+        self.unseen = None;
         self.folded = (0, 0);
         for row in self.rows.values_mut() {
             row.names.clear();

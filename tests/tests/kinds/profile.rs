@@ -4,11 +4,12 @@ use std::{
     env,
     hint::black_box,
     process::{Child, Command, Stdio},
+    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
 
-use ckb_probe_crds::{ProfileMode, kinds::profile::ProfileProbe};
+use ckb_probe_crds::{InstanceState, Lack, ProfileMode, Reason, kinds::profile::ProfileProbe};
 
 use crate::way::{in_every_way, total};
 
@@ -106,4 +107,50 @@ fn time_on_and_off_the_cpu_and_memory_and_threads_are_told_of_a_window() {
             );
         }
     });
+}
+
+#[test]
+fn a_mode_of_which_no_window_has_stacks_is_told_as_lacking_and_a_probe_of_no_other_as_failed() {
+    let busy = Busy::start();
+    let ask = |modes: &[ProfileMode]| ProfileProbe {
+        modes: modes.to_vec(),
+        window: Duration::from_secs(1).into(),
+        ..ProfileProbe::default()
+    };
+    // Whoever waits for a window knows more than whoever attaches: who allocates is seen in functions, and here none is attached to.
+    let told = |modes: &[ProfileMode]| {
+        let told = Mutex::new(None);
+        in_every_way(ask(modes), |way| {
+            let mut session = way.attach(busy.0.id());
+            let end = Instant::now() + PATIENCE;
+            loop {
+                session.read().unwrap();
+                let mut report = session.instance().report(session.now());
+                let probe = report.probes.remove(0);
+                if probe.state == InstanceState::Failed || !probe.lacks.is_empty() {
+                    *told.lock().unwrap() = Some(probe);
+                    return;
+                }
+                assert!(Instant::now() < end, "{}", probe.message);
+                thread::sleep(Duration::from_millis(100));
+            }
+        });
+        told.into_inner().unwrap()
+    };
+    let alone = told(&[ProfileMode::Allocations]).unwrap();
+    assert_eq!(
+        (alone.state, alone.reason, alone.firing),
+        (InstanceState::Failed, Some(Reason::PreflightFailed), false)
+    );
+    let why =
+        "no stacks of Allocations in the last window: no function can be attached to on this node";
+    assert!(alone.message.starts_with(why), "{}", alone.message);
+    let beside = told(&[ProfileMode::Cpu, ProfileMode::Allocations]).unwrap();
+    assert_eq!(beside.state, InstanceState::Attached);
+    let lacks = [Lack {
+        reason: Reason::PreflightFailed,
+        items: vec!["Allocations".to_string()],
+    }];
+    assert_eq!(beside.lacks, lacks);
+    assert!(beside.message.contains(why), "{}", beside.message);
 }

@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use ckb_probe_crds::{ProfileCounts, ProfileMode, ProfileWindow};
+use ckb_probe_crds::{ProfileCounts, ProfileMode, ProfileWindow, Reason};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 
 use super::{
     super::stacks::{self, Reader, SamplerMode, StackSampler, StacksError},
-    Finished, ProfileConfig,
+    Failure, Finished, ProfileConfig,
     categorized::{CategorizedStacks, nanos},
     lacking,
     schedule::{Upcoming, upcoming},
@@ -95,7 +95,7 @@ struct Thread<'a> {
 /// A mode that is sampled.
 struct Sampling {
     mode: ProfileMode,
-    sampler: Result<StackSampler, String>,
+    sampler: Result<StackSampler, Failure>,
     next: Instant,
 }
 
@@ -136,7 +136,7 @@ impl Thread<'_> {
             let _told = one_at_a_time();
             let found = one.sampler.and_then(|sampler| {
                 self.learn(mode, &sampler);
-                sampler.finish().map_err(|error| error.to_string())
+                sampler.finish().map_err(|error| Failure::from(&error))
             });
             let told = found.map(|found| {
                 // Of what is waited for, idle pools are the most, and tell nothing.
@@ -173,7 +173,10 @@ impl Thread<'_> {
             .filter(|mode| SamplerMode::of(**mode).is_none());
         for mode in others {
             let told = match lacking(*mode) {
-                Some(why) => Err(why.to_string()),
+                Some(why) => Err(Failure {
+                    reason: Reason::UnsupportedByKernel,
+                    why: why.to_string(),
+                }),
                 None => self.threads(window_of(0)),
             };
             self.tell(*mode, window_of(millis(lasted)), told);
@@ -203,7 +206,7 @@ impl Thread<'_> {
                 let pace = sampler.as_ref().map_or(LOOK, StackSampler::pace);
                 Sampling {
                     mode,
-                    sampler: sampler.map_err(|error| error.to_string()),
+                    sampler: sampler.map_err(|error| Failure::from(&error)),
                     next: Instant::now() + pace,
                 }
             })
@@ -282,11 +285,11 @@ impl Thread<'_> {
     fn threads(
         &self,
         window: ProfileWindow,
-    ) -> Result<(ProfileWindow, ProfileCounts, CategorizedStacks), String> {
+    ) -> Result<(ProfileWindow, ProfileCounts, CategorizedStacks), Failure> {
         self.shared.begins(true);
         let threads = stacks::threads(self.process);
         self.shared.begins(false);
-        let threads = threads.map_err(|error| error.to_string())?;
+        let threads = threads.map_err(|error| Failure::from(&error))?;
         let _told = one_at_a_time();
         let told = CategorizedStacks::dumped(&threads.states, since_1970());
         let (samples, complete) = told.counts();
@@ -303,8 +306,12 @@ impl Thread<'_> {
         &self,
         mode: ProfileMode,
         window: ProfileWindow,
-        told: Result<(ProfileWindow, ProfileCounts, CategorizedStacks), String>,
+        told: Result<(ProfileWindow, ProfileCounts, CategorizedStacks), Failure>,
     ) {
+        // What this version has no windows of is told from the first moment on.
+        if lacking(mode).is_none() {
+            self.shared.fails(mode, told.as_ref().err().cloned());
+        }
         let (finished, headings) = match told {
             Ok((window, counts, told)) => {
                 let CategorizedStacks { profile, headings } = told;
@@ -316,7 +323,7 @@ impl Thread<'_> {
                 };
                 (finished, headings)
             }
-            Err(why) => {
+            Err(Failure { why, .. }) => {
                 let finished = Finished {
                     mode,
                     window,
@@ -401,7 +408,7 @@ impl Sampling {
     }
 
     fn fail(&mut self, error: &StacksError) {
-        self.sampler = Err(error.to_string());
+        self.sampler = Err(Failure::from(error));
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
 
 use ckb_probe_crds::{ProfileMode, Reason, report::OTHER};
 
-use super::{Finished, ProfileConfig, Weighed, sampling};
+use super::{Failure, Finished, ProfileConfig, Weighed, sampling};
 use crate::{
     kernel::{CalibratedTier, memory},
     mechanism::Refusal,
@@ -53,6 +53,8 @@ struct State {
     /// What was finished while nobody was to be told.
     untold: Vec<Finished>,
     totals: Totals,
+    /// Of which modes there were no stacks in the last window.
+    failures: BTreeMap<ProfileMode, Failure>,
     cost: Duration,
     /// What probing may cost, per CPU time of the process.
     ratio: Option<f64>,
@@ -255,6 +257,15 @@ impl SharedSampler {
         self.state().cost += cost;
     }
 
+    /// The last window of a mode had no stacks, or had some.
+    pub(super) fn fails(&self, mode: ProfileMode, failure: Option<Failure>) {
+        let failures = &mut self.state().failures;
+        match failure {
+            Some(failure) => failures.insert(mode, failure),
+            None => failures.remove(&mode),
+        };
+    }
+
     /// Hands over a window that is over.
     pub(super) fn finish(&self, finished: Finished, headings: &BTreeMap<&'static str, Weighed>) {
         let mut state = self.state();
@@ -337,6 +348,11 @@ impl SamplerHandle {
     /// Whether the target holds up its thread.
     pub(super) fn is_held_up(&self) -> bool {
         self.sampled.is_held_up()
+    }
+
+    /// Of which modes there were no stacks in the last window, and why.
+    pub(super) fn failures(&self) -> BTreeMap<ProfileMode, Failure> {
+        self.sampled.state().failures.clone()
     }
 
     /// What sampling has cost the process since.

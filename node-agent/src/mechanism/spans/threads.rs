@@ -224,12 +224,11 @@ impl Mechanism for SpanThreads {
         let rows = rows.flat_map(|(end, read)| self.rows(end, read)).collect();
         Ok(Reading {
             groups: BTreeMap::from([(self.spans.group(), rows)]),
-            folded: BTreeMap::new(),
             lost: vec![Lost {
                 groups: GroupIds::from([self.spans.group()]),
                 counts: self.lost(untold)?,
             }],
-            held_up: BTreeMap::new(),
+            ..Reading::default()
         })
     }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use ckb_probe_crds::{InstanceReport, InstanceState, Reason};
 
 use super::{super::probe::ProbeState, Instance, SILENT_AFTER, Stage};
-use crate::mechanism::Refusal;
 
 /// A part of a whole, in thousandths of a percent.
 fn millipercent(ratio: f64) -> u64 {
@@ -108,21 +107,26 @@ impl Instance {
     }
 
     /// The worst of its probes speaks for it; one that the kernel does not support only where all is well with the others.
-    fn attached(&self, pid: u32, now: Duration) -> (Reason, String) {
-        let without = |probe: &ProbeState, refusal: &Refusal| {
-            format!("the probe {}: {}", probe.probe.name, refusal.message)
+    fn attached<'a>(&'a self, pid: u32, now: Duration) -> (Reason, String) {
+        let without = |probe: &ProbeState, message: &str| {
+            format!("the probe {}: {message}", probe.probe.name)
         };
-        if let Some((probe, refusal)) = self
-            .supported()
-            .find_map(|probe| Some((probe, probe.refusal()?)))
-        {
-            let without = without(probe, refusal);
-            let message = format!("measuring process {pid}, but for {without}");
-            return (refusal.reason, message);
+        let failed = |probe: &'a ProbeState| {
+            let refused = probe.refusal().map(|one| (one.reason, &one.message));
+            let blind = || probe.blind().map(|one| (one.reason, &one.why));
+            Some((probe, refused.or_else(blind)?))
+        };
+        if let Some((probe, (reason, message))) = self.supported().find_map(failed) {
+            let without = without(probe, message);
+            return (
+                reason,
+                format!("measuring process {pid}, but for {without}"),
+            );
         }
         if self.is_firing(now) {
             let probes = self.probes.iter();
-            let unsupported = probes.filter_map(|probe| Some(without(probe, probe.unsupported()?)));
+            let unsupported =
+                probes.filter_map(|probe| Some(without(probe, &probe.unsupported()?.message)));
             let unsupported: Vec<String> = unsupported.collect();
             let message = match unsupported.is_empty() {
                 true => format!("measuring process {pid}"),

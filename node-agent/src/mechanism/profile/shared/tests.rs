@@ -228,3 +228,18 @@ fn a_window_that_failed_is_told_and_counts_for_nothing() {
     assert_eq!(told(&heard), [1]);
     assert_eq!(holder.totals(), Totals::default());
 }
+
+#[test]
+fn a_mode_without_stacks_is_known_until_it_has_some() {
+    let sampled = Arc::<SharedSampler>::default();
+    let holder = SamplerHandle::of(&sampled, None);
+    let failure = Failure {
+        reason: Reason::MemoryLimit,
+        why: "no room".to_string(),
+    };
+    sampled.fails(CPU, Some(failure.clone()));
+    sampled.fails(ProfileMode::OffCpu, None);
+    assert_eq!(holder.failures(), [(CPU, failure)].into());
+    sampled.fails(CPU, None);
+    assert_eq!(holder.failures(), BTreeMap::new());
+}

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::{
-    mechanism::{Breakdown, Detail, GroupId, GroupIds, RowId},
+    mechanism::{Breakdown, Detail, GroupId, GroupIds, RowId, Unseen},
     state::{
         Fact,
         fixtures::{paused, read, reading, resumed},
@@ -276,6 +276,54 @@ fn what_need_not_happen_is_well_without_it() {
     assert_eq!(standing(&report.probes[1]), quiet);
     instance.process_gone(seconds(32));
     assert!(!instance.is_firing(seconds(32)));
+}
+
+#[test]
+fn what_sees_nothing_is_not_called_attached_however_quiet_it_may_be() {
+    let mut instance = two_probes();
+    instance.probes[1].quiet = true;
+    let unseen = |all| Reading {
+        unseen: [(
+            GroupId(1),
+            Unseen {
+                reason: Reason::MemoryLimit,
+                items: vec!["Cpu".to_string()],
+                why: "no stacks of Cpu in the last window: no room".to_string(),
+                all,
+            },
+        )]
+        .into(),
+        ..both(10, 0)
+    };
+    observe(&mut instance, unseen(true), seconds(10));
+    let report = instance.report(seconds(10));
+    assert_eq!(
+        (report.state, report.reason, report.firing),
+        (InstanceState::Attached, Some(Reason::MemoryLimit), false)
+    );
+    assert_eq!(
+        report.message,
+        "measuring process 7, but for the probe writes: no stacks of Cpu in the last window: no room"
+    );
+    assert_eq!(
+        standing(&report.probes[1]),
+        (InstanceState::Failed, Reason::MemoryLimit, false)
+    );
+    // The next window of one of its modes is well.
+    observe(&mut instance, unseen(false), seconds(20));
+    let report = instance.report(seconds(20));
+    assert_eq!(report.reason, Some(Reason::Firing));
+    let quiet = (InstanceState::Attached, Reason::Firing, false);
+    assert_eq!(standing(&report.probes[1]), quiet);
+    let lacks = &report.probes[1].lacks;
+    assert_eq!(lacks.len(), 1);
+    assert_eq!(
+        (lacks[0].reason, &lacks[0].items[..]),
+        (Reason::MemoryLimit, &["Cpu".to_string()][..])
+    );
+    // And that of the other.
+    observe(&mut instance, both(10, 0), seconds(30));
+    assert_eq!(instance.report(seconds(30)).probes[1].lacks, []);
 }
 
 #[test]
