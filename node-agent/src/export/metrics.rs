@@ -340,6 +340,12 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
             &|instance| instance.overhead_ratio,
         ),
         each(
+            "ckb_probe_overhead_granted_ratio",
+            "Share of the target's CPU time that measuring might have cost in the last report interval: the budget, and what its floor was of that time.",
+            MetricType::GAUGE,
+            &Instance::granted_ratio,
+        ),
+        each(
             "ckb_probe_entry_only",
             "1 where calls are counted and not timed, since a probe at their return would kill the confined target.",
             MetricType::GAUGE,

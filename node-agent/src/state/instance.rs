@@ -369,10 +369,19 @@ impl Instance {
             probe.close_interval(now);
         }
         self.overhead_ratio = overhead_ratio;
-        let granted = self.budget_percent + self.floor_ratio.unwrap_or_default() * 100.0;
-        let over = overhead_ratio.is_some_and(|ratio| ratio * 100.0 > granted);
+        let granted = self.granted_ratio();
+        let over = overhead_ratio
+            .zip(granted)
+            .is_some_and(|(ratio, granted)| ratio > granted);
         self.breaches = if over { self.breaches + 1 } else { 0 };
         self.window_ends = now + self.terms.interval;
+    }
+
+    /// What measuring might have cost in the last interval, as a part of the CPU time that the process used itself: the budget, and what its
+    /// floor was of that. None where nothing was measured.
+    pub fn granted_ratio(&self) -> Option<f64> {
+        let granted = self.budget_percent / 100.0 + self.floor_ratio.unwrap_or_default();
+        self.overhead_ratio.map(|_| granted)
     }
 
     /// Why the probes must come off, when the order says that a breach ends them.

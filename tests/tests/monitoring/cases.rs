@@ -74,8 +74,12 @@ pub const ALL: &[Case] = cases! {
     CkbProbeEventsLost Quiet at "50m", "long ago, and what is counted all the same":
         ["ckb_probe_lost_total{TARGET, what=\"calls\"}", "3x60"] ["ckb_probe_lost_total{TARGET, what=\"lines\"}", "0+100x60"];
 
-    CkbProbeOverheadHigh Raised at "40m", "above the ceiling": ["ckb_probe_overhead_ratio{TARGET}", "0.06x60"];
-    CkbProbeOverheadHigh Quiet at "40m", "at the ceiling": ["ckb_probe_overhead_ratio{TARGET}", "0.05x60"];
+    CkbProbeOverheadHigh Raised at "40m", "above the budget":
+        ["ckb_probe_overhead_ratio{TARGET}", "0.012x60"] ["ckb_probe_overhead_granted_ratio{TARGET}", "0.01x60"];
+    CkbProbeOverheadHigh Quiet at "40m", "at the budget":
+        ["ckb_probe_overhead_ratio{TARGET}", "0.01x60"] ["ckb_probe_overhead_granted_ratio{TARGET}", "0.01x60"];
+    CkbProbeOverheadHigh Quiet at "40m", "of an idle target, on the floor":
+        ["ckb_probe_overhead_ratio{TARGET}", "0.3x60"] ["ckb_probe_overhead_granted_ratio{TARGET}", "0.41x60"];
 
     CkbProbeGaps Raised at "80m", "ten seconds of each minute": ["ckb_probe_gap_seconds_total{TARGET}", "0+10x100"];
     CkbProbeGaps Quiet at "80m", "three seconds of each minute": ["ckb_probe_gap_seconds_total{TARGET}", "0+3x100"];

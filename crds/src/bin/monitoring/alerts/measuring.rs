@@ -93,14 +93,18 @@ pub fn coverage() -> Vec<Alert> {
         Alert {
             alert: "CkbProbeOverheadHigh",
             needs: None,
-            value: format!("max by ({TARGET}) (avg_over_time(ckb_probe_overhead_ratio[15m]))"),
+            // Of an idle target the floor is more than all that it uses itself.
+            value: format!(
+                "max by ({TARGET}) (avg_over_time(ckb_probe_overhead_ratio[15m]) \
+                 / avg_over_time(ckb_probe_overhead_granted_ratio[15m]))"
+            ),
             sign: Above,
-            threshold: 0.055,
+            threshold: 1.1,
             lasts: "15m",
             severity: Warning,
             summary: "Measuring costs a target more than it should",
-            description: "Measuring {{ $labels.namespace }}/{{ $labels.pod }} costs it {{ $value | humanizePercentage }} of the CPU time that it \
-                          uses, by the estimate.",
+            description: "Measuring {{ $labels.namespace }}/{{ $labels.pod }} costs it {{ $value | humanizePercentage }} of what it may, by \
+                          the estimate.",
         },
         Alert {
             alert: "CkbProbeGaps",
