@@ -314,7 +314,22 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
         })
     });
     let flag = |yes: bool| Some(f64::from(u8::from(yes)));
+    let probes = books(instances).map(|(instance, book)| {
+        let mut labels = instance_labels(instance);
+        labels.push(label("probe", &book.probe.name));
+        labels.push(label("kind", book.probe.kind().as_str()));
+        gauge(
+            labels,
+            f64::from(u8::from(instance.is_attached() && book.sees())),
+        )
+    });
     vec![
+        family(
+            "ckb_probe_attached",
+            "1 while the probe is in place on the target, whether or not anything happens that it counts.",
+            MetricType::GAUGE,
+            probes,
+        ),
         each(
             "ckb_probe_target_attached",
             "1 while probes are in place on the target.",

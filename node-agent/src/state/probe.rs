@@ -336,13 +336,17 @@ impl ProbeState {
     /// Whether something was counted within this time.
     pub fn is_firing(&self, now: Duration, patience: Duration) -> bool {
         let lately = |seen: Duration| now.saturating_sub(seen) <= patience;
-        self.is_attached() && self.blind().is_none() && self.seen.is_some_and(lately)
+        self.sees() && self.seen.is_some_and(lately)
+    }
+
+    /// Whether something of it may be seen: it is attached, and not [blind](Self::blind).
+    pub fn sees(&self) -> bool {
+        self.is_attached() && self.blind().is_none()
     }
 
     /// Whether all is well with it: something is counted, or nothing need be.
     pub fn is_well(&self, now: Duration, patience: Duration) -> bool {
-        self.is_firing(now, patience)
-            || (self.is_attached() && self.blind().is_none() && self.quiet)
+        self.is_firing(now, patience) || (self.sees() && self.quiet)
     }
 
     /// Whether it ought to have counted something by now and did not.

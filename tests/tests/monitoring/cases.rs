@@ -149,9 +149,11 @@ pub const ALL: &[Case] = cases! {
         ["ckb_probe_operation_duration_seconds_bucket{TARGET, operation=\"Get\", le=\"+Inf\"}", "0+100x60"];
 
     CkbNoBlocks Raised at "40m", "none any more":
-        ["ckb_probe_blocks_total{TARGET, probe=\"blocks\", outcome=\"Attached\"}", "0+5x10 50x60"] ["ckb_probe_target_attached{TARGET}", "1x80"];
+        ["ckb_probe_blocks_total{TARGET, probe=\"blocks\", outcome=\"Attached\"}", "0+5x10 50x60"] ["ckb_probe_attached{TARGET, probe=\"blocks\", kind=\"chain\"}", "1x80"];
+    CkbNoBlocks Raised at "40m", "none since the agent started":
+        ["ckb_probe_attached{TARGET, probe=\"blocks\", kind=\"chain\"}", "1x80"];
     CkbNoBlocks Quiet at "40m", "one in five minutes":
-        ["ckb_probe_blocks_total{TARGET, probe=\"blocks\", outcome=\"Attached\"}", "0+0.2x80"] ["ckb_probe_target_attached{TARGET}", "1x80"];
+        ["ckb_probe_blocks_total{TARGET, probe=\"blocks\", outcome=\"Attached\"}", "0+0.2x80"] ["ckb_probe_attached{TARGET, probe=\"blocks\", kind=\"chain\"}", "1x80"];
 
     CkbBlocksSlow Raised at "50m", "one in five above two seconds":
         ["ckb_probe_block_duration_seconds_bucket{TARGET, outcome=\"Attached\", le=\"2\"}", "0+80x60"]

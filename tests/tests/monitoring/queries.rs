@@ -15,7 +15,7 @@ use ckb_probe_tests::{
 use crate::pages::{Metric, reference};
 
 /// What a label's values are, as far as queries choose among them. The words are those of the references and of RocksDB's operations.
-const VALUES: [(&str, &[&str]); 4] = [
+const VALUES: [(&str, &[&str]); 5] = [
     (
         "operation",
         &["TxnCommit", "Get", "NoRoomForCompaction", "FailedFlush"],
@@ -23,6 +23,7 @@ const VALUES: [(&str, &[&str]); 4] = [
     ("what", &["calls", "events"]),
     ("result", &["written", "failed"]),
     ("outcome", &["Attached"]),
+    ("kind", &["chain"]),
 ];
 
 /// So many scrapes, a second apart, make every rate one of something.

@@ -181,6 +181,13 @@ fn a_target_says_whether_it_is_attached_firing_and_what_was_lost() {
             "no {line} in\n{text}"
         );
     }
+    let attached: Vec<&str> = lines(&text)
+        .into_iter()
+        .filter(|line| line.starts_with("ckb_probe_attached{"))
+        .collect();
+    let own =
+        r#"namespace="ckb",pod="ckb-0",container="ckb",ckbprobe="",probe="storage",kind="rocksdb""#;
+    assert_eq!(attached, [format!("ckb_probe_attached{{{own}}} 1")]);
     let lost = r#"ckb_probe_lost_total{namespace="ckb",pod="ckb-0",container="ckb",ckbprobe="","#;
     let lost: Vec<&str> = lines(&text)
         .into_iter()

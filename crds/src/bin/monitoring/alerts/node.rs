@@ -92,10 +92,11 @@ pub fn alerts() -> Vec<Alert> {
         Alert {
             alert: "CkbNoBlocks",
             needs: Some("chain"),
-            // Only of what is measured all that time: who is not has an alert of its own.
+            // Only of what is measured all that time: who is not has an alert of its own. Before its first block there is no series of blocks.
             value: format!(
-                "sum by ({TARGET}) (increase(ckb_probe_blocks_total[15m])) \
-                 and min by ({TARGET}) (min_over_time(ckb_probe_target_attached[15m])) == 1"
+                "(sum by ({TARGET}) (increase(ckb_probe_blocks_total[15m])) \
+                 or 0 * min by ({TARGET}) (ckb_probe_attached{{kind=\"chain\"}})) \
+                 and min by ({TARGET}) (min_over_time(ckb_probe_attached{{kind=\"chain\"}}[15m])) == 1"
             ),
             sign: Below,
             threshold: 1.0,
