@@ -3,7 +3,9 @@
 use std::{collections::BTreeSet, fs};
 
 use ckb_probe_crds::{Reason, definitions};
+use ckb_probe_kubectl::Program;
 use ckb_probe_tests::fixture::repository;
+use clap::{Command, CommandFactory};
 use serde_json::Value;
 
 /// What the released version had: made by this test, where `RELEASE=1` says so.
@@ -38,6 +40,47 @@ fn fields(place: &str, schema: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
+/// What can be set in the chart: `{}` and `[]` are filled by whoever installs it.
+fn values(place: &str, value: &Value, found: &mut BTreeSet<String>) {
+    let nested = value.as_object().filter(|fields| !fields.is_empty());
+    let Some(nested) = nested else {
+        found.insert(format!("value {place}"));
+        return;
+    };
+    for (name, value) in nested {
+        let place = match place {
+            "" => name.clone(),
+            place => format!("{place}.{name}"),
+        };
+        values(&place, value, found);
+    }
+}
+
+/// The form of `-o json`: each view, and the fields of what is in it.
+fn views(schema: &Value, found: &mut BTreeSet<String>) {
+    for view in schema["oneOf"].as_array().into_iter().flatten() {
+        let name = view["properties"]["view"]["const"].as_str();
+        found.insert(format!("view {}", name.unwrap_or_default()));
+    }
+    for (name, form) in schema["$defs"].as_object().into_iter().flatten() {
+        let mut of_form = BTreeSet::new();
+        fields(name, form, &mut of_form);
+        found.extend(of_form.into_iter().map(|line| format!("json {line}")));
+    }
+}
+
+/// What kubectl's plugin can be told, verb by verb.
+fn verbs(place: &str, command: &Command, found: &mut BTreeSet<String>) {
+    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+        let name = format!("{place}{}", verb.get_name());
+        found.insert(format!("verb {name}"));
+        for option in verb.get_opts().filter_map(|option| option.get_long()) {
+            found.insert(format!("option {name} --{option}"));
+        }
+        verbs(&format!("{name} "), verb, found);
+    }
+}
+
 /// All that is promised to stay, as it is now.
 fn present() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
@@ -55,6 +98,13 @@ fn present() -> BTreeSet<String> {
             found.insert(format!("short name {} {short}", names.plural));
         }
     }
+    let chart: Value = serde_yaml::from_str(&read("charts/ckb-probe/values.yaml")).unwrap();
+    values("", &chart, &mut found);
+    views(
+        &serde_json::from_str(&read("docs/reference/view.schema.json")).unwrap(),
+        &mut found,
+    );
+    verbs("", &Program::command(), &mut found);
     // `make lint` holds both pages against the code.
     for line in read("docs/troubleshooting.md").lines() {
         if let Some(reason) = line.strip_prefix("### ") {
@@ -101,6 +151,8 @@ fn what_was_released_is_as_it_was() {
         lines.count()
     };
     assert!(of("field ") > 100 && of("reason ") > 20 && of("metric ") > 20);
+    assert!(of("value ") > 50 && of("json field ") > 50 && of("option ") > 20);
+    assert!(of("view ") >= 4 && of("verb ") >= 6);
     let released: BTreeSet<String> = read(RELEASED).lines().map(str::to_owned).collect();
     let broken = broken(&released, &present);
     assert!(
