@@ -24,7 +24,7 @@ main() {
   local one image=${IMAGE:-target/images/ckb-probe.tar}
   step "building the end-to-end tests"
   # With the features of the whole workspace: unit tests were built with these.
-  cargo build --locked --quiet --workspace --bin e2e --bin kubectl-ckbprobe
+  cargo build --locked --quiet --workspace --bin e2e --bin kubectl-ckbprobe --bin ckb-probe
   # Before the cluster: a build that fails has nothing to take down.
   [[ -n ${IMAGE:-} ]] || scripts/image.sh "$image"
   for one in ${workload//,/ }; do tests/workload/image.sh "$one" "target/images/$one.tar"; done
