@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale upgrade-test ckb-compat gate nightly crds image image-test release bench demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale upgrade-test ckb-compat gate nightly crds image image-test release book bench demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -55,7 +55,7 @@ ckb-compat: ## whether releases of CKB are measured, for docs/compatibility.md: 
 gate: ## what must pass before a change lands: half an hour
 	.ci/run
 
-nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, scale, upgrade and bench, one after the other: a night
+nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, scale, upgrade, bench and the book, one after the other: a night
 	scripts/nightly.sh $(PARTS)
 
 crds: ## regenerate everything that is generated: CRDs, their reference, the chart's copy, config/, alerts, dashboards
@@ -69,6 +69,9 @@ image-test: ## the image of a release, by buildah on a base of Debian's packages
 
 release: ## everything that a release holds, in target/release-VERSION: ten minutes; RELEASE_KEY=… names the SSH key that signs
 	scripts/setup.sh build cluster release && RELEASE_KEY=$(RELEASE_KEY) scripts/release.sh
+
+book: ## docs/ as a book with search, in target/book; builds mdBook once
+	scripts/setup.sh book && scripts/book.sh
 
 bench: ## what probing costs and how true its figures are: 75 minutes; ROWS="import mining" for some of it
 	scripts/bench.sh $(ROWS)

@@ -21,6 +21,7 @@ CACHE=${CKB_PROBE_CACHE:-${HOME:?}/.cache/ckb-probe}
   JAEGER=1.76.0
   GRAFANA_SCHEMA=0.0.22
   KREW=0.4.3
+  MDBOOK=0.5.4
 }
 
 # step TEXT: a progress line, with the time of day and the seconds since the script began.

@@ -9,6 +9,7 @@
 #   scale    the operator beside 1,000 nodes, and other loads
 #   upgrade  an earlier release, upgraded to this one and this one downgraded again, while it measures
 #   bench    what probing costs and how true its figures are, with each bound that it misses a failure
+#   book     docs/ as a book, by mdBook, with each of its links followed
 set -uo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -26,12 +27,13 @@ part() {
     scale) make scale ;;
     upgrade) scripts/setup.sh build cluster && scripts/upgrade.sh ;;
     bench) make bench ROWS=--strict ;;
-    *) die "usage: nightly.sh [soak|fuzz|kernels|scale|upgrade|bench]..." ;;
+    book) make book ;;
+    *) die "usage: nightly.sh [soak|fuzz|kernels|scale|upgrade|bench|book]..." ;;
   esac
 }
 
 mkdir -p "$OUT"
-(($# > 0)) || set -- soak fuzz kernels scale upgrade bench
+(($# > 0)) || set -- soak fuzz kernels scale upgrade bench book
 failed=0
 report="| part | ended | after |"$'\n'"| --- | --- | --- |"$'\n'
 for name in "$@"; do

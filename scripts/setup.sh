@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|all]...: installs what is missing to build, to run the test cluster, to
+# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|book|all]...: installs what is missing to build, to run the test cluster, to
 # fuzz, to lint, to open what is drawn, to look at traces, or to measure. The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
@@ -12,6 +12,7 @@
 #   bench    bpftrace, perf, gdb and others          the first time 1 minute; not part of all
 #   release  cargo-auditable, buildah and mmdebstrap the first time 2 minutes; not part of all
 #   krew     krew, which installs plugins of kubectl the first time 20 seconds; not part of all
+#   book     mdBook                                  the first time 12 minutes beside other builds; not part of all
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -31,13 +32,14 @@ OTELCOL_DIR=$CACHE/otelcol-$OTELCOL
 GRAFANA_SCHEMA_DIR=$CACHE/grafana-schema-$GRAFANA_SCHEMA
 JAEGER_DIR=$CACHE/jaeger-$JAEGER
 KREW_DIR=$CACHE/krew-$KREW
+MDBOOK_DIR=$CACHE/mdbook-$MDBOOK
 
 main() {
   local group groups=("$@") packages
   [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build unit cluster fuzz lint browser)
   for group in "${groups[@]}"; do
-    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew) ]] ||
-      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|all]..."
+    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|book) ]] ||
+      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|book|all]..."
   done
   mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
   install_packages "${packages[@]}"
@@ -174,6 +176,16 @@ build_krew() {
   command -v go > /dev/null || die "Go 1.21 or newer is needed to build krew"
   GOBIN=$1/bin run_logged "$CACHE/log/krew.log" go install "sigs.k8s.io/krew/cmd/krew@v$KREW"
 }
+
+book_packages() { missing_packages gcc=gcc libc6-dev=/usr/include/stdlib.h jq=jq; }
+
+# Without what serves and watches a book: it is built, and looked at as files.
+book_tools() {
+  provide "mdBook $MDBOOK (12 minutes beside other builds)" has_mdbook "$MDBOOK_DIR" \
+    cargo_install "$CACHE/log/mdbook.log" mdbook "$MDBOOK" --no-default-features --features search
+}
+
+has_mdbook() { has_programs "$MDBOOK_DIR" mdbook; }
 
 fuzz_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }
 

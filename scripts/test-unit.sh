@@ -18,7 +18,7 @@ AT_MOST=3
 
 # Test programs that ask nothing of the kernel that another process could disturb.
 PURE='ckb_probe_(core|crds|figures|k8s|operator|otlp|profiles|symbols|testkit|tests|traces) [(]lib[)]'
-PURE+='|(architecture|chart|collector|deadlines|descriptors|flames|from_cluster|fuzz_seeds|go|monitoring|receiver|release|specification|stability) [(]test[)]'
+PURE+='|(architecture|chart|collector|deadlines|descriptors|documentation|flames|from_cluster|fuzz_seeds|go|languages|monitoring|receiver|release|specification|stability) [(]test[)]'
 # What takes longest is begun first, so that no lane is left with it in the end: of those that watch a kernel.
 LONGEST=('ground_truth (test)' 'allocations (test)' 'kinds (test)' 'stacks (test)' 'ckb_probe_bpf (lib)' 'engine (test)')
 # No program takes half as long, however busy the machine is.
