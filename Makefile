@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels fuzz e2e soak scale upgrade-test ckb-compat gate nightly crds image image-test release book bench demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels test-kubernetes fuzz e2e soak scale upgrade-test ckb-compat gate nightly crds image image-test release book bench demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -40,6 +40,9 @@ test-ckb: ## end-to-end tests on a local cluster, with a real CKB node (built fi
 test-kernels: ## each kind's kernel tests on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's: hours
 	scripts/setup.sh build && scripts/test-kernels.sh $(KERNELS)
 
+test-kubernetes: ## the end-to-end tests on Kubernetes 1.30, the oldest that is enough (built first: 10 minutes, once)
+	scripts/setup.sh build && scripts/test-kubernetes.sh $(E2E_OPTIONS)
+
 soak: ## everything that goes wrong, again and again, on a local cluster: MINUTES=60 of it, SEED=N to play it again
 	scripts/setup.sh build cluster && scripts/soak.sh $(SOAK_OPTIONS)
 
@@ -55,7 +58,7 @@ ckb-compat: ## whether releases of CKB are measured, for docs/compatibility.md: 
 gate: ## what must pass before a change lands: half an hour
 	.ci/run
 
-nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, scale, upgrade, bench and the book, one after the other: a night
+nightly: ## what takes too long for a gate: an hour of soak, fuzz, kernels, the oldest Kubernetes, scale, upgrade, bench and the book, one after the other: a night
 	scripts/nightly.sh $(PARTS)
 
 crds: ## regenerate everything that is generated: CRDs, their reference, the chart's copy, config/, alerts, dashboards

@@ -7,7 +7,9 @@ CACHE=${CKB_PROBE_CACHE:-${HOME:?}/.cache/ckb-probe}
 # The pinned versions of the tools that are built here.
 # shellcheck disable=SC2034  # read by the scripts that source this file
 {
-  KUBERNETES=1.34.4
+  # The local cluster's; the oldest that is enough is played on by test-kubernetes.sh.
+  KUBERNETES=${CKB_PROBE_KUBERNETES:-1.34.4}
+  OLDEST_KUBERNETES=1.30.14
   HELM=3.21.4
   KUBE_ROUTER=2.1.0
   BPF_LINKER=0.13.0

@@ -3,13 +3,14 @@
 # ended and how long it took, which is also in target/nightly/report.md, beside what each part printed. Needs root, and the machine for
 # itself for eight hours.
 #
-#   soak     an hour of everything that goes wrong
-#   fuzz     ten minutes for each fuzz target
-#   kernels  each kind on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's own: some hours
-#   scale    the operator beside 1,000 nodes, and other loads
-#   upgrade  an earlier release, upgraded to this one and this one downgraded again, while it measures
-#   bench    what probing costs and how true its figures are, with each bound that it misses a failure
-#   book     docs/ as a book, by mdBook, with each of its links followed
+#   soak        an hour of everything that goes wrong
+#   fuzz        ten minutes for each fuzz target
+#   kernels     each kind on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's own: some hours
+#   kubernetes  the end-to-end tests on the oldest Kubernetes that is enough
+#   scale       the operator beside 1,000 nodes, and other loads
+#   upgrade     an earlier release, upgraded to this one and this one downgraded again, while it measures
+#   bench       what probing costs and how true its figures are, with each bound that it misses a failure
+#   book        docs/ as a book, by mdBook, with each of its links followed
 set -uo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -24,16 +25,17 @@ part() {
     soak) make soak MINUTES=60 ;;
     fuzz) make fuzz ;;
     kernels) make test-kernels ;;
+    kubernetes) make test-kubernetes ;;
     scale) make scale ;;
     upgrade) scripts/setup.sh build cluster && scripts/upgrade.sh ;;
     bench) make bench ROWS=--strict ;;
     book) make book ;;
-    *) die "usage: nightly.sh [soak|fuzz|kernels|scale|upgrade|bench|book]..." ;;
+    *) die "usage: nightly.sh [soak|fuzz|kernels|kubernetes|scale|upgrade|bench|book]..." ;;
   esac
 }
 
 mkdir -p "$OUT"
-(($# > 0)) || set -- soak fuzz kernels scale upgrade bench book
+(($# > 0)) || set -- soak fuzz kernels kubernetes scale upgrade bench book
 failed=0
 report="| part | ended | after |"$'\n'"| --- | --- | --- |"$'\n'
 for name in "$@"; do

@@ -103,8 +103,9 @@ has_programs() {
 }
 
 build_kubernetes() {
-  local minor=${KUBERNETES#*.} version=k8s.io/component-base/version
-  go_build "$1" cluster/kubernetes k8s.io/kubernetes "$KUBERNETES" \
+  local minor=${KUBERNETES#*.} version=k8s.io/component-base/version folder=cluster/kubernetes
+  [[ $KUBERNETES != "$OLDEST_KUBERNETES" ]] || folder=cluster/kubernetes-oldest
+  go_build "$1" "$folder" k8s.io/kubernetes "$KUBERNETES" \
     "-X $version.gitVersion=v$KUBERNETES -X $version.gitMajor=${KUBERNETES%%.*} -X $version.gitMinor=${minor%%.*}" \
     "${KUBERNETES_PROGRAMS[@]/#/k8s.io/kubernetes/cmd/}"
 }

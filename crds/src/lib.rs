@@ -20,9 +20,9 @@ mod rules;
 // The numbers that statuses and reports carry are an algebra of their own; whoever reads a status needs both.
 pub use argument::Argument;
 pub use ckb_probe_figures::{
-    Balance, Distribution, Effect, Figures, Histogram, IntervalFigures, Lasted, Name, Passed,
-    Share, SliceShape, Spread, Summary, Value, Variance, anomaly, display_nanos, figures, fleet,
-    histogram, numbers,
+    Balance, Distribution, Effect, FEWEST_PAIRS, Figures, Histogram, IntervalFigures, Lasted, Name,
+    Passed, Share, SliceShape, Spread, Summary, Turns, Value, Variance, anomaly, display_nanos,
+    figures, fleet, histogram, numbers,
 };
 pub use ckbprobe::{
     AnomalyStatus, Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus,

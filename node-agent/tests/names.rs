@@ -40,7 +40,15 @@ fn for_kubectl_it_has_only_the_verbs_that_talk_to_a_cluster() {
         "{plugin}"
     );
     let of_cluster = verbs(&plugin);
-    for verb in ["try", "doctor", "slow", "histogram", "completion", "man"] {
+    for verb in [
+        "try",
+        "doctor",
+        "slow",
+        "histogram",
+        "cost",
+        "completion",
+        "man",
+    ] {
         assert!(of_cluster.contains(&verb), "{verb}: {of_cluster:?}");
     }
     let whole = printed("ckb-probe", &["--help"]);
@@ -49,6 +57,12 @@ fn for_kubectl_it_has_only_the_verbs_that_talk_to_a_cluster() {
         assert!(all.contains(&verb) && !of_cluster.contains(&verb), "{verb}");
     }
     assert!(of_cluster.iter().all(|verb| all.contains(verb)), "{all:?}");
+    // On a host there is more whose cost can be measured.
+    let measured = printed("ckb-probe", &["cost", "--help"]);
+    let measured = verbs(&measured);
+    for what in ["rocksdb", "ckbprobe"] {
+        assert!(measured.contains(&what), "{what}: {measured:?}");
+    }
     assert_eq!(
         printed("kubectl_complete-ckbprobe", &["doc"]),
         "doctor\tLook at each place from the API server to the figures: what is broken first, and what to type next\n:4\n"

@@ -164,6 +164,7 @@ JSON
 start_node() {
   step "starting kubelet and kube-proxy"
   # imageGCHighThresholdPercent 100: images are loaded once and cannot be pulled again, so never collect them.
+  # housekeeping-interval: `cost` compares between two looks of the kubelet, which would be ten seconds apart.
   cat > "$RUN_DIR/config/kubelet.yaml" << YAML
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -192,7 +193,8 @@ evictionHard:
 YAML
   start kubelet "$KUBERNETES_BIN/kubelet" --config "$RUN_DIR/config/kubelet.yaml" \
     --kubeconfig "$RUN_DIR/kubelet.kubeconfig" --root-dir "$STATE/kubelet" --cert-dir "$RUN_DIR/pki" \
-    --hostname-override "$NODE" --node-ip "$NODE_IP" --containerd "$CONTAINERD_SOCKET"
+    --hostname-override "$NODE" --node-ip "$NODE_IP" --containerd "$CONTAINERD_SOCKET" \
+    --housekeeping-interval 1s
   # Conntrack limits are left as the machine has them.
   start proxy "$KUBERNETES_BIN/kube-proxy" --kubeconfig "$RUN_DIR/proxy.kubeconfig" --proxy-mode iptables \
     --hostname-override "$NODE" --cluster-cidr "$POD_CIDR" \

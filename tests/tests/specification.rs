@@ -93,6 +93,12 @@ fn find(reference: &str) -> Result<(), String> {
             let mut kernels = script.lines().skip_while(|line| *line != "KERNELS=(");
             kernels.any(|line| line.starts_with(&kernel))
         }
+        "kubernetes" => {
+            let version = format!("  OLDEST_KUBERNETES={what}.");
+            read("scripts/lib.sh")
+                .lines()
+                .any(|line| line.starts_with(&version))
+        }
         "lint" => is_checked_by("scripts/lint.sh", what),
         "image" => is_checked_by("scripts/image-test.sh", what),
         _ => return Err(format!("`{reference}`: there is no such form")),
@@ -244,6 +250,7 @@ fn what_is_not_there_is_told() {
         "bench mining",
         "bench kills: targets that died",
         "kernel 6.1-rt",
+        "kubernetes 1.30",
         "lint documentation",
         "image labels",
     ] {
@@ -266,6 +273,7 @@ fn what_is_not_there_is_told() {
         "bench diligence",
         "bench kills: targets that lived",
         "kernel 5.15",
+        "kubernetes 1.3",
         "lint failed",
         "image passed",
     ] {

@@ -22,7 +22,7 @@ pub use figures::{Distribution, Figures, Name};
 pub use histogram::Histogram;
 pub use interval::IntervalFigures;
 pub use numbers::display_nanos;
-pub use paired::Effect;
+pub use paired::{Effect, FEWEST as FEWEST_PAIRS, Turns};
 pub use sampled::{Balance, Lasted, Passed, SliceShape, Spread, Variance};
 pub use share::Share;
 pub use summary::{Summary, Value};

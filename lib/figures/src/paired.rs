@@ -12,8 +12,8 @@ const THROWS: u32 = 4_000;
 /// Of so many pairs each throw is gone through.
 const ALL_THROWS: usize = 11;
 
-/// Of fewer pairs no throw is so rare that it would be more than noise.
-const FEWEST: usize = 6;
+/// Of fewer pairs no throw is so rare that it would be more than noise: nothing is said of them.
+pub const FEWEST: usize = 6;
 
 /// An effect is told from noise where noise makes as much of it in fewer cases than this.
 const NOISE: f64 = 0.05;
@@ -65,6 +65,26 @@ impl Effect {
     /// Whether it is no more than chance makes of nothing.
     pub fn is_noise(&self) -> bool {
         self.p >= NOISE
+    }
+}
+
+/// Which one of each pair comes first, by coins: true, that with the change. The same for the same seed, so that whoever reads the
+/// measurements can tell that nobody chose.
+#[derive(Clone, Debug)]
+pub struct Turns(fastrand::Rng);
+
+impl Turns {
+    /// Those of this seed.
+    pub fn of(seed: u32) -> Self {
+        Self(fastrand::Rng::with_seed(seed.into()))
+    }
+}
+
+impl Iterator for Turns {
+    type Item = bool;
+
+    fn next(&mut self) -> Option<bool> {
+        Some(self.0.bool())
     }
 }
 
@@ -145,6 +165,16 @@ mod tests {
                 (drift * one(1.0), drift * one(times))
             })
             .collect()
+    }
+
+    #[test]
+    fn turns_are_fair_and_the_same_for_the_same_seed() {
+        let of = |seed| Turns::of(seed).take(1_000).collect::<Vec<bool>>();
+        assert_eq!(of(7), of(7));
+        assert_ne!(of(7), of(8));
+        let changed_first = of(7).iter().filter(|first| **first).count();
+        // Four standard deviations are 63.
+        assert!(changed_first.abs_diff(500) < 63, "{changed_first}");
     }
 
     #[test]

@@ -26,6 +26,47 @@ pub enum VerbError {
     /// It may not be done.
     #[error(transparent)]
     Forbidden(#[from] Forbidden),
+    /// What containers use may not be read.
+    #[error(
+        "you may not read how much CPU time the containers of node {node} use: {message}. That takes the right to get nodes/proxy, which \
+         whoever looks after the cluster has. (metrics.k8s.io needs none, and tells means of times that it chooses: too coarse to tell \
+         windows apart by.) Nothing was changed"
+    )]
+    Kubelet {
+        /// The node.
+        node: String,
+        /// The API server's words.
+        message: String,
+    },
+    /// They cannot be read.
+    #[error(
+        "the kubelet of node {node} does not tell how much CPU time its containers use: {said}"
+    )]
+    Unanswered {
+        /// The node.
+        node: String,
+        /// What came in the way.
+        said: String,
+    },
+    /// The CkbProbe says that it is being compared.
+    #[error(
+        "CkbProbe {subject} is being compared by another cost, or one was killed before it could put spec.paused back to {paused}: where none \
+         runs any more, {restore} does that"
+    )]
+    Compared {
+        /// `namespace/name`.
+        subject: String,
+        /// How it was found.
+        paused: String,
+        /// What to type.
+        restore: String,
+    },
+    /// Nothing can be compared.
+    #[error("{0}. Nothing was changed")]
+    Incomparable(String),
+    /// A command of whoever asks tells nothing.
+    #[error(transparent)]
+    Command(#[from] crate::commands::CommandError),
     /// A file cannot be made.
     #[error("cannot write {}: {}", .0.display(), .1)]
     File(PathBuf, #[source] io::Error),

@@ -3,12 +3,15 @@
 //!
 //! What is decided is decided by `ckb-probe-views`, which has no client. Here are the client, the clock and the terminal.
 
+pub mod commands;
 mod completion;
 mod connection;
+mod cost;
 mod doctor;
 mod error;
 mod gather;
 mod histogram;
+mod interrupts;
 mod slow;
 mod trial;
 
@@ -26,6 +29,7 @@ use ckb_probe_views::{
 
 pub use completion::COMPLETER;
 pub use connection::ClusterArguments;
+pub use cost::CostArguments;
 pub use error::{Forbidden, VerbError};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
@@ -43,7 +47,16 @@ pub const PLUGIN: &str = "kubectl-ckbprobe";
 )]
 pub struct Program {
     #[command(subcommand)]
-    verb: Verb,
+    verb: PluginVerb,
+}
+
+/// All that kubectl has.
+#[derive(Debug, Subcommand)]
+enum PluginVerb {
+    #[command(flatten)]
+    Shared(Verb),
+    /// Measure what a CkbProbe costs its targets, with and without it by turns, and say whether that is more than noise.
+    Cost(Box<CostArguments>),
 }
 
 /// What is said at the end of `--help`.
@@ -53,10 +66,11 @@ pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe doctor -n ckb                is everything as it should be? what is broken first?\n  \
     kubectl ckbprobe doctor ckb -n ckb -o short   of one CkbProbe, a line for each that is not\n  \
     kubectl ckbprobe slow ckb -n ckb              slow calls as they come\n  \
-    kubectl ckbprobe histogram ckb -n ckb --row Get\n\n\
+    kubectl ckbprobe histogram ckb -n ckb --row Get\n  \
+    kubectl ckbprobe cost ckb -n ckb --ab 10m     what does measuring cost here? with and without it by turns\n\n\
     Exit codes: 0 as it should be; 1 not; 2 wrong arguments.";
 
-/// What only talks to a cluster.
+/// What only talks to a cluster. `cost` of a CkbProbe does, too: on a host it is one of the things whose cost `ckb-probe cost` measures.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Measure what a preset asks of some pods, show it, and take it away again.
@@ -146,7 +160,12 @@ pub fn main() -> ExitCode {
             let root = Program::command();
             return runtime.block_on(completion::candidates(&root, &words));
         }
-        runtime.block_on(Program::parse().verb.run(Program::command))
+        runtime.block_on(async {
+            match Program::parse().verb {
+                PluginVerb::Shared(verb) => verb.run(Program::command).await,
+                PluginVerb::Cost(arguments) => arguments.run().await,
+            }
+        })
     });
     exit_code(&result)
 }

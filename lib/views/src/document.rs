@@ -7,13 +7,13 @@ use ckb_probe_crds::{EventStatus, ProbeStatus};
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::{Deserialize, Serialize};
 
-use crate::diagnosis::Diagnosis;
+use crate::{cost::Cost, diagnosis::Diagnosis};
 
 /// The version of the form.
 pub const SCHEMA: &str = "ckbprobe.dev/view/v1";
 
 /// A line of `-o json`.
-#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 pub struct Document {
     /// The version of the form: `ckbprobe.dev/view/v1`.
     pub schema: String,
@@ -23,7 +23,7 @@ pub struct Document {
 }
 
 /// What is told.
-#[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[derive(Clone, Debug, Deserialize, JsonSchema, PartialEq, Serialize)]
 #[serde(tag = "view", rename_all = "camelCase")]
 pub enum View {
     /// Where measuring is broken, if it is.
@@ -34,6 +34,8 @@ pub enum View {
     Event(Event),
     /// How a measure of a row was distributed in the last report interval.
     Distribution(Distribution),
+    /// What measuring costs, by windows without and with probes.
+    Cost(Cost),
 }
 
 /// How a measure of a row was distributed.
@@ -151,7 +153,10 @@ mod tests {
     use ckb_probe_crds::Reason;
 
     use super::*;
-    use crate::diagnosis::{Finding, Part, Place};
+    use crate::{
+        cost::{Measure, Window},
+        diagnosis::{Finding, Part, Place},
+    };
 
     fn diagnosis() -> Document {
         let part = Part {
@@ -206,10 +211,19 @@ mod tests {
             }],
             ..Distribution::default()
         };
+        let cost = Cost {
+            seed: 7,
+            windows: vec![Window {
+                account: [(Measure::CpuOfCount, 0.5)].into(),
+                ..Window::default()
+            }],
+            ..Cost::default()
+        };
         for view in [
             View::Figures(figures),
             View::Event(event),
             View::Distribution(distribution),
+            View::Cost(cost),
         ] {
             let document = Document::of(view);
             assert_eq!(Document::read(&document.line()).unwrap(), document);

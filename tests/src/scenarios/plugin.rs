@@ -17,10 +17,10 @@ const CALLS: &[&str] = &["--rate", "20", "rocksdb_get_pinned_cf 20000 constant:1
 /// It was built with this program.
 const PLUGIN: &str = "kubectl-ckbprobe";
 
-struct Ended {
-    code: i32,
-    printed: String,
-    said: String,
+pub(super) struct Ended {
+    pub code: i32,
+    pub printed: String,
+    pub said: String,
 }
 
 pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
@@ -141,11 +141,16 @@ async fn doctor(scene: &Scene<'_>, arguments: &[&str]) -> Result<(Diagnosis, i32
     }
 }
 
-async fn asked(scene: &Scene<'_>, verb: &str, some: &[&str], more: &[&str]) -> Result<Ended> {
+pub(super) async fn asked(
+    scene: &Scene<'_>,
+    verb: &str,
+    some: &[&str],
+    more: &[&str],
+) -> Result<Ended> {
     end(start(scene, verb, some, more)?).await
 }
 
-fn start(scene: &Scene<'_>, verb: &str, some: &[&str], more: &[&str]) -> Result<Child> {
+pub(super) fn start(scene: &Scene<'_>, verb: &str, some: &[&str], more: &[&str]) -> Result<Child> {
     let own = env::current_exe().map_err(Failure::system(PLUGIN))?;
     let mut command = Command::new(own.with_file_name(PLUGIN));
     command
@@ -163,7 +168,7 @@ fn start(scene: &Scene<'_>, verb: &str, some: &[&str], more: &[&str]) -> Result<
     command.spawn().map_err(Failure::system(PLUGIN))
 }
 
-async fn end(child: Child) -> Result<Ended> {
+pub(super) async fn end(child: Child) -> Result<Ended> {
     let output = child.wait_with_output().await;
     let output = output.map_err(Failure::system(PLUGIN))?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();

@@ -1,7 +1,7 @@
 //! What measuring costs a process: windows without and with probes by turns, and whether they differ by more than noise.
 
 mod account;
-mod report;
+mod lines;
 
 use std::{io::Write, time::Duration};
 
@@ -12,7 +12,9 @@ use ckb_probe_agent::{
     observe::{Exit, Process},
     preflight::{Unmeasurable, preflight},
 };
-use ckb_probe_crds::{KindSpec, Overhead};
+use ckb_probe_crds::{KindSpec, Overhead, Turns};
+use ckb_probe_kubectl::commands::CommandArguments;
+use ckb_probe_views::cost::{self, Window};
 use clap::Args;
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -20,7 +22,7 @@ use tokio::{
 };
 
 pub use self::account::AccountError;
-use self::account::{Account, Requests, Source};
+use self::account::Source;
 use super::{BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument};
 
 /// Of which kind, and how.
@@ -55,13 +57,8 @@ pub struct HowArguments {
     /// How long to wait before each, for what attaching and detaching cost to be over and the budget to be as it stays.
     #[arg(long, default_value = "5s")]
     settle: ckb_probe_crds::Duration,
-    /// A shell command that prints a number that grows with what the process has done, such as requests that were served: its rate is
-    /// compared.
-    #[arg(long)]
-    counter: Option<String>,
-    /// A shell command that asks the process something, again and again: how long it takes is compared.
-    #[arg(long)]
-    request: Option<String>,
+    #[command(flatten)]
+    commands: CommandArguments,
     /// Print each window and each effect as a JSON line instead of the table.
     #[arg(long)]
     json: bool,
@@ -87,16 +84,6 @@ struct Waiting {
     terminate: Signal,
 }
 
-/// What a window came to.
-#[derive(Clone, Debug)]
-pub struct Window {
-    pub pair: usize,
-    pub probed: bool,
-    pub account: Account,
-    /// What the estimate says of it, in percent of the process's CPU time.
-    pub estimated_percent: Option<f64>,
-}
-
 /// Compares, and says what came of it.
 pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, CliError> {
     let [duration, window, settle] = [how.duration, how.window, how.settle].map(|time| time.get());
@@ -107,8 +94,7 @@ pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, Cli
         overhead: how.budget.overhead(),
         source: Source {
             process: process.id,
-            counter: how.counter.as_deref(),
-            request: how.request.as_deref(),
+            commands: &how.commands,
         },
         settle,
         window: window.max(Duration::from_millis(100)),
@@ -122,9 +108,10 @@ pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, Cli
     };
     let end = Instant::now() + duration;
     let mut windows = Vec::new();
+    let mut turns = Turns::of(fastrand::u32(..));
     let mut pair = 0;
     while Instant::now() + (comparison.settle + comparison.window) * 2 <= end + comparison.settle {
-        let probed_first = fastrand::bool();
+        let probed_first = turns.next().unwrap_or_default();
         let Some(first) = comparison.window(pair, probed_first).await? else {
             break;
         };
@@ -133,23 +120,20 @@ pub async fn run(how: &HowArguments, question: &KindSpec) -> Result<Outcome, Cli
         };
         windows.extend([first, second]);
         pair += 1;
-        report::progress(
-            pair,
-            &windows,
-            end.saturating_duration_since(Instant::now()),
-        );
+        let left = end.saturating_duration_since(Instant::now());
+        eprintln!("ckb-probe: {}", cost::progress(pair, &windows, left));
     }
+    let compared = cost::compare(&windows);
     let mut out = std::io::stdout().lock();
-    let told = if how.json {
-        report::lines(&mut out, &windows)?
+    if how.json {
+        lines::print(&mut out, &windows, &compared)?;
     } else {
-        report::table(&mut out, &windows, &comparison.title())?
-    };
+        write!(out, "{}", cost::table(&windows, &comparison.title()))?;
+    }
     out.flush()?;
-    Ok(if told {
-        Outcome::Measured
-    } else {
-        Outcome::Said
+    Ok(match compared.is_empty() {
+        true => Outcome::Said,
+        false => Outcome::Measured,
     })
 }
 
@@ -185,7 +169,7 @@ impl Comparison<'_> {
             session.close_interval()?;
         }
         let before = self.source.look()?;
-        let requests = self.source.request.map(Requests::begin);
+        let requests = self.source.commands.requests();
         let whole = self.waiting.pass(self.window, session.as_mut()).await?;
         if !whole {
             return Ok(None);
@@ -202,6 +186,7 @@ impl Comparison<'_> {
             probed,
             account,
             estimated_percent,
+            readings: Vec::new(),
         }))
     }
 }

@@ -112,15 +112,15 @@ macro_rules! define_command {
                 #[command(name = <kinds::$module::Arguments as Asking>::COMMAND)]
                 $kind(cost::CostArguments<kinds::$module::Arguments>),
             )*
+            /// What a CkbProbe costs its targets on a cluster, as kubectl ckbprobe cost.
+            #[command(name = "ckbprobe")]
+            CkbProbe(Box<ckb_probe_kubectl::CostArguments>),
         }
 
         async fn run(command: Command) -> Result<Outcome, CliError> {
             match command {
                 Command::Check(arguments) => check::run(&arguments),
-                Command::Cluster(verb) => Ok(match verb.run(Arguments::command).await? {
-                    ckb_probe_kubectl::Outcome::Well => Outcome::Measured,
-                    ckb_probe_kubectl::Outcome::Broken => Outcome::Said,
-                }),
+                Command::Cluster(verb) => Ok(verb.run(Arguments::command).await?.into()),
                 Command::Symbols(arguments) => symbols::run(&arguments),
                 Command::Profile(arguments) => profile::profile(&arguments).await,
                 Command::Threads(arguments) => profile::threads(&arguments).await,
@@ -128,6 +128,7 @@ macro_rules! define_command {
                     $(CostCommand::$kind(arguments) => {
                         cost::run(&arguments.how, &arguments.what.kind_spec()).await
                     })*
+                    CostCommand::CkbProbe(arguments) => Ok(arguments.run().await?.into()),
                 },
                 Command::Render(arguments) => Ok(flames::render(&arguments).await?),
                 Command::Diff(arguments) if blocks::is_of_blocks(&arguments.before) => {
@@ -153,6 +154,15 @@ macro_rules! define_command {
 }
 
 for_each_kind!(define_command!);
+
+impl From<ckb_probe_kubectl::Outcome> for Outcome {
+    fn from(outcome: ckb_probe_kubectl::Outcome) -> Self {
+        match outcome {
+            ckb_probe_kubectl::Outcome::Well => Self::Measured,
+            ckb_probe_kubectl::Outcome::Broken => Self::Said,
+        }
+    }
+}
 
 /// What to measure of a process, and how.
 #[derive(Args, Debug)]
