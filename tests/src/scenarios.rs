@@ -78,11 +78,14 @@ enum Beside {
 }
 
 /// Of those that are played at the same time, those that take longest, by far: three quarters of a minute and more.
-<<<<<<< HEAD
-const LONG: [&str; 5] = ["figures", "target_died", "profiles", "parts", "tutorial"];
-=======
-const LONG: [&str; 5] = ["figures", "target_died", "profiles", "parts", "cost"];
->>>>>>> 6a86de8e47c501796721acd3661dacd137d9aac2
+const LONG: [&str; 6] = [
+    "figures",
+    "target_died",
+    "profiles",
+    "parts",
+    "cost",
+    "tutorial",
+];
 
 impl Scenario {
     /// Whether it is played with one of these workloads: the stand-in leaves to a real node what either serves for.
@@ -141,11 +144,8 @@ pub const ALL: &[Scenario] = scenarios! {
     profiles: Either, Others, "stacks of a window become profiles that a user can read, a few of each mode, until the CkbProbe goes";
     parts: StandIn, Others, "an agent writes parts of profiles of its own node only; the operator merges, keeps as many as asked, and tidies up";
     plugin: StandIn, Others, "what kubectl ckbprobe tries is measured and leaves nothing, and what it says is broken first is";
-<<<<<<< HEAD
     tutorial: StandIn, Others, "each command of docs/tutorial.md prints what is printed there";
-=======
     cost: StandIn, Others, "what a CkbProbe costs is found by turns, and nothing where it costs nothing; it is left as it was found";
->>>>>>> 6a86de8e47c501796721acd3661dacd137d9aac2
     everything: Either, Nobody, "the sample that asks every kind at once, under one budget: none takes another down";
     deletion: Either, Nobody, "a deleted CkbProbe leaves no probe and no agent";
     restart: Either, Others, "a target that is killed is attached again when it is back";

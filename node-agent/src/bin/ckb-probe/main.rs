@@ -9,6 +9,8 @@ mod cost;
 mod exporting;
 mod flames;
 mod profile;
+mod record;
+mod report;
 mod slow;
 mod symbols;
 mod table;
@@ -55,6 +57,8 @@ use tokio::{
         ckb-probe render cpu.pb.gz -o cpu.html          a profile as a page to search and zoom\n  \
         ckb-probe diff before.pb.gz after.pb.gz -o diff.svg\n  \
         ckb-probe diff before.jsonl after.jsonl         two runs of chain --threshold 0s --events\n  \
+        ckb-probe record --executable ckb -o ckb.record --for 10m\n  \
+        ckb-probe report ckb.record -o report.html      all of that as one page\n  \
         ckb-probe cost rocksdb --duration 10m           what would measuring RocksDB cost this node? with and without, by turns\n\n\
         Exit codes: 0 measured; 1 could not measure; 2 wrong arguments; 3 the process called nothing that is measured."
 )]
@@ -81,6 +85,11 @@ macro_rules! define_command {
             /// probes by turns, and whether they differ by more than noise.
             #[command(subcommand)]
             Cost(CostCommand),
+            /// Write down what is measured, for hours or days, bounded in size, for `ckb-probe report`.
+            Record(record::RecordArguments),
+            /// Make one page of a record, or Markdown: what was measured and how truly, rates, heat maps, slowest calls, flame graphs, what
+            /// measuring cost, what was not as usual, and how it differs from another record.
+            Report(report::ReportArguments),
             /// Draw a profile as a flame graph. It may be of this program or of any other that writes pprof.
             Render(flames::RenderArguments),
             /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone. Or what blocks cost in
@@ -130,6 +139,8 @@ macro_rules! define_command {
                     })*
                     CostCommand::CkbProbe(arguments) => Ok(arguments.run().await?.into()),
                 },
+                Command::Record(arguments) => record::run(&arguments).await,
+                Command::Report(arguments) => report::run(&arguments),
                 Command::Render(arguments) => Ok(flames::render(&arguments).await?),
                 Command::Diff(arguments) if blocks::is_of_blocks(&arguments.before) => {
                     blocks::diff(&arguments.before, &arguments.after, &arguments.blocks)
@@ -274,6 +285,8 @@ enum CliError {
     Flames(#[from] flames::FlamesError),
     #[error(transparent)]
     Blocks(#[from] blocks::BlocksError),
+    #[error(transparent)]
+    Record(#[from] record::RecordError),
     #[error("{0} is no pattern: {1}")]
     Glob(String, #[source] ckb_probe_agent::observe::GlobError),
     #[error("cannot wait for signals: {0}")]

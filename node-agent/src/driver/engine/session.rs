@@ -20,7 +20,7 @@ use crate::{
     export::{metric_sink::MetricSink, span_sink::SpanSink},
     host::HostError,
     kernel::CalibratedTier,
-    mechanism::{Event, Refusal},
+    mechanism::{Event, Refusal, profile::Finished},
     observe::Process,
     preflight::Unmeasurable,
     state::instance::Instance,
@@ -38,6 +38,7 @@ pub struct Session {
     pub process: Process,
     engine: Engine,
     key: InstanceKey,
+    keeps_stacks: bool,
 }
 
 impl Session {
@@ -60,6 +61,26 @@ impl Session {
         probes: Vec<Probe>,
         overhead: Overhead,
         interval: Duration,
+    ) -> Result<Self, HostError> {
+        Self::begin(means, process, (probes, overhead), interval, false)
+    }
+
+    /// The same, for who takes windows of stacks by [`Self::stacks`].
+    pub fn attach_with_stacks(
+        means: Result<CalibratedTier, Unmeasurable>,
+        process: Process,
+        asked: (Vec<Probe>, Overhead),
+        interval: Duration,
+    ) -> Result<Self, HostError> {
+        Self::begin(means, process, asked, interval, true)
+    }
+
+    fn begin(
+        means: Result<CalibratedTier, Unmeasurable>,
+        process: Process,
+        (probes, overhead): (Vec<Probe>, Overhead),
+        interval: Duration,
+        keeps_stacks: bool,
     ) -> Result<Self, HostError> {
         let mut engine = Engine::new(means.map_err(Refusal::from));
         engine.tools.deadline = Duration::MAX;
@@ -97,6 +118,7 @@ impl Session {
             process,
             engine,
             key,
+            keeps_stacks,
         };
         // A process that has just begun may not have mapped its libraries yet.
         for _ in 0..WAITS {
@@ -156,8 +178,16 @@ impl Session {
             measured.measurement(tools);
         }
         self.engine.receive();
-        // Nobody takes windows of stacks here: whoever has them keeps a few, where nobody is to be told of them.
-        self.engine.mailboxes.clear();
+        if !self.keeps_stacks {
+            // Nobody takes them here: whoever has them keeps a few, where nobody is to be told of them.
+            self.engine.mailboxes.clear();
+        }
+    }
+
+    /// Takes the windows of stacks that are over, each with the name of the probe that asked.
+    pub fn stacks(&mut self) -> Vec<(String, Finished)> {
+        let finished = self.engine.finished().into_iter();
+        finished.map(|one| (one.to.probe, one.finished)).collect()
     }
 
     /// Takes in what the kernel has counted up to now.

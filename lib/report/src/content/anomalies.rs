@@ -1,0 +1,123 @@
+//! What was not as it usually is, by the rule of [`ckb_probe_figures::anomaly`], over the record as it was recorded.
+
+use std::collections::BTreeMap;
+
+use ckb_probe_figures::{
+    Value,
+    anomaly::{Anomaly, Course, Known},
+};
+
+use super::{Block, Section, Table};
+use crate::{
+    history::History,
+    times::{clock, lasted},
+};
+
+/// That rule knows report intervals of this length.
+const EACH: u64 = 30_000;
+
+/// So many are told.
+const TOLD: usize = 30;
+
+/// What one figure did.
+struct Seen {
+    from: u64,
+    to: u64,
+    most: Anomaly,
+}
+
+/// The section.
+pub fn section(history: &History) -> Section {
+    let intervals = history.merged(EACH);
+    let probes = history.probes(&intervals);
+    let mut all: Vec<(String, &'static str, String, Seen)> = Vec::new();
+    for probe in &probes {
+        let values: BTreeMap<&str, Value> = probe
+            .descriptor
+            .columns
+            .iter()
+            .filter(|column| matches!(column.value, Value::Rate(_) | Value::Quantile(_, 0.99)))
+            .map(|column| (column.head, column.value))
+            .collect();
+        for series in probe.series.iter().filter(|one| one.part.is_none()) {
+            for (head, value) in &values {
+                let name = format!("{} {}", probe.asked.name, series.name());
+                let mut course = Course::default();
+                let mut open: Option<Seen> = None;
+                for (place, interval) in intervals.iter().enumerate() {
+                    let of = series.column(place);
+                    let known = of.and_then(|of| Known::of(&of, *value, 1));
+                    match (course.observe(known), &mut open) {
+                        (Some(anomaly), Some(seen)) => {
+                            seen.to = interval.at;
+                            if anomaly.times().ln().abs() > seen.most.times().ln().abs() {
+                                seen.most = anomaly;
+                            }
+                        }
+                        (Some(anomaly), none) => {
+                            *none = Some(Seen {
+                                from: interval.began(),
+                                to: interval.at,
+                                most: anomaly,
+                            });
+                        }
+                        (None, seen) => {
+                            if let Some(seen) = seen.take() {
+                                all.push((name.clone(), head, shown(probe, *value, &seen), seen));
+                            }
+                        }
+                    }
+                }
+                if let Some(seen) = open {
+                    all.push((name, head, shown(probe, *value, &seen), seen));
+                }
+            }
+        }
+    }
+    all.sort_by(|(.., one), (.., other)| {
+        let size = |seen: &Seen| seen.most.times().ln().abs();
+        size(other).total_cmp(&size(one))
+    });
+    let count = all.len();
+    let rows = all.into_iter().take(TOLD).map(|(name, head, shown, seen)| {
+        vec![
+            name,
+            head.to_owned(),
+            clock(seen.from),
+            lasted(seen.to - seen.from),
+            shown,
+        ]
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    let said = "Rates and p99s are held against their own past in intervals of half a minute; in the first six hours that is learned, and nothing is said.";
+    let mut blocks = vec![Block::Text(match count {
+        0 => format!("Nothing was not as it usually is, as far as the record tells. {said}"),
+        _ => format!(
+            "{count} times something was not as it usually is; {} are listed. {said}",
+            rows.len()
+        ),
+    })];
+    if !rows.is_empty() {
+        let head = ["OF", "FIGURE", "FROM", "FOR", "WAS"]
+            .map(str::to_owned)
+            .to_vec();
+        blocks.push(Block::Table(Table {
+            head,
+            rows,
+            numbers: false,
+        }));
+    }
+    Section {
+        title: "What was not as usual".to_owned(),
+        blocks,
+    }
+}
+
+fn shown(probe: &crate::history::ProbeHistory, value: Value, seen: &Seen) -> String {
+    let written = |number| probe.descriptor.written(value, number);
+    format!(
+        "{} in place of {}",
+        written(seen.most.value),
+        written(seen.most.usual)
+    )
+}

@@ -1,0 +1,242 @@
+//! What was measured, and how truly; and what it cost.
+
+use ckb_probe_crds::{Duration, numbers};
+
+use super::{Across, Block, Lines, Scale, Section, Table};
+use crate::{
+    history::{History, ProbeHistory},
+    record::Interval,
+    times::{clock, lasted},
+};
+
+/// The first section.
+pub fn section(history: &History, probes: &[ProbeHistory]) -> Section {
+    let mut blocks = Vec::new();
+    let Some((from, to)) = history.span() else {
+        return Section {
+            title: "What was measured".to_owned(),
+            blocks: vec![Block::Text(
+                "Nothing: the record has no interval that is whole.".to_owned(),
+            )],
+        };
+    };
+    let known = history.known();
+    blocks.push(Block::Text(format!(
+        "From {} to {} (UTC), {}; of {} it is known what happened ({}).",
+        clock(from),
+        clock(to),
+        lasted(to - from),
+        lasted(known),
+        percent(known, to - from),
+    )));
+    let runs = history.runs.iter().map(|run| {
+        let of = &run.header;
+        let shown = |text: &str| {
+            if text.is_empty() {
+                "-".to_owned()
+            } else {
+                text.to_owned()
+            }
+        };
+        vec![
+            clock(of.run),
+            shown(&of.target),
+            format!(
+                "Linux {}, {}, {} ns a call",
+                shown(&of.kernel),
+                shown(&of.tier),
+                of.cost_per_call_ns
+            ),
+            shown(&of.budget),
+            Duration::from(std::time::Duration::from_millis(of.interval_milliseconds)).to_string(),
+            shown(&of.version),
+            run.how_it_ended(),
+        ]
+    });
+    blocks.push(table(
+        &[
+            "RUN",
+            "TARGET",
+            "ATTACHED ON",
+            "BUDGET",
+            "INTERVAL",
+            "VERSION",
+            "END",
+        ],
+        runs.collect(),
+    ));
+    let lacks = history
+        .runs
+        .iter()
+        .filter(|run| !run.header.lacks.is_empty());
+    blocks.extend(lacks.map(|run| {
+        Block::Text(format!(
+            "Not all that was asked is measured{}.",
+            run.header.lacks
+        ))
+    }));
+    blocks.push(truth(probes));
+    blocks.extend(gaps(history));
+    Section {
+        title: "What was measured, and how truly".to_owned(),
+        blocks,
+    }
+}
+
+/// Shares, errors, losses and what was not measured, of each probe.
+fn truth(probes: &[ProbeHistory]) -> Block {
+    let rows = probes.iter().map(|probe| {
+        let rows = probe.series.iter().filter(|one| one.part.is_none());
+        let summaries: Vec<_> = rows.map(|one| one.summary()).collect();
+        let shares = summaries.iter().map(|of| of.share());
+        let least = shares.min_by(ckb_probe_crds::Share::sparseness);
+        let errors = summaries
+            .iter()
+            .filter_map(|of| probe.descriptor.count_error(of, false));
+        let worst = errors.max_by(f64::total_cmp);
+        let lost: Vec<String> = probe
+            .lost
+            .iter()
+            .filter(|(_, count)| **count > 0)
+            .map(|(what, count)| format!("{count} {what}"))
+            .collect();
+        let unmeasured: Vec<String> = probe
+            .unmeasured
+            .iter()
+            .map(|(why, time)| format!("{} {why}", lasted(*time)))
+            .collect();
+        let or_none = |all: Vec<String>| {
+            if all.is_empty() {
+                "none".to_owned()
+            } else {
+                all.join(", ")
+            }
+        };
+        vec![
+            probe.asked.name.clone(),
+            probe.asked.kind.clone(),
+            least
+                .and_then(|share| share.percent())
+                .map_or_else(|| "-".to_owned(), |share| format!("{share}%")),
+            worst.map_or_else(|| "all was seen".to_owned(), numbers::plus_or_minus),
+            or_none(lost),
+            or_none(unmeasured),
+        ]
+    });
+    table(
+        &[
+            "PROBE",
+            "KIND",
+            "LEAST SHARE RECORDED",
+            "GREATEST STANDARD ERROR",
+            "LOST",
+            "NOT MEASURED",
+        ],
+        rows.collect(),
+    )
+}
+
+fn gaps(history: &History) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let damage = history.damage;
+    if damage.cut {
+        blocks.push(Block::Text("A last line has no end: it was discarded. The recorder was killed as it wrote, or writes.".to_owned()));
+    }
+    if damage.lines > 0 || damage.packed {
+        blocks.push(Block::Text(format!(
+            "The record is damaged: {} lines are not what was written{}. They are in no figure.",
+            damage.lines,
+            if damage.packed {
+                ", and a segment could not be unpacked to its end"
+            } else {
+                ""
+            }
+        )));
+    }
+    if history.gaps.is_empty() {
+        blocks.push(Block::Text(
+            "Nothing is missing between the first interval and the last.".to_owned(),
+        ));
+        return blocks;
+    }
+    let rows = history.gaps.iter().map(|gap| {
+        let length = gap.to.map_or_else(
+            || "not known".to_owned(),
+            |to| lasted(to.saturating_sub(gap.from)),
+        );
+        vec![clock(gap.from), length, gap.why.clone()]
+    });
+    blocks.push(table(
+        &["NOTHING IS KNOWN FROM", "FOR", "WHY"],
+        rows.collect(),
+    ));
+    blocks
+}
+
+/// What measuring cost.
+pub fn cost(history: &History, columns: &[Interval]) -> Section {
+    let all: Vec<&Interval> = history.intervals().collect();
+    let known = || {
+        all.iter()
+            .filter_map(|one| Some((one.cost?, one.milliseconds)))
+    };
+    let time: u64 = known().map(|(_, time)| time).sum();
+    let sum: f64 = known().map(|(cost, time)| cost as f64 * time as f64).sum();
+    let most = known().map(|(cost, _)| cost).max();
+    let own: u64 = all.iter().map(|one| one.own_cpu).sum();
+    let budget = history
+        .runs
+        .last()
+        .map_or(0, |run| run.header.budget_millipercent);
+    let mut blocks = Vec::new();
+    blocks.push(match most {
+        None => Block::Text("What measuring cost is not known.".to_owned()),
+        Some(most) => Block::Text(format!(
+            "Measuring is estimated to have cost {} % of the CPU time of the target, {} % in the interval in which it was most; the budget was {} %, and what the floor granted. The recorder itself used {} of CPU time in {}, {} of a core.",
+            numbers::rate(sum / time.max(1) as f64 / 1000.0),
+            numbers::rate(most as f64 / 1000.0),
+            numbers::percent(budget),
+            lasted(own),
+            lasted(history.known()),
+            percent(own, history.known()),
+        )),
+    });
+    let places = columns.iter().map(|one| one.began() as f64).collect();
+    let cost = columns
+        .iter()
+        .map(|one| Some(one.cost? as f64 / 1000.0))
+        .collect();
+    let granted = columns.iter().map(|one| {
+        one.cost?;
+        Some((budget + one.floor.unwrap_or_default()) as f64 / 1000.0)
+    });
+    blocks.push(Block::Lines(Lines {
+        title: "Estimated cost, in percent of the CPU time of the target".to_owned(),
+        across: Across::Time,
+        scale: Scale::Percent,
+        places,
+        lines: vec![
+            ("cost".to_owned(), cost),
+            ("granted".to_owned(), granted.collect()),
+        ],
+    }));
+    Section {
+        title: "What measuring cost".to_owned(),
+        blocks,
+    }
+}
+
+fn table(head: &[&str], rows: Vec<Vec<String>>) -> Block {
+    Block::Table(Table {
+        head: head.iter().map(|one| (*one).to_owned()).collect(),
+        rows,
+        numbers: false,
+    })
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    format!(
+        "{} %",
+        numbers::share(part.min(whole.max(1)), whole.max(1), 3)
+    )
+}

@@ -1,0 +1,208 @@
+use ckb_probe_profiles::{Frame, ProfileMode, Stack};
+
+use super::*;
+use crate::{
+    html, markdown,
+    record::{End, Row},
+    testing::{header, interval, row},
+};
+
+/// A record of so many intervals, whose calls take so long.
+fn history(intervals: u64, nanos: impl Fn(u64) -> u64, names: &[&str]) -> History {
+    let rows = |number: u64| -> Vec<Row> {
+        let named = names.iter().map(|name| {
+            let mut whole = row(name, 100, nanos(number), 100 * (number + 1));
+            whole.parts = vec![row("COLUMN_CELL", 60, nanos(number), 60 * (number + 1))];
+            whole
+        });
+        named.collect()
+    };
+    let run = crate::history::Run {
+        header: header(),
+        intervals: (0..intervals)
+            .map(|number| interval(number, rows(number)))
+            .collect(),
+        end: Some(End {
+            at: 0,
+            reason: "the time was up".to_owned(),
+        }),
+    };
+    History {
+        runs: vec![run],
+        ..History::default()
+    }
+}
+
+fn stacks(name: &str) -> Vec<(String, Profile)> {
+    let mut profile = Profile::of(ProfileMode::Cpu);
+    profile.stacks.add(&Stack {
+        frames: vec![Frame::user("main", "ckb"), Frame::user(name, "ckb")],
+        thread: "verify",
+        weights: &[10, 100_000_000],
+        ..Stack::default()
+    });
+    vec![("flames cpu".to_owned(), profile)]
+}
+
+#[test]
+fn a_page_and_markdown_say_the_same_numbers() {
+    let history = history(50, |_| 900, &["Get"]);
+    let content = content("a.record", &history, stacks("read"), None);
+    let (page, text) = (html::page(&content), markdown::text(&content));
+    for said in [
+        "Get",
+        "5000",
+        "COLUMN",
+        "900ns",
+        "session, 1030 ns a call",
+        "the time was up",
+        "read",
+        "100.0 %",
+    ] {
+        assert!(page.contains(said), "{said} in the page");
+        assert!(text.contains(said), "{said} in Markdown: {text}");
+    }
+    assert_eq!(page.matches("<figure>").count(), 6);
+    assert!(page.contains("Nothing is missing between"));
+}
+
+#[test]
+fn whatever_names_are_they_are_no_markup_and_nothing_is_fetched() {
+    let evil = "<script>alert(1)</script>\"'&|`\u{202e}[x](http://evil)";
+    let mut history = history(3, |_| 900, &[evil]);
+    history.runs[0].header.target = evil.to_owned();
+    let content = content(evil, &history, stacks(evil), Some((evil, &history)));
+    let page = html::page(&content);
+    assert!(!page.contains("<script"), "{page}");
+    assert!(!page.contains('\u{202e}'));
+    assert!(page.contains("&lt;script&gt;"));
+    assert!(page.contains("default-src 'none'"));
+    for fetched in ["src=", "href=\"http", "url(", "@import", "<link", " on"] {
+        let tags = page
+            .split('<')
+            .filter_map(|tag| tag.split_once('>'))
+            .map(|(tag, _)| tag);
+        let with: Vec<&str> = tags
+            .filter(|tag| !tag.starts_with("meta") && tag.contains(fetched))
+            .collect();
+        assert_eq!(with, Vec::<&str>::new(), "{fetched}");
+    }
+    let text = markdown::text(&content);
+    assert!(!text.contains("<script"));
+    assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;\"'&amp;\\|\\`"));
+    let cells = text
+        .lines()
+        .filter(|line| line.starts_with("| ") && line.contains("alert"));
+    assert!(cells.clone().count() > 1);
+}
+
+#[test]
+fn an_effect_is_told_with_its_bounds_and_noise_is_called_noise() {
+    // 900 and 950 by turns are of one distribution, whoever looks first.
+    let noisy = |number: u64| 900 + 400 * (number % 7);
+    let before = history(400, noisy, &["Get", "Put"]);
+    let same = history(400, |number| noisy(number + 3), &["Get", "Put"]);
+    let (changes, _) = compare(&before, &same);
+    assert_eq!(changes.len(), 14, "{changes:?}");
+    assert!(
+        changes.iter().all(|one| one.comparison.is_noise()),
+        "{changes:?}"
+    );
+    let slower = history(400, |number| 2 * noisy(number), &["Get", "Put"]);
+    let (changes, few) = compare(&before, &slower);
+    let changed: Vec<&Change> = changes
+        .iter()
+        .filter(|one| !one.comparison.is_noise())
+        .collect();
+    // What took time takes longer; as often as before.
+    assert!(changed.iter().all(|one| one.figure.starts_with('P')
+        && one.word() == "more"
+        && !one.figure.starts_with("PER")));
+    assert_eq!((changed.len(), few), (changes.len() - 4, 0));
+    for one in changed {
+        let of = &one.comparison;
+        let share = of.of_before(of.change()).unwrap();
+        assert!((0.9..1.1).contains(&share), "{one:?}");
+        assert!(of.low > 0.0 && of.low <= of.change() && of.change() <= of.high);
+    }
+    let few = compare(&history(39, noisy, &["Get"]), &before);
+    assert_eq!(few.0.len(), 0);
+}
+
+#[test]
+fn what_is_not_as_usual_is_found_in_a_record() {
+    // Nine hours of half minutes, and ten minutes in the seventh in which calls take ten times as long.
+    let mut history = history(
+        1080,
+        |number| {
+            if (840..860).contains(&number) {
+                9000
+            } else {
+                900 + 10 * (number % 5)
+            }
+        },
+        &["Get"],
+    );
+    for (number, one) in (0..).zip(&mut history.runs[0].intervals) {
+        one.milliseconds = 30_000;
+        one.at = crate::testing::BEGAN + 30_000 * (number + 1);
+        for row in &mut one.probes[0].rows {
+            row.window.milliseconds = 30_000;
+            row.window.recorded_milliseconds = 30_000;
+            row.window.samples = 2000;
+            row.window.figures = crate::testing::calls(2000, row.window.figures.maxima["duration"]);
+        }
+    }
+    let section = anomalies::section(&history);
+    let [Block::Text(said), Block::Table(table)] = &section.blocks[..] else {
+        panic!("{section:?}");
+    };
+    assert!(said.starts_with("1 times"), "{said}");
+    assert_eq!(table.rows[0][..2], ["storage Get", "P99"]);
+}
+
+#[test]
+fn two_days_of_all_operations_by_families_are_no_more_than_five_megabytes() {
+    let names: Vec<String> = (0..16).map(|one| format!("Operation{one}")).collect();
+    let families: Vec<String> = (0..19).map(|one| format!("COLUMN_{one}")).collect();
+    // As many intervals as a chart has columns, of two days; each is of different durations.
+    let intervals = (0..240_u64).map(|number| {
+        let rows = names.iter().zip(1..).map(|(name, at)| {
+            let mut whole = row(name, 1000, 900 * at, 9);
+            whole.parts = families
+                .iter()
+                .zip(1..)
+                .map(|(family, of)| row(family, 50 + number % 13 * of, 500 * at * of, 9))
+                .collect();
+            for one in std::iter::once(&mut whole.window)
+                .chain(whole.parts.iter_mut().map(|part| &mut part.window))
+            {
+                let values = one.figures.distributions.get_mut("duration").unwrap();
+                for size in 0..20 {
+                    values.histogram.add(
+                        100 + (number as u32 * 7 + size * 13 + at as u32) % 300,
+                        1 + u64::from(size),
+                    );
+                }
+            }
+            whole
+        });
+        let mut one = interval(number, rows.collect());
+        one.milliseconds = 720_000;
+        one.at = crate::testing::BEGAN + 720_000 * (number + 1);
+        one
+    });
+    let run = crate::history::Run {
+        header: header(),
+        intervals: intervals.collect(),
+        end: None,
+    };
+    let history = History {
+        runs: vec![run],
+        ..History::default()
+    };
+    let content = content("days", &history, Vec::new(), Some(("days", &history)));
+    let (page, text) = (html::page(&content), markdown::text(&content));
+    println!("{} bytes of page, {} of Markdown", page.len(), text.len());
+    assert!(page.len() <= 5_000_000, "{}", page.len());
+}

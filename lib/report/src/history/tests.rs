@@ -1,0 +1,90 @@
+use super::*;
+use crate::{
+    lines::{encode, read_segment},
+    record::Line,
+    testing::{BEGAN, header, interval, row},
+};
+
+fn segment(run: u64, intervals: &[u64], end: bool) -> Segment {
+    let all = intervals
+        .iter()
+        .map(|one| interval(*one, vec![row("Get", 3, 900, 3 * (one + 1))]));
+    Segment {
+        header: Some(Header {
+            run: BEGAN + run,
+            ..header()
+        }),
+        intervals: all.collect(),
+        end: end.then(|| End {
+            at: 0,
+            reason: "the time was up".to_owned(),
+        }),
+        damage: Damage::default(),
+    }
+}
+
+#[test]
+fn what_is_missing_is_told_wherever_it_is() {
+    let history = History::of(vec![
+        segment(0, &[4, 5], false),
+        segment(0, &[8, 9], true),
+        segment(90_000, &[20], false),
+    ]);
+    assert_eq!(history.runs.len(), 2);
+    let told: Vec<(u64, Option<u64>, &str)> = history
+        .gaps
+        .iter()
+        .map(|gap| {
+            let first = gap.why.split([',', ':']).next().unwrap();
+            (gap.from - BEGAN, gap.to.map(|to| to - BEGAN), first)
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (
+                0,
+                Some(20_000),
+                "the oldest part was removed for want of room"
+            ),
+            (
+                30_000,
+                Some(40_000),
+                "what was recorded was removed for want of room"
+            ),
+            (50_000, Some(100_000), "nobody recorded"),
+            (105_000, None, "the end is missing"),
+        ]
+    );
+    assert_eq!(history.known(), 25_000);
+}
+
+#[test]
+fn a_record_that_was_cut_has_its_whole_intervals_and_says_that_the_end_is_missing() {
+    let mut bytes: Vec<u8> = encode(&Line::Header(header()));
+    for number in 0..3 {
+        bytes.extend(encode(&Line::Interval(interval(number, Vec::new()))));
+    }
+    bytes.truncate(bytes.len() - 5);
+    let history = History::of(vec![read_segment(&bytes).unwrap()]);
+    assert_eq!(history.intervals().count(), 2);
+    assert!(history.damage.cut);
+    assert_eq!(history.gaps.len(), 1);
+    assert!(history.gaps[0].why.starts_with("the end is missing"));
+}
+
+#[test]
+fn totals_are_those_of_all_runs_and_intervals_those_that_are_there() {
+    let history = History::of(vec![
+        segment(0, &[0, 1], true),
+        segment(90_000, &[18, 19, 20], true),
+    ]);
+    let columns = history.columns();
+    let probes = history.probes(&columns);
+    let series = &probes[0].series[0];
+    assert_eq!(series.window.figures.count("duration"), Some(15));
+    // As the last interval of each run has it.
+    assert_eq!(series.total.count("duration"), Some(6 + 63));
+    assert_eq!(series.window.milliseconds, 25_000);
+    assert_eq!(series.columns.len(), columns.len());
+}

@@ -1,0 +1,106 @@
+//! A report as one page that needs nothing but itself: no script, and a policy that lets nothing be fetched.
+
+use std::fmt::Write as _;
+
+use crate::{
+    content::{Block, Content, Table},
+    draw,
+};
+
+const STYLE: &str = include_str!("style.css");
+
+/// The page.
+pub fn page(content: &Content) -> String {
+    let mut out = String::new();
+    let title = escaped(&content.title);
+    let _ = write!(
+        out,
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; base-uri 'none'\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><meta name=\"color-scheme\" content=\"light dark\">\
+         <title>{title}</title><style>{STYLE}</style></head><body>\n<h1>{title}</h1>\n<nav><ul>"
+    );
+    for (place, section) in content.sections.iter().enumerate() {
+        let _ = write!(
+            out,
+            "<li><a href=\"#s{place}\">{}</a></li>",
+            escaped(&section.title)
+        );
+    }
+    out.push_str("</ul></nav>\n");
+    for (place, section) in content.sections.iter().enumerate() {
+        let _ = writeln!(
+            out,
+            "<section id=\"s{place}\"><h2>{}</h2>",
+            escaped(&section.title)
+        );
+        for block in &section.blocks {
+            block_of(&mut out, block);
+        }
+        out.push_str("</section>\n");
+    }
+    out + "</body></html>\n"
+}
+
+fn block_of(out: &mut String, block: &Block) {
+    let figure = |title: &str, drawn: String| match drawn.is_empty() {
+        true => String::new(),
+        false => format!(
+            "<figure><figcaption>{}</figcaption>{drawn}</figure>\n",
+            escaped(title)
+        ),
+    };
+    match block {
+        Block::Text(text) => {
+            let _ = writeln!(out, "<p>{}</p>", escaped(text));
+        }
+        Block::Table(table) => table_of(out, table),
+        Block::Lines(lines) => *out += &figure(&lines.title, draw::lines(lines)),
+        Block::Heat(heat) => *out += &figure(&heat.title, draw::heat(heat)),
+        Block::Flames(name, profile) => *out += &figure(name, draw::flames(&profile.stacks)),
+    }
+}
+
+fn table_of(out: &mut String, table: &Table) {
+    let class = if table.numbers {
+        " class=\"numbers\""
+    } else {
+        ""
+    };
+    let _ = write!(out, "<div class=\"wide\"><table{class}><thead><tr>");
+    for head in &table.head {
+        let _ = write!(out, "<th>{}</th>", escaped(head));
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for row in &table.rows {
+        out.push_str("<tr>");
+        for cell in row {
+            let _ = write!(out, "<td>{}</td>", escaped(cell));
+        }
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>\n");
+}
+
+/// A text as a page has it. What turns the direction of writing, or is no letter, is replaced: names are whoever's.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\'' => out += "&#39;",
+            '\u{200e}'
+            | '\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{fffe}'
+            | '\u{ffff}' => out.push('\u{fffd}'),
+            _ if letter.is_control() => out.push('\u{fffd}'),
+            _ => out.push(letter),
+        }
+    }
+    out
+}

@@ -1,0 +1,153 @@
+//! Intervals that become one: what followed each other of one run, with nothing missing between.
+
+use std::collections::btree_map::{BTreeMap, Entry};
+
+use ckb_probe_crds::{EventReport, IntervalFigures};
+
+use crate::record::{Interval, MAX_EVENTS, ProbeInterval, Row};
+
+impl Interval {
+    /// Adds the interval that came after this one.
+    pub fn follow(&mut self, later: &Self) {
+        let (ours, theirs) = (self.milliseconds, later.milliseconds);
+        self.cost = averaged((self.cost, ours), (later.cost, theirs));
+        self.floor = averaged((self.floor, ours), (later.floor, theirs));
+        self.at = later.at;
+        self.milliseconds += theirs;
+        self.own_cpu += later.own_cpu;
+        for probe in &later.probes {
+            match self.probes.iter_mut().find(|one| one.name == probe.name) {
+                Some(held) => held.follow(probe, ours, theirs),
+                // It was not known before, and so not measured.
+                None => {
+                    let mut held = ProbeInterval {
+                        name: probe.name.clone(),
+                        unmeasured: Some("not attached yet".to_owned()),
+                        ..ProbeInterval::default()
+                    };
+                    held.follow(probe, ours, theirs);
+                    self.probes.push(held);
+                }
+            }
+        }
+    }
+}
+
+impl ProbeInterval {
+    fn follow(&mut self, later: &Self, ours: u64, theirs: u64) {
+        // What was not measured is not known for as long.
+        let known = |probe: &Self, time| if probe.unmeasured.is_none() { time } else { 0 };
+        let watched = (known(self, ours), known(later, theirs));
+        if later.unmeasured.is_none() {
+            self.unmeasured = None;
+        }
+        self.lost.extend(later.lost.clone());
+        follow_rows(
+            &mut self.rows,
+            &later.rows,
+            [(ours, watched.0), (theirs, watched.1)],
+        );
+        self.events.extend(later.events.iter().cloned());
+        weightiest(&mut self.events);
+    }
+}
+
+/// Adds rows to those before. A row that is not there had nothing happen to it for as long as was watched.
+fn follow_rows(rows: &mut Vec<Row>, later: &[Row], times: [(u64, u64); 2]) {
+    let [ours, theirs] = times;
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for (place, row) in rows.iter().enumerate() {
+        places.insert(row.key.clone(), place);
+    }
+    let mut seen = vec![false; rows.len()];
+    for row in later {
+        match places.entry(row.key.clone()) {
+            Entry::Occupied(place) => {
+                let place = *place.get();
+                if let Some(flag) = seen.get_mut(place) {
+                    *flag = true;
+                }
+                let held = &mut rows[place];
+                held.total = row.total.clone();
+                add(&mut held.window, &row.window);
+                follow_rows(&mut held.parts, &row.parts, times);
+            }
+            Entry::Vacant(place) => {
+                place.insert(rows.len());
+                let mut held = row.clone();
+                idle(&mut held, ours);
+                rows.push(held);
+            }
+        }
+    }
+    for (row, seen) in rows.iter_mut().zip(seen) {
+        if !seen {
+            idle(row, theirs);
+        }
+    }
+}
+
+/// Nothing happened for a time, of which so much was watched.
+fn idle(row: &mut Row, (time, watched): (u64, u64)) {
+    row.window.milliseconds += time;
+    row.window.recorded_milliseconds += watched;
+    for part in &mut row.parts {
+        idle(part, (time, watched));
+    }
+}
+
+/// Adds what came after it.
+pub fn add(window: &mut IntervalFigures, later: &IntervalFigures) {
+    window.milliseconds += later.milliseconds;
+    window.recorded_milliseconds += later.recorded_milliseconds;
+    window.samples = window.samples.saturating_add(later.samples);
+    window.figures.follow(&later.figures);
+}
+
+/// Leaves the weightiest, the weightiest first.
+pub fn weightiest(events: &mut Vec<EventReport>) {
+    events.sort_by(|one, other| {
+        other
+            .weight
+            .cmp(&one.weight)
+            .then(one.time.cmp(&other.time))
+    });
+    events.truncate(MAX_EVENTS);
+}
+
+fn averaged(one: (Option<u64>, u64), other: (Option<u64>, u64)) -> Option<u64> {
+    match (one, other) {
+        ((Some(a), time), (Some(b), later)) => {
+            let all = u128::from(time) + u128::from(later);
+            let sum = u128::from(a) * u128::from(time) + u128::from(b) * u128::from(later);
+            u64::try_from(sum / all.max(1)).ok()
+        }
+        ((known, _), (None, _)) | ((None, _), (known, _)) => known,
+    }
+}
+
+/// Intervals of about this length at the least: what followed each other with nothing missing between is put together.
+pub fn by_time(intervals: &[Interval], milliseconds: u64) -> Vec<Interval> {
+    let mut merged: Vec<Interval> = Vec::new();
+    for interval in intervals {
+        match merged.last_mut() {
+            Some(last)
+                if last.milliseconds + interval.milliseconds <= milliseconds
+                    && follows(last, interval) =>
+            {
+                last.follow(interval);
+            }
+            _ => merged.push(interval.clone()),
+        }
+    }
+    merged
+}
+
+/// Whether nothing is missing between them: less than half of an interval, and clocks are set now and then.
+pub fn follows(before: &Interval, after: &Interval) -> bool {
+    let began = after.began();
+    began.abs_diff(before.at) <= after.milliseconds / 2
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::testing::{BEGAN, interval, row};
+
+fn window(merged: &Interval, key: &str) -> IntervalFigures {
+    let mut rows = merged.probes[0].rows.iter();
+    rows.find(|row| row.key == key).unwrap().window.clone()
+}
+
+#[test]
+fn a_row_that_is_not_there_was_watched_and_idle() {
+    let mut merged = interval(0, vec![row("Get", 3, 900, 3)]);
+    merged.follow(&interval(1, vec![row("Put", 5, 900, 5)]));
+    merged.follow(&interval(2, vec![row("Get", 4, 900, 7)]));
+    for (key, count, total) in [("Get", 7, 7), ("Put", 5, 5)] {
+        let of = window(&merged, key);
+        assert_eq!(
+            (of.milliseconds, of.recorded_milliseconds),
+            (15_000, 15_000),
+            "{key}"
+        );
+        assert_eq!(of.figures.count("duration"), Some(count));
+        let mut rows = merged.probes[0].rows.iter();
+        let row = rows.find(|row| row.key == key).unwrap();
+        assert_eq!(row.total.count("duration"), Some(total));
+    }
+    assert_eq!((merged.began(), merged.at), (BEGAN, BEGAN + 15_000));
+    assert_eq!((merged.cost, merged.own_cpu), (Some(400), 30));
+}
+
+#[test]
+fn what_was_not_measured_is_not_known_for_as_long() {
+    let mut merged = interval(0, vec![row("Get", 3, 900, 3)]);
+    let mut unmeasured = interval(1, Vec::new());
+    unmeasured.probes[0].unmeasured = Some("OverBudget".to_owned());
+    merged.follow(&unmeasured);
+    let of = window(&merged, "Get");
+    assert_eq!((of.milliseconds, of.recorded_milliseconds), (10_000, 5_000));
+    assert_eq!(merged.probes[0].unmeasured, None);
+    // The other way round, as well.
+    let mut merged = unmeasured;
+    merged.follow(&interval(2, vec![row("Get", 3, 900, 3)]));
+    let of = window(&merged, "Get");
+    assert_eq!((of.milliseconds, of.recorded_milliseconds), (10_000, 5_000));
+}
+
+#[test]
+fn intervals_are_put_together_only_where_nothing_is_missing_between() {
+    let all: Vec<Interval> = [0, 1, 2, 5, 6, 7, 8]
+        .map(|one| interval(one, Vec::new()))
+        .into();
+    let lengths = |milliseconds| -> Vec<u64> {
+        let merged = by_time(&all, milliseconds);
+        merged.iter().map(|one| one.milliseconds).collect()
+    };
+    assert_eq!(lengths(1), [5000; 7]);
+    assert_eq!(lengths(10_000), [10_000, 5_000, 10_000, 10_000]);
+    assert_eq!(lengths(u64::MAX), [15_000, 20_000]);
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_however_it_is_put_together(counts in proptest::collection::vec((0_u64..4, 1_u64..50), 1..40), length in 1_u64..60) {
+        let keys = ["Get", "Put", "MultiGet", "Delete"];
+        let all: Vec<Interval> = (0..).zip(&counts)
+            .map(|(number, (key, count))| interval(number, vec![row(keys[*key as usize], *count, 900, 0)]))
+            .collect();
+        let merged = by_time(&all, length * 1000);
+        for (key, name) in (0_u64..).zip(keys) {
+            let counted: u64 = counts.iter().filter(|(of, _)| *of == key).map(|(_, count)| count).sum();
+            let rows = merged.iter().flat_map(|one| &one.probes[0].rows).filter(|row| row.key == name);
+            let told: u64 = rows.filter_map(|row| row.window.figures.count("duration")).sum();
+            prop_assert_eq!(told, counted);
+        }
+        for one in &merged {
+            prop_assert!(one.probes[0].rows.iter().all(|row| row.window.milliseconds == one.milliseconds));
+            prop_assert!(one.probes[0].rows.iter().all(|row| row.window.recorded_milliseconds == one.milliseconds));
+        }
+    }
+}

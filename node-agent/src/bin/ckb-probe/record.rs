@@ -1,0 +1,261 @@
+//! `ckb-probe record`: what is measured, written down for `ckb-probe report`.
+
+pub mod folder;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use ckb_probe_agent::{
+    alarm::Alarm,
+    host::{Session, find_process},
+    observe::{Exit, kernel_release},
+    preflight::preflight,
+    text,
+};
+use ckb_probe_crds::{Breach, Probe};
+use ckb_probe_profiles::{Profile, ProfileMode};
+use ckb_probe_report::{Asked, End, Header, Interval, SCHEMA};
+use ckb_probe_views::presets::Preset;
+use clap::Args;
+use nix::time::ClockId;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Instant, sleep_until},
+};
+
+use self::folder::{FolderError, Writer};
+use super::{
+    BudgetArguments, CliError, DRAIN, Outcome, ProcessArguments, TierArgument, check,
+    wait_for_process,
+};
+
+/// What the stacks of one sort may take of memory, and of a file.
+const STACK_BYTES: usize = 4 << 20;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ckb-probe record --executable ckb -o ckb.record --for 10m\n  \
+    ckb-probe record --preset everything -o ckb.record --for 48h\n  \
+    ckb-probe record --probe probes.yaml -o ckb.record    what a CkbProbe has under spec.probes\n  \
+    ckb-probe report ckb.record -o report.html            also while it is recorded\n\n\
+    A record that is there is gone on with. It never grows beyond --max-bytes: of the oldest part only minutes stay, and in the end nothing.\n\
+    Exit codes: 0 recorded; 1 could not; 2 wrong arguments.")]
+pub struct RecordArguments {
+    #[command(flatten)]
+    process: ProcessArguments,
+    #[command(flatten)]
+    tier: TierArgument,
+    /// What is asked: storage, latency, network, disk, flames, blocks or everything.
+    #[arg(long, default_value = "storage", value_parser = check::preset, conflicts_with = "probe")]
+    preset: Preset,
+    /// What is asked instead: a file of YAML or JSON with probes, as a CkbProbe has them under spec.probes.
+    #[arg(long, value_name = "FILE")]
+    probe: Option<PathBuf>,
+    /// The folder of the record. It is made where there is none.
+    #[arg(short, long, value_name = "DIR")]
+    output: PathBuf,
+    /// Stop after this time. Unset: at Ctrl-C, or when the process ends.
+    #[arg(long = "for", value_name = "DURATION")]
+    duration: Option<ckb_probe_crds::Duration>,
+    /// How long an interval is.
+    #[arg(long, default_value = "5s")]
+    interval: ckb_probe_crds::Duration,
+    /// How many bytes the record may have, in MiB. 256 hold two days of a busy node.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    max_mebibytes: u64,
+    #[command(flatten)]
+    budget: BudgetArguments,
+    /// Wait for the process if it does not run yet.
+    #[arg(long, conflicts_with = "pid")]
+    wait: bool,
+}
+
+/// Why what is asked cannot be recorded.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error("cannot read {0}: {1}")]
+    Probes(String, #[source] std::io::Error),
+    #[error("{0} has no probes as a CkbProbe has them under spec.probes: {1}")]
+    NoProbes(String, #[source] serde_yaml::Error),
+    #[error("{0} has a probe {1:?} that asks nothing: give it a kind, such as rocksdb: {{}}")]
+    NoKind(String, String),
+}
+
+/// Records until the time is up.
+pub async fn run(arguments: &RecordArguments) -> Result<Outcome, CliError> {
+    let probes = probes(arguments)?;
+    let means = preflight(arguments.tier.tier).means;
+    let process = match arguments.wait {
+        true => wait_for_process(&arguments.process.executable).await?,
+        false => find_process(arguments.process.pid, &arguments.process.executable)?,
+    };
+    let exit = Exit::of(process.id)?;
+    let interval = arguments.interval.get().max(Duration::from_millis(100));
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
+    let overhead = arguments.budget.overhead();
+    let mut header = Header {
+        schema: SCHEMA.to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        run: now(),
+        target: format!("process {} ({})", process.id.pid, process.executable),
+        kernel: kernel_release(),
+        interval_milliseconds: milliseconds(interval),
+        budget: format!(
+            "{} % of its CPU time, and {} % of a core; beyond it {}",
+            overhead.max_percent,
+            overhead.floor,
+            match overhead.on_breach {
+                Breach::Sample => "calls are sampled",
+                Breach::Detach => "it is detached",
+                Breach::Report => "it is only reported",
+            }
+        ),
+        budget_millipercent: (overhead.max_percent * 1000.0) as u64,
+        probes: probes.iter().filter_map(asked).collect(),
+        ..Header::default()
+    };
+    if let Ok(means) = &means {
+        header.tier = means.tier.as_str().to_owned();
+        header.cost_per_call_ns = means.calibration.cost_per_call_ns;
+    }
+    let mut session = Session::attach_with_stacks(means, process, (probes, overhead), interval)?;
+    header.lacks = session.lacks();
+    let folder = &arguments.output;
+    let mut writer =
+        Writer::begin(folder, header, arguments.max_mebibytes << 20).map_err(RecordError::from)?;
+    eprintln!(
+        "ckb-probe: records in {}; `ckb-probe report {0} -o report.html` draws it at any time",
+        text::of_path(folder)
+    );
+    let start = Instant::now();
+    let end = arguments.duration.map(|duration| start + duration.get());
+    let mut stacks = StackFiles::default();
+    let (mut next, mut drain, mut closed) = (start + interval, start + DRAIN, (start, own_cpu()));
+    let mut over = None;
+    let alarm = Alarm::new().map_err(CliError::Alarm)?;
+    while over.is_none() {
+        let step = alarm.at(session.next_step());
+        let window = end.map_or(next, |end| end.min(next));
+        tokio::select! {
+            _ = interrupt.recv() => over = Some("Ctrl-C".to_owned()),
+            _ = terminate.recv() => over = Some("it was told to end".to_owned()),
+            () = exit.wait() => over = Some("the process ended".to_owned()),
+            woken = step => {
+                woken.map_err(CliError::Alarm)?;
+                session.step()?;
+            }
+            () = sleep_until(drain), if drain < window => {
+                session.drain();
+                drain = Instant::now() + DRAIN;
+            }
+            () = sleep_until(window) => {}
+        }
+        if over.is_none() && end.is_some_and(|end| Instant::now() >= end) {
+            over = Some("the time was up".to_owned());
+        }
+        if over.is_none() && Instant::now() < window {
+            continue;
+        }
+        session.close_interval()?;
+        let (at, cpu) = (Instant::now(), own_cpu());
+        // An interval that was missed, since this program was stopped, is one long one.
+        next = (next + interval).max(at);
+        let report = session.instance().report(session.now());
+        let lasted = milliseconds(at.saturating_duration_since(closed.0));
+        let mut told = Interval::of(report, now(), lasted);
+        told.own_cpu = milliseconds(cpu.saturating_sub(closed.1));
+        closed = (at, cpu);
+        // Events are in the report; nobody else takes them here.
+        drop(session.told_events());
+        writer.write(told).map_err(RecordError::from)?;
+        for (probe, finished) in session.stacks() {
+            if let Ok(profile) = &finished.stacks {
+                stacks.add(&probe, finished.mode, profile);
+            }
+        }
+        stacks.write(folder)?;
+        over = over.or_else(|| session.instance().must_detach());
+    }
+    let reason = over.unwrap_or_default();
+    let ended = writer.end(End { at: now(), reason });
+    ended.map_err(RecordError::from)?;
+    Ok(Outcome::Measured)
+}
+
+fn probes(arguments: &RecordArguments) -> Result<Vec<Probe>, RecordError> {
+    let Some(file) = &arguments.probe else {
+        return Ok(arguments.preset.probes.clone());
+    };
+    let name = text::of_path(file);
+    let written =
+        std::fs::read_to_string(file).map_err(|error| RecordError::Probes(name.clone(), error))?;
+    let probes: Vec<Probe> = serde_yaml::from_str(&written)
+        .map_err(|error| RecordError::NoProbes(name.clone(), error))?;
+    match probes.iter().find(|probe| probe.kind_spec().is_none()) {
+        Some(probe) => Err(RecordError::NoKind(name, probe.name.clone())),
+        None => Ok(probes),
+    }
+}
+
+fn asked(probe: &Probe) -> Option<Asked> {
+    Some(Asked {
+        name: probe.name.clone(),
+        kind: probe.kind_spec()?.kind().as_str().to_owned(),
+    })
+}
+
+/// Milliseconds since 1970.
+fn now() -> u64 {
+    milliseconds(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default(),
+    )
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What this program has used of CPUs.
+fn own_cpu() -> Duration {
+    let time = ClockId::CLOCK_PROCESS_CPUTIME_ID.now();
+    time.map(Duration::from).unwrap_or_default()
+}
+
+/// Stacks of a record, one file for each probe and what they are weighted by.
+#[derive(Default)]
+struct StackFiles(BTreeMap<(String, ProfileMode), (Profile, bool)>);
+
+impl StackFiles {
+    fn add(&mut self, probe: &str, mode: ProfileMode, profile: &Profile) {
+        let key = (probe.to_owned(), mode);
+        let (held, news) = self
+            .0
+            .entry(key)
+            .or_insert_with(|| (Profile::of(mode), false));
+        // Of another sort they cannot be: they are of this mode.
+        *news |= held.merge(profile).is_ok();
+        if held.stacks.bytes() > STACK_BYTES {
+            held.lighten_to(STACK_BYTES / 2);
+        }
+    }
+
+    /// Writes those that have grown.
+    fn write(&mut self, to: &Path) -> Result<(), RecordError> {
+        for ((probe, mode), (profile, news)) in &mut self.0 {
+            if std::mem::take(news) {
+                let name = format!("stacks.{probe}.{}.pb.gz", mode.as_str());
+                let written = folder::replace(to, &name, &profile.to_pprof());
+                written.map_err(|error| FolderError::Write(text::of_path(to), error))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! `ckb-probe report`: a record as a page, or as Markdown.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use ckb_probe_agent::text;
+use ckb_probe_profiles::{Profile, pprof::Limits};
+use ckb_probe_report::{History, content::content, html, markdown};
+use clap::Args;
+
+use super::{
+    CliError, Outcome,
+    record::{RecordError, folder},
+};
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ckb-probe report ckb.record -o report.html\n  \
+    ckb-probe report ckb.record --markdown report.md\n  \
+    ckb-probe report after.record --baseline before.record -o report.html\n\n\
+    The page is one file, without a script, and fetches nothing.")]
+pub struct ReportArguments {
+    /// The folder that `ckb-probe record` wrote, or writes.
+    record: PathBuf,
+    /// The page to write.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The same as Markdown. Unset, and no page either: it is printed.
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Also say what has changed since this other record, within which bounds, and what is noise.
+    #[arg(long, value_name = "DIR")]
+    baseline: Option<PathBuf>,
+}
+
+/// Writes it.
+pub fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
+    let ReportArguments {
+        record,
+        output,
+        markdown: text_file,
+        baseline,
+    } = arguments;
+    let history = |folder: &Path| {
+        folder::read(folder)
+            .map(History::of)
+            .map_err(RecordError::from)
+    };
+    let of = history(record)?;
+    let before = baseline
+        .as_deref()
+        .map(|folder| Ok::<_, RecordError>((text::of_path(folder), history(folder)?)));
+    let before = before.transpose()?;
+    let before = before
+        .as_ref()
+        .map(|(name, history)| (name.as_str(), history));
+    let told = content(&text::of_path(record), &of, stacks(record)?, before);
+    let write = |file: &Path, written: String| {
+        fs::write(file, written).map_err(|error| CliError::Output(text::of_path(file), error))
+    };
+    if let Some(file) = output {
+        write(file, html::page(&told))?;
+    }
+    match (text_file, output) {
+        (Some(file), _) => write(file, markdown::text(&told))?,
+        (None, Some(_)) => {}
+        (None, None) => {
+            let mut out = io::stdout().lock();
+            out.write_all(markdown::text(&told).as_bytes())?;
+            out.flush()?;
+        }
+    }
+    Ok(Outcome::Measured)
+}
+
+/// The stacks beside a record. One that cannot be read is left out: it is said.
+fn stacks(folder: &Path) -> Result<Vec<(String, Profile)>, CliError> {
+    let failed = |error| CliError::Output(text::of_path(folder), error);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        let name = name.to_string_lossy().into_owned();
+        let Some(of) = name
+            .strip_prefix("stacks.")
+            .and_then(|name| name.strip_suffix(".pb.gz"))
+        else {
+            continue;
+        };
+        let bytes = fs::read(folder.join(&name)).map_err(failed)?;
+        match Profile::from_pprof(&bytes, &Limits::FILE) {
+            Ok(profile) => found.push((of.replace('.', ", "), profile)),
+            Err(error) => eprintln!("ckb-probe: {name} is left out: {error}"),
+        }
+    }
+    found.sort_by(|(one, _), (other, _)| one.cmp(other));
+    Ok(found)
+}

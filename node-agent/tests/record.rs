@@ -1,0 +1,266 @@
+//! `ckb-probe record` and `ckb-probe report`: on this machine's kernel, as root.
+#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::Duration,
+};
+
+use ckb_probe_testkit::{GroundTruth, wait_until};
+
+const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
+
+/// An empty folder of a test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("record")
+        .join(name);
+    drop(fs::remove_dir_all(&folder));
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn record(truth: &GroundTruth, to: &Path, more: &[&str]) -> Child {
+    let mut command = Command::new(CKB_PROBE);
+    let pid = truth.pid().to_string();
+    command
+        .args(["record", "--pid", &pid, "--interval", "200ms", "-o"])
+        .arg(to)
+        .args(more);
+    // Each call, whatever it costs beside other tests.
+    command
+        .args(["--on-breach", "report"])
+        .stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+fn report(arguments: &[&Path]) -> Output {
+    let mut command = Command::new(CKB_PROBE);
+    command.arg("report").args(arguments).stdin(Stdio::null());
+    command.output().unwrap()
+}
+
+/// The Markdown of a record.
+fn markdown(of: &Path) -> String {
+    let output = report(&[of]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The cell of a table's row below this head.
+fn cell(text: &str, row: &str, head: &str) -> Option<String> {
+    let mut heads: Vec<&str> = Vec::new();
+    for line in text.lines().filter(|line| line.starts_with('|')) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        if cells.contains(&head) {
+            heads = cells;
+        } else if cells.first() == Some(&row) {
+            let place = heads.iter().position(|one| *one == head)?;
+            return cells.get(place).map(|cell| (*cell).to_owned());
+        }
+    }
+    None
+}
+
+/// What is written by now to the segment that is open, or packed.
+fn bytes(of: &Path) -> u64 {
+    let files = fs::read_dir(of).into_iter().flatten().flatten();
+    files
+        .filter_map(|file| Some(file.metadata().ok()?.len()))
+        .sum()
+}
+
+#[test]
+fn a_report_tells_each_call_that_a_program_made() {
+    let to = folder("whole");
+    let plan = [
+        "rocksdb_get_pinned_cf 300 constant:1000",
+        "rocksdb_transaction_commit 70 constant:1000",
+    ];
+    let mut truth = GroundTruth::start("ground-truth", &["--rate", "200"], &plan).unwrap();
+    let mut recorder = record(&truth, &to, &[]);
+    wait_until("it records", || bytes(&to) > 1000);
+    truth.go().unwrap();
+    drop(truth);
+    assert_eq!(recorder.wait().unwrap().code(), Some(0));
+    let text = markdown(&to);
+    assert_eq!(
+        cell(&text, "Get", "COUNT").as_deref(),
+        Some("300"),
+        "{text}"
+    );
+    assert_eq!(
+        cell(&text, "TxnCommit", "COUNT").as_deref(),
+        Some("70"),
+        "{text}"
+    );
+    assert!(
+        text.contains("recording ended, since the process ended"),
+        "{text}"
+    );
+    assert!(
+        text.contains("Nothing is missing between the first interval and the last"),
+        "{text}"
+    );
+    // What is complete is packed, whole and by minutes.
+    let mut names: Vec<String> = fs::read_dir(&to)
+        .unwrap()
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["00000001.jsonl.gz", "00000001.minutes.jsonl.gz"]);
+}
+
+#[test]
+fn a_recorder_that_is_killed_leaves_what_it_told_and_another_goes_on() {
+    let to = folder("killed");
+    let plan = ["rocksdb_get_pinned_cf 2000 constant:1000"];
+    let mut truth = GroundTruth::start("ground-truth", &["--rate", "1000"], &plan).unwrap();
+    let mut recorder = record(&truth, &to, &[]);
+    wait_until("it records", || bytes(&to) > 1000);
+    truth.go().unwrap();
+    // The last calls are in an interval that is over.
+    thread::sleep(Duration::from_secs(1));
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    let text = markdown(&to);
+    assert_eq!(
+        cell(&text, "Get", "COUNT").as_deref(),
+        Some("2000"),
+        "{text}"
+    );
+    assert!(
+        text.contains("the end is missing: the recorder was killed, or goes on"),
+        "{text}"
+    );
+    // As if it had been killed within a line.
+    let open = to.join("00000001.open.jsonl");
+    let mut written = fs::read(&open).unwrap();
+    let whole = written.len();
+    written.extend_from_slice(b"01234567 {\"line\":\"inter");
+    fs::write(&open, &written).unwrap();
+    let text = markdown(&to);
+    assert!(
+        text.contains("A last line has no end: it was discarded"),
+        "{text}"
+    );
+    assert_eq!(
+        cell(&text, "Get", "COUNT").as_deref(),
+        Some("2000"),
+        "{text}"
+    );
+    written.truncate(whole);
+    fs::write(&open, &written).unwrap();
+    let mut recorder = record(&truth, &to, &["--for", "1s"]);
+    assert_eq!(recorder.wait().unwrap().code(), Some(0));
+    let text = markdown(&to);
+    assert!(
+        text.contains("nobody recorded: the end is missing"),
+        "{text}"
+    );
+    assert!(
+        text.contains("recording ended, since the time was up"),
+        "{text}"
+    );
+    assert!(!open.exists());
+    let page = to.join("report.html");
+    let output = report(&[&to, Path::new("-o"), &page, Path::new("--baseline"), &to]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        fs::read_to_string(&page)
+            .unwrap()
+            .contains("Compared with another record")
+    );
+}
+
+#[test]
+fn a_folder_that_holds_no_record_is_refused_with_what_to_do() {
+    let to = folder("none");
+    let output = report(&[&to]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let name = to.display();
+    assert_eq!(
+        said,
+        format!(
+            "ckb-probe: there is no record in {name}: `ckb-probe record -o {name}` writes one\n"
+        )
+    );
+}
+
+/// Chromium's own words, which tell of errors in its console.
+fn chromium(page: &Path, arguments: &[String]) -> String {
+    let output = Command::new("chromium")
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--enable-logging=stderr",
+        ])
+        .args([
+            "--window-size=1200,6000",
+            "--host-resolver-rules=MAP * ~NOTFOUND",
+        ])
+        .arg(format!(
+            "--user-data-dir={}",
+            page.with_file_name("chromium").display()
+        ))
+        .args(arguments)
+        .arg(format!("file://{}", page.display()))
+        .output();
+    let output = output.unwrap();
+    assert!(output.status.success());
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+#[ignore = "needs Chromium: make test-browser"]
+fn a_browser_shows_a_report_without_network_and_without_an_error_and_prints_it() {
+    let to = folder("browser");
+    let plan = [
+        "rocksdb_get_pinned_cf 3000 constant:1000",
+        "rocksdb_transaction_commit 300 constant:100000",
+    ];
+    let mut truth = GroundTruth::start("ground-truth", &["--rate", "500"], &plan).unwrap();
+    let mut recorder = record(&truth, &to, &[]);
+    wait_until("it records", || bytes(&to) > 1000);
+    truth.go().unwrap();
+    drop(truth);
+    assert_eq!(recorder.wait().unwrap().code(), Some(0));
+    let page = to.join("report.html");
+    assert_eq!(
+        report(&[&to, Path::new("-o"), &page]).status.code(),
+        Some(0)
+    );
+    let (picture, paper) = (to.join("report.png"), to.join("report.pdf"));
+    let said = chromium(&page, &[format!("--screenshot={}", picture.display())]);
+    assert!(!said.contains("CONSOLE"), "{said}");
+    let said = chromium(
+        &page,
+        &[
+            "--no-pdf-header-footer".to_owned(),
+            format!("--print-to-pdf={}", paper.display()),
+        ],
+    );
+    assert!(!said.contains("CONSOLE"), "{said}");
+    assert!(fs::metadata(&picture).unwrap().len() > 20_000);
+    assert!(fs::read(&paper).unwrap().starts_with(b"%PDF-"));
+    // That it would be told: a script is against the policy of the page.
+    let broken = to.join("broken.html");
+    let text = fs::read_to_string(&page).unwrap();
+    fs::write(
+        &broken,
+        text.replace("</body>", "<script>0</script></body>"),
+    )
+    .unwrap();
+    let said = chromium(
+        &broken,
+        &[format!("--screenshot={}", to.join("broken.png").display())],
+    );
+    assert!(said.contains("CONSOLE"), "{said}");
+}
