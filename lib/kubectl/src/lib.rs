@@ -3,13 +3,18 @@
 //!
 //! What is decided is decided by `ckb-probe-views`, which has no client. Here are the client, the clock and the terminal.
 
+pub mod blocks;
 mod completion;
 mod connection;
 mod doctor;
 mod error;
 mod gather;
-mod histogram;
+pub mod heatmap;
+pub mod histogram;
+mod interrupts;
 mod slow;
+mod terminal;
+pub mod top;
 mod trial;
 
 use std::{
@@ -27,6 +32,7 @@ use ckb_probe_views::{
 pub use completion::COMPLETER;
 pub use connection::ClusterArguments;
 pub use error::{Forbidden, VerbError};
+pub use terminal::{TerminalError, check as check_terminal, show as show_on_terminal};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -43,7 +49,7 @@ pub const PLUGIN: &str = "kubectl-ckbprobe";
 )]
 pub struct Program {
     #[command(subcommand)]
-    verb: Verb,
+    verb: PluginVerb,
 }
 
 /// What is said at the end of `--help`.
@@ -53,7 +59,10 @@ pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe doctor -n ckb                is everything as it should be? what is broken first?\n  \
     kubectl ckbprobe doctor ckb -n ckb -o short   of one CkbProbe, a line for each that is not\n  \
     kubectl ckbprobe slow ckb -n ckb              slow calls as they come\n  \
-    kubectl ckbprobe histogram ckb -n ckb --row Get\n\n\
+    kubectl ckbprobe top -n ckb                   what each target does, live\n  \
+    kubectl ckbprobe histogram ckb -n ckb --row Get\n  \
+    kubectl ckbprobe heatmap ckb Get -n ckb       the same over time\n  \
+    kubectl ckbprobe blocks ckb -n ckb --watch    what each block cost\n\n\
     Exit codes: 0 as it should be; 1 not; 2 wrong arguments.";
 
 /// What only talks to a cluster.
@@ -65,12 +74,30 @@ pub enum Verb {
     Doctor(doctor::DoctorArguments),
     /// Show slow calls, and whatever else is listed individually, as they come.
     Slow(slow::SlowArguments),
-    /// Show how the durations of a row are distributed.
-    Histogram(histogram::HistogramArguments),
     /// Complete verbs and names: a script for a shell, or links for kubectl.
     Completion(completion::CompletionArguments),
     /// Write manual pages, one for each verb.
     Man(completion::ManArguments),
+}
+
+/// All verbs of the plugin. On hosts those that are not [`Verb`]s measure a process, too, or read a file.
+#[derive(Debug, Subcommand)]
+pub enum PluginVerb {
+    /// Those that hosts have as they are.
+    #[command(flatten)]
+    Verb(Verb),
+    /// Show live what each row of each target does: rate, p99, share of time, and the last minutes.
+    #[command(after_help = top::EXAMPLES)]
+    Top(top::TopArguments),
+    /// Show how the durations of a row are distributed.
+    #[command(after_help = histogram::EXAMPLES)]
+    Histogram(histogram::HistogramArguments),
+    /// Show how the durations of a row are distributed over time.
+    #[command(after_help = heatmap::EXAMPLES)]
+    Heatmap(heatmap::HeatmapArguments),
+    /// Show what blocks cost, by their height: the newest and the slowest.
+    #[command(after_help = blocks::EXAMPLES)]
+    Blocks(blocks::BlocksArguments),
 }
 
 /// How something is printed.
@@ -117,9 +144,25 @@ impl Verb {
             Self::Try(arguments) => trial::run(arguments).await,
             Self::Doctor(arguments) => doctor::run(arguments).await,
             Self::Slow(arguments) => slow::run(arguments).await,
-            Self::Histogram(arguments) => histogram::run(arguments).await,
             Self::Completion(arguments) => completion::run(arguments, root()),
             Self::Man(arguments) => completion::man(arguments, root()),
+        }
+    }
+}
+
+impl PluginVerb {
+    async fn run(&self, root: fn() -> clap::Command) -> Result<Outcome, VerbError> {
+        match self {
+            Self::Verb(verb) => verb.run(root).await,
+            Self::Top(arguments) => top::run(arguments).await,
+            Self::Histogram(arguments) => {
+                histogram::run(&arguments.name, &arguments.cluster, &arguments.how).await
+            }
+            Self::Heatmap(arguments) => {
+                let row = arguments.row.as_deref();
+                heatmap::run(&arguments.name, row, &arguments.cluster, &arguments.how).await
+            }
+            Self::Blocks(arguments) => blocks::run(&arguments.name, &arguments.how).await,
         }
     }
 }

@@ -22,15 +22,13 @@ use kube::{
     Api, Client,
     api::{DeleteParams, PostParams},
 };
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    time::{Instant, sleep, sleep_until},
-};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
     ClusterArguments, Outcome, VerbError,
     error::sentence,
     gather::{self, Asked},
+    interrupts::Interrupts,
 };
 
 /// How often the status is looked at.
@@ -259,30 +257,6 @@ async fn remove(api: &Api<CkbProbe>, name: &str) -> Result<(), kube::Error> {
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
             Err(error) if tries >= REMOVALS => return Err(error),
             Err(_) => sleep(LOOK).await,
-        }
-    }
-}
-
-/// All by which somebody says that it is enough: Ctrl-C, kill, and a terminal that is closed.
-struct Interrupts([Signal; 3]);
-
-impl Interrupts {
-    fn new() -> io::Result<Self> {
-        let kinds = [
-            SignalKind::interrupt(),
-            SignalKind::terminate(),
-            SignalKind::hangup(),
-        ];
-        let [a, b, c] = kinds.map(signal);
-        Ok(Self([a?, b?, c?]))
-    }
-
-    async fn next(&mut self) {
-        let [a, b, c] = &mut self.0;
-        tokio::select! {
-            _ = a.recv() => {}
-            _ = b.recv() => {}
-            _ = c.recv() => {}
         }
     }
 }

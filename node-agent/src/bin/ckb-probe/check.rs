@@ -61,7 +61,7 @@ pub struct CheckArguments {
     wait: ckb_probe_crds::Duration,
 }
 
-fn preset(name: &str) -> Result<Preset, String> {
+pub fn preset(name: &str) -> Result<Preset, String> {
     let names = || presets::all().iter().map(|one| one.name.as_str());
     let found = presets::named(name).cloned();
     found.ok_or_else(|| format!("there are {}", names().collect::<Vec<_>>().join(", ")))
