@@ -120,8 +120,13 @@ fn in_a_terminal_it_shows_the_rate_resizes_and_leaves_all_as_it_was() {
         terminal.until(how, |seen| !seen.contains("TARGET, ROW"));
         assert!(!terminal.is_taken(), "{how}");
     }
-    terminal.run(&format!("stty -a > {}; echo written", after.display()));
-    terminal.until("the end", |seen| seen.lines().any(|line| line == "written"));
+    let done = folder.path("done");
+    terminal.run(&format!(
+        "stty -a > {}; touch {}",
+        after.display(),
+        done.display()
+    ));
+    terminal.until("the end", |_| done.exists());
     assert_eq!(
         fs::read_to_string(before).unwrap(),
         fs::read_to_string(after).unwrap()

@@ -213,8 +213,8 @@ impl Drop for Taken {
     }
 }
 
-/// As it was. Where that fails there is no terminal any more.
+/// As it was, and seen to be at the last. Where that fails there is no terminal any more.
 fn give_back() {
-    drop(execute!(stdout(), LeaveAlternateScreen, Show));
     drop(disable_raw_mode());
+    drop(execute!(stdout(), LeaveAlternateScreen, Show));
 }

@@ -30,6 +30,7 @@ impl Terminal {
             &height,
             "env PS1='$ ' LC_ALL=C.UTF-8 sh",
         ]);
+        terminal.until("a prompt", |seen| seen.starts_with('$'));
         terminal
     }
 
@@ -60,8 +61,8 @@ impl Terminal {
 
     /// Types a command, and Enter.
     pub fn run(&self, command: &str) {
-        self.write(command);
-        self.press("Enter");
+        // At once: what is typed while another command ends stands before the next prompt.
+        self.tmux(&["send-keys", "-l", "--", command, ";", "send-keys", "Enter"]);
     }
 
     /// Gives it another size.
