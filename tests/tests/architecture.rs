@@ -13,6 +13,7 @@ const EFFECTS: &[&str] = &[
     "aya-obj",
     "ckb-probe-bpf",
     "ckb-probe-k8s",
+    "crossterm",
     "hyper",
     "kube-client",
     "kube-runtime",
@@ -31,11 +32,19 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("ckb-probe-symbols", EFFECTS),
     ("ckb-probe-traces", EFFECTS),
     ("ckb-probe-views", EFFECTS),
+    ("ckb-probe-screen", EFFECTS),
     ("ckb-probe-core", EFFECTS),
     ("ckb-probe-crds", EFFECTS),
     (
         "ckb-probe-operator",
-        &["aya", "aya-obj", "ckb-probe-bpf", "ckb-probe-common"],
+        &[
+            "aya",
+            "aya-obj",
+            "ckb-probe-bpf",
+            "ckb-probe-common",
+            "crossterm",
+            "ratatui-core",
+        ],
     ),
     (
         "ckb-probe-kubectl",
@@ -95,7 +104,7 @@ fn pure_crates_depend_on_no_effect() {
 }
 
 /// All crates of the agent and of what it stands on, but the one that may.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "ckb-probe-agent",
     "ckb-probe-common",
     "ckb-probe-core",
@@ -106,6 +115,7 @@ const OTHERS: [&str; 13] = [
     "ckb-probe-operator",
     "ckb-probe-otlp",
     "ckb-probe-profiles",
+    "ckb-probe-screen",
     "ckb-probe-symbols",
     "ckb-probe-traces",
     "ckb-probe-views",

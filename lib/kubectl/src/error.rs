@@ -70,6 +70,20 @@ pub enum VerbError {
     /// A file cannot be made.
     #[error("cannot write {}: {}", .0.display(), .1)]
     File(PathBuf, #[source] io::Error),
+    /// There is nothing to draw.
+    #[error(
+        "{0} has no probe that tells how long something took: see kubectl ckbprobe histogram --help"
+    )]
+    NoDistribution(String),
+    /// There are no blocks.
+    #[error("{0} has no probe of the kind chain: kubectl ckbprobe try blocks makes one")]
+    NoBlocks(String),
+    /// Pods are not chosen like this.
+    #[error(transparent)]
+    Selector(#[from] ckb_probe_views::selector::SelectorError),
+    /// There is no terminal to draw on.
+    #[error(transparent)]
+    Terminal(#[from] crate::terminal::TerminalError),
     /// Nothing can be printed, or no signal be waited for.
     #[error("cannot print: {0}")]
     Print(#[from] io::Error),

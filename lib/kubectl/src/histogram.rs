@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use ckb_probe_crds::{CkbProbe, NodeProbe};
 use ckb_probe_views::{
-    document::{Document, View},
+    document::{Distribution, Document, View},
     histogram::{self, Which},
 };
 use clap::Args;
@@ -12,19 +12,29 @@ use kube::{Api, api::ListParams};
 
 use crate::{ClusterArguments, Outcome, VerbError};
 
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
+/// What is said at the end of `--help`.
+pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe histogram ckb -n ckb                      each row of the first probe that has distributions\n  \
     kubectl ckbprobe histogram ckb -n ckb --row Get\n  \
     kubectl ckbprobe histogram ckb -n ckb --row Get --part CELL\n  \
     watch kubectl ckbprobe histogram ckb -n ckb --probe calls --row fsync\n\n\
     Agents tell distributions in NodeProbes: it takes the right to list these. Exit codes: 0 there are some; 1 there is none;\n\
-    2 wrong arguments.")]
+    2 wrong arguments.";
+
+/// What the plugin takes.
+#[derive(Args, Clone, Debug)]
 pub struct HistogramArguments {
     /// The CkbProbe.
-    name: String,
+    pub(crate) name: String,
     #[command(flatten)]
-    cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
+    #[command(flatten)]
+    pub(crate) how: HowArguments,
+}
+
+/// What is shown of it.
+#[derive(Args, Clone, Debug)]
+pub struct HowArguments {
     /// The probe of it. Unset: the first that has distributions.
     #[arg(long, value_name = "NAME")]
     probe: Option<String>,
@@ -39,40 +49,55 @@ pub struct HistogramArguments {
     output: Option<String>,
 }
 
+impl HowArguments {
+    /// What is asked for.
+    pub fn which(&self) -> Which<'_> {
+        Which {
+            probe: self.probe.as_deref(),
+            row: self.row.as_deref(),
+            part: self.part.as_deref(),
+        }
+    }
+
+    /// Prints what was found.
+    pub fn print(&self, found: &[Distribution]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        for (place, one) in found.iter().enumerate() {
+            match self.output {
+                Some(_) => {
+                    let document = Document::of(View::Distribution(one.clone()));
+                    writeln!(out, "{}", document.line())?;
+                }
+                None => {
+                    let gap = if place > 0 { "\n" } else { "" };
+                    write!(out, "{gap}{}", one.text())?;
+                }
+            }
+        }
+        out.flush()
+    }
+}
+
 /// Shows the last report interval.
-pub async fn run(arguments: &HistogramArguments) -> Result<Outcome, VerbError> {
-    let (client, namespace) = arguments.cluster.connect().await?;
+pub async fn run(
+    name: &str,
+    cluster: &ClusterArguments,
+    how: &HowArguments,
+) -> Result<Outcome, VerbError> {
+    let (client, namespace) = cluster.connect().await?;
     let api: Api<CkbProbe> = Api::namespaced(client.clone(), &namespace);
-    let what = format!("read CkbProbe {}", arguments.name);
-    let probe = api.get(&arguments.name).await;
+    let what = format!("read CkbProbe {name}");
+    let probe = api.get(name).await;
     let probe = probe.map_err(|error| VerbError::request(&*what, &namespace, error))?;
     let orders: Api<NodeProbe> = Api::all(client);
     let orders = orders.list(&ListParams::default()).await;
     let orders = orders.map_err(|error| VerbError::request("list NodeProbes", "any", error))?;
-    let which = Which {
-        probe: arguments.probe.as_deref(),
-        row: arguments.row.as_deref(),
-        part: arguments.part.as_deref(),
-    };
-    let found = histogram::of(&probe, &orders.items, which);
-    let mut out = io::stdout().lock();
-    for (place, one) in found.iter().enumerate() {
-        match arguments.output {
-            Some(_) => {
-                let document = Document::of(View::Distribution(one.clone()));
-                writeln!(out, "{}", document.line())?;
-            }
-            None => {
-                let gap = if place > 0 { "\n" } else { "" };
-                write!(out, "{gap}{}", one.text())?;
-            }
-        }
-    }
-    out.flush()?;
+    let found = histogram::of(&probe, &orders.items, how.which());
+    how.print(&found)?;
     if found.is_empty() {
         eprintln!(
             "ckbprobe: nothing was measured of that in the last report interval: see kubectl ckbprobe doctor {} -n {namespace}",
-            arguments.name
+            name
         );
         return Ok(Outcome::Broken);
     }

@@ -3,6 +3,7 @@
 //!
 //! What is decided is decided by `ckb-probe-views`, which has no client. Here are the client, the clock and the terminal.
 
+pub mod blocks;
 pub mod commands;
 mod completion;
 mod connection;
@@ -10,9 +11,12 @@ mod cost;
 mod doctor;
 mod error;
 mod gather;
-mod histogram;
+pub mod heatmap;
+pub mod histogram;
 mod interrupts;
 mod slow;
+mod terminal;
+pub mod top;
 mod trial;
 
 use std::{
@@ -31,6 +35,7 @@ pub use completion::COMPLETER;
 pub use connection::ClusterArguments;
 pub use cost::CostArguments;
 pub use error::{Forbidden, VerbError};
+pub use terminal::{TerminalError, check as check_terminal, show as show_on_terminal};
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -50,15 +55,6 @@ pub struct Program {
     verb: PluginVerb,
 }
 
-/// All that kubectl has.
-#[derive(Debug, Subcommand)]
-enum PluginVerb {
-    #[command(flatten)]
-    Shared(Verb),
-    /// Measure what a CkbProbe costs its targets, with and without it by turns, and say whether that is more than noise.
-    Cost(Box<CostArguments>),
-}
-
 /// What is said at the end of `--help`.
 pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe try storage -n ckb -l app=ckb\n                                                \
@@ -66,7 +62,10 @@ pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe doctor -n ckb                is everything as it should be? what is broken first?\n  \
     kubectl ckbprobe doctor ckb -n ckb -o short   of one CkbProbe, a line for each that is not\n  \
     kubectl ckbprobe slow ckb -n ckb              slow calls as they come\n  \
+    kubectl ckbprobe top -n ckb                   what each target does, live\n  \
     kubectl ckbprobe histogram ckb -n ckb --row Get\n  \
+    kubectl ckbprobe heatmap ckb Get -n ckb       the same over time\n  \
+    kubectl ckbprobe blocks ckb -n ckb --watch    what each block cost\n  \
     kubectl ckbprobe cost ckb -n ckb --ab 10m     what does measuring cost here? with and without it by turns\n\n\
     Exit codes: 0 as it should be; 1 not; 2 wrong arguments.";
 
@@ -79,12 +78,32 @@ pub enum Verb {
     Doctor(doctor::DoctorArguments),
     /// Show slow calls, and whatever else is listed individually, as they come.
     Slow(slow::SlowArguments),
-    /// Show how the durations of a row are distributed.
-    Histogram(histogram::HistogramArguments),
     /// Complete verbs and names: a script for a shell, or links for kubectl.
     Completion(completion::CompletionArguments),
     /// Write manual pages, one for each verb.
     Man(completion::ManArguments),
+}
+
+/// All verbs of the plugin. On hosts those that are not [`Verb`]s measure a process, too, or read a file.
+#[derive(Debug, Subcommand)]
+pub enum PluginVerb {
+    /// Those that hosts have as they are.
+    #[command(flatten)]
+    Verb(Verb),
+    /// Show live what each row of each target does: rate, p99, share of time, and the last minutes.
+    #[command(after_help = top::EXAMPLES)]
+    Top(top::TopArguments),
+    /// Show how the durations of a row are distributed.
+    #[command(after_help = histogram::EXAMPLES)]
+    Histogram(histogram::HistogramArguments),
+    /// Show how the durations of a row are distributed over time.
+    #[command(after_help = heatmap::EXAMPLES)]
+    Heatmap(heatmap::HeatmapArguments),
+    /// Show what blocks cost, by their height: the newest and the slowest.
+    #[command(after_help = blocks::EXAMPLES)]
+    Blocks(blocks::BlocksArguments),
+    /// Measure what a CkbProbe costs its targets, with and without it by turns, and say whether that is more than noise.
+    Cost(Box<CostArguments>),
 }
 
 /// How something is printed.
@@ -131,9 +150,26 @@ impl Verb {
             Self::Try(arguments) => trial::run(arguments).await,
             Self::Doctor(arguments) => doctor::run(arguments).await,
             Self::Slow(arguments) => slow::run(arguments).await,
-            Self::Histogram(arguments) => histogram::run(arguments).await,
             Self::Completion(arguments) => completion::run(arguments, root()),
             Self::Man(arguments) => completion::man(arguments, root()),
+        }
+    }
+}
+
+impl PluginVerb {
+    async fn run(&self, root: fn() -> clap::Command) -> Result<Outcome, VerbError> {
+        match self {
+            Self::Verb(verb) => verb.run(root).await,
+            Self::Top(arguments) => top::run(arguments).await,
+            Self::Histogram(arguments) => {
+                histogram::run(&arguments.name, &arguments.cluster, &arguments.how).await
+            }
+            Self::Heatmap(arguments) => {
+                let row = arguments.row.as_deref();
+                heatmap::run(&arguments.name, row, &arguments.cluster, &arguments.how).await
+            }
+            Self::Blocks(arguments) => blocks::run(&arguments.name, &arguments.how).await,
+            Self::Cost(arguments) => arguments.run().await,
         }
     }
 }
@@ -160,12 +196,7 @@ pub fn main() -> ExitCode {
             let root = Program::command();
             return runtime.block_on(completion::candidates(&root, &words));
         }
-        runtime.block_on(async {
-            match Program::parse().verb {
-                PluginVerb::Shared(verb) => verb.run(Program::command).await,
-                PluginVerb::Cost(arguments) => arguments.run().await,
-            }
-        })
+        runtime.block_on(Program::parse().verb.run(Program::command))
     });
     exit_code(&result)
 }

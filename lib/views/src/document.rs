@@ -36,14 +36,83 @@ pub enum View {
     Distribution(Distribution),
     /// What measuring costs, by windows without and with probes.
     Cost(Cost),
+    /// The rows of each target, at one moment.
+    Top(Top),
+}
+
+/// The rows of each target, at one moment.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Top {
+    /// What measuring is estimated to cost, where one CkbProbe or process is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<String>,
+    /// Each probe of each target.
+    pub targets: Vec<TopTarget>,
+}
+
+/// A probe of a target.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TopTarget {
+    /// The CkbProbe, `namespace/name`; on a host the process.
+    pub subject: String,
+    /// The pod and its container; on a host the process. Of whoever may not list NodeProbes, all targets together.
+    pub target: String,
+    /// The name of the probe; empty of a target of which no probe tells anything.
+    pub probe: String,
+    /// The kind of the probe.
+    pub kind: String,
+    /// Why there are no figures, in one word; unset where it is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The same in a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// How long the last report interval was; 0 where that is not known.
+    pub interval_milliseconds: u64,
+    /// The rows, the busiest first.
+    pub rows: Vec<TopRow>,
+}
+
+/// Figures of the last report interval. One that was not seen is unset, which is not zero.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TopRow {
+    /// The row.
+    pub row: String,
+    /// How many a second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_second: Option<String>,
+    /// All but one of a hundred took no longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99: Option<String>,
+    /// For how many percent of the time calls were under way; of two at a time, 200.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_percent: Option<String>,
+    /// The standard error of `perSecond`, such as `±4.1%`, or `at least`; unset where all was seen.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// In how many percent of the time calls were recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sampling_percent: Option<String>,
+    /// Whether `perSecond` is the least that there was.
+    #[serde(default)]
+    pub rate_is_at_least: bool,
+    /// Whether `timePercent` is.
+    #[serde(default)]
+    pub time_is_at_least: bool,
 }
 
 /// How a measure of a row was distributed.
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Distribution {
-    /// The CkbProbe, `namespace/name`.
+    /// The CkbProbe, `namespace/name`; on a host the process.
     pub subject: String,
+    /// When it was told, of one interval among others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<String>,
     /// The name of the probe.
     pub probe: String,
     /// The row.
@@ -219,11 +288,27 @@ mod tests {
             }],
             ..Cost::default()
         };
+        let row = TopRow {
+            row: "Get".to_owned(),
+            per_second: Some("733".to_owned()),
+            ..TopRow::default()
+        };
+        let target = TopTarget {
+            target: "ckb-0/ckb".to_owned(),
+            reason: Some("AgentSilent".to_owned()),
+            rows: vec![row],
+            ..TopTarget::default()
+        };
+        let top = Top {
+            targets: vec![target],
+            ..Top::default()
+        };
         for view in [
             View::Figures(figures),
             View::Event(event),
             View::Distribution(distribution),
             View::Cost(cost),
+            View::Top(top),
         ] {
             let document = Document::of(view);
             assert_eq!(Document::read(&document.line()).unwrap(), document);

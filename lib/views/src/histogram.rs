@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use ckb_probe_crds::{
-    CkbProbe, Histogram, Kind, NodeProbe, ProbeReport, RowReport,
-    descriptor::{Descriptor, Merge, Unit},
+    CkbProbe, Histogram, InstanceReport, IntervalFigures, Kind, NodeProbe, Probe, ProbeReport,
+    RowReport,
+    descriptor::{Measure, Merge, Unit},
     display_nanos,
     histogram::bounds,
 };
@@ -32,15 +33,42 @@ pub struct Which<'a> {
 /// The distributions of the last report interval, over all targets, by what the agents told: those of a row together, the row of which there
 /// is most first. Rows of which nothing was measured are not among them.
 pub fn of(probe: &CkbProbe, orders: &[NodeProbe], which: Which<'_>) -> Vec<Distribution> {
-    let Some((name, descriptor)) = shown(probe, which.probe) else {
+    let Some(shown) = Shown::of(&probe.spec.probes, which.probe) else {
         return Vec::new();
     };
-    let mut measures = descriptor.measures.iter();
-    let Some(measure) = measures.find(|one| one.merge == Merge::Distribution) else {
+    let meta = &probe.metadata;
+    let subject = format!(
+        "{}/{}",
+        meta.namespace.as_deref().unwrap_or_default(),
+        meta.name.as_deref().unwrap_or_default()
+    );
+    let told = reports(probe, orders, shown.name).map(|(_, report)| report);
+    merged(&subject, &shown, told, which)
+}
+
+/// The same of a process on a host, by its books.
+pub fn of_reports(
+    subject: &str,
+    probes: &[Probe],
+    reports: &[ProbeReport],
+    which: Which<'_>,
+) -> Vec<Distribution> {
+    let Some(shown) = Shown::of(probes, which.probe) else {
         return Vec::new();
     };
+    let told = reports.iter().filter(|one| one.name == shown.name);
+    merged(subject, &shown, told, which)
+}
+
+fn merged<'a>(
+    subject: &str,
+    shown: &Shown<'_>,
+    reports: impl Iterator<Item = &'a ProbeReport>,
+    which: Which<'_>,
+) -> Vec<Distribution> {
+    let measure = shown.measure;
     let mut found: Vec<(String, Histogram)> = Vec::new();
-    for row in reports(probe, orders, name).flat_map(|report| &report.rows) {
+    for row in reports.flat_map(|report| &report.rows) {
         let Some(figures) = figures(row, which) else {
             continue;
         };
@@ -54,51 +82,55 @@ pub fn of(probe: &CkbProbe, orders: &[NodeProbe], which: Which<'_>) -> Vec<Distr
     }
     found.retain(|(_, histogram)| histogram.count() > 0);
     found.sort_by(|(a, all), (b, other)| other.count().cmp(&all.count()).then(a.cmp(b)));
-    let meta = &probe.metadata;
-    let subject = format!(
-        "{}/{}",
-        meta.namespace.as_deref().unwrap_or_default(),
-        meta.name.as_deref().unwrap_or_default()
-    );
     let each = found.into_iter().map(|(row, histogram)| Distribution {
-        subject: subject.clone(),
-        probe: name.to_owned(),
+        subject: subject.to_owned(),
+        time: None,
+        probe: shown.name.to_owned(),
         row,
         part: which.part.map(str::to_owned),
         measure: measure.name.to_owned(),
-        unit: match measure.unit {
-            Unit::Nanoseconds => "nanoseconds",
-            Unit::Bytes => "bytes",
-            Unit::Count => "",
-        }
-        .to_owned(),
+        unit: unit(measure.unit).to_owned(),
         count: histogram.count(),
         bars: bars(&histogram),
     });
     each.collect()
 }
 
-/// The probe that is shown, and what its kind gives.
-fn shown<'a>(probe: &'a CkbProbe, wanted: Option<&str>) -> Option<(&'a str, &'static Descriptor)> {
-    let mut probes = probe.spec.probes.iter().filter_map(|one| {
-        let kind: Kind = one.kind_spec()?.kind();
-        Some((one.name.as_str(), kind.descriptor()))
-    });
-    probes.find(|(name, descriptor)| match wanted {
-        Some(wanted) => *name == wanted,
-        None => descriptor
-            .measures
-            .iter()
-            .any(|one| one.merge == Merge::Distribution),
-    })
+/// The probe that is shown, and what of it is distributed.
+pub(crate) struct Shown<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) measure: &'static Measure,
+}
+
+impl<'a> Shown<'a> {
+    /// None where there is none of that name, or none that has distributions.
+    pub(crate) fn of(probes: &'a [Probe], wanted: Option<&str>) -> Option<Self> {
+        let mut each = probes.iter().filter_map(|one| {
+            let kind: Kind = one.kind_spec()?.kind();
+            let mut measures = kind.descriptor().measures.iter();
+            let measure = measures.find(|one| one.merge == Merge::Distribution)?;
+            let name = one.name.as_str();
+            Some(Self { name, measure })
+        });
+        each.find(|one| wanted.is_none_or(|wanted| one.name == wanted))
+    }
+}
+
+/// The word for a unit in a document.
+pub(crate) fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Nanoseconds => "nanoseconds",
+        Unit::Bytes => "bytes",
+        Unit::Count => "",
+    }
 }
 
 /// What agents told of a probe of this CkbProbe, or of another that asks the same of the same pods.
-fn reports<'a>(
+pub(crate) fn reports<'a>(
     probe: &'a CkbProbe,
     orders: &'a [NodeProbe],
     name: &'a str,
-) -> impl Iterator<Item = &'a ProbeReport> {
+) -> impl Iterator<Item = (&'a InstanceReport, &'a ProbeReport)> {
     let uid = probe.metadata.uid.as_deref().unwrap_or_default();
     let namespace = probe.metadata.namespace.as_deref().unwrap_or_default();
     let pods = probe.status.iter().flat_map(|status| &status.instances);
@@ -112,20 +144,25 @@ fn reports<'a>(
     let is_own = own.iter().any(|one| one.probe.uid == uid);
     own.into_iter()
         .filter(move |one| !is_own || one.probe.uid == uid)
-        .flat_map(|one| &one.probes)
-        .filter(move |one| one.name == name)
+        .flat_map(|one| one.probes.iter().map(move |probe| (one, probe)))
+        .filter(move |(_, one)| one.name == name)
 }
 
 /// The figures of the last interval of a row, or of a part of it, that are asked for.
 fn figures<'a>(row: &'a RowReport, which: Which<'_>) -> Option<&'a ckb_probe_crds::Figures> {
+    Some(&window(row, which)?.figures)
+}
+
+/// The last interval of a row, or of a part of it, that is asked for.
+pub(crate) fn window<'a>(row: &'a RowReport, which: Which<'_>) -> Option<&'a IntervalFigures> {
     if which.row.is_some_and(|wanted| wanted != row.key) {
         return None;
     }
     match which.part {
-        None => Some(&row.window.figures),
+        None => Some(&row.window),
         Some(wanted) => {
             let part = row.parts.iter().find(|part| part.key == wanted)?;
-            Some(&part.window.figures)
+            Some(&part.window)
         }
     }
 }
@@ -154,7 +191,7 @@ pub fn bars(histogram: &Histogram) -> Vec<Bar> {
 }
 
 /// The bounds on either side of a value.
-fn around(value: u64) -> (u64, u64) {
+pub(crate) fn around(value: u64) -> (u64, u64) {
     let mut from = 0;
     for power in 0..19 {
         let ten = 10_u64.pow(power);
@@ -174,6 +211,7 @@ impl Distribution {
     pub fn text(&self) -> String {
         let Self {
             subject,
+            time: _,
             probe,
             row,
             part,

@@ -1,16 +1,21 @@
 //! What people are shown: where on its way a figure gets stuck, and what to type next ([`diagnosis`]); what is asked for whoever does
-//! not want to write a CkbProbe ([`presets`], [`selector`]); what it tells ([`figures`], [`histogram`]) and costs ([`cost`]); and the one form in which programs read all of it ([`document`]).
+//! not want to write a CkbProbe ([`presets`], [`selector`]); what it tells ([`figures`], [`histogram`], [`heatmap`],
+//! [`top`], [`blocks`]) and costs ([`cost`]); and the one form in which programs read all of it ([`document`]).
 //!
 //! Functions from objects to text: no client, no clock, no terminal. Whoever asks brings what was found.
 
+pub mod blocks;
 pub mod cost;
 pub mod diagnosis;
 pub mod document;
 pub mod figures;
+pub mod heatmap;
 pub mod histogram;
+pub mod news;
 pub mod presets;
 pub mod selector;
 pub mod text;
+pub mod top;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

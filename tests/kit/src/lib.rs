@@ -10,6 +10,7 @@ pub mod number;
 mod parent;
 pub mod probe;
 pub mod prometheus;
+pub mod terminal;
 mod truth;
 
 use std::{
@@ -26,6 +27,7 @@ pub use fixture::{Fixture, Folder};
 pub use parent::Parent;
 pub use probe::{Probe, Rows, ckb_probe, refusal};
 pub use prometheus::Prometheus;
+pub use terminal::Terminal;
 pub use truth::{Call, EVERY_FUNCTION, FunctionTruth, GroundTruth, SlowCall, Truth};
 
 /// However busy the machine is.

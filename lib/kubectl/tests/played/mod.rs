@@ -28,6 +28,10 @@ pub struct State {
     pub stuck: bool,
     /// Whether nobody may make one.
     pub forbidden: bool,
+    /// What the probe lists individually.
+    pub events: Option<Value>,
+    /// Whether nobody may list NodeProbes.
+    pub private: bool,
     /// The rows of the node's report, as it writes them.
     pub rows: Option<String>,
 }
@@ -148,6 +152,9 @@ fn answer(method: &str, path: &str, body: &Value, state: &Mutex<State>) -> (u16,
             (201, review)
         }
         ("GET", "/apis/apps/v1/deployments") => list(vec![object("deployment")]),
+        ("GET", "/apis/ckbprobe.dev/v1alpha1/nodeprobes") if state.private => {
+            refusal(403, "Forbidden", "nodeprobes.ckbprobe.dev is forbidden")
+        }
         ("GET", "/apis/ckbprobe.dev/v1alpha1/nodeprobes") => {
             let mut order = object("nodeprobe");
             if let Some(rows) = &state.rows {
@@ -192,7 +199,7 @@ fn answer(method: &str, path: &str, body: &Value, state: &Mutex<State>) -> (u16,
 }
 
 fn one(method: &str, name: &str, state: &mut State) -> (u16, Value) {
-    let stuck = state.stuck;
+    let (stuck, events) = (state.stuck, state.events.clone());
     let Some((probe, looks)) = state.probes.get_mut(name) else {
         let message = format!("ckbprobes.ckbprobe.dev {name:?} not found");
         return refusal(404, "NotFound", &message);
@@ -219,6 +226,9 @@ fn one(method: &str, name: &str, state: &mut State) -> (u16, Value) {
         status["conditions"][0] = json!({ "type": "Ready", "status": "False", "reason": reason, "message": message, "lastTransitionTime": "2026-11-26T10:10:36Z" });
         status["targets"] = json!({ "matched": 0, "attached": 0, "firing": 0, "summary": "0/0" });
         status["instances"] = json!([]);
+    }
+    if let Some(events) = events {
+        status["probes"][0]["events"] = events;
     }
     probe["status"] = status;
     (200, probe.clone())

@@ -7,6 +7,7 @@ use std::{
 };
 
 use ckb_probe_agent::blocks::{Blocks, Difference, Heights, trend_table};
+use ckb_probe_kubectl::blocks::WatchArguments;
 use ckb_probe_symbols::text;
 use clap::Args;
 
@@ -22,9 +23,10 @@ const MISSING_PERCENT: u64 = 10;
 #[command(after_help = "Examples:\n  \
     ckb-probe chain --threshold 0s --events > run.jsonl   each block of a run, or of an import\n  \
     ckb-probe blocks run.jsonl                            what they cost as the chain grew\n  \
-    ckb-probe blocks run.jsonl --every 1000 --json")]
+    ckb-probe blocks run.jsonl --every 1000 --json\n  \
+    ckb-probe blocks ckb -n ckb --watch                   of a cluster, as kubectl ckbprobe blocks")]
 pub struct BlocksArguments {
-    /// What `ckb-probe chain --threshold 0s --events` printed.
+    /// What `ckb-probe chain --threshold 0s --events` printed; or, where there is no such file, a CkbProbe of a cluster.
     file: PathBuf,
     /// How many heights are in a line. Unset: so many that there are about ten lines.
     #[arg(long)]
@@ -35,6 +37,17 @@ pub struct BlocksArguments {
     /// Print a JSON line for each instead of the table.
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "Of a cluster")]
+    pub how: WatchArguments,
+}
+
+impl BlocksArguments {
+    /// The CkbProbe, where it is one: something says so, or there is no file of that name, which looks like none.
+    pub fn cluster(&self) -> Option<&str> {
+        let name = self.file.to_str()?;
+        let is_name = !self.file.exists() && !name.contains(['.', '/']);
+        (self.how.is_of_a_cluster() || is_name).then_some(name)
+    }
 }
 
 /// Which blocks of two runs are compared.

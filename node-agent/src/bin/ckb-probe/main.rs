@@ -8,6 +8,7 @@ mod cluster;
 mod cost;
 mod exporting;
 mod flames;
+mod live;
 mod profile;
 mod record;
 mod report;
@@ -45,6 +46,7 @@ use tokio::{
         ckb-probe doctor -n ckb                         the same of a cluster, as kubectl ckbprobe doctor\n  \
         ckb-probe symbols --executable ckb              which operations can be measured in this binary?\n  \
         ckb-probe symbols --match 'ckb_chain::*'        which functions match, and what would a call of theirs cost?\n  \
+        ckb-probe top --executable ckb                  what it does, live\n  \
         ckb-probe rocksdb                               a table every second, of the process that runs ckb\n  \
         ckb-probe rocksdb --pid 1234 --duration 1m --json\n  \
         ckb-probe rocksdb --wait --by-column-family     from the start of a process that is still to come\n  \
@@ -95,8 +97,17 @@ macro_rules! define_command {
             /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone. Or what blocks cost in
             /// two runs: what changed, within which bounds, and what is noise.
             Diff(flames::DiffArguments),
-            /// Show what blocks cost as the chain grew, from what chain --events printed.
+            /// Show what blocks cost: as the chain grew, from what chain --events printed; or of a cluster the newest and the slowest.
             Blocks(blocks::BlocksArguments),
+            /// Show live what each row of a process, or of the targets of a cluster, does: rate, p99, share of time, and the last minutes.
+            #[command(after_help = live::TOP)]
+            Top(Box<live::HostTopArguments>),
+            /// Show how the durations of a row are distributed, of a process or of a CkbProbe.
+            #[command(after_help = live::HISTOGRAM)]
+            Histogram(Box<live::HistogramArguments>),
+            /// Show how the durations of a row are distributed over time, of a process or of a CkbProbe.
+            #[command(after_help = live::HEATMAP)]
+            Heatmap(Box<live::HeatmapArguments>),
             #[command(flatten)]
             Measure(MeasureCommand),
             #[command(flatten)]
@@ -130,6 +141,9 @@ macro_rules! define_command {
             match command {
                 Command::Check(arguments) => check::run(&arguments),
                 Command::Cluster(verb) => Ok(verb.run(Arguments::command).await?.into()),
+                Command::Top(arguments) => live::top(*arguments).await,
+                Command::Histogram(arguments) => live::histogram(*arguments).await,
+                Command::Heatmap(arguments) => live::heatmap(*arguments).await,
                 Command::Symbols(arguments) => symbols::run(&arguments),
                 Command::Profile(arguments) => profile::profile(&arguments).await,
                 Command::Threads(arguments) => profile::threads(&arguments).await,
@@ -146,7 +160,12 @@ macro_rules! define_command {
                     blocks::diff(&arguments.before, &arguments.after, &arguments.blocks)
                 }
                 Command::Diff(arguments) => Ok(flames::diff(&arguments).await?),
-                Command::Blocks(arguments) => blocks::trend(&arguments),
+                Command::Blocks(arguments) => match arguments.cluster() {
+                    Some(name) => {
+                        Ok(Outcome::from(ckb_probe_kubectl::blocks::run(name, &arguments.how).await?))
+                    }
+                    None => blocks::trend(&arguments),
+                },
                 Command::Measure(command) => {
                     let (how, stacks, question) = match command {
                         $(MeasureCommand::$kind(arguments) => {

@@ -1,0 +1,220 @@
+//! The terminal on which `top` draws: taken when it begins, and given back as it was, however it ends.
+
+use std::{
+    io::{self, IsTerminal, Stdout, stdin, stdout},
+    panic,
+    sync::{
+        Arc, Once,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use ckb_probe_screen::{Flow, Input, Key, Options, Screen};
+use crossterm::{
+    cursor::Show,
+    event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
+    execute,
+    terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode},
+};
+use ratatui_core::terminal::Terminal;
+use ratatui_crossterm::CrosstermBackend;
+use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::interrupts::Interrupts;
+
+/// How long the thread that waits for keys waits before it looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Why nothing can be drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum TerminalError {
+    /// There is no terminal.
+    #[error(
+        "top draws on a terminal, and {0} is none: --once prints one picture, and -o json one for programs"
+    )]
+    None(&'static str),
+    /// It cannot be drawn on.
+    #[error(
+        "top moves a cursor, and TERM={0:?} says that this terminal has none: --once prints one picture, and -o json one for programs"
+    )]
+    Dumb(String),
+    /// It does not work.
+    #[error("cannot draw on this terminal: {0}")]
+    Draw(#[from] io::Error),
+}
+
+/// Whether there may be colours: see no-color.org.
+fn has_colour() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+/// Whether it can be drawn on at all: before anything else is done.
+pub fn check() -> Result<(), TerminalError> {
+    if !stdout().is_terminal() {
+        return Err(TerminalError::None("standard output"));
+    }
+    if !stdin().is_terminal() {
+        return Err(TerminalError::None("standard input"));
+    }
+    match std::env::var("TERM") {
+        Ok(term) if term != "dumb" && !term.is_empty() => Ok(()),
+        term => Err(TerminalError::Dumb(term.unwrap_or_default())),
+    }
+}
+
+/// Draws what is told until somebody has seen enough, or nobody tells any more.
+pub async fn show(title: String, mut told: Receiver<Input>) -> Result<(), TerminalError> {
+    check()?;
+    let mut interrupts = Interrupts::new()?;
+    let taken = Taken::new()?;
+    let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
+    let mut keys = keys(&taken.over);
+    let size = terminal.size()?;
+    let options = Options {
+        title,
+        colour: has_colour(),
+    };
+    let mut screen = Screen::new(options, size.width, size.height);
+    draw(&mut terminal, &mut screen)?;
+    loop {
+        let input = tokio::select! {
+            // Somebody ends it, or the connection broke.
+            () = interrupts.next() => return Ok(()),
+            told = told.recv() => told,
+            key = next(&mut keys) => key?,
+        };
+        let Some(input) = input else {
+            return Ok(());
+        };
+        if screen.on(input) == Flow::Quit {
+            return Ok(());
+        }
+        // What came meanwhile is seen at once.
+        while let Ok(more) = keys.try_recv() {
+            if screen.on(more?) == Flow::Quit {
+                return Ok(());
+            }
+        }
+        draw(&mut terminal, &mut screen)?;
+    }
+}
+
+fn draw(
+    terminal: &mut Terminal<CrosstermBackend<Stdout>>,
+    screen: &mut Screen,
+) -> Result<(), TerminalError> {
+    let size = terminal.size()?;
+    screen.on(Input::Size(size.width, size.height));
+    terminal.draw(|frame| screen.draw(frame.buffer_mut()))?;
+    Ok(())
+}
+
+/// None where there are no keys any more.
+async fn next(keys: &mut UnboundedReceiver<io::Result<Input>>) -> io::Result<Option<Input>> {
+    keys.recv().await.transpose()
+}
+
+/// A thread that waits for keys, as long as the terminal is taken.
+fn keys(over: &Arc<AtomicBool>) -> UnboundedReceiver<io::Result<Input>> {
+    let (sender, keys) = unbounded_channel();
+    let over = Arc::clone(over);
+    thread::spawn(move || {
+        while !over.load(Ordering::Relaxed) {
+            match event::poll(LOOK) {
+                Ok(false) => {}
+                Ok(true) => {
+                    if !hand_on(&sender) {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    drop(sender.send(Err(error)));
+                    return;
+                }
+            }
+        }
+    });
+    keys
+}
+
+/// Whether it goes on.
+fn hand_on(sender: &UnboundedSender<io::Result<Input>>) -> bool {
+    match event::read() {
+        Ok(event) => input(&event).is_none_or(|input| sender.send(Ok(input)).is_ok()),
+        Err(error) => {
+            drop(sender.send(Err(error)));
+            false
+        }
+    }
+}
+
+/// What an event is to the screen; None where it is nothing.
+fn input(event: &Event) -> Option<Input> {
+    let key = match event {
+        Event::Resize(width, height) => return Some(Input::Size(*width, *height)),
+        Event::Key(key) if key.kind != KeyEventKind::Release => key,
+        _ => return None,
+    };
+    let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
+    Some(Input::Key(match key.code {
+        KeyCode::Char('c' | 'd') if is_control => Key::Interrupt,
+        KeyCode::Char('f') if is_control => Key::PageDown,
+        KeyCode::Char('b') if is_control => Key::PageUp,
+        KeyCode::Char(_) if is_control => return None,
+        KeyCode::Char(one) => Key::Char(one),
+        KeyCode::Up => Key::Up,
+        KeyCode::Down => Key::Down,
+        KeyCode::Left => Key::Left,
+        KeyCode::Right => Key::Right,
+        KeyCode::PageUp => Key::PageUp,
+        KeyCode::PageDown => Key::PageDown,
+        KeyCode::Home => Key::Home,
+        KeyCode::End => Key::End,
+        KeyCode::Enter => Key::Enter,
+        KeyCode::Esc => Key::Escape,
+        KeyCode::Backspace => Key::Backspace,
+        KeyCode::F(1) => Key::Char('?'),
+        KeyCode::F(10) => Key::Char('q'),
+        _ => return None,
+    }))
+}
+
+/// A terminal that is taken. Dropping it gives it back.
+struct Taken {
+    over: Arc<AtomicBool>,
+}
+
+impl Taken {
+    fn new() -> io::Result<Self> {
+        static HOOK: Once = Once::new();
+        // What a panic says is read on the terminal as it was.
+        HOOK.call_once(|| {
+            let before = panic::take_hook();
+            panic::set_hook(Box::new(move |said| {
+                give_back();
+                before(said);
+            }));
+        });
+        enable_raw_mode()?;
+        let taken = Self {
+            over: Arc::default(),
+        };
+        execute!(stdout(), EnterAlternateScreen)?;
+        Ok(taken)
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        give_back();
+    }
+}
+
+/// As it was, and seen to be at the last. Where that fails there is no terminal any more.
+fn give_back() {
+    drop(disable_raw_mode());
+    drop(execute!(stdout(), LeaveAlternateScreen, Show));
+}

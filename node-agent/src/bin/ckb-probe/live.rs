@@ -1,0 +1,307 @@
+//! The verbs `top`, `heatmap` and `histogram` of a process on this host; of a cluster without one.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use ckb_probe_agent::{
+    alarm::Alarm,
+    host::{Session, find_process},
+    observe::Exit,
+    preflight::preflight,
+};
+use ckb_probe_crds::{InstanceReport, Probe};
+use ckb_probe_kubectl::{VerbError, heatmap, histogram, top};
+use ckb_probe_views::{
+    heatmap::{Heatmap, told_by},
+    histogram::of_reports,
+    presets::Preset,
+    top as moments,
+};
+use clap::Args;
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::mpsc::channel,
+    time::{Instant, sleep_until},
+};
+
+use super::{BudgetArguments, CliError, DRAIN, Outcome, TierArgument, check::preset};
+
+/// A process of this host, and what is asked of it.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "On this host")]
+pub struct LocalArguments {
+    /// On this host instead of a cluster: the process to measure, by its process id.
+    #[arg(long)]
+    pid: Option<u32>,
+    /// The process to measure, by the base name of its executable.
+    #[arg(long, conflicts_with = "pid")]
+    executable: Option<String>,
+    /// What is asked of it: storage, latency, network, disk, flames, blocks or everything.
+    #[arg(long, default_value = "storage", value_parser = preset)]
+    preset: Preset,
+    /// How long an interval is.
+    #[arg(long, default_value = "1s")]
+    interval: ckb_probe_crds::Duration,
+    #[command(flatten)]
+    tier: TierArgument,
+    #[command(flatten)]
+    budget: BudgetArguments,
+}
+
+impl LocalArguments {
+    fn is_asked(&self) -> bool {
+        self.pid.is_some() || self.executable.is_some()
+    }
+}
+
+#[derive(Args, Debug)]
+pub struct HostTopArguments {
+    #[command(flatten)]
+    cluster: top::TopArguments,
+    #[command(flatten)]
+    local: LocalArguments,
+}
+
+#[derive(Args, Debug)]
+pub struct HistogramArguments {
+    /// The CkbProbe, of a cluster.
+    #[arg(required_unless_present_any = ["pid", "executable"])]
+    name: Option<String>,
+    #[command(flatten)]
+    cluster: ckb_probe_kubectl::ClusterArguments,
+    #[command(flatten)]
+    how: histogram::HowArguments,
+    #[command(flatten)]
+    local: LocalArguments,
+}
+
+#[derive(Args, Debug)]
+pub struct HeatmapArguments {
+    /// The CkbProbe, of a cluster, and the row of it, such as Get; of a process the row alone. Unset: the busiest row.
+    #[arg(required_unless_present_any = ["pid", "executable"], num_args = 0..=2, value_names = ["NAME", "ROW"])]
+    names: Vec<String>,
+    #[command(flatten)]
+    cluster: ckb_probe_kubectl::ClusterArguments,
+    #[command(flatten)]
+    how: heatmap::DrawArguments,
+    #[command(flatten)]
+    local: LocalArguments,
+}
+
+/// What is said of hosts at the end of `--help`.
+pub const TOP: &str = "Examples:\n  \
+    ckb-probe top --pid 1234                      a process of this host, live\n  \
+    ckb-probe top --executable ckb --preset latency --interval 5s\n  \
+    ckb-probe top --executable ckb --once         one picture, after one interval\n  \
+    ckb-probe top -n ckb                          a cluster, as kubectl ckbprobe top\n\n\
+    Keys: q quits, ? tells the others. Exit codes: 0 something is measured; 1 nothing is; 2 wrong arguments.";
+pub const HISTOGRAM: &str = "Examples:\n  \
+    ckb-probe histogram --pid 1234 --row Get --interval 10s\n  \
+    ckb-probe histogram --executable ckb --preset disk --probe calls\n  \
+    ckb-probe histogram ckb -n ckb --row Get      a cluster, as kubectl ckbprobe histogram\n\n\
+    Exit codes: 0 there are some; 1 there is none; 2 wrong arguments.";
+pub const HEATMAP: &str = "Examples:\n  \
+    ckb-probe heatmap --pid 1234                  the busiest row, for five minutes or until Ctrl-C\n  \
+    ckb-probe heatmap --executable ckb TxnCommit --interval 5s --for 10m\n  \
+    ckb-probe heatmap ckb Get -n ckb              a cluster, as kubectl ckbprobe heatmap\n\n\
+    Exit codes: 0 there are some; 1 there is none; 2 wrong arguments.";
+
+pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
+    let HostTopArguments { cluster, local } = arguments;
+    if !local.is_asked() {
+        return Ok(super::Outcome::from(top::run(&cluster).await?));
+    }
+    let picture = cluster.picture;
+    if !picture.is_asked() {
+        // Before anything is attached.
+        ckb_probe_kubectl::check_terminal().map_err(VerbError::from)?;
+    }
+    let mut session = Local::attach(&local)?;
+    let title = format!("ckb-probe top  {}", session.subject);
+    let name = session.subject.clone();
+    let began = Instant::now();
+    if picture.is_asked() {
+        let mut outcome = Outcome::Said;
+        session
+            .intervals(None, |report, stamp| {
+                let moment =
+                    moments::of_reports(&name, &report.probes, report.overhead_millipercent, stamp);
+                picture.print(&title, &moment)?;
+                outcome = super::Outcome::from(top::outcome(&moment));
+                Ok(ControlFlow::Break(()))
+            })
+            .await?;
+        return Ok(outcome);
+    }
+    // What the terminal has no time for, it is told of together with what comes next: a picture is of now.
+    let (told, tells) = channel(16);
+    let measured = session.intervals(None, |report, stamp| {
+        let moment =
+            moments::of_reports(&name, &report.probes, report.overhead_millipercent, stamp);
+        drop(told.try_send(top::told_of(moment, began.elapsed())));
+        Ok(ControlFlow::Continue(()))
+    });
+    tokio::select! {
+        shown = ckb_probe_kubectl::show_on_terminal(title, tells) => {
+            shown.map_err(VerbError::from)?;
+        }
+        ended = measured => {
+            let said = ended?;
+            eprintln!("ckb-probe: {said}");
+        }
+    }
+    Ok(Outcome::Measured)
+}
+
+pub async fn histogram(arguments: HistogramArguments) -> Result<Outcome, CliError> {
+    let HistogramArguments {
+        name,
+        cluster,
+        how,
+        local,
+    } = arguments;
+    if let Some(name) = name.filter(|_| !local.is_asked()) {
+        return Ok(super::Outcome::from(
+            histogram::run(&name, &cluster, &how).await?,
+        ));
+    }
+    let mut session = Local::attach(&local)?;
+    let subject = session.subject.clone();
+    let probes = local.preset.probes.clone();
+    let mut outcome = Outcome::Said;
+    session
+        .intervals(None, |report, _| {
+            let found = of_reports(&subject, &probes, &report.probes, how.which());
+            how.print(&found)?;
+            match found.is_empty() {
+                true => eprintln!("ckb-probe: nothing was measured of that within the interval"),
+                false => outcome = Outcome::Measured,
+            }
+            Ok(ControlFlow::Break(()))
+        })
+        .await?;
+    Ok(outcome)
+}
+
+pub async fn heatmap(arguments: HeatmapArguments) -> Result<Outcome, CliError> {
+    let HeatmapArguments {
+        names,
+        cluster,
+        how,
+        local,
+    } = arguments;
+    let mut names = names.into_iter();
+    if !local.is_asked() {
+        let name = names.next().unwrap_or_default();
+        let row = names.next();
+        return Ok(super::Outcome::from(
+            heatmap::run(&name, row.as_deref(), &cluster, &how).await?,
+        ));
+    }
+    let row = names.next();
+    let which = how.which(row.as_deref());
+    let mut session = Local::attach(&local)?;
+    let heatmap = Heatmap::of(&session.subject, &local.preset.probes, which);
+    let mut heatmap = heatmap.ok_or_else(|| VerbError::NoDistribution(session.subject.clone()))?;
+    let mut canvas = how.canvas();
+    let began = Instant::now();
+    let time = Some(how.time.get());
+    let probes = local.preset.probes.clone();
+    let subject = session.subject.clone();
+    session
+        .intervals(time, |report, stamp| {
+            heatmap.choose(|| {
+                let each = of_reports(&subject, &probes, &report.probes, which);
+                each.into_iter().next().map(|one| one.row)
+            });
+            let told = told_by(&report.probes, stamp, heatmap.which());
+            let complete = heatmap.take(&told, began.elapsed(), &top::clock());
+            canvas.draw(&heatmap, &complete)?;
+            Ok(ControlFlow::Continue(()))
+        })
+        .await?;
+    Ok(super::Outcome::from(canvas.end(&mut heatmap)?))
+}
+
+/// A process that is measured.
+struct Local {
+    session: Session,
+    subject: String,
+    interval: Duration,
+}
+
+impl Local {
+    fn attach(arguments: &LocalArguments) -> Result<Self, CliError> {
+        let executable = arguments.executable.as_deref().unwrap_or_default();
+        let process = find_process(arguments.pid, executable)?;
+        let means = preflight(arguments.tier.tier).means;
+        let subject = format!("process {} ({})", process.id.pid, process.executable);
+        let interval = arguments.interval.get().max(Duration::from_millis(100));
+        let probes: Vec<Probe> = arguments.preset.probes.clone();
+        let overhead = arguments.budget.overhead();
+        let session = Session::attach_all(means, process, probes, overhead, interval)?;
+        let lacks = session.lacks();
+        if !lacks.is_empty() {
+            eprintln!("ckb-probe: attached{lacks}");
+        }
+        Ok(Self {
+            session,
+            subject,
+            interval,
+        })
+    }
+
+    /// Until the time is up, the process ends, somebody interrupts, or it is enough: after each interval what it came to, and its number.
+    /// Returns why it is over.
+    async fn intervals(
+        &mut self,
+        time: Option<Duration>,
+        mut told: impl FnMut(&InstanceReport, u64) -> Result<ControlFlow<()>, CliError>,
+    ) -> Result<String, CliError> {
+        let exit = Exit::of(self.session.process.id)?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
+        let alarm = Alarm::new().map_err(CliError::Alarm)?;
+        let session = &mut self.session;
+        let start = Instant::now();
+        let end = time.map(|time| start + time);
+        let mut next = start + self.interval;
+        let mut drain = start + DRAIN;
+        let mut stamp = 0;
+        loop {
+            let window = end.map_or(next, |end| end.min(next));
+            let step = alarm.at(session.next_step());
+            tokio::select! {
+                _ = interrupt.recv() => return Ok("interrupted".to_owned()),
+                _ = terminate.recv() => return Ok("told to end".to_owned()),
+                () = exit.wait() => return Ok("the process ended".to_owned()),
+                woken = step => {
+                    woken.map_err(CliError::Alarm)?;
+                    session.step()?;
+                }
+                () = sleep_until(drain), if drain < window => {
+                    session.drain();
+                    drain = Instant::now() + DRAIN;
+                }
+                () = sleep_until(window) => {}
+            }
+            let now = Instant::now();
+            if now >= next {
+                next += self.interval;
+                session.close_interval()?;
+                // They are others' to show, and take room.
+                drop(session.told_events());
+                stamp += 1;
+                let report = session.instance().report(session.now());
+                if told(&report, stamp)?.is_break() {
+                    return Ok(String::new());
+                }
+                if let Some(message) = session.instance().must_detach() {
+                    return Ok(message);
+                }
+            }
+            if end.is_some_and(|end| now >= end) {
+                return Ok("the time is up".to_owned());
+            }
+        }
+    }
+}

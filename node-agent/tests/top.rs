@@ -1,0 +1,256 @@
+//! `ckb-probe top`, `heatmap` and `histogram` of a process, on this machine's kernel, as root; and `top` in a real terminal.
+#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+
+use std::{fs, process::Command, thread::sleep, time::Duration};
+
+use ckb_probe_testkit::{Folder, GroundTruth, Terminal};
+use ckb_probe_views::document::{Document, View};
+
+const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
+
+/// So many calls a second.
+const RATE: f64 = 100.0;
+
+/// For longer than a test lasts.
+const PLAN: [&str; 1] = ["rocksdb_get_pinned_cf 60000 constant:1000"];
+
+fn target() -> GroundTruth {
+    let mut truth = GroundTruth::start("ground-truth", &["--rate", "100"], &PLAN).unwrap();
+    truth.begin().unwrap();
+    truth
+}
+
+/// The figures of the row in the picture: words after its name.
+fn row(screen: &str, name: &str) -> Option<Vec<String>> {
+    let mut lines = screen.lines().map(str::split_whitespace);
+    lines.find_map(|mut words| {
+        let is_row = words.next() == Some(name);
+        is_row.then(|| words.map(str::to_owned).collect())
+    })
+}
+
+fn rate(screen: &str) -> Option<f64> {
+    row(screen, "Get")?.first()?.parse().ok()
+}
+
+fn is_true(rate: f64) -> bool {
+    (RATE * 0.8..=RATE * 1.2).contains(&rate)
+}
+
+#[test]
+fn in_a_terminal_it_shows_the_rate_resizes_and_leaves_all_as_it_was() {
+    let truth = target();
+    let folder = Folder::new();
+    let [before, after] = ["before", "after"].map(|name| folder.path(name));
+    let terminal = Terminal::open(80, 24);
+    terminal.run(&format!("stty -a > {}", before.display()));
+    let command = format!("{CKB_PROBE} top --pid {}", truth.pid());
+    terminal.run(&command);
+    let seen = terminal.until("a rate that is true", |seen| {
+        rate(seen).is_some_and(is_true)
+    });
+    assert!(terminal.is_taken());
+    assert!(seen.starts_with("ckb-probe top  process "), "{seen}");
+    assert!(
+        seen.contains("PER SECOND") || seen.contains("/SECONDv"),
+        "{seen}"
+    );
+    assert!(
+        seen.lines().all(|line| line.chars().count() <= 80),
+        "{seen}"
+    );
+    terminal.until("some intervals as bars", |seen| {
+        let figures = row(seen, "Get").unwrap_or_default();
+        figures
+            .last()
+            .is_some_and(|last| last.contains('█') || last.contains('▇'))
+    });
+    // Held, sorted, sought.
+    terminal.write(" ");
+    terminal.until("that it is held", |seen| seen.contains("HELD"));
+    terminal.write(" n");
+    terminal.until("the order by name", |seen| seen.contains("TARGET, ROWv"));
+    terminal.write("/nosuch");
+    terminal.press("Enter");
+    terminal.until("no row", |seen| {
+        seen.contains("filter: nosuch") && row(seen, "Get").is_none()
+    });
+    terminal.press("Escape");
+    terminal.until("all rows", |seen| row(seen, "Get").is_some());
+    terminal.resize(50, 10);
+    let seen = terminal.until("a smaller picture", |seen| {
+        seen.lines().count() == 10
+            && seen
+                .lines()
+                .nth(9)
+                .is_some_and(|line| line.starts_with("q quit"))
+    });
+    assert!(row(&seen, "Get").is_some(), "{seen}");
+    terminal.resize(80, 24);
+    terminal.write("?");
+    terminal.until("help", |seen| seen.contains("standard error of the rate"));
+    terminal.write("xq");
+    terminal.until("the shell", |seen| {
+        seen.contains(&format!("top --pid {}", truth.pid()))
+    });
+    assert!(!terminal.is_taken());
+    for (how, signal) in [
+        ("Ctrl-C", None),
+        ("TERM", Some("TERM")),
+        ("HUP", Some("HUP")),
+    ] {
+        terminal.run("clear");
+        terminal.run(&command);
+        terminal.until(how, |seen| seen.contains("TARGET, ROW"));
+        match signal {
+            None => terminal.press("C-c"),
+            Some(signal) => {
+                let pattern = format!("top --pid {}$", truth.pid());
+                let found = Command::new("pgrep")
+                    .args(["-f", &pattern])
+                    .output()
+                    .unwrap();
+                let pid = String::from_utf8(found.stdout).unwrap();
+                let told = Command::new("kill")
+                    .args(["-s", signal, pid.trim()])
+                    .status();
+                assert!(told.unwrap().success(), "{pid}");
+            }
+        }
+        terminal.until(how, |seen| !seen.contains("TARGET, ROW"));
+        assert!(!terminal.is_taken(), "{how}");
+    }
+    let done = folder.path("done");
+    terminal.run(&format!(
+        "stty -a > {}; touch {}",
+        after.display(),
+        done.display()
+    ));
+    terminal.until("the end", |_| done.exists());
+    assert_eq!(
+        fs::read_to_string(before).unwrap(),
+        fs::read_to_string(after).unwrap()
+    );
+}
+
+#[test]
+fn one_picture_is_printed_without_a_terminal_and_as_a_document() {
+    let truth = target();
+    let pid = truth.pid().to_string();
+    let mut command = Command::new(CKB_PROBE);
+    let output = command
+        .args(["top", "--pid", &pid, "--once"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(is_true(rate(&text).unwrap()), "{text}");
+    let mut command = Command::new(CKB_PROBE);
+    let output = command
+        .args(["top", "--pid", &pid, "-o", "json"])
+        .output()
+        .unwrap();
+    let line = String::from_utf8(output.stdout).unwrap();
+    let View::Top(top) = Document::read(&line).unwrap().view else {
+        panic!("{line}");
+    };
+    let mut rows = top.targets.iter().flat_map(|target| &target.rows);
+    let get = rows.find(|row| row.row == "Get").unwrap();
+    let told: f64 = get.per_second.as_deref().unwrap().parse().unwrap();
+    assert!(is_true(told), "{line}");
+    let time: f64 = get.time_percent.as_deref().unwrap().parse().unwrap();
+    assert!(
+        (0.005..5.0).contains(&time),
+        "100 calls of 1 us and more: {line}"
+    );
+}
+
+#[test]
+fn without_a_terminal_or_with_one_that_is_dumb_it_says_what_to_use_instead() {
+    let output = Command::new(CKB_PROBE)
+        .args(["top", "--pid", "1"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(
+        said,
+        "ckb-probe: top draws on a terminal, and standard output is none: --once prints one picture, and -o json one for programs\n"
+    );
+    let terminal = Terminal::open(80, 24);
+    terminal.run(&format!("TERM=dumb {CKB_PROBE} top --pid 1"));
+    terminal.until("a refusal", |seen| {
+        let seen = seen.replace('\n', "");
+        seen.contains("TERM=\"dumb\" says that this terminal has none: --once prints one picture")
+    });
+}
+
+#[test]
+fn how_long_a_row_takes_over_time_is_drawn_and_told_interval_by_interval() {
+    let truth = target();
+    let pid = truth.pid().to_string();
+    let mut command = Command::new(CKB_PROBE);
+    let arguments = ["heatmap", "--pid", &pid, "Get", "--for", "4s"];
+    let output = command.args(arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with(&format!("process {pid} ")), "{text}");
+    assert!(
+        text.contains("+----\n") || text.contains("+---\n"),
+        "{text}"
+    );
+    assert!(text.contains("@"), "all calls take about the same: {text}");
+    let mut command = Command::new(CKB_PROBE);
+    let output = command
+        .args(arguments)
+        .args(["-o", "json"])
+        .output()
+        .unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let counts = lines
+        .lines()
+        .map(|line| match Document::read(line).unwrap().view {
+            View::Distribution(one) => (one.row, one.count, one.time.is_some()),
+            other => panic!("{other:?}"),
+        });
+    let counts: Vec<_> = counts.collect();
+    assert!((3..=4).contains(&counts.len()), "{counts:?}");
+    for (row, count, has_time) in &counts {
+        assert!(
+            is_true(*count as f64) && row == "Get" && *has_time,
+            "{counts:?}"
+        );
+    }
+}
+
+#[test]
+fn how_long_a_row_takes_is_shown_of_a_process() {
+    let truth = target();
+    sleep(Duration::from_millis(100));
+    let pid = truth.pid().to_string();
+    let mut command = Command::new(CKB_PROBE);
+    let output = command
+        .args([
+            "histogram",
+            "--pid",
+            &pid,
+            "--row",
+            "Get",
+            "--interval",
+            "2s",
+            "-o",
+            "json",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let line = String::from_utf8(output.stdout).unwrap();
+    let View::Distribution(found) = Document::read(&line).unwrap().view else {
+        panic!("{line}");
+    };
+    assert!(is_true(found.count as f64 / 2.0), "{line}");
+    assert!(
+        found.bars.iter().all(|bar| bar.from >= 500),
+        "a call takes 1 us at the least: {line}"
+    );
+}
