@@ -31,7 +31,7 @@ pub enum CommandError {
     Run {
         /// Which of them.
         option: &'static str,
-        /// Why.
+        /// Why there is none.
         source: std::io::Error,
     },
     /// It did not end well.

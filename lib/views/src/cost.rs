@@ -70,7 +70,7 @@ pub struct Window {
     pub probed: bool,
     /// What was measured.
     pub account: Account,
-    /// What the estimate says of it, in percent of the targets' CPU time.
+    /// What the estimate says of it, in percent of the CPU time that the targets use themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_percent: Option<f64>,
     /// What that CPU time was reckoned from; of a cluster.
@@ -139,7 +139,8 @@ pub struct Cost {
     pub windows: Vec<Window>,
     /// What they come to, of each measure that is known of six pairs and more.
     pub compared: Vec<Compared>,
-    /// The mean of what the status estimated in windows with probes, in percent of the targets' CPU time.
+    /// The mean of what the status estimated in windows with probes, in percent of the CPU time that the targets use
+    /// themselves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_percent: Option<f64>,
 }

@@ -203,13 +203,16 @@ impl Watch {
         all.filter(|bytes| *bytes > 0.0)
     }
 
-    /// Mean of what is estimated of each, by the CPU time that it used.
+    /// Mean of what is estimated of each, in percent of what it uses itself, by how much that is.
     pub fn weighted(&self, estimate: impl Fn(&Target) -> Option<f64>) -> Option<f64> {
-        let mut sum = 0.0;
+        let (mut cost, mut all) = (0.0, 0.0);
         for (target, gauge) in &self.0 {
-            sum += estimate(target)? * gauge.cpu.rate()?;
+            let percent = estimate(target)?;
+            let own = gauge.cpu.rate()? / (1.0 + percent / 100.0);
+            cost += percent * own;
+            all += own;
         }
-        let mean = sum / self.cpu()?;
+        let mean = cost / all;
         mean.is_finite().then_some(mean)
     }
 

@@ -68,22 +68,17 @@ fn what_is_noise_is_called_noise_and_the_estimate_may_be_within_it() {
 }
 
 #[test]
-fn an_estimate_of_the_cpu_time_with_probes_is_held_against_an_effect_on_that_without() {
-    // Half of it is probes': twice as much as without.
-    let half = |windows: &mut Vec<Window>| {
+fn an_estimate_is_below_within_or_above_what_was_measured() {
+    // Twice as much as without, and a little more or less.
+    let twice = |pair, probed| noise(pair, probed) * if probed { 2.0 } else { 1.0 };
+    for (percent, place) in [(50.0, "below"), (100.0, "within"), (150.0, "above")] {
+        let mut windows = windows(twice, 8);
         for window in windows.iter_mut().filter(|window| window.probed) {
-            window.estimated_percent = Some(50.0);
+            window.estimated_percent = Some(percent);
         }
-    };
-    let mut twice = windows(
-        |pair, probed| noise(pair, probed) * if probed { 2.0 } else { 1.0 },
-        8,
-    );
-    half(&mut twice);
-    assert!(table(&twice, "it").contains("50.00 % of its CPU time, within what was measured"));
-    let mut less = windows(noise, 8);
-    half(&mut less);
-    assert!(table(&less, "it").contains("50.00 % of its CPU time, above what was measured"));
+        let said = format!("{percent:.2} % of its CPU time, {place} what was measured");
+        assert!(table(&windows, "it").contains(&said), "{said}");
+    }
 }
 
 #[test]

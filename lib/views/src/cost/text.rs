@@ -78,13 +78,11 @@ fn verdict(cpu: &Compared) -> String {
     }
 }
 
-/// How an estimate, which is a part of the CPU time with probes, stands to what was measured, which is a part of that without.
-fn beside(percent_of_all: f64, cpu: &Compared) -> String {
-    let part = percent_of_all / 100.0;
-    let effect = part / (1.0 - part).max(f64::MIN_POSITIVE);
-    let place = match effect {
-        _ if effect < cpu.low => "below",
-        _ if effect > cpu.high => "above",
+/// How an estimate stands to what was measured: both are parts of the CPU time that there is without probes.
+fn beside(estimate: f64, cpu: &Compared) -> String {
+    let place = match estimate / 100.0 {
+        part if part < cpu.low => "below",
+        part if part > cpu.high => "above",
         _ => "within",
     };
     format!(", {place} what was measured")

@@ -53,9 +53,9 @@ fn a_window_is_between_the_first_look_of_the_kubelet_after_its_beginning_and_the
     let of_a = &readings[0];
     assert_eq!((of_a.cpu_from, of_a.cpu_to), (3_000_000, 13_000_000));
     assert_eq!(of_a.from.0.to_string(), "2026-11-26T14:00:12Z");
-    // 3 % of two parts, 6 % of one.
-    let estimate = watch.weighted(|target| Some(if target.pod == "a" { 3.0 } else { 6.0 }));
-    assert_eq!(estimate, Some(4.0));
+    // 60 % of 625 µs and 25 % of 400, which with that are 1,000 and 500.
+    let estimate = watch.weighted(|target| Some(if target.pod == "a" { 60.0 } else { 25.0 }));
+    assert_eq!(estimate, Some((60.0 * 625.0 + 25.0 * 400.0) / 1_025.0));
     assert_eq!(watch.weighted(|_| None), None);
 }
 
