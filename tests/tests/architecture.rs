@@ -28,6 +28,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("ckb-probe-common", EFFECTS),
     ("ckb-probe-figures", EFFECTS),
     ("ckb-probe-profiles", EFFECTS),
+    ("ckb-probe-report", EFFECTS),
     ("ckb-probe-symbols", EFFECTS),
     ("ckb-probe-traces", EFFECTS),
     ("ckb-probe-views", EFFECTS),
@@ -95,7 +96,7 @@ fn pure_crates_depend_on_no_effect() {
 }
 
 /// All crates of the agent and of what it stands on, but the one that may.
-const OTHERS: [&str; 13] = [
+const OTHERS: [&str; 14] = [
     "ckb-probe-agent",
     "ckb-probe-common",
     "ckb-probe-core",
@@ -106,6 +107,7 @@ const OTHERS: [&str; 13] = [
     "ckb-probe-operator",
     "ckb-probe-otlp",
     "ckb-probe-profiles",
+    "ckb-probe-report",
     "ckb-probe-symbols",
     "ckb-probe-traces",
     "ckb-probe-views",
