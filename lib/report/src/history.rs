@@ -42,7 +42,7 @@ pub struct Gap {
     pub from: u64,
     /// Its end; None where nobody knows.
     pub to: Option<u64>,
-    /// Why.
+    /// What is the reason, for people.
     pub why: String,
 }
 
@@ -64,7 +64,7 @@ pub struct Series {
 /// A probe over time.
 #[derive(Debug)]
 pub struct ProbeHistory {
-    /// It.
+    /// What was asked.
     pub asked: Asked,
     /// What its figures mean.
     pub descriptor: &'static Descriptor,
