@@ -25,8 +25,8 @@ test-unit: ## unit and property tests, kernel tests against a program whose call
 fuzz: ## crafted files, profiles, stacks and objects, for more than an hour; FUZZ_SECONDS=30 each for a short one
 	scripts/setup.sh build fuzz && scripts/fuzz.sh $(or $(FUZZ_SECONDS),600)
 
-test-browser: ## flame graphs in headless Chromium, also by speedscope: search, zoom, and screenshots in target/tmp/flames/browser
-	scripts/setup.sh build browser && cargo test --locked --package ckb-probe-agent --test flames -- --ignored
+test-browser: ## flame graphs and reports in headless Chromium: search, zoom, printing, and screenshots in target/tmp/{flames,record}/browser
+	scripts/setup.sh build browser && cargo test --locked --package ckb-probe-agent --test flames --test record -- --ignored
 
 e2e: ## end-to-end tests on a local cluster, with the embedded workload
 	scripts/setup.sh build cluster && scripts/e2e.sh rocksdb $(E2E_OPTIONS)

@@ -178,6 +178,28 @@ fn a_recorder_that_is_killed_leaves_what_it_told_and_another_goes_on() {
 }
 
 #[test]
+fn what_cannot_be_measured_is_told_beside_what_is() {
+    let to = folder("refused");
+    let asks = to.with_file_name("refused.yaml");
+    let probes = "- {name: storage, rocksdb: {}}\n- {name: none, functions: {match: 'no_such_function_*'}}\n";
+    fs::write(&asks, probes).unwrap();
+    let plan = ["rocksdb_get_pinned_cf 300 constant:1000"];
+    let mut truth = GroundTruth::start("ground-truth", &["--rate", "200"], &plan).unwrap();
+    let mut recorder = record(&truth, &to, &["--probe", asks.to_str().unwrap()]);
+    wait_until("it records", || bytes(&to) > 1000);
+    truth.go().unwrap();
+    drop(truth);
+    assert_eq!(recorder.wait().unwrap().code(), Some(0));
+    let text = markdown(&to);
+    assert_eq!(cell(&text, "Get", "COUNT").as_deref(), Some("300"));
+    let unmeasured = cell(&text, "none", "NOT MEASURED").unwrap();
+    assert!(
+        unmeasured.ends_with("SymbolNotFound"),
+        "{unmeasured}: {text}"
+    );
+}
+
+#[test]
 fn a_folder_that_holds_no_record_is_refused_with_what_to_do() {
     let to = folder("none");
     let output = report(&[&to]);

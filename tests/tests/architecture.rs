@@ -29,6 +29,7 @@ const FORBIDDEN: &[(&str, &[&str])] = &[
     ("ckb-probe-common", EFFECTS),
     ("ckb-probe-figures", EFFECTS),
     ("ckb-probe-profiles", EFFECTS),
+    ("ckb-probe-report", EFFECTS),
     ("ckb-probe-symbols", EFFECTS),
     ("ckb-probe-traces", EFFECTS),
     ("ckb-probe-views", EFFECTS),
@@ -104,7 +105,7 @@ fn pure_crates_depend_on_no_effect() {
 }
 
 /// All crates of the agent and of what it stands on, but the one that may.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 15] = [
     "ckb-probe-agent",
     "ckb-probe-common",
     "ckb-probe-core",
@@ -115,6 +116,7 @@ const OTHERS: [&str; 14] = [
     "ckb-probe-operator",
     "ckb-probe-otlp",
     "ckb-probe-profiles",
+    "ckb-probe-report",
     "ckb-probe-screen",
     "ckb-probe-symbols",
     "ckb-probe-traces",

@@ -7,7 +7,7 @@ use ckb_probe_crds::{Descriptor, EventReport, Figures, IntervalFigures, Kind, Su
 use crate::{
     lines::{Damage, Segment},
     merge::{add, by_time, follows},
-    record::{Asked, End, Header, Interval, Row},
+    record::{Asked, End, Header, Interval, ProbeInterval, Row},
 };
 
 /// A chart has about so many columns of time.
@@ -42,7 +42,7 @@ pub struct Gap {
     pub from: u64,
     /// Its end; None where nobody knows.
     pub to: Option<u64>,
-    /// Why.
+    /// What is the reason, for people.
     pub why: String,
 }
 
@@ -64,7 +64,7 @@ pub struct Series {
 /// A probe over time.
 #[derive(Debug)]
 pub struct ProbeHistory {
-    /// It.
+    /// What was asked.
     pub asked: Asked,
     /// What its figures mean.
     pub descriptor: &'static Descriptor,
@@ -135,6 +135,38 @@ impl History {
             .collect()
     }
 
+    /// The same without the parts of rows.
+    #[must_use]
+    pub fn without_parts(&self) -> Self {
+        let row = |row: &Row| Row {
+            key: row.key.clone(),
+            total: row.total.clone(),
+            window: row.window.clone(),
+            parts: Vec::new(),
+        };
+        let probe = |probe: &ProbeInterval| ProbeInterval {
+            name: probe.name.clone(),
+            unmeasured: probe.unmeasured.clone(),
+            rows: probe.rows.iter().map(row).collect(),
+            ..ProbeInterval::default()
+        };
+        let interval = |one: &Interval| Interval {
+            probes: one.probes.iter().map(probe).collect(),
+            at: one.at,
+            milliseconds: one.milliseconds,
+            ..Interval::default()
+        };
+        let run = |run: &Run| Run {
+            header: run.header.clone(),
+            intervals: run.intervals.iter().map(interval).collect(),
+            end: run.end.clone(),
+        };
+        Self {
+            runs: self.runs.iter().map(run).collect(),
+            ..Self::default()
+        }
+    }
+
     fn find_gaps(&self) -> Vec<Gap> {
         let mut gaps = Vec::new();
         let mut before: Option<(&Run, &Interval)> = None;
@@ -189,13 +221,34 @@ impl History {
                 asked.push(one.clone());
             }
         }
-        let wholes: Vec<Interval> = self.runs.iter().filter_map(Run::whole).collect();
+        let wholes = self.wholes(columns);
         let of = |asked: Asked| {
             let mut kinds = Kind::ALL.iter();
             let kind = kinds.find(|kind| kind.as_str() == asked.kind)?;
             Some(self.probe(asked, kind.descriptor(), &wholes, columns))
         };
         asked.into_iter().filter_map(of).collect()
+    }
+
+    /// Each run as one interval, of the columns that are made of it: they last as long together.
+    fn wholes(&self, columns: &[Interval]) -> Vec<Interval> {
+        let mut columns = columns.iter();
+        let mut wholes = Vec::new();
+        for run in &self.runs {
+            let mut left: u64 = run.intervals.iter().map(|one| one.milliseconds).sum();
+            let mut whole: Option<Interval> = None;
+            while left > 0
+                && let Some(column) = columns.next()
+            {
+                left = left.saturating_sub(column.milliseconds);
+                match &mut whole {
+                    Some(whole) => whole.follow(column),
+                    None => whole = Some(column.clone()),
+                }
+            }
+            wholes.extend(whole);
+        }
+        wholes
     }
 
     fn probe(
@@ -278,16 +331,6 @@ impl History {
 }
 
 impl Run {
-    /// All of it as one interval.
-    fn whole(&self) -> Option<Interval> {
-        let mut all = self.intervals.iter();
-        let mut whole = all.next()?.clone();
-        for interval in all {
-            whole.follow(interval);
-        }
-        Some(whole)
-    }
-
     /// In a sentence.
     pub fn how_it_ended(&self) -> String {
         match &self.end {

@@ -6,6 +6,7 @@
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
+    thread,
 };
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
@@ -136,6 +137,34 @@ pub fn read_segment(bytes: &[u8]) -> Result<Segment, RecordError> {
         }
     }
     Ok(segment)
+}
+
+/// Reads segments, packed or not, by as many threads as there are CPUs.
+///
+/// # Errors
+///
+/// When another version wrote one of them: its place.
+pub fn read_all(segments: &[(bool, Vec<u8>)]) -> Result<Vec<Segment>, (usize, RecordError)> {
+    let read = |(packed, bytes): &(bool, Vec<u8>)| match packed {
+        true => read_packed(bytes),
+        false => read_segment(bytes),
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let each = segments.len().div_ceil(threads).max(1);
+    let mut all = Vec::with_capacity(segments.len());
+    thread::scope(|scope| {
+        let parts = segments.chunks(each);
+        let parts =
+            parts.map(|part| scope.spawn(move || part.iter().map(read).collect::<Vec<_>>()));
+        for part in parts.collect::<Vec<_>>() {
+            // Reading does not panic, whatever there is to read.
+            all.extend(part.join().unwrap_or_default());
+        }
+    });
+    let numbered = all.into_iter().enumerate();
+    numbered
+        .map(|(place, read)| read.map_err(|error| (place, error)))
+        .collect()
 }
 
 /// What a file of a record is.

@@ -1,7 +1,5 @@
 //! Intervals that become one: what followed each other of one run, with nothing missing between.
 
-use std::collections::btree_map::{BTreeMap, Entry};
-
 use ckb_probe_crds::{EventReport, IntervalFigures};
 
 use crate::record::{Interval, MAX_EVENTS, ProbeInterval, Row};
@@ -55,29 +53,25 @@ impl ProbeInterval {
 /// Adds rows to those before. A row that is not there had nothing happen to it for as long as was watched.
 fn follow_rows(rows: &mut Vec<Row>, later: &[Row], times: [(u64, u64); 2]) {
     let [ours, theirs] = times;
-    let mut places: BTreeMap<String, usize> = BTreeMap::new();
-    for (place, row) in rows.iter().enumerate() {
-        places.insert(row.key.clone(), place);
-    }
     let mut seen = vec![false; rows.len()];
-    for row in later {
-        match places.entry(row.key.clone()) {
-            Entry::Occupied(place) => {
-                let place = *place.get();
-                if let Some(flag) = seen.get_mut(place) {
-                    *flag = true;
-                }
-                let held = &mut rows[place];
-                held.total = row.total.clone();
-                add(&mut held.window, &row.window);
-                follow_rows(&mut held.parts, &row.parts, times);
+    for (index, row) in later.iter().enumerate() {
+        // Rows come in the same order, mostly.
+        let same = rows.get(index).is_some_and(|held| held.key == row.key);
+        let place = match same {
+            true => Some(index),
+            false => rows.iter().position(|held| held.key == row.key),
+        };
+        if let Some(held) = place.and_then(|place| rows.get_mut(place)) {
+            held.total.clone_from(&row.total);
+            add(&mut held.window, &row.window);
+            follow_rows(&mut held.parts, &row.parts, times);
+            if let Some(flag) = place.and_then(|place| seen.get_mut(place)) {
+                *flag = true;
             }
-            Entry::Vacant(place) => {
-                place.insert(rows.len());
-                let mut held = row.clone();
-                idle(&mut held, ours);
-                rows.push(held);
-            }
+        } else {
+            let mut held = row.clone();
+            idle(&mut held, ours);
+            rows.push(held);
         }
     }
     for (row, seen) in rows.iter_mut().zip(seen) {

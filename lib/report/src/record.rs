@@ -131,7 +131,7 @@ pub struct Row {
 pub struct End {
     /// When, in milliseconds since 1970.
     pub at: u64,
-    /// Why.
+    /// Why that was.
     pub reason: String,
 }
 

@@ -28,6 +28,7 @@ struct Seen {
 
 /// The section.
 pub fn section(history: &History) -> Section {
+    let history = history.without_parts();
     let intervals = history.merged(EACH);
     let probes = history.probes(&intervals);
     let mut all: Vec<(String, &'static str, String, Seen)> = Vec::new();

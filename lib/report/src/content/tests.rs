@@ -161,35 +161,31 @@ fn what_is_not_as_usual_is_found_in_a_record() {
     assert_eq!(table.rows[0][..2], ["storage Get", "P99"]);
 }
 
-#[test]
-fn two_days_of_all_operations_by_families_are_no_more_than_five_megabytes() {
+/// Two days of all operations by families, each interval of different durations.
+fn two_days(intervals: u64) -> History {
     let names: Vec<String> = (0..16).map(|one| format!("Operation{one}")).collect();
     let families: Vec<String> = (0..19).map(|one| format!("COLUMN_{one}")).collect();
-    // As many intervals as a chart has columns, of two days; each is of different durations.
-    let intervals = (0..240_u64).map(|number| {
+    let each = 172_800_000 / intervals;
+    let intervals = (0..intervals).map(|number| {
         let rows = names.iter().zip(1..).map(|(name, at)| {
             let mut whole = row(name, 1000, 900 * at, 9);
-            whole.parts = families
-                .iter()
-                .zip(1..)
+            let parts = families.iter().zip(1..);
+            whole.parts = parts
                 .map(|(family, of)| row(family, 50 + number % 13 * of, 500 * at * of, 9))
                 .collect();
-            for one in std::iter::once(&mut whole.window)
-                .chain(whole.parts.iter_mut().map(|part| &mut part.window))
-            {
-                let values = one.figures.distributions.get_mut("duration").unwrap();
+            let parts = whole.parts.iter_mut().map(|part| &mut part.window);
+            for window in std::iter::once(&mut whole.window).chain(parts) {
+                let values = window.figures.distributions.get_mut("duration").unwrap();
                 for size in 0..20 {
-                    values.histogram.add(
-                        100 + (number as u32 * 7 + size * 13 + at as u32) % 300,
-                        1 + u64::from(size),
-                    );
+                    let bucket = 100 + (number as u32 * 7 + size * 13 + at as u32) % 300;
+                    values.histogram.add(bucket, 1 + u64::from(size));
                 }
             }
             whole
         });
         let mut one = interval(number, rows.collect());
-        one.milliseconds = 720_000;
-        one.at = crate::testing::BEGAN + 720_000 * (number + 1);
+        one.milliseconds = each;
+        one.at = crate::testing::BEGAN + each * (number + 1);
         one
     });
     let run = crate::history::Run {
@@ -197,12 +193,49 @@ fn two_days_of_all_operations_by_families_are_no_more_than_five_megabytes() {
         intervals: intervals.collect(),
         end: None,
     };
-    let history = History {
+    History {
         runs: vec![run],
         ..History::default()
-    };
+    }
+}
+
+#[test]
+fn two_days_of_all_operations_by_families_are_no_more_than_five_megabytes() {
+    // As many intervals as a chart has columns.
+    let history = two_days(240);
     let content = content("days", &history, Vec::new(), Some(("days", &history)));
-    let (page, text) = (html::page(&content), markdown::text(&content));
-    println!("{} bytes of page, {} of Markdown", page.len(), text.len());
+    let page = html::page(&content);
+    println!("{} bytes", page.len());
     assert!(page.len() <= 5_000_000, "{}", page.len());
+}
+
+#[test]
+#[ignore = "a figure of optimised code: cargo test --release --package ckb-probe-report -- --ignored --nocapture"]
+fn how_long_two_days_take_to_draw() {
+    // By minutes, as such a record is read.
+    let minutes = two_days(2880).runs.remove(0);
+    let all = minutes
+        .intervals
+        .into_iter()
+        .map(crate::record::Line::Interval);
+    let all = std::iter::once(crate::record::Line::Header(minutes.header)).chain(all);
+    let segments: Vec<(bool, Vec<u8>)> = all
+        .collect::<Vec<_>>()
+        .chunks(10)
+        .map(|lines| {
+            let bytes: Vec<u8> = lines.iter().flat_map(crate::lines::encode).collect();
+            (true, crate::lines::pack(&bytes).unwrap())
+        })
+        .collect();
+    let bytes: usize = segments.iter().map(|(_, bytes)| bytes.len()).sum();
+    let began = std::time::Instant::now();
+    let history = History::of(crate::lines::read_all(&segments).unwrap());
+    let took = began.elapsed();
+    let page = html::page(&content("days", &history, Vec::new(), None));
+    println!(
+        "{} bytes packed, read in {took:?}, and drawn after {:?}: {} bytes",
+        bytes,
+        began.elapsed(),
+        page.len()
+    );
 }

@@ -65,7 +65,7 @@ impl Session {
         Self::begin(means, process, (probes, overhead), interval, false)
     }
 
-    /// The same, for who takes windows of stacks by [`Self::stacks`].
+    /// The same, for who takes windows of stacks by [`Self::stacks`]. Of several questions some may be refused: the report says which.
     pub fn attach_with_stacks(
         means: Result<CalibratedTier, Unmeasurable>,
         process: Process,
@@ -129,8 +129,11 @@ impl Session {
             thread::sleep(WAIT);
         }
         let instance = session.instance();
-        let mut refusals = instance.probes.iter().filter_map(|book| book.refusal());
-        match refusals.next() {
+        let refusals = instance.probes.iter().filter_map(|book| book.refusal());
+        let refused = refusals.clone().count();
+        // Who records is told of the others in each report.
+        let goes_on = keeps_stacks && refused < instance.probes.len();
+        match refusals.into_iter().next().filter(|_| !goes_on) {
             Some(refusal) => Err(refusal.clone().into()),
             None if instance.is_answered() => Ok(session),
             None => Err(Refusal::new(Reason::AttachFailed, UNANSWERED).into()),

@@ -9,9 +9,7 @@ use std::{
 };
 
 use ckb_probe_agent::text;
-use ckb_probe_report::{
-    Damage, End, Header, Interval, Line, Part, RecordError, Segment, lines, merge,
-};
+use ckb_probe_report::{End, Header, Interval, Line, Part, RecordError, Segment, lines, merge};
 
 /// A segment is complete after so long, or when it has so many bytes.
 const SEGMENT: (Duration, u64) = (Duration::from_secs(600), 16 << 20);
@@ -194,30 +192,20 @@ pub fn read(folder: &Path) -> Result<Vec<Segment>, FolderError> {
         let part = order.iter().find(|part| parts.contains(part))?;
         Some((*number, *part))
     });
-    chosen
-        .map(|(number, part)| read_one(folder, number, part))
-        .collect()
-}
-
-fn read_one(folder: &Path, number: u64, part: Part) -> Result<Segment, FolderError> {
-    let path = folder.join(part.file(number));
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
-        // It was completed, or removed, as it was looked at.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok(Segment {
-                damage: Damage {
-                    packed: true,
-                    ..Damage::default()
-                },
-                ..Segment::default()
-            });
+    let mut paths = Vec::new();
+    let mut files = Vec::new();
+    for (number, part) in chosen {
+        let path = folder.join(part.file(number));
+        match fs::read(&path) {
+            Ok(bytes) => files.push((part != Part::Open, bytes)),
+            // It was completed, or removed, as it was looked at: the gap is told.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(FolderError::Read(text::of_path(&path), error)),
         }
-        Err(error) => return Err(FolderError::Read(text::of_path(&path), error)),
-    };
-    let read = match part {
-        Part::Open => lines::read_segment(&bytes),
-        Part::Whole | Part::Minutes => lines::read_packed(&bytes),
-    };
-    read.map_err(|error| FolderError::Record(text::of_path(&path), error))
+        paths.push(text::of_path(&path));
+    }
+    lines::read_all(&files).map_err(|(place, error)| {
+        let path = paths.get(place).cloned();
+        FolderError::Record(path.unwrap_or_default(), error)
+    })
 }
