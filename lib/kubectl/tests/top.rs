@@ -89,6 +89,8 @@ fn it_is_live_in_a_terminal_and_says_when_the_api_server_is_gone() {
     terminal.write("q");
     terminal.until("the shell", |seen| !seen.contains("q quit"));
     assert!(!terminal.is_taken());
+    terminal.run("echo and; echo on");
+    terminal.until("what is typed next", |seen| seen.contains("and\non\n"));
 }
 
 #[test]
