@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use ckb_probe_screen::{Flow, Input, Key, Options, Screen};
+use ckb_probe_screen::{Input, Key, Next, Options, Screen};
 use crossterm::{
     cursor::Show,
     event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
@@ -88,12 +88,12 @@ pub async fn show(title: String, mut told: Receiver<Input>) -> Result<(), Termin
         let Some(input) = input else {
             return Ok(());
         };
-        if screen.on(input) == Flow::Quit {
+        if screen.on(input) == Next::Quit {
             return Ok(());
         }
         // What came meanwhile is seen at once.
         while let Ok(more) = keys.try_recv() {
-            if screen.on(more?) == Flow::Quit {
+            if screen.on(more?) == Next::Quit {
                 return Ok(());
             }
         }
