@@ -7,11 +7,11 @@ use std::{
         Arc, Once,
         atomic::{AtomicBool, Ordering},
     },
-    thread,
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
-use ckb_probe_screen::{Flow, Input, Key, Options, Screen};
+use ckb_probe_screen::{Input, Key, Next, Options, Screen};
 use crossterm::{
     cursor::Show,
     event::{self, Event, KeyCode, KeyEventKind, KeyModifiers},
@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_
 use crate::interrupts::Interrupts;
 
 /// How long the thread that waits for keys waits before it looks whether it is still wanted.
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Why nothing can be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -68,9 +68,9 @@ pub fn check() -> Result<(), TerminalError> {
 pub async fn show(title: String, mut told: Receiver<Input>) -> Result<(), TerminalError> {
     check()?;
     let mut interrupts = Interrupts::new()?;
-    let taken = Taken::new()?;
+    let mut taken = Taken::new()?;
     let mut terminal = Terminal::new(CrosstermBackend::new(stdout()))?;
-    let mut keys = keys(&taken.over);
+    let mut keys = taken.keys();
     let size = terminal.size()?;
     let options = Options {
         title,
@@ -88,12 +88,12 @@ pub async fn show(title: String, mut told: Receiver<Input>) -> Result<(), Termin
         let Some(input) = input else {
             return Ok(());
         };
-        if screen.on(input) == Flow::Quit {
+        if screen.on(input) == Next::Quit {
             return Ok(());
         }
         // What came meanwhile is seen at once.
         while let Ok(more) = keys.try_recv() {
-            if screen.on(more?) == Flow::Quit {
+            if screen.on(more?) == Next::Quit {
                 return Ok(());
             }
         }
@@ -114,29 +114,6 @@ fn draw(
 /// None where there are no keys any more.
 async fn next(keys: &mut UnboundedReceiver<io::Result<Input>>) -> io::Result<Option<Input>> {
     keys.recv().await.transpose()
-}
-
-/// A thread that waits for keys, as long as the terminal is taken.
-fn keys(over: &Arc<AtomicBool>) -> UnboundedReceiver<io::Result<Input>> {
-    let (sender, keys) = unbounded_channel();
-    let over = Arc::clone(over);
-    thread::spawn(move || {
-        while !over.load(Ordering::Relaxed) {
-            match event::poll(LOOK) {
-                Ok(false) => {}
-                Ok(true) => {
-                    if !hand_on(&sender) {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    drop(sender.send(Err(error)));
-                    return;
-                }
-            }
-        }
-    });
-    keys
 }
 
 /// Whether it goes on.
@@ -184,6 +161,7 @@ fn input(event: &Event) -> Option<Input> {
 /// A terminal that is taken. Dropping it gives it back.
 struct Taken {
     over: Arc<AtomicBool>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Taken {
@@ -200,15 +178,40 @@ impl Taken {
         enable_raw_mode()?;
         let taken = Self {
             over: Arc::default(),
+            reader: None,
         };
         execute!(stdout(), EnterAlternateScreen)?;
         Ok(taken)
+    }
+
+    /// A thread that waits for keys, as long as the terminal is taken.
+    fn keys(&mut self) -> UnboundedReceiver<io::Result<Input>> {
+        let (sender, keys) = unbounded_channel();
+        let over = Arc::clone(&self.over);
+        self.reader = Some(thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                match event::poll(LOOK) {
+                    Ok(false) => {}
+                    Ok(true) if hand_on(&sender) => {}
+                    Ok(true) => return,
+                    Err(error) => {
+                        drop(sender.send(Err(error)));
+                        return;
+                    }
+                }
+            }
+        }));
+        keys
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
+        // What is typed from now on is the shell's, also while probes are still being detached.
+        if let Some(reader) = self.reader.take() {
+            drop(reader.join());
+        }
         give_back();
     }
 }

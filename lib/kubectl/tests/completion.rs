@@ -66,12 +66,15 @@ fn kubectl_itself_completes_verbs_presets_and_names_once_the_links_are_made() {
     }
     let verbs = offered(&server, &folder, &[""]);
     let known = [
+        "blocks",
         "completion",
         "doctor",
+        "heatmap",
         "help",
         "histogram",
         "man",
         "slow",
+        "top",
         "try",
     ];
     let mut words: Vec<&str> = verbs

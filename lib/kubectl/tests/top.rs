@@ -89,6 +89,24 @@ fn it_is_live_in_a_terminal_and_says_when_the_api_server_is_gone() {
     terminal.write("q");
     terminal.until("the shell", |seen| !seen.contains("q quit"));
     assert!(!terminal.is_taken());
+    terminal.run("echo and; echo on");
+    terminal.until("what is typed next", |seen| seen.contains("and\non\n"));
+    for signal in ["INT", "TERM", "HUP"] {
+        let pid = server.kubeconfig.with_extension("pid");
+        terminal.run(&format!(
+            "clear; sh -c 'echo $$ > {}; KUBECONFIG={} exec {program} top'; echo over",
+            pid.display(),
+            server.kubeconfig.display()
+        ));
+        terminal.until(signal, |seen| seen.contains("TARGET, ROW"));
+        let pid = std::fs::read_to_string(pid).unwrap();
+        let told = std::process::Command::new("kill")
+            .args(["-s", signal, pid.trim()])
+            .status();
+        assert!(told.unwrap().success());
+        terminal.until(signal, |seen| seen.lines().any(|line| line == "over"));
+        assert!(!terminal.is_taken(), "{signal}");
+    }
 }
 
 #[test]

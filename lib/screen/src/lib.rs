@@ -7,7 +7,7 @@ mod history;
 mod screen;
 
 pub use draw::HELP;
-pub use screen::{Flow, Input, Key, Options, Screen};
+pub use screen::{Input, Key, Next, Options, Screen};
 
 #[cfg(test)]
 mod tests;

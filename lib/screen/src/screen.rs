@@ -62,7 +62,7 @@ pub enum Input {
 
 /// Whether it goes on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Flow {
+pub enum Next {
     /// It does.
     On,
     /// Somebody has seen enough.
@@ -149,8 +149,8 @@ impl Screen {
     }
 
     /// Takes an input.
-    pub fn on(&mut self, input: Input) -> Flow {
-        let mut flow = Flow::On;
+    pub fn on(&mut self, input: Input) -> Next {
+        let mut next = Next::On;
         match input {
             Input::Size(width, height) => self.size = (width, height),
             Input::Trouble(said) => self.trouble = said,
@@ -159,10 +159,10 @@ impl Screen {
                 Some(_) => {}
                 None => self.take(moment, now, clock),
             },
-            Input::Key(key) => flow = self.press(key),
+            Input::Key(key) => next = self.press(key),
         }
         self.settle();
-        flow
+        next
     }
 
     /// Whether it is held.
@@ -242,10 +242,10 @@ impl Screen {
         self.news.retain(|id, _| there.contains(id));
     }
 
-    fn press(&mut self, key: Key) -> Flow {
+    fn press(&mut self, key: Key) -> Next {
         match (self.mode, key) {
-            (_, Key::Interrupt) => return Flow::Quit,
-            (Mode::Help, Key::Char('q')) => return Flow::Quit,
+            (_, Key::Interrupt) => return Next::Quit,
+            (Mode::Help, Key::Char('q')) => return Next::Quit,
             (Mode::Help, _) => self.mode = Mode::Browse,
             (Mode::Filter, Key::Enter) => self.mode = Mode::Browse,
             (Mode::Filter, Key::Escape) => {
@@ -261,13 +261,13 @@ impl Screen {
             (Mode::Filter, _) => {}
             (Mode::Browse, key) => return self.browse(key),
         }
-        Flow::On
+        Next::On
     }
 
-    fn browse(&mut self, key: Key) -> Flow {
+    fn browse(&mut self, key: Key) -> Next {
         let page = usize::from(self.rows()).max(1);
         match key {
-            Key::Char('q') => return Flow::Quit,
+            Key::Char('q') => return Next::Quit,
             Key::Char('?' | 'h') => self.mode = Mode::Help,
             Key::Char('/') => self.mode = Mode::Filter,
             Key::Char(' ') => self.pause(),
@@ -295,7 +295,7 @@ impl Screen {
             Key::Escape => self.filter.clear(),
             Key::Backspace | Key::Interrupt | Key::Char(_) => {}
         }
-        Flow::On
+        Next::On
     }
 
     fn sort_by(&mut self, sort: Sort) {

@@ -11,7 +11,7 @@ use ratatui_core::{
     text::Span,
 };
 
-use crate::{Flow, Input, Key, Options, Screen};
+use crate::{Input, Key, Next, Options, Screen};
 
 fn figure(number: f64, shown: &str) -> Option<Figure> {
     Some(Figure {
@@ -80,7 +80,7 @@ fn told(moment: &Moment, intervals: u64, width: u16, height: u16) -> Screen {
 
 fn press(screen: &mut Screen, keys: &[Key]) {
     for key in keys {
-        assert_eq!(screen.on(Input::Key(*key)), Flow::On, "{key:?}");
+        assert_eq!(screen.on(Input::Key(*key)), Next::On, "{key:?}");
     }
 }
 
@@ -382,10 +382,10 @@ fn help_has_every_key_and_goes_with_any_and_q_quits() {
     }
     press(&mut screen, &[Key::Char('x')]);
     assert!(!picture(&screen).join("\n").contains("Ctrl-C"));
-    assert_eq!(screen.on(Input::Key(Key::Char('q'))), Flow::Quit);
+    assert_eq!(screen.on(Input::Key(Key::Char('q'))), Next::Quit);
     for prepare in ['/', '?', ' '] {
         press(&mut screen, &[Key::Char(prepare)]);
-        assert_eq!(screen.clone().on(Input::Key(Key::Interrupt)), Flow::Quit);
+        assert_eq!(screen.clone().on(Input::Key(Key::Interrupt)), Next::Quit);
         press(&mut screen, &[Key::Escape]);
     }
 }
