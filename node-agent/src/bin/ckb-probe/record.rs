@@ -41,7 +41,7 @@ const STACK_BYTES: usize = 4 << 20;
     ckb-probe record --preset everything -o ckb.record --for 48h\n  \
     ckb-probe record --probe probes.yaml -o ckb.record    what a CkbProbe has under spec.probes\n  \
     ckb-probe report ckb.record -o report.html            also while it is recorded\n\n\
-    A record that is there is gone on with. It never grows beyond --max-bytes: of the oldest part only minutes stay, and in the end nothing.\n\
+    A record that is there is gone on with. It never grows beyond --max-mebibytes: of the oldest part only minutes stay, and in the end nothing.\n\
     Exit codes: 0 recorded; 1 could not; 2 wrong arguments.")]
 pub struct RecordArguments {
     #[command(flatten)]
