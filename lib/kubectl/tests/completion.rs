@@ -68,6 +68,7 @@ fn kubectl_itself_completes_verbs_presets_and_names_once_the_links_are_made() {
     let known = [
         "blocks",
         "completion",
+        "cost",
         "doctor",
         "heatmap",
         "help",
