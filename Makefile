@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels test-kubernetes fuzz e2e soak scale upgrade-test ckb-compat gate nightly crds image image-test release book bench demo demo-down clean
+.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels test-kubernetes fuzz e2e soak scale upgrade-test ckb-compat gate nightly crds image image-test release book bench stability demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -78,6 +78,9 @@ book: ## docs/ as a book with search, in target/book; builds mdBook once
 
 bench: ## what probing costs and how true its figures are: 75 minutes; ROWS="import mining" for some of it
 	scripts/bench.sh $(ROWS)
+
+stability: ## a CKB node that is left alone, then recorded within the budget, then asked everything, a third of HOURS=48 each; a row that is missed is a failure
+	scripts/bench.sh --strict --hours $(or $(HOURS),48) stability
 
 demo: ## the whole thing, live: a cluster, a workload, a CkbProbe and its status
 	scripts/demo.sh

@@ -4,7 +4,7 @@
 # Needs root.
 #
 # FAMILY: call-cost import mining quantiles truth slow slow-stacks functions kernel-functions syscalls block-io tcp processes agent identical hostile
-# crowded execs restarts kills profile-complete profile-perf profile-vm profile-off-cpu profile-memory profile-threads profile-cost profile-agent
+# crowded execs restarts kills stability profile-complete profile-perf profile-vm profile-off-cpu profile-memory profile-threads profile-cost profile-agent
 # profile-bystander; default all of them.
 # docs/performance.md explains them.
 # Other options are those of the program bench, such as --rounds 7. BLOCKS: how long a chain is imported (default 60000).

@@ -49,6 +49,7 @@ mod restarts;
 mod sites;
 mod slow;
 mod slow_stacks;
+mod stability;
 pub(crate) mod statistics;
 mod syscalls;
 mod table;
@@ -60,12 +61,14 @@ use report::Report;
 use statistics::Summary;
 
 /// How thoroughly to measure, and what with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// How often each comparison is repeated.
     pub rounds: usize,
     /// Seconds of the measurements that take a certain time.
     pub seconds: u64,
+    /// How long a node is watched that is to wear out.
+    pub hours: f64,
     /// How often a target is restarted.
     pub restarts: usize,
     /// How often an agent is killed.
@@ -149,6 +152,7 @@ pub const ALL: &[Family] = families! {
     "execs": execs::run, "what the agent uses while others execute files of its targets' name";
     "restarts": restarts::run, "how soon a restarted target is counted, and what is left behind";
     "kills": kills::run, "what a killed agent leaves behind";
+    "stability": stability::run, "a node that mines for hours: alone, within the budget, and asked everything";
     "profile-complete": profile::complete::run, "stacks of a CKB node that reach to where their thread began";
     "profile-perf": profile::peer::run, "in which functions an import spends its time, against perf";
     "profile-vm": profile::vm::run, "stacks through CKB-VM's interpreter in assembly, in a program and in a node";

@@ -27,7 +27,7 @@ pub struct Node {
     log: PathBuf,
     /// Declared first of the two: the miner ends before it has nobody to talk to.
     _miner: Child,
-    _node: Child,
+    node: Child,
 }
 
 impl Node {
@@ -57,10 +57,16 @@ impl Node {
         let node = Self {
             log: folder.join("data/logs/run.log"),
             _miner: miner,
-            _node: node,
+            node,
         };
         node.blocks(1).await?;
         Ok(node)
+    }
+
+    /// Of the node.
+    pub fn process(&self) -> Result<Process> {
+        let pid = self.node.id();
+        Process::of(pid.ok_or_else(|| Failure::missing("the node: it has ended"))? as i32)
     }
 
     /// Waits until there are at least so many blocks, and returns how many there are. Reads the node's log: a question to

@@ -29,6 +29,9 @@ struct Arguments {
     /// Seconds of each measurement that takes a certain time.
     #[arg(long, default_value_t = 15)]
     seconds: u64,
+    /// For how many hours a node is left alone and recorded, a third each.
+    #[arg(long, default_value_t = 0.05)]
+    hours: f64,
     /// How often a target is restarted.
     #[arg(long, default_value_t = 1000)]
     restarts: usize,
@@ -68,6 +71,7 @@ async fn run(arguments: Arguments) -> Result<bool> {
         settings: Settings {
             rounds: arguments.rounds.max(1),
             seconds: arguments.seconds.max(1),
+            hours: arguments.hours.clamp(0.01, 1000.0),
             restarts: arguments.restarts.max(1),
             kills: arguments.kills.max(1),
             programs: arguments.programs.unwrap_or(programs),
