@@ -1,7 +1,12 @@
 //! `ckb-probe top`, `heatmap` and `histogram` of a process, on this machine's kernel, as root; and `top` in a real terminal.
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
-use std::{fs, process::Command, thread::sleep, time::Duration};
+use std::{
+    fs,
+    process::Command,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use ckb_probe_testkit::{Folder, GroundTruth, Terminal};
 use ckb_probe_views::document::{Document, View};
@@ -104,11 +109,7 @@ fn in_a_terminal_it_shows_the_rate_resizes_and_leaves_all_as_it_was() {
             None => terminal.press("C-c"),
             Some(signal) => {
                 let pattern = format!("top --pid {}$", truth.pid());
-                let found = Command::new("pgrep")
-                    .args(["-f", &pattern])
-                    .output()
-                    .unwrap();
-                let pid = String::from_utf8(found.stdout).unwrap();
+                let pid = running(&pattern).unwrap();
                 let told = Command::new("kill")
                     .args(["-s", signal, pid.trim()])
                     .status();
@@ -129,6 +130,29 @@ fn in_a_terminal_it_shows_the_rate_resizes_and_leaves_all_as_it_was() {
         fs::read_to_string(before).unwrap(),
         fs::read_to_string(after).unwrap()
     );
+}
+
+/// Its number, once it runs; none any more once it has ended.
+fn running(pattern: &str) -> Option<String> {
+    let found = Command::new("pgrep").args(["-f", pattern]).output();
+    let pid = String::from_utf8(found.unwrap().stdout).unwrap();
+    (!pid.is_empty()).then_some(pid)
+}
+
+#[test]
+fn a_terminal_that_is_closed_ends_it() {
+    let truth = target();
+    let pattern = format!("top --pid {}$", truth.pid());
+    let terminal = Terminal::open(80, 24);
+    terminal.run(&format!("exec {CKB_PROBE} top --pid {}", truth.pid()));
+    terminal.until("a picture", |seen| rate(seen).is_some());
+    assert!(running(&pattern).is_some());
+    drop(terminal);
+    let end = Instant::now() + Duration::from_secs(30);
+    while let Some(pid) = running(&pattern) {
+        assert!(Instant::now() < end, "{pid} goes on");
+        sleep(Duration::from_millis(100));
+    }
 }
 
 #[test]

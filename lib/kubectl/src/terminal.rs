@@ -8,7 +8,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ckb_probe_screen::{Input, Key, Next, Options, Screen};
@@ -20,12 +20,19 @@ use crossterm::{
 };
 use ratatui_core::terminal::Terminal;
 use ratatui_crossterm::CrosstermBackend;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
 use tokio::sync::mpsc::{Receiver, UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::interrupts::Interrupts;
 
 /// How long the thread that waits for keys waits before it looks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long whoever gives a terminal back waits for that thread. Of a terminal that was closed as it read it may never come.
+const LAST_LOOK: Duration = Duration::from_millis(250);
 
 /// Why nothing can be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -127,6 +134,22 @@ fn hand_on(sender: &UnboundedSender<io::Result<Input>>) -> bool {
     }
 }
 
+/// Waits for what is typed, and not for long; whether there is a terminal still. Of one that was closed, crossterm reads nothing, for ever.
+fn is_there() -> io::Result<bool> {
+    let stdin = stdin();
+    let mut polled = [PollFd::new(&stdin, PollFlags::IN)];
+    let time = Timespec {
+        tv_sec: 0,
+        tv_nsec: LOOK.subsec_nanos().into(),
+    };
+    match poll(&mut polled, Some(&time)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+    Ok(!polled[0].revents().intersects(closed))
+}
+
 /// What an event is to the screen; None where it is nothing.
 fn input(event: &Event) -> Option<Input> {
     let key = match event {
@@ -190,10 +213,13 @@ impl Taken {
         let over = Arc::clone(&self.over);
         self.reader = Some(thread::spawn(move || {
             while !over.load(Ordering::Relaxed) {
-                match event::poll(LOOK) {
-                    Ok(false) => {}
-                    Ok(true) if hand_on(&sender) => {}
-                    Ok(true) => return,
+                // What is typed, and changes of the size, which do not come by the same way.
+                let there =
+                    is_there().and_then(|there| Ok((there, there && event::poll(Duration::ZERO)?)));
+                match there {
+                    Ok((true, false)) => {}
+                    Ok((true, true)) if hand_on(&sender) => {}
+                    Ok(_) => return,
                     Err(error) => {
                         drop(sender.send(Err(error)));
                         return;
@@ -209,8 +235,10 @@ impl Drop for Taken {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         // What is typed from now on is the shell's, also while probes are still being detached.
-        if let Some(reader) = self.reader.take() {
-            drop(reader.join());
+        let until = Instant::now() + LAST_LOOK;
+        let is_over = |reader: &JoinHandle<()>| reader.is_finished() || Instant::now() >= until;
+        while self.reader.as_ref().is_some_and(|reader| !is_over(reader)) {
+            thread::sleep(LOOK / 10);
         }
         give_back();
     }
