@@ -60,10 +60,8 @@ async fn many(restarts: usize, kills: usize, folder: PathBuf, report: Report) ->
         restarts,
         kills,
         programs: repository().join("target/release"),
-        ckb: PathBuf::new(),
-        chain: PathBuf::new(),
-        scripts: PathBuf::new(),
         folder,
+        ..bench::Settings::default()
     };
     let mut bench = Bench { settings, report };
     for (name, times) in [("restarts", restarts), ("kills", kills)] {
