@@ -82,17 +82,18 @@ fn stacks(folder: &Path) -> Result<Vec<(String, Profile)>, CliError> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let name = entry.map_err(failed)?.file_name();
-        let name = name.to_string_lossy().into_owned();
-        let Some(of) = name
-            .strip_prefix("stacks.")
-            .and_then(|name| name.strip_suffix(".pb.gz"))
-        else {
+        // Whoever recorded named them; what is named otherwise is somebody else's.
+        let of = name.to_str().and_then(|name| {
+            let of = name.strip_prefix("stacks.")?;
+            of.strip_suffix(".pb.gz")
+        });
+        let Some(of) = of.map(str::to_owned) else {
             continue;
         };
         let bytes = fs::read(folder.join(&name)).map_err(failed)?;
         match Profile::from_pprof(&bytes, &Limits::FILE) {
             Ok(profile) => found.push((of.replace('.', ", "), profile)),
-            Err(error) => eprintln!("ckb-probe: {name} is left out: {error}"),
+            Err(error) => eprintln!("ckb-probe: stacks.{of}.pb.gz is left out: {error}"),
         }
     }
     found.sort_by(|(one, _), (other, _)| one.cmp(other));
