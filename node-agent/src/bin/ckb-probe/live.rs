@@ -3,9 +3,7 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use ckb_probe_agent::{
-    alarm::Alarm,
     host::{Session, find_process},
-    observe::Exit,
     preflight::preflight,
 };
 use ckb_probe_crds::{InstanceReport, Probe};
@@ -17,13 +15,13 @@ use ckb_probe_views::{
     top as moments,
 };
 use clap::Args;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::mpsc::channel,
-    time::{Instant, sleep_until},
-};
+use tokio::{sync::mpsc::channel, time::Instant};
 
-use super::{BudgetArguments, CliError, DRAIN, Outcome, TierArgument, check::preset};
+use super::{
+    BudgetArguments, CliError, Outcome, TierArgument,
+    check::preset,
+    intervals::{Ends, Waited},
+};
 
 /// A process of this host, and what is asked of it.
 #[derive(Args, Debug)]
@@ -257,36 +255,13 @@ impl Local {
         time: Option<Duration>,
         mut told: impl FnMut(&InstanceReport, u64) -> Result<ControlFlow<()>, CliError>,
     ) -> Result<String, CliError> {
-        let exit = Exit::of(self.session.process.id)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
-        let alarm = Alarm::new().map_err(CliError::Alarm)?;
+        let ends = Ends::of(self.session.process.id)?;
+        let mut intervals = ends.intervals(self.interval, time)?;
         let session = &mut self.session;
-        let start = Instant::now();
-        let end = time.map(|time| start + time);
-        let mut next = start + self.interval;
-        let mut drain = start + DRAIN;
         let mut stamp = 0;
         loop {
-            let window = end.map_or(next, |end| end.min(next));
-            let step = alarm.at(session.next_step());
-            tokio::select! {
-                _ = interrupt.recv() => return Ok("interrupted".to_owned()),
-                _ = terminate.recv() => return Ok("told to end".to_owned()),
-                () = exit.wait() => return Ok("the process ended".to_owned()),
-                woken = step => {
-                    woken.map_err(CliError::Alarm)?;
-                    session.step()?;
-                }
-                () = sleep_until(drain), if drain < window => {
-                    session.drain();
-                    drain = Instant::now() + DRAIN;
-                }
-                () = sleep_until(window) => {}
-            }
-            let now = Instant::now();
-            if now >= next {
-                next += self.interval;
+            let Waited { is_whole, over } = intervals.next(session).await?;
+            if is_whole {
                 session.close_interval()?;
                 // They are others' to show, and take room.
                 drop(session.told_events());
@@ -299,8 +274,8 @@ impl Local {
                     return Ok(message);
                 }
             }
-            if end.is_some_and(|end| now >= end) {
-                return Ok("the time is up".to_owned());
+            if let Some(over) = over {
+                return Ok(over.to_string());
             }
         }
     }

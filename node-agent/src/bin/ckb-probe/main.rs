@@ -8,6 +8,7 @@ mod cluster;
 mod cost;
 mod exporting;
 mod flames;
+mod intervals;
 mod live;
 mod profile;
 mod record;
@@ -17,23 +18,20 @@ mod symbols;
 mod table;
 
 use ckb_probe_agent::{
-    alarm::Alarm,
     export::span_sink::SpanSink,
     host::{HostError, Session, find_process},
     kernel::{Execs, Tier, run_child_if_asked},
     kinds::{self, Asking},
-    observe::{Exit, Process},
+    observe::Process,
     preflight::{Unmeasurable, preflight},
 };
 use ckb_probe_crds::{Breach, KindSpec, Overhead, for_each_kind, report::CUT};
 use ckb_probe_traces::{Limits, Settings};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exporting::Figures;
+use intervals::Ends;
 use serde_json::Value;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, sleep_until};
 
 /// Finds out why a CKB node is slow, from outside the process, with eBPF.
 #[derive(Debug, Parser)]
@@ -343,9 +341,6 @@ const QUEUE: Limits = Limits {
     ..Limits::DEFAULT
 };
 
-/// How often the ring buffers of slow calls are emptied, as in an agent.
-const DRAIN: Duration = Duration::from_millis(250);
-
 /// At the end, what still waits to be exported has so long.
 const LAST_SPANS: Duration = Duration::from_secs(3);
 
@@ -404,7 +399,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     } else {
         find_process(how.process.pid, &how.process.executable)?
     };
-    let exit = Exit::of(process.id)?;
+    let ends = Ends::of(process.id)?;
     let mut flames = how.output.as_deref().map(slow::Flames::to).transpose()?;
     let spans = span_sink(how.otlp.as_deref())?;
     let mut figures = Figures::start(how.otlp.as_deref(), &process)?;
@@ -412,9 +407,6 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let overhead = how.budget.overhead();
     let interval = how.interval.get().max(Duration::from_millis(100));
     let descriptor = question.kind().descriptor();
-    // From here on, and not only while it is waited for: a signal that comes between two waits is not lost.
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
     let mut session = Session::attach(means, process, question, overhead, interval)?;
     if let Some(spans) = spans {
         session.export(spans);
@@ -423,37 +415,11 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     if !lacks.is_empty() {
         eprintln!("ckb-probe: attached{lacks}");
     }
-    let start = Instant::now();
-    let end = how.duration.map(|duration| start + duration.get());
-    let mut next = start + interval;
-    let mut drain = start + DRAIN;
-    let mut over = None;
-    let alarm = Alarm::new().map_err(CliError::Alarm)?;
-    while over.is_none() {
-        let step = alarm.at(session.next_step());
-        let window = end.map_or(next, |end| end.min(next));
-        tokio::select! {
-            _ = interrupt.recv() => over = Some("Ctrl-C".to_string()),
-            _ = terminate.recv() => over = Some("told to end".to_string()),
-            () = exit.wait() => over = Some("the process ended".to_string()),
-            woken = step => {
-                woken.map_err(CliError::Alarm)?;
-                session.step()?;
-            }
-            () = sleep_until(drain), if drain < window => {
-                session.drain();
-                drain = Instant::now() + DRAIN;
-            }
-            () = sleep_until(window) => {}
-        }
-        let ended = end.is_some_and(|end| Instant::now() >= end);
-        if over.is_none() && ended {
-            over = Some("the time is up".to_string());
-        }
-        if over.is_none() && Instant::now() < window {
-            continue;
-        }
-        next += interval;
+    let time = how.duration.map(ckb_probe_crds::Duration::get);
+    let mut intervals = ends.intervals(interval, time)?;
+    let mut is_over = false;
+    while !is_over {
+        is_over = intervals.next(&mut session).await?.over.is_some();
         session.close_interval()?;
         let events = session.told_events();
         // What the stacks of these lack is counted as they are told.
@@ -471,9 +437,9 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
             slow::print(&mut out, &events, descriptor.row)?;
             out.flush()?;
         }
-        over = over.or_else(|| session.instance().must_detach());
+        is_over |= session.instance().must_detach().is_some();
         if let Some(figures) = &mut figures {
-            figures.export(&session, over.is_some());
+            figures.export(&session, is_over);
         }
     }
     if let Some(flames) = flames {

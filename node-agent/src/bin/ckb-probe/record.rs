@@ -9,9 +9,8 @@ use std::{
 };
 
 use ckb_probe_agent::{
-    alarm::Alarm,
     host::{Session, find_process},
-    observe::{Exit, kernel_release},
+    observe::kernel_release,
     preflight::preflight,
     text,
 };
@@ -21,14 +20,11 @@ use ckb_probe_report::{Asked, End, Header, Interval, SCHEMA};
 use ckb_probe_views::presets::Preset;
 use clap::Args;
 use nix::time::ClockId;
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    time::{Instant, sleep_until},
-};
+use tokio::time::Instant;
 
 use self::folder::{FolderError, Writer};
 use super::{
-    BudgetArguments, CliError, DRAIN, Outcome, ProcessArguments, TierArgument, check,
+    BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument, check, intervals::Ends,
     wait_for_process,
 };
 
@@ -94,10 +90,8 @@ pub async fn run(arguments: &RecordArguments) -> Result<Outcome, CliError> {
         true => wait_for_process(&arguments.process.executable).await?,
         false => find_process(arguments.process.pid, &arguments.process.executable)?,
     };
-    let exit = Exit::of(process.id)?;
+    let ends = Ends::of(process.id)?;
     let interval = arguments.interval.get().max(Duration::from_millis(100));
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
     let overhead = arguments.budget.overhead();
     let mut header = Header {
         schema: SCHEMA.to_owned(),
@@ -133,39 +127,19 @@ pub async fn run(arguments: &RecordArguments) -> Result<Outcome, CliError> {
         "ckb-probe: records in {}; `ckb-probe report {0} -o report.html` draws it at any time",
         text::of_path(folder)
     );
-    let start = Instant::now();
-    let end = arguments.duration.map(|duration| start + duration.get());
+    let time = arguments.duration.map(ckb_probe_crds::Duration::get);
+    let mut intervals = ends.intervals(interval, time)?;
     let mut stacks = StackFiles::default();
-    let (mut next, mut drain, mut closed) = (start + interval, start + DRAIN, (start, own_cpu()));
+    let mut closed = (Instant::now(), own_cpu());
     let mut over = None;
-    let alarm = Alarm::new().map_err(CliError::Alarm)?;
     while over.is_none() {
-        let step = alarm.at(session.next_step());
-        let window = end.map_or(next, |end| end.min(next));
-        tokio::select! {
-            _ = interrupt.recv() => over = Some("Ctrl-C".to_owned()),
-            _ = terminate.recv() => over = Some("it was told to end".to_owned()),
-            () = exit.wait() => over = Some("the process ended".to_owned()),
-            woken = step => {
-                woken.map_err(CliError::Alarm)?;
-                session.step()?;
-            }
-            () = sleep_until(drain), if drain < window => {
-                session.drain();
-                drain = Instant::now() + DRAIN;
-            }
-            () = sleep_until(window) => {}
-        }
-        if over.is_none() && end.is_some_and(|end| Instant::now() >= end) {
-            over = Some("the time was up".to_owned());
-        }
-        if over.is_none() && Instant::now() < window {
-            continue;
-        }
+        over = intervals
+            .next(&mut session)
+            .await?
+            .over
+            .map(|over| over.to_string());
         session.close_interval()?;
         let (at, cpu) = (Instant::now(), own_cpu());
-        // An interval that was missed, since this program was stopped, is one long one.
-        next = (next + interval).max(at);
         let report = session.instance().report(session.now());
         let lasted = milliseconds(at.saturating_duration_since(closed.0));
         let mut told = Interval::of(report, now(), lasted);

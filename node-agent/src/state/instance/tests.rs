@@ -8,6 +8,7 @@ use crate::{
     state::fixtures::{self, calls, calls_of, count, durations, lost, opened, whole},
 };
 
+mod events;
 mod failures;
 mod probes;
 
