@@ -23,8 +23,7 @@ cluster_tools
 main() {
   local one image=${IMAGE:-target/images/ckb-probe.tar}
   step "building the end-to-end tests"
-  # With the features of the whole workspace: unit tests were built with these.
-  cargo build --locked --quiet --workspace --bin e2e --bin kubectl-ckbprobe --bin ckb-probe
+  build_harness e2e kubectl-ckbprobe ckb-probe
   # Before the cluster: a build that fails has nothing to take down.
   [[ -n ${IMAGE:-} ]] || scripts/image.sh "$image"
   for one in ${workload//,/ }; do tests/workload/image.sh "$one" "target/images/$one.tar"; done
@@ -38,7 +37,7 @@ main() {
   step "installing the Helm chart into ckb-probe-system"
   install_chart registry.local/ckb-probe/ckb-probe:dev "$(digest "$image")" \
     --set agent.maxOverheadPercent=0 --set limits.minReportInterval=1s # onBreach: Report is to count every call, whatever it costs
-  target/debug/e2e --workload "$workload" "$@"
+  "$harness/e2e" --workload "$workload" "$@"
 }
 
 main "$@"

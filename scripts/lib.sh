@@ -54,6 +54,16 @@ cluster_tools() {
   export KUBECONFIG=$run/admin.kubeconfig
 }
 
+# build_harness BIN...: builds programs that play tests, into the folder $harness. With the features of the whole workspace: unit tests are
+# built with these. Where what they test is built for tests alone (CKB_PROBE_PROFILE=ci) so are they: most of their dependencies are the same.
+build_harness() {
+  local profile=dev bin bins=()
+  harness=target/debug
+  [[ ${CKB_PROBE_PROFILE:-} != ci ]] || profile=ci harness=target/ci
+  for bin; do bins+=(--bin "$bin"); done
+  cargo build --locked --quiet --workspace --profile "$profile" "${bins[@]}"
+}
+
 # need_room GIGABYTES WHAT: ends the script where the file system of this folder has less room than WHAT needs: what runs out of it
 # fails somewhere, and looks like anything else.
 need_room() {

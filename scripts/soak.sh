@@ -18,7 +18,7 @@ alone "$@"
 cluster_tools
 
 step "building the soak test"
-cargo build --locked --quiet --workspace --bin soak
+build_harness soak
 image=${IMAGE:-target/images/ckb-probe.tar}
 [[ -n ${IMAGE:-} ]] || scripts/image.sh "$image"
 tests/workload/image.sh rocksdb target/images/rocksdb.tar
@@ -31,4 +31,4 @@ tests/cluster/load-image.sh target/images/rocksdb.tar "$run"
 step "installing the Helm chart into ckb-probe-system"
 install_chart registry.local/ckb-probe/ckb-probe:dev "$(digest "$image")" \
   --set agent.maxOverheadPercent=0 --set limits.minReportInterval=1s # onBreach: Report is to count every call, whatever it costs
-target/debug/soak "$@"
+"$harness/soak" "$@"

@@ -73,7 +73,10 @@ enum On {
 enum Beside {
     /// Whoever stays in namespaces of its own, too: it mostly waits, and counts what is its own.
     Others,
-    /// Nobody: it measures what something costs, restarts or breaks what all share, or looks at the whole node.
+    /// No other scenario: it restarts or breaks what all share, or looks at the whole cluster. What else the machine does, when it has
+    /// nothing better to do, is nothing to it.
+    NoOther,
+    /// Nobody at all: it measures what something costs, or how it ends where a processor is there for it at once.
     Nobody,
 }
 
@@ -96,8 +99,13 @@ impl Scenario {
         }
     }
 
-    /// Whether nobody else may play meanwhile.
+    /// Whether no other may be played meanwhile.
     pub fn is_exclusive(&self) -> bool {
+        self.beside != Beside::Others
+    }
+
+    /// Whether the machine must do nothing else meanwhile.
+    pub fn is_undisturbed(&self) -> bool {
         self.beside == Beside::Nobody
     }
 
@@ -131,7 +139,7 @@ pub const ALL: &[Scenario] = scenarios! {
     refusals: StandIn, Others, "the API server says what is wrong with a CkbProbe";
     kinds_admitted: StandIn, Others, "where namespaces do not trust each other, no kind is admitted that looks at the whole node";
     figures: Either, Others, "from kubectl apply to the status and to Prometheus, held against bpftrace";
-    dashboards: Either, Nobody, "every query of every rule and panel has an answer, by a Prometheus that scrapes the cluster";
+    dashboards: Either, NoOther, "every query of every rule and panel has an answer, by a Prometheus that scrapes the cluster";
     ground_truth: StandIn, Nobody, "counts to the last call and quantiles, held against a program that knows them";
     sampling: Both, Nobody, "a busy target is measured within the default budget, and its rates are true";
     column_families: Both, Others, "every call is put down to a column family, by the name of CKB's schema";
@@ -147,24 +155,24 @@ pub const ALL: &[Scenario] = scenarios! {
     tutorial: StandIn, Others, "each command of docs/tutorial.md prints what is printed there";
     cost: StandIn, Others, "what a CkbProbe costs is found by turns, and nothing where it costs nothing; it is left as it was found";
     everything: Either, Nobody, "the sample that asks every kind at once, under one budget: none takes another down";
-    deletion: Either, Nobody, "a deleted CkbProbe leaves no probe and no agent";
+    deletion: Either, NoOther, "a deleted CkbProbe leaves no probe and no agent";
     restart: Either, Others, "a target that is killed is attached again when it is back";
-    agent_kill: Either, Nobody, "a killed agent takes its probes with it, does not harm its target, and comes back";
-    sigterm: StandIn, Nobody, "an agent that is told to end takes its probes off and ends well";
-    broken: StandIn, Nobody, "what is wrong is said, once, in words to act on, and disturbs nobody else";
+    agent_kill: Either, NoOther, "a killed agent takes its probes with it, does not harm its target, and comes back";
+    sigterm: StandIn, NoOther, "an agent that is told to end takes its probes off and ends well";
+    broken: StandIn, NoOther, "what is wrong is said, once, in words to act on, and disturbs nobody else";
     target_died: StandIn, Others, "a target that dies after each attach is left alone, until the spec changes";
     preflight: StandIn, Others, "what an agent found on its node is told, and how it attaches there";
-    unavailable: StandIn, Nobody, "an agent pod that cannot start is told of, with the kubelet's reason";
+    unavailable: StandIn, NoOther, "an agent pod that cannot start is told of, with the kubelet's reason";
     pod_security: StandIn, Others, "each pod meets the strictest Pod Security level that it can; the examples of the chart are accepted";
     rights: StandIn, Others, "what the accounts of operator and agent may do, asked of the API server";
-    release: StandIn, Nobody, "an upgrade and a rollback keep what is asked and count on; uninstalled, agents and probes go, CkbProbes stay";
-    doors: StandIn, Nobody, "a thousand connections from an ordinary pod keep nobody out, and cost little";
-    secure_metrics: StandIn, Nobody, "protected metrics are for those alone whom the API server lets read them";
-    network_policy: StandIn, Nobody, "where NetworkPolicies are followed, scrapes and the kubelet get in, and requests to the API server out";
-    dropped: StandIn, Nobody, "a connection to the API server that says nothing any more is given up, and pausing works";
+    release: StandIn, NoOther, "an upgrade and a rollback keep what is asked and count on; uninstalled, agents and probes go, CkbProbes stay";
+    doors: StandIn, NoOther, "a thousand connections from an ordinary pod keep nobody out, and cost little";
+    secure_metrics: StandIn, NoOther, "protected metrics are for those alone whom the API server lets read them";
+    network_policy: StandIn, NoOther, "where NetworkPolicies are followed, scrapes and the kubelet get in, and requests to the API server out";
+    dropped: StandIn, NoOther, "a connection to the API server that says nothing any more is given up, and pausing works";
     footprint: Either, Nobody, "what agent and operator themselves use";
     // Last: kubelet and the controllers take their time to find back to an API server.
-    outage: StandIn, Nobody, "without operator and API server nothing is lost but the time";
+    outage: StandIn, NoOther, "without operator and API server nothing is lost but the time";
 };
 
 #[cfg(test)]

@@ -115,7 +115,6 @@ async fn play(
         times += 1;
     }
     levels.mark("calm");
-    sleep(CALM).await;
     stage.round(report, "after").await?;
     sleep(CALM).await;
     let after = levels.last(CALM / 2);

@@ -31,8 +31,12 @@ struct Arguments {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "rocksdb")]
     workload: Vec<Workload>,
     /// Only these scenarios; the report is then incomplete, and not written.
-    #[arg(long, num_args = 1..)]
+    #[arg(long, num_args = 1.., conflicts_with = "undisturbed")]
     only: Vec<String>,
+    /// Only those that must have the machine for themselves (true), or only all others (false), beside which it may do something else; the
+    /// report is then not written.
+    #[arg(long)]
+    undisturbed: Option<bool>,
     /// How many scenarios are played at the same time, at the most.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     at_once: u8,
@@ -57,8 +61,12 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<bool> {
     block_on(async { Cluster::connect().await?.claim().await })?;
     let report = Report::default();
+    let is_now = |scenario: &Scenario| {
+        let undisturbed = arguments.undisturbed;
+        undisturbed.is_none_or(|undisturbed| undisturbed == scenario.is_undisturbed())
+    };
     let is_wanted = |scenario: &Scenario, workload| match &arguments.only[..] {
-        [] => scenario.is_for(workload, &arguments.workload),
+        [] => scenario.is_for(workload, &arguments.workload) && is_now(scenario),
         only => only.iter().any(|name| name == scenario.name),
     };
     let mut workloads = arguments.workload.clone();
@@ -88,7 +96,8 @@ fn run(arguments: &Arguments) -> Result<bool> {
     together.sort_by_key(|part| !part.scenario.is_long());
     play_all(&together, arguments.at_once.into())?;
     play_all(&alone, 1)?;
-    if let (true, [workload]) = (arguments.only.is_empty(), &arguments.workload[..]) {
+    let is_whole = arguments.only.is_empty() && arguments.undisturbed.is_none();
+    if let (true, [workload]) = (is_whole, &arguments.workload[..]) {
         let name = match workload {
             Workload::Rocksdb => "report.json",
             Workload::Ckb => "report-ckb.json",

@@ -1,9 +1,12 @@
 //! Without its operator, and without the API server, an agent goes on: nothing is lost but the time.
 
+use std::cell::Cell;
+
 use k8s_openapi::jiff::Timestamp;
 use tokio::net::TcpStream;
 
 use super::prelude::*;
+use crate::workload::Fixture;
 
 /// How long there is no API server.
 const OUTAGE: Duration = Duration::from_secs(30);
@@ -15,8 +18,7 @@ const CURRENT: Duration = Duration::from_secs(30);
 /// From the API server's first answer until the cluster leads pods to it again.
 const REACHABLE: Duration = Duration::from_secs(120);
 
-/// Calls all the while: 200 a second for 100 s, which is longer than the outage and all that comes before and after it: a target that is
-/// silent is no news, so its status is not written again.
+/// Calls all the while: 200 a second, in rounds of ten seconds. A target that is silent is no news, so its status is not written again.
 const FIXTURE: FixturePod = FixturePod {
     name: "steady",
     app: "steady",
@@ -24,8 +26,8 @@ const FIXTURE: FixturePod = FixturePod {
     arguments: &[
         "--rate",
         "200",
-        "rocksdb_get_pinned_cf 18000 constant:1000",
-        "rocksdb_transaction_commit 2000 constant:1000",
+        "rocksdb_get_pinned_cf 1800 constant:1000",
+        "rocksdb_transaction_commit 200 constant:1000",
     ],
 };
 
@@ -43,16 +45,56 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     })
     .await?;
     let mut watched = Watched::default();
-    fixture.begin()?;
-    scene.firing().await?;
+    let over = Cell::new(false);
+    let played = async {
+        let outcome = cut_off(scene, &agent, &mut watched).await;
+        over.set(true);
+        outcome
+    };
+    let (made, outcome) = futures::join!(rounds(&fixture, &over), played);
+    outcome?;
+    let made = made?;
 
+    let counted = watched.look(scene, &agent).await?;
+    scene.equal_of(
+        "calls counted over both, less those that were made",
+        counted - made as f64,
+        &format!("of {made}"),
+        0,
+    );
+    let shown = scene.counted(PROBE, made).await?;
+    scene.equal("calls in the status in the end", shown, made);
+    scene.equal_of(
+        "times that a counter went backwards",
+        watched.backwards,
+        &format!("of {}", watched.looks),
+        0,
+    );
+    scene.equal("agents that restarted", !agent.process.is_alive(), 0);
+    Ok(())
+}
+
+/// Rounds of calls until it is over; returns how many were made.
+async fn rounds(fixture: &Fixture, over: &Cell<bool>) -> Result<u64> {
+    let mut made = 0;
+    while !over.get() {
+        fixture.begin()?;
+        let truth = fixture.finish(ATTACH * 2).await?;
+        made += truth.calls();
+    }
+    Ok(made)
+}
+
+/// First there is no operator, and then no API server, until the status is of now again.
+async fn cut_off(scene: &mut Scene<'_>, agent: &Component, watched: &mut Watched) -> Result<()> {
+    scene.firing().await?;
     let operator = scene.cluster.operator().await?;
     let deleted = Instant::now();
     let pods = scene.cluster.api::<Pod>(crate::cluster::SYSTEM);
     pods.delete(&operator.pod, &DeleteParams::default()).await?;
     let restarted = Timestamp::now();
     wait::until("another operator's status", ATTACH, async || {
-        watched.look(scene, &agent).await?;
+        watched.look(scene, agent).await?;
         let another = scene.cluster.operator().await?;
         expect(
             another.process != operator.process,
@@ -71,8 +113,8 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let address = scene.cluster.service_address().await?;
     scene.cluster.api_server("stop").await?;
     let stopped = Instant::now();
-    let first = watched.look(scene, &agent).await;
-    let lost = hold_out(scene, &agent, &mut watched, stopped).await;
+    let first = watched.look(scene, agent).await;
+    let lost = hold_out(scene, agent, watched, stopped).await;
     // Whatever happened: nothing else works without it.
     scene.cluster.api_server("start").await?;
     let (first, last) = (first?, lost?);
@@ -81,7 +123,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         "the API server's address in the cluster",
         REACHABLE,
         async || {
-            watched.look(scene, &agent).await?;
+            watched.look(scene, agent).await?;
             TcpStream::connect(&address)
                 .await
                 .map_err(Failure::system(address.clone()))
@@ -96,7 +138,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         Bound::Above(0.0),
     );
     wait::until("a status of now", CURRENT * 4, async || {
-        watched.look(scene, &agent).await?;
+        watched.look(scene, agent).await?;
         reported_after(scene, returned).await
     })
     .await?;
@@ -105,25 +147,6 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         back.elapsed(),
         CURRENT,
     );
-
-    let truth = fixture.finish(ATTACH * 2).await?;
-    let calls: u64 = truth.calls();
-    let counted = watched.look(scene, &agent).await?;
-    scene.equal_of(
-        "calls counted over both, less those that were made",
-        counted - calls as f64,
-        &format!("of {calls}"),
-        0,
-    );
-    let shown = scene.counted(PROBE, calls).await?;
-    scene.equal("calls in the status in the end", shown, calls);
-    scene.equal_of(
-        "times that a counter went backwards",
-        watched.backwards,
-        &format!("of {}", watched.looks),
-        0,
-    );
-    scene.equal("agents that restarted", !agent.process.is_alive(), 0);
     Ok(())
 }
 
