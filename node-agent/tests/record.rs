@@ -200,6 +200,35 @@ fn what_cannot_be_measured_is_told_beside_what_is() {
 }
 
 #[test]
+fn probes_whose_names_no_ckbprobe_could_have_are_refused_before_anything_is_attached() {
+    let to = folder("names").join("record");
+    let asks = to.with_file_name("names.yaml");
+    let long = "a".repeat(64);
+    for (name, said) in [
+        ("../storage", "must be a label"),
+        ("-storage", "must be a label"),
+        ("''", "must be a label"),
+        (&long, "must be a label"),
+        ("other", "two probes named \"other\""),
+    ] {
+        let probes =
+            format!("- {{name: other, rocksdb: {{}}}}\n- {{name: {name}, rocksdb: {{}}}}\n");
+        fs::write(&asks, probes).unwrap();
+        let output = Command::new(CKB_PROBE)
+            .args(["record", "--pid", "1", "--probe"])
+            .arg(&asks)
+            .arg("-o")
+            .arg(&to)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(said), "{name}: {text}");
+        assert!(!to.exists(), "{name}");
+    }
+}
+
+#[test]
 fn a_folder_that_holds_no_record_is_refused_with_what_to_do() {
     let to = folder("none");
     let output = report(&[&to]);

@@ -3,7 +3,7 @@
 pub mod folder;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
@@ -80,6 +80,14 @@ pub enum RecordError {
     NoProbes(String, #[source] serde_yaml::Error),
     #[error("{0} has a probe {1:?} that asks nothing: give it a kind, such as rocksdb: {{}}")]
     NoKind(String, String),
+    #[error(
+        "{0} has a probe named {1:?}: a probe's name must be a label, at most 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit"
+    )]
+    NoLabel(String, String),
+    #[error(
+        "{0} has two probes named {1:?}: give each a name of its own, by which its figures are told"
+    )]
+    Twice(String, String),
 }
 
 /// Records until the time is up.
@@ -171,10 +179,29 @@ fn probes(arguments: &RecordArguments) -> Result<Vec<Probe>, RecordError> {
         std::fs::read_to_string(file).map_err(|error| RecordError::Probes(name.clone(), error))?;
     let probes: Vec<Probe> = serde_yaml::from_str(&written)
         .map_err(|error| RecordError::NoProbes(name.clone(), error))?;
-    match probes.iter().find(|probe| probe.kind_spec().is_none()) {
-        Some(probe) => Err(RecordError::NoKind(name, probe.name.clone())),
-        None => Ok(probes),
+    let mut seen = BTreeSet::new();
+    for probe in &probes {
+        let own = probe.name.clone();
+        if !is_label(&own) {
+            return Err(RecordError::NoLabel(name, own));
+        }
+        if probe.kind_spec().is_none() {
+            return Err(RecordError::NoKind(name, own));
+        }
+        if !seen.insert(own.clone()) {
+            return Err(RecordError::Twice(name, own));
+        }
     }
+    Ok(probes)
+}
+
+/// As the API server asks of a CkbProbe. Files of stacks are named by it, so it must lead nowhere else.
+fn is_label(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=63).contains(&name.len())
+        && name.bytes().all(|byte| inner(byte) || byte == b'-')
+        && !name.starts_with('-')
+        && !name.ends_with('-')
 }
 
 fn asked(probe: &Probe) -> Option<Asked> {
