@@ -14,6 +14,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::{EnumIter, IntoEnumIterator, IntoStaticStr};
 
+/// The annotation of a CkbProbe that is compared, as long as it is: what `spec.paused` was before.
+pub const FOUND: &str = "ckbprobe.dev/paused-before-cost";
+
 pub use standing::{attached, stands};
 pub use text::{progress, table};
 

@@ -3,7 +3,7 @@
 //! How it was found is in an annotation as long as it is not: whoever is killed between two turns leaves it there, and `--restore` reads it.
 
 use ckb_probe_crds::CkbProbe;
-use ckb_probe_views::presets::MANAGER;
+use ckb_probe_views::{cost::FOUND, presets::MANAGER};
 use kube::{
     Api, ResourceExt,
     api::{Patch, PatchParams},
@@ -13,9 +13,6 @@ use tokio::time::sleep;
 
 use super::LOOK;
 use crate::VerbError;
-
-/// What `spec.paused` was before.
-pub const ANNOTATION: &str = "ckbprobe.dev/paused-before-cost";
 
 /// So often it is tried, where the API server does not answer or somebody else writes.
 const TRIES: u32 = 5;
@@ -49,7 +46,7 @@ impl<'a> Held<'a> {
             tries += 1;
             let probe = get(api, name).await?;
             let found = probe.spec.paused;
-            if let Some(paused) = probe.annotations().get(ANNOTATION) {
+            if let Some(paused) = probe.annotations().get(FOUND) {
                 let namespace = probe.namespace().unwrap_or_default();
                 return Err(VerbError::Compared {
                     subject: format!("{namespace}/{name}"),
@@ -60,7 +57,7 @@ impl<'a> Held<'a> {
             // Of two that read the same one alone comes through.
             let version = probe.metadata.resource_version;
             let change = json!({
-                "metadata": { "annotations": { ANNOTATION: found.to_string() }, "resourceVersion": version },
+                "metadata": { "annotations": { FOUND: found.to_string() }, "resourceVersion": version },
                 "spec": { "paused": false },
             });
             match patch(api, name, &change).await {
@@ -98,7 +95,7 @@ impl<'a> Held<'a> {
 /// Does what one that was killed could not; None where there is nothing to be done.
 pub async fn release(api: &Api<CkbProbe>, name: &str) -> Result<Option<Restored>, VerbError> {
     let probe = get(api, name).await?;
-    let Some(found) = probe.annotations().get(ANNOTATION) else {
+    let Some(found) = probe.annotations().get(FOUND) else {
         return Ok(None);
     };
     restore(api, name, found == "true", None).await.map(Some)
@@ -119,7 +116,7 @@ async fn restore(
             let now = probe.spec.paused;
             let ours = set.is_none_or(|set| set == now);
             let mut change = json!({ "metadata": {
-                "annotations": { ANNOTATION: Value::Null },
+                "annotations": { FOUND: Value::Null },
                 "resourceVersion": probe.metadata.resource_version,
             } });
             if ours {

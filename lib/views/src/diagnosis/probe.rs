@@ -17,7 +17,7 @@ use super::{
     installation::{trouble, version},
     reasons::{self, Where},
 };
-use crate::selector;
+use crate::{cost, selector};
 
 /// Places of which an answer tells, in their order.
 const PLACES: [Place; 8] = [
@@ -68,6 +68,9 @@ pub(super) fn of(found: &Snapshot, probe: &CkbProbe) -> Vec<Finding> {
             findings.extend(well(found, probe, status, place).map(about));
         }
         findings.extend(told.into_iter().map(about));
+        if place == Place::CkbProbe {
+            findings.extend(compared(probe, namespace, name).map(about));
+        }
         findings.extend(besides(found, status, place).into_iter().map(about));
         // Nothing got any further.
         if stuck {
@@ -222,6 +225,21 @@ fn tell(found: &Snapshot, namespace: &str, name: &str, problem: &Problem) -> Fin
     };
     finding.next = vec![reasons::next(*reason, &at)];
     finding.see(&reasons::anchor(*reason))
+}
+
+/// That `cost` has it paused by turns, or was killed while it had.
+fn compared(probe: &CkbProbe, namespace: &str, name: &str) -> Option<Finding> {
+    let found = probe.metadata.annotations.as_ref()?.get(cost::FOUND)?;
+    let paused = if found == "true" {
+        "paused"
+    } else {
+        "not paused"
+    };
+    let text = format!(
+        "`kubectl ckbprobe cost` pauses it by turns; it was {paused} before. Where nobody runs that any more, it was killed, and has to be put back"
+    );
+    let restore = format!("kubectl ckbprobe cost {name} -n {namespace} --restore");
+    Some(Finding::warning(Place::CkbProbe, text).next(restore))
 }
 
 /// What is said where nothing is wrong.

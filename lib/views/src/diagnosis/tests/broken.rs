@@ -277,6 +277,33 @@ fn an_answer_that_does_not_come_is_the_operators_fault_after_ten_seconds() {
 }
 
 #[test]
+fn one_that_cost_left_paused_is_told_with_how_it_is_put_back() {
+    let noted = |was: &str| {
+        let annotation = format!("{{ckbprobe.dev/paused-before-cost: '{was}'}}");
+        diagnosed(&[("metadata/annotations", annotation)])
+    };
+    let found = noted("false");
+    let mut told = found.findings.iter();
+    let told = told.find(|one| one.text.contains("kubectl ckbprobe cost"));
+    let told = told.unwrap();
+    assert_eq!((told.place, told.mark), (Place::CkbProbe, Mark::Warning));
+    assert!(told.text.contains("it was not paused before"), "{told:?}");
+    assert_eq!(
+        told.next,
+        ["kubectl ckbprobe cost steady -n e2e-soak --restore"]
+    );
+    let paused = noted("true").findings;
+    assert!(
+        paused
+            .iter()
+            .any(|one| one.text.contains("it was paused before"))
+    );
+    // Nothing of it where nobody compared.
+    let none = healthy().diagnose().findings;
+    assert!(!none.iter().any(|one| one.text.contains("ckbprobe cost")));
+}
+
+#[test]
 fn each_reason_is_found_at_its_place_with_a_command_and_its_paragraph() {
     let all = reasons();
     assert!(all.len() > 30, "{all:?}");
