@@ -58,7 +58,9 @@ cluster_tools() {
 # built with these. Where what they test is built for tests alone (CKB_PROBE_PROFILE=ci) so are they: most of their dependencies are the same.
 build_harness() {
   local profile=dev bin bins=()
+  # shellcheck disable=SC2034  # it is the caller's
   harness=target/debug
+  # shellcheck disable=SC2034
   [[ ${CKB_PROBE_PROFILE:-} != ci ]] || profile=ci harness=target/ci
   for bin; do bins+=(--bin "$bin"); done
   cargo build --locked --quiet --workspace --profile "$profile" "${bins[@]}"
