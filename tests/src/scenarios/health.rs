@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
 use super::prelude::*;
 
 /// A database that does what it is told.
@@ -45,20 +47,30 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     scene
         .apply_probe(ckb_probe(&scene.namespace, PROBE, &spec))
         .await?;
-    healthy(scene, "True", "Done", ATTACH).await?;
+    wait::until("the target to be attached", ATTACH, async || {
+        let attached = scene.now(PROBE).await?.targets.attached;
+        expect(attached == 1, "an attached target", || attached)
+    })
+    .await?;
 
     // Levels so small that writes wait for compactions: of keys and values of 10 kB. Each order is carried out as its time comes.
     tell(
         process,
         "open /out/stalled 262144 4 1 8 1 30000000\nput 2 1500 10000\n",
     )?;
-    let told = healthy(scene, "False", "WritesHeldBack", 3 * TOLD).await?;
+    let (told, says) = healthy(scene, "False", "WritesHeldBack", 3 * TOLD).await?;
     scene.seconds(
         "until WritesHeldBack, from the first write on",
         told,
         3 * TOLD,
     );
-    let over = healthy(scene, "True", "Done", OVER).await?;
+    // Which limit is met first is RocksDB's to say.
+    scene.equal(
+        "the column family is named",
+        says.ends_with(": CELL)"),
+        true,
+    );
+    let (over, _) = healthy(scene, "True", "Done", OVER).await?;
     scene.seconds("until that is over", over, OVER);
 
     let filler = process.path("/out/filler");
@@ -69,15 +81,20 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         orders += "put 2 360 10000\nflush 2\n";
     }
     tell(process, &orders)?;
-    let told = healthy(scene, "False", "BackgroundErrors", 2 * TOLD).await?;
+    let (told, says) = healthy(scene, "False", "BackgroundErrors", 2 * TOLD).await?;
     scene.seconds(
         "until BackgroundErrors, from the first write on",
         told,
         2 * TOLD,
     );
+    let lacks = ["NoSpace", "CompactionTooLarge"].map(|word| says.contains(word));
+    scene.equal("what is lacking is named", lacks.contains(&true), true);
     fs::remove_file(&filler).map_err(Failure::at(&filler))?;
-    let over = healthy(scene, "True", "Done", OVER).await?;
+    let (over, _) = healthy(scene, "True", "Done", OVER).await?;
     scene.seconds("until well, once there is room", over, OVER);
+    for reason in [Reason::WritesHeldBack, Reason::BackgroundErrors] {
+        scene.events(PROBE, reason).await?;
+    }
     Ok(())
 }
 
@@ -89,20 +106,24 @@ fn tell(process: Process, orders: &str) -> Result<()> {
         .map_err(Failure::system(input))
 }
 
-/// How long it takes until the condition is so.
-async fn healthy(scene: &Scene<'_>, is: &str, why: &str, limit: Duration) -> Result<Duration> {
+/// How long it takes until the condition is so, and what it says then.
+async fn healthy(
+    scene: &Scene<'_>,
+    is: &str,
+    why: &str,
+    limit: Duration,
+) -> Result<(Duration, String)> {
     let began = Instant::now();
     let what = format!("TargetsHealthy {is}, {why}");
-    wait::closely(&what, limit, async || {
+    let says = wait::until(&what, limit, async || {
         let status = scene.now(PROBE).await?;
-        let mut conditions = status.conditions.iter();
+        let mut conditions = status.conditions.into_iter();
         let healthy = conditions.find(|one| one.type_ == condition::TARGETS_HEALTHY);
-        expect(
-            healthy.is_some_and(|healthy| healthy.status == is && healthy.reason == why),
-            &what,
-            || format!("{healthy:?}"),
-        )
-    })
-    .await?;
-    Ok(began.elapsed())
+        let holds = |one: &Condition| one.status == is && one.reason == why;
+        let so = healthy.as_ref().is_some_and(holds);
+        expect(so, &what, || format!("{healthy:?}"))?;
+        Ok(healthy.map(|healthy| healthy.message))
+    });
+    let says = says.await?.unwrap_or_default();
+    Ok((began.elapsed(), says))
 }
