@@ -35,6 +35,10 @@ use crate::{Duration, Probe, Reason};
     printcolumn(name = "Reason", type_ = "string", json_path = r#".status.conditions[?(@.type=="Ready")].reason"#, priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("(has(self.detectAnomalies) && self.detectAnomalies) || !self.probes.exists(p, has(p.profile) && has(p.profile.captureOnAnomaly) && p.profile.captureOnAnomaly)")
+    .message("profile.captureOnAnomaly waits for an anomaly, and detectAnomalies is false: there would be none"))]
+#[x_kube(validation = Rule::new("!self.probes.all(p, has(p.profile) && has(p.profile.captureOnAnomaly) && p.profile.captureOnAnomaly)")
+    .message("profile.captureOnAnomaly waits until a figure of another probe is not as usual: add one that is measured all of the time, such as {name: storage, rocksdb: {}}"))]
 pub struct CkbProbeSpec {
     /// The processes to measure.
     pub target: Target,
@@ -324,7 +328,7 @@ pub struct TargetCounts {
 #[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SupportStatus {
-    /// Probes of the spec.
+    /// Probes of the spec, but for profiles that wait for an anomaly: what has not been tried is not known.
     pub asked: u32,
     /// Those of them that the kernel of every target's node supports in full; unset until the agents have told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -420,6 +424,41 @@ pub struct ProbeStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub profiles: Vec<String>,
+    /// Of a profile with `captureOnAnomaly: true`: whether it waits, and what it was taken of last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capture: Option<CaptureStatus>,
+}
+
+/// A profile that is taken only while something is not as usual.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CaptureStatus {
+    /// `Waiting` for an anomaly; `Capturing`, since there is one; `Captured`, while it lasts and its windows are taken.
+    #[serde(default)]
+    pub state: CaptureState,
+    /// When it was last begun; unset until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    /// The anomaly for which it was last begun: of several, the one that differed most.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[schemars(length(max = 512))]
+    pub anomaly: String,
+    /// The CkbProfiles that there are of it, the oldest first; at most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub profiles: Vec<String>,
+}
+
+/// How far it has got.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum CaptureState {
+    /// Nothing is sampled: all is as usual.
+    #[default]
+    Waiting,
+    /// Stacks are sampled.
+    Capturing,
+    /// Its windows are taken, and something is not as usual yet.
+    Captured,
 }
 
 /// One row of a probe: an operation, a function, a peer.

@@ -112,6 +112,11 @@ macro_rules! define_kinds {
                 probe
             }
 
+            /// Its profile, where that is taken only while something is not as usual.
+            pub fn capture(&self) -> Option<&profile::ProfileProbe> {
+                self.profile.as_ref().filter(|profile| profile.capture_on_anomaly)
+            }
+
             /// What it asks; None where no kind is set that this version knows.
             pub fn kind_spec(&self) -> Option<KindSpec> {
                 $(if let Some(spec) = &self.$module {

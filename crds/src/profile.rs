@@ -24,7 +24,7 @@ pub const PPROF_LIMIT: usize = 512 << 10;
 #[derive(Clone, Debug, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProfileWindow {
-    /// The number of the window: how many times `every` (for slow calls: ten minutes) had passed since 1970 when it began; 0 if
+    /// The number of the window: how many times `every` (for slow calls: ten minutes; with `captureOnAnomaly` alone: `window`) had passed since 1970 when it began; 0 if
     /// the probe profiles once.
     pub number: u64,
     /// When the window began; if the agents' windows differ, the earliest.

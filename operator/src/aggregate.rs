@@ -13,6 +13,7 @@ use crate::{
 
 mod alarms;
 mod anomalies;
+mod captures;
 mod conditions;
 mod events;
 mod fleet;
@@ -48,8 +49,10 @@ pub fn aggregate(
         Ok(spec) => {
             let targets = targets::of(probe, spec, &reports, world, left_out, now);
             let mut measured = probes::measured(&spec.spec, &targets, past);
-            for status in &mut measured.probes {
+            let unusual = captures::Unusual::of(&spec.spec, past);
+            for (asked, status) in spec.spec.probes.iter().zip(&mut measured.probes) {
                 status.profiles = profiles(probe, &status.name, world);
+                captures::tell(asked, status, probe, &unusual, world, now);
             }
             let support = Support::of(probe, spec, &targets, now);
             let verdict = conditions::judge(probe, spec, &targets, &support, &measured, world, now);
@@ -90,6 +93,7 @@ pub fn next_change(probe: &CkbProbeEntry, world: &World, now: Timestamp) -> Opti
     let expiry = probe.expires().filter(|expires| *expires > now);
     targets::deadlines(probe, spec, world, now)
         .chain(expiry)
+        .chain(captures::deadlines(probe, spec, now))
         .min()
 }
 

@@ -29,6 +29,9 @@ pub const OBSERVED: &str = "Observed";
 /// What was wrong is not any more.
 pub const RECOVERED: &str = "Recovered";
 
+/// There are stacks of something that is not as usual.
+pub const CAPTURED: &str = "Captured";
+
 /// Stacks of a window are missing, or could not be published.
 pub const PROFILE_FAILED: &str = "ProfileFailed";
 
@@ -67,6 +70,7 @@ pub fn notes(old: Option<&CkbProbeStatus>, new: &CkbProbeStatus) -> Vec<Note> {
     notes.extend(restarted(old, new));
     notes.extend(died(old, new));
     notes.extend(observed(old, new));
+    notes.extend(captured(old, new));
     notes
 }
 
@@ -240,6 +244,33 @@ fn observed<'a>(
                 event.pod, event.container, event.row, event.text
             ),
         })
+}
+
+/// The first profiles of an anomaly are there.
+fn captured<'a>(
+    old: Option<&'a CkbProbeStatus>,
+    new: &'a CkbProbeStatus,
+) -> impl Iterator<Item = Note> + 'a {
+    let told = move |name: &str, since| {
+        let probes = old.into_iter().flat_map(|old| &old.probes);
+        let mut known = probes.filter(|probe| probe.name == name);
+        let capture = known.next().and_then(|probe| probe.capture.as_ref());
+        capture.is_some_and(|one| one.since.as_ref() == since && !one.profiles.is_empty())
+    };
+    new.probes.iter().filter_map(move |probe| {
+        let capture = probe.capture.as_ref()?;
+        let news = !capture.profiles.is_empty() && !told(&probe.name, capture.since.as_ref());
+        news.then(|| Note {
+            type_: EventType::Normal,
+            reason: CAPTURED,
+            action: "Profile",
+            text: format!(
+                "CkbProfile {} shows what ran then: {}",
+                capture.profiles.join(", "),
+                capture.anomaly
+            ),
+        })
+    })
 }
 
 /// The Ready condition, when it says that probing was stopped on purpose.

@@ -16,6 +16,7 @@ mod everything;
 mod figures;
 mod footprint;
 mod ground_truth;
+mod health;
 mod impostor;
 mod kinds;
 mod kinds_admitted;
@@ -144,6 +145,7 @@ pub const ALL: &[Scenario] = scenarios! {
     sampling: Both, Nobody, "a busy target is measured within the default budget, and its rates are true";
     column_families: Both, Others, "every call is put down to a column family, by the name of CKB's schema";
     slow_operations: Both, Nobody, "the slowest calls in the status, all of them in the log, each lost one counted";
+    health: StandIn, Others, "what a real RocksDB suffers is in the status within one report interval, and goes as that is over";
     two_pods: StandIn, Others, "what was not selected is not counted, however alike it is";
     same_question: StandIn, Others, "CkbProbes that ask the same are measured once, whoever of them comes or goes";
     impostor: StandIn, Others, "a pod that is made to look like another's container is not measured for it";

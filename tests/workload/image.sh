@@ -30,7 +30,7 @@ archive() { python3 "$here/../cluster/oci_archive.py" --libs --user "$user" "$ou
 rocksdb_image() {
   "$here/../fixtures/build.sh" "$work"
   local name files=()
-  for name in ckb ground-truth ground-truth-partial ground-truth-stripped wild; do
+  for name in ckb ground-truth ground-truth-partial ground-truth-stripped wild troubled; do
     files+=("$work/$name:/usr/bin/$name")
   done
   archive registry.local/ckb-probe/workload:dev '["/usr/bin/ckb"]' "${files[@]}"

@@ -24,6 +24,9 @@ const STATUS_BYTES: usize = 512;
 const PHRASE_CALLERS: usize = 3;
 const PHRASE_BYTES: usize = 160;
 
+/// No weight is more: the API server takes whole numbers of 63 bits, and refuses all of a report in which one is larger.
+pub const MOST_WEIGHT: u64 = i64::MAX as u64;
+
 /// The detail that is how long it took.
 pub const DURATION: &str = "duration";
 
@@ -233,7 +236,7 @@ impl Event {
             row: row.to_string(),
             part: part.map(str::to_string),
             thread: self.thread_name.clone(),
-            weight: self.weight,
+            weight: self.weight.min(MOST_WEIGHT),
             text: phrases.join(", "),
             // What there is none of is for machines to be sure of, and for people not to read.
             details: details

@@ -51,6 +51,8 @@ pub struct ProfileConfig {
     pub window: Duration,
     /// From the beginning of one window to that of the next; None: there is one.
     pub every: Option<Duration>,
+    /// Whether it may be asked again, for another occasion: then one window alone has a number of its own, too.
+    pub occasional: bool,
     /// Makes figures of what was seen.
     pub figures: fn(&Weighed) -> Figures,
 }
@@ -64,6 +66,7 @@ impl PartialEq for ProfileConfig {
             passes,
             window,
             every,
+            occasional,
             figures: _,
         } = self;
         *modes == other.modes
@@ -71,6 +74,7 @@ impl PartialEq for ProfileConfig {
             && *passes == other.passes
             && *window == other.window
             && *every == other.every
+            && *occasional == other.occasional
     }
 }
 

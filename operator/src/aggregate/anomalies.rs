@@ -153,22 +153,39 @@ impl Past {
             .filter(|((of, ..), _)| of == probe)
             .collect();
         found.sort_by(|(_, a), (_, b)| distance(&b.anomaly).total_cmp(&distance(&a.anomaly)));
-        let told = found.into_iter().filter_map(|((_, row, name), begun)| {
-            let value = column(descriptor, name)?.value;
-            let Begun { since, anomaly } = begun;
-            Some(format!(
-                "probe {probe}: {name} of {row} is not as usual since {since:.0}: it was {}, and is usually {}",
-                descriptor.written(value, anomaly.value),
-                descriptor.written(value, anomaly.usual),
-            ))
-        });
+        let told = found
+            .into_iter()
+            .filter_map(|(figure, begun)| sentence(figure, begun, descriptor));
         told.collect()
+    }
+
+    /// That of the figure of all probes that differed most as it began to be unusual; `descriptor` is that of a probe.
+    pub fn gravest(
+        &self,
+        descriptor: impl Fn(&str) -> Option<&'static Descriptor>,
+    ) -> Option<String> {
+        let far = |(_, begun): &(&Figure, &Begun)| distance(&begun.anomaly);
+        let most = self.begun.iter().max_by(|a, b| far(a).total_cmp(&far(b)));
+        let (figure, begun) = most?;
+        sentence(figure, begun, descriptor(&figure.0)?)
     }
 
     /// How many figures are not as usual.
     pub fn count(&self) -> usize {
         self.begun.len()
     }
+}
+
+/// What is said of a figure as long as it is unusual.
+fn sentence(figure: &Figure, begun: &Begun, descriptor: &Descriptor) -> Option<String> {
+    let (probe, row, name) = figure;
+    let value = column(descriptor, name)?.value;
+    let Begun { since, anomaly } = begun;
+    Some(format!(
+        "probe {probe}: {name} of {row} is not as usual since {since:.0}: it was {}, and is usually {}",
+        descriptor.written(value, anomaly.value),
+        descriptor.written(value, anomaly.usual),
+    ))
 }
 
 /// How far it is from what is usual, whichever way.

@@ -161,6 +161,11 @@ pub fn of_target(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Problem> {
     }
 }
 
+/// Whether it is not measured since nothing is unusual.
+pub fn waits(report: &InstanceReport, probe: &Probe) -> bool {
+    probe.capture().is_some() && reported(report, probe).is_none()
+}
+
 /// Whether the node's kernel, or what the agent may do there, rules the probe out.
 pub fn is_unsupported(report: &ProbeReport) -> bool {
     report.state == InstanceState::Failed && report.reason == Some(Reason::UnsupportedByKernel)
@@ -169,9 +174,11 @@ pub fn is_unsupported(report: &ProbeReport) -> bool {
 /// The probes of a target that are not well, those together that have the same to say. What the kernel rules out is a trouble only
 /// where it rules out all of them: else the target is measured as far as it can be.
 fn of_probes(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Problem> {
+    let mut asked = spec.probes.iter().filter(|probe| !waits(report, probe));
     let ruled_out = |probe| reported(report, probe).is_some_and(is_unsupported);
-    let measurable = !spec.probes.iter().all(ruled_out);
-    let each = spec.probes.iter().filter_map(|probe| {
+    let measurable = !asked.all(ruled_out);
+    let asked = spec.probes.iter().filter(|probe| !waits(report, probe));
+    let each = asked.filter_map(|probe| {
         let problem = match reported(report, probe) {
             Some(reported) if measurable && is_unsupported(reported) => Problem {
                 prognosis: Prognosis::Unsupported,
@@ -185,7 +192,9 @@ fn of_probes(spec: &CkbProbeSpec, report: &InstanceReport) -> Vec<Problem> {
                 firing: false,
             },
         };
-        Some((probe.name.as_str(), problem))
+        // It comes and goes with what is not as usual, and the target is no less well for that.
+        let passes = probe.capture().is_some() && problem.prognosis == Prognosis::Passing;
+        (!passes).then_some((probe.name.as_str(), problem))
     });
     let mut problems: Vec<(Vec<&str>, Problem)> = Vec::new();
     for (name, problem) in each {

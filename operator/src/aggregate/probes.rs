@@ -108,7 +108,8 @@ fn learn(spec: &CkbProbeSpec, targets: &[Target], rows: &[MergedRows], past: &mu
         |probe, row| asked(probe).is_some_and(|place| rows[place].contains_key(row)),
     );
     for (probe, rows) in spec.probes.iter().zip(rows) {
-        let Some(question) = probe.kind_spec() else {
+        // What is taken of something unusual is not itself what is.
+        let Some(question) = probe.kind_spec().filter(|_| probe.capture().is_none()) else {
             continue;
         };
         let descriptor = question.kind().descriptor();
@@ -176,6 +177,7 @@ fn status(probe: &Probe, targets: &[Target], rows: &MergedRows) -> (ProbeStatus,
         outliers: Vec::new(),
         anomalies: Vec::new(),
         profiles: Vec::new(),
+        capture: None,
     };
     (status, share)
 }

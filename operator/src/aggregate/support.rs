@@ -42,11 +42,12 @@ enum Conditions {
 impl Support {
     /// That of these targets.
     pub fn of(probe: &CkbProbeEntry, spec: &ValidSpec, targets: &[Target], now: Timestamp) -> Self {
-        let asked = spec.spec.probes.len() as u32;
+        let asked = asked(spec, targets);
         let known = match halted(probe, spec, now) {
             Some(_) => Known::Nothing,
-            None => known(probe, spec, targets),
+            None => known(probe, spec, &asked, targets),
         };
+        let asked = asked.len() as u32;
         Self { asked, known }
     }
 
@@ -96,14 +97,22 @@ fn counted(supported: u32, asked: u32) -> String {
     format!("the kernels of the targets' nodes support {supported}/{asked} probes in full")
 }
 
-fn known(probe: &CkbProbeEntry, spec: &ValidSpec, targets: &[Target]) -> Known {
-    let probes = &spec.spec.probes;
+/// The probes of the spec, but for those that wait on all targets: nobody has tried these.
+fn asked<'a>(spec: &'a ValidSpec, targets: &[Target]) -> Vec<&'a Probe> {
+    let tried = |probe: &&Probe| {
+        let mut reports = targets.iter().filter_map(|target| target.report);
+        probe.capture().is_none() || reports.any(|report| !health::waits(report, probe))
+    };
+    spec.spec.probes.iter().filter(tried).collect()
+}
+
+fn known(probe: &CkbProbeEntry, spec: &ValidSpec, probes: &[&Probe], targets: &[Target]) -> Known {
     let lacking: Vec<_> = targets
         .iter()
         .flat_map(|target| why(spec, target).into_iter().map(move |why| (target, why)))
         .collect();
     if let Some(why) = summary(lacking.iter().map(|(target, why)| (*target, why.as_str()))) {
-        let everywhere = |probe: &&Probe| {
+        let everywhere = |probe: &&&Probe| {
             let mut verdicts = targets.iter().map(|target| verdict(target, probe));
             verdicts.all(|verdict| !matches!(verdict, Conditions::Lacking(_)))
         };
@@ -116,7 +125,9 @@ fn known(probe: &CkbProbeEntry, spec: &ValidSpec, targets: &[Target]) -> Known {
         return Known::Some(supported, reason, sentence);
     }
     let is_open = |target: &&Target| {
-        let mut verdicts = probes.iter().map(|probe| verdict(target, probe));
+        // What comes and goes with what is not as usual leaves nothing open.
+        let lasting = probes.iter().filter(|probe| probe.capture().is_none());
+        let mut verdicts = lasting.map(|probe| verdict(target, probe));
         verdicts.any(|verdict| verdict == Conditions::Open)
     };
     let (open, told): (Vec<_>, Vec<_>) = targets.iter().partition(is_open);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use ckb_probe_crds::{Assignment, Container, NodeProbeSpec};
+use ckb_probe_crds::{Assignment, Container, NodeProbeSpec, Probe};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
 use super::{
@@ -189,8 +189,16 @@ impl<'a> Asked<'a> {
         share::weight(self.spec.bytes, names.into_iter(), containers)
     }
 
+    /// Whether the probe is measured now. A profile that waits is not, until something is not as usual for one of those that ask it.
+    fn has(&self, probe: &Probe) -> bool {
+        let captures = |asking: &&CkbProbeEntry| asking.captures(&probe.name);
+        probe.capture().is_none() || self.probes.iter().any(captures)
+    }
+
     pub fn assignment(self) -> Assignment {
         let spec = &self.spec.spec;
+        let probes = spec.probes.iter().filter(|probe| self.has(probe)).cloned();
+        let probes = probes.collect();
         Assignment {
             probe: self.probe.reference.clone(),
             asks: self.spec.asks.clone(),
@@ -199,7 +207,7 @@ impl<'a> Asked<'a> {
             executable: spec.target.executable.clone(),
             report_interval: spec.report_interval,
             overhead: spec.overhead.clone(),
-            probes: spec.probes.clone(),
+            probes,
             traces: spec.traces.clone(),
             expires_at: self.expires.map(Time),
         }

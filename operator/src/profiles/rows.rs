@@ -107,17 +107,8 @@ impl ProfileIndex {
         if !self.profiles.synced() {
             return None;
         }
-        // Names of CkbProbes have no dots.
-        let prefix = format!("{}.", of.name);
-        let first = ObjectKey::new(&of.namespace, &prefix);
-        let own = self.profiles.range(first..).take_while(|row| {
-            row.key.namespace == of.namespace && row.key.name.starts_with(&prefix)
-        });
-        let own = own.filter(|row| {
-            row.owner.as_ref() == Some(&of.uid) && row.probe == probe && !row.deleting
-        });
         let mut latest: BTreeMap<ProfileMode, &ProfileEntry> = BTreeMap::new();
-        for row in own {
+        for row in self.own(of, probe) {
             let Some(mode) = row.mode else { continue };
             let known = latest.entry(mode).or_insert(row);
             if (row.created, row.window) > (known.created, known.window) {
@@ -126,6 +117,30 @@ impl ProfileIndex {
         }
         let names = latest.into_values();
         Some(names.map(|row| row.key.name.clone()).collect())
+    }
+
+    /// The profiles that it has of that time on, the oldest first; None where they were not listed yet.
+    pub fn since(&self, of: &ProbeReference, probe: &str, since: Timestamp) -> Option<Vec<String>> {
+        if !self.profiles.synced() {
+            return None;
+        }
+        let own = self.own(of, probe).filter(|row| row.created >= since);
+        let mut own: Vec<&ProfileEntry> = own.collect();
+        own.sort_by_key(|row| (row.created, row.window, row.mode));
+        Some(own.into_iter().map(|row| row.key.name.clone()).collect())
+    }
+
+    /// All that this probe of a CkbProbe has.
+    fn own(&self, of: &ProbeReference, probe: &str) -> impl Iterator<Item = &ProfileEntry> {
+        // Names of CkbProbes have no dots.
+        let prefix = format!("{}.", of.name);
+        let first = ObjectKey::new(&of.namespace, &prefix);
+        let own = self.profiles.range(first..).take_while(move |row| {
+            row.key.namespace == of.namespace && row.key.name.starts_with(&prefix)
+        });
+        own.filter(move |row| {
+            row.owner.as_ref() == Some(&of.uid) && row.probe == probe && !row.deleting
+        })
     }
 
     /// Whether both have been listed.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ckb_probe_crds::{CkbProbeSpec, CkbProbeStatus, ProbeReference, Target};
+use ckb_probe_crds::{CaptureState, CkbProbeSpec, CkbProbeStatus, ProbeReference, Target};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::{Selector, SelectorExt};
 use serde_json::json;
@@ -144,7 +144,22 @@ impl CkbProbeEntry {
         Timestamp::from_second(seconds).ok()
     }
 
-    /// Whether another version of it asks for the same: only its status is another.
+    /// Whether a profile of it is being taken for something that is not as usual, by its status.
+    pub fn captures(&self, probe: &str) -> bool {
+        self.captured().any(|name| name == probe)
+    }
+
+    /// The profiles of which that is so.
+    fn captured(&self) -> impl Iterator<Item = &str> {
+        let probes = self.status.iter().flat_map(|status| &status.probes);
+        let captured = probes.filter(|probe| {
+            let capture = probe.capture.as_ref();
+            capture.is_some_and(|capture| capture.state == CaptureState::Capturing)
+        });
+        captured.map(|probe| probe.name.as_str())
+    }
+
+    /// Whether another version of it asks for the same: only its status is another, and captures what it did.
     pub fn asks_the_same(&self, other: &Self) -> bool {
         let Self {
             reference,
@@ -159,6 +174,7 @@ impl CkbProbeEntry {
             && *created == other.created
             && *deleting == other.deleting
             && *spec == other.spec
+            && self.captured().eq(other.captured())
     }
 
     /// Whether its spec was left where it is, for there are so many others.

@@ -49,6 +49,16 @@ pub struct ProfileProbe {
     #[serde(default = "default_keep")]
     #[x_kube(validation = crate::rules::from_one("profile.keep", 50, " windows"))]
     pub keep: u32,
+
+    /// Profiles only while a figure of the other probes is not as it usually is (`status.probes[].anomalies`): one window, which starts at
+    /// once; or, with `every`, as many as are kept, as long as that lasts. Until then nothing is sampled, and `status.probes[].capture` says
+    /// that it waits.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub capture_on_anomaly: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl Default for ProfileProbe {
@@ -59,6 +69,7 @@ impl Default for ProfileProbe {
             window: default_window(),
             every: None,
             keep: default_keep(),
+            capture_on_anomaly: false,
         }
     }
 }

@@ -130,11 +130,18 @@ fn report_of<'a>(
         is_pod && one.container == instance.container
     });
     let own: Vec<_> = of_target.collect();
-    let asked = probe.spec.probes.iter().map(|one| &one.name);
+    // What waits for an anomaly is in no report.
+    let is_asked = |told: &InstanceReport| {
+        let has = |name: &String| told.probes.iter().any(|one| one.name == *name);
+        let probes = probe.spec.probes.iter();
+        let asked = probes.filter(|one| one.capture().is_none() || has(&one.name));
+        let told = told.probes.iter().map(|one| &one.name);
+        told.eq(asked.map(|one| &one.name))
+    };
     let mut by_name = own.iter().filter(|(one, _)| one.probe.uid == uid);
     let same = || {
         let mut each = own.iter();
-        each.find(|(one, _)| one.probes.iter().map(|told| &told.name).eq(asked.clone()))
+        each.find(|(one, _)| is_asked(one))
     };
     by_name.next().or_else(same).copied()
 }
@@ -183,7 +190,13 @@ fn of_all(probe: &CkbProbe, status: &ProbeStatus, stamp: u64) -> Target {
         name: format!("{} ({} targets)", subject(probe), counts.summary),
         probe: status.name.clone(),
         kind: status.kind.clone(),
-        lost: (counts.attached == 0).then(|| ("NotAttached".to_owned(), status.message.clone())),
+        lost: (counts.attached == 0).then(|| {
+            let why = match status.capture {
+                Some(_) => "Waiting",
+                None => "NotAttached",
+            };
+            (why.to_owned(), status.message.clone())
+        }),
         stamp,
         interval_ms: u64::try_from(interval).unwrap_or_default(),
         all: super::Row::default(),

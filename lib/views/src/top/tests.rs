@@ -184,3 +184,36 @@ fn what_a_tenant_named_cannot_control_a_terminal() {
     let moment = of_cluster(&[probe()], Some(&[order(rows)])).neutral();
     assert_eq!(moment.targets[0].rows[0].key, " [31mGet  ");
 }
+
+#[test]
+fn a_profile_that_waits_for_an_anomaly_hides_no_report_and_is_not_lost() {
+    use ckb_probe_crds::{
+        CaptureStatus, KindSpec, Probe, ProbeStatus, kinds::profile::ProfileProbe,
+    };
+    let waits = ProfileProbe {
+        capture_on_anomaly: true,
+        ..ProfileProbe::default()
+    };
+    let mut probe = probe();
+    let question: KindSpec = waits.into();
+    probe.spec.probes.push(Probe::new("flames", question));
+    // The order is in the name of another that asks the same.
+    probe.metadata.uid = Some("younger".to_owned());
+    let moment = of_cluster(
+        &[probe.clone()],
+        Some(&[order(vec![report("Get", 9, 1_000)])]),
+    );
+    assert_eq!(moment.targets.len(), 1);
+    assert_eq!(moment.targets[0].lost, None);
+    let status = ProbeStatus {
+        name: "flames".to_owned(),
+        kind: "profile".to_owned(),
+        message: "waits for an anomaly".to_owned(),
+        capture: Some(CaptureStatus::default()),
+        ..ProbeStatus::default()
+    };
+    probe.status.as_mut().unwrap().probes.push(status);
+    let moment = of_cluster(&[probe], None);
+    let (reason, message) = moment.targets[1].lost.clone().unwrap();
+    assert_eq!((&*reason, &*message), ("Waiting", "waits for an anomaly"));
+}

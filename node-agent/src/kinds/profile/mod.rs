@@ -32,6 +32,7 @@ fn asked(probe: &ProfileProbe) -> profile::ProfileConfig {
         passes: probe.frequency.min(MOST_PASSES),
         window: probe.window.get(),
         every: probe.every.map(ckb_probe_crds::Duration::get),
+        occasional: probe.capture_on_anomaly,
         figures,
     }
 }

@@ -10,7 +10,7 @@ use ckb_probe_crds::{
 
 use crate::{
     mechanism::{
-        Detail,
+        Detail, MOST_WEIGHT,
         health::{
             Decode, FamilyState, HealthEvent, HealthIncident, HealthKey, HealthReading, HealthRow,
             HealthSums, Judgement, StatusHead, Watched, held, role,
@@ -223,7 +223,7 @@ impl Decode for RocksDbHealth {
             row: row.to_string(),
             part,
             // Calls take no such time: whatever else is told comes after it.
-            weight: u64::MAX - 8 + u64::from(severity & 7),
+            weight: MOST_WEIGHT - 8 + u64::from(severity & 7),
             details,
         })
     }

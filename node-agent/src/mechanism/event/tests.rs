@@ -59,6 +59,25 @@ fn whatever_called_a_line_and_a_report_have_their_bounds() {
 }
 
 #[test]
+fn no_weight_is_more_than_the_api_server_takes_for_a_whole_number() {
+    let heavy = Event {
+        time: Timestamp::UNIX_EPOCH,
+        group: GroupId::default(),
+        row: None,
+        part: None,
+        thread: 1,
+        thread_name: String::new(),
+        weight: u64::MAX,
+        details: Vec::new(),
+    };
+    let written = serde_json::to_string(&heavy.report("Get", None)).unwrap();
+    assert!(
+        written.contains(r#""weight":9223372036854775807"#),
+        "{written}"
+    );
+}
+
+#[test]
 fn what_may_hold_secrets_stands_in_lines_and_in_no_report() {
     let secret = Event {
         time: Timestamp::UNIX_EPOCH,

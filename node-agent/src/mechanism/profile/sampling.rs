@@ -16,7 +16,7 @@ use super::{
     Failure, Finished, ProfileConfig,
     categorized::{CategorizedStacks, nanos},
     lacking,
-    schedule::{Upcoming, upcoming},
+    schedule::{Schedule, Upcoming, upcoming},
     shared::SharedSampler,
     slices::Slices,
 };
@@ -60,6 +60,11 @@ pub(super) fn run(
         cost: COST,
         slices: Slices::default(),
     };
+    let schedule = Schedule {
+        every: ask.every,
+        window: ask.window,
+        occasional: ask.occasional,
+    };
     let mut done = None;
     loop {
         if thread.life.is_over() {
@@ -69,7 +74,7 @@ pub(super) fn run(
         if shared.is_over() && forget(false) {
             return;
         }
-        match upcoming(ask.every, ask.window, since_1970(), done) {
+        match upcoming(schedule, since_1970(), done) {
             None => shared.wait(LOOK),
             Some(next) if !next.begins.is_zero() => shared.wait(next.begins.min(LOOK)),
             Some(next) => {

@@ -125,6 +125,7 @@ fn an_error_is_told_with_its_text_and_before_any_slow_call() {
     );
     let hour = 3_600_000_000_000;
     assert!(incident.weight > hour);
+    assert!(incident.weight < MOST_WEIGHT);
     let soft = StatusHead { severity: 1, ..hard };
     let soft = told(role::ERROR, soft, "").unwrap();
     assert!(soft.weight < incident.weight);

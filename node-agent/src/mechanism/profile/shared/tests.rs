@@ -131,6 +131,7 @@ fn the_same_question_of_a_process_has_one_sampler() {
         window: Duration::from_secs(window),
         // Far off: nothing is sampled here.
         every: Some(Duration::from_secs(1 << 40)),
+        occasional: false,
         figures: |_| Figures::default(),
     };
     let process = crate::observe::ProcessId {
