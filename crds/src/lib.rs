@@ -25,9 +25,9 @@ pub use ckb_probe_figures::{
     figures, fleet, histogram, numbers,
 };
 pub use ckbprobe::{
-    AnomalyStatus, Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, EventStatus, InstanceStatus,
-    OutlierStatus, Overhead, OverheadStatus, PartStatus, ProbeStatus, RowStatus, SpanCounts,
-    SupportStatus, Target, TargetCounts, Traces,
+    AnomalyStatus, Breach, CkbProbe, CkbProbeSpec, CkbProbeStatus, DEFAULT_EXPORTER, EventStatus,
+    InstanceStatus, OutlierStatus, Overhead, OverheadStatus, PartStatus, ProbeStatus, RowStatus,
+    SpanCounts, SupportStatus, Target, TargetCounts, Traces,
 };
 pub use conditions::{Reason, condition};
 pub use descriptor::Descriptor;
