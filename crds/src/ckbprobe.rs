@@ -160,16 +160,19 @@ fn bound_selector(schema: &mut Schema) {
     }
 }
 
+/// The exporter that is meant where none is named, which everybody may name.
+pub const DEFAULT_EXPORTER: &str = "default";
+
 /// Where traces go.
 #[derive(Clone, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Traces {
-    /// The exporter, of those that the installation has: where they go, and with which credentials, is the installation's to say
-    /// (`otlp` of the chart). There is one, `default`.
+    /// The exporter, of those that the installation has and this namespace may name: where they go, and with which credentials, is the
+    /// installation's to say (`otlp.exporters` of its chart). `default` is `otlp.endpoint`.
     #[serde(default = "default_exporter")]
-    #[schemars(length(max = 63))]
-    #[x_kube(validation = Rule::new("self == 'default'")
-        .message("traces.exporter must be default: the installation says where traces go, and has no other exporter"))]
+    #[schemars(length(max = 40))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')")
+        .message("traces.exporter must be the name of an exporter of this installation, such as default: where traces go is the installation's to say"))]
     pub exporter: String,
 }
 
@@ -626,7 +629,7 @@ fn default_executable() -> String {
 }
 
 fn default_exporter() -> String {
-    "default".to_string()
+    DEFAULT_EXPORTER.to_string()
 }
 
 fn default_max_percent() -> f64 {

@@ -84,6 +84,8 @@ pub enum Reason {
     LimitExceeded,
     /// One of the probes is of a kind that this installation does not admit: nothing of the CkbProbe is measured.
     KindNotAdmitted,
+    /// Its traces are to go by an exporter that its namespace may not name, or that there is not: nothing of the CkbProbe is measured.
+    ExporterNotAdmitted,
     /// The agent's report cannot be stored, or not be read.
     ReportRefused,
     /// The reports of this node's targets are more than one object holds: something is left out, and said.

@@ -26,8 +26,8 @@ pub use ckb_probe_figures::{
 };
 pub use ckbprobe::{
     AnomalyStatus, Breach, CaptureState, CaptureStatus, CkbProbe, CkbProbeSpec, CkbProbeStatus,
-    EventStatus, InstanceStatus, OutlierStatus, Overhead, OverheadStatus, PartStatus, ProbeStatus,
-    RowStatus, SpanCounts, SupportStatus, Target, TargetCounts, Traces,
+    DEFAULT_EXPORTER, EventStatus, InstanceStatus, OutlierStatus, Overhead, OverheadStatus,
+    PartStatus, ProbeStatus, RowStatus, SpanCounts, SupportStatus, Target, TargetCounts, Traces,
 };
 pub use conditions::{Reason, condition};
 pub use descriptor::Descriptor;

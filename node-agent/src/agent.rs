@@ -4,10 +4,12 @@ mod exchange;
 mod metric_export;
 mod pace;
 
-use std::{future::pending, io::Write as _, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, future::pending, io::Write as _, pin::pin, sync::Arc, time::Duration,
+};
 
 use ckb_probe_crds::{AgentStatus, Assignment, NodeProbe, NodeProbeStatus, ProfilePart};
-use ckb_probe_traces::{Counts, Limits, Signal};
+use ckb_probe_traces::Signal;
 use exchange::{
     Written, orders,
     parts::{Queue, write_parts},
@@ -36,7 +38,7 @@ use crate::{
         engine::Engine,
         workers::{Errand, Outcome},
     },
-    export::{exposition, metrics, span_metrics, span_sink::SpanSink},
+    export::{exporters::Exporters, exposition, metrics, span_metrics},
     kernel::{CalibratedTier, Execs, Tier, memory},
     mechanism::{NodePolicy, Refusal},
     observe,
@@ -77,8 +79,8 @@ pub struct Settings {
     pub policy: NodePolicy,
     /// No two reports are closer together: [`REPORT_FLOOR`] but in tests.
     pub report_floor: Duration,
-    /// Where traces go, if anywhere.
-    pub traces: Option<ckb_probe_traces::Settings>,
+    /// Where traces may go, by the names that orders have for it.
+    pub traces: BTreeMap<String, ckb_probe_traces::Settings>,
     /// Where figures go besides `/metrics`, if anywhere, and how often.
     pub figures: Option<(ckb_probe_traces::Settings, Duration)>,
     /// How many bytes of memory it may take, for tests; what its cgroup says, when unset.
@@ -147,7 +149,14 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
         {}
     });
 
-    let spans = settings.traces.and_then(|to| export(to, &settings.node));
+    for (exporter, to) in &settings.traces {
+        let receiver = to.receiver();
+        info!(
+            exporter,
+            receiver, "traces are exported where a CkbProbe asks for it"
+        );
+    }
+    let spans = Exporters::new(settings.traces, settings.node.clone());
     let figures = settings
         .figures
         .and_then(|(to, interval)| MetricExport::start(to, interval, &settings.node));
@@ -219,8 +228,8 @@ pub async fn run(client: Client, settings: Settings) -> Result<(), AgentError> {
     }
     work.drain();
     work.hand_over().await;
-    if let Some(spans) = work.engine.end_export() {
-        info!("{}", spans.end(LAST_SPANS));
+    for said in work.engine.end_export().end(LAST_SPANS) {
+        info!("{said}");
     }
     if let Some(said) = work.metrics.and_then(|metrics| metrics.end(LAST_SPANS)) {
         info!("{said}");
@@ -287,14 +296,12 @@ impl Work {
             let mut families = metrics::families(means, now, instances, &exemplars);
             families.extend(reports.families());
             families.extend(parts.families());
-            let of = |signal, counts: &Option<Counts>| {
-                let counts = counts.iter();
-                let families =
-                    counts.flat_map(move |counts| span_metrics::families(signal, counts));
-                families.collect::<Vec<_>>()
-            };
-            families.extend(of(Signal::Traces, &spans));
-            families.extend(of(Signal::Metrics, &points));
+            let spans = spans.iter();
+            let spans = spans.map(|(name, counts)| (Some(name.as_str()), *counts));
+            let spans: Vec<_> = spans.collect();
+            families.extend(span_metrics::families(Signal::Traces, &spans));
+            let points: Vec<_> = points.iter().map(|counts| (None, *counts)).collect();
+            families.extend(span_metrics::families(Signal::Metrics, &points));
             let text = exposition::page(&families, request.format);
             let text = text.map_err(|error| format!("cannot render the metrics: {error}\n"));
             // Whoever asked may have gone.
@@ -393,21 +400,6 @@ impl Work {
             agent: self.about.clone(),
             instances: self.engine.reports(),
             instances_omitted: 0,
-        }
-    }
-}
-
-/// Begins to export. Where that cannot be, everything is measured all the same, and whoever asks for traces is told.
-fn export(to: ckb_probe_traces::Settings, node: &str) -> Option<SpanSink> {
-    let receiver = to.receiver();
-    match SpanSink::start(to, Limits::DEFAULT, Some(node.to_string())) {
-        Ok(spans) => {
-            info!(receiver, "traces are exported where a CkbProbe asks for it");
-            Some(spans)
-        }
-        Err(error) => {
-            error!(receiver, %error, "no traces are exported");
-            None
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What leaves the agent besides its reports.
 
 pub mod exemplars;
+pub mod exporters;
 pub mod exposition;
 pub mod metric_sink;
 pub mod metrics;

@@ -1,9 +1,12 @@
 //! What one namespace, one pod and one node may take of the installation, and how it is said that more is asked.
 
+mod exporters;
+
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use ckb_probe_crds::{CkbProbeSpec, Kind, Reason};
 
+pub use self::exporters::AdmittedExporters;
 use crate::world::{Bounds, TargetPod};
 
 /// What a namespace and a pod may take. Whoever installs ckb-probe sets it; within a namespace the oldest CkbProbes are
@@ -22,6 +25,8 @@ pub struct Limits {
     pub min_report_interval: Duration,
     /// What may be measured at all.
     pub kinds: AdmittedKinds,
+    /// Where traces may go.
+    pub exporters: AdmittedExporters,
 }
 
 /// The kinds of probes that are admitted. Some look at the whole node, which is not everybody's to see.
@@ -105,6 +110,17 @@ fn bit(kind: Kind) -> u32 {
 const SPECS_FOR_EACH: usize = 4;
 
 impl Limits {
+    /// What keeps the whole of such a CkbProbe from being measured in this namespace, whatever else is asked there.
+    pub fn refused(&self, namespace: &str, spec: &CkbProbeSpec) -> Option<Limit> {
+        let kind = self.kinds.refused(namespace, spec).map(Limit::Kind);
+        let exporter = || {
+            self.exporters
+                .refuse(namespace, spec)
+                .then_some(Limit::Exporter)
+        };
+        kind.or_else(exporter)
+    }
+
     /// What is taken of what CkbProbes ask at all.
     pub fn bounds(&self) -> Bounds {
         Bounds {
@@ -123,6 +139,7 @@ impl Default for Limits {
             profile_bytes_per_namespace: 64 << 20,
             min_report_interval: Duration::from_secs(5),
             kinds: AdmittedKinds::default(),
+            exporters: AdmittedExporters::default(),
         }
     }
 }
@@ -138,6 +155,8 @@ pub enum Limit {
     CkbProbesPerTarget(usize),
     /// Not in [`Limits::kinds`].
     Kind(Kind),
+    /// The exporter that is named is not in [`Limits::exporters`] for this namespace.
+    Exporter,
     /// Containers of one pod that are looked in. Nobody can raise it.
     Containers(usize),
     /// What the order of one node holds, with so many bytes and entries. Nobody can raise it.
@@ -154,6 +173,7 @@ impl Limit {
     pub fn reason(self) -> Reason {
         match self {
             Self::Kind(_) => Reason::KindNotAdmitted,
+            Self::Exporter => Reason::ExporterNotAdmitted,
             Self::CkbProbesPerNamespace(_)
             | Self::TargetsPerNamespace(_)
             | Self::CkbProbesPerTarget(_)
@@ -188,6 +208,13 @@ impl Limit {
                     "{name} is not measured: this installation does not admit probes of the kind {kind}. Remove them from this \
                      CkbProbe, or ask whoever installed ckb-probe to add {kind} to kinds.admitted of its chart, or namespace \
                      {namespace} to kinds.allIn"
+                );
+            }
+            Self::Exporter => {
+                return format!(
+                    "{name} is not measured: this installation has no exporter of the name in traces.exporter that namespace {namespace} \
+                     may name. Leave it out for the default, name another, or ask whoever installed ckb-probe to add the namespace to \
+                     otlp.exporters of its chart"
                 );
             }
             Self::Containers(value) => {

@@ -9,7 +9,7 @@ use ckb_probe_k8s::{
 use ckb_probe_operator::{
     Config, RunError,
     election::ElectionConfig,
-    limits::{AdmittedKinds, Limits},
+    limits::{AdmittedExporters, AdmittedKinds, Limits},
     profiles::push::{PushConfig, PushError},
     run,
     template::{AgentTemplate, TemplateError},
@@ -82,6 +82,11 @@ struct Arguments {
     /// Namespaces in which every kind is admitted, separated by commas
     #[arg(long, env = "EVERY_KIND_IN", value_delimiter = ',')]
     every_kind_in: Vec<String>,
+
+    /// The exporters of traces besides the default, each with the namespaces that may name it: archive=*;team-a=a,b. A CkbProbe that
+    /// names another is not measured [default: none]
+    #[arg(long, env = "EXPORTERS", value_parser = AdmittedExporters::parse)]
+    exporters: Option<AdmittedExporters>,
 
     /// Push each published profile to this server, with Pyroscope's HTTP API: http://pyroscope:4040 [default: none]
     #[arg(long, env = "PROFILES_PUSH_URL")]
@@ -196,6 +201,7 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
         min_report_interval,
         kinds,
         every_kind_in,
+        exporters,
         profiles_push_url,
         profiles_push_headers,
         metrics_address,
@@ -232,6 +238,7 @@ async fn start(arguments: Arguments) -> Result<(), MainError> {
             profile_bytes_per_namespace: max_profile_bytes_per_namespace,
             min_report_interval,
             kinds: kinds.unwrap_or_default().and_all_in(every_kind_in),
+            exporters: exporters.unwrap_or_default(),
         },
         push: push(profiles_push_url, profiles_push_headers)?,
         metrics_address,

@@ -13,6 +13,7 @@ mod deletion;
 mod doors;
 mod dropped;
 mod everything;
+mod exporters_admitted;
 mod figures;
 mod footprint;
 mod ground_truth;
@@ -139,6 +140,7 @@ macro_rules! scenarios {
 pub const ALL: &[Scenario] = scenarios! {
     refusals: StandIn, Others, "the API server says what is wrong with a CkbProbe";
     kinds_admitted: StandIn, Others, "where namespaces do not trust each other, no kind is admitted that looks at the whole node";
+    exporters_admitted: StandIn, Others, "a namespace names the exporters of traces that the installation says, and no others";
     figures: Either, Others, "from kubectl apply to the status and to Prometheus, held against bpftrace";
     dashboards: Either, NoOther, "every query of every rule and panel has an answer, by a Prometheus that scrapes the cluster";
     ground_truth: StandIn, Nobody, "counts to the last call and quantiles, held against a program that knows them";

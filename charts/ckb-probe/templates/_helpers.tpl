@@ -58,11 +58,26 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- $named | default (ternary "443" "80" (eq $url.scheme "https")) -}}
 {{- end }}
 
-{{- /* The port of otlp.endpoint, likewise. */ -}}
-{{- define "ckb-probe.otlpPort" -}}
-{{- $url := urlParse .Values.otlp.endpoint -}}
+{{- /* The ports of all that traces go to, likewise, separated by commas: nothing where they go nowhere. */ -}}
+{{- define "ckb-probe.otlpPorts" -}}
+{{- $endpoints := compact (list .Values.otlp.endpoint) -}}
+{{- range .Values.otlp.exporters }}{{ $endpoints = append $endpoints .endpoint }}{{ end -}}
+{{- $ports := list -}}
+{{- range $endpoints -}}
+{{- $url := urlParse . -}}
 {{- $named := regexFind ":[0-9]+$" $url.host | trimPrefix ":" -}}
-{{- $named | default (ternary "443" "80" (eq $url.scheme "https")) -}}
+{{- $ports = append $ports ($named | default (ternary "443" "80" (eq $url.scheme "https"))) -}}
+{{- end -}}
+{{- $ports | uniq | join "," -}}
+{{- end }}
+
+{{- /* Exporters, and the namespaces that may name each, as the operator reads it: archive=*;team-a=a,b */ -}}
+{{- define "ckb-probe.exporters" -}}
+{{- $all := list -}}
+{{- range $name, $exporter := .Values.otlp.exporters -}}
+{{- $all = append $all (printf "%s=%s" $name (join "," $exporter.namespaces)) -}}
+{{- end -}}
+{{- join ";" $all -}}
 {{- end }}
 
 {{/* Every kind of probe that there is, as crds/src/kinds.rs has them. */}}

@@ -8,6 +8,10 @@ pub const DURATION: Measure = Measure::new("duration", Unit::Nanoseconds, Merge:
 pub const LONGEST: Measure = Measure::new("duration", Unit::Nanoseconds, Merge::Maximum);
 /// Calls as slow as the threshold, or slower.
 pub const SLOW: Measure = Measure::new("slow", Unit::Count, Merge::Sum);
+/// Of what is timed from one place to another: how often something began once more that had not been seen to end.
+pub const UNENDED: Measure = Measure::new("unended", Unit::Count, Merge::Sum);
+/// How often something ended that had not been seen to begin.
+pub const UNBEGUN: Measure = Measure::new("unbegun", Unit::Count, Merge::Sum);
 
 // The columns of calls, for kinds that have others between them.
 /// How many there were.
@@ -22,6 +26,12 @@ pub const P99: Column = Column::new("p99", "P99", Value::Quantile("duration", 0.
 pub const MAX: Column = Column::new("max", "MAX", Value::Maximum("duration"));
 /// How many were slow since the agent attached.
 pub const SLOW_ONES: Column = Column::new("slow", "SLOW", Value::Total("slow"));
+/// How many began once more before they were seen to end.
+pub const UNENDED_ONES: Column =
+    Column::new("unended", "UNENDED", Value::Total("unended")).of_rows();
+/// How many ended that were not seen to begin.
+pub const UNBEGUN_ONES: Column =
+    Column::new("unbegun", "UNBEGUN", Value::Total("unbegun")).of_rows();
 /// How many there were since the agent attached.
 pub const COUNT: Column = Column::new("count", "COUNT", Value::Total("duration"));
 

@@ -211,6 +211,14 @@ impl Settings {
         }))
     }
 
+    /// Of spans, by the variables of a named exporter alone: nothing of the default's, its credentials among it, is another's.
+    pub fn of_exporter(
+        name: &str,
+        variable: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Option<Self>, SettingsError> {
+        Self::new(None, &|plain| variable(&of_exporter(name, plain)))
+    }
+
     /// The receiver, as people are told of it.
     pub fn receiver(&self) -> String {
         let protocol = match self.protocol {
@@ -220,6 +228,15 @@ impl Settings {
         let authority = self.target.authority().map(uri::Authority::as_str);
         format!("{} by {protocol}", authority.unwrap_or_default())
     }
+}
+
+/// The variable that is to a named exporter what this one is to the default. No variable has two lines within its name, so none of one exporter is
+/// another's: what stands before them is the variable, what stands behind them the exporter.
+fn of_exporter(name: &str, variable: &str) -> String {
+    format!(
+        "{variable}__{}",
+        name.to_ascii_uppercase().replace('-', "_")
+    )
 }
 
 /// Who names an endpoint on the command line wants spans there, whatever variables say.

@@ -1,6 +1,6 @@
 //! The node-agent: one pod on each node that runs a target.
 
-use std::{net::SocketAddr, process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, process::ExitCode, time::Duration};
 
 use ckb_probe_agent::{
     agent::{self, Settings},
@@ -8,6 +8,7 @@ use ckb_probe_agent::{
     mechanism::{NodePolicy, kernel_functions},
     server,
 };
+use ckb_probe_crds::DEFAULT_EXPORTER;
 use ckb_probe_k8s::{client::client, secure::Protection};
 use ckb_probe_traces::{Signal, metric_interval};
 use clap::Parser;
@@ -65,6 +66,10 @@ struct Arguments {
     /// for it, who are not asked. 0.01 to 50, or 0 for no ceiling but each process's own.
     #[arg(long, env = "MAX_NODE_PERCENT", default_value = "1", value_parser = max_overhead)]
     max_node_percent: f64,
+    /// The names of the exporters of traces besides the default. Each has the variables that the default has, with two lines and its name in
+    /// capitals behind them: OTEL_EXPORTER_OTLP_ENDPOINT__TEAM_A is that of team-a.
+    #[arg(long, env = "EXPORTERS", value_delimiter = ',')]
+    exporters: Vec<String>,
     /// No two reports are closer together than so many milliseconds; for tests.
     #[arg(long, hide = true)]
     report_floor_ms: Option<u64>,
@@ -121,13 +126,27 @@ fn max_floor(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Where traces go, by OpenTelemetry's environment variables. What is wrong with them keeps nobody from measuring.
-fn traces() -> Option<ckb_probe_traces::Settings> {
-    let settings = ckb_probe_traces::Settings::new(None, &|name| std::env::var(name).ok());
-    settings.unwrap_or_else(|error| {
-        error!(%error, "no traces are exported");
-        None
-    })
+/// Where traces may go, by OpenTelemetry's environment variables: those of the default as they are, and those of each of these exporters by
+/// its name. What is wrong with them keeps nobody from measuring.
+fn traces(exporters: &[String]) -> BTreeMap<String, ckb_probe_traces::Settings> {
+    let variable = |name: &str| std::env::var(name).ok();
+    let default = (
+        DEFAULT_EXPORTER,
+        ckb_probe_traces::Settings::new(None, &variable),
+    );
+    let named = exporters.iter().map(|name| {
+        let settings = ckb_probe_traces::Settings::of_exporter(name, &variable);
+        (name.as_str(), settings)
+    });
+    let all = [default].into_iter().chain(named);
+    let usable = all.filter_map(|(exporter, settings)| {
+        let settings = settings.unwrap_or_else(|error| {
+            error!(exporter, %error, "no traces are exported");
+            None
+        });
+        Some((exporter.to_owned(), settings?))
+    });
+    usable.collect()
 }
 
 /// Where figures go, likewise, and how often.
@@ -169,7 +188,7 @@ async fn run(arguments: Arguments) -> Result<(), Box<dyn std::error::Error>> {
         report_floor: arguments
             .report_floor_ms
             .map_or(agent::REPORT_FLOOR, Duration::from_millis),
-        traces: traces(),
+        traces: traces(&arguments.exporters),
         figures: figures(),
         memory_limit: arguments.memory_limit,
     };

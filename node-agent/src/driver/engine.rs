@@ -27,10 +27,7 @@ use super::{
     workers::{Errand, Outcome},
 };
 use crate::{
-    export::{
-        exemplars::Exemplars,
-        span_sink::{self, SpanSink},
-    },
+    export::{exemplars::Exemplars, exporters::Exporters},
     kernel::CalibratedTier,
     mechanism::{Event, NodePolicy, Refusal},
     observe::{ContainerNames, Found, ObserveError, Process, ProcessId, Search},
@@ -65,7 +62,7 @@ pub struct Engine {
     /// Events that nobody has asked for yet, as lines of JSON.
     undelivered: Vec<Value>,
     /// Where events go as spans, if anywhere.
-    spans: Option<SpanSink>,
+    spans: Exporters,
     /// The same of views whose every event is delivered, each with what it is made of.
     told: Vec<(Event, Value)>,
     mailboxes: Vec<Mailbox>,
@@ -98,7 +95,7 @@ impl Engine {
             unmatched: Vec::new(),
             news: false,
             undelivered: Vec::new(),
-            spans: None,
+            spans: Exporters::default(),
             told: Vec::new(),
             mailboxes: Vec::new(),
             broken_off: Vec::new(),
@@ -119,24 +116,23 @@ impl Engine {
 
     /// Has what takes a time exported as spans.
     #[must_use]
-    pub fn with_spans(self, spans: Option<SpanSink>) -> Self {
+    pub fn with_spans(self, spans: Exporters) -> Self {
         Self { spans, ..self }
     }
 
-    /// What became of all spans up to now; None where none are exported.
-    pub fn span_counts(&self) -> Option<Counts> {
-        self.spans.as_ref().map(SpanSink::counts)
+    /// What became of all spans up to now, by each exporter.
+    pub fn span_counts(&self) -> BTreeMap<String, Counts> {
+        self.spans.counts()
     }
 
     /// Which traces stand for what is in the metrics.
     pub fn exemplars(&self) -> Arc<Exemplars> {
-        let spans = self.spans.as_ref();
-        spans.map(SpanSink::exemplars).unwrap_or_default()
+        self.spans.exemplars()
     }
 
     /// Nothing is exported any more: whoever did it.
-    pub fn end_export(&mut self) -> Option<SpanSink> {
-        self.spans.take()
+    pub fn end_export(&mut self) -> Exporters {
+        std::mem::take(&mut self.spans)
     }
 
     /// Takes a target for killed by its probes when it dies within this time of an attach, instead of [`EARLY_DEATH`].
@@ -209,6 +205,10 @@ impl Engine {
 
     /// Takes new orders, and carries them out. True when anything changed.
     pub fn assign(&mut self, assignments: Vec<Assignment>) -> bool {
+        let named = assignments.iter().filter_map(|one| one.traces.as_ref());
+        for traces in named {
+            self.spans.begin(&traces.exporter);
+        }
         self.assignments = assignments;
         self.search_interval = SEARCH.0;
         self.reconcile()
@@ -500,14 +500,12 @@ impl Engine {
         for view in self.views.values_mut() {
             view.told = Some(view.instance.stands(now));
         }
-        if let Some(spans) = &mut self.spans {
-            spans.tick();
-            spans.keep(|key| self.views.contains_key(key));
-        }
-        let spans = self.spans.as_ref();
+        self.spans.tick();
+        self.spans.keep(|key| self.views.get(key)?.exporter());
+        let spans = &self.spans;
         let known = self.views.iter().map(|(key, view)| InstanceReport {
             asks: view.assignment.asks.clone(),
-            spans: (view.assignment.traces.is_some()).then(|| span_sink::report(spans, key)),
+            spans: view.exporter().map(|name| spans.report(name, key)),
             ..view.instance.report(now)
         });
         let unmatched = self.unmatched.iter().map(|assignment| InstanceReport {

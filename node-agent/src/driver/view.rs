@@ -49,6 +49,12 @@ impl View {
         Arc::make_mut(&mut self.instance)
     }
 
+    /// The exporter by which its traces are to go, if they are.
+    pub fn exporter(&self) -> Option<&str> {
+        let traces = self.assignment.traces.as_ref();
+        traces.map(|traces| traces.exporter.as_str())
+    }
+
     /// The process that is measured, if there is one.
     pub fn process(&self) -> Option<ProcessId> {
         match self.stage {

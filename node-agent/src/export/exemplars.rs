@@ -60,6 +60,11 @@ impl Exemplars {
         links.map(|(power, exemplar)| (*power, *exemplar))
     }
 
+    /// Whether there are none of other targets.
+    pub fn are_of(&self, is_known: impl Fn(&InstanceKey) -> bool) -> bool {
+        self.targets.keys().all(is_known)
+    }
+
     /// Forgets those of all other targets.
     pub fn keep(&mut self, is_known: impl Fn(&InstanceKey) -> bool) {
         self.targets.retain(|key, _| is_known(key));

@@ -1,7 +1,7 @@
 //! What became of spans, and of points of metrics, for Prometheus.
 
 use ckb_probe_traces::{Cause, Counts, Signal};
-use prometheus::proto::MetricType;
+use prometheus::proto::{LabelPair, Metric, MetricType};
 
 use super::{
     exposition::Family,
@@ -57,21 +57,36 @@ const POINTS: [(&str, &str); 5] = [
     ),
 ];
 
-/// Their part of `/metrics`.
-pub fn families(signal: Signal, counts: &Counts) -> Vec<Family<'static>> {
-    let dropped = Cause::ALL.map(|cause| {
-        counter(
-            vec![label("cause", cause.as_str())],
-            counts.dropped_for(cause) as f64,
-        )
+/// Their part of `/metrics`: of spans those of each exporter, by its name. None of what is not exported.
+pub fn families(signal: Signal, exporters: &[(Option<&str>, Counts)]) -> Vec<Family<'static>> {
+    if exporters.is_empty() {
+        return Vec::new();
+    }
+    let labels = |name: &Option<&str>| -> Vec<LabelPair> {
+        let name = name.iter();
+        name.map(|name| label("exporter", name)).collect()
+    };
+    let each = |count: fn(&Counts) -> u64| -> Vec<Metric> {
+        let all = exporters.iter();
+        all.map(|(name, counts)| counter(labels(name), count(counts) as f64))
+            .collect()
+    };
+    let dropped = exporters.iter().flat_map(|(name, counts)| {
+        Cause::ALL.map(|cause| {
+            let mut labels = labels(name);
+            labels.push(label("cause", cause.as_str()));
+            counter(labels, counts.dropped_for(cause) as f64)
+        })
     });
-    let one = |count: u64| vec![counter(vec![], count as f64)];
+    let queued = exporters
+        .iter()
+        .map(|(name, counts)| gauge(labels(name), counts.queued as f64));
     let values = [
-        (MetricType::COUNTER, one(counts.started)),
-        (MetricType::COUNTER, one(counts.exported)),
-        (MetricType::COUNTER, dropped.into()),
-        (MetricType::GAUGE, vec![gauge(vec![], counts.queued as f64)]),
-        (MetricType::COUNTER, one(counts.failures)),
+        (MetricType::COUNTER, each(|counts| counts.started)),
+        (MetricType::COUNTER, each(|counts| counts.exported)),
+        (MetricType::COUNTER, dropped.collect()),
+        (MetricType::GAUGE, queued.collect()),
+        (MetricType::COUNTER, each(|counts| counts.failures)),
     ];
     let names = match signal {
         Signal::Traces => SPANS,
@@ -100,18 +115,22 @@ mod tests {
             ..Counts::default()
         };
         counts.dropped[Cause::Full as usize] = 5;
-        let text = page(&families(Signal::Traces, &counts), Format::Text).unwrap();
+        let idle = Counts::default();
+        let exporters = [(Some("archive"), idle), (Some("default"), counts)];
+        let text = page(&families(Signal::Traces, &exporters), Format::Text).unwrap();
         for line in [
-            "ckb_probe_spans_started_total 10",
-            "ckb_probe_spans_exported_total 4",
-            "ckb_probe_spans_dropped_total{cause=\"full\"} 5",
-            "ckb_probe_spans_dropped_total{cause=\"unanswered\"} 0",
-            "ckb_probe_spans_queued 1",
-            "ckb_probe_span_requests_failed_total 3",
+            "ckb_probe_spans_started_total{exporter=\"archive\"} 0",
+            "ckb_probe_spans_started_total{exporter=\"default\"} 10",
+            "ckb_probe_spans_exported_total{exporter=\"default\"} 4",
+            "ckb_probe_spans_dropped_total{exporter=\"default\",cause=\"full\"} 5",
+            "ckb_probe_spans_dropped_total{exporter=\"archive\",cause=\"full\"} 0",
+            "ckb_probe_spans_dropped_total{exporter=\"default\",cause=\"unanswered\"} 0",
+            "ckb_probe_spans_queued{exporter=\"default\"} 1",
+            "ckb_probe_span_requests_failed_total{exporter=\"default\"} 3",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} in {text}");
         }
-        let text = page(&families(Signal::Metrics, &counts), Format::Text).unwrap();
+        let text = page(&families(Signal::Metrics, &[(None, counts)]), Format::Text).unwrap();
         for line in [
             "ckb_probe_metric_points_started_total 10",
             "ckb_probe_metric_points_dropped_total{cause=\"full\"} 5",

@@ -20,9 +20,7 @@ use super::{
 };
 use crate::{mechanism::Event, observe, state::instance::Instance, target::InstanceKey};
 
-/// What a target says where nobody is to take its spans. Which of all receivers it is, and what it says, is for the log of the agent.
-const NO_RECEIVER: &str = "this installation exports no traces: otlp.endpoint of its chart names no receiver, or one that cannot be used: see \
-                           the agent's log";
+/// What a target says where they are not taken. Which of all receivers it is, and what it says, is for the log of the agent.
 const NOT_TAKEN: &str = "the receiver takes no spans at present: see the agent's log";
 
 /// Exports what takes a time.
@@ -41,8 +39,6 @@ pub struct SpanSink {
     /// What may be a part of something that has not ended yet.
     nest: Nest<Carried>,
     begun: Instant,
-    /// Whoever makes a page of metrics has them meanwhile.
-    exemplars: Arc<Exemplars>,
 }
 
 /// What is known of an event while its spans wait.
@@ -88,12 +84,11 @@ impl SpanSink {
             next_owner: 1,
             nest: Nest::default(),
             begun: Instant::now(),
-            exemplars: Arc::default(),
         })
     }
 
-    /// Takes what of these events takes a time, for each probe that tells of it.
-    pub fn offer(&mut self, origin: &Origin<'_>, events: &[Event]) {
+    /// Takes what of these events takes a time, for each probe that tells of it. What is exported at once is noted as exemplars.
+    pub fn offer(&mut self, origin: &Origin<'_>, events: &[Event], exemplars: &mut Arc<Exemplars>) {
         let mut resource = None;
         let owner = self.owner(&origin.instance.key);
         for event in events {
@@ -114,7 +109,7 @@ impl SpanSink {
                     time: event.time,
                 };
                 match event.thread {
-                    0 => self.send(&spans, carried),
+                    0 => self.send(&spans, carried, exemplars),
                     number => {
                         let thread = Thread { owner, number };
                         self.nest.hold(thread, spans, carried, self.begun.elapsed());
@@ -125,21 +120,21 @@ impl SpanSink {
     }
 
     /// Has leave what waited long enough for what it may be a part of. To be called from time to time.
-    pub fn tick(&mut self) {
+    pub fn tick(&mut self, exemplars: &mut Arc<Exemplars>) {
         for (spans, carried) in self.nest.due(self.begun.elapsed()) {
-            self.send(&spans, carried);
+            self.send(&spans, carried, exemplars);
         }
     }
 
     /// Has all leave that waits.
-    fn send_all(&mut self) {
+    fn send_all(&mut self, exemplars: &mut Arc<Exemplars>) {
         for (spans, carried) in self.nest.all() {
-            self.send(&spans, carried);
+            self.send(&spans, carried, exemplars);
         }
     }
 
     /// Exports the spans of one event, of which the first is what happened.
-    fn send(&mut self, spans: &[Span], carried: Carried) {
+    fn send(&mut self, spans: &[Span], carried: Carried, exemplars: &mut Arc<Exemplars>) {
         let group = Group::new(&carried.resource, spans).owned_by(carried.owner);
         if self.exporter.offer(group)
             && let Some(whole) = spans.first()
@@ -150,7 +145,7 @@ impl SpanSink {
                 nanoseconds: whole.end_ns.saturating_sub(whole.start_ns),
                 time: carried.time,
             };
-            let exemplars = Arc::make_mut(&mut self.exemplars);
+            let exemplars = Arc::make_mut(exemplars);
             exemplars.note(&carried.key, &carried.place, exemplar);
         }
     }
@@ -166,12 +161,16 @@ impl SpanSink {
     }
 
     /// Forgets what it counted for all others.
-    pub fn keep(&mut self, is_known: impl Fn(&InstanceKey) -> bool) {
+    pub fn keep(
+        &mut self,
+        is_known: impl Fn(&InstanceKey) -> bool,
+        exemplars: &mut Arc<Exemplars>,
+    ) {
         if self.owners.keys().all(&is_known) {
             return;
         }
         // Whoever is forgotten offers nothing afterwards.
-        self.send_all();
+        self.send_all(exemplars);
         let Self {
             owners, exporter, ..
         } = self;
@@ -182,16 +181,10 @@ impl SpanSink {
             }
             keep
         });
-        Arc::make_mut(&mut self.exemplars).keep(is_known);
-    }
-
-    /// Which traces stand for what is in the metrics: those that found room among what is to be exported.
-    pub fn exemplars(&self) -> Arc<Exemplars> {
-        Arc::clone(&self.exemplars)
     }
 
     /// What became of the spans of a target.
-    fn report(&self, key: &InstanceKey) -> SpanCounts {
+    pub fn report(&self, key: &InstanceKey) -> SpanCounts {
         let owner = self.owners.get(key);
         let counts = owner.map(|owner| self.exporter.counts_of(*owner));
         let counts = counts.unwrap_or_default();
@@ -224,22 +217,11 @@ impl SpanSink {
 
     /// Sends what there is, for no longer than this, and says what became of all.
     pub fn end(mut self, within: Duration) -> String {
-        self.send_all();
+        self.send_all(&mut Arc::default());
         let receiver = self.exporter.receiver().to_string();
         let items = self.exporter.items();
         let (counts, problem) = self.exporter.end(within);
         sentence(items, &receiver, &counts, problem.as_deref())
-    }
-}
-
-/// What became of the spans of a target of which it is asked that they are exported.
-pub fn report(sink: Option<&SpanSink>, key: &InstanceKey) -> SpanCounts {
-    match sink {
-        Some(sink) => sink.report(key),
-        None => SpanCounts {
-            message: NO_RECEIVER.to_string(),
-            ..SpanCounts::default()
-        },
     }
 }
 

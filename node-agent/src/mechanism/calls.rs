@@ -274,11 +274,9 @@ impl Measures {
             } => {
                 // Those that were cut off are told by their own name.
                 let ended_unseen = seen.untimed.saturating_sub(seen.cut);
-                let told = [
-                    (hits, count),
-                    (unended, ended_unseen),
-                    (unbegun, seen.unbegun),
-                ];
+                let told = [(unended, ended_unseen), (unbegun, seen.unbegun)];
+                let hits = hits.iter().map(|name| (name, count));
+                let told = hits.chain(told);
                 let told = told.map(|(name, number)| (name.clone(), number));
                 figures.sums.extend(told);
                 (duration, longest, slow)

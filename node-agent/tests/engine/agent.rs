@@ -10,10 +10,10 @@ use std::{
 use ckb_probe_agent::{
     driver::engine::{Delivery, Engine},
     export::{
+        exporters::Exporters,
         exposition::{self, Format},
         metric_sink::MetricSink,
         metrics,
-        span_sink::SpanSink,
     },
     kernel::{CalibratedTier, Execs, Tier},
     mechanism::Refusal,
@@ -21,11 +21,11 @@ use ckb_probe_agent::{
     state::instance::Instance,
 };
 use ckb_probe_crds::{
-    Assignment, Breach, InstanceReport, InstanceState, Overhead, PodReference, Probe,
-    ProbeReference, Reason,
+    Assignment, Breach, DEFAULT_EXPORTER, InstanceReport, InstanceState, Overhead, PodReference,
+    Probe, ProbeReference, Reason,
     kinds::rocksdb::{Operation, RocksDbProbe},
 };
-use ckb_probe_traces::{Counts, Limits, Settings};
+use ckb_probe_traces::{Counts, Settings};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use tokio::time::sleep_until;
@@ -97,11 +97,18 @@ impl Agent {
 
     /// It exports to this receiver what orders ask for.
     pub fn exporting(self, endpoint: &str) -> Self {
-        let settings = Settings::new(Some(endpoint), &|_| None).unwrap().unwrap();
-        let node = Some("node0".to_string());
-        let spans = SpanSink::start(settings, Limits::DEFAULT, node).unwrap();
+        self.exporting_by(&[(DEFAULT_EXPORTER, endpoint)])
+    }
+
+    /// It has these exporters, each to a receiver.
+    pub fn exporting_by(self, exporters: &[(&str, &str)]) -> Self {
+        let settings = exporters.iter().map(|(name, endpoint)| {
+            let settings = Settings::new(Some(endpoint), &|_| None).unwrap();
+            (name.to_string(), settings.unwrap())
+        });
+        let spans = Exporters::new(settings.collect(), "node0".to_string());
         Self {
-            engine: self.engine.with_spans(Some(spans)),
+            engine: self.engine.with_spans(spans),
             ..self
         }
     }
@@ -132,7 +139,12 @@ impl Agent {
 
     /// What became of all spans.
     pub fn span_counts(&self) -> Counts {
-        self.engine.span_counts().unwrap()
+        self.span_counts_by(DEFAULT_EXPORTER)
+    }
+
+    /// What became of those that went by this exporter.
+    pub fn span_counts_by(&self, exporter: &str) -> Counts {
+        self.engine.span_counts()[exporter]
     }
 
     /// Has it measure the calls in these, as a budget allows that makes it do that in slices.

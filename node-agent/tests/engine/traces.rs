@@ -114,6 +114,71 @@ async fn whoever_asks_where_nobody_takes_them_is_told() {
     );
 }
 
+/// What each exporter has arrives at its own receiver, and nowhere else; one that is away keeps the other's from nobody.
+#[tokio::test]
+async fn each_order_exports_by_the_exporter_that_it_names_and_each_has_books_of_its_own() {
+    let folder = Folder::new();
+    let collector = Collector::start();
+    let mut away = Collector::start();
+    let (here, there) = (collector.http(), away.http());
+    away.end();
+    let program = program(&folder);
+    let (one, other) = (run(&program, 85), run(&program, 86));
+    let mut agent = Agent::start().exporting_by(&[("here", &here), ("there", &there)]);
+    let by = |of: &Container, exporter: &str| Assignment {
+        traces: Some(Traces {
+            exporter: exporter.to_string(),
+        }),
+        ..traced(of, true)
+    };
+    agent.assign(vec![by(&one, "here"), by(&other, "there")]);
+    attached(&mut agent, &one).await;
+    attached(&mut agent, &other).await;
+    calls(&mut agent, &[&one, &other]).await;
+    agent
+        .until(PATIENCE, |agent| {
+            agent.events();
+            let (here, there) = (agent.span_counts_by("here"), agent.span_counts_by("there"));
+            here.queued == 0 && here.started > 0 && there.failures > 0
+        })
+        .await;
+
+    let taken = agent.span_counts_by("here");
+    assert_eq!((taken.started, taken.exported), (CALLS, CALLS));
+    let waiting = agent.span_counts_by("there");
+    assert_eq!((waiting.started, waiting.queued), (CALLS, CALLS));
+    assert!(taken.add_up() && waiting.add_up());
+    let told = spans(&mut agent, &one).unwrap();
+    let expected = SpanCounts {
+        started: CALLS,
+        exported: CALLS,
+        ..SpanCounts::default()
+    };
+    assert_eq!(told, expected);
+    let told = spans(&mut agent, &other).unwrap();
+    assert_eq!((told.started, told.queued), (CALLS, CALLS));
+    for span in collector.wait_for_spans(CALLS as usize) {
+        assert_eq!(span.resource["k8s.pod.name"], one.id);
+    }
+
+    // Who names another is counted anew there, and by none that is not there.
+    agent.assign(vec![by(&one, "nowhere"), by(&other, "here")]);
+    agent
+        .until(PATIENCE, |agent| {
+            let told = spans(agent, &one).unwrap();
+            told.message.contains("by the exporter nowhere")
+        })
+        .await;
+    assert_eq!(spans(&mut agent, &one).unwrap().started, 0);
+    agent
+        .until(PATIENCE, |agent| {
+            spans(agent, &other) == Some(SpanCounts::default())
+        })
+        .await;
+    // What waited elsewhere is not forgotten for it.
+    assert_eq!(agent.span_counts_by("there").queued, CALLS);
+}
+
 #[tokio::test]
 async fn slow_calls_are_linked_from_the_metrics_that_a_real_prometheus_reads() {
     let folder = Folder::new();

@@ -3,12 +3,13 @@
 use ckb_probe_crds::{CkbProbeSpec, InstanceReport, InstanceState, Probe, ProbeReport, Reason};
 
 /// Reasons that a person must look at, from the gravest on.
-pub const ORDER: [Reason; 18] = [
+pub const ORDER: [Reason; 19] = [
     Reason::AgentUnavailable,
     Reason::AgentSilent,
     Reason::ReportRefused,
     Reason::PreflightFailed,
     Reason::KindNotAdmitted,
+    Reason::ExporterNotAdmitted,
     Reason::LimitExceeded,
     Reason::TargetDied,
     Reason::MemoryLimit,
@@ -64,6 +65,7 @@ impl Prognosis {
                 | Reason::UnsupportedByKernel
                 | Reason::PreflightFailed
                 | Reason::KindNotAdmitted
+                | Reason::ExporterNotAdmitted
                 | Reason::LimitExceeded
                 | Reason::ReportRefused
                 | Reason::ReportTruncated

@@ -19,7 +19,7 @@ pub fn asked(node: &str, view: View<'_>) -> BTreeMap<String, usize> {
         let probes = view.world.probes_in(namespace);
         let count = probes
             .filter_map(|probe| active(probe, view.now))
-            .filter(|spec| view.limits.kinds.refused(namespace, &spec.spec).is_none())
+            .filter(|spec| view.limits.refused(namespace, &spec.spec).is_none())
             .filter(|spec| spec.matches(&labels) && counts(spec, pod))
             .count();
         if count > 0 {
@@ -42,8 +42,8 @@ pub fn beyond(namespace: &str, asked: usize, view: View<'_>) -> Beyond {
         let Some(spec) = active(probe, view.now) else {
             continue;
         };
-        match view.limits.kinds.refused(namespace, &spec.spec) {
-            Some(kind) => drop(beyond.insert(key(probe), LeftOut::All(Limit::Kind(kind)))),
+        match view.limits.refused(namespace, &spec.spec) {
+            Some(limit) => drop(beyond.insert(key(probe), LeftOut::All(limit))),
             None => probes_admitted.push((probe, spec)),
         }
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::order::Asked;
 use super::*;
 use crate::{
-    limits::AdmittedKinds,
+    limits::{AdmittedExporters, AdmittedKinds},
     testing::{at, container, has, node, pod, probe, runs, world},
     world::{Change, Phase},
 };
@@ -323,6 +323,34 @@ fn who_asks_for_a_kind_that_is_not_admitted_is_not_measured_and_is_in_nobodys_wa
         ..Limits::default()
     };
     assert_eq!(pairs(&desired(&world, at(0), &every).orders).len(), 2);
+}
+
+#[test]
+fn who_names_an_exporter_that_is_not_his_is_not_measured_and_is_in_nobodys_way() {
+    let exporters = AdmittedExporters::parse("theirs=b").unwrap();
+    let theirs = json!({ "traces": { "exporter": "theirs" } });
+    let world = world([
+        node("n"),
+        has(&aged("theirs", 9, theirs)),
+        has(&aged("own", 1, json!({ "traces": {} }))),
+        runs(&pod("a", "ckb-0", Some("n"))),
+    ]);
+    let limits = Limits {
+        exporters,
+        ckb_probes_per_namespace: 1,
+        targets_per_namespace: 1,
+        ckb_probes_per_target: 1,
+        ..Limits::default()
+    };
+    let Whole { orders, left_out } = desired(&world, at(0), &limits);
+    assert_eq!(pairs(&orders), [triple("n", "a/own", "a/ckb-0")]);
+    let refused = LeftOut::All(Limit::Exporter);
+    assert_eq!(left_out, [(ObjectKey::new("a", "theirs"), refused)].into());
+    let lent = Limits {
+        exporters: AdmittedExporters::parse("theirs=b,a").unwrap(),
+        ..Limits::default()
+    };
+    assert_eq!(pairs(&desired(&world, at(0), &lent).orders).len(), 2);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use ckb_probe_agent::host::Session;
 use ckb_probe_crds::kinds::functions::FunctionsProbe;
+use ckb_probe_testkit::Fixture;
 use ckb_probe_tests::{fixture::GroundTruth, rows};
 
 use crate::{
@@ -19,7 +21,90 @@ fn matching(pattern: &str, threshold: Option<Duration>) -> FunctionsProbe {
         arguments: Vec::new(),
         stacks: false,
         include_single_stepped: true,
+        to: Vec::new(),
+        key_argument: None,
     }
+}
+
+/// From the beginning of `begin` to that of either of its ends, by this argument or by thread. They take a number each.
+fn from_one_to_another(key_argument: Option<u8>, threshold: Option<Duration>) -> FunctionsProbe {
+    FunctionsProbe {
+        to: vec!["end".to_string(), "failed".to_string()],
+        key_argument,
+        ..matching("begin", threshold)
+    }
+}
+
+const SPANS: &str = "begin to end or failed";
+
+fn program() -> Fixture {
+    Fixture::named("usdt-arguments", &[])
+}
+
+/// How many were over, how many of those were not seen to end, how many ends were seen of nothing, and how many were timed.
+fn ended(session: &Session) -> [u64; 4] {
+    let total = total(session, SPANS);
+    let durations = &total.distributions["duration"];
+    [
+        rows::calls(total),
+        total.sums["unended"],
+        total.sums["unbegun"],
+        durations.histogram.count(),
+    ]
+}
+
+#[test]
+fn time_from_one_function_to_another_is_that_of_the_program_and_what_has_no_end_or_no_beginning_is_told()
+ {
+    let slow = Some(Duration::from_millis(1));
+    in_every_way(from_one_to_another(None, slow), |way| {
+        let mut chosen = program();
+        let mut session = way.attach(chosen.pid());
+        let answer = chosen.tell("spans 100");
+        let (least, most) = answer.split_once(' ').unwrap();
+        let (least, most): (u64, u64) = (least.parse().unwrap(), most.parse().unwrap());
+        session.read().unwrap();
+        assert_eq!(ended(&session), [100, 0, 0, 100]);
+        let durations = &total(&session, SPANS).distributions["duration"];
+        // What the traps add is taken off as it was measured, which may be some hundred nanoseconds too much.
+        let room = 1000 * 100;
+        assert!(
+            (least.saturating_sub(room)..=most).contains(&durations.sum),
+            "{} of {least} to {most}",
+            durations.sum
+        );
+        assert_eq!(rows::slow(total(&session, SPANS)), 100);
+        let events = session.events();
+        assert_eq!(events.len(), 100);
+        assert!(events.iter().all(|event| event["function"] == SPANS));
+        chosen.tell("ends 7");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [100, 0, 7, 100]);
+        // Five began: four of them without an end, and one is in flight.
+        chosen.tell("begins 5");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [104, 4, 7, 100]);
+        assert_eq!(lost(&session), 0);
+    });
+}
+
+#[test]
+fn what_a_function_begins_and_another_ends_in_another_thread_is_known_by_its_argument() {
+    in_every_way(from_one_to_another(Some(1), None), |way| {
+        let mut chosen = program();
+        let mut session = way.attach(chosen.pid());
+        chosen.tell("crossed 5000");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [5000, 0, 0, 5000]);
+        assert_eq!(lost(&session), 0);
+        // Whoever looks at threads sees nothing end.
+        drop(session);
+        let by_thread = from_one_to_another(None, None).into();
+        let mut session = way.ask(by_thread, chosen.pid()).unwrap();
+        chosen.tell("crossed 5000");
+        session.read().unwrap();
+        assert_eq!(ended(&session), [4999, 4999, 5000, 0]);
+    });
 }
 
 #[test]

@@ -108,8 +108,8 @@ pub const ALL: &[Case] = cases! {
     CkbProbeProfilesNotPushed Quiet at "100m", "long ago": ["ckb_probe_profiles_push_dropped_total{reason=\"Unreachable\"}", "1x120"];
 
     CkbProbeSpansDropped Raised at "20m", "too many waited":
-        ["ckb_probe_spans_dropped_total{instance=\"a\", cause=\"full\"}", "0x10 7x60"];
-    CkbProbeSpansDropped Quiet at "20m", "none": ["ckb_probe_spans_dropped_total{instance=\"a\", cause=\"full\"}", "0x60"];
+        ["ckb_probe_spans_dropped_total{instance=\"a\", exporter=\"default\", cause=\"full\"}", "0x10 7x60"];
+    CkbProbeSpansDropped Quiet at "20m", "none": ["ckb_probe_spans_dropped_total{instance=\"a\", exporter=\"default\", cause=\"full\"}", "0x60"];
 
     CkbProbeMetricPointsDropped Raised at "20m", "refused":
         ["ckb_probe_metric_points_dropped_total{instance=\"a\", cause=\"refused\"}", "0x10 7x60"];

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 mod descriptor;
 
-pub use descriptor::{DESCRIPTOR, DURATION, LONGEST, SLOW};
+pub use descriptor::{DESCRIPTOR, DURATION, LONGEST, SLOW, UNBEGUN, UNENDED};
 
 pub use crate::Argument;
 use crate::Duration;
@@ -15,6 +15,10 @@ use crate::Duration;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.stacks) || !self.stacks || has(self.threshold)")
     .message("functions.stacks needs functions.threshold: stacks are those of slow calls, such as threshold: 10ms"))]
+#[x_kube(validation = Rule::new("!has(self.to) || !has(self.arguments) && (!has(self.stacks) || !self.stacks)")
+    .message("functions.to measures from one function to another: arguments and stacks are those of calls, leave them out"))]
+#[x_kube(validation = Rule::new("!has(self.keyArgument) || has(self.to)")
+    .message("functions.keyArgument is what a beginning and its end have in common: say in functions.to where it ends"))]
 pub struct FunctionsProbe {
     /// A pattern of function names, with `*`, `?` and `[abc]`. It is matched against the name without parameters of a C++
     /// function (`rocksdb::DBImpl::*`), the path of a Rust function (`ckb_chain::verify::*`), and the symbol itself
@@ -61,6 +65,18 @@ pub struct FunctionsProbe {
     /// many times as much (measured: 19 us instead of 1). The overhead budget still applies.
     #[serde(default)]
     pub include_single_stepped: bool,
+
+    /// Measures the time from when a function that matches begins to when one of these does, instead of how long calls take: patterns, as
+    /// `match`. There is one row, `MATCH to TO`. No return is touched.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 256)))]
+    pub to: Vec<String>,
+
+    /// The number, from 1, of the argument that both have in common, where what begins in one thread ends in another: a number or an address
+    /// that the calling convention passes in a register. Unset: what begins in a thread ends in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = crate::rules::from_one("functions.keyArgument", 6, ": the first argument is 1"))]
+    pub key_argument: Option<u8>,
 }
 
 /// As many as a person looks through.

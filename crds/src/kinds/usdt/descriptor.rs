@@ -1,14 +1,10 @@
 //! What `usdt` gives: how often each probe is met, or how long it takes from one to another.
 
 use crate::{Value, descriptor::{Column, Descriptor, Measure, Merge, Metric, Phrase, Unit, calls}};
-pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW};
+pub use crate::descriptor::calls::{DURATION, LONGEST, SLOW, UNBEGUN, UNENDED};
 
 /// How often a probe was met; of what is timed from one probe to another, how often that is over.
 pub const HITS: Measure = Measure::new("hits", Unit::Count, Merge::Sum);
-/// How often something began once more that had not been seen to end.
-pub const UNENDED: Measure = Measure::new("unended", Unit::Count, Merge::Sum);
-/// How often something ended that had not been seen to begin.
-pub const UNBEGUN: Measure = Measure::new("unbegun", Unit::Count, Merge::Sum);
 
 /// The kind.
 pub const DESCRIPTOR: Descriptor = Descriptor {
@@ -18,8 +14,7 @@ pub const DESCRIPTOR: Descriptor = Descriptor {
     columns: &[
         Column::new("perSecond", "PER SECOND", Value::Rate("hits")),
         calls::P50, calls::P90, calls::P99, calls::MAX, calls::SLOW_ONES,
-        Column::new("unended", "UNENDED", Value::Total("unended")).of_rows(),
-        Column::new("unbegun", "UNBEGUN", Value::Total("unbegun")).of_rows(),
+        calls::UNENDED_ONES, calls::UNBEGUN_ONES,
         Column::new("count", "COUNT", Value::Total("hits")),
     ],
     headline: &[

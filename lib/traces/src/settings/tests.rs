@@ -228,3 +228,32 @@ fn metrics_are_exported_each_minute_and_at_most_each_second() {
     assert_eq!(interval(Some("1")), Ok(Duration::from_secs(1)));
     assert!(interval(Some("1m")).is_err());
 }
+
+#[test]
+fn a_named_exporter_has_its_own_variables_and_none_of_anybody_elses() {
+    let variables = [
+        (ENDPOINT, "https://default:1"),
+        (HEADERS, "Authorization=default"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT__TEAM_A", "https://a:1"),
+        ("OTEL_EXPORTER_OTLP_HEADERS__TEAM_A", "x=a"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT__TEAM", "https://team:1"),
+        ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE__TEAM", "t/tls.crt"),
+        ("OTEL_EXPORTER_OTLP_CLIENT_KEY__TEAM", "t/tls.key"),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT__TEAM__A", "https://two:1"),
+    ];
+    let of = |exporter: &str| {
+        let variable = |name: &str| {
+            let mut known = variables.iter();
+            let found = known.find(|(one, _)| *one == name);
+            found.map(|(_, value)| value.to_string())
+        };
+        let settings = Settings::of_exporter(exporter, &variable).unwrap();
+        settings.map(|one| (one.target.to_string(), one.headers.len(), one.client))
+    };
+    let to = |host: &str| format!("https://{host}:1/v1/traces");
+    let client = Some(("t/tls.crt".into(), "t/tls.key".into()));
+    assert_eq!(of("team-a"), Some((to("a"), 1, None)));
+    assert_eq!(of("team"), Some((to("team"), 0, client)));
+    assert_eq!(of("team--a"), Some((to("two"), 0, None)));
+    assert_eq!(of("other"), None);
+}

@@ -25,6 +25,7 @@ pub(super) fn place(reason: Reason) -> Option<Place> {
         | Reason::Expired
         | Reason::InvalidSpec
         | Reason::KindNotAdmitted
+        | Reason::ExporterNotAdmitted
         | Reason::LimitExceeded => Place::CkbProbe,
         Reason::NoMatchingPods | Reason::PodNotRunning => Place::Pods,
         Reason::AgentStarting
@@ -76,6 +77,7 @@ pub(super) fn next(reason: Reason, at: &Where<'_>) -> String {
         Reason::Expired
         | Reason::InvalidSpec
         | Reason::KindNotAdmitted
+        | Reason::ExporterNotAdmitted
         | Reason::LimitExceeded
         | Reason::SymbolNotFound
         | Reason::TooManyMatches

@@ -445,8 +445,8 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     if let Some(flames) = flames {
         flames.write()?;
     }
-    if let Some(spans) = session.end_export() {
-        eprintln!("ckb-probe: {}", spans.end(LAST_SPANS));
+    for said in session.end_export().end(LAST_SPANS) {
+        eprintln!("ckb-probe: {said}");
     }
     if let Some(figures) = figures {
         eprintln!("ckb-probe: {}", figures.end());

@@ -221,24 +221,20 @@ impl Engine {
         }
         let now = self.clock.now();
         let sharing = views_on(&mut self.views, process).count();
-        if let Some(spans) = &mut self.spans {
-            spans.tick();
-        }
+        self.spans.tick();
         for view in views_on(&mut self.views, process) {
             let mut lines = Vec::new();
             for event in &events {
                 let told = view.instance_mut().event(event).into_iter();
                 lines.extend(told.map(|line| (event, line)));
             }
-            if let Some(spans) = &mut self.spans
-                && view.assignment.traces.is_some()
-            {
+            if let Some(exporter) = view.exporter() {
                 let origin = Origin {
                     instance: &view.instance,
                     executable: &view.assignment.executable,
                     pid: process.pid,
                 };
-                spans.offer(&origin, &events);
+                self.spans.offer(exporter, &origin, &events);
             }
             let Some(flow) = &mut view.flow else {
                 let told = lines.into_iter();

@@ -17,7 +17,7 @@ use super::{
     Engine,
 };
 use crate::{
-    export::{metric_sink::MetricSink, span_sink::SpanSink},
+    export::{exporters::Exporters, metric_sink::MetricSink, span_sink::SpanSink},
     host::HostError,
     kernel::CalibratedTier,
     mechanism::{Event, Refusal, profile::Finished},
@@ -219,7 +219,7 @@ impl Session {
 
     /// From now on has what takes a time exported as spans.
     pub fn export(&mut self, spans: SpanSink) {
-        self.engine.spans = Some(spans);
+        self.engine.spans = Exporters::of_one(spans);
     }
 
     /// Has all that was counted up to now exported as metrics.
@@ -229,7 +229,7 @@ impl Session {
     }
 
     /// Nothing is exported any more: whoever did it.
-    pub fn end_export(&mut self) -> Option<SpanSink> {
+    pub fn end_export(&mut self) -> Exporters {
         self.engine.end_export()
     }
 

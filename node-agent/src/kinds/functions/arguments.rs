@@ -14,6 +14,7 @@ use crate::kinds::Asking;
     ckb-probe symbols --match 'rocksdb::DBImpl::*'                       what would be attached to?\n  \
     ckb-probe functions --match 'rocksdb::DBImpl::*' --executable ckb    latency of each\n  \
     ckb-probe functions --match 'ckb_chain::verify::*' --threshold 10ms --events\n  \
+    ckb-probe functions --match 'app::accept' --to 'app::answer' --key-argument 1    from one to the other, across threads\n  \
     ckb-probe functions --match write --library libc.so.6 --threshold 1ms --arguments int,str,int --events\n\n\
     Do not probe functions through which C++ exceptions or Rust panics unwind: with a probe at the return, that ends the process.")]
 pub struct Arguments {
@@ -39,6 +40,13 @@ pub struct Arguments {
     /// much.
     #[arg(long)]
     include_single_stepped: bool,
+    /// Measure the time from when a function that matches begins to when one that matches these does, at most 8 patterns, instead of how long
+    /// calls take.
+    #[arg(long, value_delimiter = ',', num_args = 1..=8, value_name = "GLOB", conflicts_with_all = ["arguments", "stacks"])]
+    to: Vec<String>,
+    /// The number of the argument that both have in common, where what begins in one thread ends in another.
+    #[arg(long, requires = "to", value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=6))]
+    key_argument: Option<u8>,
 }
 
 impl Asking for Arguments {
@@ -57,6 +65,8 @@ impl Asking for Arguments {
             mut arguments,
             stacks,
             include_single_stepped,
+            to,
+            key_argument,
         } = self;
         arguments.truncate(6);
         FunctionsProbe {
@@ -67,6 +77,8 @@ impl Asking for Arguments {
             arguments,
             stacks,
             include_single_stepped,
+            to,
+            key_argument,
         }
         .into()
     }

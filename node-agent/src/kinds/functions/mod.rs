@@ -1,17 +1,17 @@
-//! `functions`: whatever functions of the process have a name that matches.
+//! `functions`: whatever functions of the process have a name that matches, or the time from one to another.
 
 mod arguments;
 
 pub use arguments::Arguments;
 use ckb_probe_crds::{
     Name,
-    kinds::functions::{Argument, DURATION, FunctionsProbe, LONGEST, SLOW},
+    kinds::functions::{Argument, DURATION, FunctionsProbe, LONGEST, SLOW, UNBEGUN, UNENDED},
 };
 
 use super::Instrument;
 use crate::mechanism::CollectorConfig;
 use crate::{
-    mechanism::calls::{self, Kept, Matching, Measures, Sought},
+    mechanism::calls::{self, Kept, Matching, Measures, Sought, Span},
     observe::Pattern,
 };
 
@@ -19,12 +19,23 @@ impl Instrument for FunctionsProbe {
     fn config(&self) -> CollectorConfig {
         let threshold = self.threshold.map(|threshold| threshold.as_nanos());
         calls::CallsConfig {
-            measures: Measures::Timed {
-                duration: DURATION.key(),
-                longest: LONGEST.key(),
-                // What a function's payload is, nobody says.
-                bytes: Name::Borrowed("bytes"),
-                slow: SLOW.key(),
+            measures: match self.to.is_empty() {
+                true => Measures::Timed {
+                    duration: DURATION.key(),
+                    longest: LONGEST.key(),
+                    // What a function's payload is, nobody says.
+                    bytes: Name::Borrowed("bytes"),
+                    slow: SLOW.key(),
+                },
+                false => Measures::Spanned {
+                    // As many as there are durations.
+                    hits: None,
+                    duration: DURATION.key(),
+                    longest: LONGEST.key(),
+                    slow: SLOW.key(),
+                    unended: UNENDED.key(),
+                    unbegun: UNBEGUN.key(),
+                },
             },
             sought: Sought::Matching(Matching {
                 pattern: Pattern {
@@ -43,6 +54,12 @@ impl Instrument for FunctionsProbe {
                     })
                     .collect(),
                 stacks: self.stacks && self.threshold.is_some(),
+                span: (!self.to.is_empty()).then(|| Span {
+                    from: self.r#match.clone(),
+                    to: self.to.clone(),
+                    key: self.key_argument,
+                    slow_threshold_ns: threshold.unwrap_or(u64::MAX),
+                }),
             }),
         }
         .into()

@@ -20,7 +20,7 @@ impl Instrument for UsdtProbe {
             measures: match self.between {
                 None => Measures::Counted(HITS.key()),
                 Some(_) => Measures::Spanned {
-                    hits: HITS.key(),
+                    hits: Some(HITS.key()),
                     duration: DURATION.key(),
                     longest: LONGEST.key(),
                     slow: SLOW.key(),

@@ -51,6 +51,8 @@ pub struct Matching {
     pub arguments: Vec<Kept>,
     /// Whether slow calls are told with their stacks.
     pub stacks: bool,
+    /// The time from these to others is measured, and no calls are.
+    pub span: Option<Span>,
 }
 
 /// USDT probes by patterns of their names.
@@ -68,12 +70,12 @@ pub struct UsdtPattern {
     pub span: Option<Span>,
 }
 
-/// From which USDT probe to which time is measured.
+/// From which USDT probe, or function, to which time is measured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The whole name of the one that is met as something begins.
+    /// The whole name of the one that is met as something begins; of functions a pattern.
     pub from: String,
-    /// Those of the ones that are met as it ends.
+    /// Those of the ones that are met as it ends; of functions patterns.
     pub to: Vec<String>,
     /// The number of the argument that both have in common, from 1; None: that is the thread.
     pub key: Option<u8>,
@@ -115,10 +117,10 @@ pub enum Measures {
     },
     /// What has no end: how many there were.
     Counted(Name),
-    /// What begins at one probe and ends at another.
+    /// What begins at one place and ends at another.
     Spanned {
-        /// How many there were.
-        hits: Name,
+        /// How many there were, where that is told beside how long they took.
+        hits: Option<Name>,
         /// How long they took.
         duration: Name,
         /// The longest.
@@ -147,7 +149,7 @@ pub struct Counted {
     pub by_family: bool,
     /// The argument by whose values it is told apart, of USDT probes.
     pub by: Option<Numbered>,
-    /// From which probe to which it is, of USDT probes.
+    /// From where to where it is, of what does not end where it began.
     pub span: Option<Span>,
     /// Whether functions are attached to whose first instruction the kernel must single-step.
     pub include_single_stepped: bool,

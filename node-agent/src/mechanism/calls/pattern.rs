@@ -1,5 +1,7 @@
 //! Functions by a pattern of their names.
 
+mod between;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use ckb_probe_crds::Reason;
@@ -40,8 +42,22 @@ impl From<FunctionsError> for Refusal {
     }
 }
 
+/// Looks for what is asked: functions, or those from which to which time is measured.
+pub(super) fn sought_functions(
+    process: ProcessId,
+    matching: &Matching,
+    cache: &FunctionCache,
+) -> Result<Matched, Refusal> {
+    match &matching.span {
+        None => matching_functions(process, matching, cache),
+        Some(span) => between::spanning(matching, span, |one| {
+            matching_functions(process, one, cache)
+        }),
+    }
+}
+
 /// Looks for them, and refuses where there are too many.
-pub(super) fn matching_functions(
+fn matching_functions(
     process: ProcessId,
     matching: &Matching,
     cache: &FunctionCache,
@@ -91,23 +107,10 @@ pub(super) fn matching_functions(
             hit: None,
         });
     }
-    let group = |row: String| Counted {
-        row,
-        functions: Vec::new(),
-        slow_threshold_ns: matching.slow_threshold_ns,
-        cause: None,
-        by_family: false,
-        by: None,
-        span: None,
-        include_single_stepped: matching.include_single_stepped,
-        arguments: matching.arguments.clone(),
-        stacks: matching.stacks,
-        files: FileNames::default(),
-        found_by: Some((pattern.glob.clone(), pattern.library.clone())),
-    };
     let rows = rows.into_iter();
+    let rows = rows.map(|(row, places)| (counted(row, matching), places));
     let matched = Matched {
-        groups: rows.map(|(row, places)| (group(row), places)).collect(),
+        groups: rows.collect(),
         left_out,
         shared,
         variants: matches.variants,
@@ -130,6 +133,24 @@ pub(super) fn matching_functions(
         });
     }
     Ok(matched)
+}
+
+fn counted(row: String, matching: &Matching) -> Counted {
+    let pattern = &matching.pattern;
+    Counted {
+        row,
+        functions: Vec::new(),
+        slow_threshold_ns: matching.slow_threshold_ns,
+        cause: None,
+        by_family: false,
+        by: None,
+        span: matching.span.clone(),
+        include_single_stepped: matching.include_single_stepped,
+        arguments: matching.arguments.clone(),
+        stacks: matching.stacks,
+        files: FileNames::default(),
+        found_by: Some((pattern.glob.clone(), pattern.library.clone())),
+    }
 }
 
 impl Matched {

@@ -18,7 +18,7 @@ use places::places;
 
 use super::{
     Caches, CallsConfig, Counted, FileNames, Kept, Measures, Sought, nothing, origins,
-    pattern::{Matched, matching_functions},
+    pattern::{Matched, sought_functions},
     usdt::matching_probes,
 };
 use crate::{
@@ -119,7 +119,7 @@ pub fn search(
                 listed(&counted, &symbols)
             }
             Sought::Matching(matching) => {
-                let matched = matching_functions(process, matching, &caches.functions);
+                let matched = sought_functions(process, matching, &caches.functions);
                 matched.map(Matched::found)
             }
             Sought::Usdt(pattern) => matching_probes(process, pattern, &caches.usdt),
@@ -216,7 +216,12 @@ impl Searched {
         let go = found.as_ref().is_ok_and(|found| found.go);
         let answer = found.and_then(|found| self.answer(found, &ask.measures, calibration, first));
         self.go |= go && answer.is_ok();
-        if matches!(ask.sought, Sought::Usdt(_)) {
+        let is_met = match &ask.sought {
+            Sought::Usdt(_) => true,
+            Sought::Matching(matching) => matching.span.is_some(),
+            Sought::Listed(_) => false,
+        };
+        if is_met {
             self.never_timed.insert(self.answers.len());
         }
         let answer = answer.map(|opened| as_asked(opened, &ask.sought));
@@ -408,10 +413,14 @@ impl Searched {
             hit,
         } in places
         {
-            let nanos = match location.first_instruction {
-                _ if entry_only => calibration.counted_cost_ns,
-                FirstInstruction::Emulated => calibration.cost_per_call_ns,
-                FirstInstruction::SingleStepped => calibration.single_step_cost_ns,
+            let stepped = calibration
+                .single_step_cost_ns
+                .saturating_sub(calibration.cost_per_call_ns);
+            let nanos = match (entry_only, location.first_instruction) {
+                (true, FirstInstruction::Emulated) => calibration.counted_cost_ns,
+                (true, FirstInstruction::SingleStepped) => calibration.counted_cost_ns + stepped,
+                (false, FirstInstruction::Emulated) => calibration.cost_per_call_ns,
+                (false, FirstInstruction::SingleStepped) => calibration.single_step_cost_ns,
             };
             let site = Site {
                 symbol,

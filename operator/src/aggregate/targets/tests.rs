@@ -130,11 +130,19 @@ fn what_is_beyond_a_limit_says_which_and_who_can_raise_it() {
                 "add rocksdb to kinds.admitted of its chart",
             ],
         ),
+        (
+            Limit::Exporter,
+            [
+                "no exporter of the name in traces.exporter that namespace a may name",
+                "otlp.exporters of its chart",
+            ],
+        ),
     ] {
         let left_out = LeftOut::Pods([("ckb-0".to_owned(), limit)].into());
         let status = aggregate(&probe, &world, Some(&left_out), &mut Past::default(), at(0));
         let reason = match limit {
             Limit::Kind(_) => "KindNotAdmitted",
+            Limit::Exporter => "ExporterNotAdmitted",
             _ => "LimitExceeded",
         };
         assert_eq!(ready(&status), ("False", reason));

@@ -62,6 +62,7 @@ fn admitted<'a>(
         profile_bytes_per_namespace: _,
         min_report_interval: _,
         kinds: _,
+        exporters: _,
     } = *limits;
     let mut nodes: BTreeMap<&str, Vec<Asked>> = BTreeMap::new();
     let mut known: BTreeMap<(&str, &str), usize> = BTreeMap::new();

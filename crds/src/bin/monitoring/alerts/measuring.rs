@@ -199,14 +199,14 @@ pub fn delivery() -> Vec<Alert> {
         Alert {
             alert: "CkbProbeSpansDropped",
             needs: Some("traces"),
-            value: "sum by (cluster, instance, cause) (increase(ckb_probe_spans_dropped_total[1h]))".to_string(),
+            value: "sum by (cluster, instance, exporter, cause) (increase(ckb_probe_spans_dropped_total[1h]))".to_string(),
             sign: Above,
             threshold: 0.0,
             lasts: "0s",
             severity: Warning,
             summary: "Traces do not reach their receiver",
-            description: "{{ $value | humanize }} spans of the agent at {{ $labels.instance }} were given up in the last hour: \
-                          {{ $labels.cause }}.",
+            description: "{{ $value | humanize }} spans of the agent at {{ $labels.instance }}, of its exporter {{ $labels.exporter }}, were \
+                          given up in the last hour: {{ $labels.cause }}.",
         },
         Alert {
             alert: "CkbProbeMetricPointsDropped",

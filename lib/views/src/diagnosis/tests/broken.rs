@@ -489,6 +489,7 @@ fn whoever_may_see_only_ckbprobes_is_told_what_they_say() {
 fn each_kind_of_breakage_is_at_the_place_where_a_person_would_look() {
     for (reason, place) in [
         (Reason::KindNotAdmitted, Place::CkbProbe),
+        (Reason::ExporterNotAdmitted, Place::CkbProbe),
         (Reason::LimitExceeded, Place::CkbProbe),
         (Reason::NoMatchingPods, Place::Pods),
         (Reason::PodNotRunning, Place::Pods),

@@ -491,3 +491,17 @@ fn what_is_counted_as_it_is_met_costs_less_and_is_never_said_to_lack_a_time() {
     assert_eq!(figures.sums, BTreeMap::from([("hits".into(), 7)]));
     assert!(figures.distributions.is_empty() && figures.maxima.is_empty());
 }
+
+#[test]
+fn what_is_met_where_the_kernel_must_single_step_costs_that_beside_the_hit() {
+    let there = symbols(&[(GET, true)]);
+    let asked = ask(&[Operation::Get], |kind| kind.include_single_stepped = true);
+    let mut found = listed(asked.sought.listed(), &there).unwrap();
+    for site in found.groups.iter_mut().flat_map(|(_, sites)| sites) {
+        site.entry_only = true;
+    }
+    let mut all = searched();
+    all.take(Ok(found), &asked, CALIBRATION, GroupId(3));
+    let costs: Vec<_> = all.sites.iter().map(|(_, cost)| cost.as_nanos()).collect();
+    assert_eq!(costs, [800 + 19_000 - 1_200]);
+}

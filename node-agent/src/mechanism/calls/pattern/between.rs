@@ -1,0 +1,118 @@
+//! The time from one function to another: each is met as it begins, as a USDT probe is, by the same programs, and no return is touched.
+
+use ckb_probe_crds::Reason;
+
+use super::{
+    super::{Matching, Span, search::FoundSite},
+    Matched, counted,
+};
+use crate::{
+    kernel::{LookedAt, Operand, Role, ValueKind, ZERO},
+    mechanism::Refusal,
+    observe::Pattern,
+};
+
+/// Where the calling convention of x86-64 has the first arguments that are numbers or addresses: rdi, rsi, rdx, rcx, r8 and r9, by their numbers in
+/// the instruction set.
+const REGISTERS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+
+/// The places of both, of which `find` finds what matches one pattern.
+pub(super) fn spanning(
+    matching: &Matching,
+    span: &Span,
+    find: impl Fn(&Matching) -> Result<Matched, Refusal>,
+) -> Result<Matched, Refusal> {
+    let key = span.key.map(argument).transpose()?;
+    let of = |glob: &String, role: Role| {
+        let pattern = Pattern {
+            glob: glob.clone(),
+            ..matching.pattern.clone()
+        };
+        let mut matched = find(&Matching {
+            pattern,
+            span: None,
+            ..matching.clone()
+        })?;
+        if key.is_some() && matched.go {
+            return Err(Refusal::new(
+                Reason::AttachFailed,
+                format!(
+                    "{glob} is a function of Go, which passes arguments in ways of its own: leave keyArgument out"
+                ),
+            ));
+        }
+        let sites = matched.groups.iter_mut().flat_map(|(_, sites)| sites);
+        for site in sites {
+            site.entry_only = true;
+            site.hit = Some(LookedAt {
+                by: None,
+                role,
+                key,
+            });
+        }
+        Ok(matched)
+    };
+    let mut whole = of(&span.from, Role::Begins)?;
+    let mut sites: Vec<FoundSite> = Vec::new();
+    take(&mut sites, &mut whole)?;
+    for glob in &span.to {
+        let mut ends = of(glob, Role::Ends)?;
+        take(&mut sites, &mut ends)?;
+        whole.left_out.append(&mut ends.left_out);
+        whole.shared.append(&mut ends.shared);
+        whole.variants.append(&mut ends.variants);
+    }
+    let row = format!("{} to {}", span.from, span.to.join(" or "));
+    whole.groups = vec![(counted(row, matching), sites)];
+    // No return is touched.
+    whole.go = false;
+    Ok(whole)
+}
+
+/// Takes the places of what was found, each once; refused where something would both begin and end.
+fn take(sites: &mut Vec<FoundSite>, matched: &mut Matched) -> Result<(), Refusal> {
+    for site in matched.groups.drain(..).flat_map(|(_, sites)| sites) {
+        match sites.iter().find(|known| known.is_at(&site)) {
+            None => sites.push(site),
+            Some(known) if known.hit == site.hit => {}
+            Some(known) => {
+                return Err(Refusal::new(
+                    Reason::AttachFailed,
+                    format!(
+                        "{} would both begin and end what is measured: name others in match, or in to",
+                        known.symbol
+                    ),
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A whole register, as it is when the function begins.
+fn argument(number: u8) -> Result<Operand, Refusal> {
+    let register = REGISTERS.get(usize::from(number).wrapping_sub(1));
+    let base = register.ok_or_else(|| {
+        Refusal::new(
+            Reason::AttachFailed,
+            format!(
+                "argument {number} is not in a register: keyArgument is from 1 to {}",
+                REGISTERS.len()
+            ),
+        )
+    })?;
+    Ok(Operand {
+        displacement: 0,
+        base: *base,
+        index: ZERO,
+        scale: 0,
+        is_short: 0,
+        is_in_memory: 0,
+        below: 0,
+        bytes: 8,
+        kind: ValueKind::Unsigned as u8,
+    })
+}
+
+#[cfg(test)]
+mod tests;
