@@ -8,8 +8,11 @@ pub mod commands;
 mod completion;
 mod connection;
 mod cost;
+pub mod diff;
 mod doctor;
 mod error;
+pub mod flamegraph;
+pub mod flames;
 mod gather;
 pub mod heatmap;
 pub mod histogram;
@@ -18,6 +21,7 @@ mod slow;
 mod terminal;
 pub mod top;
 mod trial;
+mod windows;
 
 use std::{
     io::{self, Write as _},
@@ -36,6 +40,9 @@ pub use connection::ClusterArguments;
 pub use cost::CostArguments;
 pub use error::{Forbidden, VerbError};
 pub use terminal::{TerminalError, check as check_terminal, show as show_on_terminal};
+pub use windows::ProgressLine;
+
+use flamegraph::FlamegraphArguments;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -66,6 +73,9 @@ pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe histogram ckb -n ckb --row Get\n  \
     kubectl ckbprobe heatmap ckb Get -n ckb       the same over time\n  \
     kubectl ckbprobe blocks ckb -n ckb --watch    what each block cost\n  \
+    kubectl ckbprobe flamegraph ckb -n ckb --open where the time goes, in a browser\n  \
+    kubectl ckbprobe threads ckb -n ckb           what each thread does\n  \
+    kubectl ckbprobe diff ckb -n ckb              what became of one window in the next, and what is noise\n  \
     kubectl ckbprobe cost ckb -n ckb --ab 10m     what does measuring cost here? with and without it by turns\n\n\
     Exit codes: 0 as it should be; 1 not; 2 wrong arguments.";
 
@@ -102,6 +112,16 @@ pub enum PluginVerb {
     /// Show what blocks cost, by their height: the newest and the slowest.
     #[command(after_help = blocks::EXAMPLES)]
     Blocks(blocks::BlocksArguments),
+    /// Show, save or open where the time or the memory of a CkbProbe's targets goes, by stack.
+    #[command(after_help = flamegraph::EXAMPLES)]
+    Flamegraph(Box<flamegraph::FlamegraphArguments>),
+    /// Show what each thread of a CkbProbe's targets did at the end of a window, and what it waited for.
+    #[command(after_help = flamegraph::THREADS)]
+    Threads(Box<flamegraph::ThreadsArguments>),
+    /// Compare two windows of stacks, of one CkbProbe or of two, or files: what grew, what shrank, what is new, what is gone, and what
+    /// is noise.
+    #[command(after_help = diff::EXAMPLES)]
+    Diff(Box<diff::DiffArguments>),
     /// Measure what a CkbProbe costs its targets, with and without it by turns, and say whether that is more than noise.
     Cost(Box<CostArguments>),
 }
@@ -169,6 +189,21 @@ impl PluginVerb {
                 heatmap::run(&arguments.name, row, &arguments.cluster, &arguments.how).await
             }
             Self::Blocks(arguments) => blocks::run(&arguments.name, &arguments.how).await,
+            Self::Flamegraph(arguments) => {
+                let FlamegraphArguments {
+                    name,
+                    which,
+                    cluster,
+                    how,
+                } = &**arguments;
+                flamegraph::run(name, which.as_ref(), cluster, how).await
+            }
+            Self::Threads(arguments) => {
+                let target = arguments.target.as_deref();
+                flamegraph::threads(&arguments.name, target, &arguments.cluster, &arguments.how)
+                    .await
+            }
+            Self::Diff(arguments) => diff::run(arguments).await,
             Self::Cost(arguments) => arguments.run().await,
         }
     }
@@ -207,7 +242,9 @@ pub fn exit_code(result: &Result<Outcome, VerbError>) -> ExitCode {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
         Ok(Outcome::Broken) => ExitCode::FAILURE,
         // The reader went away: it has what it wanted.
-        Err(VerbError::Print(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+        Err(VerbError::Print(error) | VerbError::Flames(flames::FlamesError::Print(error)))
+            if error.kind() == std::io::ErrorKind::BrokenPipe =>
+        {
             ExitCode::SUCCESS
         }
         Err(error) => {
