@@ -17,7 +17,7 @@ mod gather;
 pub mod heatmap;
 pub mod histogram;
 mod interrupts;
-mod slow;
+pub mod slow;
 mod terminal;
 pub mod top;
 mod trial;
@@ -86,8 +86,6 @@ pub enum Verb {
     Try(Box<trial::TryArguments>),
     /// Look at each place from the API server to the figures: what is broken first, and what to type next.
     Doctor(doctor::DoctorArguments),
-    /// Show slow calls, and whatever else is listed individually, as they come.
-    Slow(slow::SlowArguments),
     /// Complete verbs and names: a script for a shell, or links for kubectl.
     Completion(completion::CompletionArguments),
     /// Write manual pages, one for each verb.
@@ -100,6 +98,9 @@ pub enum PluginVerb {
     /// Those that hosts have as they are.
     #[command(flatten)]
     Verb(Verb),
+    /// Show slow calls, and whatever else is listed individually, as they come.
+    #[command(after_help = slow::EXAMPLES)]
+    Slow(slow::SlowArguments),
     /// Show live what each row of each target does: rate, p99, share of time, and the last minutes.
     #[command(after_help = top::EXAMPLES)]
     Top(top::TopArguments),
@@ -169,7 +170,6 @@ impl Verb {
         match self {
             Self::Try(arguments) => trial::run(arguments).await,
             Self::Doctor(arguments) => doctor::run(arguments).await,
-            Self::Slow(arguments) => slow::run(arguments).await,
             Self::Completion(arguments) => completion::run(arguments, root()),
             Self::Man(arguments) => completion::man(arguments, root()),
         }
@@ -180,6 +180,10 @@ impl PluginVerb {
     async fn run(&self, root: fn() -> clap::Command) -> Result<Outcome, VerbError> {
         match self {
             Self::Verb(verb) => verb.run(root).await,
+            Self::Slow(arguments) => {
+                let name = arguments.name.as_deref();
+                slow::run(name, &arguments.cluster, &arguments.how).await
+            }
             Self::Top(arguments) => top::run(arguments).await,
             Self::Histogram(arguments) => {
                 histogram::run(&arguments.name, &arguments.cluster, &arguments.how).await

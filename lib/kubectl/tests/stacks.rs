@@ -14,7 +14,7 @@ use ckb_probe_crds::{
     CkbProfile, CkbProfileSpec, ProfileCounts, ProfileMode, ProfileWindow, label,
 };
 use ckb_probe_profiles::{Frame, Profile, Stack};
-use ckb_probe_testkit::assert_contains;
+use ckb_probe_testkit::{Terminal, assert_contains};
 use ckb_probe_views::document::{Document, View};
 use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 use played::Server;
@@ -266,6 +266,26 @@ fn where_there_is_none_the_next_window_is_waited_for_or_that_is_said() {
     assert_contains(
         &said,
         "has nothing of the target ckb-7: it has e2e-soak/ckb-0/ckb, e2e-soak/ckb-1/ckb",
+    );
+}
+
+#[test]
+fn in_a_terminal_the_bar_is_drawn_over_and_gone_in_the_end() {
+    let server = server(Vec::new());
+    let coming = window(11, ProfileMode::Cpu, &[("read", [1, 1])]);
+    server.state.lock().unwrap().coming = Some((4, coming));
+    let terminal = Terminal::open(80, 24);
+    let plugin = env!("CARGO_BIN_EXE_kubectl-ckbprobe");
+    let kubeconfig = server.kubeconfig.display();
+    terminal.run(&format!(
+        "clear; KUBECONFIG={kubeconfig} {plugin} flamegraph steady cpu"
+    ));
+    terminal.until("a bar", |seen| seen.contains("e2e-soak/steady Cpu: ["));
+    let seen = terminal.until("its functions", |seen| seen.contains("SELF  FUNCTION"));
+    assert!(!seen.contains("Cpu: ["), "{seen}");
+    assert_contains(
+        &seen,
+        "e2e-soak/steady.flames.cpu.11: cpu 0.02 s, 30 s from",
     );
 }
 

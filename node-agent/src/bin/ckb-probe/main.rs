@@ -106,6 +106,9 @@ macro_rules! define_command {
             /// Show live what each row of a process, or of the targets of a cluster, does: rate, p99, share of time, and the last minutes.
             #[command(after_help = live::TOP)]
             Top(Box<live::HostTopArguments>),
+            /// Show slow calls, and whatever else is listed individually, as they come, of a process or of CkbProbes.
+            #[command(after_help = live::SLOW)]
+            Slow(Box<live::SlowArguments>),
             /// Show how the durations of a row are distributed, of a process or of a CkbProbe.
             #[command(after_help = live::HISTOGRAM)]
             Histogram(Box<live::HistogramArguments>),
@@ -146,6 +149,7 @@ macro_rules! define_command {
                 Command::Check(arguments) => check::run(&arguments),
                 Command::Cluster(verb) => Ok(verb.run(Arguments::command).await?.into()),
                 Command::Top(arguments) => live::top(*arguments).await,
+                Command::Slow(arguments) => live::slow(*arguments).await,
                 Command::Histogram(arguments) => live::histogram(*arguments).await,
                 Command::Heatmap(arguments) => live::heatmap(*arguments).await,
                 Command::Symbols(arguments) => symbols::run(&arguments),
