@@ -33,7 +33,7 @@ pub struct DiffArguments {
     cluster: ClusterArguments,
     /// Which stacks of CkbProbes: TARGET/MODE, such as cpu, ckb-0/off-cpu or ckb-0.
     #[arg(long, value_name = "TARGET/MODE")]
-    of: Option<Wanted>,
+    pub of: Option<Wanted>,
     /// The probe of the CkbProbes. Unset: the first that makes such profiles.
     #[arg(long, value_name = "NAME")]
     probe: Option<String>,

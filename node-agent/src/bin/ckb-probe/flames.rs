@@ -99,7 +99,11 @@ pub async fn diff(arguments: &HostDiffArguments) -> Result<Outcome, CliError> {
     let named = named.map(|after| [Path::new(&what.name), after]);
     let is_named = of.from_cluster || what.files().is_some();
     let Some([before, after]) = named.filter(|_| is_named) else {
-        return Ok(Outcome::from(diff::run(what).await?));
+        let mut what = what.clone();
+        if let Some(target) = &of.target {
+            what.of.get_or_insert_default().target = Some(target.clone());
+        }
+        return Ok(Outcome::from(diff::run(&what).await?));
     };
     let output = Output::of(what.output.as_deref(), Form::of_difference)?;
     let both = [of.read(before).await?, of.read(after).await?];
