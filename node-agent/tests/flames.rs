@@ -154,13 +154,27 @@ fn another_program_s_names_are_made_readable() {
 #[test]
 fn a_difference_is_printed_or_drawn() {
     let folder = profiles("diff");
-    let text = printed(&folder, "diff before.pb.gz after.pb.gz --type samples");
+    let text = printed(
+        &folder,
+        "diff before.pb.gz after.pb.gz --type samples --folded",
+    );
     for line in [
         "ckb_vm_x64_execute 82 120\n",
         "rocksdb:low0 [gone];start_thread [gone];rocksdb::DBImpl::BackgroundCallCompaction [gone];rocksdb::CompactionJob::Run [gone];rocksdb::MergingIterator::Next [gone] 40 0\n",
         "GlobalRt-1;start_thread;tokio::runtime::task::raw::poll [new];ckb_rpc::module::chain::ChainRpcImpl::get_block [new] 0 26\n",
     ] {
         assert!(text.contains(line), "{line}{text}");
+    }
+    let table = printed(&folder, "diff before.pb.gz after.pb.gz");
+    assert!(
+        table.starts_with("before.pb.gz -> after.pb.gz: cpu\n"),
+        "{table}"
+    );
+    for line in [
+        "gone   rocksdb::CompactionJob::Run\n",
+        "new    ckb_rpc::module::chain::",
+    ] {
+        assert!(table.contains(line), "{line}: {table}");
     }
     printed(&folder, "diff before.pb.gz after.pb.gz -o x.svg");
     let svg = fs::read_to_string(folder.join("x.svg")).unwrap();
@@ -190,7 +204,7 @@ fn what_cannot_be_drawn_is_refused_with_what_to_do() {
         ),
         (
             "render missing.pb.gz -o x.png",
-            "cannot tell what x.png shall be: let its name end in .svg, .html or .folded",
+            "cannot tell what x.png shall be: let its name end in .svg, .html, .folded, .pb.gz or .speedscope.json",
         ),
         (
             "render before.pb.gz --type heap",

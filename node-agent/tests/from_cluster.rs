@@ -185,6 +185,7 @@ fn what_a_cluster_has_is_drawn_compared_and_taken_apart_by_target() {
         "default/ckb.flames.cpu.8",
         "--by",
         "target",
+        "--folded",
     ];
     let diff = printed(&kubeconfig, &diff);
     assert_contains(&diff, "default/ckb-0/ckb");

@@ -48,12 +48,15 @@ fn for_kubectl_it_has_only_the_verbs_that_talk_to_a_cluster() {
         "cost",
         "completion",
         "man",
+        "flamegraph",
+        "threads",
+        "diff",
     ] {
         assert!(of_cluster.contains(&verb), "{verb}: {of_cluster:?}");
     }
     let whole = printed("ckb-probe", &["--help"]);
     let all = verbs(&whole);
-    for verb in ["rocksdb", "check", "threads"] {
+    for verb in ["rocksdb", "check", "profile"] {
         assert!(all.contains(&verb) && !of_cluster.contains(&verb), "{verb}");
     }
     assert!(of_cluster.iter().all(|verb| all.contains(verb)), "{all:?}");

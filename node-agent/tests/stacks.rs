@@ -528,3 +528,26 @@ fn stacks_are_whole_also_where_a_function_in_them_is_probed_at_its_return() {
     assert!(all > 300.0, "{all} samples: {summary}");
     assert!(whole / all > 0.9, "{whole} of {all}: {summary}");
 }
+
+#[test]
+fn a_process_is_sampled_and_drawn_in_one() {
+    let (folder, mut fixture) = Fixture::made(fixture);
+    fixture.tell("wait");
+    settle(&fixture);
+    let arguments = words("flamegraph off-cpu --duration 2s");
+    let (text, progress) = said(&probe(&fixture, &arguments));
+    let process = format!("process {} (stacks)", fixture.pid());
+    assert_begins(&text, &format!("{process}: wait "));
+    assert_contains(&text, "SELF  FUNCTION\n");
+    assert_contains(&text, "  in_futex\n");
+    assert_eq!(
+        progress,
+        format!("{process} OffCpu: [........................] 0 of 2 s\n")
+    );
+    let svg = folder.path("off.svg");
+    let saved = format!("flamegraph off-cpu --duration 1s -o {}", svg.display());
+    let (text, said) = said(&probe(&fixture, &words(&saved)));
+    assert_eq!(text, "", "{said}");
+    assert_contains(&said, &format!("written to {}", svg.display()));
+    assert_contains(&fs::read_to_string(svg).unwrap(), "<title>in_futex (");
+}

@@ -1,4 +1,4 @@
-//! `ckb-probe top`, `heatmap` and `histogram` of a process, on this machine's kernel, as root; and `top` in a real terminal.
+//! `ckb-probe top`, `slow`, `heatmap` and `histogram` of a process, on this machine's kernel, as root; and `top` in a real terminal.
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
 use std::{
@@ -243,6 +243,56 @@ fn how_long_a_row_takes_over_time_is_drawn_and_told_interval_by_interval() {
             "{counts:?}"
         );
     }
+}
+
+#[test]
+fn slow_calls_of_a_process_come_as_those_of_a_cluster_do() {
+    let plan = ["rocksdb_get_pinned_cf 60000 constant:3000000"];
+    let mut truth = GroundTruth::start("ground-truth", &["--rate", "20"], &plan).unwrap();
+    truth.begin().unwrap();
+    let pid = truth.pid().to_string();
+    let slow = |threshold: &str, more: &[&str]| {
+        let mut command = Command::new(CKB_PROBE);
+        command.args([
+            "slow",
+            "--pid",
+            &pid,
+            "--for",
+            "3s",
+            "--threshold",
+            threshold,
+        ]);
+        let output = command.args(more).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.ends_with("ckb-probe: the time was up\n"), "{said}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let text = slow("2ms", &[]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!((20..=70).contains(&lines.len()), "{text}");
+    for line in &lines {
+        let mut words = line.split(' ').skip(1);
+        assert_eq!(words.next(), Some("ground-truth"), "{line}");
+        assert!(
+            words.next().is_some_and(|row| row.starts_with("Get")),
+            "{line}"
+        );
+    }
+    let mut in_order = lines.clone();
+    in_order.sort_unstable();
+    assert_eq!(lines, in_order, "by their times");
+    let line = slow("2ms", &["-o", "json"]);
+    let View::Event(found) = Document::read(line.lines().next().unwrap()).unwrap().view else {
+        panic!("{line}");
+    };
+    assert_eq!(found.subject, format!("process {pid} (ground-truth)"));
+    assert_eq!(
+        (found.probe.as_str(), found.event.row.as_str()),
+        ("storage", "Get")
+    );
+    assert!(found.event.details["duration"].starts_with("3."), "{line}");
+    assert_eq!(slow("1s", &[]), "");
 }
 
 #[test]

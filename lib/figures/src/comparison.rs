@@ -50,6 +50,26 @@ impl Comparison {
         (self.before > 0.0).then(|| change / self.before)
     }
 
+    /// Of shares: so much of so many samples was of one sort before, and after. By the two-proportion test with the variance of both
+    /// together, which takes samples to be independent of each other. None where a side has no sample.
+    pub fn of_shares(before: (f64, u64), after: (f64, u64), confidence: f64) -> Option<Self> {
+        let ((before, many), (after, more)) = (before, after);
+        if many == 0 || more == 0 {
+            return None;
+        }
+        let (many, more) = (many as f64, more as f64);
+        let share = ((before * many + after * more) / (many + more)).clamp(0.0, 1.0);
+        let error = (share * (1.0 - share) * (1.0 / many + 1.0 / more)).sqrt();
+        let most = normal(0.5 + confidence / 2.0) * error;
+        let change = after - before;
+        Some(Self {
+            before,
+            after,
+            low: change - most,
+            high: change + most,
+        })
+    }
+
     fn around(before: f64, after: f64, error: f64, freedom: f64, confidence: f64) -> Self {
         let most = student(confidence, freedom) * error;
         let change = after - before;

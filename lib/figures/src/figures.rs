@@ -111,7 +111,7 @@ impl Figures {
     pub fn follow(&mut self, later: &Self) {
         self.merge_flows(later);
         for (name, level) in &later.levels {
-            self.levels.insert(name.clone(), *level);
+            change(&mut self.levels, name, |held| *held = *level);
         }
     }
 
@@ -120,17 +120,15 @@ impl Figures {
             add(&mut self.sums, name, *sum);
         }
         for (name, maximum) in &other.maxima {
-            let held = self.maxima.entry(name.clone()).or_default();
-            *held = (*held).max(*maximum);
+            change(&mut self.maxima, name, |held| *held = (*held).max(*maximum));
         }
         for (name, distribution) in &other.distributions {
-            self.distributions
-                .entry(name.clone())
-                .or_default()
-                .merge(distribution);
+            change(&mut self.distributions, name, |held| {
+                held.merge(distribution)
+            });
         }
         for (name, variance) in &other.variances {
-            *self.variances.entry(name.clone()).or_default() += *variance;
+            change(&mut self.variances, name, |held| *held += *variance);
         }
     }
 
@@ -241,8 +239,15 @@ impl Figures {
 }
 
 fn add(to: &mut BTreeMap<Name, u64>, name: &Name, more: u64) {
-    let held = to.entry(name.clone()).or_default();
-    *held = held.saturating_add(more);
+    change(to, name, |held| *held = held.saturating_add(more));
+}
+
+/// Changes what there is of this name, which is copied only where it is new: intervals that follow each other have the same.
+fn change<Of: Default>(to: &mut BTreeMap<Name, Of>, name: &Name, by: impl FnOnce(&mut Of)) {
+    match to.get_mut(name) {
+        Some(held) => by(held),
+        None => by(to.entry(name.clone()).or_default()),
+    }
 }
 
 /// So many times a number, rounded with what was left over before; what is left over now is handed on.

@@ -5,7 +5,7 @@
 //! bucket each. The kernel side fills the same buckets (`ckb_probe_common::bucket`); a property test in the
 //! agent holds the two together.
 
-use std::{borrow::Cow, collections::BTreeMap, fmt::Write as _, ops::Range};
+use std::{borrow::Cow, fmt::Write as _, ops::Range};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -40,38 +40,69 @@ pub fn bounds(bucket: u32) -> Range<u64> {
 /// How often each bucket was hit. Sparse: empty buckets are not there.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Histogram {
-    buckets: BTreeMap<u32, u64>,
+    /// In ascending order, none of them empty: what is copied and merged thousands of times for a report lies in one piece.
+    buckets: Vec<(u32, u64)>,
 }
 
 impl Histogram {
     /// The number of values in all, at most `u64::MAX`.
     pub fn count(&self) -> u64 {
-        saturating_sum(self.buckets.values())
+        saturating_sum(self.buckets.iter())
     }
 
     /// The non-empty buckets in ascending order, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (u32, u64)> + '_ {
-        self.buckets.iter().map(|(&bucket, &count)| (bucket, count))
+        self.buckets.iter().copied()
     }
 
     /// Counts `count` more values in `bucket`; one past the last counts as the last.
     pub fn add(&mut self, bucket: u32, count: u64) {
-        if count > 0 {
-            let total = self.buckets.entry(bucket.min(BUCKETS - 1)).or_default();
-            *total = total.saturating_add(count);
+        if count == 0 {
+            return;
+        }
+        let bucket = bucket.min(BUCKETS - 1);
+        // Whoever reads or merges adds in ascending order.
+        if self.buckets.last().is_none_or(|(last, _)| *last < bucket) {
+            self.buckets.push((bucket, count));
+            return;
+        }
+        match self
+            .buckets
+            .binary_search_by_key(&bucket, |(held, _)| *held)
+        {
+            Ok(place) => {
+                let total = &mut self.buckets[place].1;
+                *total = total.saturating_add(count);
+            }
+            Err(place) => self.buckets.insert(place, (bucket, count)),
         }
     }
 
     /// Adds all of `other`'s values: exact, associative and commutative.
     pub fn merge(&mut self, other: &Self) {
-        for (bucket, count) in other.iter() {
-            self.add(bucket, count);
+        if self.buckets.is_empty() {
+            self.buckets.clone_from(&other.buckets);
+            return;
+        }
+        // What is new is most often nothing, or little: it is looked for from where the one before was found.
+        let mut from = 0;
+        for &(bucket, count) in &other.buckets {
+            from += self.buckets[from..].partition_point(|(held, _)| *held < bucket);
+            match self.buckets.get_mut(from) {
+                Some((held, total)) if *held == bucket => *total = total.saturating_add(count),
+                _ => self.buckets.insert(from, (bucket, count)),
+            }
         }
     }
 
     /// What was added since `earlier` was taken of the same histogram.
     pub fn since(&self, earlier: &Self) -> Self {
-        let before = |bucket| earlier.buckets.get(&bucket).copied().unwrap_or_default();
+        let before = |bucket| {
+            let place = earlier
+                .buckets
+                .binary_search_by_key(&bucket, |(held, _)| *held);
+            place.map_or(0, |place| earlier.buckets[place].1)
+        };
         let mut delta = Self::default();
         for (bucket, count) in self.iter() {
             delta.add(bucket, count.saturating_sub(before(bucket)));
@@ -98,14 +129,14 @@ impl Histogram {
         let below = self
             .buckets
             .iter()
-            .take_while(|(bucket, _)| bounds(**bucket).end <= nanos);
-        saturating_sum(below.map(|(_, count)| count))
+            .take_while(|(bucket, _)| bounds(*bucket).end <= nanos);
+        saturating_sum(below)
     }
 }
 
 /// Counts come from statuses, which anyone with the right to may have written: too many are as many as there can be.
-fn saturating_sum<'a>(counts: impl Iterator<Item = &'a u64>) -> u64 {
-    counts.fold(0, |sum, count| sum.saturating_add(*count))
+fn saturating_sum<'a>(buckets: impl Iterator<Item = &'a (u32, u64)>) -> u64 {
+    buckets.fold(0, |sum, (_, count)| sum.saturating_add(*count))
 }
 
 impl FromIterator<(u32, u64)> for Histogram {
@@ -144,7 +175,10 @@ impl std::str::FromStr for Histogram {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut histogram = Self::default();
+        let counts = text.bytes().filter(|byte| matches!(byte, b' ' | b','));
+        let mut histogram = Self {
+            buckets: Vec::with_capacity((counts.count() + 1).min(BUCKETS as usize)),
+        };
         for run in text.split_ascii_whitespace() {
             let error = || ParseError(run.chars().take(32).collect());
             let (first, counts) = run.split_once(':').ok_or_else(error)?;

@@ -75,6 +75,27 @@ pub enum VerbError {
         "{0} has no probe that tells how long something took: see kubectl ckbprobe histogram --help"
     )]
     NoDistribution(String),
+    /// Stacks cannot be drawn.
+    #[error(transparent)]
+    Flames(#[from] crate::flames::FlamesError),
+    /// No probe samples them.
+    #[error(
+        "of CkbProbe {0} {1}: kubectl ckbprobe try flames makes a CkbProbe that does, and docs/flame-graphs.md says what to write into one"
+    )]
+    NoStacks(String, String),
+    /// There is no window of stacks, and none comes.
+    #[error("{0}")]
+    NoWindow(String),
+    /// A file cannot be opened.
+    #[error("{} is written, and {program} cannot open it: {source}", .file.display())]
+    Open {
+        /// The file.
+        file: PathBuf,
+        /// What was to open it.
+        program: &'static str,
+        /// Why it does not.
+        source: io::Error,
+    },
     /// There are no blocks.
     #[error("{0} has no probe of the kind chain: kubectl ckbprobe try blocks makes one")]
     NoBlocks(String),

@@ -8,16 +8,20 @@ pub mod commands;
 mod completion;
 mod connection;
 mod cost;
+pub mod diff;
 mod doctor;
 mod error;
+pub mod flamegraph;
+pub mod flames;
 mod gather;
 pub mod heatmap;
 pub mod histogram;
 mod interrupts;
-mod slow;
+pub mod slow;
 mod terminal;
 pub mod top;
 mod trial;
+mod windows;
 
 use std::{
     io::{self, Write as _},
@@ -36,6 +40,9 @@ pub use connection::ClusterArguments;
 pub use cost::CostArguments;
 pub use error::{Forbidden, VerbError};
 pub use terminal::{TerminalError, check as check_terminal, show as show_on_terminal};
+pub use windows::ProgressLine;
+
+use flamegraph::FlamegraphArguments;
 
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 
@@ -66,6 +73,9 @@ pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe histogram ckb -n ckb --row Get\n  \
     kubectl ckbprobe heatmap ckb Get -n ckb       the same over time\n  \
     kubectl ckbprobe blocks ckb -n ckb --watch    what each block cost\n  \
+    kubectl ckbprobe flamegraph ckb -n ckb --open where the time goes, in a browser\n  \
+    kubectl ckbprobe threads ckb -n ckb           what each thread does\n  \
+    kubectl ckbprobe diff ckb -n ckb              what became of one window in the next, and what is noise\n  \
     kubectl ckbprobe cost ckb -n ckb --ab 10m     what does measuring cost here? with and without it by turns\n\n\
     Exit codes: 0 as it should be; 1 not; 2 wrong arguments.";
 
@@ -76,8 +86,6 @@ pub enum Verb {
     Try(Box<trial::TryArguments>),
     /// Look at each place from the API server to the figures: what is broken first, and what to type next.
     Doctor(doctor::DoctorArguments),
-    /// Show slow calls, and whatever else is listed individually, as they come.
-    Slow(slow::SlowArguments),
     /// Complete verbs and names: a script for a shell, or links for kubectl.
     Completion(completion::CompletionArguments),
     /// Write manual pages, one for each verb.
@@ -90,6 +98,9 @@ pub enum PluginVerb {
     /// Those that hosts have as they are.
     #[command(flatten)]
     Verb(Verb),
+    /// Show slow calls, and whatever else is listed individually, as they come.
+    #[command(after_help = slow::EXAMPLES)]
+    Slow(slow::SlowArguments),
     /// Show live what each row of each target does: rate, p99, share of time, and the last minutes.
     #[command(after_help = top::EXAMPLES)]
     Top(top::TopArguments),
@@ -102,6 +113,16 @@ pub enum PluginVerb {
     /// Show what blocks cost, by their height: the newest and the slowest.
     #[command(after_help = blocks::EXAMPLES)]
     Blocks(blocks::BlocksArguments),
+    /// Show, save or open where the time or the memory of a CkbProbe's targets goes, by stack.
+    #[command(after_help = flamegraph::EXAMPLES)]
+    Flamegraph(Box<flamegraph::FlamegraphArguments>),
+    /// Show what each thread of a CkbProbe's targets did at the end of a window, and what it waited for.
+    #[command(after_help = flamegraph::THREADS)]
+    Threads(Box<flamegraph::ThreadsArguments>),
+    /// Compare two windows of stacks, of one CkbProbe or of two, or files: what grew, what shrank, what is new, what is gone, and what
+    /// is noise.
+    #[command(after_help = diff::EXAMPLES)]
+    Diff(Box<diff::DiffArguments>),
     /// Measure what a CkbProbe costs its targets, with and without it by turns, and say whether that is more than noise.
     Cost(Box<CostArguments>),
 }
@@ -149,7 +170,6 @@ impl Verb {
         match self {
             Self::Try(arguments) => trial::run(arguments).await,
             Self::Doctor(arguments) => doctor::run(arguments).await,
-            Self::Slow(arguments) => slow::run(arguments).await,
             Self::Completion(arguments) => completion::run(arguments, root()),
             Self::Man(arguments) => completion::man(arguments, root()),
         }
@@ -160,6 +180,10 @@ impl PluginVerb {
     async fn run(&self, root: fn() -> clap::Command) -> Result<Outcome, VerbError> {
         match self {
             Self::Verb(verb) => verb.run(root).await,
+            Self::Slow(arguments) => {
+                let name = arguments.name.as_deref();
+                slow::run(name, &arguments.cluster, &arguments.how).await
+            }
             Self::Top(arguments) => top::run(arguments).await,
             Self::Histogram(arguments) => {
                 histogram::run(&arguments.name, &arguments.cluster, &arguments.how).await
@@ -169,6 +193,21 @@ impl PluginVerb {
                 heatmap::run(&arguments.name, row, &arguments.cluster, &arguments.how).await
             }
             Self::Blocks(arguments) => blocks::run(&arguments.name, &arguments.how).await,
+            Self::Flamegraph(arguments) => {
+                let FlamegraphArguments {
+                    name,
+                    which,
+                    cluster,
+                    how,
+                } = &**arguments;
+                flamegraph::run(name, which.as_ref(), cluster, how).await
+            }
+            Self::Threads(arguments) => {
+                let target = arguments.target.as_deref();
+                flamegraph::threads(&arguments.name, target, &arguments.cluster, &arguments.how)
+                    .await
+            }
+            Self::Diff(arguments) => diff::run(arguments).await,
             Self::Cost(arguments) => arguments.run().await,
         }
     }
@@ -207,7 +246,9 @@ pub fn exit_code(result: &Result<Outcome, VerbError>) -> ExitCode {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
         Ok(Outcome::Broken) => ExitCode::FAILURE,
         // The reader went away: it has what it wanted.
-        Err(VerbError::Print(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+        Err(VerbError::Print(error) | VerbError::Flames(flames::FlamesError::Print(error)))
+            if error.kind() == std::io::ErrorKind::BrokenPipe =>
+        {
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -22,32 +22,61 @@ const LOOK: Duration = Duration::from_secs(1);
 /// So many are remembered, so that none is told twice: more than all statuses of a namespace have.
 const KNOWN: usize = 10_000;
 
-#[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  \
+/// What is said at the end of `--help`.
+pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe slow -n ckb                 of every CkbProbe of the namespace, until Ctrl-C\n  \
     kubectl ckbprobe slow ckb -n ckb --for 10m\n  \
     kubectl ckbprobe slow ckb -o json | jq -r .event.details.duration\n\n\
-    A status has the ten most important of each report interval; the agents' logs have all of them.")]
+    A status has the ten most important of each report interval; the agents' logs have all of them.";
+
+/// What the plugin takes.
+#[derive(Args, Clone, Debug)]
 pub struct SlowArguments {
     /// The CkbProbe. Unset: all of the namespace.
-    name: Option<String>,
+    pub(crate) name: Option<String>,
     #[command(flatten)]
-    cluster: ClusterArguments,
+    pub(crate) cluster: ClusterArguments,
+    #[command(flatten)]
+    pub(crate) how: ListArguments,
+}
+
+/// For how long they are listed, and how.
+#[derive(Args, Clone, Debug)]
+pub struct ListArguments {
     /// Stop after this time. Unset: at Ctrl-C.
     #[arg(long = "for", value_name = "DURATION")]
-    time: Option<ckb_probe_crds::Duration>,
+    pub time: Option<ckb_probe_crds::Duration>,
     /// Print lines of JSON, in the form that docs/reference/view.schema.json has.
     #[arg(short, long, value_parser = ["json"])]
     output: Option<String>,
 }
 
+impl ListArguments {
+    /// Prints these, in the order in which they happened.
+    pub fn print(&self, mut events: Vec<Event>) -> io::Result<()> {
+        events.sort_by_key(|one| one.event.time.as_ref().map(|time| time.0));
+        let mut out = io::stdout().lock();
+        for one in events {
+            match self.output {
+                None => writeln!(out, "{}", figures::event_line(&one.event))?,
+                Some(_) => writeln!(out, "{}", Document::of(View::Event(one)).line())?,
+            }
+        }
+        out.flush()
+    }
+}
+
 /// Prints each as soon as a status has it.
-pub async fn run(arguments: &SlowArguments) -> Result<Outcome, VerbError> {
-    let (client, namespace) = arguments.cluster.connect().await?;
+pub async fn run(
+    name: Option<&str>,
+    cluster: &ClusterArguments,
+    how: &ListArguments,
+) -> Result<Outcome, VerbError> {
+    let (client, namespace) = cluster.connect().await?;
     let api: Api<CkbProbe> = Api::namespaced(client, &namespace);
-    let end = arguments.time.map(|time| Instant::now() + time.get());
+    let end = how.time.map(|time| Instant::now() + time.get());
     let mut parameters = ListParams::default();
-    if let Some(name) = &arguments.name {
+    if let Some(name) = name {
         parameters = parameters.fields(&format!("metadata.name={name}"));
     }
     let mut told: VecDeque<(String, String, EventStatus)> = VecDeque::new();
@@ -56,11 +85,11 @@ pub async fn run(arguments: &SlowArguments) -> Result<Outcome, VerbError> {
         let next = Instant::now() + LOOK;
         match api.list(&parameters).await {
             Ok(list) => {
-                if first && let (Some(name), true) = (&arguments.name, list.items.is_empty()) {
+                if first && let (Some(name), true) = (name, list.items.is_empty()) {
                     eprintln!("ckbprobe: there is no CkbProbe {name} in namespace {namespace} yet");
                 }
                 first = false;
-                tell(arguments, &list.items, &mut told)?;
+                how.print(new(&list.items, &mut told))?;
             }
             Err(error) if first => {
                 return Err(VerbError::request("list CkbProbes", &namespace, error));
@@ -75,12 +104,8 @@ pub async fn run(arguments: &SlowArguments) -> Result<Outcome, VerbError> {
     }
 }
 
-/// Those that were not told yet, in the order in which they happened.
-fn tell(
-    arguments: &SlowArguments,
-    probes: &[CkbProbe],
-    told: &mut VecDeque<(String, String, EventStatus)>,
-) -> io::Result<()> {
+/// Those that were not told yet.
+fn new(probes: &[CkbProbe], told: &mut VecDeque<(String, String, EventStatus)>) -> Vec<Event> {
     let mut new = Vec::new();
     for probe in probes {
         let subject = format!(
@@ -92,8 +117,12 @@ fn tell(
             for event in &of.events {
                 let one = (subject.clone(), of.name.clone(), event.clone());
                 if !told.contains(&one) {
-                    told.push_back(one.clone());
-                    new.push(one);
+                    told.push_back(one);
+                    new.push(Event {
+                        subject: subject.clone(),
+                        probe: of.name.clone(),
+                        event: event.clone(),
+                    });
                 }
             }
         }
@@ -101,20 +130,5 @@ fn tell(
     while told.len() > KNOWN {
         told.pop_front();
     }
-    new.sort_by_key(|(_, _, event)| event.time.as_ref().map(|time| time.0));
-    let mut out = io::stdout().lock();
-    for (subject, probe, event) in new {
-        match arguments.output {
-            None => writeln!(out, "{}", figures::event_line(&event))?,
-            Some(_) => {
-                let event = Event {
-                    subject,
-                    probe,
-                    event,
-                };
-                writeln!(out, "{}", Document::of(View::Event(event)).line())?;
-            }
-        }
-    }
-    out.flush()
+    new
 }

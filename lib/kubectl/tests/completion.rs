@@ -69,12 +69,15 @@ fn kubectl_itself_completes_verbs_presets_and_names_once_the_links_are_made() {
         "blocks",
         "completion",
         "cost",
+        "diff",
         "doctor",
+        "flamegraph",
         "heatmap",
         "help",
         "histogram",
         "man",
         "slow",
+        "threads",
         "top",
         "try",
     ];
@@ -147,7 +150,17 @@ fn each_verb_has_a_manual_page_that_man_can_read() {
         .output()
         .unwrap();
     assert!(output.status.success(), "{output:?}");
-    for verb in ["try", "doctor", "slow", "histogram", "completion", "man"] {
+    for verb in [
+        "try",
+        "doctor",
+        "slow",
+        "histogram",
+        "flamegraph",
+        "threads",
+        "diff",
+        "completion",
+        "man",
+    ] {
         let page = folder.join(format!("kubectl-ckbprobe-{verb}.1"));
         let text = fs::read_to_string(&page).unwrap();
         assert!(text.contains(".SH SYNOPSIS"), "{text}");

@@ -1,9 +1,11 @@
 //! Where the time goes: what was seen of a process's stacks.
 //!
 //! [`Stacks`] are figures like all others: they merge. [`pprof`] is how they travel and are kept; [`headings`] tells which part of
-//! CKB a stack belongs to; [`idle`], whose wait is no wait; [`functions`] lists what is seen most; [`render`] draws. All of it is pure: no clock, no file, no client.
+//! CKB a stack belongs to; [`idle`], whose wait is no wait; [`functions`] lists what is seen most, [`changes`] what
+//! differs; [`render`] draws. All of it is pure: no clock, no file, no client.
 
 pub mod categories;
+pub mod changes;
 pub mod functions;
 pub mod idle;
 pub mod names;

@@ -9,6 +9,8 @@ mod diff;
 mod page;
 #[cfg(feature = "render")]
 mod picture;
+#[cfg(feature = "render")]
+mod speedscope;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +19,8 @@ use std::{collections::BTreeMap, str::FromStr};
 pub use diff::Difference;
 #[cfg(feature = "render")]
 pub use picture::{RenderError, diff_html, diff_svg, html, svg};
+#[cfg(feature = "render")]
+pub use speedscope::speedscope;
 
 use crate::{Frame, Stack, Stacks, WEIGHT_LIMIT, categories::category};
 

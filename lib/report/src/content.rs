@@ -1,7 +1,7 @@
 //! What a report says, before it is a page or Markdown: sections of sentences, tables and drawings.
 
 mod anomalies;
-mod compared;
+pub(crate) mod compared;
 mod measured;
 mod probe;
 

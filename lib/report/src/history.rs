@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ckb_probe_crds::{Descriptor, EventReport, Figures, IntervalFigures, Kind, Summary};
 
 use crate::{
+    content::compared,
     lines::{Damage, Segment},
     merge::{add, by_time, follows},
     record::{Asked, End, Header, Interval, ProbeInterval, Row},
@@ -12,6 +13,16 @@ use crate::{
 
 /// A chart has about so many columns of time.
 pub const COLUMNS: u64 = 240;
+
+/// To how many milliseconds parts of rows are put together as segments are read, so that a chart still has about its columns, or a
+/// comparison its values: whole shares of a segment, which lasts so long.
+pub fn parts_each(segments: usize, segment: u64, compared: bool) -> u64 {
+    let most = if compared { compared::VALUES } else { COLUMNS };
+    let all = segment.saturating_mul(segments as u64);
+    let shares = (segment as f64 / (all / most).max(1) as f64).round() as u64;
+    // What is read is minutes.
+    segment.div_ceil(shares.max(1)).next_multiple_of(60_000)
+}
 
 /// All that was read of a record.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +42,8 @@ pub struct Run {
     pub header: Header,
     /// The intervals, in their order.
     pub intervals: Vec<Interval>,
+    /// The same put together, with the parts of rows, where the intervals have none.
+    pub coarse: Vec<Interval>,
     /// How it ended; None where that was not written down.
     pub end: Option<End>,
 }
@@ -98,6 +111,7 @@ impl History {
             }
             if let Some(run) = history.runs.last_mut() {
                 run.intervals.extend(segment.intervals);
+                run.coarse.extend(segment.coarse);
                 run.end = segment.end.or(run.end.take());
             }
         }
@@ -131,7 +145,7 @@ impl History {
     /// The intervals put together to about this length.
     pub fn merged(&self, milliseconds: u64) -> Vec<Interval> {
         let runs = self.runs.iter();
-        runs.flat_map(|run| by_time(&run.intervals, milliseconds))
+        runs.flat_map(|run| by_time(run.with_parts(), milliseconds))
             .collect()
     }
 
@@ -159,6 +173,7 @@ impl History {
         let run = |run: &Run| Run {
             header: run.header.clone(),
             intervals: run.intervals.iter().map(interval).collect(),
+            coarse: Vec::new(),
             end: run.end.clone(),
         };
         Self {
@@ -331,6 +346,14 @@ impl History {
 }
 
 impl Run {
+    /// The intervals, as fine as they are with parts of rows.
+    fn with_parts(&self) -> &[Interval] {
+        match self.coarse.is_empty() {
+            true => &self.intervals,
+            false => &self.coarse,
+        }
+    }
+
     /// In a sentence.
     pub fn how_it_ended(&self) -> String {
         match &self.end {

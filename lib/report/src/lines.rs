@@ -3,6 +3,8 @@
 //! A program that is killed leaves at most a last line without its end; a machine that loses power may leave lines that are not what was
 //! written. Either is discarded as it is read, and said.
 
+mod thin;
+
 use std::{
     collections::BTreeMap,
     io::{self, Read, Write},
@@ -11,7 +13,12 @@ use std::{
 
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 
-use crate::record::{End, Header, Interval, Line, SCHEMA};
+use thin::{Known, ThinInterval};
+
+use crate::{
+    merge::by_time,
+    record::{End, Header, Interval, Line, SCHEMA},
+};
 
 /// No line is longer.
 const MAX_LINE: usize = 16 << 20;
@@ -26,6 +33,8 @@ pub struct Segment {
     pub header: Option<Header>,
     /// The intervals, in their order.
     pub intervals: Vec<Interval>,
+    /// The same put together, with the parts of rows, which the intervals themselves have not then; empty where nothing was.
+    pub coarse: Vec<Interval>,
     /// How the run ended, if it did with this segment.
     pub end: Option<End>,
     /// What could not be read.
@@ -41,6 +50,21 @@ pub struct Damage {
     pub lines: u64,
     /// Whether it could not be unpacked to its end.
     pub packed: bool,
+}
+
+impl Segment {
+    /// Puts intervals together to about this length, and leaves parts of rows and what was listed individually in these alone: what days
+    /// would take gigabytes for is drawn in no finer columns.
+    fn put_together(&mut self, milliseconds: u64) {
+        self.coarse = by_time(&self.intervals, milliseconds);
+        let probes = self.intervals.iter_mut().flat_map(|one| &mut one.probes);
+        for probe in probes {
+            probe.events = Vec::new();
+            for row in &mut probe.rows {
+                row.parts = Vec::new();
+            }
+        }
+    }
 }
 
 impl Damage {
@@ -76,12 +100,44 @@ pub fn encode(line: &Line) -> Vec<u8> {
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
 }
 
-/// A line as it was written, without its end; None where it is not that.
-fn decode(line: &[u8]) -> Option<Line> {
+/// What a line holds, without its checksum and its end; None where it is not what was written.
+fn checked(line: &[u8]) -> Option<&[u8]> {
     let (sum, json) = line.split_at_checked(8)?;
     let json = json.strip_prefix(b" ")?;
     let sum = u32::from_str_radix(str::from_utf8(sum).ok()?, 16).ok()?;
-    (sum == crc32fast::hash(json)).then(|| serde_json::from_slice(json).ok())?
+    (sum == crc32fast::hash(json)).then_some(json)
+}
+
+/// What the line of an interval begins with, as [`encode`] writes it.
+const INTERVAL: &[u8] = b"{\"line\":\"interval\",";
+
+/// Nearly all lines are intervals, and tell so first: these are read as what they are. By its tag alone, wherever that stands, a line is
+/// read into a tree of values before anything is made of it.
+fn parse(json: &[u8]) -> Option<Line> {
+    let interval = json
+        .starts_with(INTERVAL)
+        .then(|| serde_json::from_slice(json));
+    match interval {
+        Some(Ok(interval)) => Some(Line::Interval(interval)),
+        _ => serde_json::from_slice(json).ok(),
+    }
+}
+
+/// The same without totals that are known from a later line.
+fn parse_thin(json: &[u8], known: &mut Known) -> Option<Line> {
+    if json.starts_with(INTERVAL)
+        && let Ok(thin) = serde_json::from_slice::<ThinInterval>(json)
+    {
+        let interval = Interval::from(thin);
+        if known.has(&interval) {
+            return Some(Line::Interval(interval));
+        }
+    }
+    let line = parse(json);
+    if let Some(Line::Interval(interval)) = &line {
+        known.add(interval);
+    }
+    line
 }
 
 /// Packs a segment that is complete.
@@ -101,13 +157,7 @@ pub fn pack(bytes: &[u8]) -> io::Result<Vec<u8>> {
 ///
 /// When another version wrote it. Damage is no error.
 pub fn read_packed(bytes: &[u8]) -> Result<Segment, RecordError> {
-    let mut unpacked = Vec::new();
-    let read = GzDecoder::new(bytes)
-        .take(MAX_SEGMENT)
-        .read_to_end(&mut unpacked);
-    let mut segment = read_segment(&unpacked)?;
-    segment.damage.packed = read.is_err();
-    Ok(segment)
+    unpacked(bytes, false)
 }
 
 /// Reads a segment.
@@ -116,17 +166,37 @@ pub fn read_packed(bytes: &[u8]) -> Result<Segment, RecordError> {
 ///
 /// When another version wrote it. Damage is no error.
 pub fn read_segment(bytes: &[u8]) -> Result<Segment, RecordError> {
+    read(bytes, false)
+}
+
+fn unpacked(bytes: &[u8], thin: bool) -> Result<Segment, RecordError> {
+    let mut unpacked = Vec::new();
+    let unpacking = GzDecoder::new(bytes)
+        .take(MAX_SEGMENT)
+        .read_to_end(&mut unpacked);
+    let mut segment = read(&unpacked, thin)?;
+    segment.damage.packed = unpacking.is_err();
+    Ok(segment)
+}
+
+/// Reads a segment; a thin one has each total once, where it is last told.
+fn read(bytes: &[u8], thin: bool) -> Result<Segment, RecordError> {
     let mut segment = Segment::default();
-    let mut rest = bytes;
-    while !rest.is_empty() {
-        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-            segment.damage.cut = true;
-            break;
-        };
-        let line = &rest[..end];
-        rest = &rest[end + 1..];
+    let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
+    // Behind the last end there is nothing, or a line without one.
+    segment.damage.cut = lines.pop().is_some_and(|rest| !rest.is_empty());
+    let mut known = Known::default();
+    let read = lines.iter().rev().map(|line| {
         let whole = line.len() <= MAX_LINE;
-        match whole.then(|| decode(line)).flatten() {
+        let json = whole.then(|| checked(line)).flatten()?;
+        match thin {
+            true => parse_thin(json, &mut known),
+            false => parse(json),
+        }
+    });
+    let read: Vec<Option<Line>> = read.collect();
+    for line in read.into_iter().rev() {
+        match line {
             Some(Line::Header(header)) if header.schema != SCHEMA => {
                 return Err(RecordError::Schema(header.schema));
             }
@@ -139,15 +209,25 @@ pub fn read_segment(bytes: &[u8]) -> Result<Segment, RecordError> {
     Ok(segment)
 }
 
-/// Reads segments, packed or not, by as many threads as there are CPUs.
+/// Reads segments, packed or not, by as many threads as there are CPUs. Of many, parts of rows are put together to about this many
+/// milliseconds as they are read; None: they stay as they are.
 ///
 /// # Errors
 ///
 /// When another version wrote one of them: its place.
-pub fn read_all(segments: &[(bool, Vec<u8>)]) -> Result<Vec<Segment>, (usize, RecordError)> {
-    let read = |(packed, bytes): &(bool, Vec<u8>)| match packed {
-        true => read_packed(bytes),
-        false => read_segment(bytes),
+pub fn read_all(
+    segments: &[(bool, Vec<u8>)],
+    parts: Option<u64>,
+) -> Result<Vec<Segment>, (usize, RecordError)> {
+    let read_one = |(packed, bytes): &(bool, Vec<u8>)| {
+        let mut segment = match packed {
+            true => unpacked(bytes, parts.is_some())?,
+            false => read(bytes, parts.is_some())?,
+        };
+        if let Some(milliseconds) = parts {
+            segment.put_together(milliseconds);
+        }
+        Ok(segment)
     };
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let each = segments.len().div_ceil(threads).max(1);
@@ -155,7 +235,7 @@ pub fn read_all(segments: &[(bool, Vec<u8>)]) -> Result<Vec<Segment>, (usize, Re
     thread::scope(|scope| {
         let parts = segments.chunks(each);
         let parts =
-            parts.map(|part| scope.spawn(move || part.iter().map(read).collect::<Vec<_>>()));
+            parts.map(|part| scope.spawn(move || part.iter().map(read_one).collect::<Vec<_>>()));
         for part in parts.collect::<Vec<_>>() {
             // Reading does not panic, whatever there is to read.
             all.extend(part.join().unwrap_or_default());

@@ -1,6 +1,6 @@
 //! Intervals that become one: what followed each other of one run, with nothing missing between.
 
-use ckb_probe_crds::{EventReport, IntervalFigures};
+use ckb_probe_crds::{EventReport, Figures, IntervalFigures};
 
 use crate::record::{Interval, MAX_EVENTS, ProbeInterval, Row};
 
@@ -62,7 +62,10 @@ fn follow_rows(rows: &mut Vec<Row>, later: &[Row], times: [(u64, u64); 2]) {
             false => rows.iter().position(|held| held.key == row.key),
         };
         if let Some(held) = place.and_then(|place| rows.get_mut(place)) {
-            held.total.clone_from(&row.total);
+            // One that was not read is that of a later one.
+            if row.total != Figures::default() {
+                held.total.clone_from(&row.total);
+            }
             add(&mut held.window, &row.window);
             follow_rows(&mut held.parts, &row.parts, times);
             if let Some(flag) = place.and_then(|place| seen.get_mut(place)) {

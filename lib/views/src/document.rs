@@ -38,6 +38,102 @@ pub enum View {
     Cost(Cost),
     /// The rows of each target, at one moment.
     Top(Top),
+    /// Where the time or the memory went in one window.
+    Profile(StackProfile),
+    /// What became of one profile in another.
+    Difference(Difference),
+}
+
+/// Where the time or the memory went in one window.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StackProfile {
+    /// The CkbProfile, `namespace/name`; of a host the process.
+    pub subject: String,
+    /// The target, where it is of one alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// By what stacks are weighted, such as `Cpu`.
+    pub mode: String,
+    /// When the window began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub began_at: Option<String>,
+    /// How long it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub milliseconds: Option<u64>,
+    /// What is told of each stack, such as `cpu`.
+    pub sample_type: String,
+    /// In what: `nanoseconds`, `bytes` or `count`.
+    pub unit: String,
+    /// How much of it there is in all.
+    pub total: u64,
+    /// How it divides by the parts of CKB, such as `scripts 41 %, rocksdb read 22 %`.
+    pub headline: String,
+    /// The functions with the largest shares, by what was seen of them and of all that they called.
+    pub functions: Vec<ProfileFunction>,
+}
+
+/// A function of a profile.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProfileFunction {
+    /// What it is called.
+    pub name: String,
+    /// The file that it is in; empty where that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub module: String,
+    /// Its own share, in percent.
+    pub self_percent: String,
+    /// With all that it called.
+    pub total_percent: String,
+}
+
+/// What became of one profile in another, function by function.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Difference {
+    /// The first: a file, or a CkbProfile, `namespace/name`.
+    pub before: String,
+    /// The second.
+    pub after: String,
+    /// What is compared, such as `cpu`.
+    pub sample_type: String,
+    /// In what: `nanoseconds`, `bytes` or `count`.
+    pub unit: String,
+    /// How much of it there was in all.
+    pub total_before: u64,
+    /// How much there is.
+    pub total_after: u64,
+    /// How many samples the first is of; unset where they were not counted, and nothing can be called noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_before: Option<u64>,
+    /// How many the second is of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub samples_after: Option<u64>,
+    /// Each function: what changed by more than noise first, and of each the greatest change.
+    pub functions: Vec<DifferenceFunction>,
+}
+
+/// A function of two profiles, with all that it called.
+#[derive(Clone, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DifferenceFunction {
+    /// What it is called.
+    pub name: String,
+    /// The file that it is in; empty where that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub module: String,
+    /// Its share before, in percent.
+    pub before: String,
+    /// Its share after.
+    pub after: String,
+    /// After, less before.
+    pub change: String,
+    /// By how much the shares may differ by chance alone; unset where samples were not counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub within: Option<String>,
+    /// `new`, `gone`, `more`, `less`, `same` or `noise`.
+    pub is: String,
 }
 
 /// The rows of each target, at one moment.
@@ -303,7 +399,27 @@ mod tests {
             targets: vec![target],
             ..Top::default()
         };
+        let function = ProfileFunction {
+            name: "main".to_owned(),
+            ..ProfileFunction::default()
+        };
+        let profile = StackProfile {
+            target: Some("default/ckb-0/ckb".to_owned()),
+            functions: vec![function],
+            ..StackProfile::default()
+        };
+        let function = DifferenceFunction {
+            within: Some("1.20".to_owned()),
+            ..DifferenceFunction::default()
+        };
+        let difference = Difference {
+            samples_after: Some(1),
+            functions: vec![function],
+            ..Difference::default()
+        };
         for view in [
+            View::Profile(profile),
+            View::Difference(difference),
             View::Figures(figures),
             View::Event(event),
             View::Distribution(distribution),

@@ -1,12 +1,13 @@
 //! What people are shown: where on its way a figure gets stuck, and what to type next ([`diagnosis`]); what is asked for whoever does
 //! not want to write a CkbProbe ([`presets`], [`selector`]); what it tells ([`figures`], [`histogram`], [`heatmap`],
-//! [`top`], [`blocks`]) and costs ([`cost`]); and the one form in which programs read all of it ([`document`]).
+//! [`top`], [`blocks`], [`stacks`], [`differences`], of which [`windows`]) and costs ([`cost`]); and the one form in which programs read all of it ([`document`]).
 //!
 //! Functions from objects to text: no client, no clock, no terminal. Whoever asks brings what was found.
 
 pub mod blocks;
 pub mod cost;
 pub mod diagnosis;
+pub mod differences;
 pub mod document;
 pub mod figures;
 pub mod heatmap;
@@ -14,8 +15,10 @@ pub mod histogram;
 pub mod news;
 pub mod presets;
 pub mod selector;
+pub mod stacks;
 pub mod text;
 pub mod top;
+pub mod windows;
 
 /// The version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -138,7 +138,7 @@ fn is_unseen(one: char) -> bool {
 }
 
 /// Words in lines of at most 80, the first of which begins with `first` and the others with `rest`. A longer word has a line of its own.
-fn wrapped(text: &str, first: &str, rest: &str) -> String {
+pub(crate) fn wrapped(text: &str, first: &str, rest: &str) -> String {
     let mut lines = vec![first.to_owned()];
     let mut empty = true;
     for word in text.split(' ').filter(|word| !word.is_empty()) {

@@ -205,7 +205,7 @@ fn history(folder: &Path) -> Result<History> {
         packed.push((true, fs::read(path).map_err(Failure::at(path))?));
     }
     let what = folder.display().to_string();
-    let segments = lines::read_all(&packed);
+    let segments = lines::read_all(&packed, None);
     let segments = segments.map_err(|(_, error)| Failure::format(what)(error))?;
     Ok(History::of(segments))
 }
@@ -332,6 +332,7 @@ mod tests {
                 ..Header::default()
             },
             intervals: vec![interval(1000), interval(2000), interval(4000)],
+            coarse: Vec::new(),
             end: None,
         };
         let history = History {

@@ -149,3 +149,28 @@ proptest! {
         prop_assert_eq!(compare(&enough, &values, Statistic::Mean, 0.95), None);
     }
 }
+
+#[test]
+fn shares_of_samples_differ_by_chance_within_the_bounds_of_two_proportions() {
+    // p = 0.25, so the error is sqrt(0.1875 * (1/400 + 1/400)) = 0.03062, of which 1.96 are 0.0600.
+    let found = Comparison::of_shares((0.2, 400), (0.3, 400), 0.95).unwrap();
+    assert!(!found.is_noise());
+    assert!((found.low - 0.0400).abs() < 1e-4 && (found.high - 0.1600).abs() < 1e-4);
+    let few = Comparison::of_shares((0.2, 40), (0.3, 40), 0.95).unwrap();
+    assert!(few.is_noise());
+    assert_eq!(Comparison::of_shares((0.2, 0), (0.3, 40), 0.95), None);
+}
+
+#[test]
+fn of_a_hundred_pairs_of_one_share_about_five_are_no_noise() {
+    let mut draws = Draws(7);
+    let mut share = || (0..500).filter(|_| draws.uniform() < 0.1).count() as f64 / 500.0;
+    let pairs = 2_000;
+    let wrong = (0..pairs)
+        .filter(|_| {
+            let compared = Comparison::of_shares((share(), 500), (share(), 500), 0.95);
+            !compared.unwrap().is_noise()
+        })
+        .count();
+    assert!((70..135).contains(&wrong), "{wrong} of {pairs}");
+}

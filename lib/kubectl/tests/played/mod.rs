@@ -34,6 +34,10 @@ pub struct State {
     pub private: bool,
     /// The rows of the node's report, as it writes them.
     pub rows: Option<String>,
+    /// CkbProfiles by their names.
+    pub profiles: BTreeMap<String, Value>,
+    /// What comes once somebody has looked for profiles so often.
+    pub coming: Option<(u32, Value)>,
 }
 
 /// A running one.
@@ -118,6 +122,45 @@ fn refusal(code: u16, reason: &str, message: &str) -> (u16, Value) {
 
 const PROBES: &str = "/apis/ckbprobe.dev/v1alpha1/namespaces/e2e-soak/ckbprobes";
 
+const PROFILES: &str = "/apis/ckbprobe.dev/v1alpha1/namespaces/e2e-soak/ckbprofiles";
+
+/// What there is of them with these labels, without what is in them.
+fn profiles(query: &str, state: &mut State) -> (u16, Value) {
+    if let Some((looks, profile)) = state.coming.take() {
+        match looks {
+            0 => {
+                let name = profile["metadata"]["name"].as_str().unwrap().to_owned();
+                state.profiles.insert(name, profile);
+            }
+            looks => state.coming = Some((looks - 1, profile)),
+        }
+    }
+    let query = query
+        .replace("%2F", "/")
+        .replace("%3D", "=")
+        .replace("%2C", ",");
+    let asked = query
+        .split('&')
+        .find_map(|one| one.strip_prefix("labelSelector="));
+    let labels: Vec<(&str, &str)> = asked
+        .unwrap_or_default()
+        .split(',')
+        .filter_map(|one| one.split_once('='))
+        .collect();
+    let has = |profile: &&Value| {
+        let mut labels = labels.iter();
+        labels.all(|(key, value)| profile["metadata"]["labels"][key] == json!(value))
+    };
+    let found = state.profiles.values().filter(has);
+    let items: Vec<Value> = found
+        .map(|one| json!({ "metadata": one["metadata"] }))
+        .collect();
+    let list = json!({
+        "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": {}, "items": items,
+    });
+    (200, list)
+}
+
 fn answer(method: &str, path: &str, body: &Value, state: &Mutex<State>) -> (u16, Value) {
     let (path, query) = path.split_once('?').unwrap_or((path, ""));
     let mut state = state.lock().unwrap();
@@ -184,6 +227,13 @@ fn answer(method: &str, path: &str, body: &Value, state: &Mutex<State>) -> (u16,
                 .map(|(probe, _)| probe.clone())
                 .collect(),
         ),
+        ("GET", PROFILES) => profiles(query, &mut state),
+        ("GET", path) if path.starts_with(PROFILES) => {
+            match state.profiles.get(&path[PROFILES.len() + 1..]) {
+                Some(profile) => (200, profile.clone()),
+                None => refusal(404, "NotFound", "ckbprofiles.ckbprobe.dev not found"),
+            }
+        }
         (_, path) => match path
             .strip_prefix(PROBES)
             .and_then(|rest| rest.strip_prefix('/'))

@@ -3,12 +3,9 @@
 //! The library draws differences too, but tells of each function only how much itself changed: of one that calls nothing but slow
 //! functions it says that nothing did. Here each tells how much it and all that it called changed, in colour and in words.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    ops::Range,
-};
+use std::{collections::BTreeSet, ops::Range};
 
-use super::colours::colour;
+use super::{colours::colour, diff};
 
 /// What stands before each function's text.
 const BEGIN: &str = "<g><title>";
@@ -42,8 +39,9 @@ impl<'a> Drawn<'a> {
 }
 
 /// The drawing with what there was and is of each function, by where it begins and how many are below it, in its text and its
-/// colour.
-pub fn compared(svg: &str, frames: &HashMap<(u64, usize), [u64; 2]>) -> String {
+/// colour. What may be chance is said to be noise, and has no colour.
+pub fn compared(svg: &str, of: &diff::Drawn) -> String {
+    let frames = &of.frames;
     let mut parts = svg.split(BEGIN);
     let mut out = parts.next().unwrap_or_default().to_owned();
     let drawn: Vec<Result<Drawn, &str>> = parts.map(|part| Drawn::of(part).ok_or(part)).collect();
@@ -69,9 +67,16 @@ pub fn compared(svg: &str, frames: &HashMap<(u64, usize), [u64; 2]>) -> String {
         };
         let [before, after] = percent(*weights, all);
         let change = change(*weights, all);
-        let [red, green, blue] = colour(if most > 0.0 { change / most } else { 0.0 });
+        let noise = of.is_noise([before / 100.0, after / 100.0]);
+        let depth = if most > 0.0 && !noise {
+            change / most
+        } else {
+            0.0
+        };
+        let [red, green, blue] = colour(depth);
+        let noise = if noise { ", noise" } else { "" };
         out += &one.text[..one.figures.start];
-        out += &format!(" ({before:.2}% before, {after:.2}% after: {change:+.2})");
+        out += &format!(" ({before:.2}% before, {after:.2}% after: {change:+.2}{noise})");
         out += &one.text[one.figures.end..one.fill.start];
         out += &format!("rgb({red},{green},{blue})");
         out += &one.text[one.fill.end..];

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{View, lines};
-use crate::{Mismatch, Stacks};
+use crate::{
+    Mismatch, Stacks,
+    changes::{samples_of_both, within},
+};
 
 /// Behind a function that is on no stack of the other profile, at this place.
 const NEW: &str = " [new]";
@@ -18,6 +21,8 @@ pub struct Difference {
     pub before: u64,
     /// What there is now in all.
     pub after: u64,
+    /// How many samples each side is of, where they were counted.
+    samples: Option<[u64; 2]>,
 }
 
 impl Difference {
@@ -47,6 +52,7 @@ impl Difference {
             lines,
             before: was,
             after: is,
+            samples: samples_of_both(before, after),
         };
         Ok(difference)
     }
@@ -86,6 +92,8 @@ impl Difference {
         let mut drawn = Drawn::default();
         let mut at = 0_u64;
         drawn.frames.insert((0, 0), all);
+        drawn.samples = self.samples;
+        drawn.places = sums.len();
         for (_, stack, width) in lines {
             for (above, prefix) in prefixes(stack).enumerate() {
                 // What is drawn already began further left, and what has no width gives its place to the next.
@@ -130,8 +138,23 @@ pub(super) struct Drawn {
     pub lines: Vec<String>,
     /// By where a function begins, in widths from the left, and how many are below it.
     pub frames: std::collections::HashMap<(u64, usize), [u64; 2]>,
+    /// How many samples each side is of, where they were counted.
+    samples: Option<[u64; 2]>,
+    /// How many places of the tree are compared.
+    places: usize,
     /// The paths to the functions of the last stack.
     begun: Vec<String>,
+}
+
+#[cfg(feature = "render")]
+impl Drawn {
+    /// Whether these shares may differ by chance alone.
+    pub fn is_noise(&self, [before, after]: [f64; 2]) -> bool {
+        let within = |samples| within([before, after], samples, self.places);
+        let within = self.samples.and_then(within);
+        before.to_bits() != after.to_bits()
+            && within.is_some_and(|within| (after - before).abs() <= within)
+    }
 }
 
 /// The functions of a stack, with marks behind those of which there was or is nothing at that place.

@@ -70,7 +70,7 @@ pub fn diff_svg(
     let (factor, unit) = unit(of);
     let amount = |sum: u64| format!("{:.0} {unit}", sum as f64 * factor);
     options.subtitle = Some(format!(
-        "orange: more, blue: less, in percent of all: {} before, {} after; what is [gone] is as wide as it was",
+        "orange: more, blue: less, grey: noise or no change, in percent of all: {} before, {} after; what is [gone] is as wide as it was",
         amount(difference.before),
         amount(difference.after),
     ));
@@ -82,7 +82,7 @@ pub fn diff_svg(
     // It takes an order as it is when it believes it to be one of time, and then from the last to the first.
     options.flame_chart = true;
     let svg = draw(&mut options, drawn.lines.iter().rev().map(String::as_str))?;
-    Ok(compared(&svg, &drawn.frames))
+    Ok(compared(&svg, &drawn))
 }
 
 /// The same as a page by itself.

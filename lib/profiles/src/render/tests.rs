@@ -265,6 +265,23 @@ mod pictures {
         fill("new [new] (0.00% before, 5.00% after: +5.00)");
     }
 
+    #[test]
+    fn what_may_be_chance_is_called_noise_and_has_no_colour() {
+        let before = stacks(ProfileMode::Cpu, &["t;main;a 50 50", "t;main;b 50 50"]);
+        let after = stacks(ProfileMode::Cpu, &["t;main;a 53 53", "t;main;c 47 47"]);
+        let difference = Difference::of(&before, &after, VIEW).unwrap();
+        let svg = diff_svg(&difference, &before.types()[1], "").unwrap();
+        let (_, a) = svg
+            .split_once("<title>a (50.00% before, 53.00% after: +3.00, noise)</title>")
+            .unwrap();
+        let fill = a.split_once(" fill=\"rgb(").unwrap().1;
+        assert!(fill.starts_with("245,245,245)"), "{fill}");
+        // All that calls them is as it was, which is no noise.
+        assert!(svg.contains("<title>main (100.00% before, 100.00% after: +0.00)</title>"));
+        assert!(svg.contains("<title>b [gone] (50.00% before, 0.00% after: -50.00)</title>"));
+        assert!(svg.contains("<title>c [new] (0.00% before, 47.00% after: +47.00)</title>"));
+    }
+
     fn numbers(text: &str) -> [i32; 3] {
         let numbers: Vec<i32> = text
             .split(',')

@@ -41,13 +41,15 @@ pub fn section(history: &History) -> Section {
             .map(|column| (column.head, column.value))
             .collect();
         for series in probe.series.iter().filter(|one| one.part.is_none()) {
+            // Each is made once, and not once for each figure.
+            let places = 0..intervals.len();
+            let summaries: Vec<_> = places.map(|place| series.column(place)).collect();
             for (head, value) in &values {
                 let name = format!("{} {}", probe.asked.name, series.name());
                 let mut course = Course::default();
                 let mut open: Option<Seen> = None;
-                for (place, interval) in intervals.iter().enumerate() {
-                    let of = series.column(place);
-                    let known = of.and_then(|of| Known::of(&of, *value, 1));
+                for (of, interval) in summaries.iter().zip(&intervals) {
+                    let known = of.as_ref().and_then(|of| Known::of(of, *value, 1));
                     match (course.observe(known), &mut open) {
                         (Some(anomaly), Some(seen)) => {
                             seen.to = interval.at;

@@ -18,7 +18,7 @@ use crate::history::History;
 const CONFIDENCE: f64 = 0.95;
 
 /// Intervals are put together until there are no more than this: what is finer is no news for means of stretches.
-const VALUES: u64 = 2_000;
+pub const VALUES: u64 = 2_000;
 
 /// A figure on both sides.
 #[derive(Debug)]

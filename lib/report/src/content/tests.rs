@@ -22,6 +22,7 @@ fn history(intervals: u64, nanos: impl Fn(u64) -> u64, names: &[&str]) -> Histor
         intervals: (0..intervals)
             .map(|number| interval(number, rows(number)))
             .collect(),
+        coarse: Vec::new(),
         end: Some(End {
             at: 0,
             reason: "the time was up".to_owned(),
@@ -191,6 +192,7 @@ fn two_days(intervals: u64) -> History {
     let run = crate::history::Run {
         header: header(),
         intervals: intervals.collect(),
+        coarse: Vec::new(),
         end: None,
     };
     History {
@@ -228,12 +230,15 @@ fn how_long_two_days_take_to_draw() {
         })
         .collect();
     let bytes: usize = segments.iter().map(|(_, bytes)| bytes.len()).sum();
+    let parts = Some(crate::history::parts_each(segments.len(), 600_000, false));
     let began = std::time::Instant::now();
-    let history = History::of(crate::lines::read_all(&segments).unwrap());
+    let history = History::of(crate::lines::read_all(&segments, parts).unwrap());
     let took = began.elapsed();
-    let page = html::page(&content("days", &history, Vec::new(), None));
+    let content = content("days", &history, Vec::new(), None);
+    let made = began.elapsed();
+    let page = html::page(&content);
     println!(
-        "{} bytes packed, read in {took:?}, and drawn after {:?}: {} bytes",
+        "{} bytes packed, read in {took:?}, made of it after {made:?}, and drawn after {:?}: {} bytes",
         bytes,
         began.elapsed(),
         page.len()

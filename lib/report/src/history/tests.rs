@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    lines::{encode, read_segment},
+    lines::{encode, read_all, read_segment},
     record::Line,
     testing::{BEGAN, header, interval, row},
 };
@@ -15,6 +15,7 @@ fn segment(run: u64, intervals: &[u64], end: bool) -> Segment {
             ..header()
         }),
         intervals: all.collect(),
+        coarse: Vec::new(),
         end: end.then(|| End {
             at: 0,
             reason: "the time was up".to_owned(),
@@ -87,4 +88,52 @@ fn totals_are_those_of_all_runs_and_intervals_those_that_are_there() {
     assert_eq!(series.total.count("duration"), Some(6 + 63));
     assert_eq!(series.window.milliseconds, 25_000);
     assert_eq!(series.columns.len(), columns.len());
+}
+
+#[test]
+fn parts_that_are_put_together_as_they_are_read_are_all_there() {
+    let segments: Vec<(bool, Vec<u8>)> = (0..3)
+        .map(|segment| {
+            let mut bytes = encode(&Line::Header(header()));
+            for number in 10 * segment..10 * segment + 10 {
+                let mut whole = row("Get", 3, 900, 3 * (number + 1));
+                // One part is there now and then, the other always.
+                whole.parts = vec![row("CELL", 2, 800, 2 * (number + 1))];
+                if number % 3 == 1 {
+                    whole.parts.push(row("HEADER", 1, 700, number));
+                }
+                bytes.extend(encode(&Line::Interval(interval(number, vec![whole]))));
+            }
+            (false, bytes)
+        })
+        .collect();
+    let read = |parts| History::of(read_all(&segments, parts).unwrap());
+    let (fine, coarse) = (read(None), read(Some(20_000)));
+    let told = |history: &History| -> Vec<_> {
+        let columns = history.merged(40_000);
+        let all = history.probes(&columns).remove(0).series.into_iter();
+        all.map(|one| (one.row, one.part, one.total, one.window))
+            .collect()
+    };
+    assert_eq!(told(&fine).len(), 3);
+    assert_eq!(told(&coarse), told(&fine));
+    assert_eq!(coarse.known(), fine.known());
+    assert_eq!(coarse.span(), fine.span());
+    // Rows are as fine as they were, and parts are where they were put together.
+    let parts = |interval: &Interval| interval.probes[0].rows[0].parts.len();
+    assert_eq!(coarse.intervals().count(), 30);
+    assert!(coarse.intervals().all(|one| parts(one) == 0));
+    assert_eq!(coarse.runs[0].coarse.len(), 9, "4, 4 and 2 of each segment");
+    assert_eq!(coarse.without_parts().merged(0).len(), 30);
+}
+
+#[test]
+fn parts_are_put_together_to_whole_shares_of_a_segment() {
+    let of = |segments, compared| parts_each(segments, 600_000, compared) / 60_000;
+    // Two days: a column has 12 minutes, and a value of a comparison one and a half.
+    assert_eq!((of(288, false), of(288, true)), (10, 2));
+    // Half a day: a column has three minutes, of which a segment has three.
+    assert_eq!(of(72, false), 4);
+    assert_eq!(of(13, false), 1);
+    assert_eq!(of(10_000, false), 10);
 }

@@ -1,20 +1,23 @@
-//! The verbs `top`, `heatmap` and `histogram` of a process on this host; of a cluster without one.
+//! The verbs `top`, `slow`, `heatmap` and `histogram` of a process on this host; of a cluster without one.
 
 use std::{ops::ControlFlow, time::Duration};
 
 use ckb_probe_agent::{
     host::{Session, find_process},
+    mechanism::Event as Happened,
     preflight::preflight,
 };
-use ckb_probe_crds::{InstanceReport, Probe};
-use ckb_probe_kubectl::{VerbError, heatmap, histogram, top};
+use ckb_probe_crds::{EventReport, EventStatus, InstanceReport, Probe};
+use ckb_probe_kubectl::{VerbError, heatmap, histogram, slow, top};
 use ckb_probe_views::{
+    document::Event,
     heatmap::{Heatmap, told_by},
     histogram::of_reports,
     presets::Preset,
     top as moments,
 };
 use clap::Args;
+use serde_json::Value;
 use tokio::{sync::mpsc::channel, time::Instant};
 
 use super::{
@@ -60,6 +63,21 @@ pub struct HostTopArguments {
 }
 
 #[derive(Args, Debug)]
+pub struct SlowArguments {
+    /// The CkbProbe, of a cluster. Unset: all of the namespace.
+    name: Option<String>,
+    #[command(flatten)]
+    cluster: ckb_probe_kubectl::ClusterArguments,
+    #[command(flatten)]
+    how: slow::ListArguments,
+    /// What takes so long, or longer, is listed, of each kind that the preset asks for. Unset: as the preset says.
+    #[arg(long, value_name = "DURATION", help_heading = "On this host")]
+    threshold: Option<ckb_probe_crds::Duration>,
+    #[command(flatten)]
+    local: LocalArguments,
+}
+
+#[derive(Args, Debug)]
 pub struct HistogramArguments {
     /// The CkbProbe, of a cluster.
     #[arg(required_unless_present_any = ["pid", "executable"])]
@@ -92,6 +110,12 @@ pub const TOP: &str = "Examples:\n  \
     ckb-probe top --executable ckb --once         one picture, after one interval\n  \
     ckb-probe top -n ckb                          a cluster, as kubectl ckbprobe top\n\n\
     Keys: q quits, ? tells the others. Exit codes: 0 something is measured; 1 nothing is; 2 wrong arguments.";
+pub const SLOW: &str = "Examples:\n  \
+    ckb-probe slow --executable ckb                   slow calls of RocksDB, until Ctrl-C\n  \
+    ckb-probe slow --pid 1234 --threshold 5ms --for 10m\n  \
+    ckb-probe slow --pid 1234 --preset disk -o json   of disks and system calls, as kubectl ckbprobe slow -o json prints them\n  \
+    ckb-probe slow ckb -n ckb                         a cluster, as kubectl ckbprobe slow\n\n\
+    ckb-probe rocksdb --events prints the same with all that is known of each, in the form of the agent's log.";
 pub const HISTOGRAM: &str = "Examples:\n  \
     ckb-probe histogram --pid 1234 --row Get --interval 10s\n  \
     ckb-probe histogram --executable ckb --preset disk --probe calls\n  \
@@ -148,6 +172,100 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
         }
     }
     Ok(Outcome::Measured)
+}
+
+pub async fn slow(arguments: SlowArguments) -> Result<Outcome, CliError> {
+    let SlowArguments {
+        name,
+        cluster,
+        how,
+        threshold,
+        mut local,
+    } = arguments;
+    if !local.is_asked() {
+        return Ok(Outcome::from(
+            slow::run(name.as_deref(), &cluster, &how).await?,
+        ));
+    }
+    if let Some(threshold) = threshold {
+        local.preset.probes.iter_mut().for_each(|probe| {
+            lists_from(probe, threshold);
+        });
+    }
+    let mut measured = Local::attach(&local)?;
+    let Local { subject, .. } = &measured;
+    let (subject, executable) = (subject.clone(), measured.session.process.executable.clone());
+    let time = how.time.map(ckb_probe_crds::Duration::get);
+    let probes = local.preset.probes;
+    let said = measured
+        .events(time, |events| {
+            let named = events.iter();
+            let told = named.map(|(event, line)| Event {
+                subject: subject.clone(),
+                probe: line["probe"].as_str().unwrap_or_default().to_owned(),
+                event: shown(event, line, &probes, &executable),
+            });
+            Ok(how.print(told.collect())?)
+        })
+        .await?;
+    eprintln!("ckb-probe: {said}");
+    Ok(Outcome::Measured)
+}
+
+/// Has what takes so long listed, where the kind has a threshold.
+fn lists_from(probe: &mut Probe, threshold: ckb_probe_crds::Duration) {
+    if let Some(of) = &mut probe.rocksdb {
+        of.slow_threshold = threshold;
+    }
+    if let Some(of) = &mut probe.syscalls {
+        of.slow_threshold = threshold;
+    }
+    if let Some(of) = &mut probe.block_io {
+        of.slow_threshold = threshold;
+    }
+    if let Some(of) = &mut probe.chain {
+        of.threshold = threshold;
+    }
+    if let Some(of) = &mut probe.functions {
+        of.threshold = Some(threshold);
+    }
+    if let Some(of) = &mut probe.kernel_functions {
+        of.threshold = Some(threshold);
+    }
+    let between = probe.usdt.iter_mut().flat_map(|of| &mut of.between);
+    for of in between {
+        of.threshold = Some(threshold);
+    }
+}
+
+/// As a status has it; what happened is of a process in place of a pod.
+fn shown(event: &Happened, line: &Value, probes: &[Probe], executable: &str) -> EventStatus {
+    let text = |name: &str| line[name].as_str();
+    let mut named = probes.iter();
+    let probe = named.find(|probe| text("probe") == Some(&*probe.name));
+    let kind = probe.and_then(Probe::kind_spec).map(|asked| asked.kind());
+    let descriptor = kind.map(ckb_probe_crds::Kind::descriptor);
+    let row = descriptor.and_then(|of| text(of.row)).unwrap_or_default();
+    let part = descriptor.and_then(|of| of.part).and_then(text);
+    let EventReport {
+        time,
+        row,
+        part,
+        thread,
+        weight: _,
+        text,
+        details,
+    } = event.report(row, part);
+    EventStatus {
+        time,
+        pod: executable.to_owned(),
+        container: String::new(),
+        row,
+        part,
+        thread,
+        text,
+        details,
+    }
 }
 
 pub async fn histogram(arguments: HistogramArguments) -> Result<Outcome, CliError> {
@@ -246,6 +364,29 @@ impl Local {
             subject,
             interval,
         })
+    }
+
+    /// Until the time is up, the process ends, or somebody interrupts: what was listed since it was told before, also of an interval
+    /// that is not whole. Returns why it is over.
+    async fn events(
+        &mut self,
+        time: Option<Duration>,
+        mut told: impl FnMut(Vec<(Happened, Value)>) -> Result<(), CliError>,
+    ) -> Result<String, CliError> {
+        let ends = Ends::of(self.session.process.id)?;
+        let mut intervals = ends.intervals(self.interval, time)?;
+        let session = &mut self.session;
+        loop {
+            let Waited { over, .. } = intervals.next(session).await?;
+            session.close_interval()?;
+            told(session.told_events())?;
+            if let Some(message) = session.instance().must_detach() {
+                return Ok(message);
+            }
+            if let Some(over) = over {
+                return Ok(over.to_string());
+            }
+        }
     }
 
     /// Until the time is up, the process ends, somebody interrupts, or it is enough: after each interval what it came to, and its number.

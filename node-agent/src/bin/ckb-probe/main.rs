@@ -26,6 +26,7 @@ use ckb_probe_agent::{
     preflight::{Unmeasurable, preflight},
 };
 use ckb_probe_crds::{Breach, KindSpec, Overhead, for_each_kind, report::CUT};
+use ckb_probe_kubectl::flames::FlamesError;
 use ckb_probe_traces::{Limits, Settings};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use exporting::Figures;
@@ -53,6 +54,7 @@ use tokio::time::{Instant, sleep_until};
         ckb-probe chain --threshold 0s --otlp http://127.0.0.1:4318\n  \
                                                         each block, as a trace for an OpenTelemetry Collector, or Jaeger\n  \
         ckb-probe profile --mode cpu -o cpu.pb.gz       where the CPU time goes, for a flame graph\n  \
+        ckb-probe flamegraph --executable ckb --open    the same in a browser\n  \
         ckb-probe threads                               what each thread does now\n  \
         ckb-probe render cpu.pb.gz -o cpu.html          a profile as a page to search and zoom\n  \
         ckb-probe diff before.pb.gz after.pb.gz -o diff.svg\n  \
@@ -79,8 +81,12 @@ macro_rules! define_command {
             Symbols(symbols::Arguments),
             /// Sample the stacks of a process's threads, while they run or wait, for a flame graph of where the time goes.
             Profile(profile::ProfileArguments),
-            /// Show what each thread of a process does now, and what it waits for, without stopping any.
-            Threads(profile::ThreadsArguments),
+            /// Show, save or open where the time or the memory of a process, or of the targets of a CkbProbe, goes, by stack.
+            #[command(after_help = profile::FLAMEGRAPH)]
+            Flamegraph(Box<profile::FlamegraphArguments>),
+            /// Show what each thread of a process does now, and what it waits for, without stopping any; or of the targets of a CkbProbe
+            /// what each did at the end of a window.
+            Threads(Box<profile::ThreadsArguments>),
             /// Measure what measuring costs a process: its CPU time, its throughput and how long it takes to answer, without and with
             /// probes by turns, and whether they differ by more than noise.
             #[command(subcommand)]
@@ -94,12 +100,15 @@ macro_rules! define_command {
             Render(flames::RenderArguments),
             /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone. Or what blocks cost in
             /// two runs: what changed, within which bounds, and what is noise.
-            Diff(flames::DiffArguments),
+            Diff(Box<flames::HostDiffArguments>),
             /// Show what blocks cost: as the chain grew, from what chain --events printed; or of a cluster the newest and the slowest.
             Blocks(blocks::BlocksArguments),
             /// Show live what each row of a process, or of the targets of a cluster, does: rate, p99, share of time, and the last minutes.
             #[command(after_help = live::TOP)]
             Top(Box<live::HostTopArguments>),
+            /// Show slow calls, and whatever else is listed individually, as they come, of a process or of CkbProbes.
+            #[command(after_help = live::SLOW)]
+            Slow(Box<live::SlowArguments>),
             /// Show how the durations of a row are distributed, of a process or of a CkbProbe.
             #[command(after_help = live::HISTOGRAM)]
             Histogram(Box<live::HistogramArguments>),
@@ -140,11 +149,12 @@ macro_rules! define_command {
                 Command::Check(arguments) => check::run(&arguments),
                 Command::Cluster(verb) => Ok(verb.run(Arguments::command).await?.into()),
                 Command::Top(arguments) => live::top(*arguments).await,
+                Command::Slow(arguments) => live::slow(*arguments).await,
                 Command::Histogram(arguments) => live::histogram(*arguments).await,
                 Command::Heatmap(arguments) => live::heatmap(*arguments).await,
                 Command::Symbols(arguments) => symbols::run(&arguments),
                 Command::Profile(arguments) => profile::profile(&arguments).await,
-                Command::Threads(arguments) => profile::threads(&arguments).await,
+                Command::Threads(arguments) => profile::threads(*arguments).await,
                 Command::Cost(command) => match command {
                     $(CostCommand::$kind(arguments) => {
                         cost::run(&arguments.how, &arguments.what.kind_spec()).await
@@ -153,11 +163,14 @@ macro_rules! define_command {
                 },
                 Command::Record(arguments) => record::run(&arguments).await,
                 Command::Report(arguments) => report::run(&arguments),
-                Command::Render(arguments) => Ok(flames::render(&arguments).await?),
-                Command::Diff(arguments) if blocks::is_of_blocks(&arguments.before) => {
-                    blocks::diff(&arguments.before, &arguments.after, &arguments.blocks)
-                }
-                Command::Diff(arguments) => Ok(flames::diff(&arguments).await?),
+                Command::Render(arguments) => flames::render(&arguments).await,
+                Command::Diff(arguments) => match arguments.what.files() {
+                    Some([before, after]) if blocks::is_of_blocks(before) => {
+                        blocks::diff(before, after, &arguments.blocks)
+                    }
+                    _ => flames::diff(&arguments).await,
+                },
+                Command::Flamegraph(arguments) => profile::flamegraph(*arguments).await,
                 Command::Blocks(arguments) => match arguments.cluster() {
                     Some(name) => {
                         Ok(Outcome::from(ckb_probe_kubectl::blocks::run(name, &arguments.how).await?))
@@ -299,11 +312,15 @@ enum CliError {
     #[error(transparent)]
     Functions(#[from] ckb_probe_agent::observe::FunctionsError),
     #[error(transparent)]
-    Flames(#[from] flames::FlamesError),
+    Flames(#[from] FlamesError),
+    #[error(transparent)]
+    Profiles(#[from] cluster::ClusterError),
     #[error(transparent)]
     Blocks(#[from] blocks::BlocksError),
     #[error(transparent)]
     Record(#[from] record::RecordError),
+    #[error("{0}")]
+    Which(String),
     #[error("{0} is no pattern: {1}")]
     Glob(String, #[source] ckb_probe_agent::observe::GlobError),
     #[error("cannot wait for signals: {0}")]
@@ -379,7 +396,7 @@ fn main() -> ExitCode {
         }
         Ok(Outcome::Said) => ExitCode::FAILURE,
         // The reader went away: it has what it wanted.
-        Err(CliError::Print(error) | CliError::Flames(flames::FlamesError::Print(error)))
+        Err(CliError::Print(error) | CliError::Flames(FlamesError::Print(error)))
             if error.kind() == std::io::ErrorKind::BrokenPipe =>
         {
             ExitCode::SUCCESS

@@ -1,5 +1,6 @@
 //! `ckb-probe profile` and `ckb-probe threads`: where the time goes, and what each thread does now.
 
+mod flamegraph;
 mod sampling;
 
 use std::{
@@ -14,12 +15,19 @@ use ckb_probe_agent::{
     host::find_process,
     mechanism::{
         profile::categorized::CategorizedStacks,
-        stacks::{self, Allocated, ONE_IN, Profile, SamplerMode, State, Threads, Touched, folded},
+        stacks::{
+            Allocated, ONE_IN, Profile, Sample, SamplerMode, State, Threads, Touched, folded,
+        },
     },
-    observe::{Exit, balances_nodes},
+    observe::{Exit, Process, balances_nodes},
     text,
 };
+use ckb_probe_kubectl::{
+    ClusterArguments,
+    flamegraph::{StacksArguments, threads as threads_of_a_cluster},
+};
 use clap::Args;
+pub use flamegraph::{FLAMEGRAPH, FlamegraphArguments, flamegraph};
 use sampling::Sampling;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -74,22 +82,22 @@ pub struct ProfileArguments {
     without their stacks. SINCE is the time since the thread last got a CPU."
 )]
 pub struct ThreadsArguments {
+    /// Of a cluster: the CkbProbe, and a pod of it, or the pod and its container. Unset: a process of this host.
+    #[arg(num_args = 0..=2, value_names = ["NAME", "TARGET"])]
+    names: Vec<String>,
     #[command(flatten)]
     process: ProcessArguments,
+    #[command(flatten, next_help_heading = "Of a cluster")]
+    cluster: ClusterArguments,
+    #[command(flatten)]
+    how: StacksArguments,
 }
 
 pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> {
     let ProcessArguments { pid, executable } = &arguments.process;
     let process = find_process(*pid, executable)?;
-    let exit = Exit::of(process.id)?;
     let mode = arguments.mode;
-    let usual = match mode {
-        SamplerMode::Cpu | SamplerMode::Memory | SamplerMode::Allocations => RUNNING_FREQUENCY,
-        SamplerMode::OffCpu => WAITING_FREQUENCY,
-    };
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
-    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
-    let asked = arguments.frequency.unwrap_or(usual);
+    let asked = arguments.frequency.unwrap_or(usual_frequency(mode));
     if let Some(path) = arguments.output.as_deref().filter(|path| is_other(path)) {
         let source = io::Error::new(
             io::ErrorKind::Unsupported,
@@ -105,25 +113,8 @@ pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> 
         }
         None => Box::new(io::stdout().lock()),
     };
-    let mut sampling = Sampling::begin(process.id, mode, asked).await?;
-    let start = Instant::now();
-    let end = start + arguments.duration.get();
-    let mut next = start + sampling.pace;
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => break,
-            _ = terminate.recv() => break,
-            () = exit.wait() => break,
-            () = sleep_until(next.min(end)) => {}
-        }
-        if Instant::now() >= end {
-            break;
-        }
-        sampling.step().await?;
-        // Steps that were missed are not made up for.
-        next = (next + sampling.pace).max(Instant::now());
-    }
-    let mut profile = sampling.finish().await?;
+    let time = arguments.duration.get();
+    let mut profile = sample(&process, mode, asked, time, |_| {}).await?;
     if mode == SamplerMode::OffCpu && !arguments.idle {
         profile = profile.with_idle_folded();
     }
@@ -144,6 +135,46 @@ pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> 
         0 => Outcome::NothingCalled,
         _ => Outcome::Measured,
     })
+}
+
+fn usual_frequency(mode: SamplerMode) -> u32 {
+    match mode {
+        SamplerMode::Cpu | SamplerMode::Memory | SamplerMode::Allocations => RUNNING_FREQUENCY,
+        SamplerMode::OffCpu => WAITING_FREQUENCY,
+    }
+}
+
+/// Samples for a time, or until the process ends or somebody interrupts; tells meanwhile for how long it has.
+async fn sample(
+    process: &Process,
+    mode: SamplerMode,
+    frequency: u32,
+    time: Duration,
+    mut tell: impl FnMut(Duration),
+) -> Result<Profile, CliError> {
+    let exit = Exit::of(process.id)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Signal)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Signal)?;
+    let mut sampling = Sampling::begin(process.id, mode, frequency).await?;
+    let start = Instant::now();
+    let end = start + time;
+    let mut next = start + sampling.pace;
+    loop {
+        tell(start.elapsed());
+        tokio::select! {
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+            () = exit.wait() => break,
+            () = sleep_until(next.min(end)) => {}
+        }
+        if Instant::now() >= end {
+            break;
+        }
+        sampling.step().await?;
+        // Steps that were missed are not made up for.
+        next = (next + sampling.pace).max(Instant::now());
+    }
+    sampling.finish().await
 }
 
 /// As other programs read it.
@@ -169,7 +200,7 @@ fn micros(time: Duration) -> u64 {
 
 /// What there is to say of a profile, for a person.
 fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
-    let weight = |sample: &stacks::Sample| match mode {
+    let weight = |sample: &Sample| match mode {
         SamplerMode::Cpu | SamplerMode::OffCpu => micros(sample.time),
         SamplerMode::Memory | SamplerMode::Allocations => sample.memory,
     };
@@ -281,7 +312,15 @@ fn grown(touched: &Touched) -> String {
     lines
 }
 
-pub async fn threads(arguments: &ThreadsArguments) -> Result<Outcome, CliError> {
+pub async fn threads(arguments: ThreadsArguments) -> Result<Outcome, CliError> {
+    let mut names = arguments.names.into_iter();
+    if let Some(name) = names.next() {
+        let target = names.next();
+        let (cluster, how) = (&arguments.cluster, &arguments.how);
+        return Ok(Outcome::from(
+            threads_of_a_cluster(&name, target.as_deref(), cluster, how).await?,
+        ));
+    }
     let ProcessArguments { pid, executable } = &arguments.process;
     let process = find_process(*pid, executable)?;
     let Threads { states, left_out } = sampling::threads(process.id).await?;

@@ -45,7 +45,7 @@ pub fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
         baseline,
     } = arguments;
     let history = |folder: &Path| {
-        folder::read(folder)
+        folder::read(folder, baseline.is_some())
             .map(History::of)
             .map_err(RecordError::from)
     };

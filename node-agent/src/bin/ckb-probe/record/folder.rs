@@ -9,7 +9,9 @@ use std::{
 };
 
 use ckb_probe_agent::text;
-use ckb_probe_report::{End, Header, Interval, Line, Part, RecordError, Segment, lines, merge};
+use ckb_probe_report::{
+    End, Header, Interval, Line, Part, RecordError, Segment, history::parts_each, lines, merge,
+};
 
 /// A segment is complete after so long, or when it has so many bytes.
 const SEGMENT: (Duration, u64) = (Duration::from_secs(600), 16 << 20);
@@ -176,7 +178,8 @@ fn files(folder: &Path) -> Result<BTreeMap<(u64, Part), u64>, FolderError> {
 }
 
 /// Reads a record: each segment whole where there are few, and by minutes where there are many, or where that is all that is left.
-pub fn read(folder: &Path) -> Result<Vec<Segment>, FolderError> {
+/// Of many, parts of rows are put together as they are read, as finely as what is to come of it needs: it may be `compared`.
+pub fn read(folder: &Path, compared: bool) -> Result<Vec<Segment>, FolderError> {
     let mut by_segment: BTreeMap<u64, Vec<Part>> = BTreeMap::new();
     for ((number, part), _) in files(folder)? {
         by_segment.entry(number).or_default().push(part);
@@ -204,7 +207,10 @@ pub fn read(folder: &Path) -> Result<Vec<Segment>, FolderError> {
         }
         paths.push(text::of_path(&path));
     }
-    lines::read_all(&files).map_err(|(place, error)| {
+    let segment = u64::try_from(SEGMENT.0.as_millis()).unwrap_or(u64::MAX);
+    let each = || parts_each(files.len(), segment, compared);
+    let parts = (by_segment.len() > READ_WHOLE).then(each);
+    lines::read_all(&files, parts).map_err(|(place, error)| {
         let path = paths.get(place).cloned();
         FolderError::Record(path.unwrap_or_default(), error)
     })
