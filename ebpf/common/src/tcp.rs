@@ -85,6 +85,8 @@ pub struct Kept {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
+    /// When it began, on the monotonic clock.
+    pub began_ns: u64,
     /// Files that it met.
     pub files: u64,
     /// Sockets that it told of.
@@ -104,7 +106,7 @@ pub struct Socket {
     pub began_ns: u64,
     /// When it was established, if that was seen.
     pub established_ns: u64,
-    /// When the socket was read.
+    /// When the socket was read; of one that a pass tells of, when the pass began.
     pub time_ns: u64,
     /// Payload bytes sent, with those that were sent again.
     pub bytes_sent: u64,

@@ -241,6 +241,9 @@ fn a_process_of_another_network_is_measured_from_here_as_ss_does_there() {
     std::thread::sleep(Duration::from_millis(300));
     let watch = SocketWatch::load().unwrap();
     let ours = watch.over(server.pid()).unwrap().pass().unwrap().sockets;
+    // The clock is read once for all of them.
+    assert!(ours.iter().all(|one| one.time_ns == ours[0].time_ns));
+    assert!(ours[0].time_ns > 0);
     let mut ours: Vec<String> = ours
         .iter()
         .filter(|one| one.state == 1)
