@@ -134,6 +134,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Descriptor;
 
+/// What is asked of a profile that is taken only while something is not as usual.
+pub type CaptureSpec = profile::ProfileProbe;
+
 /// A kind that is there is not null.
 fn without_null(schema: &mut Schema) {
     let types = schema.get("type").and_then(|types| types.as_array());

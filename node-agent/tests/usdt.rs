@@ -17,6 +17,8 @@ use ckb_probe_testkit::{
 };
 use rustix::process::{Signal, kill_process};
 
+#[path = "usdt/confined.rs"]
+mod confined;
 #[path = "usdt/postgresql.rs"]
 mod postgresql;
 

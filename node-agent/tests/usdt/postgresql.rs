@@ -10,7 +10,7 @@ use ckb_probe_testkit::{Folder, run, wait_until};
 
 use super::{BTreeMap, Rows, attached, listed};
 
-const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
+pub(super) const PROGRAMS: &str = "/usr/lib/postgresql/15/bin";
 
 /// One that runs in a folder, and is stopped when it is dropped.
 struct Server {
@@ -18,7 +18,7 @@ struct Server {
 }
 
 /// It does not run as root.
-fn as_postgres(program: &str) -> Command {
+pub(super) fn as_postgres(program: &str) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]);
     command.arg(Path::new(PROGRAMS).join(program));

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ckb_probe_crds::{
-    CaptureState, CaptureStatus, CkbProbeSpec, Probe, ProbeStatus, kinds::profile::ProfileProbe,
+    CaptureState, CaptureStatus, CkbProbeSpec, Probe, ProbeStatus, kinds::CaptureSpec,
 };
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::Time, jiff::Timestamp};
 
@@ -104,7 +104,7 @@ struct Length {
 }
 
 /// Those of the windows that are kept: of an anomaly that lasts the first is not to go for the last.
-fn length(profile: &ProfileProbe) -> Length {
+fn length(profile: &CaptureSpec) -> Length {
     let window = profile.window.get();
     let first = SLACK.saturating_add(window);
     let Some(every) = profile.every else {
@@ -121,7 +121,7 @@ fn length(profile: &ProfileProbe) -> Length {
 /// How far it has got now.
 fn next(
     before: Option<&CaptureStatus>,
-    profile: &ProfileProbe,
+    profile: &CaptureSpec,
     unusual: Option<&str>,
     now: Timestamp,
 ) -> CaptureStatus {

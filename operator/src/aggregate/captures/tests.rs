@@ -17,17 +17,17 @@ use crate::{
     world::{Change, ObjectKey},
 };
 
-fn profile(every: Option<u64>) -> ProfileProbe {
-    ProfileProbe {
+fn profile(every: Option<u64>) -> CaptureSpec {
+    CaptureSpec {
         every: every.map(|every| Duration::from_secs(every).into()),
         keep: 3,
         capture_on_anomaly: true,
-        ..ProfileProbe::default()
+        ..CaptureSpec::default()
     }
 }
 
 /// How it goes on from there, at each of these times: whether something is unusual, and the state.
-fn course(profile: &ProfileProbe, times: &[(i64, bool)]) -> Vec<(CaptureState, Option<i64>)> {
+fn course(profile: &CaptureSpec, times: &[(i64, bool)]) -> Vec<(CaptureState, Option<i64>)> {
     let mut known = None;
     let each = times.iter().map(|(time, unusual)| {
         let unusual = unusual.then_some("p99 of Get");
