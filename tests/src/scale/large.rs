@@ -29,6 +29,9 @@ const LULL: Duration = Duration::from_secs(180);
 /// An API server takes reports in time that takes nearly all of them, 99 in 100 within this.
 const IN_TIME: Duration = Duration::from_secs(1);
 
+/// What a status may take, on the average, that is not the API server's, in milliseconds.
+const OWN_MS: f64 = 100.0;
+
 /// From the last change until nothing is in flight any more.
 const SETTLE: Duration = Duration::from_secs(15);
 
@@ -59,7 +62,7 @@ pub async fn measure(client: &Client, settings: &Settings, report: &mut Report) 
     );
     report.value(name, ratio, "", Some(Bound::AtMost(1.25)));
 
-    reports(&operator, &agents, settings, report).await?;
+    reports(&operator, client, &agents, settings, report).await?;
     agents.say(Say::Nothing);
     operator.expect_alive()?;
     let (name, highest) = ("operator: RSS at its highest", operator.highest_mb()?);
@@ -168,6 +171,7 @@ async fn rest(
 /// does.
 async fn reports(
     operator: &Operator,
+    client: &Client,
     agents: &Agents,
     settings: &Settings,
     report: &mut Report,
@@ -175,7 +179,7 @@ async fn reports(
     report.value("agents: bytes of a report", agents.bytes(), "", None);
     for (place, seconds) in settings.every.iter().enumerate() {
         let every = Duration::from_secs(*seconds);
-        let load = load(operator, agents, settings, every).await?;
+        let load = load(operator, client, agents, settings, every).await?;
         let last = load.in_time || place + 1 == settings.every.len();
         if place == 0 || last {
             load.tell(report, place == 0);
@@ -201,11 +205,23 @@ struct Load {
     /// Milliseconds, p99, where any was written.
     made: Option<f64>,
     written: Option<f64>,
+    /// What writing one takes, on the average.
+    split: Option<Split>,
     cores: f64,
+}
+
+/// Milliseconds of a status, from when it is begun until it is answered.
+#[derive(Clone, Copy)]
+struct Split {
+    /// All of it.
+    all: f64,
+    /// From when its request is there until its answer is sent, by the API server's own count.
+    server: f64,
 }
 
 async fn load(
     operator: &Operator,
+    client: &Client,
     agents: &Agents,
     settings: &Settings,
     every: Duration,
@@ -214,6 +230,7 @@ async fn load(
     // Until agents have found what the API server takes.
     sleep(every * 3).await;
     agents.took();
+    let requests = requests::statuses(client).await?;
     let before = operator.scrape().await?;
     let (start, cpu) = (Instant::now(), operator.cpu_time()?);
     sleep(Duration::from_secs(settings.seconds) * 2).await;
@@ -221,6 +238,7 @@ async fn load(
     let cores = operator.cpu_time()?.saturating_sub(cpu).as_secs_f64() / elapsed;
     let mut took = agents.took();
     let after = operator.scrape().await?;
+    let requests = requests::statuses(client).await?.since(requests);
     took.sort();
     let slowest = took.get(took.len() * 99 / 100).copied().unwrap_or_default();
     let asked = settings.nodes as f64 / every.as_secs_f64();
@@ -244,6 +262,12 @@ async fn load(
         statuses: (count(&after) - count(&before)) / elapsed,
         made: p99(operator::MADE),
         written: p99(operator::WRITTEN),
+        split: operator::mean(operator::WRITTEN, &before, &after)
+            .zip(requests.mean_ms())
+            .map(|(seconds, server)| Split {
+                all: seconds * 1000.0,
+                server,
+            }),
         cores,
     })
 }
@@ -259,6 +283,7 @@ impl Load {
             statuses,
             made,
             written,
+            split,
             cores,
         } = self;
         let of = match in_time {
@@ -291,5 +316,26 @@ impl Load {
         }
         let what = "operator: CPU while agents report";
         report.value(name(what), *cores, "cores", at_most(0.3, full));
+        let what = "operator: a status, from its beginning to its answer, mean";
+        let Some(Split { all, server }) = split else {
+            return report.failure(name(what), "none was written");
+        };
+        let own = all - server;
+        for (what, value, bound) in [
+            (what, *all, None),
+            (
+                "operator: of that, the API server's by its own count",
+                *server,
+                None,
+            ),
+            // However short of time the API server is.
+            (
+                "operator: of that, all else: its own, and the way there and back",
+                own,
+                Some(Bound::AtMost(OWN_MS)),
+            ),
+        ] {
+            report.value(name(what), value, "ms", bound);
+        }
     }
 }

@@ -261,6 +261,23 @@ pub fn quantile(name: &str, before: &Metrics, after: &Metrics, quantile: f64) ->
     None
 }
 
+/// Seconds that this metric counted of statuses between two scrapes, on the average. None when there was no status.
+pub fn mean(name: &str, before: &Metrics, after: &Metrics) -> Option<f64> {
+    let more = |what: &str| {
+        let name = format!("{name}_{what}");
+        let of_statuses = |metrics: &Metrics| -> f64 {
+            let ours = metrics.samples.iter().filter(|sample| {
+                let kind = sample.labels.get("kind");
+                sample.name == name && kind.is_none_or(|kind| kind == "probe")
+            });
+            ours.map(|sample| sample.value).sum()
+        };
+        of_statuses(after) - of_statuses(before)
+    };
+    let count = more("count");
+    (count > 0.0).then(|| more("sum") / count)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,6 +292,22 @@ mod tests {
              {name}{{kind=\"probe\",le=\"+Inf\"}} {all}\n"
         );
         Metrics::parse(text).unwrap()
+    }
+
+    #[test]
+    fn a_mean_is_of_the_statuses_that_came_between_two_scrapes() {
+        let scrape = |sum: f64, count: u32| {
+            let text = format!(
+                "{WRITTEN}_sum{{kind=\"probe\"}} {sum}\n\
+                 {WRITTEN}_count{{kind=\"probe\"}} {count}\n\
+                 {WRITTEN}_sum{{kind=\"node\"}} 1000\n"
+            );
+            Metrics::parse(text).unwrap()
+        };
+        let before = scrape(2.0, 10);
+        assert_eq!(mean(WRITTEN, &before, &before), None);
+        assert_eq!(mean(WRITTEN, &before, &scrape(4.0, 18)), Some(0.25));
+        assert_eq!(mean(MADE, &before, &scrape(4.0, 18)), None);
     }
 
     #[test]

@@ -11,6 +11,45 @@ use crate::{
 
 const COUNTER: &str = "apiserver_request_total";
 const STORE: &str = "apiserver_storage_size_bytes";
+const DURATION: &str = "apiserver_request_duration_seconds";
+
+/// Writes of statuses of CkbProbes, as the API server counts them: how many, and the seconds from when a request was there until
+/// its answer was sent, waiting for its turn included.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Statuses {
+    /// How many.
+    pub count: f64,
+    /// Seconds of all of them.
+    pub seconds: f64,
+}
+
+impl Statuses {
+    /// Those that came since then.
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            count: self.count - before.count,
+            seconds: self.seconds - before.seconds,
+        }
+    }
+
+    /// Milliseconds that one took, on the average; None without any.
+    pub fn mean_ms(self) -> Option<f64> {
+        (self.count > 0.0).then(|| self.seconds / self.count * 1000.0)
+    }
+}
+
+/// All of them so far.
+pub async fn statuses(client: &Client) -> Result<Statuses> {
+    let metrics = metrics(client, DURATION).await?;
+    let of = |what: &str| {
+        let labels = [("resource", "ckbprobes"), ("subresource", "status")];
+        metrics.total(&format!("{DURATION}_{what}"), &labels)
+    };
+    Ok(Statuses {
+        count: of("count"),
+        seconds: of("sum"),
+    })
+}
 
 /// Requests by verb and resource, those aside that come with time alone: renewals of Leases, and the reports of agents.
 pub async fn writes(client: &Client) -> Result<BTreeMap<String, f64>> {
