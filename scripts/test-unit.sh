@@ -20,7 +20,9 @@ AT_MOST=3
 PURE='ckb_probe_(core|crds|figures|k8s|operator|otlp|profiles|symbols|testkit|tests|traces) [(]lib[)]'
 PURE+='|(architecture|chart|collector|deadlines|descriptors|documentation|flames|from_cluster|fuzz_seeds|go|languages|monitoring|receiver|release|specification|stability) [(]test[)]'
 # What takes longest is begun first, so that no lane is left with it in the end: of those that watch a kernel.
-LONGEST=('ground_truth (test)' 'allocations (test)' 'kinds (test)' 'stacks (test)' 'ckb_probe_bpf (lib)' 'engine (test)')
+LONGEST=('ground_truth (test)' 'engine (test)' 'kinds (test)' 'ckb_probe_bpf (lib)' 'stacks (test)' 'allocations (test)')
+# It takes as long as all others in two lanes, and waits: so many of its tests run at a time.
+LONGEST_THREADS=3
 # No program takes half as long, however busy the machine is.
 LIMIT=20m
 
@@ -74,13 +76,15 @@ run() {
 # lane NAME LIST: runs the programs that it takes from LIST. What failed is in $work/failed.NAME, a line
 # "FOLDER<tab>PROGRAM<tab>NAME<tab>TEST" each, and how many passed in $work/passed.NAME.
 lane() {
-  local line folder program name log=$work/log.$1 passed=0 before status begin
+  local line folder program name log=$work/log.$1 passed=0 before status begin options
   : > "$work/failed.$1"
   while line=$(take "$2") && [[ -n $line ]]; do
     IFS=$'\t' read -r folder program name <<< "$line"
     printf '     Running %s\n' "$name"
     before=$(wc -l < "$work/failed.$1") status=0 begin=$SECONDS
-    run "$1" "$folder" "$program" || status=$?
+    options=()
+    [[ $name != "${LONGEST[0]}" ]] || options=(--test-threads "$LONGEST_THREADS")
+    run "$1" "$folder" "$program" "${options[@]}" || status=$?
     printf '%6d s  %s\n' $((SECONDS - begin)) "$name" >> "$work/times.$1"
     passed=$((passed + $(result passed "$log")))
     sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p' "$log" | sed 's/ - should panic$//' |
