@@ -3,8 +3,7 @@
 # Ends with one line: N passed, N failed. WHICH=kernel has only those that watch a kernel, and WHICH=pure all others.
 #
 # Test programs run in three lanes. Those that watch a kernel wait for most of the time: two of them run at a time, the longest first. All
-# others run beside them one after the other, and give way; that lane then takes of the first, too. By themselves, those that watch a kernel have
-# four. What a program leaves behind goes with it, and so does one that never ends.
+# others run beside them one after the other, and give way; that lane then takes of the first, too. What a program leaves behind goes with it, and so does one that never ends.
 #
 # Kernel tests watch what a real kernel does on a machine that others use too. So up to three tests that fail are run once more, each by
 # itself, and have failed when they fail again. What needed that is said (AGAIN), and more than three are no accident.
@@ -21,8 +20,6 @@ PURE='ckb_probe_(core|crds|figures|k8s|operator|otlp|profiles|symbols|testkit|te
 PURE+='|(architecture|chart|collector|deadlines|descriptors|documentation|flames|from_cluster|fuzz_seeds|go|languages|monitoring|receiver|release|specification|stability) [(]test[)]'
 # What takes longest is begun first, so that no lane is left with it in the end: of those that watch a kernel.
 LONGEST=('ground_truth (test)' 'engine (test)' 'kinds (test)' 'ckb_probe_bpf (lib)' 'stacks (test)' 'allocations (test)')
-# It takes as long as all others in two lanes, and waits: so many of its tests run at a time.
-LONGEST_THREADS=3
 # No program takes half as long, however busy the machine is.
 LIMIT=20m
 
@@ -76,15 +73,13 @@ run() {
 # lane NAME LIST: runs the programs that it takes from LIST. What failed is in $work/failed.NAME, a line
 # "FOLDER<tab>PROGRAM<tab>NAME<tab>TEST" each, and how many passed in $work/passed.NAME.
 lane() {
-  local line folder program name log=$work/log.$1 passed=0 before status begin options
+  local line folder program name log=$work/log.$1 passed=0 before status begin
   : > "$work/failed.$1"
   while line=$(take "$2") && [[ -n $line ]]; do
     IFS=$'\t' read -r folder program name <<< "$line"
     printf '     Running %s\n' "$name"
     before=$(wc -l < "$work/failed.$1") status=0 begin=$SECONDS
-    options=()
-    [[ $name != "${LONGEST[0]}" ]] || options=(--test-threads "$LONGEST_THREADS")
-    run "$1" "$folder" "$program" "${options[@]}" || status=$?
+    run "$1" "$folder" "$program" || status=$?
     printf '%6d s  %s\n' $((SECONDS - begin)) "$name" >> "$work/times.$1"
     passed=$((passed + $(result passed "$log")))
     sed -nE 's/^test (.*) \.\.\. FAILED$/\1/p' "$log" | sed 's/ - should panic$//' |
@@ -128,7 +123,6 @@ for name in "${LONGEST[@]}"; do grep --fixed-strings $'\t'"$name" "$work/rest" |
   lane third "$work/kernel"
 ) > "$work/told.pure" 2>&1 &
 lane second "$work/kernel" > "$work/told.second" 2>&1 &
-[[ $which != kernel ]] || lane fourth "$work/kernel" > "$work/told.fourth" 2>&1 &
 lane first "$work/kernel"
 wait
 cat "$work"/told.*
