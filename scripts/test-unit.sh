@@ -3,7 +3,8 @@
 # Ends with one line: N passed, N failed. WHICH=kernel has only those that watch a kernel, and WHICH=pure all others.
 #
 # Test programs run in three lanes. Those that watch a kernel wait for most of the time: two of them run at a time, the longest first. All
-# others run beside them one after the other, and give way; that lane then takes of the first, too. What a program leaves behind goes with it, and so does one that never ends.
+# others run beside them one after the other, and give way; that lane then takes of the first, too. What a program leaves behind goes with it,
+# and so does one that never ends.
 #
 # Kernel tests watch what a real kernel does on a machine that others use too. So up to three tests that fail are run once more, each by
 # itself, and have failed when they fail again. What needed that is said (AGAIN), and more than three are no accident.

@@ -183,7 +183,7 @@ async fn each_order_exports_by_the_exporter_that_it_names_and_each_has_books_of_
 async fn slow_calls_are_linked_from_the_metrics_that_a_real_prometheus_reads() {
     let folder = Folder::new();
     let collector = Collector::start();
-    let (mut agent, asking, _other) = both_call(&folder, &collector, 84).await;
+    let (mut agent, asking, _other) = both_call(&folder, &collector, 87).await;
     agent
         .until(PATIENCE, |agent| {
             agent.events();
