@@ -282,16 +282,21 @@ fn slow_calls_of_a_process_come_as_those_of_a_cluster_do() {
     let mut in_order = lines.clone();
     in_order.sort_unstable();
     assert_eq!(lines, in_order, "by their times");
-    let line = slow("2ms", &["-o", "json"]);
-    let View::Event(found) = Document::read(line.lines().next().unwrap()).unwrap().view else {
-        panic!("{line}");
-    };
-    assert_eq!(found.subject, format!("process {pid} (ground-truth)"));
-    assert_eq!(
-        (found.probe.as_str(), found.event.row.as_str()),
-        ("storage", "Get")
-    );
-    assert!(found.event.details["duration"].starts_with("3."), "{line}");
+    let text = slow("2ms", &["-o", "json"]);
+    let mut as_long = 0;
+    for line in text.lines() {
+        let View::Event(found) = Document::read(line).unwrap().view else {
+            panic!("{line}");
+        };
+        assert_eq!(found.subject, format!("process {pid} (ground-truth)"));
+        assert_eq!(
+            (found.probe.as_str(), found.event.row.as_str()),
+            ("storage", "Get")
+        );
+        as_long += usize::from(found.event.details["duration"].starts_with("3."));
+    }
+    // Each takes three milliseconds; on a busy machine some take longer.
+    assert!(as_long * 2 > text.lines().count(), "{text}");
     assert_eq!(slow("1s", &[]), "");
 }
 
