@@ -3,8 +3,8 @@
 # Ends with one line: N passed, N failed. WHICH=kernel has only those that watch a kernel, and WHICH=pure all others.
 #
 # Test programs run in three lanes. Those that watch a kernel wait for most of the time: two of them run at a time, the longest first. All
-# others run beside them one after the other, and give way; that lane then takes of the first, too. What a program leaves behind goes with it,
-# and so does one that never ends.
+# others run beside them one after the other, and give way; that lane then takes of the first, too. By themselves, those that watch a kernel have
+# four. What a program leaves behind goes with it, and so does one that never ends.
 #
 # Kernel tests watch what a real kernel does on a machine that others use too. So up to three tests that fail are run once more, each by
 # itself, and have failed when they fail again. What needed that is said (AGAIN), and more than three are no accident.
@@ -17,7 +17,7 @@ cd "$ROOT"
 AT_MOST=3
 
 # Test programs that ask nothing of the kernel that another process could disturb.
-PURE='ckb_probe_(core|crds|figures|k8s|operator|otlp|profiles|symbols|testkit|tests|traces) [(]lib[)]'
+PURE='ckb_probe_(core|crds|figures|k8s|operator|otlp|profiles|report|screen|symbols|testkit|tests|traces|views) [(]lib[)]'
 PURE+='|(architecture|chart|collector|deadlines|descriptors|documentation|flames|from_cluster|fuzz_seeds|go|languages|monitoring|receiver|release|specification|stability) [(]test[)]'
 # What takes longest is begun first, so that no lane is left with it in the end: of those that watch a kernel.
 LONGEST=('ground_truth (test)' 'engine (test)' 'kinds (test)' 'ckb_probe_bpf (lib)' 'stacks (test)' 'allocations (test)')
@@ -124,6 +124,7 @@ for name in "${LONGEST[@]}"; do grep --fixed-strings $'\t'"$name" "$work/rest" |
   lane third "$work/kernel"
 ) > "$work/told.pure" 2>&1 &
 lane second "$work/kernel" > "$work/told.second" 2>&1 &
+[[ $which != kernel ]] || lane fourth "$work/kernel" > "$work/told.fourth" 2>&1 &
 lane first "$work/kernel"
 wait
 cat "$work"/told.*
