@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{View, lines};
-use crate::{
-    Mismatch, Stacks,
-    changes::{samples_of_both, within},
-};
+use crate::{Mismatch, Stacks, changes::samples_of_both};
 
 /// Behind a function that is on no stack of the other profile, at this place.
 const NEW: &str = " [new]";
@@ -150,7 +147,7 @@ pub(super) struct Drawn {
 impl Drawn {
     /// Whether these shares may differ by chance alone.
     pub fn is_noise(&self, [before, after]: [f64; 2]) -> bool {
-        let within = |samples| within([before, after], samples, self.places);
+        let within = |samples| crate::changes::within([before, after], samples, self.places);
         let within = self.samples.and_then(within);
         before.to_bits() != after.to_bits()
             && within.is_some_and(|within| (after - before).abs() <= within)
