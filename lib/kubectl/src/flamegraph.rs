@@ -1,7 +1,8 @@
 //! `flamegraph` and `threads`: stacks that a CkbProbe's windows are of, drawn, saved or opened.
 
 use std::{
-    env, fs, io,
+    env, fs,
+    io::{self, Write as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -16,7 +17,7 @@ use clap::Args;
 
 use crate::{
     ClusterArguments, Outcome, VerbError,
-    flames::{Form, HowArguments, Named, Output},
+    flames::{FlamesError, Form, HowArguments, Named, Output},
     windows::{WindowArguments, Windows, named},
 };
 
@@ -95,14 +96,8 @@ pub async fn run(
     cluster: &ClusterArguments,
     how: &StacksArguments,
 ) -> Result<Outcome, VerbError> {
-    let StacksArguments { window, save } = how;
     let wanted = which.cloned().unwrap_or_default();
-    let output = save.output()?;
-    let (client, namespace) = cluster.connect().await?;
-    let windows = Windows::of(&client, &namespace, name);
-    let profile = windows.get(window, wanted.mode).await?;
-    let of = named(&profile, &wanted)?;
-    save.put(&of, told(&of, &profile, &wanted), &output, None)
+    show(name, &wanted, cluster, how, |_| None).await
 }
 
 /// Shows what each thread did.
@@ -116,25 +111,37 @@ pub async fn threads(
         target: target.map(str::to_owned),
         mode: Some(ProfileMode::Threads),
     };
-    let output = how.save.output()?;
-    let (client, namespace) = cluster.connect().await?;
-    let windows = Windows::of(&client, &namespace, name);
-    let profile = windows.get(&how.window, wanted.mode).await?;
-    let of = named(&profile, &wanted)?;
-    let listed = stacks::threads(&of.profile.stacks);
-    how.save
-        .put(&of, told(&of, &profile, &wanted), &output, Some(&listed))
+    let listed = |of: &Named| Some(stacks::threads(&of.profile.stacks));
+    show(name, &wanted, cluster, how, listed).await
 }
 
-/// What is said of one.
-fn told(of: &Named, profile: &CkbProfile, wanted: &Wanted) -> StackProfile {
+/// Puts a window where it is to go; for people with what is listed instead of functions, if anything is.
+async fn show(
+    name: &str,
+    wanted: &Wanted,
+    cluster: &ClusterArguments,
+    how: &StacksArguments,
+    instead: impl Fn(&Named) -> Option<String>,
+) -> Result<Outcome, VerbError> {
+    let StacksArguments { window, save } = how;
+    let output = save.output()?;
+    let (client, namespace) = cluster.connect().await?;
+    let windows = Windows::of(&client, &namespace, name);
+    let profile = windows.get(window, wanted.mode).await?;
+    let of = named(&profile, wanted)?;
+    let whose = whose(&of, &profile, wanted);
+    save.put(&of, whose, &output, instead(&of).as_deref())
+}
+
+/// Whose stacks they are, and of when.
+fn whose(of: &Named, profile: &CkbProfile, wanted: &Wanted) -> StackProfile {
     let window = &profile.spec.window;
     StackProfile {
         subject: of.name.clone(),
         target: wanted.target.clone(),
         began_at: Some(format!("{:.0}", window.began_at.0)),
         milliseconds: Some(window.milliseconds),
-        ..stacks::of(&of.profile.stacks, of.profile.stacks.shown())
+        ..StackProfile::default()
     }
 }
 
@@ -148,7 +155,8 @@ impl SaveArguments {
         Ok(Output::of(self.output.as_deref(), Form::of)?)
     }
 
-    /// Puts it there. What is printed for people is its largest functions, or what stands in their place.
+    /// Puts it there: `whose` has the subject, the target and the window alone. What is printed for people is its largest functions, or what
+    /// stands in their place.
     ///
     /// # Errors
     ///
@@ -156,16 +164,24 @@ impl SaveArguments {
     pub fn put(
         &self,
         of: &Named,
-        mut told: StackProfile,
+        whose: StackProfile,
         output: &Output,
         instead: Option<&str>,
     ) -> Result<Outcome, VerbError> {
-        let place = self.how.view(of)?.place;
-        let shown = stacks::of(&of.profile.stacks, place);
-        told.sample_type = shown.sample_type;
-        told.unit = shown.unit;
-        told.total = shown.total;
-        told.functions = shown.functions;
+        let StackProfile {
+            subject,
+            target,
+            began_at,
+            milliseconds,
+            ..
+        } = whose;
+        let told = StackProfile {
+            subject,
+            target,
+            began_at,
+            milliseconds,
+            ..stacks::of(&of.profile.stacks, self.how.view(of)?.place)
+        };
         let outcome = match of.profile.stacks.is_empty() {
             true => Outcome::Broken,
             false => Outcome::Well,
@@ -190,9 +206,7 @@ impl SaveArguments {
                 return Ok(outcome);
             }
             Output::Printed => {
-                let file = page(&of.name);
-                let page = Output::File(file.clone(), Form::Html);
-                page.write(&self.how.draw(of, Form::Html)?)?;
+                let file = page(&of.name, &self.how.draw(of, Form::Html)?)?;
                 eprintln!("{}{}", told.head(), saved(&file));
                 file
             }
@@ -208,18 +222,19 @@ fn saved(file: &Path) -> String {
     format!("written to {}", file.display())
 }
 
-/// Where a page is put that nobody named.
-fn page(name: &str) -> PathBuf {
-    let name: String = name
-        .chars()
-        .map(
-            |letter| match letter.is_ascii_alphanumeric() || letter == '.' {
-                true => letter,
-                false => '-',
-            },
-        )
-        .collect();
-    env::temp_dir().join(format!("{name}.html"))
+/// Writes a page that nobody named among temporary files. Its name cannot be guessed: whoever draws may be root, and others write there, too.
+fn page(name: &str, html: &[u8]) -> Result<PathBuf, FlamesError> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '.';
+    let name = name.replace(|letter| !is_plain(letter), "-");
+    let failed = |error| FlamesError::Write(env::temp_dir(), error);
+    let mut file = tempfile::Builder::new()
+        .prefix(&format!("{name}."))
+        .suffix(".html")
+        .tempfile()
+        .map_err(failed)?;
+    file.write_all(html).map_err(failed)?;
+    let (_, file) = file.keep().map_err(|error| failed(error.error))?;
+    Ok(file)
 }
 
 /// By whatever the desktop opens such files with.

@@ -33,12 +33,12 @@ pub struct WindowArguments {
     pub latest: bool,
 }
 
-/// A window that is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A window that is there; the later one is the greater.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Known {
-    name: String,
     window: u64,
-    mode: String,
+    created: Option<Timestamp>,
+    name: String,
 }
 
 /// Where CkbProfiles are looked for.
@@ -66,10 +66,8 @@ impl<'a> Windows<'a> {
         asked: &WindowArguments,
         mode: Option<ProfileMode>,
     ) -> Result<CkbProfile, VerbError> {
-        let probe = self.probe().await?;
-        let subject = format!("{}/{}", self.namespace, self.name);
-        let maker = windows::maker(&probe, asked.probe.as_deref(), mode)
-            .ok_or_else(|| VerbError::NoStacks(subject.clone(), what_is_made(&probe, mode)))?;
+        let subject = self.subject();
+        let maker = self.maker(asked, mode).await?;
         let before = self.known(&maker).await?.pop();
         if let Some(newest) = before.as_ref().filter(|_| !asked.next) {
             return self.read(&newest.name).await;
@@ -90,10 +88,8 @@ impl<'a> Windows<'a> {
         asked: &WindowArguments,
         mode: Option<ProfileMode>,
     ) -> Result<[CkbProfile; 2], VerbError> {
-        let probe = self.probe().await?;
-        let subject = format!("{}/{}", self.namespace, self.name);
-        let maker = windows::maker(&probe, asked.probe.as_deref(), mode)
-            .ok_or_else(|| VerbError::NoStacks(subject.clone(), what_is_made(&probe, mode)))?;
+        let subject = self.subject();
+        let maker = self.maker(asked, mode).await?;
         let known = self.known(&maker).await?;
         let [.., before, after] = known.as_slice() else {
             return Err(VerbError::NoWindow(format!(
@@ -115,6 +111,21 @@ impl<'a> Windows<'a> {
         read.map_err(|error| VerbError::request(what, self.namespace, error))
     }
 
+    fn subject(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    /// Which of its probes makes what is meant.
+    async fn maker(
+        &self,
+        asked: &WindowArguments,
+        mode: Option<ProfileMode>,
+    ) -> Result<Maker, VerbError> {
+        let probe = self.probe().await?;
+        windows::maker(&probe, asked.probe.as_deref(), mode)
+            .ok_or_else(|| VerbError::NoStacks(self.subject(), what_is_made(&probe, mode)))
+    }
+
     async fn probe(&self) -> Result<CkbProbe, VerbError> {
         let what = format!("read CkbProbe {}", self.name);
         let read = self.probes.get(self.name).await;
@@ -128,34 +139,29 @@ impl<'a> Windows<'a> {
     }
 
     async fn list(&self, maker: &Maker) -> Result<Vec<Known>, kube::Error> {
-        let mode = maker.mode.as_str();
         let labels = format!(
-            "{}={},{}={},{}={mode}",
+            "{}={},{}={},{}={}",
             label::CKB_PROBE,
             self.name,
             label::PROBE,
             maker.probe,
             label::MODE,
+            maker.mode.as_str(),
         );
         let list = ListParams::default().labels(&labels);
         let found = self.profiles.list_metadata(&list).await?;
-        let mut known: Vec<(Option<Timestamp>, Known)> = found
-            .items
-            .iter()
-            .map(|profile| {
-                let number = profile.labels().get(label::WINDOW);
-                let one = Known {
-                    name: profile.name_any(),
-                    window: number
-                        .and_then(|text| text.parse().ok())
-                        .unwrap_or_default(),
-                    mode: mode.to_owned(),
-                };
-                (profile.creation_timestamp().map(|time| time.0), one)
-            })
-            .collect();
-        known.sort_by_key(|(created, one)| (one.window, *created));
-        Ok(known.into_iter().map(|(_, one)| one).collect())
+        let known = found.items.iter().map(|profile| {
+            let number = profile.labels().get(label::WINDOW);
+            let number = number.and_then(|text| text.parse().ok());
+            Known {
+                window: number.unwrap_or_default(),
+                created: profile.creation_timestamp().map(|time| time.0),
+                name: profile.name_any(),
+            }
+        });
+        let mut known: Vec<Known> = known.collect();
+        known.sort_unstable();
+        Ok(known)
     }
 
     async fn wait(
@@ -171,7 +177,7 @@ impl<'a> Windows<'a> {
             let next = Instant::now() + LOOK;
             match self.list(maker).await {
                 Ok(mut known) => {
-                    if let Some(newest) = known.pop().filter(|newest| Some(newest) != before) {
+                    if let Some(newest) = known.pop().filter(|newest| Some(newest) > before) {
                         line.end();
                         return Ok(newest);
                     }

@@ -10,13 +10,10 @@ use std::{
     process::{Command, Output},
 };
 
-use ckb_probe_crds::{
-    CkbProfile, CkbProfileSpec, ProfileCounts, ProfileMode, ProfileWindow, label,
-};
+use ckb_probe_crds::{CkbProfile, ProfileMode, label};
 use ckb_probe_profiles::{Frame, Profile, Stack};
-use ckb_probe_testkit::{Terminal, assert_contains};
+use ckb_probe_testkit::{Terminal, assert_contains, window_of};
 use ckb_probe_views::document::{Document, View};
-use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 use played::Server;
 use serde_json::{Value, json};
 
@@ -43,31 +40,9 @@ fn window(number: u64, mode: ProfileMode, of: &[(&str, [u64; 2])]) -> Value {
             });
         }
     }
-    let pprof = profile.to_pprof();
     let name = format!("steady.flames.{}.{number}", mode.as_str().to_lowercase());
-    let spec = CkbProfileSpec {
-        ckb_probe: "steady".into(),
-        probe: "flames".into(),
-        mode,
-        window: ProfileWindow {
-            number,
-            began_at: MicroTime(
-                Timestamp::from_second(600 * i64::try_from(number).unwrap()).unwrap(),
-            ),
-            milliseconds: 30_000,
-        },
-        targets: Vec::new(),
-        targets_omitted: 0,
-        counts: ProfileCounts::default(),
-        complete_percent: "100.0".into(),
-        sampled_percent: None,
-        headline: String::new(),
-        headings: Vec::new(),
-        functions: Vec::new(),
-        pruned_percent: None,
-        bytes: pprof.len() as u64,
-        pprof: ByteString(pprof),
-    };
+    let began = 600 * i64::try_from(number).unwrap();
+    let spec = window_of("steady", mode, number, began, profile.to_pprof());
     let mut object = serde_json::to_value(CkbProfile::new(&name, spec)).unwrap();
     object["metadata"]["namespace"] = json!("e2e-soak");
     object["metadata"]["labels"] = json!({
@@ -209,15 +184,22 @@ fn it_is_opened_by_what_the_desktop_opens_files_with() {
     .unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
     let path = format!("{}:{}", folder.display(), env::var("PATH").unwrap());
+    // Where it could be guessed, somebody else might have led it elsewhere.
+    let other = folder.join("other");
+    fs::write(&other, "kept").unwrap();
+    let guessed = folder.join("e2e-soak-steady.flames.cpu.10.html");
+    std::os::unix::fs::symlink(&other, guessed).unwrap();
     let mut plugin = server.plugin();
     plugin.args(["flamegraph", "steady", "--open"]);
     let (code, _, said) = run(plugin.env("PATH", path).env("TMPDIR", &folder));
     assert_eq!(code, Some(0), "{said}");
+    assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
     let page = fs::read_to_string(&opened).unwrap();
     let page = Path::new(page.trim());
-    assert_eq!(
-        page.file_name().unwrap(),
-        "e2e-soak-steady.flames.cpu.10.html"
+    let name = page.file_name().unwrap().to_str().unwrap();
+    assert!(
+        name.starts_with("e2e-soak-steady.flames.cpu.10.") && name.ends_with(".html"),
+        "{name}"
     );
     assert!(
         fs::read_to_string(page)

@@ -8,7 +8,6 @@ use ckb_probe_kubectl::{
 };
 use ckb_probe_views::{
     document::StackProfile,
-    stacks,
     windows::{Maker, Progress},
 };
 use clap::{Args, ValueEnum};
@@ -87,10 +86,10 @@ pub async fn flamegraph(arguments: FlamegraphArguments) -> Result<Outcome, CliEr
     }
     let took = profile.took.as_millis();
     let of = Named::read(&subject, &pprof(&profile, mode, &process.executable))?;
-    let told = StackProfile {
+    let whose = StackProfile {
         subject,
         milliseconds: u64::try_from(took).ok(),
-        ..stacks::of(&of.profile.stacks, of.profile.stacks.shown())
+        ..StackProfile::default()
     };
-    Ok(Outcome::from(how.save.put(&of, told, &output, None)?))
+    Ok(Outcome::from(how.save.put(&of, whose, &output, None)?))
 }
