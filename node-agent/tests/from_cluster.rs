@@ -14,10 +14,9 @@ use std::{
     thread,
 };
 
-use ckb_probe_crds::{CkbProfile, CkbProfileSpec, ProfileCounts, ProfileMode, ProfileWindow};
+use ckb_probe_crds::{CkbProfile, ProfileMode};
 use ckb_probe_profiles::{Frame, Profile, Stack};
-use ckb_probe_testkit::{assert_begins, assert_contains};
-use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use ckb_probe_testkit::{assert_begins, assert_contains, window_of};
 use serde_json::{Value, json};
 
 /// With samples of two pods.
@@ -32,28 +31,7 @@ fn profile(name: &str, samples: [u64; 2]) -> Value {
             ..Stack::default()
         });
     }
-    let pprof = profile.to_pprof();
-    let spec = CkbProfileSpec {
-        ckb_probe: "ckb".into(),
-        probe: "flames".into(),
-        mode: ProfileMode::Cpu,
-        window: ProfileWindow {
-            number: 7,
-            began_at: MicroTime(Timestamp::from_second(1_000).unwrap()),
-            milliseconds: 30_000,
-        },
-        targets: Vec::new(),
-        targets_omitted: 0,
-        counts: ProfileCounts::default(),
-        complete_percent: "100.0".into(),
-        sampled_percent: None,
-        headline: String::new(),
-        headings: Vec::new(),
-        functions: Vec::new(),
-        pruned_percent: None,
-        bytes: pprof.len() as u64,
-        pprof: ByteString(pprof),
-    };
+    let spec = window_of("ckb", ProfileMode::Cpu, 7, 1_000, profile.to_pprof());
     let mut object = serde_json::to_value(CkbProfile::new(name, spec)).unwrap();
     object["metadata"]["namespace"] = "default".into();
     object

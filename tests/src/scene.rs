@@ -385,6 +385,13 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
+    /// Has the API server judge these manifests of this namespace, as if they were to be applied.
+    pub async fn judged(&self, manifests: &str) -> Result<String> {
+        let namespace = self.namespace.as_str();
+        let arguments = ["-n", namespace, "apply", "--dry-run=server", "-f", "-"];
+        crate::cluster::run("kubectl", &arguments, Some(manifests)).await
+    }
+
     /// The orders that there are, over all nodes.
     pub async fn node_probes(&self) -> Result<Vec<NodeProbe>> {
         let api = self.cluster.api::<NodeProbe>(SYSTEM);

@@ -12,6 +12,7 @@ pub mod probe;
 pub mod prometheus;
 pub mod terminal;
 mod truth;
+mod window;
 
 use std::{
     path::{Path, PathBuf},
@@ -29,6 +30,7 @@ pub use probe::{Probe, Rows, ckb_probe, refusal};
 pub use prometheus::Prometheus;
 pub use terminal::Terminal;
 pub use truth::{Call, EVERY_FUNCTION, FunctionTruth, GroundTruth, SlowCall, Truth};
+pub use window::window_of;
 
 /// However busy the machine is.
 pub const PATIENCE: Duration = Duration::from_secs(60);

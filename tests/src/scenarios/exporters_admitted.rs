@@ -33,13 +33,5 @@ async fn create(scene: &Scene<'_>, traces: &str) -> Result<String> {
         "apiVersion: ckbprobe.dev/v1alpha1\nkind: CkbProbe\nmetadata: {{name: exports}}\nspec:\n  \
          target: {{selector: {{matchLabels: {{app: ckb}}}}}}\n  traces: {traces}\n  probes:\n  - name: one\n    rocksdb: {{}}\n"
     );
-    let arguments = [
-        "-n",
-        &*scene.namespace,
-        "create",
-        "--dry-run=server",
-        "-f",
-        "-",
-    ];
-    command("kubectl", &arguments, Some(&object)).await
+    scene.judged(&object).await
 }

@@ -79,13 +79,5 @@ async fn create(scene: &Scene<'_>, name: &str, probe: &str) -> Result<String> {
         "apiVersion: ckbprobe.dev/v1alpha1\nkind: CkbProbe\nmetadata: {{name: {name}}}\nspec:\n  \
          target: {{selector: {{matchLabels: {{app: ckb}}}}}}\n  probes:\n  - name: one\n    {probe}\n"
     );
-    let arguments = [
-        "-n",
-        &*scene.namespace,
-        "create",
-        "--dry-run=server",
-        "-f",
-        "-",
-    ];
-    command("kubectl", &arguments, Some(&object)).await
+    scene.judged(&object).await
 }

@@ -90,16 +90,8 @@ async fn examples(scene: &Scene<'_>) -> Result<()> {
             "crds.install=false,metrics.podMonitor.enabled=false",
         ];
         let objects = command("helm", &arguments, None).await?;
-        let judge = [
-            "-n",
-            &scene.namespace,
-            "apply",
-            "--dry-run=server",
-            "-f",
-            "-",
-        ];
         all += 1;
-        match command("kubectl", &judge, Some(&objects)).await {
+        match scene.judged(&objects).await {
             Ok(_) => accepted += 1,
             Err(error) => crate::note!("{values}: {error}"),
         }

@@ -5,9 +5,8 @@ use std::{
     thread,
 };
 
-use ckb_probe_crds::{ProfileCounts, ProfileWindow};
 use ckb_probe_profiles::{Frame, Profile, ProfileMode, Stack, pprof::Limits};
-use k8s_openapi::{ByteString, apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
+use ckb_probe_testkit::window_of;
 
 use super::*;
 
@@ -61,28 +60,9 @@ fn spec() -> CkbProfileSpec {
         weights: &[3, 30_000_000],
         ..Stack::default()
     });
-    let pprof = profile.to_pprof();
-    CkbProfileSpec {
-        ckb_probe: "p".into(),
-        probe: "flames".into(),
-        mode: ProfileMode::Cpu,
-        window: ProfileWindow {
-            number: 7,
-            began_at: MicroTime(Timestamp::from_second(1_000).unwrap()),
-            milliseconds: 30_001,
-        },
-        targets: Vec::new(),
-        targets_omitted: 0,
-        counts: ProfileCounts::default(),
-        complete_percent: "100.0".into(),
-        sampled_percent: None,
-        headline: String::new(),
-        headings: Vec::new(),
-        functions: Vec::new(),
-        pruned_percent: None,
-        bytes: pprof.len() as u64,
-        pprof: ByteString(pprof),
-    }
+    let mut spec = window_of("p", ProfileMode::Cpu, 7, 1_000, profile.to_pprof());
+    spec.window.milliseconds = 30_001;
+    spec
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
