@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Figures, InstanceState, IntervalFigures, Reason};
+use crate::{EventStatus, Figures, InstanceState, IntervalFigures, Reason};
 
 mod rows;
 
@@ -171,6 +171,31 @@ pub struct EventReport {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 16))]
     pub details: BTreeMap<String, String>,
+}
+
+impl EventReport {
+    /// As a status has it, of this pod and container.
+    pub fn told_of(self, pod: String, container: String) -> EventStatus {
+        let Self {
+            time,
+            row,
+            part,
+            thread,
+            weight: _,
+            text,
+            details,
+        } = self;
+        EventStatus {
+            time,
+            pod,
+            container,
+            row,
+            part,
+            thread,
+            text,
+            details,
+        }
+    }
 }
 
 impl Omitted {

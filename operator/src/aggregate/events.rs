@@ -43,25 +43,9 @@ pub fn is_notable(details: &BTreeMap<String, String>) -> bool {
 }
 
 fn shown(target: &Target, event: &EventReport) -> EventStatus {
-    let EventReport {
-        time,
-        row,
-        part,
-        thread,
-        weight: _,
-        text,
-        details,
-    } = event.clone();
-    EventStatus {
-        time,
-        pod: target.pod.reference.name.clone(),
-        container: target.container.unwrap_or_default().to_owned(),
-        row,
-        part,
-        thread,
-        text,
-        details,
-    }
+    let container = target.container.unwrap_or_default();
+    let pod = target.pod.reference.name.clone();
+    event.clone().told_of(pod, container.to_owned())
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use ckb_probe_agent::{
     mechanism::Event as Happened,
     preflight::preflight,
 };
-use ckb_probe_crds::{EventReport, EventStatus, InstanceReport, Probe};
+use ckb_probe_crds::{EventStatus, InstanceReport, Probe};
 use ckb_probe_kubectl::{VerbError, heatmap, histogram, slow, top};
 use ckb_probe_views::{
     document::Event,
@@ -247,25 +247,8 @@ fn shown(event: &Happened, line: &Value, probes: &[Probe], executable: &str) -> 
     let descriptor = kind.map(ckb_probe_crds::Kind::descriptor);
     let row = descriptor.and_then(|of| text(of.row)).unwrap_or_default();
     let part = descriptor.and_then(|of| of.part).and_then(text);
-    let EventReport {
-        time,
-        row,
-        part,
-        thread,
-        weight: _,
-        text,
-        details,
-    } = event.report(row, part);
-    EventStatus {
-        time,
-        pod: executable.to_owned(),
-        container: String::new(),
-        row,
-        part,
-        thread,
-        text,
-        details,
-    }
+    let report = event.report(row, part);
+    report.told_of(executable.to_owned(), String::new())
 }
 
 pub async fn histogram(arguments: HistogramArguments) -> Result<Outcome, CliError> {
