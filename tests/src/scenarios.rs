@@ -155,7 +155,7 @@ pub const ALL: &[Scenario] = scenarios! {
     kinds: Either, Nobody, "what each kind tells of one target, held against what others see of it";
     profiles: Either, Others, "stacks of a window become profiles that a user can read, a few of each mode, until the CkbProbe goes";
     parts: StandIn, Others, "an agent writes parts of profiles of its own node only; the operator merges, keeps as many as asked, and tidies up";
-    plugin: StandIn, Others, "what kubectl ckbprobe tries is measured and leaves nothing, and what it says is broken first is";
+    plugin: StandIn, Others, "what kubectl ckbprobe tries is measured and leaves nothing, what it says is broken first is, and what it shows agrees";
     tutorial: StandIn, Others, "each command of docs/tutorial.md prints what is printed there";
     cost: StandIn, Others, "what a CkbProbe costs is found by turns, and nothing where it costs nothing; it is left as it was found";
     everything: Either, Nobody, "the sample that asks every kind at once, under one budget: none takes another down";

@@ -1,4 +1,6 @@
-//! `kubectl ckbprobe` on a real cluster: what it tries is measured and leaves nothing, and what it says is broken is.
+//! `kubectl ckbprobe` on a real cluster: what it tries is measured and leaves nothing, what it says is broken is, and what it shows agrees.
+
+mod views;
 
 use std::{env, process::Stdio};
 
@@ -54,11 +56,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     )
     .await?;
     scene.equal("exit code of a try that measures", tried.code, 0);
-    let shown = tried
-        .printed
-        .lines()
-        .filter_map(|line| Document::read(line).ok());
-    let counted = shown.filter(|one| {
+    let counted = documents(&tried.printed).filter(|one| {
         matches!(&one.view, View::Figures(figures) if figures.ready && figures.headline.starts_with("storage "))
     });
     let counted = counted.count() as u64;
@@ -122,12 +120,18 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         .iter()
         .filter(|one| one.name.starts_with("agent on "));
     scene.equal("agents whose version doctor tells", parts.count() as u64, 1);
-    Ok(())
+    views::agree(scene, "well", "healthy").await
 }
 
 async fn probes(scene: &Scene<'_>) -> Result<u64> {
     let api = scene.cluster.api::<CkbProbe>(&scene.namespace);
     Ok(api.list(&ListParams::default()).await?.items.len() as u64)
+}
+
+/// What was printed for programs, line by line.
+pub(super) fn documents(printed: &str) -> impl Iterator<Item = Document> {
+    let lines = printed.lines();
+    lines.filter_map(|line| Document::read(line).ok())
 }
 
 async fn doctor(scene: &Scene<'_>, arguments: &[&str]) -> Result<(Diagnosis, i32)> {

@@ -2,8 +2,12 @@
 
 use ckb_probe_crds::{CkbProfile, ProfileMode, ProfilePart};
 use ckb_probe_profiles::{Profile, pprof::Limits};
+use ckb_probe_views::document::{StackProfile, View};
 
-use super::prelude::*;
+use super::{
+    plugin::{asked, documents},
+    prelude::*,
+};
 
 const MODES: [ProfileMode; 3] = [ProfileMode::Cpu, ProfileMode::OffCpu, ProfileMode::Threads];
 const KEEP: usize = 2;
@@ -34,6 +38,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let uid = uid(scene).await?;
     for profile in &first {
         examined(scene, profile, &target.pod, uid.as_deref())?;
+        shown(scene, profile, &target.pod).await?;
     }
 
     // Until there must have been one more than are kept: never more of a mode, but for the moment in which it is deleted.
@@ -148,5 +153,27 @@ fn examined(scene: &Scene<'_>, profile: &CkbProfile, pod: &str, probe: Option<&s
         !spec.functions.is_empty() && spec.headline.starts_with(mode),
         "functions and a headline",
         || spec.headline.clone(),
+    )
+}
+
+/// `kubectl ckbprobe` shows the same window, or one that came after it.
+async fn shown(scene: &Scene<'_>, profile: &CkbProfile, pod: &str) -> Result<()> {
+    let mode = profile.spec.mode;
+    let (verb, which) = match mode {
+        ProfileMode::Threads => ("threads", pod.to_owned()),
+        _ => ("flamegraph", format!("{pod}/{}", mode.as_str())),
+    };
+    let ended = asked(scene, verb, &[PROBE, &which], &["--latest", "-o", "json"]).await?;
+    let view = documents(&ended.printed).find_map(|document| match document.view {
+        View::Profile(profile) => Some(profile),
+        _ => None,
+    });
+    let is_of_it = |view: &StackProfile| {
+        view.mode == mode.as_str() && view.total > 0 && !view.functions.is_empty()
+    };
+    expect(
+        ended.code == 0 && view.as_ref().is_some_and(is_of_it),
+        format!("stacks that {verb} {which} shows"),
+        || format!("{view:?}, {}", ended.said),
     )
 }

@@ -5,8 +5,13 @@ use std::{
     net::{Ipv4Addr, TcpStream},
 };
 
+use ckb_probe_views::document::View;
+
 use super::{Stage, peer};
-use crate::scenarios::prelude::*;
+use crate::scenarios::{
+    plugin::{asked, documents},
+    prelude::*,
+};
 
 /// Tells each block in the agent's log.
 pub const BLOCKS: &str = "blocks-of-the-chain";
@@ -85,7 +90,22 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
         "",
         Bound::AtLeast(last as f64),
     );
-    Ok(())
+    shown(scene, last).await
+}
+
+/// `kubectl ckbprobe` shows the newest that the status lists: blocks that were mined since, and no others.
+async fn shown(scene: &Scene<'_>, mined: u64) -> Result<()> {
+    let ended = asked(scene, "blocks", &[PROBE, "-o", "json"], &[]).await?;
+    let heights = documents(&ended.printed).filter_map(|document| match document.view {
+        View::Event(one) if one.probe == BLOCKS => one.event.details.get("height")?.parse().ok(),
+        _ => None,
+    });
+    let heights: Vec<u64> = heights.collect();
+    expect(
+        ended.code == 0 && heights.iter().any(|height| *height >= mined),
+        format!("blocks of {mined} and above"),
+        || format!("{heights:?}, {}", ended.said),
+    )
 }
 
 /// The heights in the agent's log, one for each line.
