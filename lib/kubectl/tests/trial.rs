@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use ckb_probe_testkit::terminal::Terminal;
 use ckb_probe_views::document::{Document, View};
 use played::Server;
 
@@ -134,48 +135,6 @@ fn signals_of_each_kind_remove_it() {
     }
 }
 
-/// A terminal of 80 x 24, by tmux. It is closed as it is dropped.
-struct Terminal(String);
-
-impl Terminal {
-    fn run(command: &str) -> Self {
-        let name = format!("ckbprobe-{}-{}", std::process::id(), fastrand::u32(..));
-        let terminal = Self(name);
-        terminal.tmux(&[
-            "-f",
-            "/dev/null",
-            "new-session",
-            "-d",
-            "-x",
-            "80",
-            "-y",
-            "24",
-            command,
-        ]);
-        terminal
-    }
-
-    fn tmux(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new("tmux");
-        command
-            .args(["-L", &self.0])
-            .args(arguments)
-            .env("LC_ALL", "C.UTF-8");
-        let output = command.output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    fn shown(&self) -> String {
-        self.tmux(&["capture-pane", "-p"])
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        self.tmux(&["kill-server"]);
-    }
-}
-
 fn until(mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
@@ -187,20 +146,20 @@ fn until(mut is_so: impl FnMut() -> bool) {
 #[test]
 fn in_a_terminal_it_is_redrawn_and_ctrl_c_removes_it() {
     let server = Server::start();
-    let terminal = Terminal::run(&format!(
-        "KUBECONFIG={} {} try storage -l app=ckb; echo code $?; sleep 60",
+    let terminal = Terminal::open(80, 24);
+    terminal.run(&format!(
+        "clear; KUBECONFIG={} {} try storage -l app=ckb; echo code $?",
         server.kubeconfig.display(),
         env!("CARGO_BIN_EXE_kubectl-ckbprobe"),
     ));
-    until(|| {
-        terminal
-            .shown()
-            .contains(" s  AgentStarting: agent pod ckb-probe-agent-node0 is starting")
+    terminal.until("that it begins", |seen| {
+        seen.contains(" s  AgentStarting: agent pod ckb-probe-agent-node0 is starting")
     });
-    until(|| terminal.shown().contains("storage: 733/s p99 96.3us"));
+    let figures = "storage: 733/s p99 96.3us";
+    terminal.until("figures", |seen| seen.contains(figures));
     // A report later it is drawn over.
     thread::sleep(Duration::from_secs(2));
-    let shown = terminal.shown();
+    let shown = terminal.screen();
     let lines: Vec<&str> = shown.trim_end().lines().collect();
     assert_eq!(lines.len(), 7, "{shown}");
     assert!(
@@ -214,13 +173,14 @@ fn in_a_terminal_it_is_redrawn_and_ctrl_c_removes_it() {
     assert_eq!(
         lines[3..6],
         [
-            "storage: 733/s p99 96.3us",
+            figures,
             "OPERATION                PER SECOND        P50        P99        MAX    SAMPLED",
             "Get                             733     1.82us     96.3us     98.1us       100%",
         ]
     );
-    terminal.tmux(&["send-keys", "C-c"]);
-    until(|| terminal.shown().contains("removed CkbProbe e2e-soak/"));
-    until(|| terminal.shown().contains("code 0"));
+    terminal.press("C-c");
+    terminal.until("that it is removed", |seen| {
+        seen.contains("removed CkbProbe e2e-soak/") && seen.contains("code 0")
+    });
     made_and_removed(&server);
 }

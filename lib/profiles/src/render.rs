@@ -22,7 +22,7 @@ pub use picture::{RenderError, diff_html, diff_svg, html, svg};
 #[cfg(feature = "render")]
 pub use speedscope::speedscope;
 
-use crate::{Frame, Stack, Stacks, WEIGHT_LIMIT, categories::category};
+use crate::{Frame, Stack, Stacks, WEIGHT_LIMIT, categories::category, text::shown};
 
 /// What is below all of a stack's functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,14 +139,7 @@ fn frame_text(frame: &Frame) -> String {
 fn text(name: &str) -> String {
     let clean = |letter: char| match letter {
         ';' => ':',
-        '\u{200e}'
-        | '\u{200f}'
-        | '\u{202a}'..='\u{202e}'
-        | '\u{2066}'..='\u{2069}'
-        | '\u{fffe}'
-        | '\u{ffff}' => '\u{fffd}',
-        _ if letter.is_control() => '\u{fffd}',
-        _ => letter,
+        _ => shown(letter),
     };
     let name = name.trim();
     let clean = name.chars().map(clean).collect::<String>();

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use ckb_probe_profiles::text::html;
+
 use crate::{
     content::{Block, Content, Table},
     draw,
@@ -12,7 +14,7 @@ const STYLE: &str = include_str!("style.css");
 /// The page.
 pub fn page(content: &Content) -> String {
     let mut out = String::new();
-    let title = escaped(&content.title);
+    let title = html(&content.title);
     let _ = write!(
         out,
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -24,7 +26,7 @@ pub fn page(content: &Content) -> String {
         let _ = write!(
             out,
             "<li><a href=\"#s{place}\">{}</a></li>",
-            escaped(&section.title)
+            html(&section.title)
         );
     }
     out.push_str("</ul></nav>\n");
@@ -32,7 +34,7 @@ pub fn page(content: &Content) -> String {
         let _ = writeln!(
             out,
             "<section id=\"s{place}\"><h2>{}</h2>",
-            escaped(&section.title)
+            html(&section.title)
         );
         for block in &section.blocks {
             block_of(&mut out, block);
@@ -47,12 +49,12 @@ fn block_of(out: &mut String, block: &Block) {
         true => String::new(),
         false => format!(
             "<figure><figcaption>{}</figcaption>{drawn}</figure>\n",
-            escaped(title)
+            html(title)
         ),
     };
     match block {
         Block::Text(text) => {
-            let _ = writeln!(out, "<p>{}</p>", escaped(text));
+            let _ = writeln!(out, "<p>{}</p>", html(text));
         }
         Block::Table(table) => table_of(out, table),
         Block::Lines(lines) => *out += &figure(&lines.title, draw::lines(lines)),
@@ -69,38 +71,15 @@ fn table_of(out: &mut String, table: &Table) {
     };
     let _ = write!(out, "<div class=\"wide\"><table{class}><thead><tr>");
     for head in &table.head {
-        let _ = write!(out, "<th>{}</th>", escaped(head));
+        let _ = write!(out, "<th>{}</th>", html(head));
     }
     out.push_str("</tr></thead><tbody>\n");
     for row in &table.rows {
         out.push_str("<tr>");
         for cell in row {
-            let _ = write!(out, "<td>{}</td>", escaped(cell));
+            let _ = write!(out, "<td>{}</td>", html(cell));
         }
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table></div>\n");
-}
-
-/// A text as a page has it. What turns the direction of writing, or is no letter, is replaced: names are whoever's.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            '\u{200e}'
-            | '\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{2066}'..='\u{2069}'
-            | '\u{fffe}'
-            | '\u{ffff}' => out.push('\u{fffd}'),
-            _ if letter.is_control() => out.push('\u{fffd}'),
-            _ => out.push(letter),
-        }
-    }
-    out
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ckb_probe_crds::Histogram;
-use ckb_probe_profiles::functions;
+use ckb_probe_profiles::{functions, text::shown};
 
 use crate::{
     content::{Across, Block, Content, Heat, Lines, Scale, Table},
@@ -181,9 +181,8 @@ fn escaped(text: &str) -> String {
             '&' => out += "&amp;",
             '<' => out += "&lt;",
             '>' => out += "&gt;",
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => out.push('\u{fffd}'),
             _ if letter.is_control() => out.push(' '),
-            _ => out.push(letter),
+            _ => out.push(shown(letter)),
         }
     }
     out

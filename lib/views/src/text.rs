@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use ckb_probe_profiles::text::is_unseen;
+
 use crate::diagnosis::{Diagnosis, Finding, Mark};
 
 /// The width that a terminal has at least.
@@ -128,13 +130,6 @@ pub fn neutral(text: &str) -> String {
     let seen = text.chars().filter(|one| !is_unseen(*one));
     let shown = seen.map(|one| if one.is_control() { ' ' } else { one });
     shown.collect()
-}
-
-/// Marks of direction, joiners, and tags: Unicode's characters of format, without width.
-fn is_unseen(one: char) -> bool {
-    matches!(one,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-        | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Words in lines of at most 80, the first of which begins with `first` and the others with `rest`. A longer word has a line of its own.

@@ -4,6 +4,7 @@ use super::picture::unit;
 use crate::{
     SampleType,
     functions::{Function, Top},
+    text::html,
 };
 
 const PAGE: &str = include_str!("page.html");
@@ -16,7 +17,7 @@ pub fn page(title: &str, svg: &str, tables: &str) -> String {
     let mut rest = PAGE;
     // In one pass: what is put in is not looked at again.
     for (mark, text) in [
-        ("{{title}}", escaped(title).as_str()),
+        ("{{title}}", html(title).as_str()),
         ("{{svg}}", svg),
         ("{{tables}}", tables),
     ] {
@@ -63,24 +64,9 @@ fn row(function: &Function, weight: u64, all: u64, of: &SampleType) -> String {
     let (factor, unit) = unit(of);
     let percent = 100.0 * weight as f64 / all.max(1) as f64;
     let amount = weight as f64 * factor;
-    let (name, module) = (escaped(&function.name), escaped(&function.module));
+    let (name, module) = (html(&function.name), html(&function.module));
     format!(
         "<tr><td>{percent:.1} %</td><td>{amount:.0} {unit}</td><td><button type=\"button\">{name}</button></td><td>{module}</td></tr>\n",
-        unit = escaped(unit)
+        unit = html(unit)
     )
-}
-
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => out += "&amp;",
-            '<' => out += "&lt;",
-            '>' => out += "&gt;",
-            '"' => out += "&quot;",
-            '\'' => out += "&#39;",
-            _ => out.push(letter),
-        }
-    }
-    out
 }

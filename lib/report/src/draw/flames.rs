@@ -4,9 +4,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use ckb_probe_profiles::Stacks;
-
-use crate::html::escaped;
+use ckb_probe_profiles::{Stacks, text::html};
 
 const WIDTH: f64 = 900.0;
 const ROW: usize = 15;
@@ -95,7 +93,7 @@ fn draw(out: &mut String, name: &str, frame: &Frame, at: &Drawn) {
     let _ = write!(
         out,
         "<g><title>{name} ({percent:.1} %)</title><rect class=\"f{shade}\" x=\"{x:.1}\" y=\"{y}\" width=\"{wide_of:.1}\" height=\"{ROW}\"/>",
-        name = escaped(name)
+        name = html(name)
     );
     let room = (wide_of / LETTER) as usize;
     if room > 3 {
@@ -108,7 +106,7 @@ fn draw(out: &mut String, name: &str, frame: &Frame, at: &Drawn) {
             "<text x=\"{:.1}\" y=\"{}\">{}</text>",
             x + 2.0,
             y + ROW - 4,
-            escaped(&short)
+            html(&short)
         );
     }
     out.push_str("</g>");

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
+use ckb_probe_profiles::text::html;
+
 use super::{Axis, axes, on_axis, time_labels, written};
-use crate::{
-    content::{Across, Lines, Scale},
-    html::escaped,
-};
+use crate::content::{Across, Lines, Scale};
 
 /// A chart with its lines, and what each is below it; empty where there is nothing to draw.
 pub fn lines(of: &Lines) -> String {
@@ -52,7 +51,7 @@ pub fn lines(of: &Lines) -> String {
                 let _ = write!(
                     out,
                     "<path class=\"line l{place}\" d=\"{path}\"><title>{}</title></path>",
-                    escaped(name)
+                    html(name)
                 );
             }
         },
@@ -62,7 +61,7 @@ pub fn lines(of: &Lines) -> String {
         let last = last.map_or_else(String::new, |value| format!(" ({} at the end)", written(of.scale, *value)));
         format!(
             "<span class=\"name\"><svg viewBox=\"0 0 34 8\" class=\"key\"><path class=\"line l{place}\" d=\"M0 4H34\"/></svg> {}{last}</span>",
-            escaped(name)
+            html(name)
         )
     });
     format!("{svg}<p class=\"names\">{}</p>", names.collect::<String>())
