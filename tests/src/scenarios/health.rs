@@ -1,4 +1,5 @@
-//! What a real RocksDB suffers is in the status within one report interval: writes that it holds back, and a disk that is too small.
+//! What a real RocksDB suffers is in the status within one report interval: writes that it holds back, reads that ask too many files, and a
+//! disk that is too small.
 
 use std::io::Write as _;
 
@@ -22,6 +23,9 @@ const FILLER_BYTES: usize = 56 << 20;
 
 const INTERVAL: &str = "2s";
 
+/// So many files that are not merged have all keys between them: a read without a cache asks each.
+const FILES: usize = 40;
+
 /// From what happens to the status: a report interval, and what a report takes on its way.
 const TOLD: Duration = Duration::from_secs(4);
 
@@ -42,7 +46,7 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
         "target": TROUBLED.target(),
         "overhead": { "onBreach": "Report" },
         "reportInterval": INTERVAL,
-        "probes": [{ "name": "storage", "rocksdb": {} }],
+        "probes": [{ "name": "storage", "rocksdb": { "fileIo": true } }],
     });
     scene
         .apply_probe(ckb_probe(&scene.namespace, PROBE, &spec))
@@ -73,6 +77,26 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     let (over, _) = healthy(scene, "True", "Done", OVER).await?;
     scene.seconds("until that is over", over, OVER);
 
+    let mut orders = format!(
+        "cache 0\nlevel0 {}\nopen /out/spread 4194304 4 1000 2000 100000000000 200000000000\n",
+        2 * FILES
+    );
+    for _ in 0..FILES {
+        orders += "put 2 20 1000\nflush 2\n";
+    }
+    // The keys of the database before, which are in none of them.
+    orders += "get 2 400\n";
+    tell(process, &orders)?;
+    let (told, says) = healthy(scene, "False", "ReadAmplification", 2 * TOLD).await?;
+    scene.seconds(
+        "until ReadAmplification, from the first write on",
+        told,
+        2 * TOLD,
+    );
+    scene.equal("the operation is named", says.contains("Get"), true);
+    let (over, _) = healthy(scene, "True", "Done", OVER).await?;
+    scene.seconds("until that is over", over, OVER);
+
     let filler = process.path("/out/filler");
     fs::write(&filler, vec![0; FILLER_BYTES]).map_err(Failure::at(&filler))?;
     let mut orders = "open /out/full 4194304 4 20 36 100000000000 200000000000\n".to_string();
@@ -92,7 +116,11 @@ pub async fn run(scene: &mut Scene<'_>) -> Result<()> {
     fs::remove_file(&filler).map_err(Failure::at(&filler))?;
     let (over, _) = healthy(scene, "True", "Done", OVER).await?;
     scene.seconds("until well, once there is room", over, OVER);
-    for reason in [Reason::WritesHeldBack, Reason::BackgroundErrors] {
+    for reason in [
+        Reason::WritesHeldBack,
+        Reason::ReadAmplification,
+        Reason::BackgroundErrors,
+    ] {
         scene.events(PROBE, reason).await?;
     }
     Ok(())
