@@ -90,20 +90,21 @@ pub async fn play(stage: Stage<'_>) -> Result<()> {
         "",
         Bound::AtLeast(last as f64),
     );
-    shown(scene, last).await
+    shown(scene, first, tip(stage).await?).await
 }
 
-/// `kubectl ckbprobe` shows the newest that the status lists: blocks that were mined since, and no others.
-async fn shown(scene: &Scene<'_>, mined: u64) -> Result<()> {
+/// `kubectl ckbprobe` shows those that the status lists: blocks that were mined meanwhile, and no others.
+async fn shown(scene: &Scene<'_>, first: u64, last: u64) -> Result<()> {
     let ended = asked(scene, "blocks", &[PROBE, "-o", "json"], &[]).await?;
     let heights = documents(&ended.printed).filter_map(|document| match document.view {
         View::Event(one) if one.probe == BLOCKS => one.event.details.get("height")?.parse().ok(),
         _ => None,
     });
     let heights: Vec<u64> = heights.collect();
+    let within = |height: &u64| (first..=last).contains(height);
     expect(
-        ended.code == 0 && heights.iter().any(|height| *height >= mined),
-        format!("blocks of {mined} and above"),
+        ended.code == 0 && !heights.is_empty() && heights.iter().all(within),
+        format!("blocks of {first} to {last}"),
         || format!("{heights:?}, {}", ended.said),
     )
 }
