@@ -1,5 +1,9 @@
 //! `report`, of a real Prometheus whose history is known.
-#![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
+#![allow(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "where it panics, a test fails"
+)]
 
 use std::{
     fmt::Write as _,
