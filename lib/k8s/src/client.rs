@@ -118,7 +118,7 @@ pub fn client(config: Config) -> Result<Client, ClientError> {
 
 /// Nothing came in time.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer from the API server within {} s", .0.as_secs())]
+#[error("no answer within {} s", .0.as_secs())]
 pub struct NoAnswer(Duration);
 
 /// Gives each request its time.

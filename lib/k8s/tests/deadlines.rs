@@ -220,7 +220,7 @@ async fn a_request_that_is_not_answered_fails() {
     assert!(
         error
             .to_string()
-            .contains("no answer from the API server within 15 s"),
+            .contains("no answer within 15 s"),
         "{error}"
     );
 }

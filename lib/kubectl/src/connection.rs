@@ -26,23 +26,35 @@ pub struct ClusterArguments {
 }
 
 impl ClusterArguments {
+    /// The namespace that is meant, without a look at the cluster. Without a kubeconfig it is to be said.
+    pub async fn namespace(&self) -> Result<String, VerbError> {
+        match &self.namespace {
+            Some(namespace) => Ok(namespace.clone()),
+            None => Ok(self.config().await?.default_namespace),
+        }
+    }
+
     /// A client, and the namespace that is meant.
     pub async fn connect(&self) -> Result<(Client, String), VerbError> {
-        let options = KubeConfigOptions {
-            context: self.context.clone(),
-            ..KubeConfigOptions::default()
-        };
-        let mut config = match &self.kubeconfig {
-            Some(file) => {
-                let file = Kubeconfig::read_from(file)?;
-                Config::from_custom_kubeconfig(file, &options).await?
-            }
-            None => Config::from_kubeconfig(&options).await?,
-        };
+        let mut config = self.config().await?;
         // Somebody waits: what is refused or not there is told at once.
         config.default_retry = false;
         let namespace = self.namespace.clone();
         let namespace = namespace.unwrap_or_else(|| config.default_namespace.clone());
         Ok((client(config)?, namespace))
+    }
+
+    async fn config(&self) -> Result<Config, VerbError> {
+        let options = KubeConfigOptions {
+            context: self.context.clone(),
+            ..KubeConfigOptions::default()
+        };
+        Ok(match &self.kubeconfig {
+            Some(file) => {
+                let file = Kubeconfig::read_from(file)?;
+                Config::from_custom_kubeconfig(file, &options).await?
+            }
+            None => Config::from_kubeconfig(&options).await?,
+        })
     }
 }

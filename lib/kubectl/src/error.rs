@@ -102,6 +102,12 @@ pub enum VerbError {
     /// Pods are not chosen like this.
     #[error(transparent)]
     Selector(#[from] ckb_probe_views::selector::SelectorError),
+    /// Prometheus tells nothing.
+    #[error(transparent)]
+    Prometheus(#[from] crate::prometheus::PrometheusError),
+    /// There is nothing to make a report of.
+    #[error(transparent)]
+    Report(#[from] crate::report::ReportError),
     /// There is no terminal to draw on.
     #[error(transparent)]
     Terminal(#[from] crate::terminal::TerminalError),

@@ -17,6 +17,8 @@ mod gather;
 pub mod heatmap;
 pub mod histogram;
 mod interrupts;
+mod prometheus;
+pub mod report;
 pub mod slow;
 mod terminal;
 pub mod top;
@@ -76,7 +78,9 @@ pub const EXAMPLES: &str = "Examples:\n  \
     kubectl ckbprobe flamegraph ckb -n ckb --open where the time goes, in a browser\n  \
     kubectl ckbprobe threads ckb -n ckb           what each thread does\n  \
     kubectl ckbprobe diff ckb -n ckb              what became of one window in the next, and what is noise\n  \
-    kubectl ckbprobe cost ckb -n ckb --ab 10m     what does measuring cost here? with and without it by turns\n\n\
+    kubectl ckbprobe cost ckb -n ckb --ab 10m     what does measuring cost here? with and without it by turns\n  \
+    kubectl ckbprobe report ckb -n ckb --prometheus http://127.0.0.1:9090 -o report.html\n                                                \
+    one page of what a Prometheus has kept of the last day\n\n\
     Exit codes: 0 as it should be; 1 not; 2 wrong arguments.";
 
 /// What only talks to a cluster. `cost` of a CkbProbe does, too: on a host it is one of the things whose cost `ckb-probe cost` measures.
@@ -125,6 +129,10 @@ pub enum PluginVerb {
     Diff(Box<diff::DiffArguments>),
     /// Measure what a CkbProbe costs its targets, with and without it by turns, and say whether that is more than noise.
     Cost(Box<CostArguments>),
+    /// Make one page, or Markdown, of what a Prometheus that scrapes the agents has kept of a CkbProbe: what was measured and how truly,
+    /// rates, heat maps, what measuring cost, what was not as usual, and how it differs from an earlier time.
+    #[command(after_help = report::EXAMPLES)]
+    Report(Box<report::ReportArguments>),
 }
 
 /// How something is printed.
@@ -209,6 +217,16 @@ impl PluginVerb {
             }
             Self::Diff(arguments) => diff::run(arguments).await,
             Self::Cost(arguments) => arguments.run().await,
+            Self::Report(arguments) => {
+                let report::ReportArguments {
+                    name,
+                    cluster,
+                    prometheus,
+                    which,
+                    files,
+                } = &**arguments;
+                report::run(name, cluster, prometheus, which, files).await
+            }
         }
     }
 }

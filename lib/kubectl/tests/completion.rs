@@ -76,6 +76,7 @@ fn kubectl_itself_completes_verbs_presets_and_names_once_the_links_are_made() {
         "help",
         "histogram",
         "man",
+        "report",
         "slow",
         "threads",
         "top",
@@ -160,6 +161,7 @@ fn each_verb_has_a_manual_page_that_man_can_read() {
         "diff",
         "completion",
         "man",
+        "report",
     ] {
         let page = folder.join(format!("kubectl-ckbprobe-{verb}.1"));
         let text = fs::read_to_string(&page).unwrap();

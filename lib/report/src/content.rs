@@ -4,12 +4,14 @@ mod anomalies;
 pub(crate) mod compared;
 mod measured;
 mod probe;
+mod prometheus;
 
 use ckb_probe_profiles::Profile;
 
 use crate::history::History;
 
 pub use compared::{Change, compare};
+pub use prometheus::content_of_prometheus;
 
 /// A report.
 #[derive(Debug, Default)]
@@ -116,8 +118,14 @@ pub fn content(
     let columns = history.columns();
     let probes = history.probes(&columns);
     let mut sections = vec![measured::section(history, &probes)];
-    sections.extend(baseline.map(|(other, baseline)| compared::section(history, other, baseline)));
-    sections.push(anomalies::section(history));
+    sections.extend(baseline.map(|(other, baseline)| {
+        let title = "Compared with another record".to_owned();
+        compared::section(title, history, other, baseline)
+    }));
+    sections.push(anomalies::section(
+        "What was not as usual".to_owned(),
+        history,
+    ));
     sections.extend(probes.iter().map(|one| probe::section(one, &columns)));
     if !stacks.is_empty() {
         sections.push(Section {

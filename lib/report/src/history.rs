@@ -304,7 +304,8 @@ impl History {
                 *lost.entry(what.clone()).or_insert(0) += count;
             }
             each(&probe.rows, &mut |series, row| {
-                series.total.merge(&row.total);
+                // Runs follow each other: a level is that of the last.
+                series.total.follow(&row.total);
                 add(&mut series.window, &row.window);
             });
         }

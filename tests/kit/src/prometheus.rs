@@ -90,6 +90,49 @@ impl Prometheus {
         }
     }
 
+    /// Starts one that has kept this page of OpenMetrics, whose samples say when they were, and scrapes nothing.
+    ///
+    /// # Panics
+    /// When the page is none, or it does not start.
+    pub fn of_history(page: &str) -> Self {
+        let folder = TempDir::with_prefix("ckb-probe-prometheus-").unwrap();
+        let (config, address) = (folder.path().join("prometheus.yml"), free());
+        let (written, data) = (folder.path().join("page"), folder.path().join("data"));
+        fs::write(&config, "scrape_configs: []\n").unwrap();
+        fs::write(&written, page).unwrap();
+        let made = Command::new("promtool")
+            .args(["tsdb", "create-blocks-from", "openmetrics"])
+            .args([&written, &data])
+            .output()
+            .unwrap_or_else(|error| panic!("promtool: {error}: scripts/setup.sh installs it"));
+        assert!(made.status.success(), "{made:?}");
+        let child = Command::new("prometheus")
+            .arg(format!("--config.file={}", config.display()))
+            .arg(format!("--storage.tsdb.path={}", data.display()))
+            .arg(format!("--web.listen-address={address}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let prometheus = Self {
+            _folder: folder,
+            address,
+            child,
+        };
+        let until = Instant::now() + PATIENCE;
+        while prometheus.query("1").is_err() {
+            assert!(Instant::now() < until, "prometheus does not answer");
+            sleep(Duration::from_millis(100));
+        }
+        prometheus
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The exemplars of all series that a selector selects: each with the labels of its series.
     ///
     /// # Panics

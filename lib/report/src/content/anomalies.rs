@@ -16,6 +16,9 @@ use crate::{
 /// That rule knows report intervals of this length.
 const EACH: u64 = 30_000;
 
+/// In so many of them it says nothing.
+const LEARNED: u64 = 720;
+
 /// So many are told.
 const TOLD: usize = 30;
 
@@ -26,10 +29,15 @@ struct Seen {
     most: Anomaly,
 }
 
-/// The section.
-pub fn section(history: &History) -> Section {
+/// The section. What is told in longer intervals is judged in these.
+pub fn section(title: String, history: &History) -> Section {
     let history = history.without_parts();
     let intervals = history.merged(EACH);
+    let mut each: Vec<u64> = intervals.iter().map(|one| one.milliseconds).collect();
+    each.sort_unstable();
+    let each = each
+        .get(each.len() / 2)
+        .map_or(EACH, |each| EACH.max(*each));
     let probes = history.probes(&intervals);
     let mut all: Vec<(String, &'static str, String, Seen)> = Vec::new();
     for probe in &probes {
@@ -92,7 +100,11 @@ pub fn section(history: &History) -> Section {
         ]
     });
     let rows: Vec<Vec<String>> = rows.collect();
-    let said = "Rates and p99s are held against their own past in intervals of half a minute; in the first six hours that is learned, and nothing is said.";
+    let said = format!(
+        "Rates and p99s are held against their own past in intervals of {}; in the first {} that is learned, and nothing is said.",
+        lasted(each),
+        lasted(LEARNED * each),
+    );
     let mut blocks = vec![Block::Text(match count {
         0 => format!("Nothing was not as it usually is, as far as the record tells. {said}"),
         _ => format!(
@@ -110,10 +122,7 @@ pub fn section(history: &History) -> Section {
             numbers: false,
         }));
     }
-    Section {
-        title: "What was not as usual".to_owned(),
-        blocks,
-    }
+    Section { title, blocks }
 }
 
 fn shown(probe: &crate::history::ProbeHistory, value: Value, seen: &Seen) -> String {

@@ -116,7 +116,7 @@ fn values(history: &History) -> Values {
 }
 
 /// The section.
-pub fn section(history: &History, other: &str, baseline: &History) -> Section {
+pub fn section(title: String, history: &History, other: &str, baseline: &History) -> Section {
     let (mut changes, few) = compare(baseline, history);
     let noise = changes
         .iter()
@@ -150,10 +150,7 @@ pub fn section(history: &History, other: &str, baseline: &History) -> Section {
             numbers: true,
         }));
     }
-    Section {
-        title: "Compared with another record".to_owned(),
-        blocks,
-    }
+    Section { title, blocks }
 }
 
 impl Change {

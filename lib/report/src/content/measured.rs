@@ -1,10 +1,12 @@
 //! What was measured, and how truly; and what it cost.
 
+use std::collections::BTreeMap;
+
 use ckb_probe_crds::{Duration, numbers};
 
 use super::{Across, Block, Lines, Scale, Section, Table};
 use crate::{
-    history::{History, ProbeHistory},
+    history::{Gap, History, ProbeHistory},
     record::Interval,
     times::{clock, lasted},
 };
@@ -86,41 +88,14 @@ pub fn section(history: &History, probes: &[ProbeHistory]) -> Section {
 /// Shares, errors, losses and what was not measured, of each probe.
 fn truth(probes: &[ProbeHistory]) -> Block {
     let rows = probes.iter().map(|probe| {
-        let rows = probe.series.iter().filter(|one| one.part.is_none());
-        let summaries: Vec<_> = rows.map(|one| one.summary()).collect();
-        let shares = summaries.iter().map(|of| of.share());
-        let least = shares.min_by(ckb_probe_crds::Share::sparseness);
-        let errors = summaries
-            .iter()
-            .filter_map(|of| probe.descriptor.count_error(of, false));
-        let worst = errors.max_by(f64::total_cmp);
-        let lost: Vec<String> = probe
-            .lost
-            .iter()
-            .filter(|(_, count)| **count > 0)
-            .map(|(what, count)| format!("{count} {what}"))
-            .collect();
-        let unmeasured: Vec<String> = probe
-            .unmeasured
-            .iter()
-            .map(|(why, time)| format!("{} {why}", lasted(*time)))
-            .collect();
-        let or_none = |all: Vec<String>| {
-            if all.is_empty() {
-                "none".to_owned()
-            } else {
-                all.join(", ")
-            }
-        };
+        let [share, error, unmeasured] = trust(probe);
         vec![
             probe.asked.name.clone(),
             probe.asked.kind.clone(),
-            least
-                .and_then(|share| share.percent())
-                .map_or_else(|| "-".to_owned(), |share| format!("{share}%")),
-            worst.map_or_else(|| "all was seen".to_owned(), numbers::plus_or_minus),
-            or_none(lost),
-            or_none(unmeasured),
+            share,
+            error,
+            lost(&probe.lost),
+            unmeasured,
         ]
     });
     table(
@@ -134,6 +109,45 @@ fn truth(probes: &[ProbeHistory]) -> Block {
         ],
         rows.collect(),
     )
+}
+
+/// How far to trust what a probe told: the least share of its rows that was recorded, the greatest error, and what was not measured.
+pub(super) fn trust(probe: &ProbeHistory) -> [String; 3] {
+    let rows = probe.series.iter().filter(|one| one.part.is_none());
+    let summaries: Vec<_> = rows.map(|one| one.summary()).collect();
+    let shares = summaries.iter().map(|of| of.share());
+    let least = shares.min_by(ckb_probe_crds::Share::sparseness);
+    let errors = summaries
+        .iter()
+        .filter_map(|of| probe.descriptor.count_error(of, false));
+    let worst = errors.max_by(f64::total_cmp);
+    let unmeasured = probe
+        .unmeasured
+        .iter()
+        .map(|(why, time)| format!("{} {why}", lasted(*time)));
+    [
+        least
+            .and_then(|share| share.percent())
+            .map_or_else(|| "-".to_owned(), |share| format!("{share}%")),
+        worst.map_or_else(|| "all was seen".to_owned(), numbers::plus_or_minus),
+        or_none(unmeasured.collect()),
+    ]
+}
+
+/// What could not be recorded.
+pub(super) fn lost(lost: &BTreeMap<String, u64>) -> String {
+    let lost = lost.iter().filter(|(_, count)| **count > 0);
+    or_none(
+        lost.map(|(what, count)| format!("{count} {what}"))
+            .collect(),
+    )
+}
+
+fn or_none(all: Vec<String>) -> String {
+    match all.is_empty() {
+        true => "none".to_owned(),
+        false => all.join(", "),
+    }
 }
 
 fn gaps(history: &History) -> Vec<Block> {
@@ -159,49 +173,62 @@ fn gaps(history: &History) -> Vec<Block> {
         ));
         return blocks;
     }
-    let rows = history.gaps.iter().map(|gap| {
-        let length = gap.to.map_or_else(
-            || "not known".to_owned(),
-            |to| lasted(to.saturating_sub(gap.from)),
-        );
-        vec![clock(gap.from), length, gap.why.clone()]
-    });
+    let rows = history.gaps.iter().map(gap);
     blocks.push(table(
         &["NOTHING IS KNOWN FROM", "FOR", "WHY"],
-        rows.collect(),
+        rows.map(Vec::from).collect(),
     ));
     blocks
 }
 
+/// When it began, how long it lasted, and why.
+pub(super) fn gap(gap: &Gap) -> [String; 3] {
+    let length = gap.to.map_or_else(
+        || "not known".to_owned(),
+        |to| lasted(to.saturating_sub(gap.from)),
+    );
+    [clock(gap.from), length, gap.why.clone()]
+}
+
 /// What measuring cost.
 pub fn cost(history: &History, columns: &[Interval]) -> Section {
-    let all: Vec<&Interval> = history.intervals().collect();
-    let known = || {
-        all.iter()
-            .filter_map(|one| Some((one.cost?, one.milliseconds)))
-    };
-    let time: u64 = known().map(|(_, time)| time).sum();
-    let sum: f64 = known().map(|(cost, time)| cost as f64 * time as f64).sum();
-    let most = known().map(|(cost, _)| cost).max();
-    let own: u64 = all.iter().map(|one| one.own_cpu).sum();
+    let own: u64 = history.intervals().map(|one| one.own_cpu).sum();
     let budget = history
         .runs
         .last()
         .map_or(0, |run| run.header.budget_millipercent);
-    let mut blocks = Vec::new();
-    blocks.push(match most {
-        None => Block::Text("What measuring cost is not known.".to_owned()),
-        Some(most) => Block::Text(format!(
-            "Measuring is estimated to have cost {} % of the CPU time of the target, {} % in the interval in which it was most; the budget was {} %, and what the floor granted. The recorder itself used {} of CPU time in {}, {} of a core.",
-            numbers::rate(sum / time.max(1) as f64 / 1000.0),
-            numbers::rate(most as f64 / 1000.0),
+    let said = match estimate(history) {
+        None => "What measuring cost is not known.".to_owned(),
+        Some([mean, most]) => format!(
+            "Measuring is estimated to have cost {mean} % of the CPU time of the target, {most} % in the interval in which it was most; the budget was {} %, and what the floor granted. The recorder itself used {} of CPU time in {}, {} of a core.",
             numbers::percent(budget),
             lasted(own),
             lasted(history.known()),
             percent(own, history.known()),
-        )),
-    });
-    let places = columns.iter().map(|one| one.began() as f64).collect();
+        ),
+    };
+    let title = "Estimated cost, in percent of the CPU time of the target";
+    Section {
+        title: "What measuring cost".to_owned(),
+        blocks: vec![Block::Text(said), costs(title.to_owned(), columns, budget)],
+    }
+}
+
+/// What it is estimated to have cost, in percent of the CPU time of the target: on the average, and at the most.
+pub(super) fn estimate(history: &History) -> Option<[String; 2]> {
+    let known = || {
+        let all = history.intervals();
+        all.filter_map(|one| Some((one.cost?, one.milliseconds)))
+    };
+    let time: u64 = known().map(|(_, time)| time).sum();
+    let sum: f64 = known().map(|(cost, time)| cost as f64 * time as f64).sum();
+    let most = known().map(|(cost, _)| cost).max()?;
+    let percents = [sum / time.max(1) as f64, most as f64];
+    Some(percents.map(|cost| numbers::rate(cost / 1000.0)))
+}
+
+/// The same over time, with what was granted besides this budget.
+pub(super) fn costs(title: String, columns: &[Interval], budget: u64) -> Block {
     let cost = columns
         .iter()
         .map(|one| Some(one.cost? as f64 / 1000.0))
@@ -210,23 +237,19 @@ pub fn cost(history: &History, columns: &[Interval]) -> Section {
         one.cost?;
         Some((budget + one.floor.unwrap_or_default()) as f64 / 1000.0)
     });
-    blocks.push(Block::Lines(Lines {
-        title: "Estimated cost, in percent of the CPU time of the target".to_owned(),
+    Block::Lines(Lines {
+        title,
         across: Across::Time,
         scale: Scale::Percent,
-        places,
+        places: columns.iter().map(|one| one.began() as f64).collect(),
         lines: vec![
             ("cost".to_owned(), cost),
             ("granted".to_owned(), granted.collect()),
         ],
-    }));
-    Section {
-        title: "What measuring cost".to_owned(),
-        blocks,
-    }
+    })
 }
 
-fn table(head: &[&str], rows: Vec<Vec<String>>) -> Block {
+pub(super) fn table(head: &[&str], rows: Vec<Vec<String>>) -> Block {
     Block::Table(Table {
         head: head.iter().map(|one| (*one).to_owned()).collect(),
         rows,
@@ -234,7 +257,7 @@ fn table(head: &[&str], rows: Vec<Vec<String>>) -> Block {
     })
 }
 
-fn percent(part: u64, whole: u64) -> String {
+pub(super) fn percent(part: u64, whole: u64) -> String {
     format!(
         "{} %",
         numbers::share(part.min(whole.max(1)), whole.max(1), 3)

@@ -154,7 +154,7 @@ fn what_is_not_as_usual_is_found_in_a_record() {
             row.window.figures = crate::testing::calls(2000, row.window.figures.maxima["duration"]);
         }
     }
-    let section = anomalies::section(&history);
+    let section = anomalies::section(String::new(), &history);
     let [Block::Text(said), Block::Table(table)] = &section.blocks[..] else {
         panic!("{section:?}");
     };

@@ -137,3 +137,16 @@ fn parts_are_put_together_to_whole_shares_of_a_segment() {
     assert_eq!(of(13, false), 1);
     assert_eq!(of(10_000, false), 10);
 }
+
+#[test]
+fn a_level_of_several_runs_is_that_of_the_last() {
+    let with = |run: u64, at: u64, level: u64| {
+        let mut segment = segment(run, &[at], true);
+        let row = &mut segment.intervals[0].probes[0].rows[0];
+        row.total.levels.insert("lasting".into(), level);
+        segment
+    };
+    let history = History::of(vec![with(0, 1, 7), with(90_000, 20, 2)]);
+    let of = history.probes(&history.columns()).remove(0);
+    assert_eq!(of.series[0].total.levels["lasting"], 2);
+}

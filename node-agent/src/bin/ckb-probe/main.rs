@@ -94,8 +94,9 @@ macro_rules! define_command {
             /// Write down what is measured, for hours or days, bounded in size, for `ckb-probe report`.
             Record(record::RecordArguments),
             /// Make one page of a record, or Markdown: what was measured and how truly, rates, heat maps, slowest calls, flame graphs, what
-            /// measuring cost, what was not as usual, and how it differs from another record.
-            Report(report::ReportArguments),
+            /// measuring cost, what was not as usual, and how it differs from another record. Or of what a Prometheus that scrapes the
+            /// agents of a cluster has kept of a CkbProbe.
+            Report(Box<report::ReportArguments>),
             /// Draw a profile as a flame graph. It may be of this program or of any other that writes pprof.
             Render(flames::RenderArguments),
             /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone. Or what blocks cost in
@@ -162,7 +163,7 @@ macro_rules! define_command {
                     CostCommand::CkbProbe(arguments) => Ok(arguments.run().await?.into()),
                 },
                 Command::Record(arguments) => record::run(&arguments).await,
-                Command::Report(arguments) => report::run(&arguments),
+                Command::Report(arguments) => report::run(&arguments).await,
                 Command::Render(arguments) => flames::render(&arguments).await,
                 Command::Diff(arguments) => match arguments.what.files() {
                     Some([before, after]) if blocks::is_of_blocks(before) => {

@@ -7,6 +7,10 @@ use std::{
 };
 
 use ckb_probe_agent::text;
+use ckb_probe_kubectl::{
+    ClusterArguments,
+    report::{FileArguments, WhichArguments},
+};
 use ckb_probe_profiles::{Profile, pprof::Limits};
 use ckb_probe_report::{History, content::content, html, markdown};
 use clap::Args;
@@ -20,30 +24,47 @@ use super::{
 #[command(after_help = "Examples:\n  \
     ckb-probe report ckb.record -o report.html\n  \
     ckb-probe report ckb.record --markdown report.md\n  \
-    ckb-probe report after.record --baseline before.record -o report.html\n\n\
+    ckb-probe report after.record --baseline before.record -o report.html\n  \
+    ckb-probe report ckb -n ckb --prometheus http://127.0.0.1:9090 -o report.html\n                                                          \
+    of a CkbProbe on a cluster, as kubectl ckbprobe report\n\n\
     The page is one file, without a script, and fetches nothing.")]
 pub struct ReportArguments {
-    /// The folder that `ckb-probe record` wrote, or writes.
+    /// The folder that `ckb-probe record` wrote, or writes; with --prometheus the CkbProbe.
+    #[arg(value_name = "DIR|NAME")]
     record: PathBuf,
-    /// The page to write.
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-    /// The same as Markdown. Unset, and no page either: it is printed.
-    #[arg(long, value_name = "FILE")]
-    markdown: Option<PathBuf>,
+    #[command(flatten)]
+    files: FileArguments,
     /// Also say what has changed since this other record, within which bounds, and what is noise.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "prometheus")]
     baseline: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: ClusterArguments,
+    /// In place of a record, what this Prometheus has kept of a CkbProbe: where it is, such as http://127.0.0.1:9090; a path may follow.
+    #[arg(long, value_name = "URL", help_heading = "From Prometheus")]
+    prometheus: Option<String>,
+    #[command(flatten)]
+    which: WhichArguments,
 }
 
 /// Writes it.
-pub fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
+pub async fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
     let ReportArguments {
         record,
+        files,
+        baseline,
+        cluster,
+        prometheus,
+        which,
+    } = arguments;
+    if let Some(prometheus) = prometheus {
+        let name = record.to_string_lossy();
+        let made = ckb_probe_kubectl::report::run(&name, cluster, prometheus, which, files).await?;
+        return Ok(made.into());
+    }
+    let FileArguments {
         output,
         markdown: text_file,
-        baseline,
-    } = arguments;
+    } = files;
     let history = |folder: &Path| {
         folder::read(folder, baseline.is_some())
             .map(History::of)
