@@ -280,6 +280,66 @@ fn slow_times_from_one_usdt_probe_to_another_are_spans() {
 }
 
 #[test]
+fn what_callers_asked_for_arrives_in_their_traces() {
+    let collector = Collector::start();
+    let mut fixture = Fixture::named("usdt-arguments", &[]);
+    let endpoint = collector.http();
+    let asked = [
+        "usdt",
+        "--provider",
+        "arguments",
+        "--from",
+        "requested",
+        "--to",
+        "answered",
+    ];
+    let asked = [
+        &asked[..],
+        &["--key-argument", "1", "--traceparent-argument", "2"],
+        &["--threshold", "1ms", "--events", "--otlp", &endpoint],
+    ]
+    .concat();
+    let mut probe = Probe::start(fixture.pid(), &asked);
+    let first = probe.line_while(
+        |_| true,
+        || {
+            fixture.tell("traced 1");
+        },
+    );
+    fixture.tell("traced 22");
+    let (lines, said) = probe.events();
+    let spans = all_exported(&collector, &said);
+    let lines = [first].into_iter().chain(lines);
+    let told: Vec<Value> = lines.map(|line| line["traceparent"].clone()).collect();
+    for (trace, parent, flags) in [
+        ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "01"),
+        ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00"),
+        ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b8", "01"),
+    ] {
+        let as_told = json!(format!("00-{trace}-{parent}-{flags}"));
+        let told = told.iter().filter(|told| **told == as_told).count();
+        let arrived = spans
+            .iter()
+            .filter(|span| (span.trace.as_str(), span.parent.as_str()) == (trace, parent));
+        assert_eq!(arrived.count(), told);
+        assert!(told >= 2, "{told}");
+    }
+    // Each of the others is a trace of its own.
+    let alone: Vec<_> = spans
+        .iter()
+        .filter(|span| span.parent.is_empty())
+        .cloned()
+        .collect();
+    assert_eq!(traces(&alone).len(), alone.len());
+    let nothing = told.iter().filter(|told| told.is_null()).count();
+    assert_eq!((alone.len(), nothing >= 16), (nothing, true));
+    assert!(
+        said.contains("lost 2 arguments, 10 traceparents ("),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_receiver_that_is_away_is_told_of_and_keeps_nobody_from_measuring() {
     let mut collector = Collector::start();
     let endpoint = collector.http();

@@ -326,7 +326,8 @@ impl CallKey {
 pub struct CallStart {
     /// `bpf_ktime_get_ns` at entry.
     pub time_ns: u64,
-    /// Bytes known at entry, or the address where they will be found at return.
+    /// Bytes known at entry, or the address where they will be found at return; of what ends elsewhere than it began, 1 where it has a
+    /// `traceparent`.
     pub bytes: u64,
     /// As what it was taken up.
     pub mark: Mark,

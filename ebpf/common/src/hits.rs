@@ -3,7 +3,7 @@
 #[cfg(feature = "user")]
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::TEXT_BYTES;
+use crate::{SlowCall, TEXT_BYTES};
 
 /// The registers that an [`Operand`] counts from 0: the 16 of x86-64 by the numbers that instructions have for them, and two more.
 pub const REGISTERS: usize = 18;
@@ -76,6 +76,8 @@ pub struct Hit {
     pub by: Operand,
     /// The argument that a beginning and its end have in common; if there is none, that is the thread.
     pub key: Operand,
+    /// The argument of a beginning that is a `traceparent`, if that is asked for.
+    pub parent: Operand,
     /// The slot of the first of these values.
     pub first_slot: u32,
     /// The place of the first of these values among all.
@@ -105,17 +107,41 @@ pub struct Value {
     pub bytes: [u8; TEXT_BYTES],
 }
 
+/// How much of a `traceparent` is told, with the NUL at its end: one of the version that there is has 55 bytes, and of what goes on after
+/// those it shows that it does.
+pub const TRACEPARENT_BYTES: usize = 64;
+
+/// What something began with, as its caller wrote it.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Traceparent {
+    /// A text, NUL-padded, cut off where it is longer.
+    pub text: [u8; TRACEPARENT_BYTES],
+}
+
+/// A slow call with the `traceparent` that it began with.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowCallWithParent {
+    /// The call.
+    pub call: SlowCall,
+    /// What it began with.
+    pub parent: Traceparent,
+}
+
 /// What could not be told of an operation's hits, on each CPU.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HitLosses {
-    /// Hits of which the argument could not be read: its page was not in memory. They are counted with the operation's others.
+    /// Hits of which the argument could not be read: its page was not in memory. Where it was to tell them apart they are counted with the
+    /// operation's others.
     pub unread: u64,
     /// Ends of which no beginning is known.
     pub unbegun: u64,
 }
 
 layout! {
-    Operand: 16, Hit: 48, Value: 56,
+    Operand: 16, Hit: 64, Value: 56, Traceparent: 64, SlowCallWithParent: 56 + 64,
 }

@@ -3,7 +3,7 @@
 //! A [`Span`] is what took a time, a [`Group`] those that belong to one trace and leave together. An [`Outbox`] holds groups until a receiver
 //! took them, and counts: what was started is exported, dropped or queued, always ([`Counts`]). Points of a [`Metric`] leave by the same way, and are counted as
 //! spans are. [`Settings`] are where they go, by the
-//! environment variables that OpenTelemetry names; [`answer`] is what a receiver's answer means; [`messages`] is what OTLP writes. Pure: no
+//! environment variables that OpenTelemetry names; a [`Traceparent`] is what a caller says that they are a part of; [`answer`] is what a receiver's answer means; [`messages`] is what OTLP writes. Pure: no
 //! clock, no I/O, no randomness.
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@ mod nest;
 mod outbox;
 mod settings;
 mod span;
+mod traceparent;
 
 pub use group::{Group, Resource, Scope};
 pub use ids::{Ids, SpanId, TraceId};
@@ -25,3 +26,4 @@ pub use nest::{Nest, Thread};
 pub use outbox::{Batch, Cause, Counts, Limits, Next, Offered, Outbox};
 pub use settings::{Compression, Protocol, Settings, SettingsError, Signal, metric_interval};
 pub use span::{Attributes, Span, Value};
+pub use traceparent::Traceparent;

@@ -38,6 +38,8 @@ struct Held<T> {
     since: Duration,
     /// The root first, and what is known to be below it.
     spans: Vec<Span>,
+    /// It was told what it is a part of: that is not to be found here.
+    is_placed: bool,
     carried: T,
 }
 
@@ -52,7 +54,7 @@ impl<T> Default for Nest<T> {
 }
 
 impl<T> Nest<T> {
-    /// Takes the spans of one trace, the root first.
+    /// Takes the spans of one trace, the root first. One that has a parent already stays below that, in its trace.
     pub fn hold(&mut self, thread: Thread, spans: Vec<Span>, carried: T, now: Duration) {
         if spans.is_empty() {
             return;
@@ -61,6 +63,7 @@ impl<T> Nest<T> {
         *self.spans.entry(thread.owner).or_default() += spans.len() as u64;
         self.threads.entry(thread).or_default().push(Held {
             since: now,
+            is_placed: spans[0].parent.is_some(),
             spans,
             carried,
         });
@@ -147,10 +150,16 @@ fn trees<T>(mut held: Vec<Held<T>>) -> Vec<Vec<Held<T>>> {
     let mut trees: Vec<Vec<Held<T>>> = Vec::new();
     for mut one in held {
         let root = &one.spans[0];
-        let tree = trees
-            .iter_mut()
-            .find(|tree| is_within(root, &tree[0].spans[0]));
-        let Some(tree) = tree else {
+        let may_have = |tree: &Vec<Held<T>>| is_within(root, &tree[0].spans[0]);
+        let among = match one.is_placed {
+            true => None,
+            // What has a place of its own is within others all the same, and comes after them: what is within it follows it.
+            false => trees
+                .iter()
+                .rposition(|tree| tree[0].is_placed && may_have(tree))
+                .or_else(|| trees.iter().position(may_have)),
+        };
+        let Some(tree) = among.and_then(|among| trees.get_mut(among)) else {
             trees.push(vec![one]);
             continue;
         };
@@ -171,7 +180,9 @@ fn trees<T>(mut held: Vec<Held<T>>) -> Vec<Vec<Held<T>>> {
 
 /// As it was before it was put below another: what may come is looked at anew. The number of its trace is that of the outermost.
 fn alone<T>(mut one: Held<T>) -> Held<T> {
-    if let Some(root) = one.spans.first_mut() {
+    if let Some(root) = one.spans.first_mut()
+        && !one.is_placed
+    {
         root.parent = None;
     }
     one
@@ -273,6 +284,49 @@ mod tests {
         assert_eq!(all["outer"], None);
     }
 
+    /// Somebody else has told what it is a part of, on this thread or on any other.
+    #[test]
+    fn what_has_a_parent_keeps_it_and_what_is_within_it_follows_it() {
+        let (mut nest, mut ids) = (Nest::default(), Ids::from_seed(6));
+        let (caller, callers) = (ids.span(), ids.trace());
+        let inner = span(&mut ids, 4 * MS, 5 * MS);
+        let placed = Span {
+            trace: callers,
+            parent: Some(caller),
+            ..span(&mut ids, 3 * MS, 6 * MS)
+        };
+        let beside = span(&mut ids, 7 * MS, 8 * MS);
+        let outer = span(&mut ids, MS, 9 * MS);
+        let later = Duration::from_millis(1);
+        for (one, name) in [(&inner, "inner"), (&placed, "placed"), (&beside, "beside")] {
+            nest.hold(THREAD, vec![one.clone()], name, Duration::ZERO);
+        }
+        nest.hold(THREAD, vec![outer.clone()], "outer", later);
+        let place = |due: Vec<(Vec<Span>, &'static str)>| -> BTreeMap<&str, _> {
+            let due = due.into_iter();
+            due.map(|(spans, name)| (name, (spans[0].trace, spans[0].parent)))
+                .collect()
+        };
+        // It waits for nobody, and whoever is beside it for what both are within.
+        let first = place(nest.due(PATIENCE));
+        let expected = [
+            ("inner", (callers, Some(placed.id))),
+            ("placed", (callers, Some(caller))),
+        ];
+        assert_eq!(first, expected.into());
+        let second = place(nest.due(PATIENCE + later));
+        let expected = [
+            ("beside", (outer.trace, Some(outer.id))),
+            ("outer", (outer.trace, None)),
+        ];
+        assert_eq!(second, expected.into());
+        // Looked at anew while it waits, it is what it was.
+        nest.hold(THREAD, vec![placed.clone()], "placed", later);
+        nest.hold(THREAD, vec![beside], "beside", Duration::ZERO);
+        assert_eq!(nest.due(PATIENCE).len(), 1);
+        assert_eq!(place(nest.all())["placed"], (callers, Some(caller)));
+    }
+
     /// Clocks of two mechanisms differ by some microseconds.
     #[test]
     fn what_is_told_to_end_a_little_after_what_it_is_within_is_below_it() {
@@ -302,14 +356,19 @@ mod tests {
     proptest! {
         #[test]
         fn each_leaves_once_in_one_trace_with_all_that_it_is_within(
-            all in vec((0..1000_u64, 1..1000_u64, 0..3_u32, 0..4000_u64), 1..60),
+            all in vec((0..1000_u64, 1..1000_u64, 0..3_u32, 0..4000_u64, any::<bool>()), 1..60),
         ) {
             let (mut nest, mut ids) = (Nest::default(), Ids::from_seed(3));
             let mut left: Vec<(Vec<Span>, u32)> = Vec::new();
             let mut now = Duration::ZERO;
             let mut held = BTreeSet::new();
-            for (start, length, number, wait) in &all {
-                let one = span(&mut ids, start * MS, (start + length) * MS);
+            let mut told = BTreeMap::new();
+            for (start, length, number, wait, is_placed) in &all {
+                let mut one = span(&mut ids, start * MS, (start + length) * MS);
+                if *is_placed {
+                    one.parent = Some(ids.span());
+                    told.insert(one.id, (one.trace, one.parent));
+                }
                 held.insert(one.id);
                 let thread = Thread { number: *number, ..THREAD };
                 nest.hold(thread, vec![one], *number, now);
@@ -322,6 +381,10 @@ mod tests {
             let by_id: BTreeMap<_, _> = left.iter().map(|(spans, thread)| (spans[0].id, (&spans[0], *thread))).collect();
             prop_assert_eq!(by_id.len(), all.len());
             for (span, thread) in by_id.values() {
+                if let Some(told) = told.get(&span.id) {
+                    prop_assert_eq!((span.trace, span.parent), *told);
+                    continue;
+                }
                 let Some(parent) = span.parent else { continue };
                 let (outer, of) = by_id[&parent];
                 prop_assert!(is_within(span, outer) && of == *thread);

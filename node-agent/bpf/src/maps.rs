@@ -7,7 +7,9 @@ use std::{thread, time::Duration};
 
 use ckb_probe_common::{
     CallKey, CallStart, Control, Family, FamilyKey, FamilySlot, Group, Losses, MAX_CAUSE, Mark,
-    SlowArguments, SlowCall, Totals, hits::Value, maximum_of,
+    SlowArguments, SlowCall, Totals,
+    hits::{Traceparent, Value},
+    maximum_of,
 };
 pub(super) use hits::{Hits, told_apart};
 pub use reading::{FamilyReading, MapsReading, SeenCall, SlotReading, ValueReading};
@@ -335,26 +337,33 @@ impl Maps {
 
     /// Forgets calls of pairs whose ends will not be seen: they are cut, and in no one's way.
     pub(super) fn forget_unseen(&mut self) -> Result<(), ReadError> {
-        let spans = self.hits.as_mut().map(|hits| &mut hits.spans);
-        for calls in [&mut self.more_calls].into_iter().chain(spans) {
-            // Others begin and end meanwhile.
-            for (key, start) in calls.entries()? {
-                // Those of sessions, of which there is no more than a size to remember, are in no generation.
-                let gate = self.control.gate(key.owner as u32 >> 24);
-                let is_sliced = key.owner >> 32 != 0;
-                if is_sliced || (start.mark != Mark::default() && !start.mark.passes(gate)) {
-                    calls.remove(key)?;
-                }
-            }
+        let control = &self.control;
+        let is_unseen = |(key, start): &(CallKey, CallStart)| {
+            // Those of sessions, of which there is no more than a size to remember, are in no generation.
+            let gate = control.gate(key.owner as u32 >> 24);
+            let is_sliced = key.owner >> 32 != 0;
+            is_sliced || (start.mark != Mark::default() && !start.mark.passes(gate))
+        };
+        // Others begin and end meanwhile.
+        let calls = self.more_calls.entries()?.into_iter();
+        for (key, _) in calls.filter(is_unseen) {
+            self.more_calls.remove(key)?;
         }
-        Ok(())
+        match &mut self.hits {
+            Some(hits) => hits.forget(is_unseen),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn slow_calls(&mut self) -> Vec<SeenCall> {
         let calls = std::iter::from_fn(|| self.slow_calls.next());
         let calls = calls.map(|(call, more)| SeenCall {
             call,
+            // What is told of a call says by its length what it is.
             arguments: SlowArguments::read_from_bytes(&more).ok(),
+            parent: Traceparent::read_from_bytes(&more)
+                .ok()
+                .map(|parent| parent.text),
         });
         calls.collect()
     }

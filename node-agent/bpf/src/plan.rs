@@ -85,6 +85,8 @@ pub struct LookedAt {
     pub role: Role,
     /// The argument that a beginning and its end have in common; None: that is the thread.
     pub key: Option<Operand>,
+    /// The argument of a beginning that is a `traceparent`: it is told with what turns out slow.
+    pub parent: Option<Operand>,
 }
 
 /// Which arguments of a call are told when it is slow.
@@ -98,6 +100,11 @@ impl Site {
     /// Whether something begins or ends there of which the time is measured.
     pub(super) fn is_of_a_span(&self) -> bool {
         self.hit.is_some_and(|hit| hit.role != Role::Met)
+    }
+
+    /// Whether something begins there with a `traceparent`.
+    fn has_a_parent(&self) -> bool {
+        self.hit.is_some_and(|hit| hit.parent.is_some())
     }
 
     /// `place`: its number among the sites.
@@ -155,6 +162,7 @@ impl Plan {
             },
             told_apart: told_apart(&self.sites).len() as u32,
             spans: self.sites.iter().any(Site::is_of_a_span),
+            parents: self.sites.iter().any(Site::has_a_parent),
             file_io: self.sites.iter().any(|site| site.files.any()),
             ring_bytes: self.ring_bytes,
         }
@@ -178,6 +186,8 @@ pub struct CallSizes {
     pub told_apart: u32,
     /// Whether the time between any two of them is measured.
     pub spans: bool,
+    /// Whether any of those begin with a `traceparent`.
+    pub parents: bool,
     /// Whether it is told of any what its calls read and write.
     pub file_io: bool,
     /// Size of the ring buffer for slow calls.
@@ -185,7 +195,7 @@ pub struct CallSizes {
 }
 
 impl CallSizes {
-    pub(super) fn entries(self) -> [(&'static str, u32); 15] {
+    pub(super) fn entries(self) -> [(&'static str, u32); 16] {
         let slots = self.slots.max(1);
         let families = self.families;
         let values = self.told_apart * VALUES;
@@ -198,6 +208,7 @@ impl CallSizes {
                 slots + families + if self.spans { values } else { 0 },
             ),
             ("SPANS", if self.spans { SPANS } else { 1 }),
+            ("PARENTS", if self.parents { SPANS } else { 1 }),
             ("HITS", self.hits.max(1)),
             ("VALUES_SEEN", values.max(1)),
             ("VALUE_SLOTS", known.max(1)),

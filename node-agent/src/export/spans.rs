@@ -1,4 +1,5 @@
-//! What took a time, as spans: a slow call, or a block with what is known of its time. Each is a trace of its own.
+//! What took a time, as spans: a slow call, or a block with what is known of its time. Each is a trace of its own, but for what is told to be a
+//! part of another.
 //!
 //! What something consisted of is a span below it: its length is what was measured, all calls of an operation together. Where in the whole
 //! it was is not known, but for what is known to end with it; everything else is told to begin with the whole, and says so.
@@ -33,11 +34,11 @@ pub fn spans(event: &Event, placed: &Placed<'_>, ids: &mut Ids) -> Vec<Span> {
         return Vec::new();
     };
     let end = u64::try_from(event.time.as_nanosecond()).unwrap_or_default();
-    let (trace, id) = (ids.trace(), ids.span());
+    let caller = event.parent();
     let root = Span {
-        trace,
-        id,
-        parent: None,
+        trace: caller.map_or_else(|| ids.trace(), |caller| caller.trace),
+        id: ids.span(),
+        parent: caller.map(|caller| caller.parent),
         name: format!("{} {}", placed.kind.as_str(), placed.row),
         start_ns: end.saturating_sub(duration),
         end_ns: end,
@@ -129,7 +130,8 @@ fn attributes(event: &Event, placed: &Placed<'_>) -> Attributes {
 fn attribute(name: &'static str, detail: &Detail) -> Option<(Cow<'static, str>, Value)> {
     let value = match detail {
         Detail::Nanoseconds(_) if name == crate::mechanism::DURATION => return None,
-        Detail::Operations(_) => return None,
+        // The span itself says it.
+        Detail::Operations(_) | Detail::Parent(_) => return None,
         Detail::Nanoseconds(nanos) | Detail::Portion(nanos) => {
             return Some((own(&format!("{}_ns", snake_case(name))), (*nanos).into()));
         }

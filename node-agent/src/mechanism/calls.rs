@@ -21,6 +21,7 @@ pub use ask::{
     Read, Sought, Span, Told, UsdtPattern,
 };
 use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
+use ckb_probe_traces::Traceparent;
 use k8s_openapi::jiff::Timestamp;
 use origins::{Origins, PendingStacks};
 pub use search::{Searched, search};
@@ -62,6 +63,8 @@ pub struct Calls {
     origins: Option<Origins>,
     /// By slot: slow calls of which that is not known all the same, and those of which it is known in part.
     untold: Vec<PendingStacks>,
+    /// By slot: slow times that began with a text that is no `traceparent`.
+    misplaced: Vec<u64>,
 }
 
 /// What is counted in one place.
@@ -151,6 +154,7 @@ impl Config for CallsConfig {
                 probes,
                 origins,
                 untold: vec![PendingStacks::default(); slots.len()],
+                misplaced: vec![0; slots.len()],
                 first,
                 slots: slots
                     .into_iter()
@@ -334,6 +338,13 @@ impl Calls {
             details.push(("arguments", Detail::List(kept.collect())));
         }
         details.push(("during", Detail::List(during)));
+        if let Some(parent) = &seen.parent {
+            let text = parent.split(|byte| *byte == 0).next();
+            match Traceparent::of(text.unwrap_or_default()) {
+                Some(parent) => details.push(("traceparent", Detail::Parent(parent))),
+                None => self.misplaced[slot] += 1,
+            }
+        }
         if *stacks && call.stack > 0 {
             let untold = &mut self.untold[slot];
             match callers.remove(&call.stack) {
@@ -494,6 +505,11 @@ impl Mechanism for Calls {
         reading.lost.extend(unread.map(|(slot, unread)| Lost {
             groups: GroupIds::from([self.first.offset(slot)]),
             counts: BTreeMap::from([(Name::Borrowed("arguments"), *unread)]),
+        }));
+        let misplaced = (0..).zip(&self.misplaced).filter(|(_, count)| **count > 0);
+        reading.lost.extend(misplaced.map(|(slot, count)| Lost {
+            groups: GroupIds::from([self.first.offset(slot)]),
+            counts: BTreeMap::from([(Name::Borrowed("traceparents"), *count)]),
         }));
         if self.origins.is_some() {
             let lost = self.probes.stacks_lost()?;

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc};
 
 use ckb_probe_crds::EventReport;
 use ckb_probe_profiles::names::shorten;
+use ckb_probe_traces::Traceparent;
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 use serde_json::{Value, json};
 
@@ -54,6 +55,8 @@ pub enum Detail {
     Callers(Arc<Callers>),
     /// A text that says little without its name.
     Named(String),
+    /// What it is a part of, as whoever caused it says.
+    Parent(Traceparent),
     /// A text that may hold secrets, which stands in lines of JSON only, and how many words it has, which stands in reports.
     Private(String, u32),
     /// That it is so.
@@ -109,6 +112,7 @@ impl fmt::Display for Detail {
             Self::Operations(times) => f.write_str(&told(times).join(", ")),
             Self::Callers(callers) => f.write_str(&brief(callers, STATUS_CALLERS, STATUS_BYTES)),
             Self::Named(text) => f.write_str(text),
+            Self::Parent(parent) => write!(f, "{parent}"),
             Self::Private(_, words) => write!(f, "{words}"),
             Self::Yes | Self::Mark => f.write_str("true"),
         }
@@ -182,7 +186,7 @@ impl Detail {
                 let brief = brief(callers, PHRASE_CALLERS, PHRASE_BYTES);
                 Some(format!("called by {brief}"))
             }
-            Self::Named(_) | Self::Private(..) => Some(format!("{name} {self}")),
+            Self::Named(_) | Self::Parent(_) | Self::Private(..) => Some(format!("{name} {self}")),
             Self::Yes => Some(name.to_string()),
             Self::Mark => None,
         }
@@ -201,6 +205,7 @@ impl Detail {
             Self::Operations(times) => (name.to_string(), json!(told(times))),
             Self::Callers(callers) => (name.to_string(), json!(listed(callers))),
             Self::Named(text) | Self::Private(text, _) => (name.to_string(), json!(text)),
+            Self::Parent(_) => (name.to_string(), json!(self.to_string())),
             Self::Yes | Self::Mark => (name.to_string(), json!(true)),
         }
     }
@@ -212,6 +217,14 @@ impl Event {
         let mut details = self.details.iter();
         details.find_map(|(name, detail)| match detail {
             Detail::Nanoseconds(nanos) if *name == DURATION => Some(*nanos),
+            _ => None,
+        })
+    }
+
+    /// What it is a part of, where whoever caused it says so.
+    pub fn parent(&self) -> Option<Traceparent> {
+        self.details.iter().find_map(|(_, detail)| match detail {
+            Detail::Parent(parent) => Some(*parent),
             _ => None,
         })
     }

@@ -9,6 +9,7 @@ use ckb_probe_tests::{fixture::GroundTruth, rows};
 
 use crate::{
     harness::EVERY_FUNCTION,
+    usdt::{TRACED, VALID, told_parents},
     way::{in_every_way, lost, total},
 };
 
@@ -23,6 +24,7 @@ fn matching(pattern: &str, threshold: Option<Duration>) -> FunctionsProbe {
         include_single_stepped: true,
         to: Vec::new(),
         key_argument: None,
+        traceparent_argument: None,
     }
 }
 
@@ -104,6 +106,28 @@ fn what_a_function_begins_and_another_ends_in_another_thread_is_known_by_its_arg
         chosen.tell("crossed 5000");
         session.read().unwrap();
         assert_eq!(ended(&session), [4999, 4999, 5000, 0]);
+    });
+}
+
+#[test]
+fn what_an_argument_of_a_function_says_that_it_is_a_part_of_is_told() {
+    let question = FunctionsProbe {
+        to: vec!["answered".to_string()],
+        key_argument: Some(1),
+        traceparent_argument: Some(2),
+        ..matching("requested", Some(Duration::from_millis(1)))
+    };
+    in_every_way(question, |way| {
+        let mut chosen = program();
+        let mut session = way.attach(chosen.pid());
+        chosen.tell("handed 11");
+        let told = told_parents(&mut session);
+        assert_eq!(told.len(), 11);
+        let known: Vec<&str> = told.iter().flatten().map(String::as_str).collect();
+        assert_eq!(known, VALID);
+        assert_eq!(total(&session, TRACED).sums["unended"], 0);
+        let lost = &session.instance().lost;
+        assert_eq!((lost["traceparents"], lost["arguments"]), (5, 1));
     });
 }
 

@@ -1,6 +1,6 @@
 //! USDT probes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use ckb_probe_agent::host::Session;
 use ckb_probe_crds::{
@@ -261,6 +261,7 @@ fn spans(key_argument: Option<u8>) -> UsdtProbe {
             from: "begin".to_string(),
             to: vec!["end".to_string(), "failed".to_string()],
             key_argument,
+            traceparent_argument: None,
             threshold: None,
         }),
         ..question(&["*"])
@@ -385,5 +386,90 @@ fn times_are_told_apart_by_an_argument_of_what_begins() {
             );
         }
         assert_eq!(ended(&session), [1002, 0, 0]);
+    });
+}
+
+/// From a request to its answer, by the number of the request, which came with what it is a part of.
+fn traced() -> UsdtProbe {
+    UsdtProbe {
+        between: Some(Between {
+            from: "requested".to_string(),
+            to: vec!["answered".to_string()],
+            key_argument: Some(1),
+            traceparent_argument: Some(2),
+            threshold: Some(Duration::from_millis(1).into()),
+        }),
+        ..spans(None)
+    }
+}
+
+pub const TRACED: &str = "requested to answered";
+
+/// What requests of the fixture come with that is by W3C's grammar, as it is told: of a later version that of this one. Of eleven there are five more
+/// that are not, two that are nothing, and one that is nowhere.
+pub const VALID: [&str; 3] = [
+    "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+    "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00",
+    "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b8-01",
+];
+
+/// What each slow time of these was told to be a part of, those that ended first being first.
+pub fn told_parents(session: &mut Session) -> Vec<Option<String>> {
+    let events = session.events();
+    session.read().unwrap();
+    let parents = events.iter().map(|event| event.get("traceparent"));
+    parents
+        .map(|parent| Some(parent?.as_str()?.to_string()))
+        .collect()
+}
+
+#[test]
+fn what_a_caller_says_that_it_is_a_part_of_is_told_of_what_is_slow_and_what_says_nothing_is_counted()
+ {
+    in_every_way(traced(), |way| {
+        let mut chosen = arguments();
+        let mut session = way.attach(chosen.pid());
+        chosen.tell("traced 22");
+        let told = told_parents(&mut session);
+        let of = |place: usize| told[place].as_deref();
+        assert_eq!(told.len(), 22);
+        for round in [0, 11] {
+            assert_eq!([0, 1, 2].map(|place| of(round + place)), VALID.map(Some));
+            assert!((3..11).all(|place| of(round + place).is_none()));
+        }
+        let hits = total(&session, TRACED).sums["hits"];
+        assert_eq!(hits, 22, "whatever they say, they are counted and timed");
+        let lost = &session.instance().lost;
+        assert_eq!((lost["traceparents"], lost["arguments"]), (10, 2));
+        // What is nothing, or nowhere, is none.
+        assert_eq!(lost.values().sum::<u64>(), 12);
+    });
+}
+
+#[test]
+fn what_began_once_more_is_a_part_of_what_it_was_told_last() {
+    in_every_way(traced(), |way| {
+        let mut chosen = arguments();
+        let mut session = way.attach(chosen.pid());
+        // With one and then with none, with none and then with one, with one and then with another.
+        chosen.tell("again 4");
+        let told = told_parents(&mut session);
+        let expected = [None, Some(VALID[0]), Some(VALID[1])].map(|one| one.map(str::to_string));
+        assert_eq!(told, [&expected[..]; 4].concat());
+        assert_eq!(total(&session, TRACED).sums["unended"], 12);
+        // More than there is room for, if what is given up were kept.
+        chosen.tell("forsaken 9000");
+        chosen.tell("traced 3");
+        let told = told_parents(&mut session);
+        // Where the machine is slow, some of those before were slow, too.
+        let last: Vec<Option<&str>> = told
+            .iter()
+            .rev()
+            .take(3)
+            .rev()
+            .map(Option::as_deref)
+            .collect();
+        assert_eq!(last, VALID.map(Some));
+        assert_eq!(lost(&session), 0);
     });
 }

@@ -19,6 +19,8 @@ use crate::Duration;
     .message("functions.to measures from one function to another: arguments and stacks are those of calls, leave them out"))]
 #[x_kube(validation = Rule::new("!has(self.keyArgument) || has(self.to)")
     .message("functions.keyArgument is what a beginning and its end have in common: say in functions.to where it ends"))]
+#[x_kube(validation = Rule::new("!has(self.traceparentArgument) || has(self.to) && has(self.threshold)")
+    .message("functions.traceparentArgument needs functions.to and functions.threshold: it is told of what is slow from one to another"))]
 pub struct FunctionsProbe {
     /// A pattern of function names, with `*`, `?` and `[abc]`. It is matched against the name without parameters of a C++
     /// function (`rocksdb::DBImpl::*`), the path of a Rust function (`ckb_chain::verify::*`), and the symbol itself
@@ -77,6 +79,13 @@ pub struct FunctionsProbe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = crate::rules::from_one("functions.keyArgument", 6, ": the first argument is 1"))]
     pub key_argument: Option<u8>,
+
+    /// The number, from 1, of the argument of what begins that is a W3C `traceparent`: the address of a text that ends with NUL, in a
+    /// register. What is slow is then exported in that trace, below that span, whether its caller sampled it or not. Where the address is 0
+    /// or the text empty, it is a trace of its own; what is no `traceparent` is taken for none, and counted in `lost.traceparents`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = crate::rules::from_one("functions.traceparentArgument", 6, ": the first argument is 1"))]
+    pub traceparent_argument: Option<u8>,
 }
 
 /// As many as a person looks through.

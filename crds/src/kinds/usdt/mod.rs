@@ -52,6 +52,8 @@ pub struct UsdtProbe {
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!self.to.exists(name, name == self.from)")
     .message("usdt.between.to must be other probes than usdt.between.from"))]
+#[x_kube(validation = Rule::new("!has(self.traceparentArgument) || has(self.threshold)")
+    .message("usdt.between.traceparentArgument needs usdt.between.threshold: it is told of what is slow, such as threshold: 10ms"))]
 pub struct Between {
     /// The whole name of the probe that is met as something begins: `transaction__start`.
     #[schemars(length(min = 1, max = 128))]
@@ -66,6 +68,13 @@ pub struct Between {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = crate::rules::from_one("usdt.between.keyArgument", 12, ": the first argument is 1"))]
     pub key_argument: Option<u8>,
+
+    /// The number, from 1, of the argument of `from` that is a W3C `traceparent`: a pointer to a text that ends with NUL. What is slow is
+    /// then exported in that trace, below that span, whether its caller sampled it or not. Where the pointer is null or the text empty, it
+    /// is a trace of its own; what is no `traceparent` is taken for none, and counted in `lost.traceparents`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = crate::rules::from_one("usdt.between.traceparentArgument", 12, ": the first argument is 1"))]
+    pub traceparent_argument: Option<u8>,
 
     /// What takes at least this long is counted as slow, and the agent lists it. Unset: nothing is slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]

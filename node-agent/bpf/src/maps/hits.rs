@@ -2,7 +2,7 @@
 
 use ckb_probe_common::{
     CallKey, CallStart,
-    hits::{Hit, HitLosses, VALUES, Value},
+    hits::{Hit, HitLosses, Traceparent, VALUES, Value},
 };
 
 use super::super::{
@@ -17,7 +17,9 @@ pub(in super::super) struct Hits {
     seen: Values<Value>,
     counts: Values<u64>,
     losses: PerCpu<HitLosses>,
-    pub(super) spans: Table<CallKey, CallStart>,
+    spans: Table<CallKey, CallStart>,
+    /// What some of them began with, by the same keys.
+    parents: Table<CallKey, Traceparent>,
     /// The slots whose hits are told apart by values, in the order in which those have places.
     told_apart: Vec<u8>,
     first_slot: u32,
@@ -49,6 +51,7 @@ impl Hits {
                 first_slot: first_slot + rank * VALUES,
                 first_value: rank * VALUES,
                 key: looked_at.key.unwrap_or_default(),
+                parent: looked_at.parent.unwrap_or_default(),
                 role: looked_at.role as u32,
                 padding: 0,
             };
@@ -59,6 +62,7 @@ impl Hits {
             counts: Values::take(object, "VALUE_COUNTS")?,
             losses: PerCpu::take(object, "HIT_LOSSES")?,
             spans: Table::take(object, "SPANS")?,
+            parents: Table::take(object, "PARENTS")?,
             told_apart,
             first_slot,
         }))
@@ -86,6 +90,18 @@ impl Hits {
     pub(super) fn folded(&self, slot: u32) -> Result<u64, ReadError> {
         let count = self.counts.get(slot)?;
         Ok(count.saturating_sub(u64::from(VALUES)))
+    }
+
+    /// Forgets of what began whatever is so, and what it began with.
+    pub(super) fn forget(
+        &mut self,
+        is_so: impl Fn(&(CallKey, CallStart)) -> bool,
+    ) -> Result<(), ReadError> {
+        for (key, _) in self.spans.entries()?.into_iter().filter(is_so) {
+            self.parents.remove(key)?;
+            self.spans.remove(key)?;
+        }
+        Ok(())
     }
 
     /// What could not be told of an operation's hits.

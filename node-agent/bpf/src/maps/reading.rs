@@ -1,6 +1,9 @@
 //! What is read of the maps, as plain values.
 
-use ckb_probe_common::{Family, FileIo, SlowArguments, SlowCall, hits::Value};
+use ckb_probe_common::{
+    Family, FileIo, SlowArguments, SlowCall,
+    hits::{TRACEPARENT_BYTES, Value},
+};
 use ckb_probe_figures::Histogram;
 use ckb_probe_symbols::text;
 
@@ -92,4 +95,6 @@ pub struct SeenCall {
     pub call: SlowCall,
     /// Its arguments; None where they were not asked for or not kept.
     pub arguments: Option<SlowArguments>,
+    /// The `traceparent` that it began with, NUL-padded, as its caller wrote it; None where it was not asked for, or there was none.
+    pub parent: Option<[u8; TRACEPARENT_BYTES]>,
 }

@@ -1,4 +1,5 @@
 use ckb_probe_crds::Kind;
+use ckb_probe_traces::Traceparent;
 use k8s_openapi::jiff::Timestamp;
 
 use super::*;
@@ -87,6 +88,32 @@ fn a_block_is_a_trace_with_its_height_and_what_it_consisted_of() {
     );
     assert_eq!(value(&spans[2], "ckb_probe.place"), Some(&"unknown".into()));
     assert_eq!(value(&spans[3], "ckb_probe.place"), Some(&"last".into()));
+}
+
+#[test]
+fn what_a_caller_asked_for_is_a_part_of_its_trace() {
+    let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00";
+    let parent = Traceparent::of(text.as_bytes()).unwrap();
+    let request = event(vec![
+        ("duration", Detail::Nanoseconds(400)),
+        ("traceparent", Detail::Parent(parent)),
+        ("cpu", Detail::Portion(100)),
+    ]);
+    let mut ids = Ids::from_seed(5);
+    let place = placed("usdt", "begin to end", None, 1.0);
+    let all = spans(&request, &place, &mut ids);
+    let [root, below] = &all[..] else {
+        panic!("{all:?}")
+    };
+    assert_eq!(root.trace.to_string(), "4bf92f3577b34da6a3ce929d0e0e4736");
+    assert_eq!(root.parent.unwrap().to_string(), "00f067aa0ba902b7");
+    assert_eq!((below.trace, below.parent), (root.trace, Some(root.id)));
+    // It is in the span itself.
+    assert_eq!(value(root, "ckb_probe.traceparent"), None);
+    // Two that have one caller are two spans.
+    let again = spans(&request, &place, &mut ids);
+    assert_eq!(again[0].trace, root.trace);
+    assert_ne!(again[0].id, root.id);
 }
 
 #[test]

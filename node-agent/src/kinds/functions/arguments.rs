@@ -47,6 +47,9 @@ pub struct Arguments {
     /// The number of the argument that both have in common, where what begins in one thread ends in another.
     #[arg(long, requires = "to", value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=6))]
     key_argument: Option<u8>,
+    /// The number of the argument of what begins that is a W3C traceparent: what is slow is exported in that trace (--otlp).
+    #[arg(long, requires_all = ["to", "threshold"], value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=6))]
+    traceparent_argument: Option<u8>,
 }
 
 impl Asking for Arguments {
@@ -67,6 +70,7 @@ impl Asking for Arguments {
             include_single_stepped,
             to,
             key_argument,
+            traceparent_argument,
         } = self;
         arguments.truncate(6);
         FunctionsProbe {
@@ -79,6 +83,7 @@ impl Asking for Arguments {
             include_single_stepped,
             to,
             key_argument,
+            traceparent_argument,
         }
         .into()
     }

@@ -58,6 +58,7 @@ impl Instrument for FunctionsProbe {
                     from: self.r#match.clone(),
                     to: self.to.clone(),
                     key: self.key_argument,
+                    parent: self.traceparent_argument,
                     slow_threshold_ns: threshold.unwrap_or(u64::MAX),
                 }),
             }),

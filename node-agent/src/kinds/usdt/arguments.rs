@@ -38,6 +38,9 @@ pub struct Arguments {
     /// The number of the argument that both have in common, where what begins in one thread ends in another.
     #[arg(long, requires = "from", value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=12))]
     key_argument: Option<u8>,
+    /// The number of the argument of --from that is a W3C traceparent: what is slow is exported in that trace (--otlp).
+    #[arg(long, requires_all = ["from", "threshold"], value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=12))]
+    traceparent_argument: Option<u8>,
     /// What takes at least this long from one to the other is slow, such as 10ms.
     #[arg(long, requires = "from")]
     threshold: Option<Duration>,
@@ -55,6 +58,7 @@ impl Asking for Arguments {
             from,
             to,
             key_argument,
+            traceparent_argument,
             threshold,
         } = self;
         UsdtProbe {
@@ -66,6 +70,7 @@ impl Asking for Arguments {
                 from,
                 to,
                 key_argument,
+                traceparent_argument,
                 threshold,
             }),
         }

@@ -37,6 +37,7 @@ impl Instrument for UsdtProbe {
                     from: between.from.clone(),
                     to: between.to.clone(),
                     key: between.key_argument,
+                    parent: between.traceparent_argument,
                     slow_threshold_ns: between
                         .threshold
                         .map_or(u64::MAX, |threshold| threshold.as_nanos()),

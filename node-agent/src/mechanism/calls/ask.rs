@@ -79,6 +79,8 @@ pub struct Span {
     pub to: Vec<String>,
     /// The number of the argument that both have in common, from 1; None: that is the thread.
     pub key: Option<u8>,
+    /// The number of the argument of `from` that is a `traceparent`, from 1.
+    pub parent: Option<u8>,
     /// What takes at least this long is slow.
     pub slow_threshold_ns: u64,
 }

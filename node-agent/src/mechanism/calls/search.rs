@@ -306,6 +306,12 @@ impl Searched {
             },
             told_apart: told_apart.count() as u32,
             spans: self.slots.iter().any(|(counted, _)| counted.span.is_some()),
+            parents: self.slots.iter().any(|(counted, _)| {
+                counted
+                    .span
+                    .as_ref()
+                    .is_some_and(|span| span.parent.is_some())
+            }),
             families: self.families(),
             keeps: self.sites.iter().any(|(site, _)| site.arguments.is_some()),
             stacks: self.reports_stacks(),

@@ -136,6 +136,11 @@ fn spanning(files: &[UsdtFile], pattern: &UsdtPattern, span: &Span) -> Result<Fo
             number,
             kind: Kept::Integer,
         });
+        let parent = span.parent.filter(|_| role == Role::Begins);
+        let parent = parent.map(|number| Numbered {
+            number,
+            kind: Kept::String,
+        });
         let named = |site: &&UsdtSite| site.provider == one.provider && site.name == name;
         let mut sites: Vec<FoundSite> = Vec::new();
         for file in files {
@@ -143,6 +148,7 @@ fn spanning(files: &[UsdtFile], pattern: &UsdtPattern, span: &Span) -> Result<Fo
                 let hit = LookedAt {
                     by: one.by.map(|by| operand(site, by)).transpose()?,
                     key: key.map(|key| operand(site, key)).transpose()?,
+                    parent: parent.map(|parent| operand(site, parent)).transpose()?,
                     role,
                 };
                 let place = found(file, site, Some(hit));

@@ -23,6 +23,7 @@ mod kept;
 mod kernel;
 mod nesting;
 mod operand;
+mod parent;
 mod probing;
 mod record;
 mod span;
@@ -146,6 +147,7 @@ fn session_return(context: &ProbeContext, session: Session) {
         duration_ns: lasted_ns.saturating_sub(control.trap_ns),
         bytes: arguments::at_return(context.regs, bytes, traits.payload()),
         registers: context.regs,
+        parent: None,
     };
     record::call(&call, control);
 }

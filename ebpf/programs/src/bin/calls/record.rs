@@ -7,15 +7,16 @@ use aya_ebpf::{
     maps::{PerCpuArray, RingBuf},
 };
 use ckb_probe_common::{
-    Arguments, BUCKETS, CallStart, Control, Cookie, Group, Histogram, Losses, MAX_OPERATIONS,
-    MAX_PAYLOAD, Mark, SlowCall, SlowCallWithArguments, Totals, bucket,
+    Arguments, BUCKETS, CallKey, CallStart, Control, Cookie, Group, Histogram, Losses,
+    MAX_OPERATIONS, MAX_PAYLOAD, Mark, SlowCall, SlowCallWithArguments, Totals, bucket,
+    hits::{SlowCallWithParent, Traceparent},
 };
 use ckb_probe_programs::{
     counters::{add, raise},
     helpers::thread,
 };
 
-use crate::{caller, cause, file_io, kept, stack};
+use crate::{caller, cause, file_io, kept, parent, stack};
 
 /// One for each operation, then one for each column family of each; the loader sets how many.
 #[map]
@@ -38,7 +39,7 @@ static EVENTS_LOST: PerCpuArray<u64> = PerCpuArray::with_max_entries(MAX_OPERATI
 static SLOW_CALLS: RingBuf = RingBuf::with_byte_size(4096, 0);
 
 /// A call that has returned.
-pub struct Call {
+pub struct Call<'a> {
     /// The operation's slot.
     pub operation: u32,
     /// The slot that it counts in: the operation's, or that of its column family.
@@ -50,9 +51,11 @@ pub struct Call {
     pub bytes: u64,
     /// As they are after its return.
     pub registers: *const pt_regs,
+    /// By what the `traceparent` is kept that it began with, if it did with any.
+    pub parent: Option<&'a CallKey>,
 }
 
-impl Call {
+impl Call<'_> {
     /// What was remembered as it began, and has ended `now`. Its bytes are as they were known then.
     #[inline(always)]
     pub fn of(
@@ -74,6 +77,7 @@ impl Call {
                 .saturating_sub(control.trap_ns),
             bytes: start.bytes,
             registers,
+            parent: None,
         }
     }
 }
@@ -123,7 +127,7 @@ unsafe fn fly(totals: *mut Totals, group: u32, by: u64) {
 
 /// Counts a call that has ended, and reports it when it was slow.
 #[inline(always)]
-pub fn call(call: &Call, control: &Control) {
+pub fn call(call: &Call<'_>, control: &Control) {
     let (Some(totals), Some(histogram), Some(threshold)) = (
         TOTALS.get_ptr_mut(call.slot),
         HISTOGRAMS.get_ptr_mut(call.slot),
@@ -223,7 +227,7 @@ fn lose(which: impl FnOnce(*mut Losses) -> *mut u64) {
 }
 
 #[inline(always)]
-fn report(call: &Call, bytes: u64, control: &Control) {
+fn report(call: &Call<'_>, bytes: u64, control: &Control) {
     let slow = SlowCall {
         time_ns: call.ended_ns,
         duration_ns: call.duration_ns,
@@ -238,9 +242,12 @@ fn report(call: &Call, bytes: u64, control: &Control) {
         },
         thread_name: bpf_get_current_comm().unwrap_or_default(),
     };
-    let told = match kept::of(stack(call.registers), call.operation) {
-        Some(arguments) => report_with(slow, arguments, call.operation, control),
-        None => SLOW_CALLS.output::<SlowCall>(slow, 0).is_ok(),
+    let told = if let Some(parent) = call.parent.and_then(parent::of) {
+        report_with_parent(slow, parent)
+    } else if let Some(arguments) = kept::of(stack(call.registers), call.operation) {
+        report_with(slow, arguments, call.operation, control)
+    } else {
+        SLOW_CALLS.output::<SlowCall>(slow, 0).is_ok()
     };
     if !told {
         if let Some(lost) = EVENTS_LOST.get_ptr_mut(call.operation) {
@@ -251,6 +258,21 @@ fn report(call: &Call, bytes: u64, control: &Control) {
             caller::lose(call.operation);
         }
     }
+}
+
+#[inline(always)]
+fn report_with_parent(slow: SlowCall, parent: &Traceparent) -> bool {
+    let Some(mut event) = SLOW_CALLS.reserve::<SlowCallWithParent>(0) else {
+        return false;
+    };
+    // SAFETY: reserved, as long as it is; all of it is written.
+    unsafe {
+        let event = &mut *event.as_mut_ptr();
+        event.call = slow;
+        event.parent = *parent;
+    }
+    event.submit(0);
+    true
 }
 
 #[inline(always)]

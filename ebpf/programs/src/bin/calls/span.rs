@@ -5,7 +5,7 @@ use aya_ebpf::{bindings::BPF_NOEXIST, macros::map, maps::HashMap, programs::Prob
 use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, hits::Hit};
 use ckb_probe_programs::helpers::{now, thread};
 
-use crate::{operand, probing, record, value};
+use crate::{operand, parent, probing, record, value};
 
 /// What has begun and not ended. Not with the calls of functions, which are found in fewer steps, and of which none may be lost since
 /// something else is never seen to end. The loader sets how many there may be.
@@ -45,7 +45,12 @@ pub fn begin(context: &ProbeContext, hit: &Hit, cookie: Cookie, control: &Contro
         }
     }
     record::begin(cookie.slot(), slot, cookie.group());
+    let has_parent = hit.parent.bytes != 0 && parent::keep(context, hit, key, cookie.slot());
     if let Some(start) = SPANS.get_ptr_mut(key) {
+        if has_parent {
+            // SAFETY: a map's value.
+            unsafe { (&raw mut (*start).bytes).write_volatile(1) };
+        }
         // Last, so that what came before is not taken for a part of it.
         // SAFETY: a map's value.
         unsafe { (&raw mut (*start).time_ns).write_volatile(now().wrapping_sub(probed)) };
@@ -65,14 +70,21 @@ pub fn end(context: &ProbeContext, key: &CallKey, cookie: Cookie, control: &Cont
         value::lose_end(cookie);
         return;
     };
-    if !start.mark.passes(control.gate(cookie.slot())) {
-        return;
+    // Read twice, or all that is between would be compiled twice.
+    // SAFETY: it is on this program's stack.
+    let has_parent = || unsafe { (&raw const start.bytes).read_volatile() != 0 };
+    if start.mark.passes(control.gate(cookie.slot())) {
+        let call = record::Call {
+            bytes: 0,
+            parent: has_parent().then_some(key),
+            ..record::Call::of(start, cookie.slot(), now, probed, control, context.regs)
+        };
+        record::call(&call, control);
     }
-    let call = record::Call {
-        bytes: 0,
-        ..record::Call::of(start, cookie.slot(), now, probed, control, context.regs)
-    };
-    record::call(&call, control);
+    if has_parent() {
+        // Last, since it is told from where it is kept.
+        parent::forget(key);
+    }
 }
 
 /// What a beginning and its end have in common: the thread, or an argument. None where that cannot be read.

@@ -22,7 +22,11 @@ pub(super) fn spanning(
     span: &Span,
     find: impl Fn(&Matching) -> Result<Matched, Refusal>,
 ) -> Result<Matched, Refusal> {
-    let key = span.key.map(argument).transpose()?;
+    let key = span.key.map(|key| argument(key, "keyArgument"));
+    let parent = span
+        .parent
+        .map(|parent| argument(parent, "traceparentArgument"));
+    let (key, parent) = (key.transpose()?, parent.transpose()?);
     let of = |glob: &String, role: Role| {
         let pattern = Pattern {
             glob: glob.clone(),
@@ -33,11 +37,16 @@ pub(super) fn spanning(
             span: None,
             ..matching.clone()
         })?;
-        if key.is_some() && matched.go {
+        let parent = parent.filter(|_| role == Role::Begins);
+        let asked = [
+            (key.is_some(), "keyArgument"),
+            (parent.is_some(), "traceparentArgument"),
+        ];
+        if let Some((_, field)) = asked.iter().find(|(asked, _)| *asked && matched.go) {
             return Err(Refusal::new(
                 Reason::AttachFailed,
                 format!(
-                    "{glob} is a function of Go, which passes arguments in ways of its own: leave keyArgument out"
+                    "{glob} is a function of Go, which passes arguments in ways of its own: leave {field} out"
                 ),
             ));
         }
@@ -48,6 +57,10 @@ pub(super) fn spanning(
                 by: None,
                 role,
                 key,
+                parent: parent.map(|parent| Operand {
+                    kind: ValueKind::Text as u8,
+                    ..parent
+                }),
             });
         }
         Ok(matched)
@@ -89,14 +102,14 @@ fn take(sites: &mut Vec<FoundSite>, matched: &mut Matched) -> Result<(), Refusal
     Ok(())
 }
 
-/// A whole register, as it is when the function begins.
-fn argument(number: u8) -> Result<Operand, Refusal> {
+/// A whole register, as it is when the function begins, which this field asks for.
+fn argument(number: u8, field: &str) -> Result<Operand, Refusal> {
     let register = REGISTERS.get(usize::from(number).wrapping_sub(1));
     let base = register.ok_or_else(|| {
         Refusal::new(
             Reason::AttachFailed,
             format!(
-                "argument {number} is not in a register: keyArgument is from 1 to {}",
+                "argument {number} is not in a register: {field} is from 1 to {}",
                 REGISTERS.len()
             ),
         )

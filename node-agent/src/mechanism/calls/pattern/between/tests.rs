@@ -77,6 +77,7 @@ fn asked(from: &str, to: &[&str], key: Option<u8>) -> Matching {
             from: from.to_string(),
             to: to.iter().map(ToString::to_string).collect(),
             key,
+            parent: None,
             slow_threshold_ns: 7,
         }),
     }
@@ -130,6 +131,37 @@ fn each_place_begins_or_ends_one_row_and_no_return_is_touched() {
         let key = site.hit.unwrap().key.unwrap();
         assert_eq!((key.base, key.bytes, key.is_in_memory), (6, 8, 0));
     }
+}
+
+#[test]
+fn a_traceparent_is_an_argument_of_what_begins_and_of_nothing_else() {
+    let program = Program::of(FUNCTIONS);
+    let asking = |parent| {
+        let mut matching = asked("accept", &["answer", "fail"], None);
+        matching.span.as_mut().unwrap().parent = Some(parent);
+        matching
+    };
+    let matched = spanned(&program, &asking(3)).unwrap();
+    for site in matched.groups.iter().flat_map(|(_, sites)| sites) {
+        let hit = site.hit.unwrap();
+        // The third argument is in rdx.
+        let parent = hit.parent.map(|parent| (parent.base, parent.kind));
+        let expected = (hit.role == Role::Begins).then_some((2, ValueKind::Text as u8));
+        assert_eq!((parent, hit.key), (expected, None));
+    }
+    let go = Program {
+        go: true,
+        ..Program::of(FUNCTIONS)
+    };
+    let refused = |program: &Program, parent| spanned(program, &asking(parent)).err().unwrap();
+    assert_eq!(
+        refused(&go, 3),
+        "accept is a function of Go, which passes arguments in ways of its own: leave traceparentArgument out"
+    );
+    assert_eq!(
+        refused(&program, 7),
+        "argument 7 is not in a register: traceparentArgument is from 1 to 6"
+    );
 }
 
 #[test]
