@@ -1,5 +1,5 @@
 # Each target is one line: the work is in scripts/ and in the tests crate.
-.PHONY: help setup fmt lint build test test-unit test-browser test-traces test-ckb test-kernels test-kubernetes fuzz e2e soak scale upgrade-test ckb-compat gate nightly crds image image-test release book bench stability demo demo-down clean
+.PHONY: help setup fmt lint build build-arm64 test test-unit test-browser test-traces test-ckb test-kernels test-kubernetes fuzz e2e soak scale upgrade-test ckb-compat gate nightly crds image image-test release book bench stability demo demo-down clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -16,6 +16,9 @@ lint: ## fmt, clippy, cargo deny, shellcheck, actionlint, drift of generated fil
 
 build: ## build the operator, the agent and the command line
 	scripts/setup.sh build && cargo build --locked --release
+
+build-arm64: ## the same and the plugin of kubectl for arm64, compiled on x86-64 into target/arm64; they refuse to measure, and say so
+	scripts/setup.sh build arm64 && scripts/build-arm64.sh $(BUILD_OPTIONS)
 
 test: test-unit e2e ## unit, property, kernel and end-to-end tests
 

@@ -179,5 +179,10 @@ install_chart() {
     --set agent.sysAdmin="$sys_admin" --set-string "agent.podAnnotations.build=$build" "$@" --wait --timeout 3m
 }
 
+# arm64_sysroot: where Rust's std for arm64 is, or is to be: that of the release of this machine's rustc-web.
+arm64_sysroot() {
+  echo "$CACHE/rust-arm64-$(dpkg-query --show --showformat '${Version}' rustc-web 2> /dev/null || true)"
+}
+
 # digest FILE: enough of its SHA-256 to tell two files apart.
 digest() { sha256sum "$1" | cut -c 1-16; }

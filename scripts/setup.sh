@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|book|all]...: installs what is missing to build, to run the test cluster, to
+# setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|book|arm64|all]...: installs what is missing to build, to run the test cluster, to
 # fuzz, to lint, to open what is drawn, to look at traces, or to measure. The default is all. Silent when nothing is missing.
 #
 #   build    a Rust for BPF and bpf-linker           the first time 2 minutes
@@ -13,6 +13,7 @@
 #   release  cargo-auditable, buildah and mmdebstrap the first time 2 minutes; not part of all
 #   krew     krew, which installs plugins of kubectl the first time 20 seconds; not part of all
 #   book     mdBook                                  the first time 12 minutes beside other builds; not part of all
+#   arm64    a linker and Rust's std for arm64       the first time 30 seconds; not part of all
 set -euo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -33,13 +34,14 @@ GRAFANA_SCHEMA_DIR=$CACHE/grafana-schema-$GRAFANA_SCHEMA
 JAEGER_DIR=$CACHE/jaeger-$JAEGER
 KREW_DIR=$CACHE/krew-$KREW
 MDBOOK_DIR=$CACHE/mdbook-$MDBOOK
+ARM64_DIR=$(arm64_sysroot)
 
 main() {
   local group groups=("$@") packages
   [[ ${#groups[@]} -gt 0 && " ${groups[*]} " != *" all "* ]] || groups=(build unit cluster fuzz lint browser)
   for group in "${groups[@]}"; do
-    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|book) ]] ||
-      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|book|all]..."
+    [[ $group == @(build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|book|arm64) ]] ||
+      die "usage: setup.sh [build|unit|cluster|fuzz|lint|browser|traces|bench|release|krew|book|arm64|all]..."
   done
   mapfile -t packages < <(for group in "${groups[@]}"; do "${group}_packages"; done | sort -u)
   install_packages "${packages[@]}"
@@ -187,6 +189,37 @@ book_tools() {
 }
 
 has_mdbook() { has_programs "$MDBOOK_DIR" mdbook; }
+
+# What compiles for arm64 on another machine: C for its libraries, and Debian's Rust, which alone is of one release with a std for arm64.
+arm64_packages() {
+  missing_packages gcc-aarch64-linux-gnu=aarch64-linux-gnu-gcc libc6-dev-arm64-cross=/usr/aarch64-linux-gnu/include/stdlib.h \
+    rustc-web=/usr/bin/rustc
+}
+
+arm64_tools() {
+  # rustc may have been installed a moment ago.
+  ARM64_DIR=$(arm64_sysroot)
+  provide "Rust's std for arm64 (30 seconds)" has_arm64_std "$ARM64_DIR" fetch_arm64_std
+}
+
+has_arm64_std() { compgen -G "$ARM64_DIR/lib/rustlib/aarch64-unknown-linux-gnu/lib/libstd-*.rlib" > /dev/null; }
+
+# fetch_arm64_std TMP: out of Debian's package for arm64, of the release of this machine's rustc-web, with what the compiler has for this
+# machine beside it. With package lists of its own: nothing is installed, and the machine stays one of one architecture.
+fetch_arm64_std() {
+  local tmp=$1 version log=$CACHE/log/arm64-std.log here
+  version=$(dpkg-query --show --showformat '${Version}' rustc-web)
+  here=$(/usr/bin/rustc --print host-tuple)
+  mkdir -p "$tmp/apt"/{lists,archives}/partial "$tmp/lib/rustlib"
+  local options=(-qq -o "Dir::State::Lists=$tmp/apt/lists" -o "Dir::Cache=$tmp/apt" -o APT::Sandbox::User=root
+    -o APT::Architecture=arm64 -o APT::Architectures=arm64)
+  run_logged "$log" apt-get "${options[@]}" update
+  (cd "$tmp/apt" && run_logged "$log" apt-get "${options[@]}" download "libstd-rust-web-dev=$version")
+  dpkg --extract "$tmp/apt"/libstd-rust-web-dev_*_arm64.deb "$tmp/apt/package"
+  mv "$tmp/apt/package/usr/lib/rustlib/aarch64-unknown-linux-gnu" "$tmp/lib/rustlib"
+  ln -s "/usr/lib/rustlib/$here" "$tmp/lib/rustlib/$here"
+  rm -r "$tmp/apt"
+}
 
 fuzz_packages() { missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h; }
 

@@ -44,7 +44,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .arg(&target_dir)
         .env("PATH", path_with_linker()?)
         // Cargo hands build scripts the flags and wrappers of the host's build; this one has its own.
-        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env(
+            "CARGO_ENCODED_RUSTFLAGS",
+            flags(&env::var("CARGO_CFG_TARGET_ARCH")?),
+        )
         .env_remove("RUSTFLAGS")
         .env_remove("RUSTC_WRAPPER")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
@@ -63,6 +66,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     names.sort();
     fs::write(output.join("programs.rs"), lookup(&names))?;
     Ok(())
+}
+
+/// What the programs are compiled with for a machine: where its registers are differs, and nothing else. For x86-64 it is what
+/// `ebpf/programs/.cargo/config.toml` has, for those who call Cargo there.
+fn flags(machine: &str) -> String {
+    let machine = format!("--cfg=bpf_target_arch=\"{machine}\"");
+    [&machine, "-Clink-arg=--btf", "-Ctarget-cpu=v3"].join("\x1f")
 }
 
 /// A function in Rust from a program's name to its object.

@@ -20,8 +20,8 @@ use std::time::Duration;
 pub use address_space::{AddressSpace, FunctionName};
 pub use cache::{FunctionCache, SymbolCache, UsdtCache};
 pub use ckb_probe_symbols::{
-    FirstInstruction, GLOB_LIMIT, Glob, GlobError, SearchError, SymbolName, demangle, syscall_name,
-    syscall_number,
+    FirstInstruction, GLOB_LIMIT, Glob, GlobError, Machine, SearchError, SymbolName, demangle,
+    syscall_name, syscall_number,
 };
 pub use disks::{BlockDevice, block_devices};
 pub use files::OpenFiles;

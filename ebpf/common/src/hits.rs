@@ -5,14 +5,21 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::{SlowCall, TEXT_BYTES};
 
-/// The registers that an [`Operand`] counts from 0: the 16 of x86-64 by the numbers that instructions have for them, and two more.
-pub const REGISTERS: usize = 18;
+/// How many registers there are, by the numbers that instructions have for them. Of arm64 the last one is the stack pointer.
+const OWN: u8 = if cfg!(any(target_arch = "aarch64", bpf_target_arch = "aarch64")) {
+    32
+} else {
+    16
+};
+
+/// The registers that an [`Operand`] counts from 0: the machine's, and two more.
+pub const REGISTERS: usize = OWN as usize + 2;
 
 /// What stands for no register: it is always 0.
-pub const ZERO: u8 = 16;
+pub const ZERO: u8 = OWN;
 
 /// The address of the probe's own instruction.
-pub const SITE: u8 = 17;
+pub const SITE: u8 = OWN + 1;
 
 /// Where an argument is as its probe is met: the sum of a register, of a multiple of another one and of a number, or what is in
 /// memory at that address.

@@ -6,6 +6,8 @@
 use aya_ebpf::{bindings::pt_regs, helpers::bpf_probe_read_user};
 use ckb_probe_common::FamilyArgument;
 
+use crate::registers::argument as place;
+
 /// A word of the target's memory; None where it cannot be read without a page fault.
 #[inline(always)]
 pub fn read_user(address: u64) -> Option<u64> {
@@ -25,8 +27,8 @@ pub unsafe fn handle(registers: *const pt_regs, argument: u8) -> u64 {
     // SAFETY: by the caller's word.
     let (first, second) = unsafe {
         (
-            (&raw const (*registers).rsi).read_volatile(),
-            (&raw const (*registers).rdx).read_volatile(),
+            place::<1>(registers).read_volatile(),
+            place::<2>(registers).read_volatile(),
         )
     };
     if argument == FamilyArgument::Argument1 as u8 {

@@ -12,6 +12,7 @@ pub mod fields;
 pub mod helpers;
 pub mod identity;
 pub mod iterator;
+pub mod registers;
 pub mod ring_shares;
 pub mod session;
 pub mod stack_pages;

@@ -36,6 +36,11 @@ pub enum AttachError {
         /// The kernel's word.
         source: std::io::Error,
     },
+    /// The programs were compiled for this machine, and not tried on one.
+    #[error(
+        "nothing is measured on {0} yet, since its figures have not been held against the truth there: run the node on x86-64"
+    )]
+    Untried(&'static str),
     /// A tracepoint cannot be attached to.
     #[error("cannot attach to the tracepoint {name}: {source}")]
     Tracepoint {
@@ -137,6 +142,7 @@ impl AttachError {
             | Self::NoUprobePmu(_)
             | Self::NoKprobePmu(_) => !self.may_pass(),
             Self::NoSession
+            | Self::Untried(_)
             | Self::NoRoomForSessions
             | Self::NoField { .. }
             | Self::NotTraceable(_) => true,

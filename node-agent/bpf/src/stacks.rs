@@ -17,6 +17,7 @@ use ckb_probe_common::{
     Field, Group,
     stacks::{ANY, BEGINS_LATER, FILLED, FREE, LEARN, NAMES, Order, PAGE, Pace, STACK_PAGES, Slot},
 };
+use ckb_probe_symbols::Machine;
 
 use super::{
     AttachError, Identity, Links, ReadError, Site, Tier,
@@ -79,7 +80,10 @@ const RETURNS: [(&str, &str); 5] = [
 ];
 
 /// Where a thread's control block is, which ends its stack; not all kernels say it.
-const CONTROL_BLOCK: (&str, &str) = ("task_struct", "thread.fsbase");
+const CONTROL_BLOCK: (&str, &str) = match Machine::NATIVE {
+    Machine::X86_64 => ("task_struct", "thread.fsbase"),
+    Machine::Aarch64 => ("task_struct", "thread.uw.tp_value"),
+};
 
 /// The stack of a thread as it was copied.
 #[derive(Clone, Copy)]

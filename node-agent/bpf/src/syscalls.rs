@@ -16,6 +16,7 @@ use ckb_probe_common::{
     BUCKETS,
     syscalls::{self, CELLS, Cell, MAX_TARGETS, NOBODY, Order, SEVERAL, SyscallRow, of_error_key},
 };
+use ckb_probe_symbols::Machine;
 use options::paths;
 pub use options::{OF_PROBES, SyscallOptions, SyscallSizes};
 pub use reading::{SyscallReading, TargetReading};
@@ -67,12 +68,18 @@ pub struct SyscallTracer {
     _room: Option<Reservation>,
 }
 
+/// What of a thread says whether it is one of a 32-bit program, or in a system call of one.
+const OF_32_BITS: &str = match Machine::NATIVE {
+    Machine::X86_64 => "thread_info.status",
+    Machine::Aarch64 => "thread_info.flags",
+};
+
 impl SyscallTracer {
     /// Loads the programs, and attaches nothing yet.
     pub fn load(sizes: &SyscallSizes) -> Result<Self, AttachError> {
         let types = Types::read()?;
         let fields = types.fields(&[
-            ("task_struct", "thread_info.status"),
+            ("task_struct", OF_32_BITS),
             ("task_struct", "files"),
             ("files_struct", "fdt"),
             ("fdtable", "max_fds"),

@@ -26,7 +26,7 @@ use crate::{
         AttachError, Links, ReadError,
         syscalls::{OF_PROBES, SyscallOptions, SyscallReading},
     },
-    observe::{self, ProcessId, syscall_name, syscall_number},
+    observe::{self, Machine, ProcessId, syscall_name, syscall_number},
 };
 
 /// What a kind wants of the system calls of a process.
@@ -174,10 +174,11 @@ fn numbers(names: Option<&[String]>) -> Result<Option<BTreeSet<u32>>, Refusal> {
             return Err(Refusal::new(Reason::SymbolNotFound, sentence));
         }
         syscall_number(name).ok_or_else(|| {
+            let machine = Machine::NATIVE.as_str();
             Refusal::new(
                 Reason::SymbolNotFound,
                 format!(
-                    "there is no system call {name:?} on x86-64: their names are those of the manual pages, such as \
+                    "there is no system call {name:?} on {machine}: their names are those of the manual pages, such as \
                      openat, pread64 or fdatasync"
                 ),
             )

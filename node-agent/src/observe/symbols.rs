@@ -13,7 +13,7 @@ use std::{
 
 use ckb_probe_bpf::Binary;
 use ckb_probe_symbols::{
-    FirstInstruction, SymbolName,
+    FirstInstruction, Machine, SymbolName,
     elf::{self, Budget, SearchError, Table},
 };
 
@@ -38,6 +38,16 @@ pub struct Location {
     pub offset: u64,
     /// How the kernel gets over a probe there.
     pub first_instruction: FirstInstruction,
+}
+
+impl Location {
+    /// Whether it is not measured unless that is asked for, since it is single-stepped: on machines where what most functions begin with
+    /// is not, and there is something cheaper to be measured instead.
+    pub fn is_left_out(&self, include_single_stepped: bool) -> bool {
+        self.first_instruction == FirstInstruction::SingleStepped
+            && !include_single_stepped
+            && FirstInstruction::is_often_emulated(Machine::NATIVE)
+    }
 }
 
 /// What a search found.

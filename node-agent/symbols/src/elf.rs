@@ -27,6 +27,7 @@ use reader::{FileRange, Reader};
 pub use usdt::{Nops, RefusedSite, SiteError, UsdtProbes, UsdtSite, usdt_probes};
 
 use crate::{
+    Machine,
     instruction::{FirstInstruction, INSTRUCTION_BYTES},
     name::{NAME_LIMIT, Names, SymbolName},
 };
@@ -295,10 +296,11 @@ impl Header {
         offset: u64,
     ) -> FirstInstruction {
         match reader.bytes::<INSTRUCTION_BYTES>(offset) {
-            Some((code, count)) if self.machine == elf::EM_X86_64 => {
-                FirstInstruction::of_x86_64(&code[..count])
-            }
-            _ => FirstInstruction::SingleStepped,
+            Some((code, count)) => match Machine::of_file(self.machine) {
+                Some(machine) => FirstInstruction::of(machine, &code[..count]),
+                None => FirstInstruction::SingleStepped,
+            },
+            None => FirstInstruction::SingleStepped,
         }
     }
 }

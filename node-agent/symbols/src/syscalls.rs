@@ -1,26 +1,49 @@
 //! The names of the kernel's system calls, by number.
 //!
-//! No file of a running kernel has both without tracefs being mounted, so they are here, from
-//! arch/x86/entry/syscalls/syscall_64.tbl as of Linux 6.18. Numbers are never given twice, and only ever added at the end.
+//! No file of a running kernel has both without tracefs being mounted, so they are here, from arch/x86/entry/syscalls/syscall_64.tbl as
+//! of Linux 6.18, and for arm64 from scripts/syscall.tbl, or include/uapi/asm-generic/unistd.h of earlier kernels. Numbers are never given
+//! twice, and only ever added at the end.
+
+use crate::Machine;
 
 /// The number after the gap that aligned the architectures' numbers.
 const COMMON_BEGIN: u32 = 424;
 
-/// The name of a system call of x86-64, as its manual page has it.
+/// The name of a system call of the machine that this program was built for, as its manual page has it.
 pub fn syscall_name(number: u32) -> Option<&'static str> {
-    match number.checked_sub(COMMON_BEGIN) {
-        Some(index) => COMMON.get(index as usize),
-        None => FIRST.get(number as usize),
-    }
-    .copied()
+    name_of(Machine::NATIVE, number)
 }
 
-/// The number of a system call of x86-64.
+/// The number of a system call, likewise.
 pub fn syscall_number(name: &str) -> Option<u32> {
+    number_of(Machine::NATIVE, name)
+}
+
+/// The name of a system call of a machine.
+pub fn name_of(machine: Machine, number: u32) -> Option<&'static str> {
+    let name = match number.checked_sub(COMMON_BEGIN) {
+        Some(index) => COMMON.get(index as usize),
+        None => first(machine).get(number as usize),
+    };
+    name.copied().filter(|name| !name.is_empty())
+}
+
+/// The number of a system call of a machine.
+pub fn number_of(machine: Machine, name: &str) -> Option<u32> {
     let position = |names: &[&str]| names.iter().position(|known| *known == name);
-    position(&FIRST)
-        .or_else(|| position(&COMMON).map(|index| index + COMMON_BEGIN as usize))
+    let number = position(first(machine))
+        .or_else(|| position(&COMMON).map(|index| index + COMMON_BEGIN as usize));
+    number
+        .filter(|_| !name.is_empty())
         .map(|number| number as u32)
+}
+
+/// Those that have numbers of the machine's own.
+fn first(machine: Machine) -> &'static [&'static str] {
+    match machine {
+        Machine::X86_64 => &FIRST,
+        Machine::Aarch64 => &GENERIC,
+    }
 }
 
 #[rustfmt::skip]
@@ -66,6 +89,46 @@ static FIRST: [&str; 337] = [
     "seccomp", "getrandom", "memfd_create", "kexec_file_load", "bpf", "execveat", "userfaultfd", "membarrier",
     "mlock2", "copy_file_range", "preadv2", "pwritev2", "pkey_mprotect", "pkey_alloc", "pkey_free", "statx",
     "io_pgetevents", "rseq", "uretprobe", "uprobe",
+];
+
+/// Of arm64, and of all machines that came after it. What is empty was never given to anything.
+#[rustfmt::skip]
+static GENERIC: [&str; 295] = [
+    "io_setup", "io_destroy", "io_submit", "io_cancel", "io_getevents", "setxattr", "lsetxattr", "fsetxattr",
+    "getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr", "removexattr", "lremovexattr",
+    "fremovexattr", "getcwd", "lookup_dcookie", "eventfd2", "epoll_create1", "epoll_ctl", "epoll_pwait", "dup",
+    "dup3", "fcntl", "inotify_init1", "inotify_add_watch", "inotify_rm_watch", "ioctl", "ioprio_set", "ioprio_get",
+    "flock", "mknodat", "mkdirat", "unlinkat", "symlinkat", "linkat", "renameat", "umount2", "mount", "pivot_root",
+    "nfsservctl", "statfs", "fstatfs", "truncate", "ftruncate", "fallocate", "faccessat", "chdir", "fchdir",
+    "chroot", "fchmod", "fchmodat", "fchownat", "fchown", "openat", "close", "vhangup", "pipe2", "quotactl",
+    "getdents64", "lseek", "read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev",
+    "sendfile", "pselect6", "ppoll", "signalfd4", "vmsplice", "splice", "tee", "readlinkat", "newfstatat", "fstat",
+    "sync", "fsync", "fdatasync", "sync_file_range", "timerfd_create", "timerfd_settime", "timerfd_gettime",
+    "utimensat", "acct", "capget", "capset", "personality", "exit", "exit_group", "waitid", "set_tid_address",
+    "unshare", "futex", "set_robust_list", "get_robust_list", "nanosleep", "getitimer", "setitimer", "kexec_load",
+    "init_module", "delete_module", "timer_create", "timer_gettime", "timer_getoverrun", "timer_settime",
+    "timer_delete", "clock_settime", "clock_gettime", "clock_getres", "clock_nanosleep", "syslog", "ptrace",
+    "sched_setparam", "sched_setscheduler", "sched_getscheduler", "sched_getparam", "sched_setaffinity",
+    "sched_getaffinity", "sched_yield", "sched_get_priority_max", "sched_get_priority_min", "sched_rr_get_interval",
+    "restart_syscall", "kill", "tkill", "tgkill", "sigaltstack", "rt_sigsuspend", "rt_sigaction", "rt_sigprocmask",
+    "rt_sigpending", "rt_sigtimedwait", "rt_sigqueueinfo", "rt_sigreturn", "setpriority", "getpriority", "reboot",
+    "setregid", "setgid", "setreuid", "setuid", "setresuid", "getresuid", "setresgid", "getresgid", "setfsuid",
+    "setfsgid", "times", "setpgid", "getpgid", "getsid", "setsid", "getgroups", "setgroups", "uname", "sethostname",
+    "setdomainname", "getrlimit", "setrlimit", "getrusage", "umask", "prctl", "getcpu", "gettimeofday",
+    "settimeofday", "adjtimex", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid", "gettid", "sysinfo",
+    "mq_open", "mq_unlink", "mq_timedsend", "mq_timedreceive", "mq_notify", "mq_getsetattr", "msgget", "msgctl",
+    "msgrcv", "msgsnd", "semget", "semctl", "semtimedop", "semop", "shmget", "shmctl", "shmat", "shmdt", "socket",
+    "socketpair", "bind", "listen", "accept", "connect", "getsockname", "getpeername", "sendto", "recvfrom",
+    "setsockopt", "getsockopt", "shutdown", "sendmsg", "recvmsg", "readahead", "brk", "munmap", "mremap", "add_key",
+    "request_key", "keyctl", "clone", "execve", "mmap", "fadvise64", "swapon", "swapoff", "mprotect", "msync",
+    "mlock", "munlock", "mlockall", "munlockall", "mincore", "madvise", "remap_file_pages", "mbind",
+    "get_mempolicy", "set_mempolicy", "migrate_pages", "move_pages", "rt_tgsigqueueinfo", "perf_event_open",
+    "accept4", "recvmmsg", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "wait4", "prlimit64",
+    "fanotify_init", "fanotify_mark", "name_to_handle_at", "open_by_handle_at", "clock_adjtime", "syncfs", "setns",
+    "sendmmsg", "process_vm_readv", "process_vm_writev", "kcmp", "finit_module", "sched_setattr", "sched_getattr",
+    "renameat2", "seccomp", "getrandom", "memfd_create", "bpf", "execveat", "userfaultfd", "membarrier", "mlock2",
+    "copy_file_range", "preadv2", "pwritev2", "pkey_mprotect", "pkey_alloc", "pkey_free", "statx", "io_pgetevents",
+    "rseq", "kexec_file_load",
 ];
 
 #[rustfmt::skip]

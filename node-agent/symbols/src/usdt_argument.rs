@@ -1,10 +1,14 @@
 //! Where a USDT probe's arguments are: what the note of `sys/sdt.h` says of each in the words of the assembler, such as `-4@%eax`,
-//! `8@-16(%rbp)`, `4@$1` or `-4@40+CheckpointStats(%rip)`. Of x86-64.
+//! `8@-16(%rbp)`, `4@$1` or `-4@40+CheckpointStats(%rip)`; and of arm64: see [`aarch64`].
 //!
 //! The words are the target's, and may be anything: whatever is not understood is refused with a sentence, and leaves the probe's
 //! other arguments, and the probe, as they are.
 
+mod aarch64;
+
 use std::fmt;
+
+use crate::Machine;
 
 /// No probe has more: `sys/sdt.h` knows macros for twelve.
 pub const ARGUMENT_LIMIT: usize = 12;
@@ -57,7 +61,7 @@ pub enum Base {
 /// A register, or a part of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register {
-    /// Its number as instructions have it: `rax` is 0, `r15` is 15.
+    /// Its number as instructions have it: `rax` is 0, `r15` is 15, `x30` is 30. The stack pointer of arm64 is 31.
     pub number: u8,
     /// How many bytes of it are meant: 1, 2, 4 or 8.
     pub bytes: u8,
@@ -83,6 +87,9 @@ pub enum ArgumentError {
     /// By way of a table that the loader fills.
     #[error("{0:?} is found by way of the global offset table, which is not read")]
     GlobalOffsetTable(String),
+    /// Its address is made of a part of a register, with its sign or without.
+    #[error("{0:?} is at an address that is made of half a register, which is not read")]
+    Extended(String),
     /// An address that only the loader knows.
     #[error("{0:?} is an address that is not known before the program is loaded")]
     Address(String),
@@ -145,18 +152,22 @@ impl Register {
 }
 
 /// Reads what a note says of all the arguments of a probe, each by itself; None where there are more than any probe has.
-pub fn parse_arguments(text: &str) -> Option<Vec<Result<Argument, ArgumentError>>> {
+pub fn parse_arguments(
+    machine: Machine,
+    text: &str,
+) -> Option<Vec<Result<Argument, ArgumentError>>> {
     let words = words(text);
-    (words.len() <= ARGUMENT_LIMIT).then(|| words.into_iter().map(Argument::parse).collect())
+    let parse = |word| Argument::parse(machine, word);
+    (words.len() <= ARGUMENT_LIMIT).then(|| words.into_iter().map(parse).collect())
 }
 
-/// The arguments are separated by spaces, some of which an assembler may also put between parentheses.
+/// The arguments are separated by spaces, some of which an assembler may also put between parentheses, or brackets.
 fn words(text: &str) -> Vec<&str> {
     let (mut words, mut start, mut depth) = (Vec::new(), None, 0_usize);
     for (at, character) in text.char_indices() {
         match character {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
             _ => {}
         }
         if character.is_ascii_whitespace() && depth == 0 {
@@ -174,7 +185,7 @@ fn words(text: &str) -> Vec<&str> {
 
 impl Argument {
     /// Reads what a note says of one argument. One without a size has eight bytes, as the assembler's default is.
-    pub fn parse(text: &str) -> Result<Self, ArgumentError> {
+    pub fn parse(machine: Machine, text: &str) -> Result<Self, ArgumentError> {
         let (size, operand) = match text.split_once('@') {
             Some((size, operand)) if is_size(size) => (size, operand),
             _ => ("8", text),
@@ -196,8 +207,19 @@ impl Argument {
         Ok(Self {
             bytes,
             is_signed,
-            operand: Operand::parse(operand, text)?,
+            operand: match machine {
+                Machine::X86_64 => Operand::parse(operand, text)?,
+                Machine::Aarch64 => aarch64::parse(operand, text)?,
+            },
         })
+    }
+
+    /// As the note has it, or would have it.
+    pub fn told(&self, machine: Machine) -> String {
+        match machine {
+            Machine::X86_64 => self.to_string(),
+            Machine::Aarch64 => aarch64::told(self),
+        }
     }
 
     /// The symbol that its address begins with, if it does.
@@ -399,7 +421,7 @@ impl fmt::Display for Register {
 }
 
 impl fmt::Display for Argument {
-    /// As the note has it, or would have it: what is at an address that was found is `site+…`.
+    /// As a note of x86-64 has it, or would have it: what is at an address that was found is `site+…`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.is_signed { "-" } else { "" };
         write!(formatter, "{sign}{}@", self.bytes)?;

@@ -4,32 +4,58 @@ use std::{arch::global_asm, hint::black_box, io, sync::Arc};
 
 use super::super::{Binary, DEFAULT_RING_BYTES, Plan, Site, own};
 
-// The first instruction is what CKB's hot functions begin with, which the kernel emulates; but that of the last must be single-stepped.
+// The first instruction is one that the kernel emulates, on x86-64 what CKB's hot functions begin with; but that of the last must be
+// single-stepped.
+#[cfg(target_arch = "x86_64")]
+macro_rules! emulated {
+    () => {
+        "push rbp; pop rbp; ret"
+    };
+}
+#[cfg(target_arch = "x86_64")]
+macro_rules! stepped {
+    () => {
+        "mov eax, edi; ret"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! emulated {
+    () => {
+        "b 1f; 1: ret"
+    };
+}
+#[cfg(target_arch = "aarch64")]
+macro_rules! stepped {
+    () => {
+        "mov x0, x1; ret"
+    };
+}
+
 global_asm!(
     ".pushsection .text.ckb_probe_calibration_call,\"ax\",@progbits",
     ".global ckb_probe_calibration_call; .type ckb_probe_calibration_call,@function",
     "ckb_probe_calibration_call:",
-    "push rbp; pop rbp; ret",
+    emulated!(),
     ".size ckb_probe_calibration_call, . - ckb_probe_calibration_call",
     ".global ckb_probe_calibration_inner; .type ckb_probe_calibration_inner,@function",
     "ckb_probe_calibration_inner:",
-    "push rbp; pop rbp; ret",
+    emulated!(),
     ".size ckb_probe_calibration_inner, . - ckb_probe_calibration_inner",
     ".global ckb_probe_calibration_work; .type ckb_probe_calibration_work,@function",
     "ckb_probe_calibration_work:",
-    "push rbp; pop rbp; ret",
+    emulated!(),
     ".size ckb_probe_calibration_work, . - ckb_probe_calibration_work",
     ".global ckb_probe_calibration_twice; .type ckb_probe_calibration_twice,@function",
     "ckb_probe_calibration_twice:",
-    "push rbp; pop rbp; ret",
+    emulated!(),
     ".size ckb_probe_calibration_twice, . - ckb_probe_calibration_twice",
     ".global ckb_probe_calibration_counted; .type ckb_probe_calibration_counted,@function",
     "ckb_probe_calibration_counted:",
-    "push rbp; pop rbp; ret",
+    emulated!(),
     ".size ckb_probe_calibration_counted, . - ckb_probe_calibration_counted",
     ".global ckb_probe_calibration_stepped; .type ckb_probe_calibration_stepped,@function",
     "ckb_probe_calibration_stepped:",
-    "mov eax, edi; ret",
+    stepped!(),
     ".size ckb_probe_calibration_stepped, . - ckb_probe_calibration_stepped",
     ".popsection",
 );

@@ -3,6 +3,7 @@
 use std::{cell::Cell, collections::BTreeSet, io};
 
 use ckb_probe_symbols::{
+    Machine,
     demangle::{SYMBOL_LIMIT, demangle},
     elf::{Budget, ReadAt, linkage, search, search_functions},
     glob::Glob,
@@ -56,14 +57,17 @@ pub fn check(bytes: &[u8]) {
         assert!(places.is_sorted_by(|one, next| one.offset < next.offset));
         for place in places {
             let code = &bytes[usize::try_from(place.offset).unwrap()..];
-            let of_x86_64 = FirstInstruction::of_x86_64(&code[..code.len().min(16)]);
+            let code = &code[..code.len().min(16)];
+            let machines = [Machine::X86_64, Machine::Aarch64];
+            let best = machines.map(|machine| FirstInstruction::of(machine, code));
             assert!(
-                place.first_instruction >= of_x86_64,
+                Some(place.first_instruction) >= best.into_iter().min(),
                 "the worse is never told as the better"
             );
         }
     }
-    FirstInstruction::of_x86_64(bytes);
+    FirstInstruction::of(Machine::X86_64, bytes);
+    FirstInstruction::of(Machine::Aarch64, bytes);
     by_pattern(&file, bytes);
 }
 

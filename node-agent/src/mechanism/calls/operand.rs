@@ -2,6 +2,7 @@
 
 use ckb_probe_crds::Reason;
 use ckb_probe_symbols::{
+    Machine,
     elf::UsdtSite,
     usdt_argument::{Argument, Base, Operand as Place},
 };
@@ -46,14 +47,18 @@ pub(super) fn operand(site: &UsdtSite, asked: Numbered) -> Result<Operand, Refus
     };
     if kind == Kept::String && argument.bytes != POINTER {
         return refused(format!(
-            "argument {number} of {provider}:{name} is no pointer to a text: it has {} bytes ({argument})",
-            argument.bytes
+            "argument {number} of {provider}:{name} is no pointer to a text: it has {} bytes ({})",
+            argument.bytes,
+            argument.told(Machine::NATIVE)
         ));
     }
     let read = read(argument).ok_or_else(|| {
         Refusal::new(
             Reason::SymbolNotFound,
-            format!("argument {number} of {provider}:{name} is at an address that is not known ({argument})"),
+            format!(
+                "argument {number} of {provider}:{name} is at an address that is not known ({})",
+                argument.told(Machine::NATIVE)
+            ),
         )
     })?;
     let kind = match kind {

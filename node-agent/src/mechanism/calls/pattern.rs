@@ -13,9 +13,7 @@ use super::{
 use crate::{
     kernel::{FamilyArgument, Payload},
     mechanism::{Coverage, Refusal},
-    observe::{
-        FirstInstruction, Function, FunctionCache, FunctionsError, ProcessId, find_functions,
-    },
+    observe::{Function, FunctionCache, FunctionsError, ProcessId, find_functions},
 };
 
 /// What a pattern found.
@@ -88,9 +86,7 @@ fn matching_functions(
         ..
     } in matches.found
     {
-        if location.first_instruction == FirstInstruction::SingleStepped
-            && !matching.include_single_stepped
-        {
+        if location.is_left_out(matching.include_single_stepped) {
             left_out.insert(name);
             continue;
         }

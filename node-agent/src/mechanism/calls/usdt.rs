@@ -16,7 +16,9 @@ use super::{
 use crate::{
     kernel::{FamilyArgument, LookedAt, Payload, Role},
     mechanism::{Coverage, Refusal},
-    observe::{FirstInstruction, Glob, Location, ProcessId, UsdtCache, UsdtFile, find_usdt},
+    observe::{
+        FirstInstruction, Glob, Location, Machine, ProcessId, UsdtCache, UsdtFile, find_usdt,
+    },
 };
 
 /// Names that a sentence has, of each sort.
@@ -209,8 +211,7 @@ fn found(file: &UsdtFile, site: &UsdtSite, hit: Option<LookedAt>) -> FoundSite {
         location: Location {
             binary: Arc::clone(&file.binary),
             offset: site.offset,
-            // It is a nop.
-            first_instruction: FirstInstruction::Emulated,
+            first_instruction: FirstInstruction::of_nop(Machine::NATIVE),
         },
         semaphore: site.semaphore,
         entry_only: true,

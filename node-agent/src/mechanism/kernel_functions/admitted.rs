@@ -1,9 +1,14 @@
 //! Functions of the kernel that may be probed, by how their names begin: whoever looks after the node says which.
 
+use crate::observe::Machine;
+
 /// What a process asks of the kernel: files, disks, sockets, system calls. Not what everything runs through, whoever asks for what: memory,
 /// the scheduler, interrupts, timers, faults.
 pub const ADMITTED: &[&str] = &[
-    "__x64_sys_",
+    match Machine::NATIVE {
+        Machine::X86_64 => "__x64_sys_",
+        Machine::Aarch64 => "__arm64_sys_",
+    },
     "blk_",
     "blkdev_",
     "btrfs_",

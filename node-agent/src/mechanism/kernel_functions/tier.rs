@@ -17,10 +17,14 @@ use crate::{
         Node, Refusal,
         syscalls::{CALLS, time_of_a_call},
     },
+    observe::Machine,
 };
 
 /// What the calibration calls, through its system call.
-const FUNCTION: &str = "__x64_sys_getppid";
+const FUNCTION: &str = match Machine::NATIVE {
+    Machine::X86_64 => "__x64_sys_getppid",
+    Machine::Aarch64 => "__arm64_sys_getppid",
+};
 
 /// No process has this number, but what idles.
 const NOBODY: u32 = 0;

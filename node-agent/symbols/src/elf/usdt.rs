@@ -16,7 +16,10 @@ use super::{
     Budget, FileRange, Header, ReadAt, Reader, SearchError, at_most, for_each_symbol,
     functions::for_each_name,
 };
-use crate::usdt_argument::{Argument, ArgumentError, parse_arguments};
+use crate::{
+    Machine,
+    usdt_argument::{Argument, ArgumentError, parse_arguments},
+};
 
 /// More is not read of a file's notes: those of a Java machine's 566 probes take 50 kB.
 const NOTES_LIMIT: u64 = 1 << 20;
@@ -92,7 +95,7 @@ pub enum Nops {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum SiteError {
     /// Nothing is known of where arguments are, or of what a nop is.
-    #[error("the file is not for x86-64")]
+    #[error("the file is for another machine than x86-64 and arm64")]
     Machine,
     /// It is nowhere in the file's code.
     #[error("its address is not in the code of the file")]
@@ -115,6 +118,8 @@ pub fn usdt_probes(
     let sections = header.usdt_sections(&mut reader)?;
     let mut probes = UsdtProbes::default();
     let mut addresses = Vec::new();
+    // Of another machine all sites are refused, whatever their arguments are.
+    let machine = Machine::of_file(header.machine).unwrap_or(Machine::X86_64);
     for part in sections.notes {
         if part.bytes > NOTES_LIMIT {
             let (what, bytes) = (part.what, part.bytes);
@@ -128,7 +133,7 @@ pub fn usdt_probes(
         while let Some(note) = notes.note(&mut probes.malformed) {
             let count = (addresses.len() + probes.refused.len()) as u64 + probes.malformed;
             at_most(PROBE_LIMIT, count + 1, "USDT probes")?;
-            let Some(note) = note.read(header.endian) else {
+            let Some(note) = note.read(header.endian, machine) else {
                 probes.malformed += 1;
                 continue;
             };
@@ -193,14 +198,15 @@ impl Header {
         reader: &Reader<impl ReadAt + ?Sized>,
         note: &Note,
     ) -> Result<UsdtSite, SiteError> {
-        if self.machine != elf::EM_X86_64 {
-            return Err(SiteError::Machine);
-        }
+        let machine = Machine::of_file(self.machine).ok_or(SiteError::Machine)?;
         let offset = self.offset(&self.segments, note.address, 1);
         let offset = offset.ok_or(SiteError::NoCode)?;
         let code = reader.bytes::<11>(offset);
         let code = code.as_ref().map(|(code, count)| &code[..*count]);
-        let nops = code.and_then(Nops::of_x86_64);
+        let nops = code.and_then(|code| match machine {
+            Machine::X86_64 => Nops::of_x86_64(code),
+            Machine::Aarch64 => Nops::of_aarch64(note.address, code),
+        });
         let semaphore = match note.semaphore {
             0 => None,
             address => {
@@ -326,6 +332,12 @@ impl Nops {
         })
     }
 
+    /// The same of arm64, where nothing longer is there for anybody, and what is not at a multiple of four is no instruction.
+    fn of_aarch64(address: u64, code: &[u8]) -> Option<Self> {
+        const NOP: [u8; 4] = 0xd503_201f_u32.to_le_bytes();
+        (address.is_multiple_of(4) && code.starts_with(&NOP)).then_some(Self::One)
+    }
+
     /// As assemblers write them.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -399,7 +411,7 @@ impl<'a> Bytes<'a> {
 
 impl<'a> RawNote<'a> {
     /// Three addresses of 64 bits, and three strings. None where that is not what there is.
-    fn read(&self, endian: Endianness) -> Option<Note<'a>> {
+    fn read(&self, endian: Endianness, machine: Machine) -> Option<Note<'a>> {
         let mut left = self.0;
         let mut address = || {
             let (number, rest) = left.split_first_chunk::<8>()?;
@@ -426,7 +438,7 @@ impl<'a> RawNote<'a> {
             semaphore,
             provider,
             name,
-            arguments: parse_arguments(arguments)?,
+            arguments: parse_arguments(machine, arguments)?,
         })
     }
 }

@@ -67,3 +67,76 @@ fn an_instruction_that_the_file_cuts_short_is_single_stepped() {
         assert_eq!(FirstInstruction::of_x86_64(code), SingleStepped);
     }
 }
+
+/// Code of arm64 as its assembler writes it.
+#[track_caller]
+fn assert_word(word: u32, verdict: FirstInstruction) {
+    let code = word.to_le_bytes();
+    assert_eq!(
+        FirstInstruction::of(Machine::Aarch64, &code),
+        verdict,
+        "{word:08x}"
+    );
+}
+
+#[test]
+fn what_arm64_kernels_simulate_is_emulated() {
+    // b; bl; b.eq; cbz w0; cbnz x1; tbz w2,#3; tbnz x3,#33; adr x0; adrp x16; br x17; blr x8; ret; ret x1
+    for word in [
+        0x1400_0001,
+        0x97ff_ffff,
+        0x5400_0020,
+        0x3400_0040,
+        0xb500_0041,
+        0x3618_0042,
+        0xb708_0043,
+        0x1000_0000,
+        0x9000_0010,
+        0xd61f_0220,
+        0xd63f_0100,
+        0xd65f_03c0,
+        0xd65f_0020,
+    ] {
+        assert_word(word, Emulated);
+    }
+}
+
+#[test]
+fn what_arm64_functions_begin_with_is_single_stepped() {
+    // stp x29,x30,[sp,#-32]!; sub sp,sp,#16; paciasp; bti c; nop; mov x0,x1; ldr x0,[x0]; ldr x0,literal; mov w8,#172; svc #0;
+    // ldxr w0,[x1]; b.cond with the bit that makes it bc.cond; braa; retaa
+    for word in [
+        0xa9be_7bfd,
+        0xd100_43ff,
+        0xd503_233f,
+        0xd503_245f,
+        0xd503_201f,
+        0xaa01_03e0,
+        0xf940_0000,
+        0x5800_0040,
+        0x5280_1588,
+        0xd400_0001,
+        0x885f_7c20,
+        0x5400_0030,
+        0xd71f_0801,
+        0xd65f_0bff,
+    ] {
+        assert_word(word, SingleStepped);
+    }
+    for short in [&[][..], &[0x01], &[0x01, 0x00, 0x00]] {
+        let verdict = FirstInstruction::of(Machine::Aarch64, short);
+        assert_eq!(verdict, SingleStepped);
+    }
+    assert_eq!(FirstInstruction::of_nop(Machine::Aarch64), SingleStepped);
+}
+
+#[test]
+fn a_nop_is_what_its_machine_makes_of_it() {
+    for (machine, nop) in [
+        (Machine::X86_64, &[0x90][..]),
+        (Machine::Aarch64, &[0x1f, 0x20, 0x03, 0xd5]),
+    ] {
+        let verdict = FirstInstruction::of(machine, nop);
+        assert_eq!(verdict, FirstInstruction::of_nop(machine));
+    }
+}

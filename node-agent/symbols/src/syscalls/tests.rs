@@ -1,5 +1,8 @@
+use std::collections::BTreeMap;
+
 use super::*;
 
+#[cfg(target_arch = "x86_64")]
 macro_rules! known {
     ($($constant:ident)*) => {
         &[$((libc::$constant as u32, stringify!($constant))),*]
@@ -7,6 +10,7 @@ macro_rules! known {
 }
 
 /// What the C library says of the same.
+#[cfg(target_arch = "x86_64")]
 #[rustfmt::skip]
 static KNOWN: &[(u32, &str)] = known! {
     SYS_read SYS_write SYS_open SYS_close SYS_stat SYS_fstat SYS_lstat SYS_poll SYS_lseek SYS_mmap SYS_mprotect
@@ -59,22 +63,72 @@ static KNOWN: &[(u32, &str)] = known! {
     SYS_process_mrelease SYS_futex_waitv SYS_set_mempolicy_home_node SYS_fchmodat2 SYS_mseal
 };
 
+#[cfg(target_arch = "x86_64")]
 #[test]
 fn names_and_numbers_are_those_of_the_c_library() {
     assert_eq!(KNOWN.len(), 360);
     for (number, constant) in KNOWN {
         let name = constant.strip_prefix("SYS_").unwrap();
-        assert_eq!(syscall_name(*number), Some(name));
-        assert_eq!(syscall_number(name), Some(*number));
+        assert_eq!(name_of(Machine::X86_64, *number), Some(name));
+        assert_eq!(number_of(Machine::X86_64, name), Some(*number));
     }
 }
 
 #[test]
 fn there_is_nothing_in_the_gap_and_beyond() {
     for number in [337, 423, 471, 511, u32::MAX] {
-        assert_eq!(syscall_name(number), None);
+        assert_eq!(name_of(Machine::X86_64, number), None);
     }
-    assert_eq!(syscall_name(336), Some("uprobe"));
-    assert_eq!(syscall_name(470), Some("listns"));
-    assert_eq!(syscall_number("no_such_call"), None);
+    assert_eq!(name_of(Machine::X86_64, 336), Some("uprobe"));
+    assert_eq!(name_of(Machine::X86_64, 470), Some("listns"));
+    assert_eq!(number_of(Machine::X86_64, "no_such_call"), None);
+}
+
+/// What the kernel's header says that machines have which came late; with it come the names by which machines of 64 bits know those that
+/// have another one elsewhere.
+fn of_the_header() -> BTreeMap<u32, String> {
+    let header = std::fs::read_to_string("/usr/include/asm-generic/unistd.h").unwrap();
+    let defined = header.lines().filter_map(|line| {
+        let (name, value) = line.strip_prefix("#define __NR")?.split_once(' ')?;
+        Some((name, value.trim()))
+    });
+    let (mut numbers, mut names) = (Vec::new(), BTreeMap::new());
+    for (name, value) in defined {
+        if let Ok(number) = value.parse::<u32>() {
+            numbers.push((number, name));
+        } else if let Some(shared) = value.strip_prefix("__NR") {
+            // Machines of 64 bits come first.
+            names.entry(shared).or_insert(name);
+        }
+    }
+    let name = |name| names.get(name).copied().unwrap_or(name);
+    let mut found = BTreeMap::new();
+    for (number, own) in numbers {
+        let name = name(own).trim_start_matches("3264").trim_start_matches('_');
+        let is_of_32_bits = (403..COMMON_BEGIN).contains(&number);
+        if !is_of_32_bits
+            && !["arch_specific_syscall", "syscalls", "sync_file_range2"].contains(&name)
+        {
+            found.insert(number, name.to_string());
+        }
+    }
+    found
+}
+
+#[test]
+fn names_and_numbers_of_arm64_are_those_of_the_kernels_header() {
+    let known = of_the_header();
+    assert!(known.len() > 300, "{}", known.len());
+    for (number, name) in &known {
+        assert_eq!(name_of(Machine::Aarch64, *number), Some(name.as_str()));
+        assert_eq!(number_of(Machine::Aarch64, name), Some(*number));
+    }
+    // And there are no others.
+    for number in 0..COMMON_BEGIN {
+        let is_known = name_of(Machine::Aarch64, number).is_some();
+        assert_eq!(is_known, known.contains_key(&number), "{number}");
+    }
+    for name in ["", "open", "poll", "uretprobe", "arch_prctl"] {
+        assert_eq!(number_of(Machine::Aarch64, name), None, "{name}");
+    }
 }

@@ -1,5 +1,7 @@
 //! Arguments as compilers write them, as nobody does, and any that there can be.
 
+mod aarch64;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -89,7 +91,11 @@ fn what_real_programs_have_is_understood() {
             is_signed,
             operand,
         };
-        assert_eq!(Argument::parse(text), Ok(argument), "{text}");
+        assert_eq!(
+            Argument::parse(Machine::X86_64, text),
+            Ok(argument),
+            "{text}"
+        );
     }
 }
 
@@ -139,7 +145,9 @@ fn what_is_not_understood_is_refused_with_a_sentence() {
     ];
     for (text, sentence) in all {
         assert_eq!(
-            Argument::parse(text).unwrap_err().to_string(),
+            Argument::parse(Machine::X86_64, text)
+                .unwrap_err()
+                .to_string(),
             sentence,
             "{text}"
         );
@@ -171,7 +179,7 @@ fn what_is_not_understood_is_refused_with_a_sentence() {
         "@%rax",
         "8@@%rax",
     ] {
-        let error = Argument::parse(text).unwrap_err();
+        let error = Argument::parse(Machine::X86_64, text).unwrap_err();
         assert!(
             error.to_string().ends_with(" is no argument of a probe"),
             "{text}: {error}"
@@ -181,21 +189,26 @@ fn what_is_not_understood_is_refused_with_a_sentence() {
 
 #[test]
 fn each_argument_of_a_note_is_read_by_itself() {
-    let read = parse_arguments(" 8@%rax  4@%xmm1 8@(%rax, %rbx, 8)").unwrap();
+    let read = parse_arguments(Machine::X86_64, " 8@%rax  4@%xmm1 8@(%rax, %rbx, 8)").unwrap();
     assert_eq!(read.len(), 3);
     assert!(read[0].is_ok() && read[2].is_ok());
     assert_eq!(
         read[1],
         Err(ArgumentError::FloatingPoint("4@%xmm1".to_string()))
     );
-    assert_eq!(parse_arguments("").unwrap(), []);
-    assert_eq!(parse_arguments(&"1@$1 ".repeat(12)).unwrap().len(), 12);
-    assert_eq!(parse_arguments(&"1@$1 ".repeat(13)), None);
+    assert_eq!(parse_arguments(Machine::X86_64, "").unwrap(), []);
+    assert_eq!(
+        parse_arguments(Machine::X86_64, &"1@$1 ".repeat(12))
+            .unwrap()
+            .len(),
+        12
+    );
+    assert_eq!(parse_arguments(Machine::X86_64, &"1@$1 ".repeat(13)), None);
 }
 
 #[test]
 fn a_symbol_is_told_by_how_far_it_is_from_the_probe() {
-    let argument = Argument::parse("-4@40+CheckpointStats(%rip)").unwrap();
+    let argument = Argument::parse(Machine::X86_64, "-4@40+CheckpointStats(%rip)").unwrap();
     assert_eq!(argument.symbol(), Some("CheckpointStats"));
     let found = argument.clone().resolved(0x1000, |name| {
         assert_eq!(name, "CheckpointStats");
@@ -209,7 +222,7 @@ fn a_symbol_is_told_by_how_far_it_is_from_the_probe() {
         missing.unwrap_err().to_string(),
         "no symbol table of the file has \"CheckpointStats\", of which the argument is"
     );
-    let plain = Argument::parse("8@%rax").unwrap();
+    let plain = Argument::parse(Machine::X86_64, "8@%rax").unwrap();
     assert_eq!(plain.clone().resolved(1, |_| unreachable!()), Ok(plain));
 }
 
@@ -269,7 +282,7 @@ proptest! {
     #[test]
     fn what_is_written_is_read_again(all in prop::collection::vec(argument(), 0..=ARGUMENT_LIMIT)) {
         let words: Vec<String> = all.iter().map(ToString::to_string).collect();
-        let read = parse_arguments(&words.join(" ")).unwrap();
+        let read = parse_arguments(Machine::X86_64, &words.join(" ")).unwrap();
         let expected: Vec<_> = all.into_iter().map(Ok).collect();
         prop_assert_eq!(read, expected);
     }
@@ -277,8 +290,8 @@ proptest! {
     /// Whatever a note says is read or refused, and what is read says so again.
     #[test]
     fn any_words_are_read_or_refused(text in "[-0-9f@%$(),+a-zA-Z: .]{0,60}") {
-        for argument in parse_arguments(&text).into_iter().flatten().flatten() {
-            prop_assert_eq!(Argument::parse(&argument.to_string()), Ok(argument));
+        for argument in parse_arguments(Machine::X86_64, &text).into_iter().flatten().flatten() {
+            prop_assert_eq!(Argument::parse(Machine::X86_64, &argument.to_string()), Ok(argument));
         }
     }
 }

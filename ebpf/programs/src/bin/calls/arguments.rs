@@ -2,7 +2,7 @@
 
 use aya_ebpf::{bindings::pt_regs, programs::ProbeContext};
 use ckb_probe_common::Payload;
-use ckb_probe_programs::column_family::read_user;
+use ckb_probe_programs::{column_family::read_user, registers};
 
 use crate::record;
 
@@ -29,13 +29,26 @@ pub fn at_entry(context: &ProbeContext, stack: u64, payload: u8) -> u64 {
     } else if payload == Payload::Arguments3And5 as u8 {
         argument(3).wrapping_add(argument(5))
     } else if payload == Payload::Arguments4And6 as u8 {
-        // The seventh argument is the first on the stack, above the return address.
-        argument(4).wrapping_add(size_at(stack.wrapping_add(8)))
+        argument(4).wrapping_add(seventh(context, stack))
     } else if payload == Payload::PointedToBy5 as u8 {
         argument(5)
     } else {
         0
     }
+}
+
+/// The seventh argument is the first on the stack, above the return address.
+#[cfg(bpf_target_arch = "x86_64")]
+#[inline(always)]
+fn seventh(_: &ProbeContext, stack: u64) -> u64 {
+    size_at(stack.wrapping_add(8))
+}
+
+/// The seventh argument is in a register, too.
+#[cfg(bpf_target_arch = "aarch64")]
+#[inline(always)]
+fn seventh(context: &ProbeContext, _: u64) -> u64 {
+    context.arg::<u64>(6).unwrap_or(0)
 }
 
 /// The payload size, with what was remembered from the entry.
@@ -47,7 +60,7 @@ pub fn at_return(registers: *const pt_regs, at_entry: u64, payload: u8) -> u64 {
         return at_entry;
     }
     // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
-    let result = unsafe { (*registers).rax };
+    let result = unsafe { *registers::result(registers) };
     if result == 0 || (pointed && at_entry == 0) {
         return 0;
     }

@@ -25,7 +25,7 @@ use ckb_probe_programs::{
     counters::{self, add},
     fields,
     helpers::{now, process, thread},
-    stack_pages,
+    registers, stack_pages,
 };
 
 /// BPF_F_MMAPABLE.
@@ -159,9 +159,9 @@ unsafe fn describe(head: &mut Head, registers: *const pt_regs) {
     // SAFETY: by the caller's word. Volatile, so that no two reads are made one of a choice of addresses, which the verifier
     // refuses.
     unsafe {
-        head.ip = (&raw const (*registers).rip).read_volatile();
-        head.sp = (&raw const (*registers).rsp).read_volatile();
-        head.bp = (&raw const (*registers).rbp).read_volatile();
+        head.ip = registers::instruction(registers).read_volatile();
+        head.sp = registers::stack(registers).read_volatile();
+        head.bp = registers::frame(registers).read_volatile();
     }
     replaced(head);
 }

@@ -7,8 +7,9 @@ use aya_ebpf::{
     helpers::bpf_probe_read_user_str_bytes, macros::map, maps::LruHashMap, programs::ProbeContext,
 };
 use ckb_probe_common::{Arguments, CallKey, Cookie, MAX_ARGUMENTS, SlowArguments, UNREADABLE};
+use ckb_probe_programs::registers::{POPPED_BY_RETURN, argument};
 
-use crate::{POPPED_BY_RETURN, stack, thread};
+use crate::{stack, thread};
 
 /// By the thread, the operation and the stack pointer after the return. The loader sets how many.
 #[map]
@@ -22,12 +23,12 @@ pub fn keep(context: &ProbeContext, cookie: Cookie) {
     // of a choice of addresses, which the verifier refuses.
     let values = unsafe {
         [
-            (&raw const (*registers).rdi).read_volatile(),
-            (&raw const (*registers).rsi).read_volatile(),
-            (&raw const (*registers).rdx).read_volatile(),
-            (&raw const (*registers).rcx).read_volatile(),
-            (&raw const (*registers).r8).read_volatile(),
-            (&raw const (*registers).r9).read_volatile(),
+            argument::<0>(registers).read_volatile(),
+            argument::<1>(registers).read_volatile(),
+            argument::<2>(registers).read_volatile(),
+            argument::<3>(registers).read_volatile(),
+            argument::<4>(registers).read_volatile(),
+            argument::<5>(registers).read_volatile(),
         ]
     };
     let arguments = Arguments {

@@ -43,6 +43,7 @@ use ckb_probe_common::{CallKey, CallStart, Control, Cookie, Mark, Session};
 use ckb_probe_programs::{
     calls::NO_RETURN,
     helpers::{cookie, now, thread},
+    registers::{self, POPPED_BY_RETURN},
     session,
 };
 use in_flight::Remembered;
@@ -51,9 +52,6 @@ use record::Call;
 /// What user space has to say.
 #[map]
 static CONTROL: Array<Control> = Array::with_max_entries(1, 0);
-
-/// On x86-64 a return pops the return address.
-const POPPED_BY_RETURN: u64 = 8;
 
 // Not by aya's macro, whose programs return 0 whatever is returned here: the return of a call that is not taken up would be
 // touched all the same, and met as if it were an entry.
@@ -285,7 +283,7 @@ fn control(context: &impl EbpfContext) -> Option<&'static Control> {
 #[inline(always)]
 fn stack(registers: *const pt_regs) -> u64 {
     // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
-    unsafe { (*registers).rsp }
+    unsafe { *registers::stack(registers) }
 }
 
 #[inline(always)]

@@ -1,17 +1,19 @@
 //! Arguments that are wherever the compiler left them, which a note beside the code tells.
 
 use aya_ebpf::{
-    bindings::pt_regs,
     helpers::{bpf_probe_read_user_str_bytes, generated::bpf_probe_read_user},
     programs::ProbeContext,
 };
-use ckb_probe_common::hits::{Operand, REGISTERS, Value, ValueKind};
+use ckb_probe_common::hits::{Operand, Value, ValueKind};
+use ckb_probe_programs::registers;
 
 /// Reads an argument: a number as it is with its sign, or the address of a text. False where it cannot be read without a page
 /// fault; the number is 0 then.
 #[inline(never)]
 pub fn read(context: &ProbeContext, operand: &Operand, number: &mut u64) -> bool {
-    let registers = registers(context.regs);
+    // All are read, whichever is wanted: a choice of addresses in the context is one that the verifier refuses.
+    // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
+    let registers = unsafe { registers::all(context.regs) };
     let (Some(base), Some(index)) = (
         registers.get(operand.base as usize),
         registers.get(operand.index as usize),
@@ -65,33 +67,4 @@ pub fn value(context: &ProbeContext, operand: &Operand, value: &mut Value) -> bo
         return text.is_ok();
     }
     true
-}
-
-/// By number, as an [`Operand`] counts them. All are read, whichever is wanted: a choice of addresses in the context is one that
-/// the verifier refuses.
-#[inline(always)]
-fn registers(registers: *const pt_regs) -> [u64; REGISTERS] {
-    // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
-    unsafe {
-        [
-            (&raw const (*registers).rax).read_volatile(),
-            (&raw const (*registers).rcx).read_volatile(),
-            (&raw const (*registers).rdx).read_volatile(),
-            (&raw const (*registers).rbx).read_volatile(),
-            (&raw const (*registers).rsp).read_volatile(),
-            (&raw const (*registers).rbp).read_volatile(),
-            (&raw const (*registers).rsi).read_volatile(),
-            (&raw const (*registers).rdi).read_volatile(),
-            (&raw const (*registers).r8).read_volatile(),
-            (&raw const (*registers).r9).read_volatile(),
-            (&raw const (*registers).r10).read_volatile(),
-            (&raw const (*registers).r11).read_volatile(),
-            (&raw const (*registers).r12).read_volatile(),
-            (&raw const (*registers).r13).read_volatile(),
-            (&raw const (*registers).r14).read_volatile(),
-            (&raw const (*registers).r15).read_volatile(),
-            0,
-            (&raw const (*registers).rip).read_volatile(),
-        ]
-    }
 }

@@ -32,6 +32,7 @@ use ckb_probe_common::{
 use ckb_probe_programs::{
     counters::add,
     helpers::{cookie, now, thread},
+    registers::{self, argument},
 };
 
 /// What user space has to say.
@@ -132,7 +133,7 @@ fn returns(context: &impl EbpfContext, registers: *const pt_regs) {
         return;
     }
     // SAFETY: the kernel hands the program a valid pt_regs for as long as it runs.
-    let result = unsafe { (&raw const (*registers).rax).read_volatile() };
+    let result = unsafe { registers::result(registers).read_volatile() };
     match role {
         role::OUTCOME => account::outcome(slot, &call, result),
         role::VERDICT => {
@@ -192,7 +193,7 @@ fn key(slot: u32, role: u8) -> HealthCallKey {
     }
 }
 
-/// Arguments of a call, by the System V calling convention.
+/// Arguments of a call, by the platform's calling convention.
 struct Arguments {
     first: u64,
     second: u64,
@@ -209,11 +210,11 @@ impl Arguments {
         // SAFETY: by the caller's word. Volatile, so that no two reads are made one of a choice of addresses.
         unsafe {
             Self {
-                first: (&raw const (*registers).rdi).read_volatile(),
-                second: (&raw const (*registers).rsi).read_volatile(),
-                third: (&raw const (*registers).rdx).read_volatile(),
-                fifth: (&raw const (*registers).r8).read_volatile(),
-                sixth: (&raw const (*registers).r9).read_volatile(),
+                first: argument::<0>(registers).read_volatile(),
+                second: argument::<1>(registers).read_volatile(),
+                third: argument::<2>(registers).read_volatile(),
+                fifth: argument::<4>(registers).read_volatile(),
+                sixth: argument::<5>(registers).read_volatile(),
             }
         }
     }

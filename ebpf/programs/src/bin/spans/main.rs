@@ -40,6 +40,7 @@ use ckb_probe_common::spans::{OPERATIONS, SpanControl, SpanState, role};
 use ckb_probe_programs::{
     column_family::read_user,
     helpers::{cookie, now, thread},
+    registers::argument,
 };
 
 /// What user space has to say.
@@ -90,7 +91,7 @@ fn enters(context: &ProbeContext) -> bool {
             role::DROP => account::drop(state, control),
             role::PUT | role::DELETE => names::note(state, context.regs, role, family),
             role::PHASE => account::begin_phase(state),
-            role::COMMIT => (*state).error = (&raw const (*context.regs).rsi).read_volatile(),
+            role::COMMIT => (*state).error = argument::<1>(context.regs).read_volatile(),
             _ => {}
         }
         // Last, so that what came before is not charged to the call.

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 
 use aya_ebpf::{bindings::pt_regs, helpers::generated::bpf_probe_read_user};
 use ckb_probe_common::spans::{SpanState, VALUE_BYTES, family, role};
-use ckb_probe_programs::column_family::read_user;
+use ckb_probe_programs::{column_family::read_user, registers::argument};
 
 const NAME_BYTES: u64 = 8;
 
@@ -53,8 +53,8 @@ unsafe fn key(registers: *const pt_regs) -> (u64, u64) {
     // SAFETY: by the caller's word. Volatile, so that no two reads are made one of a choice of addresses.
     unsafe {
         (
-            (&raw const (*registers).rdx).read_volatile(),
-            (&raw const (*registers).rcx).read_volatile(),
+            argument::<2>(registers).read_volatile(),
+            argument::<3>(registers).read_volatile(),
         )
     }
 }
@@ -65,8 +65,8 @@ unsafe fn value(registers: *const pt_regs) -> (u64, u64) {
     // SAFETY: by the caller's word. Volatile, as in `key`.
     unsafe {
         (
-            (&raw const (*registers).r8).read_volatile(),
-            (&raw const (*registers).r9).read_volatile(),
+            argument::<4>(registers).read_volatile(),
+            argument::<5>(registers).read_volatile(),
         )
     }
 }

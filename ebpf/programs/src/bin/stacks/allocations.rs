@@ -18,6 +18,7 @@ use ckb_probe_common::stacks::{FREED, Order, Pace, allocations};
 use ckb_probe_programs::{
     counters::add,
     helpers::{cookie, now},
+    registers::argument,
     storage::{TaskStorage, Thread},
 };
 
@@ -71,11 +72,11 @@ pub fn hit(context: ProbeContext) -> u32 {
         match cookie(&context).slot() {
             allocations::STOPS => stops(order, pace, account(0), account(1), registers),
             allocations::ALLOCATES => {
-                told(order, pace, account(0), 0, (*registers).rdx);
+                told(order, pace, account(0), 0, *argument::<2>(registers));
             }
-            allocations::GROWS => told(order, pace, account(0), 0, (*registers).rcx),
+            allocations::GROWS => told(order, pace, account(0), 0, *argument::<3>(registers)),
             allocations::FREES => {
-                if let Some(extent) = word((*registers).rsi + allocations::EXTENT_SIZE) {
+                if let Some(extent) = word(*argument::<1>(registers) + allocations::EXTENT_SIZE) {
                     let size = allocations::usable(extent);
                     told(order, pace, account(1), FREED, size);
                 }
@@ -99,7 +100,7 @@ unsafe fn stops(
     // SAFETY: maps' values, and the registers that the kernel handed out.
     unsafe {
         let mut seen = [0_u64; 4];
-        let from = (*registers).rsi as *const c_void;
+        let from = *argument::<1>(registers) as *const c_void;
         let read = bpf_probe_read_user(seen.as_mut_ptr().cast(), size_of_val(&seen) as u32, from);
         let [is_allocated, counter, last, next] = seen;
         let (Some(counted), Some(last), Some(next)) = (word(counter), word(last), word(next))

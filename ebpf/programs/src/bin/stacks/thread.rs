@@ -7,7 +7,7 @@ use aya_ebpf::{
     helpers::generated::{bpf_probe_read_kernel, bpf_task_pt_regs},
 };
 use ckb_probe_common::stacks::{Head, NO_USER, ON_CPU, REPLACED, pages_between};
-use ckb_probe_programs::fields;
+use ckb_probe_programs::{fields, registers};
 
 fields!(
     FIELDS:
@@ -82,11 +82,11 @@ pub unsafe fn describe(head: &mut Head, task: *const c_void) {
     // SAFETY: the registers are those of the task. The helper copes with any address.
     unsafe {
         let registers = bpf_task_pt_regs(task.cast_mut().cast()) as *const pt_regs;
-        head.ip = register(&raw const (*registers).rip);
-        head.sp = register(&raw const (*registers).rsp);
-        head.bp = register(&raw const (*registers).rbp);
-        head.call = register(&raw const (*registers).orig_rax) as i64;
-        head.argument = register(&raw const (*registers).rdi);
+        head.ip = register(registers::instruction(registers));
+        head.sp = register(registers::stack(registers));
+        head.bp = register(registers::frame(registers));
+        head.call = registers::syscall(registers);
+        head.argument = register(registers::syscall_argument::<0>(registers));
     }
     let probed = FIELDS.pointer::<PROBED>(task);
     let mut instance = probed.and_then(|probed| FIELDS.pointer::<INSTANCES>(probed));
@@ -112,11 +112,11 @@ pub unsafe fn is_where_it_was(head: &Head, task: *const c_void) -> bool {
     unsafe {
         let registers = bpf_task_pt_regs(task.cast_mut().cast()) as *const pt_regs;
         head.call >= 0
-            && head.call == register(&raw const (*registers).orig_rax) as i64
-            && head.argument == register(&raw const (*registers).rdi)
-            && head.ip == register(&raw const (*registers).rip)
-            && head.sp == register(&raw const (*registers).rsp)
-            && head.bp == register(&raw const (*registers).rbp)
+            && head.call == registers::syscall(registers)
+            && head.argument == register(registers::syscall_argument::<0>(registers))
+            && head.ip == register(registers::instruction(registers))
+            && head.sp == register(registers::stack(registers))
+            && head.bp == register(registers::frame(registers))
     }
 }
 

@@ -8,6 +8,7 @@
 #![no_main]
 
 mod file;
+mod numbers;
 mod record;
 mod rows;
 
@@ -26,8 +27,10 @@ use ckb_probe_programs::{
     fields,
     helpers::{now, process},
     identity::Identity,
+    registers,
     storage::{TaskStorage, Thread},
 };
+use numbers::{EXIT, EXIT_GROUP, OF_32_BITS, RESTART, SIGNAL_RETURN};
 use record::Call;
 
 /// Finds the targets, and tells nearly every process that it is none, in a few instructions.
@@ -52,7 +55,7 @@ static CALLS: TaskStorage<InThread> = TaskStorage::new();
 
 fields!(
     FIELDS:
-    /// `task_struct.thread_info.status`.
+    /// `task_struct.thread_info.status`, or `flags`: what says [`OF_32_BITS`].
     STATUS,
     // What a descriptor stands for: `task_struct.files`, `files_struct.fdt`, `fdtable.max_fds` and `fd`.
     FILES, TABLE, MOST, DESCRIPTORS,
@@ -66,16 +69,6 @@ fields!(
 
 #[unsafe(no_mangle)]
 static IDENTITY: Identity = Identity::unset();
-
-/// In a system call of a 32-bit program.
-const TS_COMPAT: u32 = 2;
-
-/// By which the kernel makes some calls again.
-const RESTART: u32 = 219;
-
-/// Calls that do not return: nothing is known of their end.
-const EXIT: u32 = 60;
-const EXIT_GROUP: u32 = 231;
 
 /// What the kernel does with a signal that has no handler.
 const SIG_IGN: u64 = 1;
@@ -164,13 +157,13 @@ pub fn syscall_exit(context: BtfTracePointContext) -> i32 {
     let result: i64 = context.arg(1);
     let registers = context.arg::<*const pt_regs>(0);
     let error = result.wrapping_neg() as u64;
-    if is_broken_off(error) && begun.number != record::SIGNAL_RETURN {
+    if is_broken_off(error) && begun.number != SIGNAL_RETURN {
         // Whether it fails or is made again is decided on the way back to the program.
         // SAFETY: the thread's own value, and a tracepoint's registers.
         unsafe {
             (*here).broken = begun;
-            (*here).instruction = (*registers).rip;
-            (*here).stack = (*registers).rsp;
+            (*here).instruction = *registers::instruction(registers);
+            (*here).stack = *registers::stack(registers);
             (*here).result = error;
         }
         return 0;
@@ -249,7 +242,8 @@ unsafe fn resumed(here: *mut InThread, registers: *const pt_regs, order: &Order)
             (*here).result = 0;
             record::restarted(broken.row);
         }
-        let same = (*registers).rip == (*here).instruction && (*registers).rsp == (*here).stack;
+        let same = *registers::instruction(registers) == (*here).instruction
+            && *registers::stack(registers) == (*here).stack;
         if !same {
             // A handler's own.
             return None;
@@ -286,7 +280,7 @@ fn target() -> Option<u32> {
 fn number(number: u64, thread: Thread) -> u32 {
     // SAFETY: the loader made sure of the size.
     let status = unsafe { FIELDS.trusted_u32::<STATUS>(thread.as_ptr()) };
-    if number < NUMBERS as u64 && status & TS_COMPAT == 0 {
+    if number < NUMBERS as u64 && status & OF_32_BITS == 0 {
         number as u32
     } else {
         OTHER

@@ -19,10 +19,11 @@ use ckb_probe_programs::{
     constants::Constants,
     counters::{add, raise_alone},
     helpers::{process, thread},
+    registers::syscall_argument,
     ring_shares,
 };
 
-use crate::{MET, file, rows};
+use crate::{MET, file, numbers::SIGNAL_RETURN, rows};
 
 /// Errors, by row and number; the loader sets how many.
 #[map]
@@ -36,9 +37,6 @@ ring_shares!(SHARES, SLOW_CALLS, MAX_TARGETS as u32);
 /// By number: which argument is a path, counting from 1; 0 for none.
 #[unsafe(no_mangle)]
 static PATHS: Constants<NUMBERS> = Constants::unset();
-
-/// `rt_sigreturn` returns what the interrupted code had in that register.
-pub const SIGNAL_RETURN: u32 = 15;
 
 /// BPF_NOEXIST.
 const IF_ABSENT: u64 = 1;
@@ -224,13 +222,14 @@ fn report(call: &Call, order: &Order) {
 #[inline(always)]
 unsafe fn arguments(registers: *const pt_regs) -> [u64; 6] {
     // SAFETY: by the caller's word.
-    let registers = unsafe { &*registers };
-    [
-        registers.rdi,
-        registers.rsi,
-        registers.rdx,
-        registers.r10,
-        registers.r8,
-        registers.r9,
-    ]
+    unsafe {
+        [
+            *syscall_argument::<0>(registers),
+            *syscall_argument::<1>(registers),
+            *syscall_argument::<2>(registers),
+            *syscall_argument::<3>(registers),
+            *syscall_argument::<4>(registers),
+            *syscall_argument::<5>(registers),
+        ]
+    }
 }

@@ -9,7 +9,10 @@ fn site(arguments: &[&str]) -> UsdtSite {
         offset: 0,
         nops: Nops::One,
         semaphore: None,
-        arguments: arguments.iter().map(|text| Argument::parse(text)).collect(),
+        arguments: arguments
+            .iter()
+            .map(|text| Argument::parse(Machine::X86_64, text))
+            .collect(),
     }
 }
 
@@ -57,7 +60,7 @@ fn every_form_has_an_operand() {
     ] {
         assert_eq!(laid_out(text), told, "{text}");
     }
-    let resolved = Argument::parse("4@counter+4(%rip)").unwrap();
+    let resolved = Argument::parse(Machine::X86_64, "4@counter+4(%rip)").unwrap();
     let resolved = resolved.resolved(0x1000, |_| Ok(0x3000)).unwrap();
     let of_site = UsdtSite {
         arguments: vec![Ok(resolved)],

@@ -9,12 +9,11 @@ use super::{
 use crate::{
     kernel::{LookedAt, Operand, Role, ValueKind, ZERO},
     mechanism::Refusal,
-    observe::Pattern,
+    observe::{Machine, Pattern},
 };
 
-/// Where the calling convention of x86-64 has the first arguments that are numbers or addresses: rdi, rsi, rdx, rcx, r8 and r9, by their numbers in
-/// the instruction set.
-const REGISTERS: [u8; 6] = [7, 6, 2, 1, 8, 9];
+/// Where the calling convention has the first arguments that are numbers or addresses.
+const REGISTERS: [u8; 6] = Machine::NATIVE.argument_registers();
 
 /// The places of both, of which `find` finds what matches one pattern.
 pub(super) fn spanning(

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::{
     kernel::{FamilyArgument, LookedAt, Payload},
     mechanism::calls::Counted,
-    observe::{FirstInstruction, Location, Symbols},
+    observe::{Location, Symbols},
 };
 
 /// A function that is attached to.
@@ -56,5 +56,5 @@ pub(super) fn places(counted: &Counted, symbols: &Symbols) -> Vec<FoundSite> {
 }
 
 pub(super) fn is_left_out(counted: &Counted, location: &Location) -> bool {
-    location.first_instruction == FirstInstruction::SingleStepped && !counted.include_single_stepped
+    location.is_left_out(counted.include_single_stepped)
 }

@@ -284,12 +284,12 @@ fn a_place_that_could_not_be_attached_to_without_harm_is_refused() {
     );
     assert_eq!(found.sites.len(), 1);
     let mut other = file(&notes(&three()), None, &[]);
-    put(&mut other.bytes, 18, 183u16);
+    put(&mut other.bytes, 18, 243u16);
     let other = probes(&other).unwrap();
     assert!(other.sites.is_empty());
     assert_eq!(
         other.refused[0].why.to_string(),
-        "the file is not for x86-64"
+        "the file is for another machine than x86-64 and arm64"
     );
 }
 
@@ -483,4 +483,35 @@ proptest! {
         let found = probes(&file(&bytes, None, &[])).unwrap();
         prop_assert!(found.sites.is_empty());
     }
+}
+
+/// The same file for arm64, with its nop in the place of the others'.
+#[test]
+fn a_file_for_arm64_has_its_own_nop_and_its_own_arguments() {
+    let all = [
+        said(NOP, SEMAPHORE, "a\0nop\0-4@[sp, 12] 8@x0\0"),
+        said(NOP + 4, 0, "a\0other\0\0"),
+        said(NOP + 10, 0, "a\0midst\0\0"),
+    ];
+    let mut of = file(&notes(&all), Some(0x1000), &[]);
+    put(&mut of.bytes, 18, 183u16);
+    let at = (NOP - TEXT_BASE) as usize;
+    let nop = [0x1f, 0x20, 0x03, 0xd5];
+    of.bytes[at..at + 4].copy_from_slice(&nop);
+    // Where no instruction begins.
+    of.bytes[at + 10..at + 14].copy_from_slice(&nop);
+    let found = probes(&of).unwrap();
+    let [site] = &found.sites[..] else {
+        panic!("{found:?}");
+    };
+    assert_eq!((site.name.as_str(), site.nops), ("nop", Nops::One));
+    let told = site.arguments.iter().flatten();
+    let told: Vec<_> = told.map(|one| one.told(Machine::Aarch64)).collect();
+    assert_eq!(told, ["-4@[sp, 12]", "8@x0"]);
+    let refused = found.refused.iter();
+    let refused: Vec<_> = refused.map(|one| (one.name.as_str(), one.why)).collect();
+    assert_eq!(
+        refused,
+        [("other", SiteError::NoNop), ("midst", SiteError::NoNop)]
+    );
 }
