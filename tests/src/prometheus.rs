@@ -2,6 +2,7 @@
 
 use std::{fs, net::TcpListener, process::Stdio, time::Duration};
 
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
@@ -98,7 +99,10 @@ impl Prometheus {
 
     /// What a query gives: each series with its last value.
     pub async fn query(&self, query: &str) -> Result<Vec<Sample>> {
-        let path = format!("/api/v1/query?query={}", encode(query));
+        let path = format!(
+            "/api/v1/query?query={}",
+            utf8_percent_encode(query, NON_ALPHANUMERIC)
+        );
         let text = metrics::get(&self.address, &path).await?;
         let answer: Value =
             serde_json::from_str(&text).map_err(Failure::format("Prometheus' answer"))?;
@@ -135,15 +139,4 @@ fn sample(series: &Value) -> Option<Sample> {
         labels,
         value: series["value"][1].as_str()?.parse().ok()?,
     })
-}
-
-fn encode(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                char::from(byte).to_string()
-            }
-            _ => format!("%{byte:02X}"),
-        })
-        .collect()
 }

@@ -218,9 +218,7 @@ async fn a_request_that_is_not_answered_fails() {
     };
     let error = answer.unwrap_err();
     assert!(
-        error
-            .to_string()
-            .contains("no answer within 15 s"),
+        error.to_string().contains("no answer within 15 s"),
         "{error}"
     );
 }

@@ -9,6 +9,7 @@ use ckb_probe_report::prometheus::{
 };
 use http_body_util::BodyExt as _;
 use kube::{Client, Config, client::Body, config::AuthInfo};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 /// The token, where no file has it.
 pub const TOKEN: &str = "CKB_PROBE_PROMETHEUS_TOKEN";
@@ -112,7 +113,7 @@ impl Prometheus {
         mut take: impl FnMut(Vec<Series>),
     ) -> Result<(), PrometheusError> {
         for Grid { from, to, step } in grid.parts() {
-            let query = encoded(query);
+            let query = utf8_percent_encode(query, NON_ALPHANUMERIC);
             let path =
                 format!("/api/v1/query_range?query={query}&start={from}&end={to}&step={step}");
             take(self.get(&path).await?);
@@ -184,15 +185,4 @@ fn innermost(error: &dyn Error) -> String {
         innermost = source;
     }
     innermost.to_string()
-}
-
-/// A text as a query of a URL has it.
-fn encoded(text: &str) -> String {
-    let letters = text.bytes().map(|letter| match letter {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' => {
-            char::from(letter).to_string()
-        }
-        _ => format!("%{letter:02X}"),
-    });
-    letters.collect()
 }

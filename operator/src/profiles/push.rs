@@ -9,6 +9,7 @@ use backon::{BackoffBuilder, ExponentialBuilder};
 use ckb_probe_crds::{CkbProfileSpec, ProfileMode};
 use http::{HeaderName, HeaderValue, Request, Uri, header};
 use kube::{Client, Config, config::InferConfigError};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -125,23 +126,11 @@ impl Pushed {
         Self {
             target: format!(
                 "/ingest?name={}&from={began}&until={until}&format=pprof&spyName=ckb-probe",
-                escaped(&name)
+                utf8_percent_encode(&name, NON_ALPHANUMERIC)
             ),
             body: form(&spec.pprof.0, spec.mode),
         }
     }
-}
-
-/// What may stand in a query is left as it is.
-fn escaped(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                char::from(byte).to_string()
-            }
-            byte => format!("%{byte:02X}"),
-        })
-        .collect()
 }
 
 /// The stacks, and what their sample types are called: without that the server takes those only that Go's profiles have.

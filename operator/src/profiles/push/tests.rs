@@ -114,7 +114,7 @@ fn a_profile_arrives_as_pyroscope_takes_it() {
     assert_eq!(
         lines.next(),
         Some(
-            "POST /prefix/ingest?name=ckb-probe%7Bnamespace%3Da%2Cckbprobe%3Dp%2Cprobe%3Dflames%2Cmode%3DCpu%7D\
+            "POST /prefix/ingest?name=ckb%2Dprobe%7Bnamespace%3Da%2Cckbprobe%3Dp%2Cprobe%3Dflames%2Cmode%3DCpu%7D\
              &from=1000&until=1031&format=pprof&spyName=ckb-probe HTTP/1.1"
         )
     );
