@@ -31,6 +31,11 @@ fn sink(endpoint: &str, protocol: &str) -> MetricSink {
     MetricSink::start(settings.unwrap().unwrap(), Limits::DEFAULT, who).unwrap()
 }
 
+/// To as many figures as whoever reads JSON keeps: the last bit of a number is not one of them.
+fn read(value: f64) -> f64 {
+    format!("{value:.14e}").parse().unwrap()
+}
+
 /// Series of a page in the text format, but for buckets. Labels without a value are none.
 fn series(page: &str) -> BTreeMap<Key, f64> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
@@ -45,7 +50,10 @@ fn series(page: &str) -> BTreeMap<Key, f64> {
                 let value = value.trim_end_matches('"');
                 (!value.is_empty()).then(|| (name.to_string(), value.to_string()))
             });
-            ((name.to_string(), labels.collect()), value.parse().unwrap())
+            (
+                (name.to_string(), labels.collect()),
+                read(value.parse().unwrap()),
+            )
         })
         .collect()
 }
@@ -60,10 +68,10 @@ fn key(point: &CollectedPoint, ending: &str) -> Key {
 fn arrived(points: &[CollectedPoint]) -> BTreeMap<Key, f64> {
     let all = points.iter().flat_map(|point| match point.kind.as_str() {
         "exponentialHistogram" => vec![
-            (key(point, "_sum"), point.value),
+            (key(point, "_sum"), read(point.value)),
             (key(point, "_count"), point.count as f64),
         ],
-        _ => vec![(key(point, ""), point.value)],
+        _ => vec![(key(point, ""), read(point.value))],
     });
     let all: Vec<_> = all.collect();
     let by_key: BTreeMap<Key, f64> = all.iter().cloned().collect();

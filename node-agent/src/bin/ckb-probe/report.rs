@@ -57,7 +57,7 @@ pub async fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
         which,
     } = arguments;
     if let Some(prometheus) = prometheus {
-        let name = record.to_string_lossy();
+        let name = text::of_path(record);
         let made = ckb_probe_kubectl::report::run(&name, cluster, prometheus, which, files).await?;
         return Ok(made.into());
     }
