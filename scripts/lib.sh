@@ -181,7 +181,10 @@ install_chart() {
 
 # arm64_sysroot: where Rust's std for arm64 is, or is to be: that of the release of this machine's rustc-web.
 arm64_sysroot() {
-  echo "$CACHE/rust-arm64-$(dpkg-query --show --showformat '${Version}' rustc-web 2> /dev/null || true)"
+  local version
+  version=$(dpkg-query --show --showformat '${Version}' rustc-web 2> /dev/null) ||
+    die "Debian's rustc-web is not installed, which alone is of one release with a std for arm64: run scripts/setup.sh arm64"
+  echo "$CACHE/rust-arm64-$version"
 }
 
 # digest FILE: enough of its SHA-256 to tell two files apart.

@@ -34,7 +34,6 @@ GRAFANA_SCHEMA_DIR=$CACHE/grafana-schema-$GRAFANA_SCHEMA
 JAEGER_DIR=$CACHE/jaeger-$JAEGER
 KREW_DIR=$CACHE/krew-$KREW
 MDBOOK_DIR=$CACHE/mdbook-$MDBOOK
-ARM64_DIR=$(arm64_sysroot)
 
 main() {
   local group groups=("$@") packages

@@ -230,22 +230,18 @@ fn what_is_called_within_a_slow_call_of_its_thread_is_a_part_of_its_trace() {
     assert!(in_part <= 15, "{in_part}");
 }
 
-#[test]
-fn slow_times_from_one_usdt_probe_to_another_are_spans() {
+/// Slow times between USDT probes of a program that is told the one order until something is told of it, and then the other: the lines
+/// that were printed, the spans that arrived, and what was said in the end.
+fn slow_times(
+    between: &[&str],
+    [first, then]: [&str; 2],
+) -> (Vec<Value>, Vec<CollectedSpan>, String) {
     let collector = Collector::start();
     let mut fixture = Fixture::named("usdt-arguments", &[]);
     let endpoint = collector.http();
     let asked = [
-        "usdt",
-        "--provider",
-        "arguments",
-        "--from",
-        "begin",
-        "--to",
-        "end,failed",
-    ];
-    let asked = [
-        &asked[..],
+        &["usdt", "--provider", "arguments"],
+        between,
         &["--threshold", "1ms", "--events", "--otlp", &endpoint],
     ]
     .concat();
@@ -253,13 +249,22 @@ fn slow_times_from_one_usdt_probe_to_another_are_spans() {
     let first = probe.line_while(
         |_| true,
         || {
-            fixture.tell("spans 5");
+            fixture.tell(first);
         },
     );
-    fixture.tell("spans 40");
+    fixture.tell(then);
     let (lines, said) = probe.events();
+    let lines = [first].into_iter().chain(lines);
     let spans = all_exported(&collector, &said);
-    let lines: Vec<Value> = [first].into_iter().chain(lines).collect();
+    (lines.collect(), spans, said)
+}
+
+#[test]
+fn slow_times_from_one_usdt_probe_to_another_are_spans() {
+    let (lines, spans, _) = slow_times(
+        &["--from", "begin", "--to", "end,failed"],
+        ["spans 5", "spans 40"],
+    );
     let mut told: Vec<u64> = lines
         .iter()
         .map(|line| line["durationNanoseconds"].as_u64().unwrap())
@@ -281,36 +286,23 @@ fn slow_times_from_one_usdt_probe_to_another_are_spans() {
 
 #[test]
 fn what_callers_asked_for_arrives_in_their_traces() {
-    let collector = Collector::start();
-    let mut fixture = Fixture::named("usdt-arguments", &[]);
-    let endpoint = collector.http();
-    let asked = [
-        "usdt",
-        "--provider",
-        "arguments",
-        "--from",
-        "requested",
-        "--to",
-        "answered",
-    ];
-    let asked = [
-        &asked[..],
-        &["--key-argument", "1", "--traceparent-argument", "2"],
-        &["--threshold", "1ms", "--events", "--otlp", &endpoint],
-    ]
-    .concat();
-    let mut probe = Probe::start(fixture.pid(), &asked);
-    let first = probe.line_while(
-        |_| true,
-        || {
-            fixture.tell("traced 1");
-        },
+    let (lines, spans, said) = slow_times(
+        &[
+            "--from",
+            "requested",
+            "--to",
+            "answered",
+            "--key-argument",
+            "1",
+            "--traceparent-argument",
+            "2",
+        ],
+        ["traced 1", "traced 22"],
     );
-    fixture.tell("traced 22");
-    let (lines, said) = probe.events();
-    let spans = all_exported(&collector, &said);
-    let lines = [first].into_iter().chain(lines);
-    let told: Vec<Value> = lines.map(|line| line["traceparent"].clone()).collect();
+    let told: Vec<Value> = lines
+        .iter()
+        .map(|line| line["traceparent"].clone())
+        .collect();
     for (trace, parent, flags) in [
         ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7", "01"),
         ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00"),

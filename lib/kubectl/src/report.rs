@@ -9,7 +9,7 @@ use std::{
 
 use ckb_probe_crds::Duration;
 use ckb_probe_report::{
-    content::content_of_prometheus,
+    content::{Content, content_of_prometheus},
     html, markdown,
     prometheus::{
         Kept,
@@ -97,6 +97,35 @@ pub struct FileArguments {
     pub markdown: Option<PathBuf>,
 }
 
+impl FileArguments {
+    /// Puts it there, or prints it; `failed` is what a file that cannot be written is.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be written, or printed.
+    pub fn put<E: From<io::Error>>(
+        &self,
+        told: &Content,
+        failed: impl Fn(&Path, io::Error) -> E,
+    ) -> Result<(), E> {
+        let write =
+            |file: &Path, text: String| fs::write(file, text).map_err(|error| failed(file, error));
+        if let Some(file) = &self.output {
+            write(file, html::page(told))?;
+        }
+        match (&self.markdown, &self.output) {
+            (Some(file), _) => write(file, markdown::text(told))?,
+            (None, Some(_)) => {}
+            (None, None) => {
+                let mut out = io::stdout().lock();
+                out.write_all(markdown::text(told).as_bytes())?;
+                out.flush()?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A time, or how long ago it was.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum When {
@@ -164,21 +193,7 @@ pub async fn run(
         eprintln!("Prometheus warns: {warning}");
     }
     let told = content_of_prometheus(prometheus.address(), &kept, before.as_ref());
-    let write = |file: &Path, text: String| {
-        fs::write(file, text).map_err(|error| VerbError::File(file.to_owned(), error))
-    };
-    if let Some(file) = &files.output {
-        write(file, html::page(&told))?;
-    }
-    match (&files.markdown, &files.output) {
-        (Some(file), _) => write(file, markdown::text(&told))?,
-        (None, Some(_)) => {}
-        (None, None) => {
-            let mut out = io::stdout().lock();
-            out.write_all(markdown::text(&told).as_bytes())?;
-            out.flush()?;
-        }
-    }
+    files.put(&told, |file, error| VerbError::File(file.to_owned(), error))?;
     Ok(Outcome::Well)
 }
 

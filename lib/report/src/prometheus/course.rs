@@ -36,11 +36,12 @@ pub(super) fn target(name: String, sources: &BTreeMap<String, Source>, grid: Gri
         ..Target::default()
     };
     let mut ends = Vec::new();
-    for (source, ticks) in stretches(sources, grid) {
-        let usual = usual(&ticks).max(grid.step * 1000);
+    let stretches = stretches(sources, grid);
+    for (source, ticks) in &stretches {
+        let usual = usual(ticks).max(grid.step * 1000);
         let farthest = usual * MISSED.0 / MISSED.1;
         let walk = Walk::new(source, &target.name, usual);
-        let run = walk.through(&ticks, farthest, &mut target.facts);
+        let run = walk.through(ticks, farthest, &mut target.facts);
         target.facts.samples += ticks.len();
         if let (Some(first), Some(last)) = (ticks.first(), ticks.last()) {
             ends.push((first.at, last.at, farthest));
@@ -50,7 +51,8 @@ pub(super) fn target(name: String, sources: &BTreeMap<String, Source>, grid: Gri
         }
     }
     target.history.gaps = gaps(&target.history, &ends, grid);
-    averages(sources, &mut target, grid);
+    target.facts.attached = average(&stretches, |source| &source.attached);
+    target.facts.firing = average(&stretches, |source| &source.firing);
     target.facts.without_histogram = without_histogram(sources);
     target
 }
@@ -623,21 +625,13 @@ fn gaps(history: &History, ends: &[(u64, u64, u64)], grid: Grid) -> Vec<Gap> {
     gaps
 }
 
-/// In how much of the time of intervals probes were in place, and counted something.
-fn averages(sources: &BTreeMap<String, Source>, target: &mut Target, grid: Grid) {
-    let average = |of: fn(&Source) -> &Values| {
-        let values = stretches(sources, grid)
-            .into_iter()
-            .flat_map(|(source, ticks)| {
-                let of = of(source);
-                let each = ticks.into_iter().filter_map(|tick| of.at(tick.place));
-                each.collect::<Vec<f64>>()
-            });
-        let values: Vec<f64> = values.collect();
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-    };
-    target.facts.attached = average(|source| &source.attached);
-    target.facts.firing = average(|source| &source.firing);
+/// The mean of what a series says at each scrape: None where it says nothing.
+fn average(stretches: &[(&Source, Vec<Tick>)], of: fn(&Source) -> &Values) -> Option<f64> {
+    let values = stretches
+        .iter()
+        .flat_map(|(source, ticks)| ticks.iter().filter_map(|tick| of(source).at(tick.place)));
+    let values: Vec<f64> = values.collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// Probes that saw something of which it is not kept how long it took.

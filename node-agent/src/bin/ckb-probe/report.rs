@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
 };
 
@@ -12,7 +11,7 @@ use ckb_probe_kubectl::{
     report::{FileArguments, WhichArguments},
 };
 use ckb_probe_profiles::{Profile, pprof::Limits};
-use ckb_probe_report::{History, content::content, html, markdown};
+use ckb_probe_report::{History, content::content};
 use clap::Args;
 
 use super::{
@@ -61,10 +60,6 @@ pub async fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
         let made = ckb_probe_kubectl::report::run(&name, cluster, prometheus, which, files).await?;
         return Ok(made.into());
     }
-    let FileArguments {
-        output,
-        markdown: text_file,
-    } = files;
     let history = |folder: &Path| {
         folder::read(folder, baseline.is_some())
             .map(History::of)
@@ -79,21 +74,9 @@ pub async fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
         .as_ref()
         .map(|(name, history)| (name.as_str(), history));
     let told = content(&text::of_path(record), &of, stacks(record)?, before);
-    let write = |file: &Path, written: String| {
-        fs::write(file, written).map_err(|error| CliError::Output(text::of_path(file), error))
-    };
-    if let Some(file) = output {
-        write(file, html::page(&told))?;
-    }
-    match (text_file, output) {
-        (Some(file), _) => write(file, markdown::text(&told))?,
-        (None, Some(_)) => {}
-        (None, None) => {
-            let mut out = io::stdout().lock();
-            out.write_all(markdown::text(&told).as_bytes())?;
-            out.flush()?;
-        }
-    }
+    files.put(&told, |file, error| {
+        CliError::Output(text::of_path(file), error)
+    })?;
     Ok(Outcome::Measured)
 }
 
