@@ -362,6 +362,24 @@ fn a_probe_that_is_not_in_place_is_not_measured() {
 }
 
 #[test]
+fn in_how_much_of_the_time_probes_were_in_place_and_counted_is_told() {
+    let mut answers = Answers::new(subject(), GRID);
+    begin(&mut answers, "ckb-0", "a", &[0, 1, 2, 3]);
+    let told = |points| [of("ckb-0", &[("instance", "a")], points)];
+    // At a time at which it is not told nothing is known of it.
+    let attached = [(0, 1.0), (1, 1.0), (2, 0.0), (3, 1.0)];
+    answers.add(What::TargetAttached, &told(&attached));
+    answers.add(What::Firing, &told(&[(0, 1.0), (1, 0.0)]));
+    let facts = answers.kept().targets.remove(0).facts;
+    assert_eq!((facts.attached, facts.firing), (Some(0.75), Some(0.5)));
+
+    let mut answers = Answers::new(subject(), GRID);
+    begin(&mut answers, "ckb-0", "a", &[0, 1]);
+    let facts = answers.kept().targets.remove(0).facts;
+    assert_eq!((facts.attached, facts.firing), (None, None));
+}
+
+#[test]
 fn what_is_kept_without_its_histogram_is_told() {
     let mut answers = Answers::new(subject(), GRID);
     begin(&mut answers, "ckb-0", "a", &[0, 1]);
