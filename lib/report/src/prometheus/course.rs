@@ -221,14 +221,15 @@ impl<'a> Walk<'a> {
         for (what, counter) in &mut self.counters.lost {
             let (added, again) = counter.advance(here).unwrap_or_default();
             anew |= again;
-            *facts.lost.entry((*what).to_owned()).or_default() += added;
+            let told = facts.lost.entry((*what).to_owned()).or_default();
+            *told = told.saturating_add(added);
         }
         let counters = &mut self.counters;
         let (added, again) = counters.reattaches.advance(here).unwrap_or_default();
-        facts.reattaches += added;
+        facts.reattaches = facts.reattaches.saturating_add(added);
         anew |= again;
         let (added, again) = counters.without_probe.advance(here).unwrap_or_default();
-        facts.without_probe += added / 1_000_000;
+        facts.without_probe = facts.without_probe.saturating_add(added / 1_000_000);
         anew |= again;
         let holds = |values: &Values| values.at(here.place).is_some_and(|value| value > 0.0);
         facts.entry_only |= holds(&self.source.entry_only);

@@ -512,6 +512,19 @@ fn an_answer_is_series_a_refusal_or_nothing_of_prometheus() {
     }
 }
 
+#[test]
+fn what_is_lost_beyond_what_a_number_can_hold_is_as_much_as_it_can() {
+    let mut answers = Answers::new(subject(), GRID);
+    begin(&mut answers, "ckb-0", "a", &[0, 1, 2, 3]);
+    // It falls in between: both times it is all that was lost since it began anew.
+    let points = [(0, 0.0), (1, 1e19), (2, 0.0), (3, 1e19)];
+    let labels = [("instance", "a"), ("what", "events")];
+    answers.add(What::Lost, &[of("ckb-0", &labels, &points)]);
+    let kept = answers.kept();
+    let lost: Vec<u64> = kept.targets[0].facts.lost.values().copied().collect();
+    assert_eq!(lost, [u64::MAX]);
+}
+
 proptest! {
     #[test]
     fn no_request_has_more_points_than_prometheus_answers(
