@@ -169,7 +169,7 @@ impl Estimator {
         let possible = (self.used * (1.0 - LEAST_OWN) / self.counted.max(1e-12)).min(1.0);
         let own = (used - counted * possible) / (1.0 + hidden * possible);
         let own = own.max(used * LEAST_OF_A_LOOK);
-        let passed = self.time.advance(seconds, own);
+        let passed = self.time.advance(seconds, own, used - own);
         let cost: f64 = self
             .rates
             .iter_mut()

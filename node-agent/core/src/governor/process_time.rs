@@ -23,6 +23,9 @@ const DUTY: f64 = 30.0;
 /// How much process time passes while a target is idle, per time on the wall.
 const CREEP: f64 = 0.001;
 
+/// The part of the time that is a target's at least, whatever probing is believed to have taken.
+const LEAST_LEFT: f64 = 1e-3;
+
 /// How the target's own time passes.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessTime {
@@ -47,10 +50,17 @@ impl Default for ProcessTime {
 }
 
 impl ProcessTime {
-    /// In so many seconds on the wall the target used so many CPU-seconds itself. Returns how much process time that was.
-    pub fn advance(&mut self, elapsed: f64, own: f64) -> f64 {
+    /// In so many seconds on the wall the target used so many CPU-seconds itself, and probing took `probing` CPU-seconds besides. Returns
+    /// how much process time that was.
+    pub fn advance(&mut self, elapsed: f64, own: f64, probing: f64) -> f64 {
         let own = own.max(0.0);
         if elapsed > 0.0 {
+            // All is attached in the first look, whatever it takes, and nothing else says how quick the target is. Later looks in which much
+            // is attached are few, and what probing took in them is better left alone: of a target that waits, probing takes the time in which it would.
+            let left = match self.age.is_zero() {
+                true => elapsed * left_by(probing / elapsed, own / elapsed),
+                false => elapsed,
+            };
             let (times, least) = SUDDEN;
             let sudden = elapsed >= least && own > times * self.speed() * elapsed;
             let memory = match sudden {
@@ -58,7 +68,7 @@ impl ProcessTime {
                 false => SPEED,
             };
             let kept = (-own / memory).exp();
-            self.busy.0 = self.busy.0 * kept + own * own / elapsed;
+            self.busy.0 = self.busy.0 * kept + own * own / left;
             self.busy.1 = self.busy.1 * kept + own;
         }
         let more = own / self.speed() + elapsed * CREEP;
@@ -102,6 +112,14 @@ impl ProcessTime {
     }
 }
 
+/// The part of the time on the wall that probing left to a target, of which both kept so many CPUs busy. What one CPU does for probes it
+/// does not do for the target; of several that are busy, each is for as long.
+fn left_by(probing: f64, own: f64) -> f64 {
+    let probing = probing.max(0.0);
+    let busy = (own + probing).max(1.0);
+    (1.0 - probing / busy).max(LEAST_LEFT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,7 +127,7 @@ mod tests {
     fn after(looks: impl IntoIterator<Item = (f64, f64)>) -> ProcessTime {
         let mut time = ProcessTime::default();
         for (elapsed, own) in looks {
-            time.advance(elapsed, own);
+            time.advance(elapsed, own, 0.0);
         }
         time
     }
@@ -143,15 +161,33 @@ mod tests {
         assert!(time.speed() < 0.002, "{}", time.speed());
         let before = time.now();
         (0..20).for_each(|_| {
-            time.advance(0.05, 0.05);
+            time.advance(0.05, 0.05, 0.0);
         });
         let passed = (time.now() - before).as_secs_f64();
         assert!((0.99..1.05).contains(&passed), "{passed}");
         // A glance that meets a millisecond of work says nothing.
         let mut time = after([(0.05, 0.05 * 0.03); 10_000]);
         let speed = time.speed();
-        time.advance(0.001, 0.001);
+        time.advance(0.001, 0.001, 0.0);
         assert!((time.speed() / speed - 1.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn who_is_held_up_by_probes_is_as_quick_as_without_them() {
+        // Four threads work all of the time; of that probes take nothing, four fifths, or 99 of 100. It is known by the first look.
+        for part in [0.0, 0.8, 0.99] {
+            let mut time = ProcessTime::default();
+            time.advance(0.05, 0.2 * (1.0 - part), 0.2 * part);
+            let speed = time.speed();
+            assert!((speed / 4.0 - 1.0).abs() < 1e-3, "{part}: {speed}");
+            // And it has had as much less of its own time.
+            let passed = time.now().as_secs_f64() / 0.05 / (1.0 - part);
+            assert!((passed - 1.0).abs() < 0.12, "{part}: {passed}");
+        }
+        // One that waits half of the time has as much less of it to work in.
+        let mut time = ProcessTime::default();
+        time.advance(0.05, 0.02, 0.01);
+        assert!((time.speed() / 0.5 - 1.0).abs() < 1e-3, "{}", time.speed());
     }
 
     #[test]
