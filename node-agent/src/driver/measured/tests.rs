@@ -373,9 +373,9 @@ impl Drop for End<'_> {
 #[tokio::test]
 async fn fifty_one_that_ask_for_different_things_together_cost_no_more_than_the_ceiling() {
     const CEILING: f64 = 5.0;
-    // Some 20 µs between two calls. One that did nothing else would be a thousand times as slow while all are attached: then most may
-    // never be, and a single slice of the others takes seconds.
-    const WORK: u64 = 10_000;
+    // Some 200 µs between two calls: all of them together would take a quarter of its time. Of one that did nothing else most would be
+    // off, and a single slice of the others takes seconds.
+    const WORK: u64 = 100_000;
     let mut program = Program::start();
     let mut tools = Tools::new(Ok(means()));
     tools.ceiling = Some(CEILING);
@@ -408,7 +408,7 @@ async fn fifty_one_that_ask_for_different_things_together_cost_no_more_than_the_
     let (before, after) = std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Ordering::Relaxed) {
-                program.call_and_work(500, 0, WORK);
+                program.call_and_work(50, 0, WORK);
             }
         });
         // Also where the rest panics.
