@@ -37,13 +37,14 @@ pub struct SlowLine {
     pub stack: Vec<String>,
 }
 
-/// The slow calls in a log, as documented: lines that are JSON and have a duration. What has one, and is otherwise not
-/// as it must be, is an error.
-pub fn parse(log: &str) -> serde_json::Result<Vec<SlowLine>> {
+/// The slow calls in a log that are of pods of this namespace, as documented: lines that are JSON and have a duration. What has one, and
+/// is otherwise not as it must be, is an error. Calls of other kinds, of which more is told, may be in the log of others.
+pub fn parse(log: &str, namespace: &str) -> serde_json::Result<Vec<SlowLine>> {
     let json = log
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     json.filter(|line| line.get("durationNanoseconds").is_some())
+        .filter(|line| line.get("namespace").is_none_or(|of| of == namespace))
         .map(serde_json::from_value)
         .collect()
 }
@@ -55,9 +56,11 @@ mod tests {
     #[test]
     fn slow_calls_are_picked_out_of_the_messages() {
         let line = r#"{"time":"2026-11-20T16:50:15.099191Z","namespace":"ckb","pod":"ckb-0","container":"ckb","ckbprobe":"ckb","probe":"storage","operation":"Get","columnFamily":"CELL","thread":7,"threadName":"reader","durationNanoseconds":1500000,"bytes":150,"during":["Flush"]}"#;
-        let log =
-            format!("2026-11-20T16:50:14Z  INFO attached\n{line}\n{{\"level\":\"info\"}}\n7\n");
-        let [slow] = &parse(&log).unwrap()[..] else {
+        let others = r#"{"namespace":"others","durationNanoseconds":1,"arguments":{}}"#;
+        let log = format!(
+            "2026-11-20T16:50:14Z  INFO attached\n{line}\n{{\"level\":\"info\"}}\n7\n{others}\n"
+        );
+        let [slow] = &parse(&log, "ckb").unwrap()[..] else {
             panic!("one slow call");
         };
         assert_eq!(
@@ -65,6 +68,6 @@ mod tests {
             ("Get", 1_500_000)
         );
         assert_eq!(slow.column_family.as_deref(), Some("CELL"));
-        assert!(parse(r#"{"durationNanoseconds":1}"#).is_err());
+        assert!(parse(r#"{"durationNanoseconds":1}"#, "ckb").is_err());
     }
 }

@@ -3,6 +3,7 @@
 //! scripts/e2e.sh prepares all that it needs.
 
 use std::{
+    cmp::Reverse,
     process::ExitCode,
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -23,8 +24,8 @@ use clap::Parser;
 
 /// Plays every scenario, prints what it measures, and writes the figures to target/e2e.
 ///
-/// Scenarios that only wait for what happens in namespaces of their own are played at the same time, before those that measure
-/// what something costs, restart what all share, or look at the whole node.
+/// Scenarios that only wait for what happens in namespaces of their own are played at the same time; then, two at a time, those that need a
+/// processor at once; and last those that restart what all share, look at the whole node, or measure what the agent itself uses.
 #[derive(Parser)]
 struct Arguments {
     /// What stands for CKB. With both, each scenario that either serves for is played with a real node, and the report is not written.
@@ -89,13 +90,16 @@ fn run(arguments: &Arguments) -> Result<bool> {
             }
         }
     }
-    let (alone, mut together): (Vec<_>, Vec<_>) = parts
-        .into_iter()
-        .partition(|part| part.scenario.is_exclusive());
-    // So that none of them is left with it in the end.
-    together.sort_by_key(|part| !part.scenario.is_long());
-    play_all(&together, arguments.at_once.into())?;
-    play_all(&alone, 1)?;
+    // Those that suffer most others first, and of them those that take long, so that none of them is left with it in the end.
+    let most = usize::from(arguments.at_once);
+    let at_once = |part: &Part<'_>| part.scenario.at_once(most);
+    parts.sort_by_key(|part| {
+        let at_once = at_once(part);
+        (Reverse(at_once), at_once == 1 || !part.scenario.is_long())
+    });
+    for together in parts.chunk_by(|one, next| at_once(one) == at_once(next)) {
+        play_all(together, together.first().map_or(1, at_once))?;
+    }
     let is_whole = arguments.only.is_empty() && arguments.undisturbed.is_none();
     if let (true, [workload]) = (is_whole, &arguments.workload[..]) {
         let name = match workload {

@@ -58,8 +58,8 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
         .apply_probe(slow_probe(scene, FLOODED, workload_target(), FLOOD))
         .await?;
     wait::until("enough slow calls", ATTACH, async || {
-        let slow = total(&agent, PROBE, "ckb_probe_slow_operations_total").await?;
-        let lost = lost(&agent, FLOODED, "events").await?;
+        let slow = total(scene, &agent, PROBE, "ckb_probe_slow_operations_total").await?;
+        let lost = lost(scene, &agent, FLOODED, "events").await?;
         expect(
             slow >= ENOUGH && (lost > 0.0 || !floods),
             "enough of them, and more than the ring takes where there are so many",
@@ -73,9 +73,10 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
     let lines = complete(scene, &agent, &[PROBE, FLOODED]).await?;
     for name in [PROBE, FLOODED] {
         let listed = lines.iter().filter(|line| line.ckbprobe == name).count() as f64;
-        let slow = total(&agent, name, "ckb_probe_slow_operations_total").await?;
+        let slow = total(scene, &agent, name, "ckb_probe_slow_operations_total").await?;
         // More than a hundred a second are not written.
-        let lost = lost(&agent, name, "events").await? + lost(&agent, name, "lines").await?;
+        let lost =
+            lost(scene, &agent, name, "events").await? + lost(scene, &agent, name, "lines").await?;
         let name = if name == PROBE { &threshold } else { FLOOD };
         crate::note!("{name}: {listed} listed, {lost} lost");
         scene.equal_of(
@@ -89,7 +90,7 @@ async fn of_the_workload(scene: &mut Scene<'_>) -> Result<()> {
         // Else nothing is proved of how losses are counted.
         scene.figure(
             &format!("slow calls that could not be listed, at a threshold of {FLOOD}"),
-            lost(&agent, FLOODED, "events").await?,
+            lost(scene, &agent, FLOODED, "events").await?,
             "",
             Bound::AtLeast(1.0),
         );
@@ -150,8 +151,7 @@ fn is_told_well(scene: &Scene<'_>, pod: &str, line: &SlowLine) -> bool {
         PROBE => THRESHOLD,
         _ => Duration::from_micros(1),
     };
-    line.namespace == scene.namespace
-        && line.pod == pod
+    line.pod == pod
         && line.container == "ckb"
         && line.probe == "storage"
         && scene
@@ -290,15 +290,21 @@ fn slow_probe(scene: &Scene<'_>, name: &str, target: Value, threshold: &str) -> 
 }
 
 /// The sum of a metric over what is measured on behalf of a CkbProbe.
-async fn total(agent: &Component, ckbprobe: &str, metric: &str) -> Result<f64> {
+async fn total(scene: &Scene<'_>, agent: &Component, ckbprobe: &str, metric: &str) -> Result<f64> {
     let metrics = agent.scrape().await?;
-    Ok(metrics.total(metric, &[("ckbprobe", ckbprobe)]))
+    let labels = [("namespace", &scene.namespace[..]), ("ckbprobe", ckbprobe)];
+    Ok(metrics.total(metric, &labels))
 }
 
 /// What could not be listed or written.
-async fn lost(agent: &Component, ckbprobe: &str, what: &str) -> Result<f64> {
+async fn lost(scene: &Scene<'_>, agent: &Component, ckbprobe: &str, what: &str) -> Result<f64> {
     let metrics = agent.scrape().await?;
-    let labels = [("ckbprobe", ckbprobe), ("what", what)];
+    let namespace = scene.namespace.as_str();
+    let labels = [
+        ("namespace", namespace),
+        ("ckbprobe", ckbprobe),
+        ("what", what),
+    ];
     Ok(metrics.total("ckb_probe_lost_total", &labels))
 }
 
@@ -311,8 +317,8 @@ async fn complete(
     let (mut before, mut since) = (0, Instant::now());
     wait::until("the log to be complete", ATTACH, async || {
         let log = scene.cluster.log(agent).await?;
-        let mut lines =
-            slow_lines::parse(&log).map_err(Failure::format("a slow call in the log"))?;
+        let mut lines = slow_lines::parse(&log, &scene.namespace)
+            .map_err(Failure::format("a slow call in the log"))?;
         lines.retain(|line| ckbprobes.contains(&line.ckbprobe.as_str()));
         let listed = lines.len();
         if listed != before {
