@@ -6,8 +6,11 @@
 //! and a slice differs from the next one of its length by as much as chance makes them differ, and by what the load has changed
 //! meanwhile, which between neighbours is little (successive differences: Wolter, *Introduction to Variance Estimation*, ch. 8).
 
+mod outliers;
+
 use std::{borrow::Cow, ops::AddAssign};
 
+use outliers::Outliers;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
@@ -17,6 +20,9 @@ const MEMORY: f64 = 32.0;
 /// Fewer pairs say too little. Of six slices, which are few enough for what they stand for to wait, there are as many whatever their
 /// lengths are.
 const FEW: f64 = 4.0;
+
+/// As if so many more slices had met what few do: of a Poisson variable of few, so many more are in the variance for 1.96 of its roots to be 95 %.
+const OUTLYING: f64 = 1.8;
 
 /// The square of a standard error. A whole number, so that adding is exact, whatever the order.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, PartialOrd, Serialize)]
@@ -258,10 +264,13 @@ impl Balance {
 /// How much slices differ, in one measure of one row.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
-    /// Of the last slice of either length: how much a second.
+    /// Of the last slice of either length: how much a second. And of the one before it.
     last: [Option<f64>; 2],
+    before: [Option<f64>; 2],
     /// Half of the squared differences of two, on the average.
     scatter: [Mean; 2],
+    /// And whether few slices make up most of that.
+    outliers: [Outliers; 2],
     /// How much a second, on the average.
     rate: Mean,
     /// The squared cells of slices before it was known how much they differ.
@@ -303,6 +312,9 @@ impl Spread {
         let length = usize::from(slice.long);
         if let Some(last) = self.last[length].replace(rate) {
             self.scatter[length].take((rate - last).powi(2) / 2.0);
+            if let Some(before) = self.before[length].replace(last) {
+                self.outliers[length].take([before, last, rate]);
+            }
         }
         self.rate.take(rate);
         let cut = std::mem::take(&mut self.uncertain) * rate * rate;
@@ -318,15 +330,16 @@ impl Spread {
     fn scatter(&self, length: usize) -> Option<f64> {
         let [own, other] = [self.scatter[length], self.scatter[1 - length]];
         let both = own.values + other.values;
-        let (value, pairs) = if own.values >= FEW {
-            (own.value, own.values)
+        let outliers = self.outliers[length];
+        let (value, pairs, outliers) = if own.values >= FEW {
+            (own.value, own.values, outliers)
         } else if both >= FEW || self.at_once && both > 0.0 {
             let all = own.value * own.values + other.value * other.values;
-            (all / both, both)
+            (all / both, both, outliers.and(self.outliers[1 - length]))
         } else {
             return None;
         };
-        Some(value * few(pairs))
+        Some(value * (few(pairs) + OUTLYING * outliers.few()))
     }
 
     /// Only this part of a cell passed: what it adds that its slice was in that part, or was not, as chance would have it.

@@ -226,6 +226,50 @@ fn slices_of_a_random_count_tell_how_much_it_varies() {
 }
 
 #[test]
+fn where_few_slices_make_up_the_scatter_there_may_have_been_more_of_them() {
+    // One of each twenty sees nothing, and the others all the same.
+    let after = |slices: u32| {
+        let mut spread = Spread::default();
+        let seen = (1..=slices).map(|slice| {
+            let seen = if slice % 20 == 0 { 0.0 } else { 40.0 };
+            spread.observe(seen, &SHORT)
+        });
+        let last = seen.last().unwrap();
+        let of_a_cell = SHORT.cell * SHORT.cell * (1.0 - 1.0 / SHORT.weight());
+        last / of_a_cell / spread.scatter[0].value
+    };
+    let is = |times: f64, wanted: f64| assert!((times / wanted - 1.0).abs() < 5e-3, "{times}");
+    // One is known, of 38 slices with a neighbour on either side: as if there had been 1.8 more.
+    is(after(39), 1.0 + 3.6 / 32.0 + 1.8 * (1.0 - 5.0 / 37.0));
+    is(after(99), 1.0 + 3.6 / 32.0 + 1.8 * (1.0 / 4.0 - 5.0 / 97.0));
+    // Of many it is no more than it was, and in the long run nothing at all.
+    is(
+        after(2_000),
+        1.0 + 3.6 / 32.0 + 1.8 * (1.0 / 100.0 - 5.0 / 2_000.0),
+    );
+}
+
+#[test]
+fn of_few_slices_it_is_known_from_those_of_the_other_length() {
+    let long = SliceShape {
+        open: 0.1,
+        long: true,
+        ..SHORT
+    };
+    let mut spread = Spread::default();
+    for slice in 1..=40 {
+        spread.observe(if slice == 20 { 0.0 } else { 40.0 }, &SHORT);
+    }
+    spread.observe(200.0, &long);
+    let variance = spread.observe(200.0, &long);
+    // A pair of long ones, and 32 of short ones; of those one was alone, of 38.
+    let scatter = spread.scatter[0].value * 32.0 / 33.0;
+    let times = variance / (0.25 * (1.0 - 1.0 / long.weight())) / scatter;
+    let wanted = 1.0 + 3.6 / 33.0 + 1.8 * (1.0 - 5.0 / 38.0);
+    assert!((times / wanted - 1.0).abs() < 1e-2, "{times}, not {wanted}");
+}
+
+#[test]
 fn of_few_slices_long_ones_tell_how_much_short_ones_differ_and_the_other_way_round() {
     let long = SliceShape {
         open: 0.1,

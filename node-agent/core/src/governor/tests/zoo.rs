@@ -303,10 +303,9 @@ fn zoo() -> Vec<Kind> {
             8,
             at_random(600.0, 5.0, |_| 2.0),
         ),
-        // What differs are the few slices that meet a gap, of which some runs see hardly any: what is told is too much then, and its error
-        // too small.
+        // Until a slice has met a gap nothing tells that there are any: of the first half minutes too much is told, with too small an error.
         Kind {
-            intervals: 0.85,
+            intervals: 0.89,
             ..kind(
                 "5 s, gaps at random",
                 600.0,
@@ -374,7 +373,7 @@ fn what_is_told_is_true_within_its_error_and_costs_no_more_than_it_may() {
                 missed.push(format!("{}: {i} is biased by {:.3}", kind.name, told.bias));
             }
             if let Some(coverage) = told.coverage {
-                let slack = chance * 0.22;
+                let slack = chance * 0.16;
                 if coverage < kind.coverage - slack {
                     missed.push(format!("{}: {i} is covered by {coverage:.3}", kind.name));
                 }
@@ -402,6 +401,7 @@ fn the_error_falls_as_one_over_the_root_of_time_or_faster() {
     let loads = [
         ("0.2 of 10 s", bursts(10.0, 0.2, 1.0, busy(1.0))),
         ("20 ms of 1 s", bursts(1.0, 0.02, 1.0, busy(1.0))),
+        ("3 of 10 s", bursts(10.0, 3.0, 1.0, busy(1.0))),
     ];
     let seeds = asked().unwrap_or(8);
     for (name, scene) in loads {
