@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use ckb_probe_traces::{Attributes, Ids, Span, Value};
+use ckb_probe_traces::{Attributes, Ids, Span, SpanKind, Value};
 
 use crate::{
     mechanism::{Detail, Event, OperationTime},
@@ -42,7 +42,9 @@ pub fn spans(event: &Event, placed: &Placed<'_>, ids: &mut Ids) -> Vec<Span> {
         name: format!("{} {}", placed.kind.as_str(), placed.row),
         start_ns: end.saturating_sub(duration),
         end_ns: end,
+        kind: SpanKind::Internal,
         attributes: attributes(event, placed),
+        events: Vec::new(),
     };
     let below = event.details.iter().flat_map(portions);
     let below: Vec<Span> = below.map(|portion| portion.span(&root, ids)).collect();
@@ -68,9 +70,11 @@ impl Portion {
             id: ids.span(),
             parent: Some(root.id),
             name: self.name,
+            kind: SpanKind::Internal,
             start_ns,
             end_ns,
             attributes,
+            events: Vec::new(),
         }
     }
 }
