@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # fuzz.sh [SECONDS [TARGET]...]: feeds crafted ELF files to the search of a target's files, crafted notes to the search for USDT probes,
 # crafted cgroups and tables of mounts to whose process it is, crafted profiles to the reader of pprof, and crafted tables, stacks and
-# registers to the unwinder, beginning with node-agent/fuzz/seeds; and to the operator crafted CkbProbes, reports and parts of profiles,
+# registers to the unwinder, and texts with spans to their reader, beginning with node-agent/fuzz/seeds; and to the operator crafted CkbProbes, reports and parts of profiles,
 # beginning with operator/fuzz/seeds: for so many seconds each, or 20,000 runs and 30 seconds at most. Building it first takes some
 # minutes more.
 #
@@ -66,6 +66,8 @@ fuzz node-agent pprof "the reader of profiles" -max_len=4096 -malloc_limit_mb=16
 fuzz node-agent unwind "the unwinder" -max_len=65536 -malloc_limit_mb=16 -timeout=10
 # A site takes some hundred bytes of memory, and a note of one twenty of the file.
 fuzz node-agent usdt "the notes of USDT probes" -max_len=16384 -malloc_limit_mb=4
+# A program hands over 2 KiB at most.
+fuzz node-agent zipkin "the reader of spans that programs emit" -max_len=2048 -malloc_limit_mb=4
 # Objects of the API come to a megabyte; what is made of one is not much more.
 fuzz operator ckb_probe "the reading of CkbProbes" -max_len=16384 -malloc_limit_mb=16
 fuzz operator part "the merging of parts of profiles" -max_len=16384 -malloc_limit_mb=64

@@ -331,6 +331,82 @@ fn what_callers_asked_for_arrives_in_their_traces() {
     );
 }
 
+/// Two programs emit texts of many spans at a time, and each is exported once, as it was written.
+#[test]
+fn spans_that_programs_emit_arrive_as_they_were_written() {
+    let collector = Collector::start();
+    let endpoint = collector.http();
+    let asked = ["usdt", "--provider", "payloads", "--payload-argument", "2"];
+    let asked = [&asked[..], &["--events", "--otlp", &endpoint]].concat();
+    let mut programs = ["usdt-payloads", "usdt-emitter"].map(|name| {
+        let mut program = Fixture::named(name, &[]);
+        let mut probe = Probe::start(program.pid(), &asked);
+        let first = probe.line_while(
+            |_| true,
+            || {
+                program.tell("alone 1");
+            },
+        );
+        assert_eq!(first["spans"].as_array().unwrap().len(), 1);
+        (name, program, probe)
+    });
+    for (_, program, _) in &mut programs {
+        program.tell("several 100 9");
+        program.tell("length 100 2048");
+        program.tell("length 10 2049");
+        program.tell("malformed 1");
+    }
+    let mut exported = 0;
+    let ended = programs.map(|(name, _program, probe)| {
+        let (_, said) = probe.events();
+        let sentence = said.split("of ").nth(1).unwrap();
+        let count: usize = sentence.split(' ').next().unwrap().parse().unwrap();
+        assert!(
+            said.contains(&format!("of {count} spans {count} were exported to ")),
+            "{said}"
+        );
+        assert!(
+            said.contains("lost 10 longPayloads, 7 malformedPayloads ("),
+            "{said}"
+        );
+        exported += count;
+        (name, count)
+    });
+    let spans = collector.wait_for_spans(exported);
+    assert_eq!(spans.len(), exported);
+    for (name, count) in ended {
+        let own: BTreeMap<u64, &CollectedSpan> = spans
+            .iter()
+            .filter(|span| span.resource["service.name"] == name)
+            .map(|span| (u64::from_str_radix(&span.id, 16).unwrap(), span))
+            .collect();
+        assert_eq!(own.len(), count, "each once");
+        // Before it was attached, there may have been some; what came then is all there, and so are those that are too long.
+        let last = *own.last_key_value().unwrap().0;
+        let whole = own.range(last - 99..).count();
+        let nine = own.range(last - 999..last - 99).count();
+        assert_eq!((whole, nine), (100, 900));
+        for (number, span) in own {
+            assert_eq!(span.trace, format!("{number:032x}"));
+            assert_eq!((span.kind, span.start_ns), (2, 1_700_000_000_000_000_000));
+            assert_eq!(span.end_ns - span.start_ns, number * 1000);
+            assert_eq!(span.attributes["number"], number.to_string());
+            assert_eq!(span.attributes["ckb_probe.usdt_probe"], "span_emit");
+            if number > last - 100 {
+                assert_eq!((span.name.len() > 1500, span.parent.as_str()), (true, ""));
+            } else if number > last - 1000 {
+                let is_first = (last - 100 - number) % 9 == 8;
+                let parent = if is_first {
+                    String::new()
+                } else {
+                    format!("{:016x}", number - 1)
+                };
+                assert_eq!(span.parent, parent);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_receiver_that_is_away_is_told_of_and_keeps_nobody_from_measuring() {
     let mut collector = Collector::start();

@@ -30,6 +30,8 @@ mod report;
 mod unwind;
 #[path = "../../node-agent/fuzz/src/checks/usdt.rs"]
 mod usdt;
+#[path = "../../node-agent/fuzz/src/checks/zipkin.rs"]
+mod zipkin;
 
 /// The seeds of a fuzz target, in the order of their names.
 fn seeds(folder: &str, target: &str) -> Vec<PathBuf> {
@@ -124,6 +126,11 @@ fn tables_stacks_and_registers() {
 #[test]
 fn notes_of_usdt_probes() {
     check_all("usdt", usdt::check);
+}
+
+#[test]
+fn spans_that_programs_emit() {
+    check_all("zipkin", zipkin::check);
 }
 
 #[test]

@@ -85,6 +85,8 @@ pub struct Hit {
     pub key: Operand,
     /// The argument of a beginning that is a `traceparent`, if that is asked for.
     pub parent: Operand,
+    /// The argument that is a text to be told as a whole, where hits emit one.
+    pub payload: Operand,
     /// The slot of the first of these values.
     pub first_slot: u32,
     /// The place of the first of these values among all.
@@ -137,6 +139,39 @@ pub struct SlowCallWithParent {
     pub parent: Traceparent,
 }
 
+/// A text that a probe emits is told up to so many bytes, without the NUL at its end. A longer one is not told.
+pub const PAYLOAD_BYTES: usize = 2048;
+
+/// What is read of one: of what goes on after [`PAYLOAD_BYTES`] and its NUL, that it does.
+pub const PAYLOAD_ROOM: usize = PAYLOAD_BYTES + 8;
+
+/// A text that a probe emitted: [`PAYLOAD_ROOM`] bytes follow, of which `length` are the text.
+#[repr(C)]
+#[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// `CLOCK_MONOTONIC` as it was met.
+    pub time_ns: u64,
+    /// The operation's slot.
+    pub slot: u32,
+    /// The thread, in the host's pid namespace.
+    pub thread: u32,
+    /// The name of the thread, NUL-padded.
+    pub thread_name: [u8; 16],
+    /// How many bytes the text has.
+    pub length: u64,
+}
+
+/// The same with what follows.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct PayloadRecord {
+    /// Whose text it is.
+    pub head: Payload,
+    /// The text, and whatever was there before.
+    pub text: [u8; PAYLOAD_ROOM],
+}
+
 /// What could not be told of an operation's hits, on each CPU.
 #[repr(C)]
 #[cfg_attr(feature = "user", derive(FromBytes, Immutable, IntoBytes))]
@@ -147,8 +182,15 @@ pub struct HitLosses {
     pub unread: u64,
     /// Ends of which no beginning is known.
     pub unbegun: u64,
+    /// Payloads that found no room in the ring buffer.
+    pub payloads: u64,
+    /// Payloads that could not be read: nothing is there, or its page was not in memory.
+    pub unread_payloads: u64,
+    /// Payloads of more than [`PAYLOAD_BYTES`].
+    pub long_payloads: u64,
 }
 
 layout! {
-    Operand: 16, Hit: 64, Value: 56, Traceparent: 64, SlowCallWithParent: 56 + 64,
+    Operand: 16, Hit: 80, Value: 56, Traceparent: 64, SlowCallWithParent: 56 + 64, Payload: 40,
+    PayloadRecord.text: 40, PayloadRecord: 40 + PAYLOAD_ROOM,
 }

@@ -3,7 +3,8 @@
 //! A [`Span`] is what took a time, a [`Group`] those that belong to one trace and leave together. An [`Outbox`] holds groups until a receiver
 //! took them, and counts: what was started is exported, dropped or queued, always ([`Counts`]). Points of a [`Metric`] leave by the same way, and are counted as
 //! spans are. [`Settings`] are where they go, by the
-//! environment variables that OpenTelemetry names; a [`Traceparent`] is what a caller says that they are a part of; [`answer`] is what a receiver's answer means; [`messages`] is what OTLP writes. Pure: no
+//! environment variables that OpenTelemetry names; a [`Traceparent`] is what a caller says that they are a part of; [`zipkin`] reads
+//! those that a program wrote itself; [`answer`] is what a receiver's answer means; [`messages`] is what OTLP writes. Pure: no
 //! clock, no I/O, no randomness.
 #![forbid(unsafe_code)]
 
@@ -18,6 +19,7 @@ mod outbox;
 mod settings;
 mod span;
 mod traceparent;
+pub mod zipkin;
 
 pub use group::{Group, Resource, Scope};
 pub use ids::{Ids, SpanId, TraceId};
@@ -25,5 +27,5 @@ pub use metric::{Distribution, Example, Metric, Points, Written};
 pub use nest::{Nest, Thread};
 pub use outbox::{Batch, Cause, Counts, Limits, Next, Offered, Outbox};
 pub use settings::{Compression, Protocol, Settings, SettingsError, Signal, metric_interval};
-pub use span::{Attributes, Span, Value};
+pub use span::{Attributes, Moment, Span, SpanKind, Value};
 pub use traceparent::Traceparent;

@@ -6,9 +6,6 @@ pub mod metrics;
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-/// `SPAN_KIND_INTERNAL`: what is seen of a call from outside is neither a request's nor an answer's.
-pub const INTERNAL: i32 = 1;
-
 /// What is sent: to `/v1/traces`, or to [`EXPORT`].
 #[derive(Clone, PartialEq, Message)]
 pub struct ExportTraceServiceRequest {
@@ -79,7 +76,7 @@ pub struct Span {
     /// What it is.
     #[prost(string, tag = "5")]
     pub name: String,
-    /// [`INTERNAL`].
+    /// A number of [`SpanKind`](super::SpanKind).
     #[prost(int32, tag = "6")]
     pub kind: i32,
     /// Nanoseconds since 1970.
@@ -91,6 +88,20 @@ pub struct Span {
     /// What is said of it.
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
+    /// What happened within it.
+    #[prost(message, repeated, tag = "11")]
+    pub events: Vec<Event>,
+}
+
+/// What happened at one moment of a span.
+#[derive(Clone, PartialEq, Message)]
+pub struct Event {
+    /// Nanoseconds since 1970.
+    #[prost(fixed64, tag = "1")]
+    pub time_unix_nano: u64,
+    /// What.
+    #[prost(string, tag = "2")]
+    pub name: String,
 }
 
 /// An attribute.

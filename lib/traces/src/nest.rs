@@ -195,7 +195,10 @@ mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
-    use crate::ids::{Ids, SpanId};
+    use crate::{
+        ids::{Ids, SpanId},
+        span::SpanKind,
+    };
 
     const MS: u64 = 1_000_000;
     const THREAD: Thread = Thread {
@@ -211,7 +214,9 @@ mod tests {
             name: String::new(),
             start_ns,
             end_ns,
+            kind: SpanKind::default(),
             attributes: Vec::new(),
+            events: Vec::new(),
         }
     }
 

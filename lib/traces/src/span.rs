@@ -40,12 +40,41 @@ pub struct Span {
     pub parent: Option<SpanId>,
     /// What it is: one of few names.
     pub name: String,
+    /// Its place between processes.
+    pub kind: SpanKind,
     /// When it began, in nanoseconds since 1970.
     pub start_ns: u64,
     /// When it ended, the same.
     pub end_ns: u64,
     /// What is said of it.
     pub attributes: Attributes,
+    /// What happened within it.
+    pub events: Vec<Moment>,
+}
+
+/// On which side of a request, or of a message, a span is. By the numbers that OTLP has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SpanKind {
+    /// On none: what is seen of a call from outside is neither a request's nor an answer's.
+    #[default]
+    Internal = 1,
+    /// It answers.
+    Server = 2,
+    /// It asks.
+    Client = 3,
+    /// It sends.
+    Producer = 4,
+    /// It receives.
+    Consumer = 5,
+}
+
+/// What happened at one moment of a span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// When, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// What.
+    pub name: String,
 }
 
 impl Span {
@@ -59,10 +88,20 @@ impl Span {
                 .map(|parent| parent.bytes().to_vec())
                 .unwrap_or_default(),
             name: cut(&self.name).to_string(),
-            kind: messages::INTERNAL,
+            kind: self.kind as i32,
             start_time_unix_nano: self.start_ns,
             end_time_unix_nano: self.end_ns.max(self.start_ns),
             attributes: written(&self.attributes),
+            events: self.events.iter().map(Moment::message).collect(),
+        }
+    }
+}
+
+impl Moment {
+    fn message(&self) -> messages::Event {
+        messages::Event {
+            time_unix_nano: self.time_ns,
+            name: cut(&self.name).to_string(),
         }
     }
 }
@@ -151,6 +190,8 @@ mod tests {
             start_ns: 7,
             end_ns: 3,
             attributes: Vec::new(),
+            kind: SpanKind::default(),
+            events: Vec::new(),
         };
         assert_eq!(span.message().end_time_unix_nano, 7);
         assert!(span.message().parent_span_id.is_empty());

@@ -50,7 +50,7 @@ use ckb_probe_common::{Control, Gate, Group};
 pub use ckb_probe_common::{
     FamilyArgument, FileIo, Files, MAX_CAUSE, Payload, SlowArguments, SlowCall, TEXT_BYTES,
     UNREADABLE,
-    hits::{Operand, Role, SITE, VALUES, Value, ValueKind, ZERO},
+    hits::{Operand, PAYLOAD_BYTES, Role, SITE, VALUES, Value, ValueKind, ZERO},
 };
 pub use confined::{ConfinedError, ConfinedReturn, run_child_if_asked};
 pub use error::{AttachError, ReadError};
@@ -61,7 +61,9 @@ pub use identity::Identity;
 pub use kernel_functions::{KernelPlan, KernelSite, KernelTier, refused_functions};
 pub use links::Links;
 use links::Programs;
-pub use maps::{FamilyReading, MapsReading, SeenCall, SlotReading, ValueReading};
+pub use maps::{
+    FamilyReading, MapsReading, PayloadsLost, SeenCall, SeenPayload, SlotReading, ValueReading,
+};
 use maps::{Hits, Maps};
 use object::Object;
 pub use plan::{CallSizes, DEFAULT_RING_BYTES, KeptArguments, LookedAt, Plan, Site};
@@ -272,6 +274,11 @@ impl Probes {
     /// [`Self::family`].
     pub fn slow_calls(&mut self) -> Vec<SeenCall> {
         self.maps.slow_calls()
+    }
+
+    /// Takes the texts that were emitted and wait in their ring buffer.
+    pub fn payloads(&mut self) -> Vec<SeenPayload> {
+        self.maps.payloads()
     }
 
     /// The stacks of slow calls, if they are copied: handed over once.

@@ -91,6 +91,8 @@ pub(super) struct Programs {
     counting: Option<Vec<LinkHalf>>,
     /// Attached to every one at which more is looked at than that it is met.
     hitting: Vec<LinkHalf>,
+    /// Attached to every one at which a text is told.
+    emitting: Vec<LinkHalf>,
     /// None: by uprobe_multi.
     pmu: Option<ProbePmu>,
 }
@@ -151,7 +153,15 @@ impl Programs {
                     true => ("hit_session", AttachType::UprobeSession, false),
                     false => ("hit", pair, false),
                 };
-                load(&[half], sites.iter().any(is_hit))?
+                let mut sites = sites.iter();
+                load(&[half], sites.any(|site| is_hit(site) && !site.emits()))?
+            },
+            emitting: {
+                let half = match by_session {
+                    true => ("emit_session", AttachType::UprobeSession, false),
+                    false => ("emit", pair, false),
+                };
+                load(&[half], sites.iter().any(Site::emits))?
             },
             pmu,
         })
@@ -186,11 +196,13 @@ impl Programs {
         let apart = |(_, site): &(u16, &Site)| site.entry_only && self.counting.is_some();
         let (hit, others): (Vec<_>, Vec<_>) =
             sites.iter().partition(|(_, site)| site.hit.is_some());
+        let (emitting, hit): (Vec<_>, Vec<_>) = hit.into_iter().partition(|(_, site)| site.emits());
         let (counted, timed): (Vec<_>, Vec<_>) = others.into_iter().partition(apart);
         let counting = self.counting.iter().flatten().map(|half| (half, &counted));
         let timing = self.timing.iter().map(|half| (half, &timed));
         let hitting = self.hitting.iter().map(|half| (half, &hit));
-        for (half, sites) in timing.chain(counting).chain(hitting) {
+        let emitters = self.emitting.iter().map(|half| (half, &emitting));
+        for (half, sites) in timing.chain(counting).chain(hitting).chain(emitters) {
             match self.pmu {
                 Some(pmu) => half.attach_each(pmu, pid, sites, group, &mut descriptors)?,
                 None => half.attach_all(pid, sites, group, &mut descriptors)?,

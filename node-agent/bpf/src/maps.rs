@@ -12,7 +12,9 @@ use ckb_probe_common::{
     maximum_of,
 };
 pub(super) use hits::{Hits, told_apart};
-pub use reading::{FamilyReading, MapsReading, SeenCall, SlotReading, ValueReading};
+pub use reading::{
+    FamilyReading, MapsReading, PayloadsLost, SeenCall, SeenPayload, SlotReading, ValueReading,
+};
 use zerocopy::FromBytes;
 
 use super::{
@@ -164,14 +166,16 @@ impl Maps {
             .collect::<Result<Vec<_>, ReadError>>()?;
         let families_folded = self.folded_families()?;
         let values = self.values(retired)?;
-        let hits = |of: fn(&Hits, u32) -> Result<u64, ReadError>| {
-            let slots = 0..self.slots;
-            let of = |slot| self.hits.as_ref().map_or(Ok(0), |hits| of(hits, slot));
-            slots.map(of).collect::<Result<Vec<_>, _>>()
-        };
-        let values_folded = hits(Hits::folded)?;
-        let unread = hits(|hits, slot| Ok(hits.losses(slot)?.unread))?;
-        let unbegun = hits(|hits, slot| Ok(hits.losses(slot)?.unbegun))?;
+        let (mut values_folded, mut hits_lost) = (Vec::new(), Vec::new());
+        for slot in 0..self.slots {
+            let (folded, lost) = match &self.hits {
+                Some(hits) => (hits.folded(slot)?, hits.losses(slot)?),
+                None => Default::default(),
+            };
+            values_folded.push(folded);
+            hits_lost.push(lost);
+        }
+        let unbegun = hits_lost.iter().map(|lost| lost.unbegun);
         let slots = (0..self.slots)
             .zip(unbegun)
             .map(|(slot, unbegun)| {
@@ -188,7 +192,15 @@ impl Maps {
             families,
             values,
             values_folded,
-            unread,
+            unread: hits_lost.iter().map(|lost| lost.unread).collect(),
+            payloads_lost: hits_lost
+                .iter()
+                .map(|lost| PayloadsLost {
+                    full: lost.payloads,
+                    unread: lost.unread_payloads,
+                    long: lost.long_payloads,
+                })
+                .collect(),
             calls_lost: losses.calls,
             events_lost: (0..self.slots)
                 .map(|slot| self.events_lost.sum(slot))
@@ -353,6 +365,10 @@ impl Maps {
             Some(hits) => hits.forget(is_unseen),
             None => Ok(()),
         }
+    }
+
+    pub(super) fn payloads(&mut self) -> Vec<SeenPayload> {
+        self.hits.as_mut().map(Hits::payloads).unwrap_or_default()
     }
 
     pub(super) fn slow_calls(&mut self) -> Vec<SeenCall> {

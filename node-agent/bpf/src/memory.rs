@@ -95,6 +95,8 @@ impl Shape {
                 head + table + (element + 8) * self.entries + value * cpus * self.entries
             }
             map_type::STACK => head + (self.entries + 1) * self.value,
+            // It is not made.
+            map_type::RING if self.entries == 0 => 0,
             // Its pages, three for the positions, and the list of all of them, in which those of the data are twice.
             map_type::RING => {
                 let data = self.entries / PAGE;

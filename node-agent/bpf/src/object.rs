@@ -19,6 +19,9 @@ use super::{
     walk::Walk,
 };
 
+/// What stands in programs for a map that is not made. They are not loaded: the kernel would refuse them.
+const NOT_MADE: RawFd = -1;
+
 // include/uapi/linux/bpf.h
 const BPF_JMP_CALL: u8 = 0x85;
 const BPF_PSEUDO_KFUNC_CALL: u8 = 2;
@@ -32,7 +35,7 @@ pub(super) struct Object {
 }
 
 impl Object {
-    /// Makes the maps, each with as many entries as `sizes` says or the object itself.
+    /// Makes the maps, each with as many entries as `sizes` says or the object itself. One that is to have none is not made.
     pub(super) fn load(bytes: &[u8], sizes: &[(&str, u32)]) -> Result<Self, AttachError> {
         Self::load_with(bytes, sizes, &[])
     }
@@ -55,8 +58,10 @@ impl Object {
         let mut maps = BTreeMap::new();
         for (name, definition) in &parsed.maps {
             let mut definition = definition.clone();
-            if let Some((_, entries)) = sizes.iter().find(|(sized, _)| sized == name) {
-                definition.set_max_entries(*entries);
+            match sizes.iter().find(|(sized, _)| sized == name) {
+                Some((_, 0)) => continue,
+                Some((_, entries)) => definition.set_max_entries(*entries),
+                None => {}
             }
             let constant = definition.section_kind() == EbpfSectionKind::Rodata;
             let data = definition.data().to_vec();
@@ -96,9 +101,10 @@ impl Object {
             .iter()
             .map(|(name, map)| (name.as_str(), map.fd().as_fd().as_raw_fd()))
             .collect();
-        let relocations = definitions
-            .iter()
-            .filter_map(|(name, map)| Some((name.as_str(), *descriptors.get(name.as_str())?, map)));
+        let relocations = definitions.iter().map(|(name, map)| {
+            let made = descriptors.get(name.as_str()).copied();
+            (name.as_str(), made.unwrap_or(NOT_MADE), map)
+        });
         parsed
             .relocate_maps(relocations, &text)
             .map_err(malformed)?;

@@ -87,6 +87,8 @@ pub struct LookedAt {
     pub key: Option<Operand>,
     /// The argument of a beginning that is a `traceparent`: it is told with what turns out slow.
     pub parent: Option<Operand>,
+    /// The argument that is a text, the whole of which each hit tells; it is neither told apart by anything nor begins or ends anything.
+    pub payload: Option<Operand>,
 }
 
 /// Which arguments of a call are told when it is slow.
@@ -105,6 +107,11 @@ impl Site {
     /// Whether something begins there with a `traceparent`.
     fn has_a_parent(&self) -> bool {
         self.hit.is_some_and(|hit| hit.parent.is_some())
+    }
+
+    /// Whether a text is told there.
+    pub(super) fn emits(&self) -> bool {
+        self.hit.is_some_and(|hit| hit.payload.is_some())
     }
 
     /// `place`: its number among the sites.
@@ -163,6 +170,7 @@ impl Plan {
             told_apart: told_apart(&self.sites).len() as u32,
             spans: self.sites.iter().any(Site::is_of_a_span),
             parents: self.sites.iter().any(Site::has_a_parent),
+            payloads: self.sites.iter().any(Site::emits),
             file_io: self.sites.iter().any(|site| site.files.any()),
             ring_bytes: self.ring_bytes,
         }
@@ -188,6 +196,8 @@ pub struct CallSizes {
     pub spans: bool,
     /// Whether any of those begin with a `traceparent`.
     pub parents: bool,
+    /// Whether texts are told of any.
+    pub payloads: bool,
     /// Whether it is told of any what its calls read and write.
     pub file_io: bool,
     /// Size of the ring buffer for slow calls.
@@ -195,7 +205,7 @@ pub struct CallSizes {
 }
 
 impl CallSizes {
-    pub(super) fn entries(self) -> [(&'static str, u32); 16] {
+    pub(super) fn entries(self) -> [(&'static str, u32); 17] {
         let slots = self.slots.max(1);
         let families = self.families;
         let values = self.told_apart * VALUES;
@@ -209,6 +219,10 @@ impl CallSizes {
             ),
             ("SPANS", if self.spans { SPANS } else { 1 }),
             ("PARENTS", if self.parents { SPANS } else { 1 }),
+            (
+                "PAYLOADS",
+                if self.payloads { PAYLOAD_RING_BYTES } else { 0 },
+            ),
             ("HITS", self.hits.max(1)),
             ("VALUES_SEEN", values.max(1)),
             ("VALUE_SLOTS", known.max(1)),
@@ -252,6 +266,9 @@ impl CallSizes {
         shapes.iter().map(sized).sum()
     }
 }
+
+/// A ring of 1 MiB: some five hundred texts between two readings.
+const PAYLOAD_RING_BYTES: u32 = 1 << 20;
 
 /// A ring of 64 KiB: a thousand slow calls between two readings.
 pub const DEFAULT_RING_BYTES: u32 = 64 << 10;

@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    AttachError, Binary, DEFAULT_RING_BYTES, LookedAt, Operand, Plan, Probes, Role, Site, Slots,
-    Tier, ZERO, calibrate::calibrate, own,
+    AttachError, Binary, DEFAULT_RING_BYTES, LookedAt, Operand, PAYLOAD_BYTES, PayloadsLost, Plan,
+    Probes, Role, Site, Slots, Tier, ZERO, calibrate::calibrate, own,
 };
 
 // Each keeps a word where a function that calls no other may: below the stack pointer.
@@ -179,6 +179,108 @@ fn every_hit_is_counted_at_each_sort_of_site_and_the_thread_keeps_what_it_has() 
     assert!(tiers > 0, "as root, on Linux 5.15 or later");
 }
 
+/// The address of a text, or any other.
+fn emits(address: usize) -> Option<LookedAt> {
+    let payload = Operand {
+        displacement: address as i64,
+        base: ZERO,
+        index: ZERO,
+        bytes: 8,
+        ..Operand::default()
+    };
+    Some(LookedAt {
+        payload: Some(payload),
+        ..LookedAt::default()
+    })
+}
+
+/// A text of so many bytes, none of which is like the one before, and its NUL.
+fn text(bytes: usize) -> Vec<u8> {
+    let letters = (0..bytes).map(|place| b'a' + (place % 23) as u8);
+    letters.chain([0]).collect()
+}
+
+/// So many texts find room in the ring.
+const ROOM: u64 = (1 << 20) / (2096 + 8);
+
+#[test]
+fn a_text_is_told_whole_or_it_is_counted_why_not() {
+    let _alone = ALONE.lock();
+    let mut tiers = 0;
+    for &tier in Tier::ALL {
+        if calibrate(tier).is_err() {
+            continue;
+        }
+        tiers += 1;
+        let texts = [0, 1, 10, 495, 2047, 2048, 2049, 5000].map(text);
+        for text in &texts {
+            let hit = emits(text.as_ptr() as usize);
+            let mut probes = Probes::load(tier, &plan(vec![NOP.site(hit)])).unwrap();
+            drop(probes.attach(&Slots::from([0])).unwrap());
+            for word in 0..7 {
+                // SAFETY: the function takes a number and gives it back.
+                unsafe { (NOP.function)(word) };
+            }
+            let length = text.len() - 1;
+            let (told, long) = if length <= PAYLOAD_BYTES {
+                (7, 0)
+            } else {
+                (0, 7)
+            };
+            let seen = probes.payloads();
+            assert_eq!(seen.len(), told, "{length} bytes by {}", tier.as_str());
+            for one in seen {
+                assert_eq!(one.text, text[..length]);
+                assert_eq!((one.head.slot, one.head.thread != 0), (0, true));
+            }
+            let reading = probes.read().unwrap();
+            let lost = PayloadsLost {
+                long,
+                ..PayloadsLost::default()
+            };
+            assert_eq!(
+                (reading.slots[0].untimed, reading.payloads_lost[0]),
+                (7, lost)
+            );
+        }
+        // What is nowhere, and what finds no room until somebody reads.
+        for (address, expected) in [
+            (0, 0),
+            (8, 0),
+            (usize::MAX, 0),
+            (texts[3].as_ptr() as usize, ROOM),
+        ] {
+            let mut probes = Probes::load(tier, &plan(vec![NOP.site(emits(address))])).unwrap();
+            drop(probes.attach(&Slots::from([0])).unwrap());
+            let mut told = 0;
+            for _ in 0..2 {
+                for word in 0..1000 {
+                    // SAFETY: as above.
+                    unsafe { (NOP.function)(word) };
+                }
+                told += probes.payloads().len() as u64;
+            }
+            assert_eq!(told, 2 * expected);
+            let lost = match expected {
+                0 => PayloadsLost {
+                    unread: 2000,
+                    ..PayloadsLost::default()
+                },
+                _ => PayloadsLost {
+                    full: 2000 - told,
+                    ..PayloadsLost::default()
+                },
+            };
+            let reading = probes.read().unwrap();
+            assert_eq!(
+                (reading.slots[0].untimed, reading.payloads_lost[0]),
+                (2000, lost)
+            );
+        }
+    }
+    assert!(tiers > 0, "as root, on Linux 5.15 or later");
+}
+
 /// What it might do, on kernels that make a call of a nop of five bytes: prints what that would cost, and what it would break. See
 /// docs/usdt.md.
 #[test]
@@ -227,12 +329,43 @@ fn what_a_hit_costs_with_what_is_looked_at() {
             .map(|(name, hit)| (name, NOP.met(tier, hit).unwrap().nanos))
             .to_vec();
         told.push(("from one to another", span_nanos(tier)));
+        for (name, bytes) in [
+            ("emits 10 bytes", 10),
+            ("emits 495 bytes", 495),
+            ("emits 2,048 bytes", 2048),
+        ] {
+            told.push((name, emit_nanos(tier, bytes)));
+        }
         let counted = told[0].1.max(1) as f64;
         for (name, nanos) in told {
             let ratio = nanos as f64 / counted;
             println!("round {round}: {name:<24} {nanos:>6} ns a hit, {ratio:.2}");
         }
     }
+}
+
+/// What a hit costs that tells a text of so many bytes, each of which finds room.
+fn emit_nanos(tier: Tier, bytes: usize) -> u64 {
+    let unprobed = NOP.call().0;
+    let text = text(bytes);
+    let hit = emits(text.as_ptr() as usize);
+    let mut probes = Probes::load(tier, &plan(vec![NOP.site(hit)])).unwrap();
+    drop(probes.attach(&Slots::from([0])).unwrap());
+    let time = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::try_from(time).unwrap()
+    };
+    let (mut spent, rounds, each) = (Duration::ZERO, HITS / 400, 400);
+    for _ in 0..rounds {
+        let start = time();
+        for word in 0..each {
+            // SAFETY: the function takes a number and gives it back.
+            unsafe { (NOP.function)(word) };
+        }
+        spent += time() - start;
+        assert_eq!(probes.payloads().len() as u64, each);
+    }
+    (spent.as_nanos() as u64 / (rounds * each)).saturating_sub(unprobed)
 }
 
 /// What each of two hits costs, of what begins at one place and ends at another.

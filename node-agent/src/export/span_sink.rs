@@ -92,7 +92,10 @@ impl SpanSink {
         let mut resource = None;
         let owner = self.owner(&origin.instance.key);
         for event in events {
-            for placed in origin.instance.placed(event) {
+            // What a program numbered itself is sent once, whoever asks for it.
+            let is_emitted = event.emitted().is_some();
+            let told = if is_emitted { 1 } else { usize::MAX };
+            for placed in origin.instance.placed(event).take(told) {
                 let spans = spans(event, &placed, &mut self.ids);
                 if spans.is_empty() {
                     continue;
@@ -109,6 +112,10 @@ impl SpanSink {
                     time: event.time,
                 };
                 match event.thread {
+                    // It says itself what it is a part of, and no figure is of its time.
+                    _ if is_emitted => {
+                        self.export(&spans, &carried);
+                    }
                     0 => self.send(&spans, carried, exemplars),
                     number => {
                         let thread = Thread { owner, number };
@@ -135,8 +142,7 @@ impl SpanSink {
 
     /// Exports the spans of one event, of which the first is what happened.
     fn send(&mut self, spans: &[Span], carried: Carried, exemplars: &mut Arc<Exemplars>) {
-        let group = Group::new(&carried.resource, spans).owned_by(carried.owner);
-        if self.exporter.offer(group)
+        if self.export(spans, &carried)
             && let Some(whole) = spans.first()
         {
             let exemplar = Exemplar {
@@ -148,6 +154,12 @@ impl SpanSink {
             let exemplars = Arc::make_mut(exemplars);
             exemplars.note(&carried.key, &carried.place, exemplar);
         }
+    }
+
+    /// Whether they found room.
+    fn export(&self, spans: &[Span], carried: &Carried) -> bool {
+        let group = Group::new(&carried.resource, spans).owned_by(carried.owner);
+        self.exporter.offer(group)
     }
 
     fn owner(&mut self, key: &InstanceKey) -> u64 {

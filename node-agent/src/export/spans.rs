@@ -1,12 +1,12 @@
 //! What took a time, as spans: a slow call, or a block with what is known of its time. Each is a trace of its own, but for what is told to be a
-//! part of another.
+//! part of another. What a program wrote itself goes on as it is.
 //!
 //! What something consisted of is a span below it: its length is what was measured, all calls of an operation together. Where in the whole
 //! it was is not known, but for what is known to end with it; everything else is told to begin with the whole, and says so.
 
 use std::borrow::Cow;
 
-use ckb_probe_traces::{Attributes, Ids, Span, Value};
+use ckb_probe_traces::{Attributes, Ids, Span, SpanKind, Value};
 
 use crate::{
     mechanism::{Detail, Event, OperationTime},
@@ -28,8 +28,15 @@ struct Portion {
     is_last: bool,
 }
 
-/// An event as the spans of one trace, the root first; none where it takes no time.
+/// An event as the spans of one trace, the root first; none where it takes no time. Those that a program wrote itself are as it wrote them, of
+/// whichever traces, with what is known of who wrote them.
 pub fn spans(event: &Event, placed: &Placed<'_>, ids: &mut Ids) -> Vec<Span> {
+    if let Some(emitted) = event.emitted() {
+        return emitted
+            .iter()
+            .map(|span| known(span, event, placed))
+            .collect();
+    }
     let Some(duration) = event.duration_ns() else {
         return Vec::new();
     };
@@ -42,13 +49,29 @@ pub fn spans(event: &Event, placed: &Placed<'_>, ids: &mut Ids) -> Vec<Span> {
         name: format!("{} {}", placed.kind.as_str(), placed.row),
         start_ns: end.saturating_sub(duration),
         end_ns: end,
+        kind: SpanKind::Internal,
         attributes: attributes(event, placed),
+        events: Vec::new(),
     };
     let below = event.details.iter().flat_map(portions);
     let below: Vec<Span> = below.map(|portion| portion.span(&root, ids)).collect();
     let mut spans = vec![root];
     spans.extend(below);
     spans
+}
+
+/// A span that a program wrote, with what is known of it beside that.
+fn known(span: &Span, event: &Event, placed: &Placed<'_>) -> Span {
+    let mut attributes = attributes(event, placed);
+    attributes.extend(span.attributes.iter().cloned());
+    Span {
+        name: match span.name.is_empty() {
+            true => format!("{} {}", placed.kind.as_str(), placed.row),
+            false => span.name.clone(),
+        },
+        attributes,
+        ..span.clone()
+    }
 }
 
 impl Portion {
@@ -68,9 +91,11 @@ impl Portion {
             id: ids.span(),
             parent: Some(root.id),
             name: self.name,
+            kind: SpanKind::Internal,
             start_ns,
             end_ns,
             attributes,
+            events: Vec::new(),
         }
     }
 }
@@ -131,7 +156,7 @@ fn attribute(name: &'static str, detail: &Detail) -> Option<(Cow<'static, str>, 
     let value = match detail {
         Detail::Nanoseconds(_) if name == crate::mechanism::DURATION => return None,
         // The span itself says it.
-        Detail::Operations(_) | Detail::Parent(_) => return None,
+        Detail::Operations(_) | Detail::Parent(_) | Detail::Emitted(_) => return None,
         Detail::Nanoseconds(nanos) | Detail::Portion(nanos) => {
             return Some((own(&format!("{}_ns", snake_case(name))), (*nanos).into()));
         }

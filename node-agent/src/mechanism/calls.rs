@@ -21,7 +21,7 @@ pub use ask::{
     Read, Sought, Span, Told, UsdtPattern,
 };
 use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
-use ckb_probe_traces::Traceparent;
+use ckb_probe_traces::{Traceparent, zipkin};
 use k8s_openapi::jiff::Timestamp;
 use origins::{Origins, PendingStacks};
 pub use search::{Searched, search};
@@ -33,7 +33,7 @@ use super::{
 use crate::{
     kernel::{
         AttachError, Calibration, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall,
-        SlotReading, Slots, SlowCall, Tier,
+        SeenPayload, SlotReading, Slots, SlowCall, Tier,
     },
     observe::{self, FunctionCache, ProcessId, SymbolCache, UsdtCache},
     text,
@@ -65,6 +65,8 @@ pub struct Calls {
     untold: Vec<PendingStacks>,
     /// By slot: slow times that began with a text that is no `traceparent`.
     misplaced: Vec<u64>,
+    /// By slot: texts that were emitted and have no spans.
+    malformed: Vec<u64>,
 }
 
 /// What is counted in one place.
@@ -155,6 +157,7 @@ impl Config for CallsConfig {
                 origins,
                 untold: vec![PendingStacks::default(); slots.len()],
                 misplaced: vec![0; slots.len()],
+                malformed: vec![0; slots.len()],
                 first,
                 slots: slots
                     .into_iter()
@@ -372,6 +375,27 @@ impl Calls {
     }
 }
 
+/// What happened in this slot as a thread emitted a text; None where that is no spans.
+fn emitted(seen: &SeenPayload, group: GroupId, booted: Timestamp) -> Option<Event> {
+    let time = observe::since_boot(booted, seen.head.time_ns);
+    let now_ns = u64::try_from(time.as_nanosecond()).unwrap_or_default();
+    let spans = zipkin::read(&seen.text, now_ns).ok()?;
+    if spans.is_empty() {
+        return None;
+    }
+    let lasted = spans.iter().map(|span| span.end_ns - span.start_ns);
+    Some(Event {
+        time,
+        group,
+        row: None,
+        part: None,
+        thread: seen.head.thread,
+        thread_name: text::of_padded(&seen.head.thread_name),
+        weight: lasted.max().unwrap_or_default(),
+        details: vec![("spans", Detail::Emitted(spans.into()))],
+    })
+}
+
 /// A slow call, of a group that has one row.
 pub(super) fn slow_call(
     call: &SlowCall,
@@ -501,16 +525,28 @@ impl Mechanism for Calls {
         reading
             .lost
             .extend(lost_of_each(self.first, seen.events_lost, cut));
-        let unread = (0..).zip(&seen.unread).filter(|(_, unread)| **unread > 0);
-        reading.lost.extend(unread.map(|(slot, unread)| Lost {
-            groups: GroupIds::from([self.first.offset(slot)]),
-            counts: BTreeMap::from([(Name::Borrowed("arguments"), *unread)]),
-        }));
-        let misplaced = (0..).zip(&self.misplaced).filter(|(_, count)| **count > 0);
-        reading.lost.extend(misplaced.map(|(slot, count)| Lost {
-            groups: GroupIds::from([self.first.offset(slot)]),
-            counts: BTreeMap::from([(Name::Borrowed("traceparents"), *count)]),
-        }));
+        // One of each slot, also where nothing is lost: the books know it by its place.
+        let texts = (seen.unread.iter().zip(&self.misplaced))
+            .zip(seen.payloads_lost.iter().zip(&self.malformed));
+        let texts = texts.enumerate().map(|(slot, (arguments, payloads))| {
+            let ((unread, misplaced), (payloads, malformed)) = (arguments, payloads);
+            let counts = [
+                ("arguments", *unread),
+                ("traceparents", *misplaced),
+                ("payloads", payloads.full),
+                ("unreadPayloads", payloads.unread),
+                ("longPayloads", payloads.long),
+                ("malformedPayloads", *malformed),
+            ];
+            let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+            Lost {
+                groups: GroupIds::from([self.first.offset(slot)]),
+                counts: counts
+                    .map(|(what, count)| (Name::Borrowed(what), count))
+                    .collect(),
+            }
+        });
+        reading.lost.extend(texts);
         if self.origins.is_some() {
             let lost = self.probes.stacks_lost()?;
             let lost = lost.into_iter().zip(&self.untold).enumerate();
@@ -546,10 +582,22 @@ impl Mechanism for Calls {
             let numbers: Vec<u32> = numbers.filter(|number| *number > 0).collect();
             callers = origins.of(&numbers);
         }
-        calls
+        let mut events: Vec<Event> = calls
             .iter()
             .filter_map(|call| self.event(call, &mut callers))
-            .collect()
+            .collect();
+        for seen in self.probes.payloads() {
+            let slot = seen.head.slot as usize;
+            match emitted(&seen, self.first.offset(slot), self.booted) {
+                Some(event) => events.push(event),
+                None => {
+                    if let Some(malformed) = self.malformed.get_mut(slot) {
+                        *malformed += 1;
+                    }
+                }
+            }
+        }
+        events
     }
 
     fn end(&mut self) -> Option<Links> {

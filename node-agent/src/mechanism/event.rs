@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use ckb_probe_crds::EventReport;
 use ckb_probe_profiles::names::shorten;
-use ckb_probe_traces::Traceparent;
+use ckb_probe_traces::{Span, Traceparent};
 use k8s_openapi::{apimachinery::pkg::apis::meta::v1::MicroTime, jiff::Timestamp};
 use serde_json::{Value, json};
 
@@ -25,6 +25,9 @@ const STATUS_BYTES: usize = 512;
 const PHRASE_CALLERS: usize = 3;
 const PHRASE_BYTES: usize = 160;
 
+/// How many of the spans that a program wrote are told in a sentence.
+const EMITTED: usize = 3;
+
 /// No weight is more: the API server takes whole numbers of 63 bits, and refuses all of a report in which one is larger.
 pub const MOST_WEIGHT: u64 = i64::MAX as u64;
 
@@ -35,7 +38,7 @@ pub const DURATION: &str = "duration";
 const MORE: &str = "…";
 
 /// A detail of an event.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Detail {
     /// A time.
     Nanoseconds(u64),
@@ -57,6 +60,8 @@ pub enum Detail {
     Named(String),
     /// What it is a part of, as whoever caused it says.
     Parent(Traceparent),
+    /// Spans, as a program wrote them.
+    Emitted(Arc<[Span]>),
     /// A text that may hold secrets, which stands in lines of JSON only, and how many words it has, which stands in reports.
     Private(String, u32),
     /// That it is so.
@@ -113,10 +118,28 @@ impl fmt::Display for Detail {
             Self::Callers(callers) => f.write_str(&brief(callers, STATUS_CALLERS, STATUS_BYTES)),
             Self::Named(text) => f.write_str(text),
             Self::Parent(parent) => write!(f, "{parent}"),
+            Self::Emitted(spans) => f.write_str(&names(spans)),
             Self::Private(_, words) => write!(f, "{words}"),
             Self::Yes | Self::Mark => f.write_str("true"),
         }
     }
+}
+
+/// The first spans that a program wrote, as people read them, and whether there are more.
+fn names(spans: &[Span]) -> String {
+    let first = spans.iter().take(EMITTED);
+    let mut names: Vec<String> = first
+        .map(|span| {
+            let letters = span.name.chars().take(NAME_CHARACTERS);
+            let name: String = letters.collect();
+            let lasted = span.end_ns.saturating_sub(span.start_ns);
+            format!("{name} {}", ckb_probe_crds::display_nanos(lasted))
+        })
+        .collect();
+    if spans.len() > EMITTED {
+        names.push(MORE.to_string());
+    }
+    names.join(", ")
 }
 
 /// Operations as people read them.
@@ -186,7 +209,9 @@ impl Detail {
                 let brief = brief(callers, PHRASE_CALLERS, PHRASE_BYTES);
                 Some(format!("called by {brief}"))
             }
-            Self::Named(_) | Self::Parent(_) | Self::Private(..) => Some(format!("{name} {self}")),
+            Self::Named(_) | Self::Parent(_) | Self::Private(..) | Self::Emitted(_) => {
+                Some(format!("{name} {self}"))
+            }
             Self::Yes => Some(name.to_string()),
             Self::Mark => None,
         }
@@ -206,6 +231,18 @@ impl Detail {
             Self::Callers(callers) => (name.to_string(), json!(listed(callers))),
             Self::Named(text) | Self::Private(text, _) => (name.to_string(), json!(text)),
             Self::Parent(_) => (name.to_string(), json!(self.to_string())),
+            Self::Emitted(spans) => {
+                let spans = spans.iter().map(|span| {
+                    json!({
+                        "trace": span.trace.to_string(),
+                        "id": span.id.to_string(),
+                        "parent": span.parent.map(|parent| parent.to_string()),
+                        "name": span.name,
+                        "durationNanoseconds": span.end_ns.saturating_sub(span.start_ns),
+                    })
+                });
+                (name.to_string(), spans.collect())
+            }
             Self::Yes | Self::Mark => (name.to_string(), json!(true)),
         }
     }
@@ -225,6 +262,14 @@ impl Event {
     pub fn parent(&self) -> Option<Traceparent> {
         self.details.iter().find_map(|(_, detail)| match detail {
             Detail::Parent(parent) => Some(*parent),
+            _ => None,
+        })
+    }
+
+    /// Spans that a program wrote, if it is about such.
+    pub fn emitted(&self) -> Option<&[Span]> {
+        self.details.iter().find_map(|(_, detail)| match detail {
+            Detail::Emitted(spans) => Some(&**spans),
             _ => None,
         })
     }

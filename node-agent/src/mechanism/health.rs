@@ -200,6 +200,7 @@ pub fn counted(functions: &[Watched]) -> Vec<calls::Counted> {
         by_family: false,
         by: None,
         span: None,
+        payload: None,
         include_single_stepped: true,
         arguments: Vec::new(),
         stacks: false,

@@ -30,6 +30,8 @@ pub struct CollectedSpan {
     pub parent: String,
     /// What it is.
     pub name: String,
+    /// Its place between processes, by OTLP's numbers.
+    pub kind: u64,
     /// When it began, in nanoseconds since 1970.
     pub start_ns: u64,
     /// When it ended.
@@ -301,6 +303,7 @@ fn collected(span: &Value, resource: &BTreeMap<String, Value>, scope: &str) -> C
         trace: text_of(&span["traceId"]),
         id: text_of(&span["spanId"]),
         parent: text_of(&span["parentSpanId"]),
+        kind: span["kind"].as_u64().unwrap_or_default(),
         name: text_of(&span["name"]),
         start_ns: time("startTimeUnixNano"),
         end_ns: time("endTimeUnixNano"),

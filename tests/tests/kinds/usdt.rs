@@ -11,6 +11,8 @@ use ckb_probe_testkit::{Fixture, wait_until};
 
 use crate::way::{in_every_way, lost, row, rows_of, total};
 
+mod payloads;
+
 fn question(names: &[&str]) -> UsdtProbe {
     UsdtProbe {
         provider: "fixture".to_string(),
@@ -18,6 +20,7 @@ fn question(names: &[&str]) -> UsdtProbe {
         limit: default_limit(),
         by_argument: None,
         between: None,
+        payload: None,
     }
 }
 

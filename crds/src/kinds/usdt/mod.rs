@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use kube::KubeSchema;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod descriptor;
@@ -18,6 +19,8 @@ use crate::{Argument, Duration};
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.between) || size(self.names) == 1 && self.names[0] == '*'")
     .message("usdt.between says itself which probes it is about: leave usdt.names out"))]
+#[x_kube(validation = Rule::new("!has(self.payload) || !has(self.between) && !has(self.byArgument)")
+    .message("usdt.payload is told of each hit by itself: leave usdt.between and usdt.byArgument out, or ask for them in another probe"))]
 pub struct UsdtProbe {
     /// Whose probes: `postgresql`, `python`, `libstdcxx`. `ckb-probe symbols --usdt` lists what a process has.
     #[schemars(length(max = 128))]
@@ -45,6 +48,34 @@ pub struct UsdtProbe {
     /// garbage. There is one row, `FROM to TO`; with `byArgument`, an argument of `from` tells its parts apart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub between: Option<Between>,
+
+    /// Reads a text that the probe hands over at each hit, and exports the spans that it says, as the program wrote them: Core Lightning's
+    /// `span_emit` does. Each probe that matches must have the argument.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Payload>,
+}
+
+/// What a probe hands over at each hit.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, KubeSchema, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Payload {
+    /// Which argument it is, from 1: a pointer to a text that ends with NUL. Up to 2,048 bytes are read. A longer one is counted in
+    /// `lost.longPayloads`, and one that cannot be read in `lost.unreadPayloads`.
+    #[x_kube(validation = crate::rules::from_one("usdt.payload.argument", 12, ": the first argument is 1"))]
+    pub argument: u8,
+
+    /// What the text is: `ZipkinV2`, a span or an array of spans in the JSON of Zipkin, version 2. What is none is counted in
+    /// `lost.malformedPayloads`.
+    #[serde(default)]
+    pub format: PayloadFormat,
+}
+
+/// What a text is that a probe hands over.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub enum PayloadFormat {
+    /// A span, or an array of spans, in the JSON of Zipkin, version 2.
+    #[default]
+    ZipkinV2,
 }
 
 /// From which probe to which time is measured.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ckb_probe_traces::{Group, Ids, Limits, Resource, Scope, Span};
+use ckb_probe_traces::{Group, Ids, Limits, Resource, Scope, Span, SpanKind};
 
 /// Quick, so that tests are.
 pub fn limits() -> Limits {
@@ -28,6 +28,8 @@ pub fn group(number: u64, spans: usize) -> Group {
             trace,
             id: ids.span(),
             parent: None,
+            kind: SpanKind::default(),
+            events: Vec::new(),
             name: "chain accepted".to_string(),
             start_ns: 1_700_000_000_000_000_000,
             end_ns: 1_700_000_000_001_000_000,

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Ids, Resource, Span, messages};
+use crate::{Ids, Resource, Span, SpanKind, messages};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,9 @@ fn group(ids: &mut Ids, spans: usize, padding: usize) -> Group {
             name: "x".repeat(padding),
             start_ns: 1,
             end_ns: 2,
+            kind: SpanKind::default(),
             attributes: Vec::new(),
+            events: Vec::new(),
         })
         .collect();
     Group::new(&place("one"), &spans)
@@ -172,7 +174,9 @@ fn spans_of_one_place_stand_together() {
             name: name.to_string(),
             start_ns: 1,
             end_ns: 2,
+            kind: SpanKind::default(),
             attributes: Vec::new(),
+            events: Vec::new(),
         };
         outbox.offer(Group::new(&place(name), &[span]), SECOND);
     }

@@ -2,15 +2,17 @@
 
 use ckb_probe_common::{
     CallKey, CallStart,
-    hits::{Hit, HitLosses, Traceparent, VALUES, Value},
+    hits::{Hit, HitLosses, Payload, Traceparent, VALUES, Value},
 };
 
 use super::super::{
     AttachError, ReadError, Site,
     object::Object,
     plan::CallSizes,
-    typed::{Counts, PerCpu, Table, Values},
+    typed::{Counts, PerCpu, Ring, Table, Values},
 };
+
+use super::SeenPayload;
 
 /// The maps of hits, where an object has any.
 pub(in super::super) struct Hits {
@@ -20,6 +22,8 @@ pub(in super::super) struct Hits {
     spans: Table<CallKey, CallStart>,
     /// What some of them began with, by the same keys.
     parents: Table<CallKey, Traceparent>,
+    /// What was emitted, where that is asked.
+    payloads: Option<Ring<Payload>>,
     /// The slots whose hits are told apart by values, in the order in which those have places.
     told_apart: Vec<u8>,
     first_slot: u32,
@@ -52,6 +56,7 @@ impl Hits {
                 first_value: rank * VALUES,
                 key: looked_at.key.unwrap_or_default(),
                 parent: looked_at.parent.unwrap_or_default(),
+                payload: looked_at.payload.unwrap_or_default(),
                 role: looked_at.role as u32,
                 padding: 0,
             };
@@ -63,6 +68,10 @@ impl Hits {
             losses: PerCpu::take(object, "HIT_LOSSES")?,
             spans: Table::take(object, "SPANS")?,
             parents: Table::take(object, "PARENTS")?,
+            payloads: match sizes.payloads {
+                true => Some(Ring::take(object, "PAYLOADS")?),
+                false => None,
+            },
             told_apart,
             first_slot,
         }))
@@ -102,6 +111,19 @@ impl Hits {
             self.spans.remove(key)?;
         }
         Ok(())
+    }
+
+    /// Takes the texts that wait.
+    pub(super) fn payloads(&mut self) -> Vec<SeenPayload> {
+        let Some(ring) = &mut self.payloads else {
+            return Vec::new();
+        };
+        let told = std::iter::from_fn(|| ring.next());
+        let told = told.map(|(head, mut text)| {
+            text.truncate(usize::try_from(head.length).unwrap_or(usize::MAX));
+            SeenPayload { head, text }
+        });
+        told.collect()
     }
 
     /// What could not be told of an operation's hits.

@@ -2,7 +2,7 @@
 
 use ckb_probe_common::{
     Family, FileIo, SlowArguments, SlowCall,
-    hits::{TRACEPARENT_BYTES, Value},
+    hits::{Payload, TRACEPARENT_BYTES, Value},
 };
 use ckb_probe_figures::Histogram;
 use ckb_probe_symbols::text;
@@ -22,6 +22,8 @@ pub struct MapsReading {
     pub values_folded: Vec<u64>,
     /// By operation: hits that count with the operation's others, since their argument could not be read.
     pub unread: Vec<u64>,
+    /// By operation: texts that were emitted and are not told.
+    pub payloads_lost: Vec<PayloadsLost>,
     /// Calls not recorded, since too many were in flight.
     pub calls_lost: u64,
     /// By operation: slow-call events that the ring buffer could not take.
@@ -86,6 +88,26 @@ impl FamilyReading {
             reading: SlotReading::default(),
         }
     }
+}
+
+/// Texts that were emitted and are not told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PayloadsLost {
+    /// Those that found no room in the ring buffer.
+    pub full: u64,
+    /// Those that could not be read.
+    pub unread: u64,
+    /// Those that are longer than what is told.
+    pub long: u64,
+}
+
+/// A text that a probe emitted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SeenPayload {
+    /// Whose it is, and when it was.
+    pub head: Payload,
+    /// The text, whole: any bytes but NUL.
+    pub text: Vec<u8>,
 }
 
 /// A slow call, as the kernel told it.

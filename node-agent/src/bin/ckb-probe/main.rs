@@ -486,8 +486,8 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
         .collect();
     if !lost.is_empty() {
         eprintln!(
-            "ckb-probe: lost {} (events are counted and not listed; stacks and frames are missing from what is listed; sizes, arguments \
-             and traceparents are of calls that were counted; the rest is in no figure)",
+            "ckb-probe: lost {} (events are counted and not listed; stacks and frames are missing from what is listed; sizes, arguments, \
+             traceparents and payloads are of calls that were counted; the rest is in no figure)",
             lost.join(", ")
         );
     }

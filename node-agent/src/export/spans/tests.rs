@@ -187,3 +187,37 @@ fn what_takes_no_time_is_no_span_and_what_is_private_is_in_none() {
     assert_eq!(named.count(), 1, "a name stands once");
     assert!(!format!("{spans:?}").contains("password"));
 }
+
+#[test]
+fn what_a_program_wrote_goes_on_as_it_is_with_what_is_known_of_who_wrote_it() {
+    let text = br#"[{"traceId":"a","id":"1","parentId":"2","kind":"CLIENT","name":"call","timestamp":5,"duration":7,"tags":{"rpc":"getinfo"}},
+        {"traceId":"b","id":"2","timestamp":5}]"#;
+    let written = ckb_probe_traces::zipkin::read(text, 0).unwrap();
+    let emitted = event(vec![("spans", Detail::Emitted(written.clone().into()))]);
+    let mut ids = Ids::from_seed(6);
+    let told = spans(&emitted, &placed("usdt", "span_emit", None, 3.0), &mut ids);
+    assert_eq!(told.len(), 2);
+    for (span, written) in told.iter().zip(&written) {
+        let without = |span: &Span| Span {
+            attributes: Vec::new(),
+            name: String::new(),
+            ..span.clone()
+        };
+        assert_eq!(without(span), without(written));
+        assert_eq!(
+            value(span, "ckb_probe.usdt_probe"),
+            Some(&"span_emit".into())
+        );
+        assert_eq!(value(span, "ckb_probe.probe"), Some(&"mine".into()));
+        assert_eq!(value(span, "ckb_probe.stands_for"), Some(&Value::Real(3.0)));
+        assert_eq!(value(span, "thread.name"), Some(&"verify_blocks".into()));
+        assert_eq!(value(span, "ckb_probe.spans"), None);
+    }
+    assert_eq!(value(&told[0], "rpc"), Some(&"getinfo".into()));
+    let names: Vec<&str> = told.iter().map(|span| span.name.as_str()).collect();
+    assert_eq!(
+        names,
+        ["call", "usdt span_emit"],
+        "what has no name is called what it was told by"
+    );
+}

@@ -89,6 +89,7 @@ pub fn counted(kind: &RocksDbProbe) -> Vec<Counted> {
                         .any(|function| function.family != FamilyArgument::None),
                 by: None,
                 span: None,
+                payload: None,
                 // Background work is rare: what its probes cost does not matter.
                 include_single_stepped: kind.include_single_stepped || cause.is_some(),
                 cause,

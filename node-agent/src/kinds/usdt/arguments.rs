@@ -2,7 +2,7 @@
 
 use ckb_probe_crds::{
     Duration, KindSpec,
-    kinds::usdt::{Between, ByArgument, UsdtProbe, default_limit},
+    kinds::usdt::{Between, ByArgument, Payload, PayloadFormat, UsdtProbe, default_limit},
 };
 use clap::Args;
 
@@ -15,6 +15,7 @@ use crate::kinds::Asking;
     ckb-probe usdt --provider postgresql --names 'transaction__*,query__*' --pid 4711\n  \
     ckb-probe usdt --provider postgresql --names query__start --by-argument 1:string --pid 4711\n  \
     ckb-probe usdt --provider postgresql --from transaction__start --to transaction__commit,transaction__abort --pid 4711\n  \
+    ckb-probe usdt --provider lightningd --names span_emit --payload-argument 2 --otlp http://127.0.0.1:4318 --executable lightningd\n  \
     ckb-probe usdt --provider libstdcxx --executable ckb       how many C++ exceptions are thrown?")]
 pub struct Arguments {
     /// Whose probes, such as postgresql.
@@ -41,6 +42,9 @@ pub struct Arguments {
     /// The number of the argument of --from that is a W3C traceparent: what is slow is exported in that trace (--otlp).
     #[arg(long, requires_all = ["from", "threshold"], value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=12))]
     traceparent_argument: Option<u8>,
+    /// The number of the argument that is a text with spans of Zipkin's JSON, version 2, which are exported as they were written (--otlp).
+    #[arg(long, conflicts_with_all = ["from", "by_argument"], value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=12))]
+    payload_argument: Option<u8>,
     /// What takes at least this long from one to the other is slow, such as 10ms.
     #[arg(long, requires = "from")]
     threshold: Option<Duration>,
@@ -59,6 +63,7 @@ impl Asking for Arguments {
             to,
             key_argument,
             traceparent_argument,
+            payload_argument,
             threshold,
         } = self;
         UsdtProbe {
@@ -72,6 +77,10 @@ impl Asking for Arguments {
                 key_argument,
                 traceparent_argument,
                 threshold,
+            }),
+            payload: payload_argument.map(|argument| Payload {
+                argument,
+                format: PayloadFormat::ZipkinV2,
             }),
         }
         .into()

@@ -42,6 +42,8 @@ impl Instrument for UsdtProbe {
                         .threshold
                         .map_or(u64::MAX, |threshold| threshold.as_nanos()),
                 }),
+                // There is one format.
+                payload: self.payload.map(|payload| payload.argument),
             }),
         }
         .into()

@@ -68,6 +68,8 @@ pub struct UsdtPattern {
     pub by: Option<Numbered>,
     /// The time from one to another is measured, and no names are looked for.
     pub span: Option<Span>,
+    /// The number of the argument that is a text with spans, from 1.
+    pub payload: Option<u8>,
 }
 
 /// From which USDT probe, or function, to which time is measured.
@@ -153,6 +155,8 @@ pub struct Counted {
     pub by: Option<Numbered>,
     /// From where to where it is, of what does not end where it began.
     pub span: Option<Span>,
+    /// The number of the argument that is a text with spans, of USDT probes that emit one.
+    pub payload: Option<u8>,
     /// Whether functions are attached to whose first instruction the kernel must single-step.
     pub include_single_stepped: bool,
     /// What is told of a slow call's first arguments.

@@ -141,6 +141,7 @@ fn counted(row: String, matching: &Matching) -> Counted {
         by_family: false,
         by: None,
         span: matching.span.clone(),
+        payload: None,
         include_single_stepped: matching.include_single_stepped,
         arguments: matching.arguments.clone(),
         stacks: matching.stacks,

@@ -40,6 +40,9 @@ const MAX_SLOTS: usize = 256;
 /// may be asked for in many slots.
 const MAX_SITES: usize = 1024;
 
+/// What telling a text costs beside a hit that is only counted, in tenths of what that costs: so it was measured with texts of 2,048 bytes (docs/usdt.md).
+const TELLING_TENTHS: u64 = 11;
+
 /// What was found of all that is asked.
 pub struct Searched {
     /// In the order of the questions.
@@ -312,6 +315,10 @@ impl Searched {
                     .as_ref()
                     .is_some_and(|span| span.parent.is_some())
             }),
+            payloads: self
+                .slots
+                .iter()
+                .any(|(counted, _)| counted.payload.is_some()),
             families: self.families(),
             keeps: self.sites.iter().any(|(site, _)| site.arguments.is_some()),
             stacks: self.reports_stacks(),
@@ -401,9 +408,13 @@ impl Searched {
                 ),
             ));
         }
+        let telling_ns = match counted.payload {
+            Some(_) => calibration.counted_cost_ns * TELLING_TENTHS / 10,
+            None => 0,
+        };
         let slot = self.slots.len() as u8;
         if let Some(other) = (0..slot).find(|other| self.traps_all(*other, &places)) {
-            let further = Duration::from_nanos(calibration.further_cost_ns);
+            let further = Duration::from_nanos(calibration.further_cost_ns + telling_ns);
             self.beside.insert(slot, (other, further));
         }
         let texts = (0..).zip(&counted.arguments);
@@ -448,7 +459,8 @@ impl Searched {
                 semaphore,
                 hit,
             };
-            self.sites.push((site, Duration::from_nanos(nanos)));
+            self.sites
+                .push((site, Duration::from_nanos(nanos + telling_ns)));
         }
         self.slots.push((counted, measures.clone()));
         Ok(slot)

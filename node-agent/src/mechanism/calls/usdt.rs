@@ -73,11 +73,18 @@ fn matching(files: &[UsdtFile], pattern: &UsdtPattern) -> Result<Found, Refusal>
             };
             if !sites.iter().any(is_there) {
                 let by = pattern.by.map(|by| operand(site, by)).transpose()?;
-                let hit = by.map(|by| LookedAt {
-                    by: Some(by),
-                    ..LookedAt::default()
+                let payload = pattern.payload.map(|number| Numbered {
+                    number,
+                    kind: Kept::String,
                 });
-                sites.push(found(file, site, hit));
+                let payload = payload.map(|payload| operand(site, payload)).transpose()?;
+                let looked_at = LookedAt {
+                    by,
+                    payload,
+                    ..LookedAt::default()
+                };
+                let is_looked_at = by.is_some() || payload.is_some();
+                sites.push(found(file, site, is_looked_at.then_some(looked_at)));
             }
         }
         let left_out = file.probes.refused.iter();
@@ -151,6 +158,7 @@ fn spanning(files: &[UsdtFile], pattern: &UsdtPattern, span: &Span) -> Result<Fo
                     by: one.by.map(|by| operand(site, by)).transpose()?,
                     key: key.map(|key| operand(site, key)).transpose()?,
                     parent: parent.map(|parent| operand(site, parent)).transpose()?,
+                    payload: None,
                     role,
                 };
                 let place = found(file, site, Some(hit));
@@ -195,6 +203,7 @@ fn counted(row: String, pattern: &UsdtPattern) -> Counted {
         by_family: false,
         by: pattern.by,
         span: None,
+        payload: pattern.payload,
         include_single_stepped: false,
         arguments: Vec::new(),
         stacks: false,

@@ -99,3 +99,28 @@ fn what_may_hold_secrets_stands_in_lines_and_in_no_report() {
     assert_eq!(report.details["arguments"], "2");
     assert!(!format!("{report:?}").contains("password"));
 }
+
+#[test]
+fn of_spans_that_a_program_wrote_the_first_are_told_and_names_have_their_bounds() {
+    let of = |count: usize, letters: usize| {
+        let name = "n".repeat(letters);
+        let all = (1..=count).map(
+            |number| json!({"traceId": "1", "id": number.to_string(), "name": name, "duration": 2}),
+        );
+        let text = serde_json::to_vec(&all.collect::<Vec<_>>()).unwrap();
+        Detail::Emitted(ckb_probe_traces::zipkin::read(&text, 0).unwrap().into())
+    };
+    assert_eq!(of(2, 1).phrase("spans").unwrap(), "spans n 2us, n 2us");
+    let many = of(9, 1000).to_string();
+    assert!(
+        many.ends_with(", …") && many.len() < 3 * (NAME_CHARACTERS + 8),
+        "{many}"
+    );
+    let (name, line) = of(1, 1).json("spans");
+    assert_eq!(name, "spans");
+    let trace = format!("{:032x}", 1);
+    assert_eq!(
+        line,
+        json!([{"trace": trace, "id": &trace[16..], "parent": null, "name": "n", "durationNanoseconds": 2000}])
+    );
+}

@@ -124,6 +124,7 @@ impl SpansConfig {
             by_family: false,
             by: None,
             span: None,
+            payload: None,
             include_single_stepped: operation.include_single_stepped,
             arguments: Vec::new(),
             stacks: false,

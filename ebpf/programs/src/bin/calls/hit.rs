@@ -14,7 +14,7 @@ use crate::{NO_RETURN, control, probing, record, span, value};
 
 /// What is looked at, by place. The loader sets how many there are.
 #[map]
-static HITS: Array<Hit> = Array::with_max_entries(1, 0);
+pub static HITS: Array<Hit> = Array::with_max_entries(1, 0);
 
 #[uprobe]
 pub fn hit(context: ProbeContext) -> u32 {

@@ -7,7 +7,7 @@
 //! Three ways to see a call: `call_session` at both its ends (what it has to remember, the kernel keeps with the
 //! call), `call_enter` and `call_return` as a pair (what they remember is in a table), and `call_count` at its entry
 //! only, where its return must not be touched (a session does so where its cookie says it). Places at which arguments are looked at
-//! that no calling convention knows have programs of their own: see `hit`. Functions of the kernel have programs of their own, which share all that
+//! that no calling convention knows have programs of their own: see `hit` and `emit`. Functions of the kernel have programs of their own, which share all that
 //! is recorded: see `kernel`.
 #![no_std]
 #![no_main]
@@ -15,6 +15,7 @@
 mod arguments;
 mod caller;
 mod cause;
+mod emit;
 mod family;
 mod file_io;
 mod hit;

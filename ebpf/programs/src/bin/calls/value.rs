@@ -56,8 +56,9 @@ pub fn lose_end(cookie: Cookie) {
     }
 }
 
+/// Counts what could not be told of an operation's hit.
 #[inline(always)]
-fn lose(operation: u32, which: impl FnOnce(*mut HitLosses) -> *mut u64) {
+pub fn lose(operation: u32, which: impl FnOnce(*mut HitLosses) -> *mut u64) {
     if let Some(losses) = HIT_LOSSES.get_ptr_mut(operation) {
         // SAFETY: a field of a map's value.
         unsafe { add(which(losses), 1) };

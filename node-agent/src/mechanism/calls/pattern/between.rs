@@ -54,6 +54,7 @@ pub(super) fn spanning(
             site.entry_only = true;
             site.hit = Some(LookedAt {
                 by: None,
+                payload: None,
                 role,
                 key,
                 parent: parent.map(|parent| Operand {

@@ -463,6 +463,7 @@ fn what_is_counted_as_it_is_met_costs_less_and_is_never_said_to_lack_a_time() {
             limit: 50,
             by: None,
             span: None,
+            payload: None,
         }),
     };
     let timed = |operation| ask(&[operation], |_| ());
@@ -504,4 +505,23 @@ fn what_is_met_where_the_kernel_must_single_step_costs_that_beside_the_hit() {
     all.take(Ok(found), &asked, CALIBRATION, GroupId(3));
     let costs: Vec<_> = all.sites.iter().map(|(_, cost)| cost.as_nanos()).collect();
     assert_eq!(costs, [800 + 19_000 - 1_200]);
+}
+
+#[test]
+fn what_tells_a_text_costs_more_than_what_is_only_counted_also_where_the_kernel_traps_anyway() {
+    let there = symbols(&[(GET, false)]);
+    let asked = ask(&[Operation::Get], |_| ());
+    let mut all = searched();
+    for payload in [None, Some(2)] {
+        let mut found = listed(asked.sought.listed(), &there).unwrap();
+        for (counted, sites) in &mut found.groups {
+            counted.payload = payload;
+            sites.iter_mut().for_each(|site| site.entry_only = true);
+        }
+        all.take(Ok(found), &asked, CALIBRATION, GroupId(3));
+    }
+    let costs: Vec<_> = all.sites.iter().map(|(_, cost)| cost.as_nanos()).collect();
+    assert_eq!(costs, [800, 800 + 880]);
+    let beside = Duration::from_nanos(CALIBRATION.further_cost_ns + 880);
+    assert_eq!(all.beside, BTreeMap::from([(1, (0, beside))]));
 }

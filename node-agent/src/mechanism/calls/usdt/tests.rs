@@ -49,6 +49,7 @@ fn ask(provider: &str, names: &[&str], limit: usize) -> UsdtPattern {
         limit,
         by: None,
         span: None,
+        payload: None,
     }
 }
 
