@@ -136,9 +136,10 @@ go_build() {
 }
 
 # Unit tests search programs of C++ too, and look at a terminal; jq reads what cargo built. One makes a release, signed, of programs that do nothing.
+# jeprof, which comes with jemalloc's sources, is Perl.
 unit_packages() {
   missing_packages gcc=gcc g++=g++ libc6-dev=/usr/include/stdlib.h jq=jq prometheus=prometheus postgresql-15=/usr/lib/postgresql/15/bin/pgbench \
-    binutils=objcopy openssh-client=ssh-keygen python3=python3 tmux=tmux
+    binutils=objcopy openssh-client=ssh-keygen python3=python3 tmux=tmux perl=perl librocksdb-dev=/usr/include/rocksdb/c.h
 }
 
 unit_tools() { provide "the OpenTelemetry Collector $OTELCOL (90 s on two cores)" has_otelcol "$OTELCOL_DIR" build_otelcol; }

@@ -6,10 +6,13 @@
     reason = "where it panics, a test fails"
 )]
 
+#[path = "allocations/jeprof.rs"]
+mod jeprof;
+
 use std::{
     collections::BTreeMap,
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
     thread,
@@ -31,27 +34,25 @@ fn cache() -> PathBuf {
     std::env::var("CKB_PROBE_CACHE").map_or_else(|_| home(), PathBuf::from)
 }
 
-/// The program, compiled where it is older than its source: its allocator takes minutes, once on a machine.
+/// The program, compiled into a folder where it is older than its source: its allocator takes minutes, once on a machine.
+fn build(target: &Path, features: &str) -> PathBuf {
+    let options = words("build --quiet --release --locked --manifest-path");
+    run(Command::new("cargo")
+        .args(options)
+        .arg(repository().join("tests/allocates/Cargo.toml"))
+        .args(["--features", features])
+        .arg("--target-dir")
+        .arg(target)
+        // What these tests were compiled with is not what the program is to be.
+        .env_remove("CARGO_TARGET_DIR")
+        .env_remove("RUSTFLAGS"));
+    target.join("release/allocates")
+}
+
+/// The program as CKB is built.
 fn allocates() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let target = cache().join("allocates");
-        run(Command::new("cargo")
-            .args([
-                "build",
-                "--quiet",
-                "--release",
-                "--locked",
-                "--manifest-path",
-            ])
-            .arg(repository().join("tests/allocates/Cargo.toml"))
-            .arg("--target-dir")
-            .arg(&target)
-            // What these tests were compiled with is not what the program is to be.
-            .env_remove("CARGO_TARGET_DIR")
-            .env_remove("RUSTFLAGS"));
-        target.join("release/allocates")
-    })
+    PROGRAM.get_or_init(|| build(&cache().join("allocates"), ""))
 }
 
 /// Waits until a process holds its two links for good: to what names are read by, and to the allocator.
@@ -75,10 +76,9 @@ fn attached(sampling: &Child) {
 /// By caller: bytes that were allocated, and that were freed of them.
 type Bytes = BTreeMap<String, [u64; 2]>;
 
-/// What the program says that it did, what was told of it, and the summary.
-fn profiled(order: &str) -> (Bytes, Bytes, String) {
+/// What is told of a process while something is done with it, and the summary.
+fn watched<T>(fixture: &mut Fixture, work: impl FnOnce(&mut Fixture) -> T) -> (T, Profile, String) {
     let folder = Folder::new();
-    let mut fixture = Fixture::start(allocates());
     let file = folder.path("allocations.pb.gz");
     let sampling = Command::new(ckb_probe())
         .args(words("profile --mode allocations --duration 10m --pid"))
@@ -89,12 +89,20 @@ fn profiled(order: &str) -> (Bytes, Bytes, String) {
         .spawn()
         .unwrap();
     attached(&sampling);
-    let truth: Bytes = serde_json::from_str(&fixture.tell(order)).unwrap();
+    let result = work(fixture);
     thread::sleep(Duration::from_millis(200));
     kill_process(Pid::from_child(&sampling), Signal::INT).unwrap();
     let output = sampling.wait_with_output().unwrap();
     let summary = String::from_utf8(output.stderr).unwrap();
     let profile = Profile::from_pprof(&fs::read(file).unwrap(), &Limits::PART).unwrap();
+    (result, profile, summary)
+}
+
+/// What the program says that it did, what was told of it, and the summary.
+fn profiled(order: &str) -> (Bytes, Bytes, String) {
+    let mut fixture = Fixture::start(allocates());
+    let (truth, profile, summary) = watched(&mut fixture, |fixture| fixture.tell(order));
+    let truth: Bytes = serde_json::from_str(&truth).unwrap();
     let mut told = Bytes::new();
     for stack in profile.stacks.iter() {
         let known = stack.frames.iter().rev().find_map(|frame| {

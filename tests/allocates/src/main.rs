@@ -1,14 +1,16 @@
 //! Allocates by known callers as much as it is told, with the allocator that CKB has, and says how much that was.
 //!
 //! It reads orders, `PATTERN THREADS MEGABYTES SECONDS`, and answers each with `done` and a line of JSON: by caller how many bytes it allocated,
-//! and how many were freed by the function that frees what it allocated, in jemalloc's classes of sizes.
+//! and how many were freed by the function that frees what it allocated, in jemalloc's classes of sizes. `rocksdb FOLDER BLOCKS SECONDS` has RocksDB
+//! do what it does for a CKB node, and `dump FILE` has jemalloc write its own profile of what was allocated, where it was built to.
 
 mod callers;
 mod patterns;
 
 use std::{
+    ffi::{CString, c_char, c_int},
     io::{self, BufRead, Write},
-    thread,
+    ptr, thread,
 };
 
 use callers::{CALLERS, Told};
@@ -22,6 +24,7 @@ fn main() {
     for line in io::stdin().lock().lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split_whitespace().collect();
         let answer = match words[..] {
+            ["rocksdb", folder, blocks, seconds] => load(folder, blocks, seconds),
             [pattern, threads, megabytes, seconds] => match Pattern::named(pattern) {
                 Some(pattern) => allocate(
                     pattern,
@@ -65,6 +68,26 @@ fn allocate(pattern: Pattern, threads: u64, megabytes: u64, seconds: f64) -> Str
     format!("{{{}}}", each.collect::<Vec<_>>().join(", "))
 }
 
+unsafe extern "C" {
+    /// `main` of tests/workload.
+    fn rocksdb_load(count: c_int, arguments: *const *const c_char) -> c_int;
+}
+
+/// RocksDB at work in a folder for so many seconds, with so many blocks a second (0: as fast as it goes). Once: it has what it uses in variables of its own.
+fn load(folder: &str, blocks: &str, seconds: &str) -> String {
+    let arguments = format!(
+        "rocksdb_load --calls-file /dev/null --readers 3 --db {folder} --blocks-per-second {blocks} --seconds {seconds}"
+    );
+    let arguments = arguments.split(' ').map(CString::new);
+    let arguments: Vec<CString> = arguments.map_while(Result::ok).collect();
+    let mut pointers: Vec<*const c_char> = arguments.iter().map(|one| one.as_ptr()).collect();
+    let count = pointers.len() as c_int;
+    pointers.push(ptr::null());
+    // SAFETY: as a program is given its arguments. It waits for signals that it blocks, on the only thread that there is until then.
+    let status = unsafe { rocksdb_load(count, pointers.as_ptr()) };
+    format!("{status}")
+}
+
 /// jemalloc's own profile.
 fn dump(path: &str) -> String {
     let path = format!("{path}\0");
@@ -73,8 +96,8 @@ fn dump(path: &str) -> String {
     let error = unsafe {
         tikv_jemalloc_sys::mallctl(
             c"prof.dump".as_ptr(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
+            ptr::null_mut(),
+            ptr::null_mut(),
             (&raw mut at).cast(),
             size_of::<*const u8>(),
         )

@@ -24,6 +24,8 @@ pub enum Pattern {
     OneClass,
     /// Few large ones by some, many small by others.
     LargeAndSmall,
+    /// Nothing but large ones.
+    Large,
     /// All sizes by each.
     Mixed,
     /// Each for a while of its own.
@@ -42,6 +44,7 @@ impl Pattern {
             "churn" => Self::Churn,
             "one-class" => Self::OneClass,
             "large-and-small" => Self::LargeAndSmall,
+            "large" => Self::Large,
             "mixed" => Self::Mixed,
             "bursts" => Self::Bursts,
             "late" => Self::Late,
@@ -68,6 +71,7 @@ impl Pattern {
                     0 => (8 + random.below(4), random.of(&LARGE), 20),
                     _ => (random.below(8), random.of(&SMALL), 20),
                 },
+                Self::Large => (random.halving(), random.of(&LARGE), 30),
                 Self::Mixed => match random.below(100) {
                     0 => (random.halving(), random.of(&LARGE), 30),
                     1..=10 => (random.halving(), random.of(&MIDDLE), 30),

@@ -21,6 +21,8 @@ pub(super) struct Sampled {
 #[derive(Default)]
 pub(super) struct Allocations {
     counted: [u64; 2],
+    /// What was counted and no sample has stood for yet; less than nothing where samples were taken that came after it was counted.
+    owed: [f64; 2],
     lost: u64,
     last: HashMap<(u32, bool), (Key, u64)>,
     /// CPU time that the process used in a pause, which what is seen next stands for.
@@ -49,8 +51,16 @@ impl Allocations {
             let own = |sample: &&Sampled| usize::from(sample.key.frees) == side;
             let seen: u64 = samples.iter().filter(own).map(|one| one.bytes).sum();
             let passed = counted[side].saturating_sub(self.counted[side]);
+            let owed = &mut self.owed[side];
+            *owed += passed as f64;
             if is_lacking && seen > 0 {
-                *factor = (passed as f64 / seen as f64).max(1.0);
+                *factor = (*owed / seen as f64).max(1.0);
+            }
+            *owed -= seen as f64 * *factor;
+            if !is_lacking {
+                // Taking them takes time, in which others come: some of these may have been taken too, and are counted the next time.
+                // What is more than that is no loss, but chance.
+                *owed = owed.clamp(-(seen as f64), 0.0);
             }
         }
         (self.counted, self.lost) = (counted, lost);
@@ -156,6 +166,38 @@ mod tests {
         // What is counted a little later than it comes is no loss.
         allocations.gather(vec![sample(1, true, 70, None)], [500, 60], 4, &mut all);
         assert_eq!(all.sums(), [500, 70]);
+    }
+
+    #[test]
+    fn what_came_before_it_was_counted_is_made_up_for_once() {
+        let (mut all, mut allocations) = (gathered(), Allocations::default());
+        // 300 of these came after it was counted.
+        let came = vec![sample(1, false, 400, None)];
+        allocations.gather(came, [100, 0], 0, &mut all);
+        assert_eq!(all.sums(), [400, 0]);
+        // They are now; and of 200 more, half were lost.
+        let came = vec![sample(2, false, 100, None)];
+        allocations.gather(came, [600, 0], 1, &mut all);
+        assert_eq!(all.sums(), [600, 0]);
+        // Also where some were lost both times.
+        let came = vec![sample(1, false, 400, None)];
+        allocations.gather(came, [800, 0], 2, &mut all);
+        let came = vec![sample(2, false, 100, None)];
+        allocations.gather(came, [1_200, 0], 3, &mut all);
+        assert_eq!(all.sums(), [1_200, 0]);
+    }
+
+    #[test]
+    fn what_chance_has_put_aside_is_no_loss_of_a_moment() {
+        let (mut all, mut allocations) = (gathered(), Allocations::default());
+        // A little more was counted each time than samples stand for.
+        for step in 1..=100 {
+            let came = vec![sample(1, false, 100, None)];
+            allocations.gather(came, [step * 101, 0], 0, &mut all);
+        }
+        let came = vec![sample(2, false, 100, None)];
+        allocations.gather(came, [10_300, 0], 1, &mut all);
+        assert_eq!(all.sums(), [10_200, 0]);
     }
 
     #[test]
