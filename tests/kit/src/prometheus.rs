@@ -168,17 +168,32 @@ impl Prometheus {
         Ok(values.collect())
     }
 
+    /// What it answers to a query of a range, with these times in seconds since 1970, as it says it.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn range(&self, query: &str, (from, to): (u64, u64), step: u64) -> String {
+        let query = encoded(query);
+        let path = format!("/api/v1/query_range?query={query}&start={from}&end={to}&step={step}");
+        self.text(&path).unwrap()
+    }
+
     /// Null until it answers.
     fn get(&self, path: &str) -> Value {
-        let Ok(mut stream) = TcpStream::connect(self.address) else {
-            return Value::Null;
-        };
+        let answer = self.text(path);
+        let answer = answer.and_then(|text| serde_json::from_str(&text).ok());
+        answer.unwrap_or_default()
+    }
+
+    /// None until it answers.
+    fn text(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(self.address).ok()?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-        serde_json::from_str(body).unwrap_or_default()
+        Some(body.to_owned())
     }
 }
 
