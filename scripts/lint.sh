@@ -87,7 +87,7 @@ documentation() {
 
 # exported: the metrics that the code names, but those of kinds, which only descriptors name.
 exported() {
-  find {operator,node-agent}/src \( -path '*/metrics*' -o -path '*/export/*' \) -name '*.rs' ! -name tests.rs \
+  find {operator,node-agent}/src crds/src/metrics.rs \( -path '*/metrics*' -o -path '*/export/*' \) -name '*.rs' ! -name tests.rs \
     -exec grep --no-filename --only-matching '"ckb_probe_[a-z_]*"' {} + | tr --delete '"'
 }
 

@@ -75,7 +75,8 @@ build_tools() {
 cluster_packages() {
   missing_packages gcc=gcc libc6-dev=/usr/include/stdlib.h etcd-server=etcd containerd=containerd runc=runc \
     containernetworking-plugins=/usr/lib/cni/bridge iptables=iptables ipset=ipset conntrack=conntrack iproute2=ip openssl=openssl \
-    jq=jq librocksdb-dev=/usr/include/rocksdb/c.h bpftrace=bpftrace strace=strace bpftool=bpftool prometheus=prometheus python3=python3
+    jq=jq librocksdb-dev=/usr/include/rocksdb/c.h bpftrace=bpftrace strace=strace bpftool=bpftool prometheus=prometheus python3=python3 \
+    postgresql-15=/usr/lib/postgresql/15/bin/pgbench
 }
 
 # What `make bench` measures with, and against.

@@ -12,6 +12,7 @@ pub mod definitions;
 pub mod descriptor;
 mod duration;
 pub mod kinds;
+pub mod metrics;
 mod nodeprobe;
 mod profile;
 pub mod report;

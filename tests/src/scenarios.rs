@@ -26,6 +26,7 @@ mod outage;
 mod parts;
 mod plugin;
 mod pod_security;
+mod postgresql;
 mod preflight;
 mod prelude;
 mod profiles;
@@ -161,6 +162,7 @@ pub const ALL: &[Scenario] = scenarios! {
     impostor: StandIn, Others, "a pod that is made to look like another's container is not measured for it";
     static_pod: StandIn, Others, "a static pod is found, though the kubelet has another uid for it";
     kinds: Either, One, "what each kind tells of one target, held against what others see of it";
+    postgresql: StandIn, Others, "USDT probes of PostgreSQL in a pod: each statement of a process is counted, and each transaction of pgbench in what serves it";
     profiles: Either, Others, "stacks of a window become profiles that a user can read, a few of each mode, until the CkbProbe goes";
     parts: StandIn, Others, "an agent writes parts of profiles of its own node only; the operator merges, keeps as many as asked, and tidies up";
     plugin: StandIn, Others, "what kubectl ckbprobe tries is measured and leaves nothing, what it says is broken first is, and what it shows agrees";

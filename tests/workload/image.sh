@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# image.sh rocksdb|ckb OUT.tar: makes the image of a workload as an OCI archive, without a container engine.
+# image.sh rocksdb|ckb|postgresql OUT.tar: makes the image of a workload as an OCI archive, without a container engine.
 #
 #   rocksdb   registry.local/ckb-probe/workload:dev: /usr/bin/ckb is rocksdb_load.c; the fixtures lie beside it
 #   ckb       registry.local/ckb-probe/ckb:dev: a real node and a dev chain in /etc/ckb; `ckb run` or `ckb miner` by
 #             the container's arguments; with /etc/ckb-busy a miner has more blocks to make. $CKB_BIN names the node's
 #             executable (default: `ckb` on PATH, else the cache)
 #
-# Neither has a shell: the workload is process 1 of its container and gets its signals.
+#   postgresql
+#             registry.local/ckb-probe/postgresql:dev: Debian's PostgreSQL 15, and in /cluster.tar a cluster for it, which
+#             /usr/bin/tar unpacks, and whose user postgres nobody needs a password for
+#
+# None has a shell: the workload is process 1 of its container and gets its signals.
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 # shellcheck source-path=SCRIPTDIR source=../../scripts/lib.sh
 source "$here/../../scripts/lib.sh"
-usage='usage: image.sh rocksdb|ckb OUT.tar'
+usage='usage: image.sh rocksdb|ckb|postgresql OUT.tar'
 kind=${1:?$usage}
 out=${2:?$usage}
 user=65532 # nobody in particular: the images have no list of users
@@ -74,9 +78,26 @@ ckb_image() {
     "$work/busy:/etc/ckb-busy"
 }
 
+# The cluster is made here, as initdb needs a shell; by another user than root, as it wants; and with the one time zone that needs no file.
+postgresql_image() {
+  local programs=/usr/lib/postgresql/15/bin share=/usr/share/postgresql/15
+  [[ -x $programs/postgres ]] || die "PostgreSQL 15 is missing: run scripts/setup.sh cluster"
+  chmod 755 "$work"
+  install --directory --owner=postgres --group=postgres "$work/made"
+  # From a folder that this user may enter.
+  (cd / && TZ=GMT run_logged "$CACHE/log/initdb.log" setpriv --reuid=postgres --regid=postgres --clear-groups "$programs/initdb" \
+    --no-sync --no-instructions --auth=trust --username=postgres --locale=C --encoding=UTF8 --wal-segsize=1 -D "$work/made/cluster")
+  tar --create --file="$work/cluster.tar" --directory="$work/made" --owner=0 --group=0 cluster
+  echo "postgres:x:$user:$user::/:" > "$work/passwd"
+  archive registry.local/ckb-probe/postgresql:dev '["'$programs'/postgres"]' "$programs/postgres:$programs/postgres" \
+    "$share/timezonesets:$share/timezonesets" /usr/bin/tar:/usr/bin/tar "$work/cluster.tar:/cluster.tar" "$work/passwd:/etc/passwd" \
+    --dir /usr/lib/postgresql/15/lib
+}
+
 case $kind in
   rocksdb) rocksdb_image ;;
   ckb) ckb_image ;;
+  postgresql) postgresql_image ;;
   *) die "$usage" ;;
 esac
 step "made $out ($(du -h --apparent-size "$out" | cut -f1))"

@@ -10,6 +10,8 @@
 //! And each request has to be answered within a time; only a watch may stay without news as long as it lasts.
 
 use std::{
+    error::Error,
+    io,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -26,6 +28,7 @@ use kube::{
     Client, Config,
     client::{Body, ConfigExt as _, retry::RetryPolicy},
 };
+use tokio_rustls::rustls;
 use tower::{BoxError, Service, ServiceBuilder, retry::RetryLayer};
 use tower_http::timeout::TimeoutBody;
 
@@ -114,6 +117,36 @@ pub fn client(config: Config) -> Result<Client, ClientError> {
         .map_err(BoxError::from)
         .service(Deadlines(http));
     Ok(Client::new(service, config.default_namespace))
+}
+
+/// Why there is no TLS with who answers.
+#[derive(Debug, Eq, PartialEq)]
+pub enum Handshake {
+    /// It shows a certificate that is not believed; with what is wrong with it.
+    Untrusted(String),
+    /// It speaks something else.
+    NoTls,
+}
+
+/// What came in the way of TLS, if it was that which made a request fail.
+pub fn handshake(error: &(dyn Error + 'static)) -> Option<Handshake> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        match error.downcast_ref() {
+            Some(invalid @ rustls::Error::InvalidCertificate(_)) => {
+                return Some(Handshake::Untrusted(invalid.to_string()));
+            }
+            Some(rustls::Error::InvalidMessage(_)) => return Some(Handshake::NoTls),
+            _ => {}
+        }
+        // An error of I/O does not name what it is made of as its source, but the source of that.
+        let of_io = error.downcast_ref().and_then(io::Error::get_ref);
+        next = match of_io {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+    }
+    None
 }
 
 /// Nothing came in time.

@@ -1,15 +1,19 @@
 //! A Prometheus, by its HTTP API.
 
-use std::{error::Error, path::PathBuf};
+use std::{
+    error::Error,
+    fs,
+    path::{Path, PathBuf},
+};
 
-use ckb_probe_k8s::client::{ClientError, client};
+use ckb_probe_k8s::client::{ClientError, Handshake, client, handshake};
 use ckb_probe_report::prometheus::{
     answer::{AnswerError, Series, excerpt, read},
     question::Grid,
 };
 use http_body_util::BodyExt as _;
 use kube::{Client, Config, client::Body, config::AuthInfo};
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// The token, where no file has it.
 pub const TOKEN: &str = "CKB_PROBE_PROMETHEUS_TOKEN";
@@ -25,9 +29,49 @@ pub enum PrometheusError {
         "{0:?} is no address of a Prometheus: such as http://127.0.0.1:9090, or https://prometheus.example.org/path"
     )]
     Address(String),
-    /// A file with certificates, or a token, is of no use.
+    /// What is configured is of no use.
     #[error("cannot connect to {0}: {1}")]
     Client(String, #[source] ClientError),
+    /// There are no certificates to tell it by.
+    #[error(
+        "cannot ask Prometheus at {address}: the file {} of --ca {why}. It is to have the certificates, in PEM, of who signed that of Prometheus",
+        file.display()
+    )]
+    Authority {
+        /// Where it is.
+        address: String,
+        /// What was named.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// There is no token to show.
+    #[error(
+        "cannot ask Prometheus at {address}: the file {} of --token-file {why}. It is to have a bearer token, and nothing else",
+        file.display()
+    )]
+    Token {
+        /// Where it is.
+        address: String,
+        /// What was named.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It may be somebody else.
+    #[error(
+        "Prometheus at {address} shows a certificate that is not to be trusted: {why}. Name the certificates of who signed it with --ca, and \
+         Prometheus by a name that the certificate has"
+    )]
+    Untrusted {
+        /// Where it is.
+        address: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// It does not speak TLS.
+    #[error("what is at {0} does not speak TLS: is it to begin with http:// instead?")]
+    NoTls(String),
     /// Nobody answers.
     #[error(
         "cannot reach Prometheus at {address}: {why}. Where it runs in a cluster, this makes it reachable: kubectl port-forward -n NAMESPACE \
@@ -41,7 +85,8 @@ pub enum PrometheusError {
     },
     /// It wants to know who asks, or does not serve them.
     #[error(
-        "Prometheus at {0} refuses who asks ({1}): a bearer token is read from --token-file, or from {TOKEN}"
+        "Prometheus at {0} refuses who asks ({1}): a bearer token is read from --token-file, or from {TOKEN}; a name and a password from the address, as in \
+         https://NAME:PASSWORD@prometheus.example.org"
     )]
     Unauthorized(String, u16),
     /// What it says is no answer.
@@ -85,8 +130,11 @@ impl Prometheus {
         let shown = format!("{scheme}://{host}{path}");
         let mut config = Config::new(shown.parse().map_err(|_| invalid())?);
         config.default_retry = false;
-        config.root_cert_file = ca.cloned();
-        config.auth_info = auth(token_file, own);
+        config.auth_info = auth(&shown, token_file, own)?;
+        if let Some(file) = ca {
+            are_certificates(&shown, file)?;
+            config.root_cert_file = Some(file.clone());
+        }
         let client = client(config);
         Ok(Self {
             client: client.map_err(|error| PrometheusError::Client(shown.clone(), error))?,
@@ -123,9 +171,16 @@ impl Prometheus {
 
     async fn get(&mut self, path: &str) -> Result<Vec<Series>, PrometheusError> {
         let address = || self.address.clone();
-        let unreachable = |error: &dyn Error| PrometheusError::Unreachable {
-            address: address(),
-            why: innermost(error),
+        let unreachable = |error: &(dyn Error + 'static)| match handshake(error) {
+            Some(Handshake::Untrusted(why)) => PrometheusError::Untrusted {
+                address: address(),
+                why,
+            },
+            Some(Handshake::NoTls) => PrometheusError::NoTls(address()),
+            None => PrometheusError::Unreachable {
+                address: address(),
+                why: innermost(error),
+            },
         };
         let request = hyper::Request::get(path)
             .header("accept", "application/json")
@@ -165,17 +220,56 @@ impl Prometheus {
 }
 
 /// Who asks: by a token, or by the name and the password of the address.
-fn auth(token_file: Option<&PathBuf>, own: Option<&str>) -> AuthInfo {
+fn auth(
+    address: &str,
+    token_file: Option<&PathBuf>,
+    own: Option<&str>,
+) -> Result<AuthInfo, PrometheusError> {
     let mut auth = AuthInfo::default();
     if let Some(file) = token_file {
-        auth.token_file = Some(file.display().to_string());
+        auth.token = Some(token(address, file)?.into());
     } else if let Ok(token) = std::env::var(TOKEN) {
-        auth.token = Some(token.into());
+        auth.token = Some(token.trim().to_owned().into());
     } else if let Some((name, password)) = own.and_then(|own| own.split_once(':')) {
-        auth.username = Some(name.to_owned());
-        auth.password = Some(password.to_owned().into());
+        let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        auth.username = Some(plain(name));
+        auth.password = Some(plain(password).into());
     }
-    auth
+    Ok(auth)
+}
+
+/// The token in a file, without the end of its line, which no header may have.
+fn token(address: &str, file: &Path) -> Result<String, PrometheusError> {
+    let useless = |why: String| PrometheusError::Token {
+        address: address.to_owned(),
+        file: file.to_owned(),
+        why,
+    };
+    let text = fs::read_to_string(file);
+    let text = text.map_err(|error| useless(format!("cannot be read ({error})")))?;
+    match text.trim() {
+        "" => Err(useless("is empty".to_owned())),
+        token if token.contains(char::is_whitespace) => {
+            Err(useless("has more than one word".to_owned()))
+        }
+        token => Ok(token.to_owned()),
+    }
+}
+
+/// Whether there is one at least: what is in it is judged as it is used.
+fn are_certificates(address: &str, file: &Path) -> Result<(), PrometheusError> {
+    let useless = |why: String| PrometheusError::Authority {
+        address: address.to_owned(),
+        file: file.to_owned(),
+        why,
+    };
+    let text = fs::read(file);
+    let text = text.map_err(|error| useless(format!("cannot be read ({error})")))?;
+    let begin = b"-----BEGIN CERTIFICATE-----";
+    match text.windows(begin.len()).any(|part| part == begin) {
+        true => Ok(()),
+        false => Err(useless("has no certificate in PEM".to_owned())),
+    }
 }
 
 /// Each layer says what the next one says, too: the last is what happened.

@@ -7,7 +7,7 @@ use std::{
     str::FromStr,
 };
 
-use ckb_probe_crds::Duration;
+use ckb_probe_crds::{Duration, metrics};
 use ckb_probe_report::{
     content::{Content, content_of_prometheus},
     html, markdown,
@@ -145,9 +145,10 @@ pub enum ReportError {
     NoTime(Timestamp, Timestamp),
     /// There are no series.
     #[error(
-        "Prometheus at {address} has nothing of CkbProbe {subject} between {from} and {to}: no series ckb_probe_target_attached{selector}. It scrapes the agents \
+        "Prometheus at {address} has nothing of CkbProbe {subject} between {from} and {to}: no series {metric}{selector}. It scrapes the agents \
          where the chart has metrics.podMonitor.enabled=true, or by a job of yours with honor_labels: true, without which these labels are called \
-         exported_namespace and exported_pod. Of several CkbProbes that ask exactly the same of a pod the oldest one alone has series"
+         exported_namespace and exported_pod. Of several CkbProbes that ask exactly the same of a pod the oldest one alone has series",
+        metric = metrics::TARGET_ATTACHED
     )]
     Nothing {
         /// Where it was asked.

@@ -14,6 +14,9 @@ use std::{
 
 use ckb_probe_testkit::prometheus::Prometheus;
 
+#[path = "report/tls.rs"]
+mod tls;
+
 const PLUGIN: &str = env!("CARGO_BIN_EXE_kubectl-ckbprobe");
 
 /// Agents are scraped so often, in seconds.

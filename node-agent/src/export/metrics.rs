@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use ckb_probe_crds::{
     Distribution as Values, Figures, Histogram, IntervalFigures, Kind, Share,
     descriptor::{Export, Metric as Told, Unit},
+    metrics::{self, label},
 };
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram as Distribution, LabelPair, Metric, MetricFamily, MetricType,
@@ -53,7 +54,7 @@ pub fn families<'a>(
 pub(super) fn left_out(left_out: &[(&Instance, usize)]) -> MetricFamily {
     let rows = left_out.iter();
     family(
-        "ckb_probe_rows_left_out",
+        metrics::ROWS_LEFT_OUT,
         "Rows of a target that are not among these metrics, since those of all targets are too many.",
         MetricType::GAUGE,
         rows.map(|(instance, rows)| gauge(instance_labels(instance), *rows as f64)),
@@ -255,7 +256,7 @@ fn load_families(instances: &[&Instance]) -> Vec<MetricFamily> {
     };
     vec![
         family(
-            "ckb_probe_samples_total",
+            metrics::SAMPLES,
             "What was seen of the row, such as calls: what its other figures are scaled up from where they were sampled.",
             MetricType::COUNTER,
             rows().map(|(instance, book, _, name, row)| {
@@ -263,7 +264,7 @@ fn load_families(instances: &[&Instance]) -> Vec<MetricFamily> {
             }),
         ),
         family(
-            "ckb_probe_sampling_ratio",
+            metrics::SAMPLING,
             "The part of the last report interval in which was recorded what happened in the row: 1 means all of it.",
             MetricType::GAUGE,
             rows().filter_map(|(instance, book, series, name, _)| {
@@ -274,7 +275,7 @@ fn load_families(instances: &[&Instance]) -> Vec<MetricFamily> {
             }),
         ),
         family(
-            "ckb_probe_relative_error_ratio",
+            metrics::RELATIVE_ERROR,
             "The standard error of what was counted of the row in the last report interval, as a part of it: 0 where nothing is sampled.",
             MetricType::GAUGE,
             rows().filter_map(|(instance, book, series, name, row)| {
@@ -309,15 +310,15 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
     let lost = instances.iter().flat_map(|instance| {
         instance.lost.iter().map(|(what, count)| {
             let mut labels = instance_labels(instance);
-            labels.push(label("what", what));
+            labels.push(label(label::WHAT, what));
             counter(labels, *count as f64)
         })
     });
     let flag = |yes: bool| Some(f64::from(u8::from(yes)));
     let probes = books(instances).map(|(instance, book)| {
         let mut labels = instance_labels(instance);
-        labels.push(label("probe", &book.probe.name));
-        labels.push(label("kind", book.probe.kind().as_str()));
+        labels.push(label(label::PROBE, &book.probe.name));
+        labels.push(label(label::KIND, book.probe.kind().as_str()));
         gauge(
             labels,
             f64::from(u8::from(instance.is_attached() && book.sees())),
@@ -325,55 +326,55 @@ fn instance_families(instances: &[&Instance], now: Duration) -> Vec<MetricFamily
     });
     vec![
         family(
-            "ckb_probe_attached",
+            metrics::ATTACHED,
             "1 while the probe is in place on the target, whether or not anything happens that it counts.",
             MetricType::GAUGE,
             probes,
         ),
         each(
-            "ckb_probe_target_attached",
+            metrics::TARGET_ATTACHED,
             "1 while probes are in place on the target.",
             MetricType::GAUGE,
             &|instance| flag(instance.is_attached()),
         ),
         each(
-            "ckb_probe_target_firing",
+            metrics::TARGET_FIRING,
             "1 while the kernel counted a call of the target within the last three report intervals.",
             MetricType::GAUGE,
             &|instance| flag(instance.is_firing(now)),
         ),
         family(
-            "ckb_probe_lost_total",
+            metrics::LOST,
             "What could not be recorded, listed or written, by what it is.",
             MetricType::COUNTER,
             lost,
         ),
         each(
-            "ckb_probe_overhead_ratio",
+            metrics::OVERHEAD,
             "Estimated share of the target's CPU time that measuring cost in the last report interval.",
             MetricType::GAUGE,
             &|instance| instance.overhead_ratio,
         ),
         each(
-            "ckb_probe_overhead_granted_ratio",
+            metrics::OVERHEAD_GRANTED,
             "Share of the target's CPU time that measuring might have cost in the last report interval: the budget, and what its floor was of that time.",
             MetricType::GAUGE,
             &Instance::granted_ratio,
         ),
         each(
-            "ckb_probe_entry_only",
+            metrics::ENTRY_ONLY,
             "1 where calls are counted and not timed, since a probe at their return would kill the confined target.",
             MetricType::GAUGE,
             &|instance| flag(instance.is_entry_only()),
         ),
         each(
-            "ckb_probe_reattaches_total",
+            metrics::REATTACHES,
             "How often the target's process was found anew after it had gone.",
             MetricType::COUNTER,
             &|instance| Some(instance.reattaches as f64),
         ),
         each(
-            "ckb_probe_gap_seconds_total",
+            metrics::GAP,
             "Time without a probe: between the end of a process and the attach to its successor, while one could not be measured, and while what measures it was replaced.",
             MetricType::COUNTER,
             &|instance| Some((instance.gap + instance.open_gap(now)).as_secs_f64()),
@@ -398,16 +399,16 @@ pub(super) fn family(
 fn instance_labels(instance: &Instance) -> Vec<LabelPair> {
     let key = &instance.key;
     vec![
-        label("namespace", &key.pod.namespace),
-        label("pod", &key.pod.name),
-        label("container", &key.container),
-        label("ckbprobe", &key.probe.name),
+        label(label::NAMESPACE, &key.pod.namespace),
+        label(label::POD, &key.pod.name),
+        label(label::CONTAINER, &key.container),
+        label(label::CKBPROBE, &key.probe.name),
     ]
 }
 
 fn row_labels(instance: &Instance, book: &ProbeState, row: &str) -> Vec<LabelPair> {
     let mut labels = instance_labels(instance);
-    labels.push(label("probe", &book.probe.name));
+    labels.push(label(label::PROBE, &book.probe.name));
     labels.push(label(book.probe.kind().descriptor().row, row));
     labels
 }

@@ -95,10 +95,26 @@ impl Prometheus {
     /// # Panics
     /// When the page is none, or it does not start.
     pub fn of_history(page: &str) -> Self {
+        let prometheus = Self::of_history_behind(page, "");
+        let until = Instant::now() + PATIENCE;
+        while prometheus.query("1").is_err() {
+            assert!(Instant::now() < until, "prometheus does not answer");
+            sleep(Duration::from_millis(100));
+        }
+        prometheus
+    }
+
+    /// The same, which is served as this configuration for the web says (`--web.config.file`): with TLS, to whom it knows. It may not answer yet.
+    ///
+    /// # Panics
+    /// When the page is none, or it does not start.
+    pub fn of_history_behind(page: &str, web: &str) -> Self {
         let folder = TempDir::with_prefix("ckb-probe-prometheus-").unwrap();
         let (config, address) = (folder.path().join("prometheus.yml"), free());
         let (written, data) = (folder.path().join("page"), folder.path().join("data"));
+        let served = folder.path().join("web.yml");
         fs::write(&config, "scrape_configs: []\n").unwrap();
+        fs::write(&served, web).unwrap();
         fs::write(&written, page).unwrap();
         let made = Command::new("promtool")
             .args(["tsdb", "create-blocks-from", "openmetrics"])
@@ -110,22 +126,17 @@ impl Prometheus {
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", data.display()))
             .arg(format!("--web.listen-address={address}"))
+            .arg(format!("--web.config.file={}", served.display()))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let prometheus = Self {
+        Self {
             _folder: folder,
             address,
             child,
-        };
-        let until = Instant::now() + PATIENCE;
-        while prometheus.query("1").is_err() {
-            assert!(Instant::now() < until, "prometheus does not answer");
-            sleep(Duration::from_millis(100));
         }
-        prometheus
     }
 
     /// Where it answers.
@@ -168,17 +179,32 @@ impl Prometheus {
         Ok(values.collect())
     }
 
+    /// What it answers to a query of a range, with these times in seconds since 1970, as it says it.
+    ///
+    /// # Panics
+    /// When it does not answer.
+    pub fn range(&self, query: &str, (from, to): (u64, u64), step: u64) -> String {
+        let query = encoded(query);
+        let path = format!("/api/v1/query_range?query={query}&start={from}&end={to}&step={step}");
+        self.text(&path).unwrap()
+    }
+
     /// Null until it answers.
     fn get(&self, path: &str) -> Value {
-        let Ok(mut stream) = TcpStream::connect(self.address) else {
-            return Value::Null;
-        };
+        let answer = self.text(path);
+        let answer = answer.and_then(|text| serde_json::from_str(&text).ok());
+        answer.unwrap_or_default()
+    }
+
+    /// None until it answers.
+    fn text(&self, path: &str) -> Option<String> {
+        let mut stream = TcpStream::connect(self.address).ok()?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: x\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
-        serde_json::from_str(body).unwrap_or_default()
+        Some(body.to_owned())
     }
 }
 

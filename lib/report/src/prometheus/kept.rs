@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use ckb_probe_crds::{
     Kind,
     descriptor::{Export, Merge, Metric, Unit},
+    metrics::label,
 };
 
 use super::{
@@ -105,13 +106,13 @@ pub struct Answers {
 /// Labels that an agent gives to what it tells of a target.
 const OWN: [&str; 9] = [
     "__name__",
-    "namespace",
-    "pod",
-    "container",
-    "ckbprobe",
-    "probe",
-    "kind",
-    "what",
+    label::NAMESPACE,
+    label::POD,
+    label::CONTAINER,
+    label::CKBPROBE,
+    label::PROBE,
+    label::KIND,
+    label::WHAT,
     "le",
 ];
 
@@ -181,7 +182,7 @@ impl Answers {
             What::WithoutProbe => source.without_probe.add(points, grid),
             What::RowsLeftOut => source.rows_left_out.add(points, grid),
             What::Lost => {
-                let of = source.lost.entry(series.label("what").to_owned());
+                let of = source.lost.entry(series.label(label::WHAT).to_owned());
                 of.or_default().add(points, grid);
             }
             What::Attached => {
@@ -222,8 +223,8 @@ impl Answers {
         of_row: [Option<&'static str>; 2],
     ) -> Option<&mut Source> {
         let key = (
-            series.label("pod").to_owned(),
-            series.label("container").to_owned(),
+            series.label(label::POD).to_owned(),
+            series.label(label::CONTAINER).to_owned(),
         );
         let others = series.labels.iter().filter(|(label, _)| {
             let label = label.as_str();
@@ -249,7 +250,7 @@ impl Answers {
 /// The kind that a series says.
 fn kind_of(series: &Series) -> Option<Kind> {
     let mut kinds = Kind::ALL.iter().copied();
-    kinds.find(|kind| kind.as_str() == series.label("kind"))
+    kinds.find(|kind| kind.as_str() == series.label(label::KIND))
 }
 
 /// The labels that name the row and its part.
@@ -271,7 +272,7 @@ fn labels_of(what: What, series: &Series) -> (Option<&'static str>, Option<&'sta
 impl Source {
     fn probe(&mut self, series: &Series) -> &mut Probe {
         self.probes
-            .entry(series.label("probe").to_owned())
+            .entry(series.label(label::PROBE).to_owned())
             .or_default()
     }
 }

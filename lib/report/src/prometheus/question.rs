@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use ckb_probe_crds::{
     Kind,
     descriptor::{Export, Metric},
+    metrics::{self, label},
 };
 
 /// Prometheus answers with no more points of one series (`exceeded maximum resolution of 11,000 points per timeseries`).
@@ -41,10 +42,10 @@ impl Subject {
     pub fn selector(&self, of_probe: bool) -> String {
         let probe = self.probe.as_ref().filter(|_| of_probe);
         let labels = [
-            ("namespace", Some(&self.namespace)),
-            ("ckbprobe", Some(&self.ckbprobe)),
-            ("pod", self.pod.as_ref()),
-            ("probe", probe),
+            (label::NAMESPACE, Some(&self.namespace)),
+            (label::CKBPROBE, Some(&self.ckbprobe)),
+            (label::POD, self.pod.as_ref()),
+            (label::PROBE, probe),
         ];
         let matchers = labels
             .into_iter()
@@ -170,7 +171,8 @@ pub fn series(subject: &Subject) -> String {
 /// What tells whether anything is there at all.
 pub fn scraped(subject: &Subject) -> Query {
     let text = format!(
-        "timestamp(ckb_probe_target_attached{})",
+        "timestamp({}{})",
+        metrics::TARGET_ATTACHED,
         subject.selector(false)
     );
     Query {
@@ -188,37 +190,22 @@ pub fn of_targets(subject: &Subject, grid: Grid) -> Vec<Query> {
     let mean = |name: &str, selector: &str| format!("avg_over_time({name}{selector}[{step}s])");
     let as_is = |name: &str, selector: &str| format!("{name}{selector}");
     [
-        (What::Attached, mean("ckb_probe_attached", &of_probe)),
+        (What::Attached, mean(metrics::ATTACHED, &of_probe)),
         (
             What::TargetAttached,
-            mean("ckb_probe_target_attached", &of_target),
+            mean(metrics::TARGET_ATTACHED, &of_target),
         ),
-        (What::Firing, mean("ckb_probe_target_firing", &of_target)),
-        (What::Cost, mean("ckb_probe_overhead_ratio", &of_target)),
-        (
-            What::Granted,
-            mean("ckb_probe_overhead_granted_ratio", &of_target),
-        ),
-        (What::EntryOnly, as_is("ckb_probe_entry_only", &of_target)),
-        (What::Lost, as_is("ckb_probe_lost_total", &of_target)),
-        (
-            What::Reattaches,
-            as_is("ckb_probe_reattaches_total", &of_target),
-        ),
-        (
-            What::WithoutProbe,
-            as_is("ckb_probe_gap_seconds_total", &of_target),
-        ),
-        (
-            What::RowsLeftOut,
-            as_is("ckb_probe_rows_left_out", &of_target),
-        ),
-        (What::Samples, as_is("ckb_probe_samples_total", &of_probe)),
-        (What::Share, mean("ckb_probe_sampling_ratio", &of_probe)),
-        (
-            What::Error,
-            mean("ckb_probe_relative_error_ratio", &of_probe),
-        ),
+        (What::Firing, mean(metrics::TARGET_FIRING, &of_target)),
+        (What::Cost, mean(metrics::OVERHEAD, &of_target)),
+        (What::Granted, mean(metrics::OVERHEAD_GRANTED, &of_target)),
+        (What::EntryOnly, as_is(metrics::ENTRY_ONLY, &of_target)),
+        (What::Lost, as_is(metrics::LOST, &of_target)),
+        (What::Reattaches, as_is(metrics::REATTACHES, &of_target)),
+        (What::WithoutProbe, as_is(metrics::GAP, &of_target)),
+        (What::RowsLeftOut, as_is(metrics::ROWS_LEFT_OUT, &of_target)),
+        (What::Samples, as_is(metrics::SAMPLES, &of_probe)),
+        (What::Share, mean(metrics::SAMPLING, &of_probe)),
+        (What::Error, mean(metrics::RELATIVE_ERROR, &of_probe)),
     ]
     .into_iter()
     .map(|(what, text)| Query { text, what })

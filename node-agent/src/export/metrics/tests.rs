@@ -1,3 +1,5 @@
+mod kept;
+
 use std::time::Duration;
 
 use ckb_probe_crds::{
