@@ -99,7 +99,7 @@ pub struct Event {
     /// Nanoseconds since 1970.
     #[prost(fixed64, tag = "1")]
     pub time_unix_nano: u64,
-    /// What.
+    /// What happened.
     #[prost(string, tag = "2")]
     pub name: String,
 }
