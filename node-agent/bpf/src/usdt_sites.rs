@@ -160,23 +160,25 @@ fn operand(is_in_memory: bool) -> Operand {
     }
 }
 
+/// Each tier that works here, the best first.
+fn tiers() -> Vec<Tier> {
+    let works = |tier: &Tier| calibrate(*tier).is_ok();
+    let tiers: Vec<Tier> = Tier::ALL.iter().copied().filter(works).collect();
+    assert!(!tiers.is_empty(), "as root, on Linux 5.15 or later");
+    tiers
+}
+
 /// What the agent does: it attaches to the first nop, whatever comes after it.
 #[test]
 fn every_hit_is_counted_at_each_sort_of_site_and_the_thread_keeps_what_it_has() {
     let _alone = ALONE.lock();
-    let mut tiers = 0;
-    for &tier in Tier::ALL {
-        if calibrate(tier).is_err() {
-            continue;
-        }
-        tiers += 1;
+    for tier in tiers() {
         for place in [NOP, FIVE, TEN] {
             let met = place.met(tier, None).unwrap();
             let told = (met.counted, met.broken);
             assert_eq!(told, (HITS, 0), "{} by {}", place.name, tier.as_str());
         }
     }
-    assert!(tiers > 0, "as root, on Linux 5.15 or later");
 }
 
 /// The address of a text, or any other.
@@ -206,12 +208,7 @@ const ROOM: u64 = (1 << 20) / (2096 + 8);
 #[test]
 fn a_text_is_told_whole_or_it_is_counted_why_not() {
     let _alone = ALONE.lock();
-    let mut tiers = 0;
-    for &tier in Tier::ALL {
-        if calibrate(tier).is_err() {
-            continue;
-        }
-        tiers += 1;
+    for tier in tiers() {
         let texts = [0, 1, 10, 495, 2047, 2048, 2049, 5000].map(text);
         for text in &texts {
             let hit = emits(text.as_ptr() as usize);
@@ -278,7 +275,6 @@ fn a_text_is_told_whole_or_it_is_counted_why_not() {
             );
         }
     }
-    assert!(tiers > 0, "as root, on Linux 5.15 or later");
 }
 
 /// What it might do, on kernels that make a call of a nop of five bytes: prints what that would cost, and what it would break. See
@@ -287,8 +283,7 @@ fn a_text_is_told_whole_or_it_is_counted_why_not() {
 #[ignore = "it tells what a kernel does, which is nobody's promise"]
 fn what_a_hit_costs_at_each_sort_of_site() {
     let _alone = ALONE.lock();
-    let works = |tier: &Tier| calibrate(*tier).is_ok();
-    let tier = Tier::ALL.iter().copied().find(works).unwrap();
+    let tier = tiers()[0];
     for round in 0..3 {
         for place in [NOP, FIVE, TEN, AT_FIVE, AT_TEN] {
             let name = place.name;
@@ -311,8 +306,7 @@ fn what_a_hit_costs_at_each_sort_of_site() {
 #[ignore = "it tells what a machine does, which is nobody's promise"]
 fn what_a_hit_costs_with_what_is_looked_at() {
     let _alone = ALONE.lock();
-    let works = |tier: &Tier| calibrate(*tier).is_ok();
-    let tier = Tier::ALL.iter().copied().find(works).unwrap();
+    let tier = tiers()[0];
     let by = |is_in_memory| {
         Some(LookedAt {
             by: Some(operand(is_in_memory)),
