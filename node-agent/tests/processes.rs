@@ -89,6 +89,17 @@ fn truth(rounds: u64) -> Told {
 }
 
 #[test]
+fn what_happens_is_told_as_it_does_however_long_an_interval_lasts() {
+    let mut parent = Parent::start(&[]);
+    // It prints, or it would not be taken to be attached.
+    let probe = listing(&mut parent, &["--interval", "1h"]);
+    parent.tell("go 20");
+    let (lines, said) = end(parent, probe);
+    assert!(!said.contains("lost"), "{said}");
+    assert_eq!(told(&lines), truth(20));
+}
+
+#[test]
 fn every_exec_and_every_end_is_told_or_counted_as_lost() {
     let mut parent = Parent::start(&[]);
     let probe = listing(&mut parent, &[]);

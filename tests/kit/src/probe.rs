@@ -51,10 +51,15 @@ impl Probe {
     /// # Panics
     /// When it cannot be started.
     pub fn start_with(pid: u32, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        let interval: &[&str] = match arguments.contains(&"--interval") {
+            true => &[],
+            false => &["--interval", "100ms"],
+        };
         let mut child = Command::new(ckb_probe())
             .envs(variables.iter().copied())
             .args(arguments)
-            .args(["--on-breach", "report", "--interval", "100ms"])
+            .args(["--on-breach", "report"])
+            .args(interval)
             .args(["--pid", &pid.to_string()])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -46,6 +46,8 @@ pub struct Intervals {
     next: Instant,
     drain: Instant,
     end: Option<Instant>,
+    /// Whether whoever waits is told of each time that it was drained, too.
+    tells_drains: bool,
 }
 
 /// What was waited for.
@@ -54,6 +56,13 @@ pub struct Waited {
     pub is_whole: bool,
     /// Why there will be no other.
     pub over: Option<Over>,
+}
+
+impl Waited {
+    /// Whether an interval ends here, whole or not: else it was drained, and nothing more.
+    pub fn ends_interval(&self) -> bool {
+        self.is_whole || self.over.is_some()
+    }
 }
 
 impl fmt::Display for Over {
@@ -91,16 +100,24 @@ impl Ends {
             next: start + interval,
             drain: start + DRAIN,
             end: time.map(|time| start + time),
+            tells_drains: false,
         })
     }
 }
 
 impl Intervals {
+    /// From now on each time that the ring buffers were emptied is waited for as well: what happened is there to be told, and need not
+    /// pile up until an interval is over, which may last for hours.
+    pub fn tell_drains(&mut self) {
+        self.tells_drains = true;
+    }
+
     /// Waits until the interval is over, or all is. Whoever stops waiting may wait again.
     pub async fn next(&mut self, session: &mut Session) -> Result<Waited, CliError> {
         loop {
             let window = self.end.map_or(self.next, |end| end.min(self.next));
             let step = self.alarm.at(session.next_step());
+            let mut is_drained = false;
             let over = tokio::select! {
                 _ = self.ends.interrupt.recv() => Some(Over::Interrupted),
                 _ = self.ends.terminate.recv() => Some(Over::Told),
@@ -113,6 +130,7 @@ impl Intervals {
                 () = sleep_until(self.drain), if self.drain < window => {
                     session.drain();
                     self.drain = Instant::now() + DRAIN;
+                    is_drained = self.tells_drains;
                     None
                 }
                 () = sleep_until(window) => None,
@@ -125,8 +143,9 @@ impl Intervals {
                 // An interval that was missed, since this program was stopped, is one long one.
                 self.next = (self.next + self.interval).max(now);
             }
-            if is_whole || over.is_some() {
-                return Ok(Waited { is_whole, over });
+            let waited = Waited { is_whole, over };
+            if waited.ends_interval() || is_drained {
+                return Ok(waited);
             }
         }
     }

@@ -249,7 +249,7 @@ struct HowArguments {
     /// Wait for the process if it does not run yet.
     #[arg(long, conflicts_with = "pid")]
     wait: bool,
-    /// Print each event, such as a slow call, as a JSON line, instead of the table.
+    /// Print each event, such as a slow call, as a JSON line as it happens, instead of the table.
     #[arg(long, visible_alias = "slow")]
     events: bool,
     /// Print each row of each interval as a JSON line instead of the table.
@@ -435,21 +435,31 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     }
     let time = how.duration.map(ckb_probe_crds::Duration::get);
     let mut intervals = ends.intervals(interval, time)?;
+    if how.events {
+        intervals.tell_drains();
+    }
     let mut is_over = false;
     while !is_over {
-        is_over = intervals.next(&mut session).await?.over.is_some();
-        session.close_interval()?;
+        let waited = intervals.next(&mut session).await?;
+        is_over = waited.over.is_some();
+        if waited.ends_interval() {
+            session.close_interval()?;
+        }
         let events = session.told_events();
-        // What the stacks of these lack is counted as they are told.
-        session.read()?;
         if let Some(flames) = &mut flames {
             flames.add(&events, descriptor.row, &executable, session.instance());
         }
         if how.events {
             print_lines(events.iter().map(|(_, line)| line))?;
-        } else if how.json {
+        }
+        if !waited.ends_interval() {
+            continue;
+        }
+        // What the stacks of these lack is counted as they are told.
+        session.read()?;
+        if how.json {
             print_lines(&table::lines(descriptor, &session))?;
-        } else {
+        } else if !how.events {
             let mut out = std::io::stdout().lock();
             table::print(&mut out, descriptor, &session)?;
             slow::print(&mut out, &events, descriptor.row)?;
