@@ -4,6 +4,7 @@
 //! detaches once. What two questions have in common is counted once.
 
 mod ask;
+mod events;
 mod operand;
 pub(super) mod origins;
 mod pattern;
@@ -21,22 +22,22 @@ pub use ask::{
     Read, Sought, Span, Told, UsdtPattern,
 };
 use ckb_probe_crds::{Distribution, Figures, Name, Reason, report::CUT};
-use ckb_probe_traces::{Traceparent, zipkin};
+use events::emitted;
+pub(super) use events::slow_call;
 use k8s_openapi::jiff::Timestamp;
 use origins::{Origins, PendingStacks};
 pub use search::{Searched, search};
 
 use super::{
-    Answer, BeginContext, Begun, Config, Detail, Event, GroupId, GroupIds, Lost, Mechanism, Node,
-    Reading, Refusal, RowId, RowReading, Search, SharedTrap, stacks::Callers,
+    Answer, BeginContext, Begun, Config, Event, GroupId, GroupIds, Lost, Mechanism, Node, Reading,
+    Refusal, RowId, RowReading, Search, SharedTrap,
 };
 use crate::{
     kernel::{
-        AttachError, Calibration, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SeenCall,
-        SeenPayload, SlotReading, Slots, SlowCall, Tier,
+        AttachError, Calibration, DEFAULT_RING_BYTES, Links, Plan, Probes, ReadError, SlotReading,
+        Slots, Tier,
     },
     observe::{self, FunctionCache, ProcessId, SymbolCache, UsdtCache},
-    text,
 };
 
 /// Column families that are told apart, each for one operation, at most; CKB has 19, and some five operations on them.
@@ -309,110 +310,6 @@ impl Calls {
             .filter_map(|slot| u8::try_from(slot).ok())
             .collect()
     }
-
-    /// `callers`: of the calls whose stacks are known, by their numbers.
-    fn event(&mut self, seen: &SeenCall, callers: &mut HashMap<u32, Callers>) -> Option<Event> {
-        let call = &seen.call;
-        let family = self.probes.family(call.slot);
-        let value = self.probes.value(call.slot);
-        let slot = match (&family, &value) {
-            (Some(family), _) => family.slot,
-            (None, Some(value)) => value.slot,
-            (None, None) => call.slot,
-        } as usize;
-        let Slot {
-            told,
-            arguments,
-            stacks,
-            ..
-        } = self.slots.get(slot)?;
-        let during = self
-            .causes
-            .iter()
-            .filter(|cause| call.during & (1 << cause.number) != 0);
-        let during = during.map(|cause| cause.name.to_string()).collect();
-        let mut details = vec![("duration", Detail::Nanoseconds(call.duration_ns))];
-        if told.bytes {
-            details.push(("bytes", Detail::Bytes(call.bytes)));
-        }
-        if let Some(seen) = &seen.arguments {
-            let kept = arguments.iter().zip(&seen.values).zip(&seen.texts);
-            let kept = kept.map(|((kept, value), text)| kept.told(*value, text));
-            details.push(("arguments", Detail::List(kept.collect())));
-        }
-        details.push(("during", Detail::List(during)));
-        if let Some(parent) = &seen.parent {
-            let text = parent.split(|byte| *byte == 0).next();
-            match Traceparent::of(text.unwrap_or_default()) {
-                Some(parent) => details.push(("traceparent", Detail::Parent(parent))),
-                None => self.misplaced[slot] += 1,
-            }
-        }
-        if *stacks && call.stack > 0 {
-            let untold = &mut self.untold[slot];
-            match callers.remove(&call.stack) {
-                Some(callers) => {
-                    untold.frames += u64::from(!callers.complete);
-                    details.push(("stack", Detail::Callers(Arc::new(callers))));
-                }
-                None => untold.stacks += 1,
-            }
-        }
-        let of_value = value.map(|value| RowId {
-            place: u64::from(call.slot),
-            number: 0,
-            text: operand::told(&value),
-        });
-        let of_family = family.map(|family| RowId {
-            place: u64::from(call.slot),
-            number: u64::from(family.id),
-            text: family.name,
-        });
-        Some(Event {
-            part: of_family.or(of_value),
-            ..slow_call(call, self.first.offset(slot), self.booted, details)
-        })
-    }
-}
-
-/// What happened in this slot as a thread emitted a text; None where that is no spans.
-fn emitted(seen: &SeenPayload, group: GroupId, booted: Timestamp) -> Option<Event> {
-    let time = observe::since_boot(booted, seen.head.time_ns);
-    let now_ns = u64::try_from(time.as_nanosecond()).unwrap_or_default();
-    let spans = zipkin::read(&seen.text, now_ns).ok()?;
-    if spans.is_empty() {
-        return None;
-    }
-    let lasted = spans.iter().map(|span| span.end_ns - span.start_ns);
-    Some(Event {
-        time,
-        group,
-        row: None,
-        part: None,
-        thread: seen.head.thread,
-        thread_name: text::of_padded(&seen.head.thread_name),
-        weight: lasted.max().unwrap_or_default(),
-        details: vec![("spans", Detail::Emitted(spans.into()))],
-    })
-}
-
-/// A slow call, of a group that has one row.
-pub(super) fn slow_call(
-    call: &SlowCall,
-    group: GroupId,
-    booted: Timestamp,
-    details: Vec<(&'static str, Detail)>,
-) -> Event {
-    Event {
-        time: observe::since_boot(booted, call.time_ns),
-        group,
-        row: None,
-        part: None,
-        thread: call.thread,
-        thread_name: text::of_padded(&call.thread_name),
-        weight: call.duration_ns,
-        details,
-    }
 }
 
 impl Mechanism for Calls {
@@ -522,14 +419,11 @@ impl Mechanism for Calls {
                 .map(|(what, count)| (Name::Borrowed(what), count))
                 .collect(),
         }];
-        reading
-            .lost
-            .extend(lost_of_each(self.first, seen.events_lost, cut));
-        // One of each slot, also where nothing is lost: the books know it by its place.
         let texts = (seen.unread.iter().zip(&self.misplaced))
             .zip(seen.payloads_lost.iter().zip(&self.malformed));
-        let texts = texts.enumerate().map(|(slot, (arguments, payloads))| {
-            let ((unread, misplaced), (payloads, malformed)) = (arguments, payloads);
+        let of_each = lost_of_each(self.first, seen.events_lost, cut).zip(texts);
+        reading.lost.extend(of_each.map(|(mut lost, texts)| {
+            let ((unread, misplaced), (payloads, malformed)) = texts;
             let counts = [
                 ("arguments", *unread),
                 ("traceparents", *misplaced),
@@ -539,14 +433,10 @@ impl Mechanism for Calls {
                 ("malformedPayloads", *malformed),
             ];
             let counts = counts.into_iter().filter(|(_, count)| *count > 0);
-            Lost {
-                groups: GroupIds::from([self.first.offset(slot)]),
-                counts: counts
-                    .map(|(what, count)| (Name::Borrowed(what), count))
-                    .collect(),
-            }
-        });
-        reading.lost.extend(texts);
+            let counts = counts.map(|(what, count)| (Name::Borrowed(what), count));
+            lost.counts.extend(counts);
+            lost
+        }));
         if self.origins.is_some() {
             let lost = self.probes.stacks_lost()?;
             let lost = lost.into_iter().zip(&self.untold).enumerate();
