@@ -160,7 +160,8 @@ fn is_as_jeprof_tells(order: &str, log_of_bytes: u32) {
 
 #[test]
 fn who_allocates_in_rocksdb_at_full_speed_is_told_as_by_jeprof() {
-    is_as_jeprof_tells("rocksdb FOLDER 0 6", 16);
+    // As long as jeprof has enough samples of it, on a machine that is slow or has other things to do, too.
+    is_as_jeprof_tells("rocksdb FOLDER 0 12", 16);
 }
 
 #[test]
