@@ -172,6 +172,8 @@ pub struct Pace {
     pub lost: u64,
     /// What those it met took, in nanoseconds: at the process's expense.
     pub spent_ns: u64,
+    /// How many were no samples since there was little room: others stand for them, see [`thinned`].
+    pub thinned: u64,
 }
 
 impl Pace {
@@ -206,6 +208,20 @@ impl Pace {
         self.taken += 1;
         true
     }
+}
+
+/// Parts of the slots, each of which is looked at to see how full they are.
+pub const PARTS: u32 = 8;
+
+/// How many samples one is to stand for, by how many of [`PARTS`] of the slots are not free: those that would come are taken by chance, one
+/// of so many, before there is no room for any.
+///
+/// Whoever reads may come late, and does where the target leaves it no CPU: then what has no slot would be what came in a burst's end, and
+/// whoever worked at its beginning would be told with it. What is taken by chance stands for what was not, whoever it was.
+/// So 256 slots hold some 4,000 samples.
+#[inline(always)]
+pub const fn thinned(filled: u32) -> u32 {
+    1 << filled.saturating_sub(1)
 }
 
 /// A thread at a moment.
@@ -247,7 +263,8 @@ pub struct Head {
     pub pages: u32,
     /// Frames of the kernel's stack.
     pub kernel_frames: u32,
-    /// How many page faults it stands for, where these are sampled; of a slow call, the number of its copy.
+    /// How many it stands for, of those that are sampled, by [`thinned`]; of page faults times as many as one is a sample of. Of a slow
+    /// call, the number of its copy.
     pub stands_for: u32,
     /// Its name, with zeros after it.
     pub name: [u8; 16],
@@ -286,7 +303,7 @@ pub const fn pages_between(sp: u64, control_block: u64) -> u32 {
 }
 
 layout! {
-    Order: 56, Pace: 64, Head: 768, Slot: PAGE * (1 + STACK_PAGES), Head.replaced: 640, Head.ip: 16,
+    Order: 56, Pace: 72, Head: 768, Slot: PAGE * (1 + STACK_PAGES), Head.replaced: 640, Head.ip: 16,
     Head.task_state: 96, Head.kernel: 128, Slot.stack: PAGE,
 }
 

@@ -107,6 +107,8 @@ pub struct Taken {
     pub written: u64,
     /// Of these, those that were lost.
     pub lost: u64,
+    /// How many were no samples, since more came than were read: others stand for them.
+    pub thinned: u64,
     /// What all of these took, at the process's expense.
     pub spent: Duration,
     /// How many bytes it allocated, and how many it freed, while that was sampled.
@@ -122,6 +124,7 @@ pub struct Stacks {
     names: Iteration,
     order: Values<Order>,
     pace: PerCpu<Pace>,
+    next: Values<u32>,
     functions: Table<u64, u64>,
     allocated: PerCpu<[u64; 2]>,
     uprobes: Option<(Programs, Vec<Site>)>,
@@ -259,6 +262,7 @@ impl Stacks {
             names,
             order: Values::take(&mut object, "ORDER")?,
             pace: PerCpu::take(&mut object, "PACE")?,
+            next: Values::take(&mut object, "NEXT")?,
             functions: Table::take(&mut object, "FUNCTIONS")?,
             allocated: PerCpu::take(&mut object, "ALLOCATED")?,
             addresses: Values::take(&mut object, "ADDRESSES")?,
@@ -328,11 +332,15 @@ impl Stacks {
         Ok(names)
     }
 
-    /// Hands over the samples that wait, each with its stack, which is wiped then.
-    pub fn samples(&mut self, mut each: impl FnMut(&Head, Copied<'_>)) {
-        for index in 0..=self.told.mask as usize {
-            self.take(index, true, &mut each);
+    /// Hands over the samples that wait, each with its stack, which is wiped then: from the first on, so that what comes meanwhile finds
+    /// the slots free in the order in which it tries them.
+    pub fn samples(&mut self, mut each: impl FnMut(&Head, Copied<'_>)) -> Result<(), ReadError> {
+        let next = self.next.get(0)?;
+        for slot in 0..=self.told.mask {
+            let index = next.wrapping_add(slot) & self.told.mask;
+            self.take(index as usize, true, &mut each);
         }
+        Ok(())
     }
 
     /// Goes through all threads, and hands over each with its stack, which is wiped then. Where a stack is not in memory, waits until it is:
@@ -364,6 +372,7 @@ impl Stacks {
             taken.met += cpu.met;
             taken.written += cpu.written;
             taken.lost += cpu.lost;
+            taken.thinned += cpu.thinned;
             taken.spent += Duration::from_nanos(cpu.spent_ns);
         }
         for cpu in self.allocated.get(0)? {

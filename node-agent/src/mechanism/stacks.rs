@@ -251,7 +251,7 @@ impl StackSampler {
                     let stands_for = head.stands_for.into();
                     gathered.add(reader.key(head, stack, None), stands_for);
                 }
-            }),
+            })?,
             SamplerMode::Allocations => {
                 // Before the samples are taken: what is lost from here on is made up for the next time.
                 let taken = stacks.taken()?;
@@ -265,7 +265,7 @@ impl StackSampler {
                         bytes: head.bytes,
                         beyond: (head.written != TOLD_ALONE).then_some(head.written),
                     });
-                });
+                })?;
                 allocations.gather(samples, taken.allocated, taken.lost, gathered);
             }
             SamplerMode::OffCpu => {
@@ -442,6 +442,7 @@ impl StackSampler {
             complete: self.gathered.complete,
             guessed: self.gathered.guessed,
             lost: taken.lost,
+            thinned: taken.thinned,
             by_any_timer: self.stacks.is_by_any_timer(),
             on_cpu,
             touched,

@@ -125,6 +125,7 @@ mod tests {
             complete: 7,
             guessed: 0,
             lost: 0,
+            thinned: 0,
             by_any_timer: false,
             on_cpu: None,
             touched: None,

@@ -22,7 +22,7 @@ use ckb_probe_programs::{
     storage::{TaskStorage, Thread},
 };
 
-use crate::{ORDER, PACE, is_the_targets, stack, take};
+use crate::{ORDER, PACE, crowded, is_the_targets, stack, take};
 
 /// What one thread allocates, or frees.
 #[repr(C)]
@@ -199,26 +199,43 @@ unsafe fn begin(account: *mut Account, order: &Order) {
     }
 }
 
-/// What stands for so many bytes is a sample as often as it stands for as many as a sample does at the least.
+/// What stands for so many bytes is a sample as often as it stands for as many as a sample does at the least; and for more of them, where
+/// there is little room for samples.
 #[inline(always)]
 unsafe fn sample(order: &Order, pace: *mut Pace, bytes: u64, beyond: u64, flags: u32) {
     let least = order.period_ns * allocations::UNIT;
-    // SAFETY: a map's value, and the helper has no preconditions.
+    let Some(bytes) = by_chance(bytes, least) else {
+        return;
+    };
+    let samples = crowded(order);
+    // SAFETY: a map's value.
     unsafe {
-        let chance = (u64::from(bpf_get_prandom_u32()) * (least >> 12)) >> 20;
-        if bytes < least && chance >= bytes {
-            return;
-        }
         add(&raw mut (*pace).taken, 1);
-        let stands_for = if bytes < least { least } else { bytes };
+        let Some(bytes) = by_chance(bytes, least * u64::from(samples)) else {
+            add(&raw mut (*pace).thinned, 1);
+            return;
+        };
         if !take(order, |head| {
-            head.bytes = stands_for;
+            head.bytes = bytes;
+            head.stands_for = samples;
             head.written = beyond;
             head.flags |= flags;
         }) {
             add(&raw mut (*pace).lost, 1);
         }
     }
+}
+
+/// For how many bytes one of so many stands, if that is to be `least` at the least: of those with fewer, some do for the others.
+#[inline(always)]
+fn by_chance(bytes: u64, least: u64) -> Option<u64> {
+    if bytes >= least {
+        return Some(bytes);
+    }
+    // SAFETY: the helper has no preconditions.
+    let random = u64::from(unsafe { bpf_get_prandom_u32() });
+    let chance = (random * (least >> 12)) >> 20;
+    (chance < bytes).then_some(least)
 }
 
 /// A word of the process's.

@@ -25,7 +25,7 @@ use aya_ebpf::{
 };
 use ckb_probe_common::stacks::{
     ANY, ASKED, COPIED, FILLED, FILLING, FREE, Fault, Head, LEARN, MOVED, NAMES, NO_USER, ON_CPU,
-    Order, PAGE, Pace, Slot, TIMERS, UNCHANGED, fault,
+    Order, PAGE, PARTS, Pace, Slot, TIMERS, UNCHANGED, fault, thinned,
 };
 use ckb_probe_programs::{
     counters,
@@ -100,9 +100,7 @@ pub fn timer_expires(context: BtfTracePointContext) -> i32 {
             return 0;
         }
         (*pace).met += 1;
-        if !sample(&context, order, 1, 0) {
-            (*pace).lost += 1;
-        }
+        sample(&context, order, pace, 1, 0);
         (*pace).spent_ns += now() - began;
     }
     0
@@ -165,24 +163,65 @@ fn page_fault(context: &BtfTracePointContext) -> i32 {
         };
         let one_in = order.period_ns as u32;
         // At random: whoever touches pages by turns is met by no turn more than by another.
-        if one_in > 1 && bpf_get_prandom_u32() % one_in != 0 {
+        if !is_one_in(one_in) {
             return 0;
         }
         let began = now();
         (*pace).taken += 1;
-        if !sample(context, order, one_in, written) {
-            (*pace).lost += 1;
-        }
+        sample(context, order, pace, one_in, written);
         (*pace).spent_ns += now() - began;
     }
     0
 }
 
-/// Takes the thread that runs, with its stack in the kernel; false where there is no free slot.
+/// How many samples one is to stand for, by how many slots are free now.
 #[inline(always)]
-fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32, written: u64) -> bool {
-    take(order, |head| {
-        head.stands_for = stands_for;
+fn crowded(order: &Order) -> u32 {
+    let Some(next) = NEXT.get_ptr_mut(0) else {
+        return 1;
+    };
+    // SAFETY: a map's value.
+    let next = unsafe { next.read_volatile() };
+    let mut filled = 0;
+    for part in 0..PARTS {
+        // From the one that is tried next on: those that were filled first are read first.
+        let index = (next + part * ((order.mask + 1) / PARTS)) & order.mask;
+        if let Some(slot) = SLOTS.get_ptr_mut(index) {
+            // SAFETY: a map's value.
+            let state = unsafe { (&raw const (*slot).head.state).read_volatile() };
+            filled += u32::from(state != FREE);
+        }
+    }
+    thinned(filled)
+}
+
+/// Whether this one is a sample, of so many.
+#[inline(always)]
+fn is_one_in(many: u32) -> bool {
+    // SAFETY: the helper has no preconditions.
+    many <= 1 || unsafe { bpf_get_prandom_u32() } % many == 0
+}
+
+/// Takes the thread that runs, with its stack in the kernel, or leaves it out by chance, or loses it.
+///
+/// # Safety
+/// The pace is this CPU's, and nobody else writes to it now.
+#[inline(always)]
+unsafe fn sample(
+    context: &BtfTracePointContext,
+    order: &Order,
+    pace: *mut Pace,
+    stands_for: u32,
+    written: u64,
+) {
+    let samples = crowded(order);
+    if !is_one_in(samples) {
+        // SAFETY: by the caller's word.
+        unsafe { (*pace).thinned += 1 };
+        return;
+    }
+    let is_taken = take(order, |head| {
+        head.stands_for = stands_for * samples;
         head.written = written;
         // SAFETY: the context is the one that the kernel handed to this program, and there is room for as many bytes as are asked for.
         let kernel = unsafe {
@@ -194,7 +233,11 @@ fn sample(context: &BtfTracePointContext, order: &Order, stands_for: u32, writte
             )
         };
         head.kernel_frames = frames(kernel);
-    })
+    });
+    if !is_taken {
+        // SAFETY: by the caller's word.
+        unsafe { (*pace).lost += 1 };
+    }
 }
 
 /// Takes the thread that runs, of which `describe` says what it stands for; false where there is no free slot.

@@ -11,6 +11,7 @@ fn profile() -> Profile {
         complete: 800,
         guessed: 0,
         lost: 0,
+        thinned: 0,
         by_any_timer: false,
         on_cpu: Some(OnCpu {
             clock: Duration::from_secs(8),
@@ -41,6 +42,17 @@ fn guesses_are_told() {
     };
     let told = summary(&some, SamplerMode::Cpu, 99);
     let expected = "800 stacks in 10.0 s, 100.0 % of them complete (7 with a caller that is a guess), 0 lost; ";
+    assert!(told.starts_with(expected), "{told}");
+}
+
+#[test]
+fn what_chance_left_out_is_told_beside_what_was_lost() {
+    let some = Profile {
+        thinned: 90,
+        ..profile()
+    };
+    let told = summary(&some, SamplerMode::Cpu, 99);
+    let expected = "800 stacks in 10.0 s, 100.0 % of them complete, 0 lost, 90 left out by chance, for which the others stand, since they came faster than they are read; ";
     assert!(told.starts_with(expected), "{told}");
 }
 
