@@ -12,6 +12,7 @@ mod jeprof;
 use std::{
     collections::BTreeMap,
     fs,
+    io::Read,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
@@ -56,9 +57,10 @@ fn allocates() -> &'static PathBuf {
 }
 
 /// Waits until a process holds its two links for good: to what names are read by, and to the allocator.
-fn attached(sampling: &Child) {
+fn attached(sampling: &mut Child) {
+    let number = sampling.id();
     let held = || {
-        let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", sampling.id()));
+        let descriptors = fs::read_dir(format!("/proc/{number}/fdinfo"));
         let descriptors = descriptors.into_iter().flatten().flatten();
         let said = descriptors.filter_map(|one| fs::read_to_string(one.path()).ok());
         said.filter(|said| said.contains("link_id:")).count()
@@ -66,6 +68,16 @@ fn attached(sampling: &Child) {
     // How functions are attached to is tried out first, by links that go again.
     let mut since = Instant::now();
     wait_until("a sampler that is attached", || {
+        if let Some(ended) = sampling.try_wait().unwrap() {
+            let mut said = String::new();
+            sampling
+                .stderr
+                .take()
+                .unwrap()
+                .read_to_string(&mut said)
+                .unwrap();
+            panic!("the sampler has ended: {ended}: {said}");
+        }
         if held() != 2 {
             since = Instant::now();
         }
@@ -80,7 +92,7 @@ type Bytes = BTreeMap<String, [u64; 2]>;
 fn watched<T>(fixture: &mut Fixture, work: impl FnOnce(&mut Fixture) -> T) -> (T, Profile, String) {
     let folder = Folder::new();
     let file = folder.path("allocations.pb.gz");
-    let sampling = Command::new(ckb_probe())
+    let mut sampling = Command::new(ckb_probe())
         .args(words("profile --mode allocations --duration 10m --pid"))
         .arg(fixture.pid().to_string())
         .arg("-o")
@@ -88,7 +100,7 @@ fn watched<T>(fixture: &mut Fixture, work: impl FnOnce(&mut Fixture) -> T) -> (T
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    attached(&sampling);
+    attached(&mut sampling);
     let result = work(fixture);
     thread::sleep(Duration::from_millis(200));
     kill_process(Pid::from_child(&sampling), Signal::INT).unwrap();

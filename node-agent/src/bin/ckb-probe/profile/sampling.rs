@@ -4,14 +4,17 @@
 use std::{
     sync::mpsc::{Receiver, Sender, channel},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use ckb_probe_agent::{
+    kernel::CalibratedTier,
     mechanism::stacks::{self, Profile, SamplerMode, StackSampler, StacksError, Threads},
     observe::ProcessId,
     preflight::preflight,
 };
+use nix::unistd::gettid;
+use procfs::process::Process;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::timeout,
@@ -19,7 +22,8 @@ use tokio::{
 
 use super::CliError;
 
-/// The target's files have so long to answer, each time that they are asked. All tables of CKB are read within a tenth of a second.
+/// The target's files have so long to answer, each time that they are asked, without the thread that asks them having had anything else to
+/// do, or to wait for a CPU. All tables of CKB are read within a tenth of a second, on a node that leaves a CPU for it.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 enum Order {
@@ -39,7 +43,7 @@ pub struct Sampling {
     /// How long to wait from one step to the next.
     pub pace: Duration,
     orders: Sender<Order>,
-    answers: UnboundedReceiver<Result<Answer, StacksError>>,
+    answers: Answers<Answer>,
 }
 
 impl Sampling {
@@ -49,9 +53,13 @@ impl Sampling {
         mode: SamplerMode,
         frequency: u32,
     ) -> Result<Self, CliError> {
+        // Calibrating takes half a second, which who samples nothing by functions need not wait. None of the target's files is read.
+        let means = (mode == SamplerMode::Allocations).then(|| preflight(None).means);
+        let means = means.and_then(Result::ok);
         let (orders, taken) = channel();
-        let (sender, answers) = unbounded_channel();
-        start(move || serve(process, mode, frequency, &taken, &sender))?;
+        let answers = start(move |answers| {
+            serve(process, mode, frequency, means.as_ref(), &taken, answers);
+        })?;
         let mut sampling = Self {
             pid: process.pid,
             pace: Duration::ZERO,
@@ -91,9 +99,9 @@ impl Sampling {
     }
 
     async fn answer(&mut self) -> Result<Answer, CliError> {
-        match timeout(DEADLINE, self.answers.recv()).await {
-            Ok(Some(answer)) => Ok(answer?),
-            _ => Err(silent(self.pid)),
+        match self.answers.next().await {
+            Some(answer) => Ok(answer?),
+            None => Err(silent(self.pid)),
         }
     }
 }
@@ -102,13 +110,11 @@ fn serve(
     process: ProcessId,
     mode: SamplerMode,
     frequency: u32,
+    means: Option<&CalibratedTier>,
     orders: &Receiver<Order>,
     answers: &UnboundedSender<Result<Answer, StacksError>>,
 ) {
-    // Calibrating takes half a second, which who samples nothing by functions need not wait.
-    let means = (mode == SamplerMode::Allocations).then(|| preflight(None).means);
-    let means = means.and_then(Result::ok);
-    let mut sampler = match StackSampler::begin(process, mode, frequency, means.as_ref()) {
+    let mut sampler = match StackSampler::begin(process, mode, frequency, means) {
         Ok(sampler) => sampler,
         // Where nobody listens any more, nobody needs to know.
         Err(error) => return drop(answers.send(Err(error))),
@@ -131,23 +137,94 @@ fn serve(
 
 /// What each thread of a process does now.
 pub async fn threads(process: ProcessId) -> Result<Threads, CliError> {
-    let (sender, mut answers) = unbounded_channel();
-    start(move || drop(sender.send(stacks::threads(process))))?;
-    match timeout(DEADLINE, answers.recv()).await {
-        Ok(Some(states)) => Ok(states?),
-        _ => Err(silent(process.pid)),
+    let mut answers = start(move |answers| drop(answers.send(stacks::threads(process))))?;
+    match answers.next().await {
+        Some(states) => Ok(states?),
+        None => Err(silent(process.pid)),
+    }
+}
+
+/// What a thread answers that reads the target's files.
+struct Answers<T> {
+    answers: UnboundedReceiver<Result<T, StacksError>>,
+    thread: i32,
+}
+
+impl<T> Answers<T> {
+    /// The next one; None where there is none in time.
+    async fn next(&mut self) -> Option<Result<T, StacksError>> {
+        self.next_within(DEADLINE).await
+    }
+
+    async fn next_within(&mut self, deadline: Duration) -> Option<Result<T, StacksError>> {
+        let mut seen = self.scheduled();
+        let mut since = Instant::now();
+        while since.elapsed() < deadline {
+            if let Ok(answer) = timeout(deadline / 20, self.answers.recv()).await {
+                return answer;
+            }
+            let now = self.scheduled();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            }
+        }
+        None
+    }
+
+    /// For how long the thread ran, and waited for a CPU: one that does neither waits for a file. None where the kernel does not say.
+    fn scheduled(&self) -> Option<(u64, u64)> {
+        let task = Process::myself().and_then(|own| own.task_from_tid(self.thread));
+        let told = task.and_then(|task| task.schedstat()).ok()?;
+        Some((told.sum_exec_runtime, told.run_delay))
     }
 }
 
 /// Nobody waits for its end: where it hangs, it ends with the process.
-fn start(work: impl FnOnce() + Send + 'static) -> Result<(), CliError> {
+fn start<T: Send + 'static>(
+    work: impl FnOnce(&UnboundedSender<Result<T, StacksError>>) + Send + 'static,
+) -> Result<Answers<T>, CliError> {
+    let (sender, answers) = unbounded_channel();
+    let (number, told) = channel();
     let named = thread::Builder::new().name("stacks".to_string());
-    named.spawn(work).map(drop).map_err(CliError::Thread)
+    let work = move || {
+        number.send(gettid().as_raw()).unwrap_or_default();
+        work(&sender);
+    };
+    named.spawn(work).map_err(CliError::Thread)?;
+    // It says so before anything else.
+    let thread = told.recv().unwrap_or_default();
+    Ok(Answers { answers, thread })
 }
 
 fn silent(pid: u32) -> CliError {
     CliError::Silent {
         pid,
         seconds: DEADLINE.as_secs(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOON: Duration = Duration::from_millis(300);
+
+    #[tokio::test]
+    async fn who_works_for_longer_is_waited_for_and_who_waits_is_not() {
+        let began = Instant::now();
+        let mut works = start(move |answers| {
+            while began.elapsed() < 4 * SOON {
+                std::hint::spin_loop();
+            }
+            drop(answers.send(Ok(7)));
+        })
+        .unwrap();
+        assert_eq!(works.next_within(SOON).await.map(Result::unwrap), Some(7));
+        let (stays, until) = channel::<()>();
+        let mut waits = start::<u8>(move |_| until.recv().unwrap_or_default()).unwrap();
+        let began = Instant::now();
+        assert!(waits.next_within(SOON).await.is_none());
+        assert!(began.elapsed() < 20 * SOON);
+        drop(stays);
     }
 }
