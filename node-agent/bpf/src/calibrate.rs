@@ -18,8 +18,6 @@ use super::{
     confined::{self, ConfinedReturn},
 };
 
-const ROUNDS: usize = 5;
-
 /// The cost of a probed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calibration {
@@ -36,7 +34,7 @@ pub struct Calibration {
     /// median duration that the programs see of a function that does nothing.
     pub trap_ns: u64,
     /// Nanoseconds that entry and return add to a call in which the call is made: where there are many, all that a probe needs is in
-    /// the nearest cache. Of the fastest of five rounds, so that no call is told to have been shorter than it was.
+    /// the nearest cache. Of the fastest of forty rounds, so that no call is told to have been shorter than it was.
     pub inner_ns: u64,
     /// Calls made while attached.
     pub calls: u64,
@@ -169,7 +167,7 @@ impl Measured {
             further_cost_ns: probes * further_ns,
             inner_ns: probes * self.inner.least_ns,
             trap_ns: self.emulated.durations.quantile(0.5).unwrap_or_default(),
-            calls: EMULATED.calls * ROUNDS as u64,
+            calls: EMULATED.all_calls(),
             counted: self.emulated.counted(),
         }
     }
@@ -201,7 +199,7 @@ fn measure(tier: Tier, entry_only: bool) -> Result<Measured, CalibrationError> {
         }
     });
     for (dummy, figures) in SLOTS.iter().zip(&figures) {
-        let (calls, counted) = (dummy.calls * ROUNDS as u64, figures.counted());
+        let (calls, counted) = (dummy.all_calls(), figures.counted());
         if counted != calls {
             return Err(CalibrationError::Miscounted { calls, counted });
         }
@@ -229,11 +227,12 @@ struct Rounds {
 /// filter by process for one by thread, and sees nothing of the others; here that shows as a miscount.
 fn nanos_per_call(dummy: Dummy) -> Rounds {
     let rounds = std::thread::Builder::new().spawn(move || {
-        let mut rounds: [u64; ROUNDS] = std::array::from_fn(|_| one_round(dummy));
+        let mut rounds: Vec<u64> = (0..dummy.rounds).map(|_| one_round(dummy)).collect();
         rounds.sort_unstable();
+        let at = |round: usize| rounds.get(round).copied().unwrap_or_default();
         Rounds {
-            least: rounds[0],
-            median: rounds[ROUNDS / 2],
+            least: at(0),
+            median: at(rounds.len() / 2),
         }
     });
     // Nothing in it panics; without a thread nothing is counted, which is no tier. A zero would show in the figures.
@@ -321,7 +320,7 @@ mod tests {
         let works = |tier: &Tier| calibrate(*tier).is_ok();
         let tier = Tier::ALL.iter().copied().find(works).expect(root);
         let Measured { emulated, .. } = measure(tier, true).expect(root);
-        assert_eq!(emulated.untimed, EMULATED.calls * ROUNDS as u64);
+        assert_eq!(emulated.untimed, EMULATED.all_calls());
         assert_eq!(emulated.durations.count(), 0, "nothing is timed");
     }
 
