@@ -237,10 +237,14 @@ fn requests_without_end_take_no_others_room_in_the_ring() {
     assert!(many.0 <= ROOM / 2, "{told:?}");
     // Others may use disks meanwhile.
     assert!(many.0 + many.1 >= MANY as u64, "{many:?}");
-    // Taken out: there is room again.
+    // Taken out: there is room again. Some kernels do not show each that ends.
+    let lost_before = disks.lost(|name| name == disk.name()).unwrap().requests;
     disk.read_direct(100, 4096);
     disk.at_rest();
-    assert!(disks.slow_requests().len() >= 100);
+    let lost = disks.lost(|name| name == disk.name()).unwrap().requests;
+    let lost = lost.saturating_sub(lost_before);
+    let told = disks.slow_requests().len() as u64;
+    assert!(told + lost >= 100, "{told} told, {lost} lost");
 }
 
 #[test]
