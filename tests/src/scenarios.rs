@@ -168,7 +168,7 @@ pub const ALL: &[Scenario] = scenarios! {
     plugin: StandIn, Others, "what kubectl ckbprobe tries is measured and leaves nothing, what it says is broken first is, and what it shows agrees";
     tutorial: StandIn, Others, "each command of docs/tutorial.md prints what is printed there";
     cost: StandIn, Others, "what a CkbProbe costs is found by turns, and nothing where it costs nothing; it is left as it was found";
-    everything: Either, Nobody, "the sample that asks every kind at once, under one budget: none takes another down";
+    everything: Either, NoOther, "the sample that asks every kind at once, under one budget: none takes another down";
     deletion: Either, NoOther, "a deleted CkbProbe leaves no probe and no agent";
     restart: Either, Others, "a target that is killed is attached again when it is back";
     agent_kill: Either, NoOther, "a killed agent takes its probes with it, does not harm its target, and comes back";
