@@ -172,8 +172,8 @@ pub struct Pace {
     pub lost: u64,
     /// What those it met took, in nanoseconds: at the process's expense.
     pub spent_ns: u64,
-    /// How many were no samples since there was little room: others stand for them, see [`thinned`].
-    pub thinned: u64,
+    /// How many were no samples since there was little room: others stand for them, see [`by_room`].
+    pub left_out: u64,
 }
 
 impl Pace {
@@ -220,7 +220,7 @@ pub const PARTS: u32 = 8;
 /// whoever worked at its beginning would be told with it. What is taken by chance stands for what was not, whoever it was.
 /// So 256 slots hold some 4,000 samples.
 #[inline(always)]
-pub const fn thinned(filled: u32) -> u32 {
+pub const fn by_room(filled: u32) -> u32 {
     1 << filled.saturating_sub(1)
 }
 
@@ -263,7 +263,7 @@ pub struct Head {
     pub pages: u32,
     /// Frames of the kernel's stack.
     pub kernel_frames: u32,
-    /// How many it stands for, of those that are sampled, by [`thinned`]; of page faults times as many as one is a sample of. Of a slow
+    /// How many it stands for, of those that are sampled, by [`by_room`]; of page faults times as many as one is a sample of. Of a slow
     /// call, the number of its copy.
     pub stands_for: u32,
     /// Its name, with zeros after it.

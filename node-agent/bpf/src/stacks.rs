@@ -108,7 +108,7 @@ pub struct Taken {
     /// Of these, those that were lost.
     pub lost: u64,
     /// How many were no samples, since more came than were read: others stand for them.
-    pub thinned: u64,
+    pub left_out: u64,
     /// What all of these took, at the process's expense.
     pub spent: Duration,
     /// How many bytes it allocated, and how many it freed, while that was sampled.
@@ -372,7 +372,7 @@ impl Stacks {
             taken.met += cpu.met;
             taken.written += cpu.written;
             taken.lost += cpu.lost;
-            taken.thinned += cpu.thinned;
+            taken.left_out += cpu.left_out;
             taken.spent += Duration::from_nanos(cpu.spent_ns);
         }
         for cpu in self.allocated.get(0)? {

@@ -442,7 +442,7 @@ impl StackSampler {
             complete: self.gathered.complete,
             guessed: self.gathered.guessed,
             lost: taken.lost,
-            thinned: taken.thinned,
+            left_out: taken.left_out,
             by_any_timer: self.stacks.is_by_any_timer(),
             on_cpu,
             touched,

@@ -245,10 +245,10 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
         0 => String::new(),
         guessed => format!(" ({guessed} with a caller that is a guess)"),
     };
-    let thinned = match profile.thinned {
+    let left_out = match profile.left_out {
         0 => String::new(),
-        thinned => format!(
-            ", {thinned} left out by chance, for which the others stand, since they came faster than they are read"
+        left_out => format!(
+            ", {left_out} left out by chance, for which the others stand, since they came faster than they are read"
         ),
     };
     let grown = profile.touched.as_ref().map(grown).unwrap_or_default();
@@ -257,7 +257,7 @@ fn summary(profile: &Profile, mode: SamplerMode, asked: u32) -> String {
         .map(|allocated| balance(&allocated, profile.taken));
     let grown = allocated.unwrap_or(grown);
     let mut lines = format!(
-        "{} stacks in {:.1} s, {:.1} % of them complete{guessed}, {} lost{thinned}; {looked}\n\
+        "{} stacks in {:.1} s, {:.1} % of them complete{guessed}, {} lost{left_out}; {looked}\n\
          {by_any_timer}{grown}{what}{by_samples}, by innermost function:\n",
         profile.taken,
         profile.took.as_secs_f64(),

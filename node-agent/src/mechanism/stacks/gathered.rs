@@ -154,7 +154,7 @@ pub struct Profile {
     /// Samples that were lost.
     pub lost: u64,
     /// Those that were left out by chance, since more came than were read: others stand for them.
-    pub thinned: u64,
+    pub left_out: u64,
     /// Whether they were taken as any timer expired, for want of a tick.
     pub by_any_timer: bool,
     /// How the time on a CPU was told, where that is sampled.

@@ -125,7 +125,7 @@ mod tests {
             complete: 7,
             guessed: 0,
             lost: 0,
-            thinned: 0,
+            left_out: 0,
             by_any_timer: false,
             on_cpu: None,
             touched: None,

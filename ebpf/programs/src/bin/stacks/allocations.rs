@@ -212,7 +212,7 @@ unsafe fn sample(order: &Order, pace: *mut Pace, bytes: u64, beyond: u64, flags:
     unsafe {
         add(&raw mut (*pace).taken, 1);
         let Some(bytes) = by_chance(bytes, least * u64::from(samples)) else {
-            add(&raw mut (*pace).thinned, 1);
+            add(&raw mut (*pace).left_out, 1);
             return;
         };
         if !take(order, |head| {

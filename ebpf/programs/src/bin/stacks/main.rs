@@ -25,7 +25,7 @@ use aya_ebpf::{
 };
 use ckb_probe_common::stacks::{
     ANY, ASKED, COPIED, FILLED, FILLING, FREE, Fault, Head, LEARN, MOVED, NAMES, NO_USER, ON_CPU,
-    Order, PAGE, PARTS, Pace, Slot, TIMERS, UNCHANGED, fault, thinned,
+    Order, PAGE, PARTS, Pace, Slot, TIMERS, UNCHANGED, by_room, fault,
 };
 use ckb_probe_programs::{
     counters,
@@ -192,7 +192,7 @@ fn crowded(order: &Order) -> u32 {
             filled += u32::from(state != FREE);
         }
     }
-    thinned(filled)
+    by_room(filled)
 }
 
 /// Whether this one is a sample, of so many.
@@ -217,7 +217,7 @@ unsafe fn sample(
     let samples = crowded(order);
     if !is_one_in(samples) {
         // SAFETY: by the caller's word.
-        unsafe { (*pace).thinned += 1 };
+        unsafe { (*pace).left_out += 1 };
         return;
     }
     let is_taken = take(order, |head| {

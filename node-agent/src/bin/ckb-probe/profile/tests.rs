@@ -11,7 +11,7 @@ fn profile() -> Profile {
         complete: 800,
         guessed: 0,
         lost: 0,
-        thinned: 0,
+        left_out: 0,
         by_any_timer: false,
         on_cpu: Some(OnCpu {
             clock: Duration::from_secs(8),
@@ -48,7 +48,7 @@ fn guesses_are_told() {
 #[test]
 fn what_chance_left_out_is_told_beside_what_was_lost() {
     let some = Profile {
-        thinned: 90,
+        left_out: 90,
         ..profile()
     };
     let told = summary(&some, SamplerMode::Cpu, 99);

@@ -38,7 +38,7 @@ fn sampled() -> stacks::Profile {
         complete: 3,
         guessed: 0,
         lost: 0,
-        thinned: 0,
+        left_out: 0,
         by_any_timer: false,
         on_cpu: None,
         touched: None,
