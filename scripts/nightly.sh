@@ -7,6 +7,7 @@
 #   fuzz        ten minutes for each fuzz target
 #   kernels     each kind on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's own: some hours
 #   kubernetes  the end-to-end tests on the oldest Kubernetes that is enough
+#   capture     the end-to-end test whose load must be as usual for a quarter of an hour before a fault is planted in it
 #   scale       the operator beside 1,000 nodes, and other loads
 #   upgrade     an earlier release, upgraded to this one and this one downgraded again, while it measures
 #   bench       what probing costs and how true its figures are, with each bound that it misses a failure
@@ -26,16 +27,17 @@ part() {
     fuzz) make fuzz ;;
     kernels) make test-kernels ;;
     kubernetes) make test-kubernetes ;;
+    capture) scripts/setup.sh build cluster && scripts/e2e.sh rocksdb --only capture ;;
     scale) make scale ;;
     upgrade) scripts/setup.sh build cluster && scripts/upgrade.sh ;;
     bench) make bench ROWS=--strict ;;
     book) make book ;;
-    *) die "usage: nightly.sh [soak|fuzz|kernels|kubernetes|scale|upgrade|bench|book]..." ;;
+    *) die "usage: nightly.sh [soak|fuzz|kernels|kubernetes|capture|scale|upgrade|bench|book]..." ;;
   esac
 }
 
 mkdir -p "$OUT"
-(($# > 0)) || set -- soak fuzz kernels kubernetes scale upgrade bench book
+(($# > 0)) || set -- soak fuzz kernels kubernetes capture scale upgrade bench book
 failed=0
 report="| part | ended | after |"$'\n'"| --- | --- | --- |"$'\n'
 for name in "$@"; do

@@ -246,7 +246,7 @@ fn observed<'a>(
         })
 }
 
-/// The first profiles of an anomaly are there.
+/// Profiles of an anomaly are there that were not yet: those of one window may come one after the other.
 fn captured<'a>(
     old: Option<&'a CkbProbeStatus>,
     new: &'a CkbProbeStatus,
@@ -255,20 +255,26 @@ fn captured<'a>(
         let probes = old.into_iter().flat_map(|old| &old.probes);
         let mut known = probes.filter(|probe| probe.name == name);
         let capture = known.next().and_then(|probe| probe.capture.as_ref());
-        capture.is_some_and(|one| one.since.as_ref() == since && !one.profiles.is_empty())
+        let same = capture.filter(|one| one.since.as_ref() == since);
+        same.map_or(&[][..], |one| &one.profiles)
     };
     new.probes.iter().filter_map(move |probe| {
         let capture = probe.capture.as_ref()?;
-        let news = !capture.profiles.is_empty() && !told(&probe.name, capture.since.as_ref());
-        news.then(|| Note {
+        let told = told(&probe.name, capture.since.as_ref());
+        let profiles = capture.profiles.iter().map(String::as_str);
+        let news: Vec<&str> = profiles
+            .filter(|name| told.iter().all(|told| told != name))
+            .collect();
+        let text = match news[..] {
+            [] => return None,
+            [one] => format!("CkbProfile {one} shows"),
+            [..] => format!("CkbProfiles {} show", news.join(", ")),
+        };
+        Some(Note {
             type_: EventType::Normal,
             reason: CAPTURED,
             action: "Profile",
-            text: format!(
-                "CkbProfile {} shows what ran then: {}",
-                capture.profiles.join(", "),
-                capture.anomaly
-            ),
+            text: format!("{text} what ran then: {}", capture.anomaly),
         })
     })
 }

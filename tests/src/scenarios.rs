@@ -6,6 +6,7 @@ use crate::{failure::Result, scene::Scene, workload::Workload};
 
 mod agent_kill;
 mod broken;
+mod capture;
 mod column_families;
 mod cost;
 mod dashboards;
@@ -97,6 +98,9 @@ const LONG: [&str; 7] = [
     "sampling",
 ];
 
+/// Those that take longer than a gate has: `make nightly` plays them, and whoever names them.
+const NIGHTLY: [&str; 1] = ["capture"];
+
 impl Scenario {
     /// Whether it is played with one of these workloads: the stand-in leaves to a real node what either serves for.
     pub fn is_for(&self, workload: Workload, all: &[Workload]) -> bool {
@@ -118,6 +122,11 @@ impl Scenario {
     /// Whether the machine must do nothing but play scenarios meanwhile.
     pub fn is_undisturbed(&self) -> bool {
         matches!(self.beside, Beside::One | Beside::Nobody)
+    }
+
+    /// Whether it is played only where it is named.
+    pub fn is_nightly(&self) -> bool {
+        NIGHTLY.contains(&self.name)
     }
 
     /// Whether it is better begun before others.
@@ -166,6 +175,7 @@ pub const ALL: &[Scenario] = scenarios! {
     profiles: Either, Others, "stacks of a window become profiles that a user can read, a few of each mode, until the CkbProbe goes";
     parts: StandIn, Others, "an agent writes parts of profiles of its own node only; the operator merges, keeps as many as asked, and tidies up";
     plugin: StandIn, Others, "what kubectl ckbprobe tries is measured and leaves nothing, what it says is broken first is, and what it shows agrees";
+    capture: StandIn, Others, "a profile that waits for an anomaly is taken once a fault is planted, shows the function that it is in, and never before";
     tutorial: StandIn, Others, "each command of docs/tutorial.md prints what is printed there";
     cost: StandIn, Others, "what a CkbProbe costs is found by turns, and nothing where it costs nothing; it is left as it was found";
     everything: Either, NoOther, "the sample that asks every kind at once, under one budget: none takes another down";
@@ -203,6 +213,17 @@ mod tests {
         for name in LONG {
             let scenario = ALL.iter().find(|one| one.name == name);
             assert!(scenario.is_some_and(|one| one.at_once(8) > 1), "{name}");
+        }
+    }
+
+    #[test]
+    fn those_that_are_too_long_for_a_gate_are_in_the_nightly_script() {
+        let script = crate::fixture::repository().join("scripts/nightly.sh");
+        let script = std::fs::read_to_string(script).unwrap_or_default();
+        for name in NIGHTLY {
+            let scenario = ALL.iter().find(|one| one.name == name);
+            assert!(scenario.is_some_and(Scenario::is_nightly), "{name}");
+            assert!(script.contains(&format!("--only {name}")), "{name}");
         }
     }
 

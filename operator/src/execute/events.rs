@@ -20,7 +20,7 @@ use super::{FIELD_MANAGER, RequestError, quota::Quota, request};
 use crate::{
     hash::fnv1a,
     metrics::Metrics,
-    notes::{Note, OBSERVED},
+    notes::{CAPTURED, Note, OBSERVED},
 };
 
 /// What events.k8s.io takes as a note, in bytes.
@@ -66,8 +66,9 @@ impl Events {
         }
         let regarding = object::<CkbProbe>(&probe.namespace, &probe.name, &probe.uid);
         let reason = note.reason;
-        let written = if reason == OBSERVED {
-            // The recorder takes a second one for the first once more, whatever it says; and this one says how a process ended.
+        let written = if [OBSERVED, CAPTURED].contains(&reason) {
+            // The recorder takes a second one for the first once more, whatever it says; and these say how a process ended, or which
+            // profiles there are.
             self.write_once("ckbprobe", &probe.namespace, regarding, note)
                 .await
         } else {

@@ -276,3 +276,40 @@ fn what_a_kernel_does_not_support_is_told_once_and_not_beside_degraded() {
     assert_eq!(note.type_, EventType::Warning);
     assert_eq!(note.text, "UnsupportedByKernel, in full");
 }
+
+#[test]
+fn each_profile_of_an_anomaly_is_named_once_however_they_come() {
+    use ckb_probe_crds::{CaptureStatus, ProbeStatus};
+    let with = |since: i64, profiles: &[&str]| CkbProbeStatus {
+        probes: vec![ProbeStatus {
+            name: "flames".into(),
+            capture: Some(CaptureStatus {
+                since: Some(Time(Timestamp::from_second(since).unwrap())),
+                anomaly: "p99 of Get".into(),
+                profiles: profiles.iter().map(|name| name.to_string()).collect(),
+                ..CaptureStatus::default()
+            }),
+            ..ProbeStatus::default()
+        }],
+        ..status(1, 1, "")
+    };
+    let texts = |old: &CkbProbeStatus, new: &CkbProbeStatus| -> Vec<String> {
+        let notes = notes(Some(old), new).into_iter();
+        let captured = notes.filter(|note| note.reason == CAPTURED);
+        captured.map(|note| note.text).collect()
+    };
+    let (none, one) = (with(1, &[]), with(1, &["cpu.7"]));
+    let both = with(1, &["cpu.7", "offcpu.7"]);
+    assert_eq!(texts(&none, &none), Vec::<String>::new());
+    let text = "CkbProfile cpu.7 shows what ran then: p99 of Get";
+    assert_eq!(texts(&none, &one), [text]);
+    let text = "CkbProfile offcpu.7 shows what ran then: p99 of Get";
+    assert_eq!(texts(&one, &both), [text]);
+    let text = "CkbProfiles cpu.7, offcpu.7 show what ran then: p99 of Get";
+    assert_eq!(texts(&none, &both), [text]);
+    // Some may have been deleted meanwhile; and of the next anomaly all are news.
+    assert_eq!(texts(&both, &both), Vec::<String>::new());
+    assert_eq!(texts(&both, &one), Vec::<String>::new());
+    let text = "CkbProfile cpu.9 shows what ran then: p99 of Get";
+    assert_eq!(texts(&both, &with(9, &["cpu.9"])), [text]);
+}

@@ -67,7 +67,10 @@ fn run(arguments: &Arguments) -> Result<bool> {
         undisturbed.is_none_or(|undisturbed| undisturbed == scenario.is_undisturbed())
     };
     let is_wanted = |scenario: &Scenario, workload| match &arguments.only[..] {
-        [] => scenario.is_for(workload, &arguments.workload) && is_now(scenario),
+        [] => {
+            let is_for = scenario.is_for(workload, &arguments.workload);
+            is_for && is_now(scenario) && !scenario.is_nightly()
+        }
         only => only.iter().any(|name| name == scenario.name),
     };
     let mut workloads = arguments.workload.clone();

@@ -3,7 +3,10 @@ use std::sync::Mutex;
 use serde_json::Value;
 
 use super::*;
-use crate::{notes::TARGET_RESTARTED, testing};
+use crate::{
+    notes::{CAPTURED, TARGET_RESTARTED},
+    testing,
+};
 
 /// What was asked of an API server that does all of it, and its objects.
 type Requests = Arc<Mutex<Vec<(String, Value)>>>;
@@ -51,6 +54,27 @@ async fn each_thing_that_happened_is_an_event_and_told_twice_it_is_the_same() {
     let name = |event: &Value| event["metadata"]["name"].clone();
     assert_ne!(name(first), name(second));
     assert_eq!(name(first), name(again));
+}
+
+#[tokio::test]
+async fn each_event_of_a_profile_names_its_own() {
+    let requests = Requests::default();
+    let events = events(&requests, Metrics::new().unwrap());
+    let probe = ProbeReference::default();
+    let texts = [
+        "CkbProfile p.flames.cpu.7 shows what ran then: this",
+        "CkbProfile p.flames.cpu.9 shows what ran then: that",
+    ];
+    for text in texts {
+        events.of_probe(&probe, note(CAPTURED, text)).await;
+    }
+    let requests = requests.lock().unwrap();
+    let line = "POST /apis/events.k8s.io/v1/namespaces//events";
+    let written: Vec<_> = requests
+        .iter()
+        .map(|(line, event)| (line.as_str(), event["note"].as_str().unwrap()))
+        .collect();
+    assert_eq!(written, texts.map(|text| (line, text)));
 }
 
 #[tokio::test]
