@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ckb_probe_crds::{CkbProbe, NodeProbe, ProbeReference};
+use ckb_probe_crds::{CkbProbe, NodeProbe, ProbeReference, Reason};
 use k8s_openapi::{
     api::{core::v1::ObjectReference, events::v1},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
@@ -66,9 +66,9 @@ impl Events {
         }
         let regarding = object::<CkbProbe>(&probe.namespace, &probe.name, &probe.uid);
         let reason = note.reason;
-        let written = if [OBSERVED, CAPTURED].contains(&reason) {
-            // The recorder takes a second one for the first once more, whatever it says; and these say how a process ended, or which
-            // profiles there are.
+        let written = if [OBSERVED, CAPTURED, Reason::Unusual.as_str()].contains(&reason) {
+            // The recorder takes a second one for the first once more, whatever it says; and these say how a process ended, which profiles
+            // there are, or which figure is off by how much.
             self.write_once("ckbprobe", &probe.namespace, regarding, note)
                 .await
         } else {

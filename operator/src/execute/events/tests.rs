@@ -57,24 +57,26 @@ async fn each_thing_that_happened_is_an_event_and_told_twice_it_is_the_same() {
 }
 
 #[tokio::test]
-async fn each_event_of_a_profile_names_its_own() {
-    let requests = Requests::default();
-    let events = events(&requests, Metrics::new().unwrap());
+async fn each_event_of_a_profile_or_an_anomaly_says_its_own() {
     let probe = ProbeReference::default();
-    let texts = [
-        "CkbProfile p.flames.cpu.7 shows what ran then: this",
-        "CkbProfile p.flames.cpu.9 shows what ran then: that",
-    ];
-    for text in texts {
-        events.of_probe(&probe, note(CAPTURED, text)).await;
+    for reason in [CAPTURED, Reason::Unusual.as_str()] {
+        let requests = Requests::default();
+        let events = events(&requests, Metrics::new().unwrap());
+        let texts = [
+            "CkbProfile p.flames.cpu.7 shows what ran then: this",
+            "storage: the p99 of put is 4 ms, usually 70 µs",
+        ];
+        for text in texts {
+            events.of_probe(&probe, note(reason, text)).await;
+        }
+        let requests = requests.lock().unwrap();
+        let line = "POST /apis/events.k8s.io/v1/namespaces//events";
+        let written: Vec<_> = requests
+            .iter()
+            .map(|(line, event)| (line.as_str(), event["note"].as_str().unwrap()))
+            .collect();
+        assert_eq!(written, texts.map(|text| (line, text)), "{reason}");
     }
-    let requests = requests.lock().unwrap();
-    let line = "POST /apis/events.k8s.io/v1/namespaces//events";
-    let written: Vec<_> = requests
-        .iter()
-        .map(|(line, event)| (line.as_str(), event["note"].as_str().unwrap()))
-        .collect();
-    assert_eq!(written, texts.map(|text| (line, text)));
 }
 
 #[tokio::test]
