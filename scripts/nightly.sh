@@ -3,15 +3,16 @@
 # ended and how long it took, which is also in target/nightly/report.md, beside what each part printed. Needs root, and the machine for
 # itself for eight hours.
 #
-#   soak        an hour of everything that goes wrong
-#   fuzz        ten minutes for each fuzz target
-#   kernels     each kind on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's own: some hours
-#   kubernetes  the end-to-end tests on the oldest Kubernetes that is enough
-#   capture     the end-to-end test whose load must be as usual for a quarter of an hour before a fault is planted in it
-#   scale       the operator beside 1,000 nodes, and other loads
-#   upgrade     an earlier release, upgraded to this one and this one downgraded again, while it measures
-#   bench       what probing costs and how true its figures are, with each bound that it misses a failure
-#   book        docs/ as a book, by mdBook, with each of its links followed
+#   soak           an hour of everything that goes wrong
+#   fuzz           ten minutes for each fuzz target
+#   kernels        each kind on Linux 6.1, 6.12 and 7.2, each also PREEMPT_RT, emulated, and on this machine's own: some hours
+#   kubernetes     the end-to-end tests on the oldest Kubernetes that is enough
+#   capture        the end-to-end test whose load must be as usual for a quarter of an hour before a fault is planted in it
+#   scale          the operator beside 1,000 nodes, and other loads
+#   upgrade        an earlier release, upgraded to this one and this one downgraded again, while it measures
+#   bench          what probing costs and how true its figures are, with each bound that it misses a failure
+#   book           docs/ as a book, by mdBook, with each of its links followed
+#   amplification  a RocksDB whose compactions write 55 bytes for each that it flushes, of 256 MiB, and one with levels: 18 GB in memory
 set -uo pipefail
 ROOT=$(dirname "$(dirname "$(realpath "$0")")")
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -32,12 +33,16 @@ part() {
     upgrade) scripts/setup.sh build cluster && scripts/upgrade.sh ;;
     bench) make bench ROWS=--strict ;;
     book) make book ;;
-    *) die "usage: nightly.sh [soak|fuzz|kernels|kubernetes|capture|scale|upgrade|bench|book]..." ;;
+    amplification)
+      scripts/setup.sh build &&
+        cargo test --locked --package ckb-probe-tests --test amplification -- --ignored --nocapture --test-threads 1
+      ;;
+    *) die "usage: nightly.sh [soak|fuzz|kernels|kubernetes|capture|scale|upgrade|bench|book|amplification]..." ;;
   esac
 }
 
 mkdir -p "$OUT"
-(($# > 0)) || set -- soak fuzz kernels kubernetes capture scale upgrade bench book
+(($# > 0)) || set -- soak fuzz kernels kubernetes capture scale upgrade bench book amplification
 failed=0
 report="| part | ended | after |"$'\n'"| --- | --- | --- |"$'\n'
 for name in "$@"; do

@@ -76,7 +76,7 @@ fn find(reference: &str) -> Result<(), String> {
     let is_there = match form {
         "unit" => find_test(what, Tests::Unit)?,
         "test" => find_test(what, Tests::Integration)?,
-        "traces" => find_test(what, Tests::Long)?,
+        "traces" | "nightly" => find_test(what, Tests::Long)?,
         "scenario" => scenarios::ALL.iter().any(|one| one.name == what),
         "fault" => soak::ALL.iter().any(|one| one.name == what),
         "soak" => has_text(&["tests/src/soak.rs", "tests/src/soak"], what),
@@ -146,7 +146,7 @@ enum Tests {
     Unit,
     /// Beside it: `PACKAGE TARGET::MODULE::NAME`.
     Integration,
-    /// The same, and too long for a gate: those that `make test-traces` runs.
+    /// The same, and too long for a gate: those that `make test-traces` or `make nightly` runs.
     Long,
 }
 
