@@ -317,6 +317,12 @@ impl CallKey {
             stack,
         }
     }
+
+    /// Whether it is of a thread: no thread that probes are met by has the number 0.
+    #[inline(always)]
+    pub const fn is_of_a_thread(&self) -> bool {
+        self.owner & 0xff_ffff != 0
+    }
 }
 
 /// What is remembered of a call from its entry to its return.
@@ -327,7 +333,7 @@ pub struct CallStart {
     /// `bpf_ktime_get_ns` at entry.
     pub time_ns: u64,
     /// Bytes known at entry, or the address where they will be found at return; of what ends elsewhere than it began, 1 where it has a
-    /// `traceparent`.
+    /// `traceparent`; of a call that ends such as it returns, the argument by which that is known.
     pub bytes: u64,
     /// As what it was taken up.
     pub mark: Mark,

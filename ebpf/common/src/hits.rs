@@ -72,6 +72,8 @@ pub enum Role {
     Begins = 1,
     /// That it ends.
     Ends = 2,
+    /// That a function begins, and that it ends as this call of it returns.
+    EndsAtReturn = 3,
 }
 
 /// What is looked at at one place of a probe.

@@ -141,6 +141,11 @@ impl Own {
         sites.filter(|(_, site)| slots.contains(&site.slot))
     }
 
+    fn ends_at_return(&self, slot: u8) -> bool {
+        let mut sites = self.sites.iter().filter(|site| site.slot == slot);
+        sites.any(Site::ends_at_return)
+    }
+
     fn cause(&self, slot: u8) -> u8 {
         let mut sites = self.sites.iter();
         sites
@@ -158,9 +163,12 @@ impl Attachable for Own {
         self.programs.attach(self.pid, &sites, group).map(Some)
     }
 
-    /// What may take long has links of its own: it is nobody's loss then that another operation is let go of.
+    /// What may take long has links of its own: it is nobody's loss then that another operation is let go of. So has what ends as a
+    /// function returns, which nobody sees but who saw it begin.
     fn bundles(&self, slots: &Slots) -> Vec<Slots> {
-        let alone = |slot: &u8| self.programs.attach_one_by_one() || self.cause(*slot) > 0;
+        let alone = |slot: &u8| {
+            self.programs.attach_one_by_one() || self.cause(*slot) > 0 || self.ends_at_return(*slot)
+        };
         let (alone, together): (Slots, Slots) = slots.iter().partition(|slot| alone(slot));
         let alone = alone.into_iter().map(|slot| Slots::from([slot]));
         alone.chain([together]).collect()
@@ -177,7 +185,9 @@ impl Probes {
     pub fn load(tier: Tier, plan: &Plan) -> Result<Self, AttachError> {
         let sizes = plan.sizes();
         let slots = sizes.slots;
-        let nests = slots > 1 && !plan.inner_ns.is_empty();
+        // What a function costs at whose return something ends is a part of that, too.
+        let returns = plan.sites.iter().any(Site::ends_at_return);
+        let nests = (slots > 1 || returns) && !plan.inner_ns.is_empty();
         let nests = ("NESTS", vec![u8::from(nests)]);
         let mut constants = vec![nesting::constant(), file_io::constant(), nests];
         if sizes.stacks {

@@ -91,6 +91,8 @@ pub(super) struct Programs {
     counting: Option<Vec<LinkHalf>>,
     /// Attached to every one at which more is looked at than that it is met.
     hitting: Vec<LinkHalf>,
+    /// Attached to every one at which something ends as it returns.
+    returning: Vec<LinkHalf>,
     /// Attached to every one at which a text is told.
     emitting: Vec<LinkHalf>,
     /// None: by uprobe_multi.
@@ -126,7 +128,8 @@ impl Programs {
         // All programs of an object have a table in common (`stack.rs` of the programs), which the kernel keeps to one way to attach:
         // beside a session no other program can count. It can itself: whose program says no at the entry is not called at the
         // return, which the kernel then does not touch (`handler_chain` in kernel/events/uprobes.c).
-        let by_session = tier == Tier::Session && any(false);
+        let returns = sites.iter().any(Site::ends_at_return);
+        let by_session = tier == Tier::Session && (any(false) || returns);
         let load = |halves: &[(&'static str, AttachType, bool)], any: bool| {
             let halves = halves.iter().filter(|_| any);
             let halves = halves.map(|&(name, attach_type, returns)| {
@@ -143,7 +146,7 @@ impl Programs {
             Tier::Session | Tier::UprobeMulti => None,
         };
         Ok(Self {
-            timing: load(timing, any(false))?,
+            timing: load(timing, any(false) || by_session && any(true))?,
             counting: match by_session {
                 true => None,
                 false => Some(load(&[("call_count", pair, false)], any(true))?),
@@ -154,7 +157,18 @@ impl Programs {
                     false => ("hit", pair, false),
                 };
                 let mut sites = sites.iter();
-                load(&[half], sites.any(|site| is_hit(site) && !site.emits()))?
+                let is_met = |site: &Site| is_hit(site) && !site.emits() && !site.ends_at_return();
+                load(&[half], sites.any(is_met))?
+            },
+            returning: {
+                let halves: &[(&'static str, AttachType, bool)] = match tier {
+                    Tier::Session => &[("end_session", AttachType::UprobeSession, false)],
+                    // As of calls.
+                    Tier::UprobeMulti | Tier::PerfEvent => {
+                        &[("end_return", pair, true), ("end_enter", pair, false)]
+                    }
+                };
+                load(halves, returns)?
             },
             emitting: {
                 let half = match by_session {
@@ -197,10 +211,14 @@ impl Programs {
         let (hit, others): (Vec<_>, Vec<_>) =
             sites.iter().partition(|(_, site)| site.hit.is_some());
         let (emitting, hit): (Vec<_>, Vec<_>) = hit.into_iter().partition(|(_, site)| site.emits());
+        let (returning, hit): (Vec<_>, Vec<_>) =
+            hit.into_iter().partition(|(_, site)| site.ends_at_return());
         let (counted, timed): (Vec<_>, Vec<_>) = others.into_iter().partition(apart);
         let counting = self.counting.iter().flatten().map(|half| (half, &counted));
         let timing = self.timing.iter().map(|half| (half, &timed));
         let hitting = self.hitting.iter().map(|half| (half, &hit));
+        let returning = self.returning.iter().map(|half| (half, &returning));
+        let hitting = hitting.chain(returning);
         let emitters = self.emitting.iter().map(|half| (half, &emitting));
         for (half, sites) in timing.chain(counting).chain(hitting).chain(emitters) {
             match self.pmu {

@@ -50,7 +50,7 @@ pub struct Site {
     /// Where in the file there is a counter, of two bytes, that the process reads: the kernel raises it while anything is attached
     /// here, and lowers it as that goes, however the agent ends.
     pub semaphore: Option<u64>,
-    /// What is looked at as it is met, where that is more than that it is. It has no return then.
+    /// What is looked at as it is met, where that is more than that it is. It has no return then, unless its role is to end something there.
     pub hit: Option<LookedAt>,
 }
 
@@ -102,6 +102,11 @@ impl Site {
     /// Whether something begins or ends there of which the time is measured.
     pub(super) fn is_of_a_span(&self) -> bool {
         self.hit.is_some_and(|hit| hit.role != Role::Met)
+    }
+
+    /// Whether something ends there as the function returns.
+    pub(super) fn ends_at_return(&self) -> bool {
+        self.hit.is_some_and(|hit| hit.role == Role::EndsAtReturn)
     }
 
     /// Whether something begins there with a `traceparent`.

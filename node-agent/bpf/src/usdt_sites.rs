@@ -277,6 +277,74 @@ fn a_text_is_told_whole_or_it_is_counted_why_not() {
     }
 }
 
+/// Emits a text of its own number.
+fn emit_numbered(text: &mut [u8], number: u64) {
+    text[..8].copy_from_slice(format!("{number:08}").as_bytes());
+    // SAFETY: the function takes a number and gives it back.
+    unsafe { (NOP.function)(number) };
+}
+
+#[test]
+fn texts_of_a_slice_are_told_and_counted_and_those_between_slices_are_neither() {
+    let _alone = ALONE.lock();
+    for tier in tiers() {
+        let mut text = text(64);
+        let hit = emits(text.as_ptr() as usize);
+        let mut probes = Probes::load(tier, &plan(vec![NOP.site(hit)])).unwrap();
+        let slot = Slots::from([0]);
+        let mut number = 0;
+        let mut emit = |times: u64| {
+            let first = number;
+            (0..times).for_each(|_| {
+                emit_numbered(&mut text, number);
+                number += 1;
+            });
+            first..number
+        };
+        let (mut told, mut expected) = (Vec::new(), Vec::new());
+        emit(5);
+        for _ in 0..3 {
+            probes.open_slice(&slot).unwrap();
+            expected.extend(emit(7));
+            told.extend(probes.payloads());
+            // These wait in the ring as the slice closes, and for as long as there is none.
+            expected.extend(emit(4));
+            let links = probes.close_slice().unwrap();
+            // The links may be there still, and nothing is taken up by them.
+            emit(5);
+            super::tests::let_go(links);
+            emit(6);
+        }
+        // From then on all are, and from slices to all of the time none is told twice.
+        drop(probes.attach(&slot).unwrap());
+        expected.extend(emit(9));
+        super::tests::let_go(probes.attach(&Slots::new()).unwrap());
+        emit(3);
+        told.extend(probes.payloads());
+        let told: Vec<u64> = told
+            .iter()
+            .map(|one| {
+                assert_eq!((one.head.slot, one.head.length), (0, 64));
+                std::str::from_utf8(&one.text[..8])
+                    .unwrap()
+                    .parse()
+                    .unwrap()
+            })
+            .collect();
+        assert_eq!(told, expected, "by {}", tier.as_str());
+        let reading = probes.read().unwrap();
+        assert_eq!(
+            (reading.slots[0].untimed, reading.slots[0].cut),
+            (42, 0),
+            "by {}",
+            tier.as_str()
+        );
+        assert_eq!(reading.payloads_lost[0], PayloadsLost::default());
+        // What the budget is reckoned by: each that was looked at, and no other.
+        assert_eq!(probes.hits().unwrap(), [42]);
+    }
+}
+
 /// What it might do, on kernels that make a call of a nop of five bytes: prints what that would cost, and what it would break. See
 /// docs/usdt.md.
 #[test]

@@ -23,6 +23,7 @@ fn matching(pattern: &str, threshold: Option<Duration>) -> FunctionsProbe {
         stacks: false,
         include_single_stepped: true,
         to: Vec::new(),
+        to_return: Vec::new(),
         key_argument: None,
         traceparent_argument: None,
     }
@@ -39,13 +40,40 @@ fn from_one_to_another(key_argument: Option<u8>, threshold: Option<Duration>) ->
 
 const SPANS: &str = "begin to end or failed";
 
+/// From the beginning of `enqueue` to when `handle` returns, or `refuse` begins, by this argument or by thread.
+fn to_a_return(key_argument: Option<u8>, threshold: Option<Duration>) -> FunctionsProbe {
+    FunctionsProbe {
+        to: vec!["refuse".to_string()],
+        to_return: vec!["handle".to_string()],
+        key_argument,
+        ..matching("enqueue", threshold)
+    }
+}
+
+const RETURNS: &str = "enqueue to refuse or the return of handle";
+
+/// A program of which both have what they have in common as their second argument.
+fn returns() -> Fixture {
+    Fixture::named("returns", &[])
+}
+
+/// What a program says of how long it took: at the least, and at the most.
+fn took(answer: &str) -> (u64, u64) {
+    let (least, most) = answer.split_once(' ').unwrap();
+    (least.parse().unwrap(), most.parse().unwrap())
+}
+
 fn program() -> Fixture {
     Fixture::named("usdt-arguments", &[])
 }
 
 /// How many were over, how many of those were not seen to end, how many ends were seen of nothing, and how many were timed.
 fn ended(session: &Session) -> [u64; 4] {
-    let total = total(session, SPANS);
+    ended_of(session, SPANS)
+}
+
+fn ended_of(session: &Session, row: &str) -> [u64; 4] {
+    let total = total(session, row);
     let durations = &total.distributions["duration"];
     [
         rows::calls(total),
@@ -62,9 +90,7 @@ fn time_from_one_function_to_another_is_that_of_the_program_and_what_has_no_end_
     in_every_way(from_one_to_another(None, slow), |way| {
         let mut chosen = program();
         let mut session = way.attach(chosen.pid());
-        let answer = chosen.tell("spans 100");
-        let (least, most) = answer.split_once(' ').unwrap();
-        let (least, most): (u64, u64) = (least.parse().unwrap(), most.parse().unwrap());
+        let (least, most) = took(&chosen.tell("spans 100"));
         session.read().unwrap();
         assert_eq!(ended(&session), [100, 0, 0, 100]);
         let durations = &total(&session, SPANS).distributions["duration"];
@@ -106,6 +132,125 @@ fn what_a_function_begins_and_another_ends_in_another_thread_is_known_by_its_arg
         chosen.tell("crossed 5000");
         session.read().unwrap();
         assert_eq!(ended(&session), [4999, 4999, 5000, 0]);
+    });
+}
+
+#[test]
+fn time_to_when_a_function_returns_is_that_of_the_program_by_thread_and_by_argument() {
+    let slow = Some(Duration::from_millis(3));
+    for key in [None, Some(2)] {
+        in_every_way(to_a_return(key, slow), |way| {
+            let mut chosen = returns();
+            let mut session = way.attach(chosen.pid());
+            // Two milliseconds pass before the function begins, and two until it returns.
+            let (least, most) = took(&chosen.tell("handled 100"));
+            session.read().unwrap();
+            assert_eq!(ended_of(&session, RETURNS), [100, 0, 0, 100]);
+            let durations = &total(&session, RETURNS).distributions["duration"];
+            let room = 1000 * 100;
+            assert!(
+                (least.saturating_sub(room)..=most).contains(&durations.sum),
+                "{} of {least} to {most}",
+                durations.sum
+            );
+            assert_eq!(rows::slow(total(&session, RETURNS)), 100);
+            let events = session.events();
+            assert_eq!(events.len(), 100);
+            assert!(events.iter().all(|event| event["function"] == RETURNS));
+            // Either end does, and what begins within the function ends as it returns, too.
+            chosen.tell("refused 7");
+            chosen.tell("within 9");
+            session.read().unwrap();
+            assert_eq!(ended_of(&session, RETURNS), [116, 0, 0, 116]);
+            chosen.tell("returns 11");
+            session.read().unwrap();
+            assert_eq!(ended_of(&session, RETURNS), [116, 0, 11, 116]);
+            assert_eq!(lost(&session), 0);
+        });
+    }
+}
+
+#[test]
+fn what_ends_as_a_function_returns_in_another_thread_is_known_by_its_argument() {
+    in_every_way(to_a_return(Some(2), None), |way| {
+        let mut chosen = returns();
+        let mut session = way.attach(chosen.pid());
+        let (least, most) = took(&chosen.tell("crossed 5000"));
+        session.read().unwrap();
+        assert_eq!(ended_of(&session, RETURNS), [5000, 0, 0, 5000]);
+        let sum = total(&session, RETURNS).distributions["duration"].sum;
+        assert!(
+            (least.saturating_sub(1000 * 5000)..=most).contains(&sum),
+            "{sum} of {least} to {most}"
+        );
+        assert_eq!(lost(&session), 0);
+        drop(session);
+        let by_thread = to_a_return(None, None).into();
+        let mut session = way.ask(by_thread, chosen.pid()).unwrap();
+        chosen.tell("crossed 5000");
+        session.read().unwrap();
+        assert_eq!(ended_of(&session, RETURNS), [4999, 4999, 5000, 0]);
+    });
+}
+
+#[test]
+fn of_functions_that_call_themselves_the_first_return_ends_and_what_is_not_seen_to_return_is_not_timed()
+ {
+    for key in [None, Some(2)] {
+        in_every_way(to_a_return(key, None), |way| {
+            let mut chosen = returns();
+            let mut session = way.attach(chosen.pid());
+            // The innermost ends it, and of the others nothing had begun.
+            chosen.tell("nested 3");
+            session.read().unwrap();
+            assert_eq!(ended_of(&session, RETURNS), [1, 0, 2, 1]);
+            // The kernel sees 64 of them return. The first to do so is none of these.
+            chosen.tell("nested 70");
+            session.read().unwrap();
+            assert_eq!(ended_of(&session, RETURNS), [2, 1, 66, 1]);
+            assert_eq!(lost(&session), 0);
+        });
+    }
+}
+
+#[test]
+fn what_a_function_ends_that_never_returns_is_unended_and_so_is_what_it_was_not_seen_to_begin() {
+    in_every_way(to_a_return(None, None), |way| {
+        let mut chosen = returns();
+        // It began before anybody looked: that it returns is nobody's end.
+        chosen.tell("entered 1");
+        let mut session = way.attach(chosen.pid());
+        chosen.tell("left 1");
+        session.read().unwrap();
+        assert_eq!(ended_of(&session, RETURNS), [0, 0, 0, 0]);
+        // Each but the last began once more; that one is in flight.
+        chosen.tell("jumped 5");
+        session.read().unwrap();
+        assert_eq!(ended_of(&session, RETURNS), [4, 4, 0, 0]);
+        chosen.tell("handled 1");
+        session.read().unwrap();
+        assert_eq!(ended_of(&session, RETURNS), [6, 5, 0, 1]);
+        assert_eq!(lost(&session), 0);
+    });
+}
+
+#[test]
+fn what_crosses_threads_is_as_long_as_it_is_however_much_is_measured_of_either() {
+    in_every_way(to_a_return(Some(2), None), |way| {
+        let mut chosen = returns();
+        let questions = [to_a_return(Some(2), None), matching("nothing", None)];
+        let questions = questions.map(Into::into);
+        let mut session = way.ask_all(questions, chosen.pid()).unwrap();
+        // What probing took of the thread in which all begins.
+        chosen.tell("busy 20000");
+        let (least, most) = took(&chosen.tell("crossed 10"));
+        session.read().unwrap();
+        assert_eq!(ended_of(&session, RETURNS), [10, 0, 0, 10]);
+        let sum = total(&session, RETURNS).distributions["duration"].sum;
+        assert!(
+            (least.saturating_sub(1000 * 10)..=most).contains(&sum),
+            "{sum} of {least} to {most}"
+        );
     });
 }
 

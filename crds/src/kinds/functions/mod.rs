@@ -15,12 +15,15 @@ use crate::Duration;
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(self.stacks) || !self.stacks || has(self.threshold)")
     .message("functions.stacks needs functions.threshold: stacks are those of slow calls, such as threshold: 10ms"))]
-#[x_kube(validation = Rule::new("!has(self.to) || !has(self.arguments) && (!has(self.stacks) || !self.stacks)")
-    .message("functions.to measures from one function to another: arguments and stacks are those of calls, leave them out"))]
-#[x_kube(validation = Rule::new("!has(self.keyArgument) || has(self.to)")
-    .message("functions.keyArgument is what a beginning and its end have in common: say in functions.to where it ends"))]
-#[x_kube(validation = Rule::new("!has(self.traceparentArgument) || has(self.to) && has(self.threshold)")
-    .message("functions.traceparentArgument needs functions.to and functions.threshold: it is told of what is slow from one to another"))]
+#[x_kube(validation = Rule::new("!has(self.to) && !has(self.toReturn) || !has(self.arguments) && (!has(self.stacks) || !self.stacks)")
+    .message("functions.to and functions.toReturn measure from one function to another: arguments and stacks are those of calls, leave \
+        them out"))]
+#[x_kube(validation = Rule::new("!has(self.keyArgument) || has(self.to) || has(self.toReturn)")
+    .message("functions.keyArgument is what a beginning and its end have in common: say in functions.to or functions.toReturn where it \
+        ends"))]
+#[x_kube(validation = Rule::new("!has(self.traceparentArgument) || (has(self.to) || has(self.toReturn)) && has(self.threshold)")
+    .message("functions.traceparentArgument needs functions.to or functions.toReturn, and functions.threshold: it is told of what is \
+        slow from one to another"))]
 pub struct FunctionsProbe {
     /// A pattern of function names, with `*`, `?` and `[abc]`. It is matched against the name without parameters of a C++
     /// function (`rocksdb::DBImpl::*`), the path of a Rust function (`ckb_chain::verify::*`), and the symbol itself
@@ -69,13 +72,20 @@ pub struct FunctionsProbe {
     pub include_single_stepped: bool,
 
     /// Measures the time from when a function that matches begins to when one of these does, instead of how long calls take: patterns, as
-    /// `match`. There is one row, `MATCH to TO`. No return is touched.
+    /// `match`. There is one row, `MATCH to TO`. No return is touched; `toReturn` names functions whose returns end it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8), inner(length(min = 1, max = 256)))]
     pub to: Vec<String>,
 
+    /// The same to when one of these *returns*: patterns, as `match`. With `to`, whichever comes first ends it. Of what returns, the call
+    /// must have begun while it was watched. A probe is at the return, as where calls are timed: do not name functions through which C++
+    /// exceptions or Rust panics unwind.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8), inner(length(min = 1, max = 256)))]
+    pub to_return: Vec<String>,
+
     /// The number, from 1, of the argument that both have in common, where what begins in one thread ends in another: a number or an address
-    /// that the calling convention passes in a register. Unset: what begins in a thread ends in it.
+    /// that the calling convention passes in a register, as the function begins. Unset: what begins in a thread ends in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = crate::rules::from_one("functions.keyArgument", 6, ": the first argument is 1"))]
     pub key_argument: Option<u8>,
@@ -86,6 +96,13 @@ pub struct FunctionsProbe {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = crate::rules::from_one("functions.traceparentArgument", 6, ": the first argument is 1"))]
     pub traceparent_argument: Option<u8>,
+}
+
+impl FunctionsProbe {
+    /// Whether time from one function to another is measured, and no calls are.
+    pub fn is_between(&self) -> bool {
+        !self.to.is_empty() || !self.to_return.is_empty()
+    }
 }
 
 /// As many as a person looks through.

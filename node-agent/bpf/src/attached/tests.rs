@@ -10,8 +10,8 @@ use std::{
 };
 
 use super::super::{
-    AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, Payload, Plan, Probes, Site,
-    SlotReading, Slots, Tier, calibrate, own, tests::let_go,
+    AttachError, Binary, DEFAULT_RING_BYTES, FamilyArgument, LookedAt, Payload, Plan, Probes, Role,
+    Site, SlotReading, Slots, Tier, calibrate, own, tests::let_go,
 };
 
 // Two functions that call what they are told to. The kernel emulates their first instruction.
@@ -205,6 +205,78 @@ fn a_call_that_is_in_flight_while_another_operation_goes_is_timed_or_counted() {
         };
         assert_eq!(slots(at_once), [stays, gone], "by {tier:?}");
         assert_eq!(slots(later), [ended, gone], "by {tier:?}");
+    });
+}
+
+/// From when the one begins to when the other returns; and calls of the first, by themselves.
+fn to_a_return() -> Vec<Site> {
+    let hit = |function, role| Site {
+        hit: Some(LookedAt {
+            role,
+            ..LookedAt::default()
+        }),
+        entry_only: role == Role::Begins,
+        ..site(0, function, 0)
+    };
+    vec![
+        hit(BESIDE, Role::Begins),
+        hit(THROUGH, Role::EndsAtReturn),
+        site(1, BESIDE, 0),
+    ]
+}
+
+extern "C" fn begins_and_lasts() {
+    call(BESIDE, nothing);
+    long();
+}
+
+extern "C" fn begins_later() {
+    fifty_milliseconds();
+    call(BESIDE, nothing);
+}
+
+#[test]
+fn what_ends_as_a_function_returns_does_so_whatever_else_goes_meanwhile() {
+    by_every_tier_at(to_a_return(), |tier, probes| {
+        drop(probes.attach(&Slots::from([0, 1])).unwrap());
+        let under_way = begin(THROUGH, begins_and_lasts);
+        let_go(probes.attach(&Slots::from([0])).unwrap());
+        drop(probes.attach(&Slots::from([0, 1])).unwrap());
+        release([under_way]);
+        let reading = probes.read().unwrap();
+        let slots: Vec<_> = reading.slots.iter().map(counted).collect();
+        assert_eq!(slots, [[1, 1, 0, 0]; 2], "by {tier:?}");
+        assert_eq!(reading.slots[0].unbegun, 0, "by {tier:?}");
+    });
+}
+
+#[test]
+fn what_is_to_end_as_a_function_returns_is_cut_where_that_was_not_seen_in_the_slice() {
+    by_every_tier_at(to_a_return(), |tier, probes| {
+        let mut others = Vec::new();
+        for _ in 0..3 {
+            // Its function began before.
+            let before = begin(THROUGH, begins_later);
+            probes.open_slice(&Slots::from([0])).unwrap();
+            for _ in 0..5 {
+                call(BESIDE, nothing);
+                call(THROUGH, nothing);
+            }
+            // And that of this one does not return before the slice closes.
+            others.push(begin(THROUGH, begins_and_lasts));
+            before.join().unwrap();
+            let links = probes.close_slice().unwrap();
+            call(THROUGH, nothing);
+            let_go(links);
+        }
+        let cut = probes.read().unwrap();
+        release(others);
+        let later = probes.read().unwrap();
+        for reading in [cut, later] {
+            let slot = &reading.slots[0];
+            assert_eq!(counted(slot), [21, 15, 6, 6], "by {tier:?}");
+            assert_eq!(slot.unbegun, 0, "by {tier:?}");
+        }
     });
 }
 

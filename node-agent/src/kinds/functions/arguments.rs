@@ -4,17 +4,19 @@ use ckb_probe_crds::{
     KindSpec,
     kinds::functions::{Argument, FunctionsProbe, default_limit},
 };
-use clap::Args;
+use clap::{ArgGroup, Args};
 
 use crate::kinds::Asking;
 
 /// Latency of functions of the process or of a library.
 #[derive(Args, Debug)]
+#[command(group(ArgGroup::new("end").args(["to", "to_return"]).multiple(true)))]
 #[command(after_help = "Examples:\n  \
     ckb-probe symbols --match 'rocksdb::DBImpl::*'                       what would be attached to?\n  \
     ckb-probe functions --match 'rocksdb::DBImpl::*' --executable ckb    latency of each\n  \
     ckb-probe functions --match 'ckb_chain::verify::*' --threshold 10ms --events\n  \
     ckb-probe functions --match 'app::accept' --to 'app::answer' --key-argument 1    from one to the other, across threads\n  \
+    ckb-probe functions --match 'app::enqueue' --to-return 'app::handle' --key-argument 1    to when the other returns\n  \
     ckb-probe functions --match write --library libc.so.6 --threshold 1ms --arguments int,str,int --events\n\n\
     Do not probe functions through which C++ exceptions or Rust panics unwind: with a probe at the return, that ends the process.")]
 pub struct Arguments {
@@ -44,11 +46,14 @@ pub struct Arguments {
     /// calls take.
     #[arg(long, value_delimiter = ',', num_args = 1..=8, value_name = "GLOB", conflicts_with_all = ["arguments", "stacks"])]
     to: Vec<String>,
+    /// The same to when a function that matches these returns, at most 8 patterns. With --to, whichever comes first ends it.
+    #[arg(long, value_delimiter = ',', num_args = 1..=8, value_name = "GLOB", conflicts_with_all = ["arguments", "stacks"])]
+    to_return: Vec<String>,
     /// The number of the argument that both have in common, where what begins in one thread ends in another.
-    #[arg(long, requires = "to", value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=6))]
+    #[arg(long, requires = "end", value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=6))]
     key_argument: Option<u8>,
     /// The number of the argument of what begins that is a W3C traceparent: what is slow is exported in that trace (--otlp).
-    #[arg(long, requires_all = ["to", "threshold"], value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=6))]
+    #[arg(long, requires_all = ["end", "threshold"], value_name = "NUMBER", value_parser = clap::value_parser!(u8).range(1..=6))]
     traceparent_argument: Option<u8>,
 }
 
@@ -69,6 +74,7 @@ impl Asking for Arguments {
             stacks,
             include_single_stepped,
             to,
+            to_return,
             key_argument,
             traceparent_argument,
         } = self;
@@ -82,6 +88,7 @@ impl Asking for Arguments {
             stacks,
             include_single_stepped,
             to,
+            to_return,
             key_argument,
             traceparent_argument,
         }

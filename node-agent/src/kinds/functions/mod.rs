@@ -19,15 +19,15 @@ impl Instrument for FunctionsProbe {
     fn config(&self) -> CollectorConfig {
         let threshold = self.threshold.map(|threshold| threshold.as_nanos());
         calls::CallsConfig {
-            measures: match self.to.is_empty() {
-                true => Measures::Timed {
+            measures: match self.is_between() {
+                false => Measures::Timed {
                     duration: DURATION.key(),
                     longest: LONGEST.key(),
                     // What a function's payload is, nobody says.
                     bytes: Name::Borrowed("bytes"),
                     slow: SLOW.key(),
                 },
-                false => Measures::Spanned {
+                true => Measures::Spanned {
                     // As many as there are durations.
                     hits: None,
                     duration: DURATION.key(),
@@ -54,9 +54,10 @@ impl Instrument for FunctionsProbe {
                     })
                     .collect(),
                 stacks: self.stacks && self.threshold.is_some(),
-                span: (!self.to.is_empty()).then(|| Span {
+                span: self.is_between().then(|| Span {
                     from: self.r#match.clone(),
                     to: self.to.clone(),
+                    to_return: self.to_return.clone(),
                     key: self.key_argument,
                     parent: self.traceparent_argument,
                     slow_threshold_ns: threshold.unwrap_or(u64::MAX),
@@ -66,3 +67,6 @@ impl Instrument for FunctionsProbe {
         .into()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -36,6 +36,7 @@ impl Instrument for UsdtProbe {
                 span: self.between.as_ref().map(|between| Span {
                     from: between.from.clone(),
                     to: between.to.clone(),
+                    to_return: Vec::new(),
                     key: between.key_argument,
                     parent: between.traceparent_argument,
                     slow_threshold_ns: between

@@ -79,6 +79,8 @@ pub struct Span {
     pub from: String,
     /// Those of the ones that are met as it ends; of functions patterns.
     pub to: Vec<String>,
+    /// Patterns of functions that end it as they return.
+    pub to_return: Vec<String>,
     /// The number of the argument that both have in common, from 1; None: that is the thread.
     pub key: Option<u8>,
     /// The number of the argument of `from` that is a `traceparent`, from 1.

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     kernel::{
         self, CalibratedTier, Calibration, CallSizes, DEFAULT_RING_BYTES, FamilyArgument, FileIo,
-        KeptArguments, Site, memory,
+        KeptArguments, Role, Site, memory,
     },
     mechanism::{Accepted, Breakdown, Coverage, GroupId, Refusal, Subscription},
     observe::{
@@ -115,7 +115,7 @@ pub fn search(
         families: super::families(memory::possible_cpus()),
         bounds: Bounds::now(),
     };
-    for ask in asks {
+    let found = asks.iter().map(|ask| {
         let found = match &ask.sought {
             Sought::Listed(counted) => {
                 let counted = together(counted, asks);
@@ -127,10 +127,26 @@ pub fn search(
             }
             Sought::Usdt(pattern) => matching_probes(process, pattern, &caches.usdt),
         };
-        searched.take(found, ask, means.calibration, first);
-    }
-    searched.tell_entry_only(means.returns_kill_confined && observe::is_confined(process));
+        (ask, found)
+    });
+    let found: Vec<_> = found.collect();
+    let confined = means.returns_kill_confined && observe::is_confined(process);
+    searched.take_all(found, confined, means.calibration, first);
     Ok(searched)
+}
+
+/// What ends as a function returns is refused where returns must not be touched: nothing would end it.
+fn without_returns(found: Result<Found, Refusal>, why: Option<&str>) -> Result<Found, Refusal> {
+    let found = found?;
+    match why {
+        Some(why) if found.ends_at_return() => Err(Refusal::new(
+            Reason::EntryOnly,
+            format!(
+                "what is asked ends at the return of a function, and {why}: name in to what is called next, and leave toReturn out"
+            ),
+        )),
+        _ => Ok(found),
+    }
 }
 
 /// What is to be counted, told apart by column family where anybody has it so: what is counted once is counted for all.
@@ -173,6 +189,15 @@ pub(super) struct Found {
     pub(super) go: bool,
 }
 
+impl Found {
+    /// Whether anything ends as a function returns.
+    fn ends_at_return(&self) -> bool {
+        let sites = self.groups.iter().flat_map(|(_, sites)| sites);
+        let mut hits = sites.filter_map(|site| site.hit);
+        hits.any(|hit| hit.role == Role::EndsAtReturn)
+    }
+}
+
 /// Functions that have names.
 fn listed(all: &[Counted], symbols: &Symbols) -> Result<Found, Refusal> {
     let groups: Vec<_> = all
@@ -208,6 +233,30 @@ fn listed(all: &[Counted], symbols: &Symbols) -> Result<Found, Refusal> {
 }
 
 impl Searched {
+    /// Answers all questions by what was found for them. Whether returns must not be touched is known of all of the process only then.
+    fn take_all(
+        &mut self,
+        found: Vec<(&CallsConfig, Result<Found, Refusal>)>,
+        confined: bool,
+        calibration: Calibration,
+        first: GroupId,
+    ) {
+        let go = |found: &Result<Found, Refusal>| found.as_ref().is_ok_and(|found| found.go);
+        let why = match confined {
+            true => Some(
+                "on this kernel a probe there kills a process that is confined by seccomp, as this one is",
+            ),
+            false => {
+                let go = found.iter().any(|(_, found)| go(found));
+                go.then_some("the process has code in Go, which moves its stacks and which a probe there would break")
+            }
+        };
+        for (ask, found) in found {
+            self.take(without_returns(found, why), ask, calibration, first);
+        }
+        self.tell_entry_only(confined);
+    }
+
     /// Answers a question by what was found for it.
     fn take(
         &mut self,
@@ -471,8 +520,12 @@ impl Searched {
         let same = |site: &Site, at: &Location| {
             site.slot == slot && site.offset == at.offset && Arc::ptr_eq(&site.binary, &at.binary)
         };
-        let mut sites = places.iter().map(|place| &place.location);
-        sites.all(|at| self.sites.iter().any(|(site, _)| same(site, at)))
+        // At an entry that is trapped for another, the return is not: who wants that is beside nobody.
+        let traps = |place: &FoundSite| {
+            let mut sites = self.sites.iter().map(|(site, _)| site);
+            sites.any(|site| same(site, &place.location) && (place.entry_only || !site.entry_only))
+        };
+        places.iter().all(traps)
     }
 }
 

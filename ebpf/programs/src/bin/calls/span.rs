@@ -16,7 +16,7 @@ static SPANS: HashMap<CallKey, CallStart> = HashMap::with_max_entries(1, 0);
 #[inline(never)]
 pub fn begin(context: &ProbeContext, hit: &Hit, cookie: Cookie, control: &Control, key: &CallKey) {
     let slot = value::slot_if_asked(context, hit, cookie.slot());
-    let Some(probed) = probing::so_far() else {
+    let Some(probed) = probed(key) else {
         record::untimed(slot, 0, cookie);
         return;
     };
@@ -60,13 +60,11 @@ pub fn begin(context: &ProbeContext, hit: &Hit, cookie: Cookie, control: &Contro
 /// Something ended at `now`.
 #[inline(never)]
 pub fn end(context: &ProbeContext, key: &CallKey, cookie: Cookie, control: &Control, now: u64) {
-    let Some(probed) = probing::so_far() else {
+    let Some(probed) = probed(key) else {
         value::lose_end(cookie);
         return;
     };
-    // SAFETY: copied at once. Of two threads that end the same at the same time, one removes it.
-    let start = unsafe { SPANS.get(key) }.copied();
-    let Some(start) = start.filter(|_| SPANS.remove(key).is_ok()) else {
+    let Some(start) = take(key) else {
         value::lose_end(cookie);
         return;
     };
@@ -87,6 +85,37 @@ pub fn end(context: &ProbeContext, key: &CallKey, cookie: Cookie, control: &Cont
     }
 }
 
+/// The end of what began by this key would be next, and will not be seen: it is over, and not timed. What ends later is not its end.
+#[inline(never)]
+pub fn forsake(key: &CallKey, cookie: Cookie, control: &Control) {
+    if let Some(start) = take(key) {
+        if start.mark.passes(control.gate(cookie.slot())) {
+            record::vanish(start.mark);
+        }
+        if start.bytes != 0 {
+            parent::forget(key);
+        }
+    }
+}
+
+/// Takes what began by this key.
+#[inline(always)]
+fn take(key: &CallKey) -> Option<CallStart> {
+    // SAFETY: copied at once. Of two threads that end the same at the same time, one removes it.
+    let start = unsafe { SPANS.get(key) }.copied();
+    start.filter(|_| SPANS.remove(key).is_ok())
+}
+
+/// What probing has taken by now of the thread in which all of it is. Of what may begin in one and end in another there is no such
+/// thread: what it took of the one says nothing of the other, and none of it is taken off.
+#[inline(always)]
+fn probed(key: &CallKey) -> Option<u64> {
+    match key.is_of_a_thread() {
+        true => probing::so_far(),
+        false => Some(0),
+    }
+}
+
 /// What a beginning and its end have in common: the thread, or an argument. None where that cannot be read.
 #[inline(always)]
 pub fn key(
@@ -95,14 +124,25 @@ pub fn key(
     cookie: Cookie,
     control: &Control,
 ) -> Option<CallKey> {
-    let slice = if cookie.is_sliced() { control.slice } else { 0 };
-    if hit.key.bytes == 0 {
-        return Some(CallKey::new(slice, cookie.slot(), thread(), 0));
-    }
+    let number = number(context, hit, cookie)?;
+    Some(key_of(number, hit, cookie, control))
+}
+
+/// The argument that they have in common, or 0 where that is the thread. None where it cannot be read.
+#[inline(always)]
+pub fn number(context: &ProbeContext, hit: &Hit, cookie: Cookie) -> Option<u64> {
     let mut number = 0;
-    if !operand::read(context, &hit.key, &mut number) {
+    if hit.key.bytes != 0 && !operand::read(context, &hit.key, &mut number) {
         value::lose_argument(cookie.slot());
         return None;
     }
-    Some(CallKey::new(slice, cookie.slot(), 0, number))
+    Some(number)
+}
+
+/// The key of which the number is known.
+#[inline(always)]
+pub fn key_of(number: u64, hit: &Hit, cookie: Cookie, control: &Control) -> CallKey {
+    let slice = if cookie.is_sliced() { control.slice } else { 0 };
+    let thread = if hit.key.bytes == 0 { thread() } else { 0 };
+    CallKey::new(slice, cookie.slot(), thread, number)
 }

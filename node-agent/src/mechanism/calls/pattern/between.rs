@@ -1,4 +1,5 @@
-//! The time from one function to another: each is met as it begins, as a USDT probe is, by the same programs, and no return is touched.
+//! The time from one function to another: each is met as it begins, as a USDT probe is, by the same programs. No return is touched but of
+//! functions that are to end it as they return.
 
 use ckb_probe_crds::Reason;
 
@@ -36,6 +37,15 @@ pub(super) fn spanning(
             span: None,
             ..matching.clone()
         })?;
+        if role == Role::EndsAtReturn && matched.go {
+            return Err(Refusal::new(
+                Reason::EntryOnly,
+                format!(
+                    "{glob} is a function of Go, which moves its stacks: a probe at a return would break the process. Name in to what is \
+                     called next, and leave it out of toReturn"
+                ),
+            ));
+        }
         let parent = parent.filter(|_| role == Role::Begins);
         let asked = [
             (key.is_some(), "keyArgument"),
@@ -51,7 +61,7 @@ pub(super) fn spanning(
         }
         let sites = matched.groups.iter_mut().flat_map(|(_, sites)| sites);
         for site in sites {
-            site.entry_only = true;
+            site.entry_only = role != Role::EndsAtReturn;
             site.hit = Some(LookedAt {
                 by: None,
                 payload: None,
@@ -68,33 +78,58 @@ pub(super) fn spanning(
     let mut whole = of(&span.from, Role::Begins)?;
     let mut sites: Vec<FoundSite> = Vec::new();
     take(&mut sites, &mut whole)?;
-    for glob in &span.to {
-        let mut ends = of(glob, Role::Ends)?;
+    for (glob, role) in span.ends() {
+        let mut ends = of(glob, role)?;
         take(&mut sites, &mut ends)?;
         whole.left_out.append(&mut ends.left_out);
         whole.shared.append(&mut ends.shared);
         whole.variants.append(&mut ends.variants);
     }
-    let row = format!("{} to {}", span.from, span.to.join(" or "));
+    let ends = span.ends().map(|(glob, role)| match role {
+        Role::EndsAtReturn => format!("the return of {glob}"),
+        _ => glob.clone(),
+    });
+    let ends: Vec<String> = ends.collect();
+    let row = format!("{} to {}", span.from, ends.join(" or "));
     whole.groups = vec![(counted(row, matching), sites)];
-    // No return is touched.
+    // No return of Go's is touched.
     whole.go = false;
     Ok(whole)
 }
 
-/// Takes the places of what was found, each once; refused where something would both begin and end.
+impl Span {
+    /// What ends it, and how.
+    fn ends(&self) -> impl Iterator<Item = (&String, Role)> {
+        let begin = self.to.iter().map(|glob| (glob, Role::Ends));
+        let returns = self.to_return.iter();
+        begin.chain(returns.map(|glob| (glob, Role::EndsAtReturn)))
+    }
+}
+
+/// Takes the places of what was found, each once; refused where something would both begin and end, or end twice.
 fn take(sites: &mut Vec<FoundSite>, matched: &mut Matched) -> Result<(), Refusal> {
     for site in matched.groups.drain(..).flat_map(|(_, sites)| sites) {
         match sites.iter().find(|known| known.is_at(&site)) {
             None => sites.push(site),
             Some(known) if known.hit == site.hit => {}
             Some(known) => {
+                let symbol = &known.symbol;
+                let begins = known.hit.is_some_and(|hit| hit.role == Role::Begins);
+                let returns = site.hit.is_some_and(|hit| hit.role == Role::EndsAtReturn);
                 return Err(Refusal::new(
                     Reason::AttachFailed,
-                    format!(
-                        "{} would both begin and end what is measured: name others in match, or in to",
-                        known.symbol
-                    ),
+                    match (begins, returns) {
+                        (true, false) => format!(
+                            "{symbol} would both begin and end what is measured: name others in match, or in to"
+                        ),
+                        (true, true) => format!(
+                            "{symbol} would both begin and end what is measured: name others in match, or in toReturn; how long its calls \
+                             take is measured without either"
+                        ),
+                        _ => format!(
+                            "{symbol} would end what is measured as it begins, and again as it returns: name it in to, or in toReturn"
+                        ),
+                    },
                 ));
             }
         }

@@ -7,7 +7,7 @@ use ckb_probe_crds::{
 
 use super::*;
 use crate::{
-    kernel::Binary,
+    kernel::{Binary, LookedAt},
     kinds::Instrument,
     mechanism::calls::{Told, UsdtPattern},
 };
@@ -491,6 +491,78 @@ fn what_is_counted_as_it_is_met_costs_less_and_is_never_said_to_lack_a_time() {
     let figures = met.measures.figures(seen, Told::default());
     assert_eq!(figures.sums, BTreeMap::from([("hits".into(), 7)]));
     assert!(figures.distributions.is_empty() && figures.maxima.is_empty());
+}
+
+/// What ends as a function returns, of one that is there.
+fn to_a_return(there: &Symbols) -> (CallsConfig, Found) {
+    let from = ask(&[Operation::Get], |_| ());
+    let mut found = listed(from.sought.listed(), there).unwrap();
+    for site in found.groups.iter_mut().flat_map(|(_, sites)| sites) {
+        site.hit = Some(LookedAt {
+            role: Role::EndsAtReturn,
+            ..LookedAt::default()
+        });
+    }
+    (from, found)
+}
+
+#[test]
+fn what_ends_as_a_function_returns_is_refused_where_returns_must_not_be_touched() {
+    let there = symbols(&[(GET, false), (COMMIT, false)]);
+    let timed = ask(&[Operation::TxnCommit], |_| ());
+    let told = |confined, go| {
+        let (returns, found) = to_a_return(&there);
+        let other = listed(timed.sought.listed(), &there).map(|found| Found { go, ..found });
+        let mut all = searched();
+        let found = vec![(&returns, Ok(found)), (&timed, other)];
+        all.take_all(found, confined, CALIBRATION, GroupId(3));
+        assert!(all.answers[1].is_ok(), "the other question is answered");
+        let touched = all
+            .sites
+            .iter()
+            .filter(|(site, _)| !site.entry_only)
+            .count();
+        let refusal = all.answers.remove(0).err();
+        (
+            refusal.map(|refusal| (refusal.reason, refusal.message)),
+            touched,
+        )
+    };
+    assert_eq!(told(false, false), (None, 2));
+    let refused = |why: &str| {
+        let sentence = format!(
+            "what is asked ends at the return of a function, and {why}: name in to what is called next, and leave toReturn out"
+        );
+        (Some((Reason::EntryOnly, sentence)), 0)
+    };
+    let confined =
+        "on this kernel a probe there kills a process that is confined by seccomp, as this one is";
+    assert_eq!(told(true, false), refused(confined));
+    let go =
+        "the process has code in Go, which moves its stacks and which a probe there would break";
+    assert_eq!(told(false, true), refused(go));
+}
+
+#[test]
+fn a_return_is_beside_no_trap_of_an_entry() {
+    let there = symbols(&[(GET, false)]);
+    let beside = |first_only, second_only| {
+        let mut all = searched();
+        let asked = ask(&[Operation::Get], |_| ());
+        for (place, entry_only) in [first_only, second_only].into_iter().enumerate() {
+            let mut found = listed(asked.sought.listed(), &there).unwrap();
+            for (counted, sites) in &mut found.groups {
+                counted.slow_threshold_ns = 7 + place as u64;
+                sites
+                    .iter_mut()
+                    .for_each(|site| site.entry_only = entry_only);
+            }
+            all.take(Ok(found), &asked, CALIBRATION, GroupId(3));
+        }
+        all.beside.contains_key(&1)
+    };
+    assert!(beside(false, false) && beside(true, true) && beside(false, true));
+    assert!(!beside(true, false), "its return is trapped for it alone");
 }
 
 #[test]

@@ -168,6 +168,7 @@ fn between(from: &str, to: &[&str], key: Option<u8>) -> UsdtPattern {
         span: Some(Span {
             from: from.to_string(),
             to: to.iter().map(ToString::to_string).collect(),
+            to_return: Vec::new(),
             key,
             parent: None,
             slow_threshold_ns: 1000,

@@ -76,6 +76,7 @@ fn asked(from: &str, to: &[&str], key: Option<u8>) -> Matching {
         span: Some(Span {
             from: from.to_string(),
             to: to.iter().map(ToString::to_string).collect(),
+            to_return: Vec::new(),
             key,
             parent: None,
             slow_threshold_ns: 7,
@@ -131,6 +132,77 @@ fn each_place_begins_or_ends_one_row_and_no_return_is_touched() {
         let key = site.hit.unwrap().key.unwrap();
         assert_eq!((key.base, key.bytes, key.is_in_memory), (6, 8, 0));
     }
+}
+
+fn returning(from: &str, to: &[&str], to_return: &[&str], key: Option<u8>) -> Matching {
+    let mut matching = asked(from, to, key);
+    let span = matching.span.as_mut().unwrap();
+    span.to_return = to_return.iter().map(ToString::to_string).collect();
+    matching
+}
+
+#[test]
+fn what_ends_as_a_function_returns_has_its_return_touched_and_nothing_else_has() {
+    let program = Program::of(FUNCTIONS);
+    let matching = returning("accept", &["fail"], &["answer_again", "answer"], Some(2));
+    let matched = spanned(&program, &matching).unwrap();
+    let [(counted, sites)] = &matched.groups[..] else {
+        panic!("{} groups", matched.groups.len());
+    };
+    assert_eq!(
+        counted.row,
+        "accept to fail or the return of answer_again or the return of answer"
+    );
+    let places: Vec<_> = sites
+        .iter()
+        .map(|site| {
+            let hit = site.hit.unwrap();
+            assert_eq!(hit.key.unwrap().base, 6, "the second argument is in rsi");
+            (site.location.offset, hit.role, site.entry_only)
+        })
+        .collect();
+    assert_eq!(
+        places,
+        [
+            (16, Role::Begins, true),
+            (32, Role::Begins, true),
+            (80, Role::Ends, true),
+            // Two patterns find it.
+            (64, Role::EndsAtReturn, false),
+            (48, Role::EndsAtReturn, false),
+        ]
+    );
+}
+
+#[test]
+fn what_would_end_twice_or_as_go_returns_is_refused_with_a_sentence() {
+    let program = Program::of(FUNCTIONS);
+    let refused = |from, to: &[&str], to_return: &[&str]| {
+        let matching = returning(from, to, to_return, None);
+        spanned(&program, &matching).err().unwrap()
+    };
+    assert_eq!(
+        refused("accept", &["answer"], &["answer_again"]),
+        "answer_again would end what is measured as it begins, and again as it returns: name it in to, or in toReturn"
+    );
+    assert_eq!(
+        refused("accept", &[], &["accept_late"]),
+        "accept_late would both begin and end what is measured: name others in match, or in toReturn; how long its calls take is \
+         measured without either"
+    );
+    let go = Program {
+        go: true,
+        ..Program::of(FUNCTIONS)
+    };
+    let matching = returning("accept", &[], &["answer"], None);
+    let span = matching.span.as_ref().unwrap();
+    let refusal = spanning(&matching, span, |one| go.find(one)).err().unwrap();
+    assert_eq!(refusal.reason, Reason::EntryOnly);
+    assert_eq!(
+        refusal.message,
+        "answer is a function of Go, which moves its stacks: a probe at a return would break the process. Name in to what is called \
+         next, and leave it out of toReturn"
+    );
 }
 
 #[test]
