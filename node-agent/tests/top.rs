@@ -208,6 +208,17 @@ fn without_a_terminal_or_with_one_that_is_dumb_it_says_what_to_use_instead() {
 }
 
 #[test]
+fn whoever_reads_no_further_is_told_of_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(CKB_PROBE);
+    let command = command.args(["completion", "bash"]).stdout(writer);
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
 fn how_long_a_row_takes_over_time_is_drawn_and_told_interval_by_interval() {
     let truth = target();
     let pid = truth.pid().to_string();

@@ -353,6 +353,19 @@ enum CliError {
     Print(#[from] std::io::Error),
 }
 
+impl CliError {
+    /// Whether whoever reads what is printed went away: it has what it wanted.
+    fn has_no_reader(&self) -> bool {
+        match self {
+            Self::Print(error) | Self::Flames(FlamesError::Print(error)) => {
+                error.kind() == std::io::ErrorKind::BrokenPipe
+            }
+            Self::Cluster(error) => error.has_no_reader(),
+            _ => false,
+        }
+    }
+}
+
 /// Spans come once in an interval, and all of them together: of ten thousand a second and more.
 const QUEUE: Limits = Limits {
     queue_bytes: 32 << 20,
@@ -396,12 +409,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Ok(Outcome::Said) => ExitCode::FAILURE,
-        // The reader went away: it has what it wanted.
-        Err(CliError::Print(error) | CliError::Flames(FlamesError::Print(error)))
-            if error.kind() == std::io::ErrorKind::BrokenPipe =>
-        {
-            ExitCode::SUCCESS
-        }
+        Err(error) if error.has_no_reader() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ckb-probe: {error}");
             ExitCode::FAILURE
