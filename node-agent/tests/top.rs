@@ -208,6 +208,28 @@ fn without_a_terminal_or_with_one_that_is_dumb_it_says_what_to_use_instead() {
 }
 
 #[test]
+fn whoever_has_no_cluster_is_told_how_to_name_a_process_of_this_host() {
+    for arguments in [
+        &["top", "--once"][..],
+        &["slow"],
+        &["histogram", "ckb"],
+        &["heatmap", "ckb"],
+        &["flamegraph", "cpu"],
+    ] {
+        let mut command = Command::new(CKB_PROBE);
+        let command = command.args(arguments).env("KUBECONFIG", "/missing");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.starts_with("ckb-probe: cannot find a cluster: ")
+                && said.ends_with(" A process of this host is named with --pid or --executable\n"),
+            "{arguments:?}: {said}"
+        );
+    }
+}
+
+#[test]
 fn whoever_reads_no_further_is_told_of_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -130,7 +130,8 @@ pub const HEATMAP: &str = "Examples:\n  \
 pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
     let HostTopArguments { cluster, local } = arguments;
     if !local.is_asked() {
-        return Ok(super::Outcome::from(top::run(&cluster).await?));
+        let shown = top::run(&cluster).await;
+        return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
     let picture = cluster.picture;
     if !picture.is_asked() {
@@ -183,9 +184,8 @@ pub async fn slow(arguments: SlowArguments) -> Result<Outcome, CliError> {
         mut local,
     } = arguments;
     if !local.is_asked() {
-        return Ok(Outcome::from(
-            slow::run(name.as_deref(), &cluster, &how).await?,
-        ));
+        let shown = slow::run(name.as_deref(), &cluster, &how).await;
+        return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
     if let Some(threshold) = threshold {
         local.preset.probes.iter_mut().for_each(|probe| {
@@ -259,9 +259,8 @@ pub async fn histogram(arguments: HistogramArguments) -> Result<Outcome, CliErro
         local,
     } = arguments;
     if let Some(name) = name.filter(|_| !local.is_asked()) {
-        return Ok(super::Outcome::from(
-            histogram::run(&name, &cluster, &how).await?,
-        ));
+        let shown = histogram::run(&name, &cluster, &how).await;
+        return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
     let mut session = Local::attach(&local)?;
     let subject = session.subject.clone();
@@ -292,9 +291,8 @@ pub async fn heatmap(arguments: HeatmapArguments) -> Result<Outcome, CliError> {
     if !local.is_asked() {
         let name = names.next().unwrap_or_default();
         let row = names.next();
-        return Ok(super::Outcome::from(
-            heatmap::run(&name, row.as_deref(), &cluster, &how).await?,
-        ));
+        let shown = heatmap::run(&name, row.as_deref(), &cluster, &how).await;
+        return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
     let row = names.next();
     let which = how.which(row.as_deref());

@@ -304,6 +304,8 @@ enum CliError {
     Host(#[from] HostError),
     #[error(transparent)]
     Cluster(#[from] ckb_probe_kubectl::VerbError),
+    #[error("{0}. A process of this host is named with --pid or --executable")]
+    Nowhere(#[source] ckb_probe_kubectl::VerbError),
     #[error("{0}")]
     Unmeasurable(#[from] Unmeasurable),
     #[error(transparent)]
@@ -354,6 +356,14 @@ enum CliError {
 }
 
 impl CliError {
+    /// Of a verb that would look at a cluster: whoever has none may mean this host, which it looks at, too.
+    fn of_cluster(error: ckb_probe_kubectl::VerbError) -> Self {
+        match error {
+            ckb_probe_kubectl::VerbError::Config(_) => Self::Nowhere(error),
+            error => Self::Cluster(error),
+        }
+    }
+
     /// Whether whoever reads what is printed went away: it has what it wanted.
     fn has_no_reader(&self) -> bool {
         match self {

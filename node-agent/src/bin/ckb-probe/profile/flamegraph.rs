@@ -58,9 +58,8 @@ pub async fn flamegraph(arguments: FlamegraphArguments) -> Result<Outcome, CliEr
         let name = names.next().unwrap_or_default();
         let which = names.next().map(|which| which.parse()).transpose();
         let which = which.map_err(CliError::Which)?;
-        return Ok(Outcome::from(
-            flamegraph::run(&name, which.as_ref(), &cluster, &how).await?,
-        ));
+        let shown = flamegraph::run(&name, which.as_ref(), &cluster, &how).await;
+        return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
     let mode = names.next().unwrap_or_else(|| "cpu".to_owned());
     let mode = SamplerMode::from_str(&mode, true).map_err(CliError::Which)?;
