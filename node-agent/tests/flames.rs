@@ -236,6 +236,10 @@ fn what_cannot_be_drawn_is_refused_with_what_to_do() {
             "cannot write text.txt/x.svg: Not a directory (os error 20)",
         ),
         (
+            "flamegraph --pid 999999999 cpu off-cpu",
+            "of a process one mode is sampled, and not cpu and off-cpu: name one, and ask for the other afterwards",
+        ),
+        (
             "diff before.pb.gz wait.pb.gz",
             "before.pb.gz and wait.pb.gz cannot be compared: a profile of samples/count and cpu/nanoseconds and one of wait/nanoseconds cannot be put together: take two of the same mode",
         ),

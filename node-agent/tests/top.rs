@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_testkit::{Folder, GroundTruth, Terminal};
+use ckb_probe_testkit::{Folder, GroundTruth, Probe, Terminal};
 use ckb_probe_views::document::{Document, View};
 
 const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
@@ -226,6 +226,52 @@ fn whoever_has_no_cluster_is_told_how_to_name_a_process_of_this_host() {
                 && said.ends_with(" A process of this host is named with --pid or --executable\n"),
             "{arguments:?}: {said}"
         );
+    }
+}
+
+#[test]
+fn two_rows_are_refused_and_one_of_which_nothing_is_measured_is_said_to_be_none() {
+    let truth = target();
+    let pid = truth.pid().to_string();
+    let heatmap = |rows: &[&str]| {
+        let mut command = Command::new(CKB_PROBE);
+        let command = command.args(["heatmap", "--pid", &pid, "--for", "2s"]);
+        let output = command.args(rows).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said)
+    };
+    assert_eq!(
+        heatmap(&["Get", "TxnGet"]).1,
+        "ckb-probe: of a process one row is drawn, and not Get and TxnGet: name one\n"
+    );
+    let (code, said) = heatmap(&["Nosuch"]);
+    let none = "ckb-probe: nothing was measured of that within a whole interval\n";
+    assert!(code == Some(1) && said.ends_with(none), "{said}");
+}
+
+#[test]
+fn where_the_process_ends_before_there_is_anything_to_show_that_is_said() {
+    for arguments in [
+        &["top", "--once", "--preset", "disk", "--interval", "10m"][..],
+        &["histogram", "--preset", "disk", "--interval", "10m"],
+        &[
+            "heatmap",
+            "--preset",
+            "disk",
+            "--interval",
+            "10m",
+            "-o",
+            "json",
+        ],
+    ] {
+        let mut process = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut probe = Probe::start(process.id(), arguments);
+        // What is left out is said once all is attached.
+        probe.says("attached; the figures are of the node's disks");
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let (_, said) = probe.ended();
+        assert!(said.contains("ckb-probe: the process ended"), "{said}");
     }
 }
 
