@@ -226,6 +226,10 @@ fn what_cannot_be_drawn_is_refused_with_what_to_do() {
             "diff before.pb.gz after.pb.gz -o missing/x.svg",
             "cannot write missing/x.svg: No such file or directory (os error 2)",
         ),
+        (
+            "diff before.pb.gz",
+            "before.pb.gz is one file, and two are compared: name the other, too",
+        ),
         // Before half a minute is spent on it.
         (
             "flamegraph --pid 999999999 -o missing/x.svg",
