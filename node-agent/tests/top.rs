@@ -230,6 +230,21 @@ fn whoever_has_no_cluster_is_told_how_to_name_a_process_of_this_host() {
 }
 
 #[test]
+fn a_budget_that_is_no_number_of_percent_is_refused() {
+    for option in ["--max-percent", "--floor"] {
+        for given in ["nan", "inf", "-1", "1%"] {
+            let mut command = Command::new(CKB_PROBE);
+            let command = command.args(["rocksdb", "--pid", "999999999"]);
+            let output = command.arg(format!("{option}={given}")).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{option}={given}");
+            let said = String::from_utf8(output.stderr).unwrap();
+            let why = "it is a number that is not below 0, such as 1 or 0.5";
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}
+
+#[test]
 fn two_rows_are_refused_and_one_of_which_nothing_is_measured_is_said_to_be_none() {
     let truth = target();
     let pid = truth.pid().to_string();

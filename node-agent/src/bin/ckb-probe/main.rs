@@ -268,10 +268,10 @@ struct HowArguments {
 #[derive(Args, Debug)]
 struct BudgetArguments {
     /// How much CPU time measuring may cost, in percent of what the process itself uses.
-    #[arg(long, default_value_t = Overhead::default().max_percent)]
+    #[arg(long, default_value_t = Overhead::default().max_percent, value_parser = percent)]
     max_percent: f64,
     /// How much CPU time it may cost besides, in percent of one core, however little the process uses.
-    #[arg(long, default_value_t = Overhead::default().floor)]
+    #[arg(long, default_value_t = Overhead::default().floor, value_parser = percent)]
     floor: f64,
     /// What to do when that is not enough: sample (measure busy operations part of the time), detach, or report (measure
     /// everything all of the time).
@@ -287,6 +287,13 @@ impl BudgetArguments {
             on_breach: self.on_breach,
         }
     }
+}
+
+/// What a budget is reckoned with: of NaN nothing would be more, and nothing less.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok();
+    let percent = percent.filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
+    percent.ok_or_else(|| "it is a number that is not below 0, such as 1 or 0.5".to_string())
 }
 
 fn breach(text: &str) -> Result<Breach, String> {
