@@ -173,6 +173,22 @@ fn of_a_process_each_place_is_looked_at_up_to_its_figures() {
 }
 
 #[test]
+fn a_process_that_ends_while_it_is_counted_is_not_said_to_be_well() {
+    // Attaching takes less than that, and ten minutes are not waited for.
+    let mut process = Command::new("sleep").arg("15").spawn().unwrap();
+    let pid = process.id().to_string();
+    let (found, code) = diagnosed(&["--pid", &pid, "--preset", "network", "--seconds", "600"]);
+    process.wait().unwrap();
+    assert_eq!(code, Some(1), "{found:#?}");
+    let first = found.first_failure().unwrap();
+    assert_eq!(first.place, Place::Process);
+    assert_eq!(
+        first.text,
+        format!("process {pid} (sleep) ended while it was counted")
+    );
+}
+
+#[test]
 fn a_process_that_calls_nothing_is_told_from_one_that_does() {
     let plan = ["rocksdb_get_pinned_cf 2000 constant:1000"];
     // So few that none is sampled also where calls cost thrice as much, beside others.

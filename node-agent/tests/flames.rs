@@ -223,6 +223,27 @@ fn what_cannot_be_drawn_is_refused_with_what_to_do() {
             "cannot write missing/x.svg: No such file or directory (os error 2)",
         ),
         (
+            "diff before.pb.gz after.pb.gz -o missing/x.svg",
+            "cannot write missing/x.svg: No such file or directory (os error 2)",
+        ),
+        (
+            "diff before.pb.gz",
+            "before.pb.gz is one file, and two are compared: name the other, too",
+        ),
+        // Before half a minute is spent on it.
+        (
+            "flamegraph --pid 999999999 -o missing/x.svg",
+            "cannot write missing/x.svg: No such file or directory (os error 2)",
+        ),
+        (
+            "flamegraph --pid 999999999 -o text.txt/x.svg",
+            "cannot write text.txt/x.svg: Not a directory (os error 20)",
+        ),
+        (
+            "flamegraph --pid 999999999 cpu off-cpu",
+            "of a process one mode is sampled, and not cpu and off-cpu: name one, and ask for the other afterwards",
+        ),
+        (
             "diff before.pb.gz wait.pb.gz",
             "before.pb.gz and wait.pb.gz cannot be compared: a profile of samples/count and cpu/nanoseconds and one of wait/nanoseconds cannot be put together: take two of the same mode",
         ),

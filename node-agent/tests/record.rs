@@ -241,6 +241,16 @@ fn a_folder_that_holds_no_record_is_refused_with_what_to_do() {
             "ckb-probe: there is no record in {name}: `ckb-probe record -o {name}` writes one\n"
         )
     );
+    let file = to.join("00000001.jsonl.gz");
+    fs::write(&file, "").unwrap();
+    let said = String::from_utf8(report(&[&file]).stderr).unwrap();
+    let name = file.display();
+    assert_eq!(
+        said,
+        format!(
+            "ckb-probe: {name} is a file, and a record is a folder: name that which `ckb-probe record` wrote\n"
+        )
+    );
 }
 
 /// Chromium's own words, which tell of errors in its console.

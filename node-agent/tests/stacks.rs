@@ -421,6 +421,23 @@ fn a_profile_is_written_as_pprof_that_can_be_drawn() {
 }
 
 #[test]
+fn a_file_that_a_profile_cannot_be_written_to_is_named() {
+    let (_folder, mut fixture) = Fixture::made(fixture);
+    fixture.tell("wait");
+    settle(&fixture);
+    let output = Command::new(ckb_probe())
+        .args(["profile", "--mode", "off-cpu", "--duration", "1s"])
+        .args(["-o", "/dev/full", "--pid", &fixture.pid().to_string()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "ckb-probe: cannot write to /dev/full: No space left on device (os error 28)\n"
+    );
+}
+
+#[test]
 fn what_is_on_a_stack_is_told_to_nobody() {
     let (_folder, mut fixture) = Fixture::made(fixture);
     fixture.tell("secret");

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ckb_probe_testkit::{Folder, GroundTruth, Terminal};
+use ckb_probe_testkit::{Folder, GroundTruth, Probe, Terminal};
 use ckb_probe_views::document::{Document, View};
 
 const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
@@ -205,6 +205,100 @@ fn without_a_terminal_or_with_one_that_is_dumb_it_says_what_to_use_instead() {
         let seen = seen.replace('\n', "");
         seen.contains("TERM=\"dumb\" says that this terminal has none: --once prints one picture")
     });
+}
+
+#[test]
+fn whoever_has_no_cluster_is_told_how_to_name_a_process_of_this_host() {
+    for arguments in [
+        &["top", "--once"][..],
+        &["slow"],
+        &["histogram", "ckb"],
+        &["heatmap", "ckb"],
+        &["flamegraph", "cpu"],
+    ] {
+        let mut command = Command::new(CKB_PROBE);
+        let command = command.args(arguments).env("KUBECONFIG", "/missing");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(
+            said.starts_with("ckb-probe: cannot find a cluster: ")
+                && said.ends_with(" A process of this host is named with --pid or --executable\n"),
+            "{arguments:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn a_budget_that_is_no_number_of_percent_is_refused() {
+    for option in ["--max-percent", "--floor"] {
+        for given in ["nan", "inf", "-1", "1%"] {
+            let mut command = Command::new(CKB_PROBE);
+            let command = command.args(["rocksdb", "--pid", "999999999"]);
+            let output = command.arg(format!("{option}={given}")).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{option}={given}");
+            let said = String::from_utf8(output.stderr).unwrap();
+            let why = "it is a number that is not below 0, such as 1 or 0.5";
+            assert!(said.contains(why), "{said}");
+        }
+    }
+}
+
+#[test]
+fn two_rows_are_refused_and_one_of_which_nothing_is_measured_is_said_to_be_none() {
+    let truth = target();
+    let pid = truth.pid().to_string();
+    let heatmap = |rows: &[&str]| {
+        let mut command = Command::new(CKB_PROBE);
+        let command = command.args(["heatmap", "--pid", &pid, "--for", "2s"]);
+        let output = command.args(rows).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), said)
+    };
+    assert_eq!(
+        heatmap(&["Get", "TxnGet"]).1,
+        "ckb-probe: of a process one row is drawn, and not Get and TxnGet: name one\n"
+    );
+    let (code, said) = heatmap(&["Nosuch"]);
+    let none = "ckb-probe: nothing was measured of that within a whole interval\n";
+    assert!(code == Some(1) && said.ends_with(none), "{said}");
+}
+
+#[test]
+fn where_the_process_ends_before_there_is_anything_to_show_that_is_said() {
+    for arguments in [
+        &["top", "--once", "--preset", "disk", "--interval", "10m"][..],
+        &["histogram", "--preset", "disk", "--interval", "10m"],
+        &[
+            "heatmap",
+            "--preset",
+            "disk",
+            "--interval",
+            "10m",
+            "-o",
+            "json",
+        ],
+    ] {
+        let mut process = Command::new("sleep").arg("600").spawn().unwrap();
+        let mut probe = Probe::start(process.id(), arguments);
+        // What is left out is said once all is attached.
+        probe.says("attached; the figures are of the node's disks");
+        process.kill().unwrap();
+        process.wait().unwrap();
+        let (_, said) = probe.ended();
+        assert!(said.contains("ckb-probe: the process ended"), "{said}");
+    }
+}
+
+#[test]
+fn whoever_reads_no_further_is_told_of_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(CKB_PROBE);
+    let command = command.args(["completion", "bash"]).stdout(writer);
+    let output = command.output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap(), "");
+    assert_eq!(output.status.code(), Some(0));
 }
 
 #[test]

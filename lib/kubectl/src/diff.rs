@@ -112,6 +112,11 @@ pub async fn run(arguments: &DiffArguments) -> Result<Outcome, VerbError> {
                 side(after, connected, &asked, &wanted).await?,
             ]
         }
+        None if matches!(Side::of(name), Side::File(_)) => {
+            return Err(VerbError::NoWindow(format!(
+                "{name} is one file, and two are compared: name the other, too"
+            )));
+        }
         None => {
             let (client, namespace) = cluster.connect().await?;
             let windows = Windows::of(&client, &namespace, name);

@@ -4,6 +4,8 @@ use std::{error::Error, io, path::PathBuf};
 
 use ckb_probe_k8s::client::ClientError;
 
+use crate::flames::FlamesError;
+
 /// What came in the way.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbError {
@@ -77,7 +79,7 @@ pub enum VerbError {
     NoDistribution(String),
     /// Stacks cannot be drawn.
     #[error(transparent)]
-    Flames(#[from] crate::flames::FlamesError),
+    Flames(#[from] FlamesError),
     /// No probe samples them.
     #[error(
         "of CkbProbe {0} {1}: kubectl ckbprobe try flames makes a CkbProbe that does, and docs/flame-graphs.md says what to write into one"
@@ -132,6 +134,16 @@ pub struct Forbidden {
 }
 
 impl VerbError {
+    /// Whether whoever reads what is printed went away: it has what it wanted.
+    pub fn has_no_reader(&self) -> bool {
+        match self {
+            Self::Print(error) | Self::Flames(FlamesError::Print(error)) => {
+                error.kind() == io::ErrorKind::BrokenPipe
+            }
+            _ => false,
+        }
+    }
+
     /// Of a request.
     pub(crate) fn request(what: impl Into<String>, namespace: &str, error: kube::Error) -> Self {
         let what = what.into();

@@ -314,11 +314,11 @@ pub enum Output {
 }
 
 impl Output {
-    /// What is asked for. To be called before anything is read: a wrong name costs no time.
+    /// What is asked for. To be called before anything is read, or sampled for a while: a wrong name costs no time.
     ///
     /// # Errors
     ///
-    /// When the file's name says no form.
+    /// When the file's name says no form, or its folder is not there.
     pub fn of(
         asked: Option<&Path>,
         form: impl Fn(&Path) -> Result<Form, FlamesError>,
@@ -326,7 +326,14 @@ impl Output {
         match asked {
             None => Ok(Self::Printed),
             Some(json) if json == Path::new("json") => Ok(Self::Json),
-            Some(file) => Ok(Self::File(file.to_owned(), form(file)?)),
+            Some(file) => {
+                let form = form(file)?;
+                // With the dot it is to be a folder.
+                let folder = file.parent().unwrap_or(file).join(".");
+                std::fs::metadata(folder)
+                    .map_err(|error| FlamesError::Write(file.to_owned(), error))?;
+                Ok(Self::File(file.to_owned(), form))
+            }
         }
     }
 

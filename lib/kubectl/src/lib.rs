@@ -263,12 +263,7 @@ pub fn exit_code(result: &Result<Outcome, VerbError>) -> ExitCode {
     match result {
         Ok(Outcome::Well) => ExitCode::SUCCESS,
         Ok(Outcome::Broken) => ExitCode::FAILURE,
-        // The reader went away: it has what it wanted.
-        Err(VerbError::Print(error) | VerbError::Flames(flames::FlamesError::Print(error)))
-            if error.kind() == std::io::ErrorKind::BrokenPipe =>
-        {
-            ExitCode::SUCCESS
-        }
+        Err(error) if error.has_no_reader() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ckbprobe: {error}");
             ExitCode::FAILURE

@@ -72,6 +72,20 @@ pub enum ObserveError {
     },
 }
 
+impl ObserveError {
+    /// Whether it is the user who may not be told.
+    pub fn is_denied(&self) -> bool {
+        let Self::Process { source, .. } = self else {
+            return false;
+        };
+        match source {
+            ProcError::PermissionDenied(_) => true,
+            ProcError::Io(error, _) => error.kind() == io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+}
+
 /// What was found in /proc.
 #[derive(Debug, Default)]
 pub struct Found {
@@ -94,6 +108,43 @@ pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Found, ObserveError> {
 /// The same of one process; None where it is not wanted, or gone.
 pub fn process(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Option<Process>, ObserveError> {
     at(&PathBuf::from(format!("/proc/{pid}")), pid, wanted)
+}
+
+/// What has a number in /proc, and executes no program that could be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unmeasured {
+    /// A thread of this process, which has a number of its own.
+    Thread(u32),
+    /// It has ended, and its parent has not asked how.
+    Zombie,
+    /// A thread of the kernel's.
+    Kernel,
+}
+
+/// What has this number, where it is no process that runs; None where it is one, or there is none.
+pub fn unmeasured(pid: u32) -> Option<Unmeasured> {
+    let process = proc::Process::new(pid as i32).ok()?;
+    // /proc has a directory for each thread, though it lists none.
+    let group = process.status().ok()?.tgid as u32;
+    if group != pid {
+        return Some(Unmeasured::Thread(group));
+    }
+    let stat = process.stat().ok()?;
+    if stat.flags().ok()?.contains(proc::StatFlags::PF_KTHREAD) {
+        return Some(Unmeasured::Kernel);
+    }
+    (stat.state == 'Z').then_some(Unmeasured::Zombie)
+}
+
+/// Whether a process is called as an executable of this base name is when it begins, which everybody is told. It may have chosen
+/// another name since.
+pub fn is_called(pid: u32, executable: &str) -> bool {
+    /// How much of a name the kernel keeps.
+    const KEPT: usize = 15;
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let executable = executable.as_bytes();
+    let kept = &executable[..executable.len().min(KEPT)];
+    name.strip_suffix(b"\n") == Some(kept)
 }
 
 /// Whatever is made of the processes in this directory.

@@ -15,11 +15,13 @@ use crate::{
 pub fn section(history: &History, probes: &[ProbeHistory]) -> Section {
     let mut blocks = Vec::new();
     let Some((from, to)) = history.span() else {
+        blocks.push(Block::Text(
+            "Nothing: the record has no interval that is whole.".to_owned(),
+        ));
+        blocks.extend(damage(history));
         return Section {
             title: "What was measured".to_owned(),
-            blocks: vec![Block::Text(
-                "Nothing: the record has no interval that is whole.".to_owned(),
-            )],
+            blocks,
         };
     };
     let known = history.known();
@@ -150,23 +152,33 @@ fn or_none(all: Vec<String>) -> String {
     }
 }
 
-fn gaps(history: &History) -> Vec<Block> {
+/// What of the record could not be read.
+fn damage(history: &History) -> Vec<Block> {
     let mut blocks = Vec::new();
     let damage = history.damage;
     if damage.cut {
         blocks.push(Block::Text("A last line has no end: it was discarded. The recorder was killed as it wrote, or writes.".to_owned()));
     }
-    if damage.lines > 0 || damage.packed {
+    let lines = match damage.lines {
+        0 => None,
+        1 => Some("1 line is not what was written".to_owned()),
+        lines => Some(format!("{lines} lines are not what was written")),
+    };
+    let packed = damage
+        .packed
+        .then(|| "a segment could not be unpacked to its end".to_owned());
+    let told: Vec<String> = lines.into_iter().chain(packed).collect();
+    if !told.is_empty() {
         blocks.push(Block::Text(format!(
-            "The record is damaged: {} lines are not what was written{}. They are in no figure.",
-            damage.lines,
-            if damage.packed {
-                ", and a segment could not be unpacked to its end"
-            } else {
-                ""
-            }
+            "The record is damaged: {}. What is not whole is in no figure.",
+            told.join(", and ")
         )));
     }
+    blocks
+}
+
+fn gaps(history: &History) -> Vec<Block> {
+    let mut blocks = damage(history);
     if history.gaps.is_empty() {
         blocks.push(Block::Text(
             "Nothing is missing between the first interval and the last.".to_owned(),

@@ -27,6 +27,9 @@ pub fn section(probe: &ProbeHistory, columns: &[Interval]) -> Section {
     }
     let headline = probe.descriptor.headline(&all);
     match (probe.series.is_empty(), headline.is_empty()) {
+        (true, _) if columns.is_empty() => {
+            blocks.push(Block::Text("Nothing is known of it.".to_owned()));
+        }
         (true, _) => blocks.push(Block::Text("Nothing of it happened.".to_owned())),
         (false, false) => blocks.push(Block::Text(format!("Over all of the time: {headline}."))),
         _ => {}

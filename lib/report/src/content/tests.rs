@@ -68,6 +68,29 @@ fn a_page_and_markdown_say_the_same_numbers() {
 }
 
 #[test]
+fn of_a_record_without_a_whole_interval_nothing_is_known_and_the_damage_is_said() {
+    let told = |lines, packed| {
+        let mut damaged = history(0, |_| 900, &[]);
+        damaged.damage.lines = lines;
+        damaged.damage.packed = packed;
+        markdown::text(&content("a.record", &damaged, Vec::new(), None))
+    };
+    let text = told(0, true);
+    for said in [
+        "Nothing: the record has no interval that is whole.",
+        "The record is damaged: a segment could not be unpacked to its end. What is not whole is in no figure.",
+        "Nothing is known of it.",
+    ] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(!text.contains("Nothing of it happened"), "{text}");
+    assert!(told(1, false).contains("damaged: 1 line is not what was written. What"));
+    let both = "damaged: 2 lines are not what was written, and a segment could not be unpacked to its end.";
+    assert!(told(2, true).contains(both));
+    assert!(!told(0, false).contains("damaged"));
+}
+
+#[test]
 fn whatever_names_are_they_are_no_markup_and_nothing_is_fetched() {
     let evil = "<script>alert(1)</script>\"'&|`\u{202e}[x](http://evil)";
     let mut history = history(3, |_| 900, &[evil]);

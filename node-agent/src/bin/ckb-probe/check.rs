@@ -11,7 +11,7 @@ use ckb_probe_agent::{
     kernel::CalibratedTier,
     kinds::instrumented,
     mechanism::calls::CallsConfig,
-    observe::{Process, SymbolCache, find_symbols},
+    observe::{Life, Process, SymbolCache, find_symbols},
     preflight::{Preflight, Unmeasurable, preflight},
 };
 use ckb_probe_crds::{Check, Descriptor, Overhead, Probe, Summary, display_nanos};
@@ -138,6 +138,7 @@ fn look(arguments: &CheckArguments, preflight: &Preflight) -> HostSnapshot {
         return found;
     }
     let time = Duration::from_secs(arguments.seconds.into());
+    let life = Life::of(process.id);
     let began = Session::attach_all(means, process, probes.clone(), Overhead::default(), time);
     match began {
         Err(HostError::Attach(refusal)) => {
@@ -149,7 +150,13 @@ fn look(arguments: &CheckArguments, preflight: &Preflight) -> HostSnapshot {
         }
         Ok(mut session) => {
             found.attached = Some(Ok(session.lacks()));
-            found.figures = Some(count(&mut session, probes, time));
+            let life = life.ok();
+            let is_over = || life.as_ref().is_none_or(Life::is_over);
+            found.figures = Some(count(&mut session, probes, time, is_over));
+            if is_over() {
+                let ended = |name| Err::<String, _>(format!("{name} ended while it was counted"));
+                found.process = found.process.map(|process| process.and_then(ended));
+            }
         }
     }
     found
@@ -186,10 +193,15 @@ fn functions(process: &Process, probes: &[Probe]) -> Result<Functions, String> {
     })
 }
 
-/// Counts for this time.
-fn count(session: &mut Session, probes: &[Probe], time: Duration) -> Counted {
+/// Counts for this time, or until the process is over.
+fn count(
+    session: &mut Session,
+    probes: &[Probe],
+    time: Duration,
+    is_over: impl Fn() -> bool,
+) -> Counted {
     let end = Instant::now() + time;
-    while Instant::now() < end {
+    while Instant::now() < end && !is_over() {
         // What it says shows in what was counted.
         drop(session.step());
         session.drain();

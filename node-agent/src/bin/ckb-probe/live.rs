@@ -23,7 +23,7 @@ use tokio::{sync::mpsc::channel, time::Instant};
 use super::{
     BudgetArguments, CliError, Outcome, TierArgument,
     check::preset,
-    intervals::{Ends, Waited},
+    intervals::{Ends, Over, Waited},
 };
 
 /// A process of this host, and what is asked of it.
@@ -130,7 +130,8 @@ pub const HEATMAP: &str = "Examples:\n  \
 pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
     let HostTopArguments { cluster, local } = arguments;
     if !local.is_asked() {
-        return Ok(super::Outcome::from(top::run(&cluster).await?));
+        let shown = top::run(&cluster).await;
+        return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
     let picture = cluster.picture;
     if !picture.is_asked() {
@@ -143,7 +144,7 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
     let began = Instant::now();
     if picture.is_asked() {
         let mut outcome = Outcome::Said;
-        session
+        let over = session
             .intervals(None, |report, stamp| {
                 let moment =
                     moments::of_reports(&name, &report.probes, report.overhead_millipercent, stamp);
@@ -152,6 +153,7 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
                 Ok(ControlFlow::Break(()))
             })
             .await?;
+        say_unfinished(over);
         return Ok(outcome);
     }
     // What the terminal has no time for, it is told of together with what comes next: a picture is of now.
@@ -167,8 +169,9 @@ pub async fn top(arguments: HostTopArguments) -> Result<Outcome, CliError> {
             shown.map_err(VerbError::from)?;
         }
         ended = measured => {
-            let said = ended?;
-            eprintln!("ckb-probe: {said}");
+            if let Some(said) = ended? {
+                eprintln!("ckb-probe: {said}");
+            }
         }
     }
     Ok(Outcome::Measured)
@@ -183,9 +186,8 @@ pub async fn slow(arguments: SlowArguments) -> Result<Outcome, CliError> {
         mut local,
     } = arguments;
     if !local.is_asked() {
-        return Ok(Outcome::from(
-            slow::run(name.as_deref(), &cluster, &how).await?,
-        ));
+        let shown = slow::run(name.as_deref(), &cluster, &how).await;
+        return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
     if let Some(threshold) = threshold {
         local.preset.probes.iter_mut().for_each(|probe| {
@@ -259,15 +261,14 @@ pub async fn histogram(arguments: HistogramArguments) -> Result<Outcome, CliErro
         local,
     } = arguments;
     if let Some(name) = name.filter(|_| !local.is_asked()) {
-        return Ok(super::Outcome::from(
-            histogram::run(&name, &cluster, &how).await?,
-        ));
+        let shown = histogram::run(&name, &cluster, &how).await;
+        return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
     let mut session = Local::attach(&local)?;
     let subject = session.subject.clone();
     let probes = local.preset.probes.clone();
     let mut outcome = Outcome::Said;
-    session
+    let over = session
         .intervals(None, |report, _| {
             let found = of_reports(&subject, &probes, &report.probes, how.which());
             how.print(&found)?;
@@ -278,7 +279,15 @@ pub async fn histogram(arguments: HistogramArguments) -> Result<Outcome, CliErro
             Ok(ControlFlow::Break(()))
         })
         .await?;
+    say_unfinished(over);
     Ok(outcome)
+}
+
+/// Why there is nothing to show of an interval, where it was not over.
+fn say_unfinished(over: Option<String>) {
+    if let Some(why) = over {
+        eprintln!("ckb-probe: {why} before the interval was over: there is nothing to show");
+    }
 }
 
 pub async fn heatmap(arguments: HeatmapArguments) -> Result<Outcome, CliError> {
@@ -292,11 +301,15 @@ pub async fn heatmap(arguments: HeatmapArguments) -> Result<Outcome, CliError> {
     if !local.is_asked() {
         let name = names.next().unwrap_or_default();
         let row = names.next();
-        return Ok(super::Outcome::from(
-            heatmap::run(&name, row.as_deref(), &cluster, &how).await?,
-        ));
+        let shown = heatmap::run(&name, row.as_deref(), &cluster, &how).await;
+        return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
     let row = names.next();
+    if let (Some(row), Some(more)) = (&row, names.next()) {
+        return Err(CliError::Which(format!(
+            "of a process one row is drawn, and not {row} and {more}: name one"
+        )));
+    }
     let which = how.which(row.as_deref());
     let mut session = Local::attach(&local)?;
     let heatmap = Heatmap::of(&session.subject, &local.preset.probes, which);
@@ -306,7 +319,7 @@ pub async fn heatmap(arguments: HeatmapArguments) -> Result<Outcome, CliError> {
     let time = Some(how.time.get());
     let probes = local.preset.probes.clone();
     let subject = session.subject.clone();
-    session
+    let over = session
         .intervals(time, |report, stamp| {
             heatmap.choose(|| {
                 let each = of_reports(&subject, &probes, &report.probes, which);
@@ -318,7 +331,14 @@ pub async fn heatmap(arguments: HeatmapArguments) -> Result<Outcome, CliError> {
             Ok(ControlFlow::Continue(()))
         })
         .await?;
-    Ok(super::Outcome::from(canvas.end(&mut heatmap)?))
+    let outcome = super::Outcome::from(canvas.end(&mut heatmap)?);
+    if let Some(why) = over {
+        eprintln!("ckb-probe: {why}");
+    }
+    if heatmap.is_empty() {
+        eprintln!("ckb-probe: nothing was measured of that within a whole interval");
+    }
+    Ok(outcome)
 }
 
 /// A process that is measured.
@@ -373,12 +393,12 @@ impl Local {
     }
 
     /// Until the time is up, the process ends, somebody interrupts, or it is enough: after each interval what it came to, and its number.
-    /// Returns why it is over.
+    /// Returns why it is over before that.
     async fn intervals(
         &mut self,
         time: Option<Duration>,
         mut told: impl FnMut(&InstanceReport, u64) -> Result<ControlFlow<()>, CliError>,
-    ) -> Result<String, CliError> {
+    ) -> Result<Option<String>, CliError> {
         let ends = Ends::of(self.session.process.id)?;
         let mut intervals = ends.intervals(self.interval, time)?;
         let session = &mut self.session;
@@ -392,14 +412,14 @@ impl Local {
                 stamp += 1;
                 let report = session.instance().report(session.now());
                 if told(&report, stamp)?.is_break() {
-                    return Ok(String::new());
+                    return Ok(None);
                 }
                 if let Some(message) = session.instance().must_detach() {
-                    return Ok(message);
+                    return Ok(Some(message));
                 }
             }
             if let Some(over) = over {
-                return Ok(over.to_string());
+                return Ok((over != Over::TimeUp).then(|| over.to_string()));
             }
         }
     }

@@ -268,10 +268,10 @@ struct HowArguments {
 #[derive(Args, Debug)]
 struct BudgetArguments {
     /// How much CPU time measuring may cost, in percent of what the process itself uses.
-    #[arg(long, default_value_t = Overhead::default().max_percent)]
+    #[arg(long, default_value_t = Overhead::default().max_percent, value_parser = percent)]
     max_percent: f64,
     /// How much CPU time it may cost besides, in percent of one core, however little the process uses.
-    #[arg(long, default_value_t = Overhead::default().floor)]
+    #[arg(long, default_value_t = Overhead::default().floor, value_parser = percent)]
     floor: f64,
     /// What to do when that is not enough: sample (measure busy operations part of the time), detach, or report (measure
     /// everything all of the time).
@@ -289,6 +289,13 @@ impl BudgetArguments {
     }
 }
 
+/// What a budget is reckoned with: of NaN nothing would be more, and nothing less.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.parse().ok();
+    let percent = percent.filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
+    percent.ok_or_else(|| "it is a number that is not below 0, such as 1 or 0.5".to_string())
+}
+
 fn breach(text: &str) -> Result<Breach, String> {
     match text.to_ascii_lowercase().as_str() {
         "sample" => Ok(Breach::Sample),
@@ -304,6 +311,8 @@ enum CliError {
     Host(#[from] HostError),
     #[error(transparent)]
     Cluster(#[from] ckb_probe_kubectl::VerbError),
+    #[error("{0}. A process of this host is named with --pid or --executable")]
+    Nowhere(#[source] ckb_probe_kubectl::VerbError),
     #[error("{0}")]
     Unmeasurable(#[from] Unmeasurable),
     #[error(transparent)]
@@ -353,6 +362,27 @@ enum CliError {
     Print(#[from] std::io::Error),
 }
 
+impl CliError {
+    /// Of a verb that would look at a cluster: whoever has none may mean this host, which it looks at, too.
+    fn of_cluster(error: ckb_probe_kubectl::VerbError) -> Self {
+        match error {
+            ckb_probe_kubectl::VerbError::Config(_) => Self::Nowhere(error),
+            error => Self::Cluster(error),
+        }
+    }
+
+    /// Whether whoever reads what is printed went away: it has what it wanted.
+    fn has_no_reader(&self) -> bool {
+        match self {
+            Self::Print(error) | Self::Flames(FlamesError::Print(error)) => {
+                error.kind() == std::io::ErrorKind::BrokenPipe
+            }
+            Self::Cluster(error) => error.has_no_reader(),
+            _ => false,
+        }
+    }
+}
+
 /// Spans come once in an interval, and all of them together: of ten thousand a second and more.
 const QUEUE: Limits = Limits {
     queue_bytes: 32 << 20,
@@ -396,12 +426,7 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Ok(Outcome::Said) => ExitCode::FAILURE,
-        // The reader went away: it has what it wanted.
-        Err(CliError::Print(error) | CliError::Flames(FlamesError::Print(error)))
-            if error.kind() == std::io::ErrorKind::BrokenPipe =>
-        {
-            ExitCode::SUCCESS
-        }
+        Err(error) if error.has_no_reader() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ckb-probe: {error}");
             ExitCode::FAILURE

@@ -128,8 +128,11 @@ pub async fn profile(arguments: &ProfileArguments) -> Result<Outcome, CliError> 
             folded(&profile.samples, |sample| sample.memory).into_bytes()
         }
     };
-    output.write_all(&written)?;
-    output.flush()?;
+    let written = output.write_all(&written).and_then(|()| output.flush());
+    written.map_err(|source| match &arguments.output {
+        Some(path) => CliError::Output(text::of_path(path), source),
+        None => source.into(),
+    })?;
     eprint!("{}", summary(&profile, mode, asked));
     Ok(match profile.taken {
         0 => Outcome::NothingCalled,

@@ -58,11 +58,15 @@ pub async fn flamegraph(arguments: FlamegraphArguments) -> Result<Outcome, CliEr
         let name = names.next().unwrap_or_default();
         let which = names.next().map(|which| which.parse()).transpose();
         let which = which.map_err(CliError::Which)?;
-        return Ok(Outcome::from(
-            flamegraph::run(&name, which.as_ref(), &cluster, &how).await?,
-        ));
+        let shown = flamegraph::run(&name, which.as_ref(), &cluster, &how).await;
+        return Ok(Outcome::from(shown.map_err(CliError::of_cluster)?));
     }
     let mode = names.next().unwrap_or_else(|| "cpu".to_owned());
+    if let Some(more) = names.next() {
+        return Err(CliError::Which(format!(
+            "of a process one mode is sampled, and not {mode} and {more}: name one, and ask for the other afterwards"
+        )));
+    }
     let mode = SamplerMode::from_str(&mode, true).map_err(CliError::Which)?;
     let output = how.save.output()?;
     let process = find_process(pid, executable.as_deref().unwrap_or_default())?;

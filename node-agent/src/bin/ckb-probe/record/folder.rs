@@ -33,6 +33,8 @@ pub enum FolderError {
     Record(String, #[source] RecordError),
     #[error("there is no record in {0}: `ckb-probe record -o {0}` writes one")]
     Empty(String),
+    #[error("{0} is a file, and a record is a folder: name that which `ckb-probe record` wrote")]
+    File(String),
 }
 
 /// A record that is written.
@@ -166,7 +168,10 @@ pub fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 
 /// The files of the record, with their sizes.
 fn files(folder: &Path) -> Result<BTreeMap<(u64, Part), u64>, FolderError> {
-    let failed = |error| FolderError::Read(text::of_path(folder), error);
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotADirectory => FolderError::File(text::of_path(folder)),
+        _ => FolderError::Read(text::of_path(folder), error),
+    };
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
