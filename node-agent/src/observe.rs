@@ -78,6 +78,24 @@ pub fn thread_time() -> Duration {
         .unwrap_or_default()
 }
 
+/// A thread of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnThread(i32);
+
+impl OwnThread {
+    /// The one that asks.
+    pub fn current() -> Self {
+        Self(nix::unistd::gettid().as_raw())
+    }
+
+    /// For how many nanoseconds it ran, and for how many it waited for a CPU; None where it has ended, or the kernel does not say.
+    pub fn scheduled(self) -> Option<(u64, u64)> {
+        let task = procfs::process::Process::myself().and_then(|own| own.task_from_tid(self.0));
+        let told = task.and_then(|task| task.schedstat()).ok()?;
+        Some((told.sum_exec_runtime, told.run_delay))
+    }
+}
+
 /// The wall clock's time at which the monotonic clock, which the BPF programs read, was zero.
 pub fn boot_time() -> Timestamp {
     let monotonic = monotonic();

@@ -10,11 +10,9 @@ use std::{
 use ckb_probe_agent::{
     kernel::CalibratedTier,
     mechanism::stacks::{self, Profile, SamplerMode, StackSampler, StacksError, Threads},
-    observe::ProcessId,
+    observe::{OwnThread, ProcessId},
     preflight::preflight,
 };
-use nix::unistd::gettid;
-use procfs::process::Process;
 use tokio::{
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     time::timeout,
@@ -147,7 +145,7 @@ pub async fn threads(process: ProcessId) -> Result<Threads, CliError> {
 /// What a thread answers that reads the target's files.
 struct Answers<T> {
     answers: UnboundedReceiver<Result<T, StacksError>>,
-    thread: i32,
+    thread: OwnThread,
 }
 
 impl<T> Answers<T> {
@@ -157,25 +155,19 @@ impl<T> Answers<T> {
     }
 
     async fn next_within(&mut self, deadline: Duration) -> Option<Result<T, StacksError>> {
-        let mut seen = self.scheduled();
+        // One that neither runs nor waits for a CPU waits for a file.
+        let mut seen = self.thread.scheduled();
         let mut since = Instant::now();
         while since.elapsed() < deadline {
             if let Ok(answer) = timeout(deadline / 20, self.answers.recv()).await {
                 return answer;
             }
-            let now = self.scheduled();
+            let now = self.thread.scheduled();
             if now != seen {
                 (seen, since) = (now, Instant::now());
             }
         }
         None
-    }
-
-    /// For how long the thread ran, and waited for a CPU: one that does neither waits for a file. None where the kernel does not say.
-    fn scheduled(&self) -> Option<(u64, u64)> {
-        let task = Process::myself().and_then(|own| own.task_from_tid(self.thread));
-        let told = task.and_then(|task| task.schedstat()).ok()?;
-        Some((told.sum_exec_runtime, told.run_delay))
     }
 }
 
@@ -187,12 +179,12 @@ fn start<T: Send + 'static>(
     let (number, told) = channel();
     let named = thread::Builder::new().name("stacks".to_string());
     let work = move || {
-        number.send(gettid().as_raw()).unwrap_or_default();
+        number.send(OwnThread::current()).unwrap_or_default();
         work(&sender);
     };
     named.spawn(work).map_err(CliError::Thread)?;
     // It says so before anything else.
-    let thread = told.recv().unwrap_or_default();
+    let thread = told.recv().unwrap_or_else(|_| OwnThread::current());
     Ok(Answers { answers, thread })
 }
 
