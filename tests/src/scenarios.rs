@@ -178,7 +178,7 @@ pub const ALL: &[Scenario] = scenarios! {
     capture: StandIn, Others, "a profile that waits for an anomaly is taken once a fault is planted, shows the function that it is in, and never before";
     tutorial: StandIn, Others, "each command of docs/tutorial.md prints what is printed there";
     cost: StandIn, Others, "what a CkbProbe costs is found by turns, and nothing where it costs nothing; it is left as it was found";
-    everything: Either, NoOther, "the sample that asks every kind at once, under one budget: none takes another down";
+    everything: Either, Nobody, "the sample that asks every kind at once, under one budget: none takes another down";
     deletion: Either, NoOther, "a deleted CkbProbe leaves no probe and no agent";
     restart: Either, Others, "a target that is killed is attached again when it is back";
     agent_kill: Either, NoOther, "a killed agent takes its probes with it, does not harm its target, and comes back";
