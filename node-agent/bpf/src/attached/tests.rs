@@ -230,8 +230,13 @@ extern "C" fn begins_and_lasts() {
     long();
 }
 
+/// Whether what has begun goes on: however long it takes to open a slice.
+static GOES_ON: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn begins_later() {
-    fifty_milliseconds();
+    while !GOES_ON.load(Ordering::Relaxed) {
+        sleep(Duration::from_millis(1));
+    }
     call(BESIDE, nothing);
 }
 
@@ -256,6 +261,7 @@ fn what_is_to_end_as_a_function_returns_is_cut_where_that_was_not_seen_in_the_sl
         let mut others = Vec::new();
         for _ in 0..3 {
             // Its function began before.
+            GOES_ON.store(false, Ordering::Relaxed);
             let before = begin(THROUGH, begins_later);
             probes.open_slice(&Slots::from([0])).unwrap();
             for _ in 0..5 {
@@ -264,6 +270,7 @@ fn what_is_to_end_as_a_function_returns_is_cut_where_that_was_not_seen_in_the_sl
             }
             // And that of this one does not return before the slice closes.
             others.push(begin(THROUGH, begins_and_lasts));
+            GOES_ON.store(true, Ordering::Relaxed);
             before.join().unwrap();
             let links = probes.close_slice().unwrap();
             call(THROUGH, nothing);
