@@ -3,7 +3,10 @@
 use std::{process::Command, time::Duration};
 
 use ckb_probe_agent::kernel::Probes;
-use ckb_probe_crds::{Reason, kinds::kernel_functions::KernelFunctionsProbe};
+use ckb_probe_crds::{
+    Reason,
+    kinds::{kernel_functions::KernelFunctionsProbe, syscalls::SyscallsProbe},
+};
 use ckb_probe_testkit::{
     assert_begins, assert_contains,
     number::{self, under},
@@ -69,6 +72,29 @@ fn a_functions_calls_are_those_of_the_target_alone() {
         assert_eq!(rows::calls(total(&session, "__x64_sys_getpgid")), 0);
         assert_eq!(lost(&session), 0);
     });
+}
+
+#[test]
+fn where_they_cannot_be_probed_nothing_else_is_kept_from_being_measured() {
+    let watching = watching();
+    let _entered = watching.enter();
+    let mut caller = caller();
+    let questions = [
+        SyscallsProbe::default().into(),
+        matching(FUNCTIONS[0], None).into(),
+    ];
+    let way = Way::without_uprobes(matching(FUNCTIONS[0], None));
+    let mut session = way.ask_all(questions, caller.pid()).unwrap();
+    caller.tell("getppid 3000 1");
+    session.read().unwrap();
+    assert_eq!(rows::calls(total(&session, "getppid")), 3000);
+    let lacks = session.lacks();
+    let sentence = ", but not probe-1: functions of this node's kernel cannot be probed: ";
+    assert_eq!(
+        lacks.starts_with(sentence),
+        kernel_tiers().is_empty(),
+        "{lacks}"
+    );
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl Session {
         Self::attach_all(means, process, probes, overhead, interval)
     }
 
-    /// The same of several questions.
+    /// The same of several questions, of which the kernel may lack what some need: [`Self::lacks`] says of which.
     pub fn attach_all(
         means: Result<CalibratedTier, Unmeasurable>,
         process: Process,
@@ -129,10 +129,12 @@ impl Session {
             thread::sleep(WAIT);
         }
         let instance = session.instance();
-        let refusals = instance.probes.iter().filter_map(|book| book.refusal());
+        let probes = || instance.probes.iter();
+        let refusals = probes().filter_map(|book| book.refusal());
         let refused = refusals.clone().count();
-        // Who records is told of the others in each report.
-        let goes_on = keeps_stacks && refused < instance.probes.len();
+        // Who records is told of the others in each report; and what the kernel has not keeps no other from anything.
+        let is_the_kernels = refused == probes().filter_map(|book| book.unsupported()).count();
+        let goes_on = refused < instance.probes.len() && (keeps_stacks || is_the_kernels);
         match refusals.into_iter().next().filter(|_| !goes_on) {
             Some(refusal) => Err(refusal.clone().into()),
             None if instance.is_answered() => Ok(session),
@@ -148,8 +150,11 @@ impl Session {
     /// What could not be measured, as the end of a sentence; empty when all is.
     pub fn lacks(&self) -> String {
         let probes = self.instance().probes.iter();
-        let coverage = probes.filter_map(|book| book.coverage());
-        coverage.map(|one| one.sentence.as_str()).collect()
+        let lacks = probes.filter_map(|book| match book.unsupported() {
+            Some(refusal) => Some(format!(", but not {}: {refusal}", book.probe.name)),
+            None => Some(book.coverage()?.sentence.clone()),
+        });
+        lacks.collect()
     }
 
     /// When [`Self::step`] is due again; None when it never is.
