@@ -106,10 +106,11 @@ fn fill(entry: &mut RingBufEntry<PayloadRecord>, address: u64, slot: u32) -> Res
             address as *const _,
         )
     };
-    // With its NUL.
-    let Some(length) = (read as u64).checked_sub(1).filter(|_| read > 0) else {
+    if read < 0 {
         return Err(Lost::Unread);
-    };
+    }
+    // With its NUL, but for an empty one, of which some kernels (6.1, 6.12) say that it has no byte.
+    let length = (read as u64).saturating_sub(1);
     if length > PAYLOAD_BYTES as u64 {
         return Err(Lost::Long);
     }
