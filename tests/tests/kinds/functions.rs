@@ -179,8 +179,10 @@ fn what_ends_as_a_function_returns_in_another_thread_is_known_by_its_argument() 
         session.read().unwrap();
         assert_eq!(ended_of(&session, RETURNS), [5000, 0, 0, 5000]);
         let sum = total(&session, RETURNS).distributions["duration"].sum;
+        // What a trap takes between two readings of the clock scatters by more on a machine that is emulated, and all else takes longer there.
+        let scatters = (1000 * 5000).max(least / 1000);
         assert!(
-            (least.saturating_sub(1000 * 5000)..=most).contains(&sum),
+            (least.saturating_sub(scatters)..=most).contains(&sum),
             "{sum} of {least} to {most}"
         );
         assert_eq!(lost(&session), 0);
