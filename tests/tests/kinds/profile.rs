@@ -127,7 +127,9 @@ fn a_mode_of_which_no_window_has_stacks_is_told_as_lacking_and_a_probe_of_no_oth
                 session.read().unwrap();
                 let mut report = session.instance().report(session.now());
                 let probe = report.probes.remove(0);
-                if probe.state == InstanceState::Failed || !probe.lacks.is_empty() {
+                // On a slow machine it is told meanwhile that what is read of a process's files takes its time.
+                let is_known = |lack: &Lack| lack.reason == Reason::PreflightFailed;
+                if probe.state == InstanceState::Failed || probe.lacks.iter().any(is_known) {
                     *told.lock().unwrap() = Some(probe);
                     return;
                 }
