@@ -4,7 +4,6 @@ use std::{
     env,
     hint::black_box,
     process::{Child, Command, Stdio},
-    sync::Mutex,
     thread,
     time::{Duration, Instant},
 };
@@ -118,10 +117,9 @@ fn a_mode_of_which_no_window_has_stacks_is_told_as_lacking_and_a_probe_of_no_oth
         ..ProfileProbe::default()
     };
     // Whoever waits for a window knows more than whoever attaches: who allocates is seen in functions, and here none is attached to.
-    let told = |modes: &[ProfileMode]| {
-        let told = Mutex::new(None);
-        in_every_way(ask(modes), |way| {
-            let mut session = way.attach(busy.0.id());
+    in_every_way(ask(&[ProfileMode::Allocations]), |way| {
+        let told = |modes: &[ProfileMode]| {
+            let mut session = way.ask(ask(modes).into(), busy.0.id()).unwrap();
             let end = Instant::now() + PATIENCE;
             loop {
                 session.read().unwrap();
@@ -130,29 +128,26 @@ fn a_mode_of_which_no_window_has_stacks_is_told_as_lacking_and_a_probe_of_no_oth
                 // On a slow machine it is told meanwhile that what is read of a process's files takes its time.
                 let is_known = |lack: &Lack| lack.reason == Reason::PreflightFailed;
                 if probe.state == InstanceState::Failed || probe.lacks.iter().any(is_known) {
-                    *told.lock().unwrap() = Some(probe);
-                    return;
+                    return probe;
                 }
                 assert!(Instant::now() < end, "{}", probe.message);
                 thread::sleep(Duration::from_millis(100));
             }
-        });
-        told.into_inner().unwrap()
-    };
-    let alone = told(&[ProfileMode::Allocations]).unwrap();
-    assert_eq!(
-        (alone.state, alone.reason, alone.firing),
-        (InstanceState::Failed, Some(Reason::PreflightFailed), false)
-    );
-    let why =
-        "no stacks of Allocations in the last window: no function can be attached to on this node";
-    assert!(alone.message.starts_with(why), "{}", alone.message);
-    let beside = told(&[ProfileMode::Cpu, ProfileMode::Allocations]).unwrap();
-    assert_eq!(beside.state, InstanceState::Attached);
-    let lacks = [Lack {
-        reason: Reason::PreflightFailed,
-        items: vec!["Allocations".to_string()],
-    }];
-    assert_eq!(beside.lacks, lacks);
-    assert!(beside.message.contains(why), "{}", beside.message);
+        };
+        let alone = told(&[ProfileMode::Allocations]);
+        assert_eq!(
+            (alone.state, alone.reason, alone.firing),
+            (InstanceState::Failed, Some(Reason::PreflightFailed), false)
+        );
+        let why = "no stacks of Allocations in the last window: no function can be attached to on this node";
+        assert!(alone.message.starts_with(why), "{}", alone.message);
+        let beside = told(&[ProfileMode::Cpu, ProfileMode::Allocations]);
+        assert_eq!(beside.state, InstanceState::Attached);
+        let lacks = [Lack {
+            reason: Reason::PreflightFailed,
+            items: vec!["Allocations".to_string()],
+        }];
+        assert_eq!(beside.lacks, lacks);
+        assert!(beside.message.contains(why), "{}", beside.message);
+    });
 }
