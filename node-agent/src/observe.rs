@@ -88,11 +88,13 @@ impl OwnThread {
         Self(nix::unistd::gettid().as_raw())
     }
 
-    /// For how many nanoseconds it ran, and for how many it waited for a CPU; None where it has ended, or the kernel does not say.
-    pub fn scheduled(self) -> Option<(u64, u64)> {
+    /// For how many nanoseconds it ran, and whether it would run now if there were a CPU for it; None where it has ended, or the kernel does
+    /// not say.
+    pub fn scheduled(self) -> Option<(u64, bool)> {
         let task = procfs::process::Process::myself().and_then(|own| own.task_from_tid(self.0));
-        let told = task.and_then(|task| task.schedstat()).ok()?;
-        Some((told.sum_exec_runtime, told.run_delay))
+        let task = task.ok()?;
+        let ran = task.schedstat().ok()?.sum_exec_runtime;
+        Some((ran, task.stat().ok()?.state == 'R'))
     }
 }
 

@@ -155,15 +155,16 @@ impl<T> Answers<T> {
     }
 
     async fn next_within(&mut self, deadline: Duration) -> Option<Result<T, StacksError>> {
-        // One that neither runs nor waits for a CPU waits for a file.
-        let mut seen = self.thread.scheduled();
+        // One that neither ran nor waits for a CPU waits for a file.
+        let ran = |thread: OwnThread| thread.scheduled().unzip();
+        let (mut seen, _) = ran(self.thread);
         let mut since = Instant::now();
         while since.elapsed() < deadline {
             if let Ok(answer) = timeout(deadline / 20, self.answers.recv()).await {
                 return answer;
             }
-            let now = self.thread.scheduled();
-            if now != seen {
+            let (now, would_run) = ran(self.thread);
+            if now != seen || would_run == Some(true) {
                 (seen, since) = (now, Instant::now());
             }
         }
