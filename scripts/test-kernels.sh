@@ -146,7 +146,7 @@ make_machine() {
   mkdir -p "$MACHINE"/{bin,dev,proc,sys,tmp,usr/bin,test/fixtures}
   cp tests/kernels/init.sh "$MACHINE/init"
   cp tests/kernels/run.sh "$MACHINE/test"
-  cp target/fixtures/{ground-truth*,usdt*,blocks,health,files,returns} "$MACHINE/test/fixtures"
+  cp --recursive target/fixtures/. "$MACHINE/test/fixtures"
   for test in chart sys-admin; do kinds_of "$test" > "$MACHINE/test/$test"; done
   for test in ground_truth kinds; do
     file=$(sed -n "s|.*\"executable\":\"\([^\"]*/$test-[^\"]*\)\".*|\1|p" "$OUT/build.log")
