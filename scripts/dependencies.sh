@@ -17,12 +17,12 @@ FOLDERS=(debug ci fuzz/lint/debug)
 # own: the names of our own packages, and of what they are compiled to; a folder or file of target/ begins with such a name.
 own() {
   local manifest
-  for manifest in Cargo.toml node-agent/fuzz/Cargo.toml; do
-    cargo metadata --locked --no-deps --format-version 1 --manifest-path "$manifest"
+  for manifest in Cargo.toml {node-agent,operator}/fuzz/Cargo.toml; do
+    cargo metadata --locked --no-deps --format-version 1 --manifest-path "$manifest" || return 1
   done | jq --raw-output '.packages[] | .name, .targets[].name' | tr - _ | sort --unique
 }
 
-# foreign: of what is in target/, what crates of registries were compiled to.
+# foreign NAMES: of what is in target/, what crates of registries were compiled to: what is of none of these names.
 foreign() {
   local folder part
   for folder in "${FOLDERS[@]}"; do
@@ -30,8 +30,8 @@ foreign() {
       [[ ! -d target/$folder/$part ]] ||
         find "target/$folder/$part" -mindepth 1 -maxdepth 1 -printf "$folder/$part/%f\n"
     done
-  done | awk -v names=<(own) '
-    BEGIN { while ((getline name < names) > 0) own[name] = 1 }
+  done | awk '
+    FILENAME != "-" { own[$0] = 1; next }
     {
       name = $0
       sub(/^.*\//, "", name)
@@ -39,10 +39,11 @@ foreign() {
       sub(/-[0-9a-f]+(\..*)?$/, "", name)
       gsub(/-/, "_", name)
       if (!(name in own)) print
-    }'
+    }' <(echo "$1") -
 }
 
-key=$(cat Cargo.toml Cargo.lock node-agent/fuzz/Cargo.lock <(rustc --version --verbose) | sha256sum)
+# Manifests too: they say with which features.
+key=$({ git ls-files -z '*Cargo.toml' '*Cargo.lock' | xargs -0 cat && rustc --version --verbose; } | sha256sum)
 kept=$CACHE/dependencies-${key:0:16}.tar
 
 case ${1:-} in
@@ -55,10 +56,11 @@ case ${1:-} in
     ;;
   save)
     [[ ! -f $kept ]] || exit 0
+    names=$(own)
     find "$CACHE" -maxdepth 1 -name 'dependencies-*' -mtime "+$KEPT_DAYS" -delete
     new=$(mktemp "$kept.XXXXXX")
     trap 'rm -f "$new"' EXIT
-    foreign | tar --create --file "$new" --directory target --files-from -
+    foreign "$names" | tar --create --file "$new" --directory target --files-from -
     mv "$new" "$kept"
     ;;
   *) die "usage: dependencies.sh restore|save" ;;
