@@ -138,10 +138,11 @@ fn what_a_function_begins_and_another_ends_in_another_thread_is_known_by_its_arg
 #[test]
 fn time_to_when_a_function_returns_is_that_of_the_program_by_thread_and_by_argument() {
     let slow = Some(Duration::from_millis(3));
-    for key in [None, Some(2)] {
-        in_every_way(to_a_return(key, slow), |way| {
+    in_every_way(to_a_return(None, slow), |way| {
+        for key in [None, Some(2)] {
             let mut chosen = returns();
-            let mut session = way.attach(chosen.pid());
+            let asked = to_a_return(key, slow).into();
+            let mut session = way.ask(asked, chosen.pid()).unwrap();
             // Two milliseconds pass before the function begins, and two until it returns.
             let (least, most) = took(&chosen.tell("handled 100"));
             session.read().unwrap();
@@ -166,8 +167,8 @@ fn time_to_when_a_function_returns_is_that_of_the_program_by_thread_and_by_argum
             session.read().unwrap();
             assert_eq!(ended_of(&session, RETURNS), [116, 0, 11, 116]);
             assert_eq!(lost(&session), 0);
-        });
-    }
+        }
+    });
 }
 
 #[test]
@@ -198,10 +199,11 @@ fn what_ends_as_a_function_returns_in_another_thread_is_known_by_its_argument() 
 #[test]
 fn of_functions_that_call_themselves_the_first_return_ends_and_what_is_not_seen_to_return_is_not_timed()
  {
-    for key in [None, Some(2)] {
-        in_every_way(to_a_return(key, None), |way| {
+    in_every_way(to_a_return(None, None), |way| {
+        for key in [None, Some(2)] {
             let mut chosen = returns();
-            let mut session = way.attach(chosen.pid());
+            let asked = to_a_return(key, None).into();
+            let mut session = way.ask(asked, chosen.pid()).unwrap();
             // The innermost ends it, and of the others nothing had begun.
             chosen.tell("nested 3");
             session.read().unwrap();
@@ -211,8 +213,8 @@ fn of_functions_that_call_themselves_the_first_return_ends_and_what_is_not_seen_
             session.read().unwrap();
             assert_eq!(ended_of(&session, RETURNS), [2, 1, 66, 1]);
             assert_eq!(lost(&session), 0);
-        });
-    }
+        }
+    });
 }
 
 #[test]
