@@ -82,13 +82,11 @@ fn session_enter(context: &ProbeContext, remembered: *mut u64) -> u32 {
         return NO_RETURN;
     }
     let slot = family::slot(context, cookie, control);
-    let probed = match probing::so_far() {
-        Some(probed) if !cookie.is_counted_only() && !nesting::is_too_deep() => probed,
-        _ => {
-            count_only(context, slot, cookie, control);
-            return NO_RETURN;
-        }
-    };
+    if cookie.is_counted_only() || nesting::is_too_deep() {
+        count_only(context, slot, cookie, control);
+        return NO_RETURN;
+    }
+    let probed = probing::so_far();
     let bytes = arguments::at_entry(context, stack(context.regs), cookie.payload());
     if bytes > 0 {
         let key = key_at_entry(context.regs, cookie, control);
@@ -133,10 +131,7 @@ fn session_return(context: &ProbeContext, session: Session) {
         return;
     }
     cause::ends(traits, now);
-    let Some(probed) = probing::after(operation, control) else {
-        record::vanish(Mark::new(session.slot(), traits.group(), 0));
-        return;
-    };
+    let probed = probing::after(operation, control);
     let lasted_ns = probing::floored(session.elapsed_ns(now.wrapping_sub(probed)));
     let call = Call {
         operation,
@@ -163,13 +158,11 @@ pub fn call_enter(context: ProbeContext) -> u32 {
         return 0;
     }
     let slot = family::slot(&context, cookie, control);
-    let probed = match probing::so_far() {
-        Some(probed) if !nesting::is_too_deep() => probed,
-        _ => {
-            count_only(&context, slot, cookie, control);
-            return 0;
-        }
-    };
+    if nesting::is_too_deep() {
+        count_only(&context, slot, cookie, control);
+        return 0;
+    }
+    let probed = probing::so_far();
     if cookie.keeps_arguments() {
         kept::keep(&context, cookie);
     }
@@ -233,10 +226,7 @@ fn pair_return(
         return;
     }
     cause::ends(cookie, now);
-    let Some(probed) = probing::after(cookie.slot(), control) else {
-        record::vanish(start.mark);
-        return;
-    };
+    let probed = probing::after(cookie.slot(), control);
     let call = Call {
         bytes: arguments::at_return(context.regs, start.bytes, cookie.payload()),
         ..Call::of(start, cookie.slot(), now, probed, control, context.regs)

@@ -19,41 +19,46 @@ static NESTS: Constants<1> = Constants::unset();
 #[map]
 static PROBING: TaskStorage<u64> = TaskStorage::new();
 
-/// What it is by now; None where that is not known.
+/// What it is by now.
+///
+/// A thread of which the kernel keeps nothing yet has no sum: that is 0. It cannot always make room for one at once (not where another thread
+/// was preempted on this CPU as it was served), and what would be added meanwhile is not: a call then holds what calls within it cost, of
+/// a thread's first milliseconds. Nobody is left untimed for that.
 #[inline(always)]
-pub fn so_far() -> Option<u64> {
-    if NESTS.at(0) != 1 {
-        return Some(0);
-    }
-    let sum = PROBING.get_or_create(Thread::current())?;
+pub fn so_far() -> u64 {
     // SAFETY: a map's value, which only this thread has to do with.
-    Some(unsafe { *sum })
+    sum().map_or(0, |sum| unsafe { *sum })
 }
 
-/// What it was as a call of this operation ended, which adds its own; None where that is not known.
+/// What it was as a call of this operation ended, which adds its own.
 #[inline(always)]
-pub fn after(operation: u32, control: &Control) -> Option<u64> {
-    if NESTS.at(0) != 1 {
-        return Some(0);
-    }
-    let sum = PROBING.get_or_create(Thread::current())?;
+pub fn after(operation: u32, control: &Control) -> u64 {
+    let Some(sum) = sum() else {
+        return 0;
+    };
     // SAFETY: as above.
     unsafe {
         let before = *sum;
         *sum = before + control.inner_ns(operation);
-        Some(before)
+        before
     }
 }
 
 /// A call of this operation was trapped at its entry only.
 #[inline(always)]
 pub fn add_entry(operation: u32, control: &Control) {
-    if NESTS.at(0) == 1
-        && let Some(sum) = PROBING.get_or_create(Thread::current())
-    {
+    if let Some(sum) = sum() {
         // SAFETY: as above.
         unsafe { *sum += control.inner_ns(operation) / 2 };
     }
+}
+
+#[inline(always)]
+fn sum() -> Option<*mut u64> {
+    if NESTS.at(0) != 1 {
+        return None;
+    }
+    PROBING.get_or_create(Thread::current())
 }
 
 /// A duration of which what probing took has been taken off: what is below zero is an estimate that was too large.

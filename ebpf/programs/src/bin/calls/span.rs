@@ -16,10 +16,7 @@ static SPANS: HashMap<CallKey, CallStart> = HashMap::with_max_entries(1, 0);
 #[inline(never)]
 pub fn begin(context: &ProbeContext, hit: &Hit, cookie: Cookie, control: &Control, key: &CallKey) {
     let slot = value::slot_if_asked(context, hit, cookie.slot());
-    let Some(probed) = probed(key) else {
-        record::untimed(slot, 0, cookie);
-        return;
-    };
+    let probed = probed(key);
     let gate = control.gate(cookie.slot());
     let start = CallStart {
         time_ns: now(),
@@ -60,10 +57,7 @@ pub fn begin(context: &ProbeContext, hit: &Hit, cookie: Cookie, control: &Contro
 /// Something ended at `now`.
 #[inline(never)]
 pub fn end(context: &ProbeContext, key: &CallKey, cookie: Cookie, control: &Control, now: u64) {
-    let Some(probed) = probed(key) else {
-        value::lose_end(cookie);
-        return;
-    };
+    let probed = probed(key);
     let Some(start) = take(key) else {
         value::lose_end(cookie);
         return;
@@ -109,10 +103,10 @@ fn take(key: &CallKey) -> Option<CallStart> {
 /// What probing has taken by now of the thread in which all of it is. Of what may begin in one and end in another there is no such
 /// thread: what it took of the one says nothing of the other, and none of it is taken off.
 #[inline(always)]
-fn probed(key: &CallKey) -> Option<u64> {
+fn probed(key: &CallKey) -> u64 {
     match key.is_of_a_thread() {
         true => probing::so_far(),
-        false => Some(0),
+        false => 0,
     }
 }
 
