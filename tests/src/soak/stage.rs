@@ -38,10 +38,10 @@ pub(crate) const EDGES: f64 = 2.0;
 /// A round has so many such stretches that are told at the most: for each change of what is asked of the target.
 const STRETCHES: f64 = 6.0;
 
-/// 5,000 calls in ten seconds.
-pub const TEN_SECONDS: &[&str] = &[
-    "rocksdb_get_pinned_cf 4000 constant:1000 rate:400",
-    "rocksdb_transaction_commit 1000 constant:1000 rate:100",
+/// 2,500 calls in five seconds.
+pub const FIVE_SECONDS: &[&str] = &[
+    "rocksdb_get_pinned_cf 2000 constant:1000 rate:400",
+    "rocksdb_transaction_commit 500 constant:1000 rate:100",
 ];
 
 /// What is measured all the while, with what it calls in a round.
