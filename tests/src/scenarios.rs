@@ -75,20 +75,17 @@ enum On {
 /// Who may play at the same time as a scenario.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Beside {
-    /// Whoever stays in namespaces of its own, too: it mostly waits, and counts what is its own.
+    /// Whoever stays in namespaces of its own, too: it mostly waits, and counts what is its own, which is true of one target beside others.
     Others,
     /// No other scenario: it restarts or breaks what all share, or looks at the whole cluster. What else the machine does, when it has
     /// nothing better to do, is nothing to it.
     NoOther,
-    /// One other that is so, too: it measures what one target is told of, which is true where a processor is there for it at once, and
-    /// leaves another one idle for most of the time.
-    One,
     /// Nobody at all: it measures what is the whole node's, or the agent's.
     Nobody,
 }
 
-/// Of those that are played at the same time, those that take longest, by far: three quarters of a minute and more.
-const LONG: [&str; 7] = [
+/// Of those that are played at the same time, those that take longest, by far: half a minute and more.
+const LONG: [&str; 9] = [
     "figures",
     "target_died",
     "profiles",
@@ -96,6 +93,8 @@ const LONG: [&str; 7] = [
     "cost",
     "tutorial",
     "sampling",
+    "kinds",
+    "slow_operations",
 ];
 
 /// Those that take longer than a gate has: `make nightly` plays them, and whoever names them.
@@ -114,14 +113,13 @@ impl Scenario {
     pub fn at_once(&self, most: usize) -> usize {
         match self.beside {
             Beside::Others => most,
-            Beside::One => most.min(2),
             Beside::NoOther | Beside::Nobody => 1,
         }
     }
 
     /// Whether the machine must do nothing but play scenarios meanwhile.
     pub fn is_undisturbed(&self) -> bool {
-        matches!(self.beside, Beside::One | Beside::Nobody)
+        self.beside == Beside::Nobody
     }
 
     /// Whether it is played only where it is named.
@@ -161,16 +159,16 @@ pub const ALL: &[Scenario] = scenarios! {
     exporters_admitted: StandIn, Others, "a namespace names the exporters of traces that the installation says, and no others";
     figures: Either, Others, "from kubectl apply to the status and to Prometheus, held against bpftrace";
     dashboards: Either, NoOther, "every query of every rule and panel has an answer, by a Prometheus that scrapes the cluster";
-    ground_truth: StandIn, One, "counts to the last call and quantiles, held against a program that knows them";
-    sampling: Both, One, "a busy target is measured within the default budget, and its rates are true";
+    ground_truth: StandIn, Others, "counts to the last call and quantiles, held against a program that knows them";
+    sampling: Both, Others, "a busy target is measured within the default budget, and its rates are true";
     column_families: Both, Others, "every call is put down to a column family, by the name of CKB's schema";
-    slow_operations: Both, One, "the slowest calls in the status, all of them in the log, each lost one counted";
+    slow_operations: Both, Others, "the slowest calls in the status, all of them in the log, each lost one counted";
     health: StandIn, Others, "what a real RocksDB suffers is in the status within one report interval, and goes as that is over";
     two_pods: StandIn, Others, "what was not selected is not counted, however alike it is";
     same_question: StandIn, Others, "CkbProbes that ask the same are measured once, whoever of them comes or goes";
     impostor: StandIn, Others, "a pod that is made to look like another's container is not measured for it";
     static_pod: StandIn, Others, "a static pod is found, though the kubelet has another uid for it";
-    kinds: Either, One, "what each kind tells of one target, held against what others see of it";
+    kinds: Either, Others, "what each kind tells of one target, held against what others see of it";
     postgresql: StandIn, Others, "USDT probes of PostgreSQL in a pod: each statement of a process is counted, and each transaction of pgbench in what serves it";
     profiles: Either, Others, "stacks of a window become profiles that a user can read, a few of each mode, until the CkbProbe goes";
     parts: StandIn, Others, "an agent writes parts of profiles of its own node only; the operator merges, keeps as many as asked, and tidies up";

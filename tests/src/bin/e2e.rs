@@ -24,8 +24,8 @@ use clap::Parser;
 
 /// Plays every scenario, prints what it measures, and writes the figures to target/e2e.
 ///
-/// Scenarios that only wait for what happens in namespaces of their own are played at the same time; then, two at a time, those that need a
-/// processor at once; and last those that restart what all share, look at the whole node, or measure what the agent itself uses.
+/// Scenarios that only look at what happens in namespaces of their own are played at the same time; then those that restart what all share, look
+/// at the whole node, or measure what the agent itself uses.
 #[derive(Parser)]
 struct Arguments {
     /// What stands for CKB. With both, each scenario that either serves for is played with a real node, and the report is not written.
