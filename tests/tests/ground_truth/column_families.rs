@@ -11,7 +11,7 @@ use ckb_probe_tests::{
 
 use crate::harness::{
     EVERY_FUNCTION, Operation, attach, by_every_tier, bytes, count, everything, expect_durations,
-    lost, operation, operations, sum, truth,
+    lost, operation, operations, sum, these, truth,
 };
 
 /// Of one operation, whatever room there is besides.
@@ -97,7 +97,11 @@ fn each_has_its_own_durations() {
     by_every_tier(|means| {
         let options = ["--threads", "8", "--families", "2:f", "--handles", "3"];
         let mut fixture = GroundTruth::start("ground-truth", &options, &plan).unwrap();
-        let mut session = attach(&fixture, means, by_column_family());
+        let asked = RocksDbProbe {
+            by_column_family: true,
+            ..these(&[Asked::Get, Asked::TxnPut])
+        };
+        let mut session = attach(&fixture, means, asked);
         let round = fixture.go().unwrap();
         session.read().unwrap();
         for operation in ["Get", "TxnPut"] {

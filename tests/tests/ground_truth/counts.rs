@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use ckb_probe_crds::kinds::rocksdb::Operation as Asked;
 use ckb_probe_tests::{fixture::GroundTruth, rows};
 
 use crate::harness::{
     EVERY_FUNCTION, attach, by_every_tier, bytes, count, everything, lost, operation, operations,
-    truth,
+    these, truth,
 };
 
 #[test]
@@ -103,7 +104,7 @@ fn a_recursive_call_and_its_caller_are_both_measured() {
         let options = ["--recursions", "3"];
         let plan = ["rocksdb_write 200 constant:100000"];
         let mut fixture = GroundTruth::start("ground-truth", &options, &plan).unwrap();
-        let mut session = attach(&fixture, means, everything());
+        let mut session = attach(&fixture, means, these(&[Asked::Write]));
         let expected = fixture.go().unwrap();
         session.read().unwrap();
         let truth = truth(&expected, "Write");

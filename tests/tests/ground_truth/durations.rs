@@ -1,9 +1,10 @@
 //! Durations are as long as the truth, as far as a histogram's bucket and a probe's own time allow.
 
 use ckb_probe_agent::kernel::CalibratedTier;
+use ckb_probe_crds::kinds::rocksdb::Operation as Asked;
 use ckb_probe_tests::{fixture::GroundTruth, rows};
 
-use crate::harness::{attach, by_every_tier, everything, expect_durations, operation, truth};
+use crate::harness::{attach, by_every_tier, expect_durations, operation, these, truth};
 
 #[test]
 fn each_quantile_is_within_the_promised_share_of_the_truth() {
@@ -14,7 +15,8 @@ fn each_quantile_is_within_the_promised_share_of_the_truth() {
     ];
     by_every_tier(|means| {
         let mut fixture = GroundTruth::start("ground-truth", &["--threads", "8"], &plan).unwrap();
-        let mut session = attach(&fixture, means, everything());
+        let asked = these(&[Asked::Get, Asked::TxnCommit, Asked::Write]);
+        let mut session = attach(&fixture, means, asked);
         let expected = fixture.go().unwrap();
         session.read().unwrap();
         for operation in ["Get", "TxnCommit", "Write"] {
@@ -43,7 +45,7 @@ fn short_calls_are_not_charged_with_the_cost_of_measuring_them() {
 fn charged(means: CalibratedTier) -> i64 {
     let plan = ["rocksdb_get_pinned_cf 50000 constant:1000"];
     let mut fixture = GroundTruth::start("ground-truth", &[], &plan).unwrap();
-    let mut session = attach(&fixture, means, everything());
+    let mut session = attach(&fixture, means, these(&[Asked::Get]));
     let expected = fixture.go().unwrap();
     session.read().unwrap();
     let exact = truth(&expected, "Get").quantile(0.5) as i64;
