@@ -62,6 +62,7 @@ use tokio::time::{Instant, sleep_until};
         ckb-probe diff before.jsonl after.jsonl         two runs of chain --threshold 0s --events\n  \
         ckb-probe record --executable ckb -o ckb.record --for 10m\n  \
         ckb-probe report ckb.record -o report.html      all of that as one page\n  \
+        ckb-probe diff before.record after.record       what has changed from one to the other, and what is noise\n  \
         ckb-probe cost rocksdb --duration 10m           what would measuring RocksDB cost this node? with and without, by turns\n\n\
         Exit codes: 0 measured; 1 could not measure; 2 wrong arguments; 3 the process called nothing that is measured."
 )]
@@ -101,7 +102,7 @@ macro_rules! define_command {
             /// Draw a profile as a flame graph. It may be of this program or of any other that writes pprof.
             Render(flames::RenderArguments),
             /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone. Or what blocks cost in
-            /// two runs: what changed, within which bounds, and what is noise.
+            /// two runs, or all figures of two records: what changed, within which bounds, and what is noise.
             Diff(Box<flames::HostDiffArguments>),
             /// Show what blocks cost: as the chain grew, from what chain --events printed; or of a cluster the newest and the slowest.
             Blocks(blocks::BlocksArguments),
@@ -166,11 +167,12 @@ macro_rules! define_command {
                 Command::Record(arguments) => record::run(&arguments).await,
                 Command::Report(arguments) => report::run(&arguments).await,
                 Command::Render(arguments) => flames::render(&arguments).await,
-                Command::Diff(arguments) => match arguments.what.files() {
-                    Some([before, after]) if blocks::is_of_blocks(before) => {
+                Command::Diff(arguments) => match (arguments.records()?, arguments.what.files()) {
+                    (Some([before, after]), _) => report::diff(before, after),
+                    (None, Some([before, after])) if blocks::is_of_blocks(before) => {
                         blocks::diff(before, after, &arguments.blocks)
                     }
-                    _ => flames::diff(&arguments).await,
+                    (None, _) => flames::diff(&arguments).await,
                 },
                 Command::Flamegraph(arguments) => profile::flamegraph(*arguments).await,
                 Command::Blocks(arguments) => match arguments.cluster() {
