@@ -13,6 +13,7 @@ mod node;
 mod process;
 mod search;
 mod standstill;
+mod survivor;
 mod symbols;
 mod usdt;
 
