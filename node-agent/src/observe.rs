@@ -12,6 +12,8 @@ mod namespaces;
 mod node;
 mod process;
 mod search;
+mod standstill;
+mod survivor;
 mod symbols;
 mod usdt;
 
@@ -39,6 +41,7 @@ pub use process::{
     successor, unmeasured,
 };
 pub use search::{ContainerNames, Search};
+pub use standstill::Standstill;
 pub use symbols::{Location, Symbols, SymbolsError, find_symbols};
 pub use usdt::{UsdtFile, find_usdt, usdt_of_file};
 

@@ -2,18 +2,20 @@
 #![allow(clippy::unwrap_used, reason = "where it panics, a test fails")]
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{Read, Write},
     os::{
         fd::AsRawFd,
         unix::process::{CommandExt, ExitStatusExt},
     },
     process::{Child, Command, ExitStatus, Output, Stdio},
+    thread::sleep,
+    time::Duration,
 };
 
 use ckb_probe_agent::observe::{ProcessId, is_confined};
 use ckb_probe_crds::{Check, Reason};
-use ckb_probe_testkit::{Fixture, Folder, GroundTruth};
+use ckb_probe_testkit::{Fixture, Folder, GroundTruth, wait_until};
 use ckb_probe_views::{
     diagnosis::{Diagnosis, Place},
     document::{Document, View},
@@ -133,14 +135,19 @@ fn a_process_is_confined_once_it_has_a_filter_and_where_that_cannot_be_told() {
     unconfined.wait().unwrap();
 }
 
+/// What is asked of a process.
+fn diagnosing(arguments: &[&str]) -> Command {
+    let mut command = Command::new(CKB_PROBE);
+    command.args(["check", "-o", "json"]).args(arguments);
+    command
+}
+
 /// What is found of a process, by our own reader, and the exit code.
 fn diagnosed(arguments: &[&str]) -> (Diagnosis, Option<i32>) {
-    let mut command = Command::new(CKB_PROBE);
-    let output = command
-        .args(["check", "-o", "json"])
-        .args(arguments)
-        .output()
-        .unwrap();
+    found(diagnosing(arguments).output().unwrap())
+}
+
+fn found(output: Output) -> (Diagnosis, Option<i32>) {
     let text = String::from_utf8(output.stdout).unwrap();
     match Document::read(&text).unwrap().view {
         View::Diagnosis(found) => (found, output.status.code()),
@@ -172,13 +179,33 @@ fn of_a_process_each_place_is_looked_at_up_to_its_figures() {
     assert_eq!(found.first_failure().unwrap().place, Place::Process);
 }
 
+/// Whether a check has attached to a process. What is tried out before that is gone when it looks at the process.
+fn counts(checks: &Child, pid: &str) -> bool {
+    let held = || {
+        let descriptors = fs::read_dir(format!("/proc/{}/fdinfo", checks.id()));
+        let descriptors = descriptors.into_iter().flatten().flatten();
+        let said = descriptors.filter_map(|one| fs::read_to_string(one.path()).ok());
+        let said: Vec<String> = said.collect();
+        let watches = format!("Pid:\t{pid}\n");
+        let links = said.iter().filter(|said| said.contains("link_id:")).count();
+        (links > 0 && said.iter().any(|said| said.contains(&watches))).then_some(links)
+    };
+    // One link after the other is made.
+    let before = held();
+    sleep(Duration::from_millis(500));
+    before.is_some() && before == held()
+}
+
 #[test]
 fn a_process_that_ends_while_it_is_counted_is_not_said_to_be_well() {
-    // Attaching takes less than that, and ten minutes are not waited for.
-    let mut process = Command::new("sleep").arg("15").spawn().unwrap();
+    let mut process = Command::new("sleep").arg("600").spawn().unwrap();
     let pid = process.id().to_string();
-    let (found, code) = diagnosed(&["--pid", &pid, "--preset", "network", "--seconds", "600"]);
+    let mut checks = diagnosing(&["--pid", &pid, "--preset", "network", "--seconds", "600"]);
+    let checks = checks.stdout(Stdio::piped()).spawn().unwrap();
+    wait_until("a check that counts", || counts(&checks, &pid));
+    process.kill().unwrap();
     process.wait().unwrap();
+    let (found, code) = found(checks.wait_with_output().unwrap());
     assert_eq!(code, Some(1), "{found:#?}");
     let first = found.first_failure().unwrap();
     assert_eq!(first.place, Place::Process);

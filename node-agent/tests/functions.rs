@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use ckb_probe_testkit::{Fixture, Folder, Probe, Rows, ckb_probe, refusal, run, words};
+use ckb_probe_testkit::{Fixture, Folder, Probe, Rows, ckb_probe, refusal, run, wait_until, words};
 use serde_json::json;
 
 /// Attaches, has things done, and tells what was counted.
@@ -55,6 +55,58 @@ fn each_call_of_the_functions_that_match_is_counted_and_no_other() {
         "ckb-probe: attached; alpha_stepped was left out, since the kernel would have to single-step the first instruction, \
          at many times the cost: includeSingleStepped: true measures them all the same"
     );
+}
+
+/// Has the main thread end, and leave the process to another.
+fn leave(fixture: &mut Fixture) {
+    fixture.tell("leave");
+    let stat = format!("/proc/{}/stat", fixture.pid());
+    wait_until("the end of the main thread", || {
+        std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") Z "))
+    });
+}
+
+#[test]
+fn a_process_is_measured_on_whose_main_thread_has_ended_while_another_calls() {
+    let folder = Folder::new();
+    let program = folder.compile("cc", "leaderless.c", "leaderless", &["-pthread"]);
+    let mut fixture = Fixture::start(&program);
+    for tier in ["session", "uprobe-multi"] {
+        let mut fixture = Fixture::start(&program);
+        let arguments = ["functions", "--json", "--match", "alpha", "--tier", tier];
+        let mut probe = Probe::start(fixture.pid(), &arguments);
+        probe.is_attached();
+        fixture.tell("alpha 321");
+        leave(&mut fixture);
+        fixture.tell("alpha 1000");
+        let (rows, said) = probe.rows();
+        assert_eq!(
+            (rows.counts(), &*said),
+            ([("alpha", 1_321)].into(), ""),
+            "{tier}"
+        );
+    }
+    // And one of which that is so from the start.
+    leave(&mut fixture);
+    let arguments = ["syscalls", "--json", "--names", "getuid,getppid"];
+    let mut probe = Probe::start(fixture.pid(), &arguments);
+    probe.line_while(
+        |line| line["row"] == "getuid",
+        || drop(fixture.tell("getuid 1")),
+    );
+    fixture.tell("getppid 1234");
+    let (rows, said) = probe.rows();
+    assert_eq!((rows.count("getppid"), &*said), (1_234, ""));
+    let pid = fixture.pid();
+    for tier in ["session", "uprobe-multi"] {
+        assert_eq!(
+            refusal(pid, &["functions", "--match", "alpha", "--tier", tier]),
+            format!(
+                "the main thread of process {pid} has ended: the kernel tells by it whose functions and stacks these are, also where other threads \
+                 run. What needs neither, such as syscalls, tcp and blockIo, is measured"
+            )
+        );
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use ckb_probe_report::{Header, Line, Part, SCHEMA, lines};
 use ckb_probe_testkit::{GroundTruth, wait_until};
 
 const CKB_PROBE: &str = env!("CARGO_BIN_EXE_ckb-probe");
@@ -251,6 +252,64 @@ fn a_folder_that_holds_no_record_is_refused_with_what_to_do() {
             "ckb-probe: {name} is a file, and a record is a folder: name that which `ckb-probe record` wrote\n"
         )
     );
+}
+
+/// A record in which nothing was measured yet.
+fn begun(name: &str) -> PathBuf {
+    let to = folder(name);
+    let header = Header {
+        schema: SCHEMA.to_owned(),
+        target: "process 1 (ckb)".to_owned(),
+        ..Header::default()
+    };
+    let line = lines::encode(&Line::Header(header));
+    fs::write(to.join(Part::Open.file(1)), line).unwrap();
+    to
+}
+
+#[test]
+fn two_records_are_compared_as_text_and_no_cluster_is_asked_for_them() {
+    let (before, after) = (begun("before.record"), begun("after.record"));
+    let [old, new] = [&before, &after].map(|one| one.display().to_string());
+    let diff = |arguments: &[&str]| {
+        let mut command = Command::new(CKB_PROBE);
+        let command = command.arg("diff").args(arguments);
+        let output = command.env("KUBECONFIG", "/missing").output().unwrap();
+        let said = [output.stdout, output.stderr].map(|said| String::from_utf8(said).unwrap());
+        (output.status.code(), said.concat())
+    };
+    let (code, said) = diff(&[&old, &new]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("## What has changed\n"), "{said}");
+    assert!(said.contains(&format!(" Before is {old}. ")), "{said}");
+    let nothing = folder("none.record").display().to_string();
+    let file = after.join(Part::Open.file(1)).display().to_string();
+    for (arguments, why) in [
+        (
+            &[&*old][..],
+            format!("{old} is one record, and two are compared: name the other, too"),
+        ),
+        (
+            &[&old, &new, "-o", "diff.html"],
+            format!(
+                "of two records a text is printed: `ckb-probe report {new} --baseline {old} -o FILE` makes a page that says the same"
+            ),
+        ),
+        (
+            &[&old, &nothing],
+            format!(
+                "{old} is a record, and {nothing} is none: a record is compared with another that `ckb-probe record` wrote"
+            ),
+        ),
+        (
+            &[&file, &new],
+            format!(
+                "{new} is a record, and {file} is none: a record is compared with another that `ckb-probe record` wrote"
+            ),
+        ),
+    ] {
+        assert_eq!(diff(arguments), (Some(1), format!("ckb-probe: {why}\n")));
+    }
 }
 
 /// Chromium's own words, which tell of errors in its console.

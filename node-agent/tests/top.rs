@@ -230,6 +230,63 @@ fn whoever_has_no_cluster_is_told_how_to_name_a_process_of_this_host() {
 }
 
 #[test]
+fn what_names_something_of_a_cluster_beside_a_process_of_this_host_is_refused() {
+    for (arguments, cluster) in [
+        ("top --pid 1 -n ckb", "--namespace <NAMESPACE>"),
+        ("top ckb --pid 1", "[NAME]"),
+        ("top --pid 1 -A", "--all-namespaces"),
+        ("top --pid 1 -l app=ckb", "--selector <LABELS>"),
+        ("slow ckb --pid 1", "[NAME]"),
+        ("slow --pid 1 -n ckb", "--namespace <NAMESPACE>"),
+        ("histogram ckb --pid 1", "[NAME]"),
+        ("histogram --pid 1 --context other", "--context <NAME>"),
+        ("heatmap Get --pid 1 -n ckb", "--namespace <NAMESPACE>"),
+        (
+            "flamegraph cpu --pid 1 --kubeconfig x",
+            "--kubeconfig <FILE>",
+        ),
+        ("threads ckb --pid 1", "[NAME] [TARGET]..."),
+        ("threads --pid 1 -n ckb", "--namespace <NAMESPACE>"),
+    ] {
+        for (host, shown) in [
+            ("--pid", "--pid <PID>"),
+            ("--executable", "--executable <EXECUTABLE>"),
+        ] {
+            let arguments = arguments.replace("--pid", host);
+            let mut command = Command::new(CKB_PROBE);
+            let output = command.args(arguments.split(' ')).output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{arguments}");
+            let said = String::from_utf8(output.stderr).unwrap();
+            let told = format!(
+                "error: {cluster} is about a cluster, and {shown} names a process of this host: leave out one of them\n"
+            );
+            assert!(said.starts_with(&told), "{arguments}: {said}");
+        }
+    }
+    // What may be of a process is none of a cluster.
+    let mut command = Command::new(CKB_PROBE);
+    let command = command.args(["heatmap", "Get", "--pid", "999999999"]);
+    assert_eq!(command.output().unwrap().status.code(), Some(1));
+}
+
+#[test]
+fn an_interval_that_is_too_short_is_refused_with_the_shortest() {
+    for verb in ["rocksdb", "top", "slow", "histogram", "heatmap", "record"] {
+        let mut command = Command::new(CKB_PROBE);
+        command.args([verb, "--pid", "999999999", "--interval", "99ms"]);
+        let output = command.args(["-o", "text"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{verb}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let why =
+            "invalid value '99ms' for '--interval <INTERVAL>': the shortest interval is 100ms\n";
+        assert!(said.contains(why), "{verb}: {said}");
+    }
+    let mut command = Command::new(CKB_PROBE);
+    let command = command.args(["rocksdb", "--pid", "999999999", "--interval", "100ms"]);
+    assert_eq!(command.output().unwrap().status.code(), Some(1));
+}
+
+#[test]
 fn a_budget_that_is_no_number_of_percent_is_refused() {
     for option in ["--max-percent", "--floor"] {
         for given in ["nan", "inf", "-1", "1%"] {

@@ -143,5 +143,14 @@ pub fn content(
     }
 }
 
+/// What has changed from another record to this one, and nothing else of them.
+pub fn difference(name: &str, history: &History, (other, baseline): Baseline) -> Content {
+    let title = "What has changed".to_owned();
+    Content {
+        title: format!("ckb-probe: {name}"),
+        sections: vec![compared::section(title, history, other, baseline)],
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -92,6 +92,15 @@ pub enum AttachError {
         /// What /proc said.
         source: std::io::Error,
     },
+    /// A process lives on without its main thread.
+    #[error(
+        "the main thread of process {process} has ended: the kernel tells by it whose functions and stacks these are, also where other threads run. What \
+         needs neither, such as syscalls, tcp and blockIo, is measured"
+    )]
+    NoMainThread {
+        /// The process id.
+        process: u32,
+    },
     /// The memory of a process may not be read from outside.
     #[error(
         "the memory of process {process} may not be read from outside (with kernel.yama.ptrace_scope = 3 nobody may): {source}"
@@ -149,6 +158,7 @@ impl AttachError {
             Self::Link { .. }
             | Self::KernelLink { .. }
             | Self::NoProcess { .. }
+            | Self::NoMainThread { .. }
             | Self::Memory { .. }
             | Self::NoRoom(_)
             | Self::NoMemory(_)

@@ -226,6 +226,10 @@ impl Programs {
                 None => half.attach_all(pid, sites, group, &mut descriptors)?,
             }
         }
+        // Whoever leaves from here on has its memory traced already.
+        if sys::lives_without_main_thread(pid) {
+            return Err(AttachError::NoMainThread { process: pid });
+        }
         Ok(Links::of(descriptors))
     }
 }

@@ -244,6 +244,9 @@ impl Stacks {
             Sampled::Allocations { one_in } => told.period_ns = one_in.into(),
             Sampled::All { skip_unchanged } => {
                 told.skip_unchanged = skip_unchanged.into();
+                if sys::lives_without_main_thread(process) {
+                    return Err(AttachError::NoMainThread { process });
+                }
                 sys::may_read_memory(process)
                     .map_err(|source| AttachError::Memory { process, source })?;
                 let program = Iterator::load(&object, &types, "threads", "task")?;

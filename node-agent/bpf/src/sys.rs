@@ -22,7 +22,7 @@ use attributes::{
 };
 pub(super) use mapped::Mapped;
 pub(super) use perf::{PerfLink, ProbePmu, link_perf_event};
-pub(super) use process_memory::{may_read_memory, read_memory};
+pub(super) use process_memory::{lives_without_main_thread, may_read_memory, read_memory};
 
 // include/uapi/linux/bpf.h
 const BPF_MAP_CREATE: libc::c_long = 0;

@@ -22,6 +22,7 @@ use ckb_probe_symbols::{
 
 use super::{
     ProcessId,
+    survivor::directory,
     symbols::{SymbolsError, open_executable, open_library, reader_of},
 };
 use crate::{
@@ -309,7 +310,7 @@ fn known(sections: UnwindSections) -> Sections {
 
 /// The lines of what a process has mapped that are of code, in order of address; an error where there are none.
 fn lines_of_code(process: ProcessId) -> io::Result<Vec<Vec<u8>>> {
-    let maps = File::open(format!("/proc/{}/maps", process.pid))?;
+    let maps = File::open(directory(process.pid).join("maps"))?;
     let mut lines = Vec::new();
     for line in BufReader::new(maps.take(MAPS_LIMIT)).split(b'\n') {
         let line = line?;
@@ -342,7 +343,8 @@ fn source(process: ProcessId, line: &Line<'_>) -> io::Result<Source> {
     }
     // Who may look there (CAP_CHECKPOINT_RESTORE) finds it also where it was deleted.
     let (begin, end) = (line.range.start, line.range.end);
-    File::open(format!("/proc/{}/map_files/{begin:x}-{end:x}", process.pid)).map(Source::File)
+    let files = directory(process.pid).join("map_files");
+    File::open(files.join(format!("{begin:x}-{end:x}"))).map(Source::File)
 }
 
 /// The kernel puts the same into each process of 64 bits.

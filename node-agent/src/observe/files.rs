@@ -4,7 +4,7 @@ use std::{ffi::OsString, fs::File, io, os::unix::ffi::OsStringExt as _, path::Pa
 
 use rustix::fs::readlinkat;
 
-use super::ProcessId;
+use super::{ProcessId, survivor::directory};
 
 /// The files that a process has open.
 pub struct OpenFiles(File);
@@ -12,7 +12,7 @@ pub struct OpenFiles(File);
 impl OpenFiles {
     /// Opened once: to find the folder anew takes as long as to read a link in it.
     pub fn of(process: ProcessId) -> io::Result<Self> {
-        File::open(format!("/proc/{}/fd", process.pid)).map(Self)
+        File::open(directory(process.pid).join("fd")).map(Self)
     }
 
     /// What a descriptor is of.

@@ -6,7 +6,7 @@ use std::{
     ops::Range,
 };
 
-use super::ProcessId;
+use super::{ProcessId, survivor::directory};
 
 /// No more is read of the list of what a process has mapped.
 const MAPS_LIMIT: u64 = 4 << 20;
@@ -24,7 +24,7 @@ struct Mapping {
 impl Mappings {
     /// As they are now.
     pub fn of(process: ProcessId) -> io::Result<Self> {
-        let maps = File::open(format!("/proc/{}/maps", process.pid))?;
+        let maps = File::open(directory(process.pid).join("maps"))?;
         Self::read(BufReader::new(maps.take(MAPS_LIMIT)))
     }
 

@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::MetadataExt,
 };
 
-use super::{Life, ObserveError, ProcessId};
+use super::{Life, ObserveError, ProcessId, survivor::directory};
 
 /// Numbers of namespaces: whoever has the same is in the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl HeldNamespace {
     pub fn of(process: ProcessId, name: &'static str, number: u32) -> Result<Self, ObserveError> {
         let pid = process.pid;
         let failed = |source| ObserveError::Namespace { pid, name, source };
-        let file = File::open(format!("/proc/{pid}/ns/{name}")).map_err(failed)?;
+        let file = File::open(directory(pid).join("ns").join(name)).map_err(failed)?;
         let found = file.metadata().map_err(failed)?;
         if found.ino() != u64::from(number) {
             return Err(failed(io::ErrorKind::NotFound.into()));
@@ -63,7 +63,7 @@ impl Namespaces {
 }
 
 fn namespace(pid: u32, name: &str) -> io::Result<u32> {
-    let link = fs::read_link(format!("/proc/{pid}/ns/{name}"))?;
+    let link = fs::read_link(directory(pid).join("ns").join(name))?;
     let malformed = || io::Error::from(io::ErrorKind::InvalidData);
     parse(link.to_str().ok_or_else(malformed)?).ok_or_else(malformed)
 }

@@ -25,6 +25,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 pub use ckb_probe_core::process::{Place, Process, ProcessId};
 
+use super::survivor::{directory, directory_in, survivor};
 use crate::text;
 
 /// CPU time a process has used, user and system.
@@ -107,7 +108,7 @@ pub fn processes(wanted: impl Fn(&str) -> bool) -> Result<Found, ObserveError> {
 
 /// The same of one process; None where it is not wanted, or gone.
 pub fn process(pid: u32, wanted: impl Fn(&str) -> bool) -> Result<Option<Process>, ObserveError> {
-    at(&PathBuf::from(format!("/proc/{pid}")), pid, wanted)
+    at(Path::new(&format!("/proc/{pid}")), pid, wanted)
 }
 
 /// What has a number in /proc, and executes no program that could be measured.
@@ -133,7 +134,8 @@ pub fn unmeasured(pid: u32) -> Option<Unmeasured> {
     if stat.flags().ok()?.contains(proc::StatFlags::PF_KTHREAD) {
         return Some(Unmeasured::Kernel);
     }
-    (stat.state == 'Z').then_some(Unmeasured::Zombie)
+    let has_ended = stat.state == 'Z' && survivor(&PathBuf::from(format!("/proc/{pid}"))).is_none();
+    has_ended.then_some(Unmeasured::Zombie)
 }
 
 /// Whether a process is called as an executable of this base name is when it begins, which everybody is told. It may have chosen
@@ -176,13 +178,22 @@ pub(super) fn at(
     wanted: impl Fn(&str) -> bool,
 ) -> Result<Option<Process>, ObserveError> {
     let read = || {
-        let Some(executable) = executable(directory)? else {
+        let (place, found) = match executable(directory)? {
+            Some(executable) => (directory.to_path_buf(), Some(executable)),
+            // Also of threads of the kernel, which are many.
+            None => {
+                let place = directory_in(directory.to_path_buf());
+                let found = match place == directory {
+                    true => None,
+                    false => executable(&place)?,
+                };
+                (place, found)
+            }
+        };
+        let Some(executable) = found.filter(|executable| wanted(executable)) else {
             return Ok(None);
         };
-        if !wanted(&executable) {
-            return Ok(None);
-        }
-        inspect(directory, pid, executable).map(Some)
+        inspect(directory, &place, pid, executable).map(Some)
     };
     read().or_else(|source| match source {
         ProcError::NotFound(_) => Ok(None),
@@ -193,9 +204,9 @@ pub(super) fn at(
 /// The path of a file that a process had open under this descriptor, or `socket:[…]` and the like. None where the descriptor
 /// stands for something else by now: of another inode, and of another name. Nothing is asked of the file's file system.
 pub fn open_file(pid: u32, descriptor: u32, inode: u64, name: &[u8]) -> Option<String> {
-    let place = PathBuf::from(format!("/proc/{pid}/fd/{descriptor}"));
-    let path = std::fs::read_link(&place).ok()?;
-    let told = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{descriptor}")).ok();
+    let place = directory(pid);
+    let path = std::fs::read_link(place.join(format!("fd/{descriptor}"))).ok()?;
+    let told = std::fs::read_to_string(place.join(format!("fdinfo/{descriptor}"))).ok();
     let number = told.as_deref().and_then(inode_in);
     let is_it = number == Some(inode)
         // Where file systems lie on one another, each has its own numbers.
@@ -212,7 +223,7 @@ fn inode_in(information: &str) -> Option<u64> {
 
 /// The base name of a process's executable; None when it is gone.
 pub fn executable_of(pid: u32) -> Option<String> {
-    let name = executable(&PathBuf::from(format!("/proc/{pid}"))).ok()?;
+    let name = executable(&directory(pid)).ok()?;
     name.map(|name| text::shown(&name))
 }
 
@@ -235,10 +246,15 @@ fn executable(directory: &Path) -> Result<Option<String>, ProcError> {
     Ok(name.map(|name| name.strip_suffix(" (deleted)").unwrap_or(name).to_string()))
 }
 
-fn inspect(directory: &Path, pid: u32, executable: String) -> Result<Process, ProcError> {
-    let process = proc::Process::new_with_root(directory.to_path_buf())?;
-    let stat = process.stat()?;
-    let cgroups = process.cgroups()?;
+/// Since when it is there its main thread says, and where it is whoever is in that `place`.
+fn inspect(
+    directory: &Path,
+    place: &Path,
+    pid: u32,
+    executable: String,
+) -> Result<Process, ProcError> {
+    let stat = proc::Process::new_with_root(directory.to_path_buf())?.stat()?;
+    let cgroups = proc::Process::new_with_root(place.to_path_buf())?.cgroups()?;
     Ok(Process {
         id: ProcessId {
             pid,
@@ -278,8 +294,8 @@ pub struct Resident {
 
 /// How much of the process's memory is there; None where that cannot be told.
 pub fn resident(process: ProcessId) -> Option<Resident> {
-    let status = proc::Process::new(process.pid as i32).and_then(|process| process.status());
-    let status = status.ok()?;
+    let place = proc::Process::new_with_root(directory(process.pid));
+    let status = place.and_then(|process| process.status()).ok()?;
     Some(Resident {
         all: status.vmrss? << 10,
         anonymous: status.rssanon? << 10,

@@ -20,6 +20,7 @@ use procfs::ProcError;
 use super::{
     ObserveError, Place, Process, ProcessId,
     process::{self, Found},
+    survivor::directory_in,
 };
 
 /// So many bytes of a mount table are read. The kubelet's mounts are among the first hundred.
@@ -122,7 +123,7 @@ impl ContainerNames {
         }
         *read += 1;
         self.tables.fetch_add(1, Ordering::Relaxed);
-        let table = directory.join("mountinfo");
+        let table = directory_in(directory.to_path_buf()).join("mountinfo");
         let name = container_in(&table, pod).map_err(|source| ObserveError::Process {
             pid: id.pid,
             source: ProcError::Io(source, Some(table)),

@@ -20,6 +20,7 @@ use ckb_probe_symbols::{
 use super::{
     ProcessId,
     cache::{Cache, FileState, Known, SymbolCache},
+    survivor::directory,
 };
 use crate::text;
 
@@ -138,12 +139,12 @@ impl Symbols {
 }
 
 pub(super) fn open_executable(process: ProcessId) -> Result<Binary, SymbolsError> {
-    let path = PathBuf::from(format!("/proc/{}/exe", process.pid));
+    let path = directory(process.pid).join("exe");
     Binary::open(&path).map_err(|error| SymbolsError::new(&path, error))
 }
 
 pub(super) fn open_library(process: ProcessId, path: &Path) -> Result<Binary, SymbolsError> {
-    let root = format!("/proc/{}/root", process.pid);
+    let root = directory(process.pid).join("root");
     File::open(root)
         .and_then(|root| Binary::open_in_root(&root, path))
         .map_err(|error| SymbolsError::new(path, error))
@@ -151,7 +152,7 @@ pub(super) fn open_library(process: ProcessId, path: &Path) -> Result<Binary, Sy
 
 /// The files that the process has mapped executable, by their paths in its own root, at most so many.
 pub(super) fn libraries(process: ProcessId, limit: usize) -> Vec<PathBuf> {
-    match File::open(format!("/proc/{}/maps", process.pid)) {
+    match File::open(directory(process.pid).join("maps")) {
         Ok(maps) => mapped_files(BufReader::new(maps.take(MAPS_LIMIT)), limit),
         Err(_) => Vec::new(),
     }

@@ -1,6 +1,9 @@
 //! Writes Events.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use ckb_probe_crds::{CkbProbe, NodeProbe, ProbeReference, Reason};
 use k8s_openapi::{
@@ -14,7 +17,7 @@ use kube::{
     runtime::events::{Event, EventType, Recorder, Reporter},
 };
 
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 
 use super::{FIELD_MANAGER, RequestError, quota::Quota, request};
 use crate::{
@@ -26,13 +29,18 @@ use crate::{
 /// What events.k8s.io takes as a note, in bytes.
 const NOTE_LENGTH: usize = 1024;
 
+/// For so long after it was told, what is told again is the same Event once more, as a [`Recorder`] has it.
+const SERIES: Duration = Duration::from_secs(6 * 60);
+
 /// Where Events go.
 #[derive(Clone)]
 pub struct Events {
     client: Client,
     namespace: Arc<str>,
     identity: Arc<str>,
-    recorder: Recorder,
+    reporter: Reporter,
+    /// Who counts what is told again, by what it says, and when that was told last.
+    recorders: Arc<Mutex<BTreeMap<u64, (Recorder, Instant)>>>,
     /// The quota of each object's Events.
     quota: Arc<Mutex<Quota>>,
     metrics: Metrics,
@@ -46,7 +54,8 @@ impl Events {
             instance: Some(identity.clone()),
         };
         Self {
-            recorder: Recorder::new(client.clone(), reporter),
+            reporter,
+            recorders: Arc::default(),
             quota: Arc::default(),
             client,
             namespace: namespace.into(),
@@ -67,8 +76,7 @@ impl Events {
         let regarding = object::<CkbProbe>(&probe.namespace, &probe.name, &probe.uid);
         let reason = note.reason;
         let written = if [OBSERVED, CAPTURED, Reason::Unusual.as_str()].contains(&reason) {
-            // The recorder takes a second one for the first once more, whatever it says; and these say how a process ended, which profiles
-            // there are, or which figure is off by how much.
+            // How a process ended, which profiles there are, and which figure is off by how much is so once.
             self.write_once("ckbprobe", &probe.namespace, regarding, note)
                 .await
         } else {
@@ -79,11 +87,28 @@ impl Events {
                 action: note.action.to_owned(),
                 secondary: None,
             };
-            request(self.recorder.publish(&event, &regarding)).await
+            let recorder = self.recorder(said(&regarding, &note));
+            request(recorder.publish(&event, &regarding)).await
         };
         if let Err(error) = written {
             tracing::warn!(%error, probe = %probe.name, namespace = %probe.namespace, reason, "cannot write an Event");
         }
+    }
+
+    /// Who counts how often this is told. A recorder takes a second Event for the first once more, whatever it says, and it may be about
+    /// another pod: what says the same has one of its own. By the quota, there are no more than 31 for an object.
+    fn recorder(&self, said: u64) -> Recorder {
+        let now = Instant::now();
+        // It is whole after every statement.
+        let mut recorders = self
+            .recorders
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        recorders.retain(|_, (_, told)| now < *told + SERIES);
+        let new = || Recorder::new(self.client.clone(), self.reporter.clone());
+        let (recorder, told) = recorders.entry(said).or_insert_with(|| (new(), now));
+        *told = now;
+        recorder.clone()
     }
 
     fn may_have_another(&self, uid: &str) -> bool {
@@ -119,14 +144,13 @@ impl Events {
         regarding: ObjectReference,
         note: Note,
     ) -> Result<(), RequestError> {
+        let said = said(&regarding, &note);
         let Note {
             type_,
             reason,
             action,
             text,
         } = note;
-        let uid = regarding.uid.as_deref().unwrap_or_default();
-        let said = fnv1a([uid, reason, action, &text].join("\n").as_bytes());
         let event = v1::Event {
             metadata: ObjectMeta {
                 name: Some(format!("{prefix}.{said:016x}")),
@@ -152,6 +176,13 @@ impl Events {
             _ => Ok(()),
         }
     }
+}
+
+/// What tells an Event from any that says something else.
+fn said(regarding: &ObjectReference, note: &Note) -> u64 {
+    let uid = regarding.uid.as_deref().unwrap_or_default();
+    let said = [uid, note.reason, note.action, &note.text];
+    fnv1a(said.join("\n").as_bytes())
 }
 
 fn object<K: Resource<DynamicType = ()>>(

@@ -121,6 +121,22 @@ fn whatever_names_are_they_are_no_markup_and_nothing_is_fetched() {
 }
 
 #[test]
+fn of_two_records_what_has_changed_is_told_and_nothing_else() {
+    let noisy = |number: u64| 900 + 400 * (number % 7);
+    let before = history(400, noisy, &["Get"]);
+    let after = history(400, |number| 2 * noisy(number), &["Get"]);
+    let content = difference("after.record", &after, ("before.record", &before));
+    let titles: Vec<&str> = content.sections.iter().map(|one| &*one.title).collect();
+    assert_eq!(titles, ["What has changed"]);
+    let text = markdown::text(&content);
+    assert!(text.starts_with("# ckb-probe: after.record\n"), "{text}");
+    assert!(text.contains(" Before is before.record. "), "{text}");
+    let p99 = text.lines().find(|line| line.contains("| P99 |"));
+    let told = p99.is_some_and(|line| line.ends_with("| more |"));
+    assert!(told, "{text}");
+}
+
+#[test]
 fn an_effect_is_told_with_its_bounds_and_noise_is_called_noise() {
     // 900 and 950 by turns are of one distribution, whoever looks first.
     let noisy = |number: u64| 900 + 400 * (number % 7);

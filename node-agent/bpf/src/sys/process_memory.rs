@@ -2,6 +2,12 @@
 
 use std::{io, ptr::NonNull};
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+
 /// Copies so many bytes of a process from an address on to a place of this one's, as far as they can be read; how many that was. Waits for
 /// pages that are not there, where only signals that kill end that.
 ///
@@ -26,6 +32,21 @@ pub(crate) unsafe fn read_memory(
     let copied =
         unsafe { libc::process_vm_readv(process, &raw const own, 1, &raw const other, 1, 0) };
     usize::try_from(copied).map_err(|_| io::Error::last_os_error())
+}
+
+/// Whether the main thread of a process has ended while others of it run. With that thread the kernel forgets whose memory it had (`exit_mm` in
+/// kernel/exit.c), by which links go that are made for a process: they see nothing.
+pub(crate) fn lives_without_main_thread(process: u32) -> bool {
+    let forgotten = |error: io::Error| error.raw_os_error() == Some(libc::ESRCH);
+    may_read_memory(process).is_err_and(forgotten) && lives(process).unwrap_or(false)
+}
+
+/// Whether a thread of it has not ended.
+fn lives(process: u32) -> rustix::io::Result<bool> {
+    let number = i32::try_from(process).ok().and_then(Pid::from_raw);
+    let held = pidfd_open(number.ok_or(Errno::SRCH)?, PidfdFlags::empty())?;
+    let mut looks = [PollFd::new(&held, PollFlags::IN)];
+    Ok(poll(&mut looks, Some(&Timespec::default()))? == 0)
 }
 
 /// Whether the kernel lets this process read the memory of another one.

@@ -9,7 +9,7 @@ use ckb_probe_kubectl::{
 };
 use clap::Args;
 
-use super::{CliError, Outcome, blocks::RangeArguments, cluster};
+use super::{CliError, Outcome, blocks::RangeArguments, cluster, record::folder::is_record};
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -38,6 +38,7 @@ pub struct RenderArguments {
     ckb-probe diff before.pb.gz after.pb.gz -o diff.html   the same as a page with a field to search\n  \
     ckb-probe diff before.pb.gz after.pb.gz --folded | grep '\\[new\\]' what was not there before, as text\n  \
     ckb-probe diff --from-cluster default/ckb.flames.cpu.2963011 default/ckb.flames.cpu.2963012 -o diff.svg\n  \
+    ckb-probe diff before.record after.record              two records of ckb-probe record: each figure, and what is noise\n  \
     ckb-probe diff ckb -n ckb                              the two newest windows of a CkbProbe, as kubectl ckbprobe diff\n\n\
     Shares are compared, not absolute times: the first profile is scaled to the total of the second. Each function shows its\n\
     share before and after, including all that it called. A stack that is gone is drawn as wide as it was.")]
@@ -48,6 +49,36 @@ pub struct HostDiffArguments {
     of: OfArguments,
     #[command(flatten)]
     pub blocks: RangeArguments,
+}
+
+impl HostDiffArguments {
+    /// Both, where both are folders of `ckb-probe record`.
+    pub fn records(&self) -> Result<Option<[&Path; 2]>, CliError> {
+        let (before, after) = (Path::new(&self.what.name), self.what.after.as_deref());
+        let Some(after) = after.map(Path::new).filter(|_| !self.of.from_cluster) else {
+            return match is_record(before) && self.what.after.is_none() {
+                true => Err(CliError::Which(format!(
+                    "{} is one record, and two are compared: name the other, too",
+                    text::of_path(before)
+                ))),
+                false => Ok(None),
+            };
+        };
+        let [old, new] = [before, after].map(text::of_path);
+        match [is_record(before), is_record(after)] {
+            [true, true] if self.what.output.is_some() => Err(CliError::Which(format!(
+                "of two records a text is printed: `ckb-probe report {new} --baseline {old} -o FILE` makes a page that says the same"
+            ))),
+            [true, true] => Ok(Some([before, after])),
+            [false, false] => Ok(None),
+            [is_record, _] => {
+                let [record, other] = if is_record { [old, new] } else { [new, old] };
+                Err(CliError::Which(format!(
+                    "{record} is a record, and {other} is none: a record is compared with another that `ckb-probe record` wrote"
+                )))
+            }
+        }
+    }
 }
 
 /// Where profiles are, and what of them is meant.

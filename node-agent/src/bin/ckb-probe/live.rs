@@ -23,6 +23,7 @@ use tokio::{sync::mpsc::channel, time::Instant};
 use super::{
     BudgetArguments, CliError, Outcome, TierArgument,
     check::preset,
+    interval,
     intervals::{Ends, Over, Waited},
 };
 
@@ -39,8 +40,8 @@ pub struct LocalArguments {
     /// What is asked of it: storage, latency, network, disk, flames, blocks or everything.
     #[arg(long, default_value = "storage", value_parser = preset)]
     preset: Preset,
-    /// How long an interval is.
-    #[arg(long, default_value = "1s")]
+    /// How long an interval is, 100ms at the least.
+    #[arg(long, default_value = "1s", value_parser = interval)]
     interval: ckb_probe_crds::Duration,
     #[command(flatten)]
     tier: TierArgument,
@@ -354,7 +355,7 @@ impl Local {
         let process = find_process(arguments.pid, executable)?;
         let means = preflight(arguments.tier.tier).means;
         let subject = format!("process {} ({})", process.id.pid, process.executable);
-        let interval = arguments.interval.get().max(Duration::from_millis(100));
+        let interval = arguments.interval.get();
         let probes: Vec<Probe> = arguments.preset.probes.clone();
         let overhead = arguments.budget.overhead();
         let session = Session::attach_all(means, process, probes, overhead, interval)?;

@@ -10,6 +10,7 @@ mod exporting;
 mod flames;
 mod intervals;
 mod live;
+mod place;
 mod profile;
 mod record;
 mod report;
@@ -28,7 +29,7 @@ use ckb_probe_agent::{
 use ckb_probe_crds::{Breach, KindSpec, Overhead, for_each_kind, report::CUT};
 use ckb_probe_kubectl::flames::FlamesError;
 use ckb_probe_traces::{Limits, Settings};
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use exporting::Figures;
 use intervals::Ends;
 use serde_json::Value;
@@ -61,6 +62,7 @@ use tokio::time::{Instant, sleep_until};
         ckb-probe diff before.jsonl after.jsonl         two runs of chain --threshold 0s --events\n  \
         ckb-probe record --executable ckb -o ckb.record --for 10m\n  \
         ckb-probe report ckb.record -o report.html      all of that as one page\n  \
+        ckb-probe diff before.record after.record       what has changed from one to the other, and what is noise\n  \
         ckb-probe cost rocksdb --duration 10m           what would measuring RocksDB cost this node? with and without, by turns\n\n\
         Exit codes: 0 measured; 1 could not measure; 2 wrong arguments; 3 the process called nothing that is measured."
 )]
@@ -100,7 +102,7 @@ macro_rules! define_command {
             /// Draw a profile as a flame graph. It may be of this program or of any other that writes pprof.
             Render(flames::RenderArguments),
             /// Compare two profiles in one flame graph: what grew, what shrank, what is new, and what is gone. Or what blocks cost in
-            /// two runs: what changed, within which bounds, and what is noise.
+            /// two runs, or all figures of two records: what changed, within which bounds, and what is noise.
             Diff(Box<flames::HostDiffArguments>),
             /// Show what blocks cost: as the chain grew, from what chain --events printed; or of a cluster the newest and the slowest.
             Blocks(blocks::BlocksArguments),
@@ -165,11 +167,12 @@ macro_rules! define_command {
                 Command::Record(arguments) => record::run(&arguments).await,
                 Command::Report(arguments) => report::run(&arguments).await,
                 Command::Render(arguments) => flames::render(&arguments).await,
-                Command::Diff(arguments) => match arguments.what.files() {
-                    Some([before, after]) if blocks::is_of_blocks(before) => {
+                Command::Diff(arguments) => match (arguments.records()?, arguments.what.files()) {
+                    (Some([before, after]), _) => report::diff(before, after),
+                    (None, Some([before, after])) if blocks::is_of_blocks(before) => {
                         blocks::diff(before, after, &arguments.blocks)
                     }
-                    _ => flames::diff(&arguments).await,
+                    (None, _) => flames::diff(&arguments).await,
                 },
                 Command::Flamegraph(arguments) => profile::flamegraph(*arguments).await,
                 Command::Blocks(arguments) => match arguments.cluster() {
@@ -238,8 +241,8 @@ struct HowArguments {
     process: ProcessArguments,
     #[command(flatten)]
     tier: TierArgument,
-    /// How often to print figures.
-    #[arg(long, default_value = "1s")]
+    /// How often to print figures, 100ms at the least.
+    #[arg(long, default_value = "1s", value_parser = interval)]
     interval: ckb_probe_crds::Duration,
     /// Stop after this time. Unset: at Ctrl-C, or when the process ends.
     #[arg(long)]
@@ -294,6 +297,17 @@ fn percent(text: &str) -> Result<f64, String> {
     let percent = text.parse().ok();
     let percent = percent.filter(|percent: &f64| percent.is_finite() && *percent >= 0.0);
     percent.ok_or_else(|| "it is a number that is not below 0, such as 1 or 0.5".to_string())
+}
+
+/// The shortest interval: figures of less time say little, and reading them that often would cost more than what is measured.
+const SHORTEST: Duration = Duration::from_millis(100);
+
+fn interval(text: &str) -> Result<ckb_probe_crds::Duration, String> {
+    let interval: ckb_probe_crds::Duration = text.parse()?;
+    match interval.get() < SHORTEST {
+        true => Err("the shortest interval is 100ms".to_string()),
+        false => Ok(interval),
+    }
 }
 
 fn breach(text: &str) -> Result<Breach, String> {
@@ -403,12 +417,19 @@ enum Outcome {
 
 const NOTHING_CALLED: u8 = 3;
 
+fn arguments() -> Result<Arguments, clap::Error> {
+    let mut command = Arguments::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    place::check(&mut command, &matches)?;
+    Arguments::from_arg_matches(&matches)
+}
+
 fn main() -> ExitCode {
     run_child_if_asked();
     if ckb_probe_kubectl::is_called() {
         return ckb_probe_kubectl::main();
     }
-    let arguments = Arguments::parse();
+    let arguments = arguments().unwrap_or_else(|error| error.exit());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
@@ -448,7 +469,7 @@ async fn measure(how: HowArguments, question: KindSpec) -> Result<Outcome, CliEr
     let mut figures = Figures::start(how.otlp.as_deref(), &process)?;
     let executable = process.executable.clone();
     let overhead = how.budget.overhead();
-    let interval = how.interval.get().max(Duration::from_millis(100));
+    let interval = how.interval.get();
     let descriptor = question.kind().descriptor();
     let mut session = Session::attach(means, process, question, overhead, interval)?;
     if let Some(spans) = spans {

@@ -24,8 +24,8 @@ use tokio::time::Instant;
 
 use self::folder::{FolderError, Writer};
 use super::{
-    BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument, check, intervals::Ends,
-    wait_for_process,
+    BudgetArguments, CliError, Outcome, ProcessArguments, TierArgument, check, interval,
+    intervals::Ends, wait_for_process,
 };
 
 /// What the stacks of one sort may take of memory, and of a file.
@@ -56,8 +56,8 @@ pub struct RecordArguments {
     /// Stop after this time. Unset: at Ctrl-C, or when the process ends.
     #[arg(long = "for", value_name = "DURATION")]
     duration: Option<ckb_probe_crds::Duration>,
-    /// How long an interval is.
-    #[arg(long, default_value = "5s")]
+    /// How long an interval is, 100ms at the least.
+    #[arg(long, default_value = "5s", value_parser = interval)]
     interval: ckb_probe_crds::Duration,
     /// How many bytes the record may have, in MiB. 256 hold two days of a busy node.
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
@@ -99,7 +99,7 @@ pub async fn run(arguments: &RecordArguments) -> Result<Outcome, CliError> {
         false => find_process(arguments.process.pid, &arguments.process.executable)?,
     };
     let ends = Ends::of(process.id)?;
-    let interval = arguments.interval.get().max(Duration::from_millis(100));
+    let interval = arguments.interval.get();
     let overhead = arguments.budget.overhead();
     let mut header = Header {
         schema: SCHEMA.to_owned(),

@@ -11,7 +11,10 @@ use ckb_probe_kubectl::{
     report::{FileArguments, WhichArguments},
 };
 use ckb_probe_profiles::{Profile, pprof::Limits};
-use ckb_probe_report::{History, content::content};
+use ckb_probe_report::{
+    History,
+    content::{content, difference},
+};
 use clap::Args;
 
 use super::{
@@ -60,11 +63,7 @@ pub async fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
         let made = ckb_probe_kubectl::report::run(&name, cluster, prometheus, which, files).await?;
         return Ok(made.into());
     }
-    let history = |folder: &Path| {
-        folder::read(folder, baseline.is_some())
-            .map(History::of)
-            .map_err(RecordError::from)
-    };
+    let history = |folder: &Path| history(folder, baseline.is_some());
     let of = history(record)?;
     let before = baseline
         .as_deref()
@@ -78,6 +77,24 @@ pub async fn run(arguments: &ReportArguments) -> Result<Outcome, CliError> {
         CliError::Output(text::of_path(file), error)
     })?;
     Ok(Outcome::Measured)
+}
+
+/// Prints what has changed from a record to another, and nothing else of them.
+pub fn diff(before: &Path, after: &Path) -> Result<Outcome, CliError> {
+    let [old, new] = [history(before, true)?, history(after, true)?];
+    let told = difference(&text::of_path(after), &new, (&text::of_path(before), &old));
+    let printed = FileArguments {
+        output: None,
+        markdown: None,
+    };
+    printed.put(&told, |file, error| {
+        CliError::Output(text::of_path(file), error)
+    })?;
+    Ok(Outcome::Measured)
+}
+
+fn history(folder: &Path, compared: bool) -> Result<History, RecordError> {
+    Ok(History::of(folder::read(folder, compared)?))
 }
 
 /// The stacks beside a record. One that cannot be read is left out: it is said.

@@ -16,13 +16,13 @@ use super::{Failure, Finished, ProfileConfig, Weighed, sampling};
 use crate::{
     kernel::{CalibratedTier, memory},
     mechanism::Refusal,
-    observe::ProcessId,
+    observe::{OwnThread, ProcessId, Standstill},
 };
 
 /// A sampler that nobody has goes on for so long: whoever measures the process anew asks for it again at once.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A thread that does one thing for longer than this is held up by the target.
+/// A thread that stands still in one thing for longer than this is held up by the target.
 const HELD_UP: Duration = Duration::from_secs(5);
 
 /// So many windows wait for somebody who is to be told of them.
@@ -60,8 +60,8 @@ struct State {
     ratio: Option<f64>,
     /// How many samplers the process has.
     sharing: usize,
-    /// Since when the thread does what the target may hold it up in.
-    busy: Option<Instant>,
+    /// The thread, while it does what the target may hold it up in.
+    busy: Option<Standstill>,
 }
 
 /// What was seen in all windows, and in the last of each mode.
@@ -231,15 +231,17 @@ impl SharedSampler {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// The thread begins something in which the target may hold it up, or, if not, what nobody does.
+    /// The thread, which says so itself, begins something in which the target may hold it up, or, if not, what nobody does.
     pub(super) fn begins(&self, may_be_held_up: bool) {
-        self.state().busy = may_be_held_up.then(Instant::now);
+        let busy = may_be_held_up.then(|| Standstill::of(OwnThread::current()));
+        self.state().busy = busy;
     }
 
-    /// Whether the target holds up its thread.
-    fn is_held_up(&self) -> bool {
-        let busy = self.state().busy;
-        busy.is_some_and(|since| since.elapsed() >= HELD_UP)
+    /// Whether the target holds up its thread for so long: one that gets no CPU is not held up by the target.
+    fn is_held_up(&self, patience: Duration) -> bool {
+        let mut state = self.state();
+        let busy = state.busy.as_mut();
+        busy.is_some_and(|thread| thread.lasts() >= patience)
     }
 
     /// How many samplers of the process share that.
@@ -347,7 +349,7 @@ impl SamplerHandle {
 
     /// Whether the target holds up its thread.
     pub(super) fn is_held_up(&self) -> bool {
-        self.sampled.is_held_up()
+        self.sampled.is_held_up(HELD_UP)
     }
 
     /// Of which modes there were no stacks in the last window, and why.

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    notes::{CAPTURED, TARGET_RESTARTED},
+    notes::{ATTACHED, CAPTURED, TARGET_RESTARTED},
     testing,
 };
 
@@ -79,20 +79,83 @@ async fn each_event_of_a_profile_or_an_anomaly_says_its_own() {
     }
 }
 
-#[tokio::test]
-async fn what_goes_on_is_one_event_that_is_counted() {
+/// How Events were written, and what they say.
+fn written(requests: &Requests) -> Vec<(String, String)> {
+    let requests = requests.lock().unwrap();
+    let written = requests.iter().map(|(line, event)| {
+        let method = line.split(' ').next().unwrap();
+        (
+            method.to_owned(),
+            event["note"].as_str().unwrap().to_owned(),
+        )
+    });
+    written.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_told_again_is_one_event_that_is_counted_for_six_minutes() {
     let requests = Requests::default();
     let events = events(&requests, Metrics::new().unwrap());
     let probe = ProbeReference::default();
-    for text in ["1 s were not measured", "2 s were not measured"] {
-        events.of_probe(&probe, note(TARGET_RESTARTED, text)).await;
+    let tell = async || {
+        events
+            .of_probe(&probe, note(ATTACHED, "1/1 targets attached"))
+            .await
+    };
+    tell().await;
+    tell().await;
+    let methods = |told: Vec<(String, String)>| told.into_iter().map(|(method, _)| method);
+    assert!(methods(written(&requests)).eq(["POST", "PATCH"]));
+    assert_eq!(requests.lock().unwrap()[1].1["series"]["count"], 2);
+    tokio::time::advance(SERIES).await;
+    tell().await;
+    assert!(methods(written(&requests)).eq(["POST", "PATCH", "POST"]));
+    assert_eq!(events.recorders.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_event_of_another_pod_or_with_other_figures_is_not_counted_onto_the_first() {
+    for (reason, texts) in [
+        (
+            Reason::TargetDied.as_str(),
+            ["pod ckb-0: it died", "pod ckb-1: it died"],
+        ),
+        (
+            TARGET_RESTARTED,
+            [
+                "pod ckb-0: 1 s were not measured",
+                "pod ckb-0: 3 s were not measured",
+            ],
+        ),
+        (ATTACHED, ["1/2 targets attached", "2/2 targets attached"]),
+    ] {
+        let requests = Requests::default();
+        let events = events(&requests, Metrics::new().unwrap());
+        let probe = ProbeReference::default();
+        for text in texts {
+            events.of_probe(&probe, note(reason, text)).await;
+        }
+        let expected = texts.map(|text| ("POST".to_owned(), text.to_owned()));
+        assert_eq!(written(&requests), expected);
     }
-    let requests = requests.lock().unwrap();
-    let methods: Vec<&str> = requests
-        .iter()
-        .filter_map(|(line, _)| line.split(' ').next())
-        .collect();
-    assert_eq!(methods, ["POST", "PATCH"]);
+}
+
+#[tokio::test]
+async fn of_pods_that_die_one_after_the_other_no_more_is_told_than_the_quota_has() {
+    let (requests, metrics) = (Requests::default(), Metrics::new().unwrap());
+    let events = events(&requests, metrics.clone());
+    for pod in 0..100 {
+        let text = format!("pod ckb-{pod}: it died");
+        let note = note(Reason::TargetDied.as_str(), &text);
+        events.of_probe(&ProbeReference::default(), note).await;
+    }
+    assert_eq!(requests.lock().unwrap().len(), 25);
+    assert_eq!(events.recorders.lock().unwrap().len(), 25);
+    let page = metrics.render().unwrap();
+    assert!(
+        page.contains("ckb_probe_operator_events_dropped_total 75\n"),
+        "{page}"
+    );
 }
 
 #[tokio::test]

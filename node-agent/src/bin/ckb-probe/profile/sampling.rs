@@ -4,13 +4,13 @@
 use std::{
     sync::mpsc::{Receiver, Sender, channel},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use ckb_probe_agent::{
     kernel::CalibratedTier,
     mechanism::stacks::{self, Profile, SamplerMode, StackSampler, StacksError, Threads},
-    observe::{OwnThread, ProcessId},
+    observe::{OwnThread, ProcessId, Standstill},
     preflight::preflight,
 };
 use tokio::{
@@ -156,16 +156,10 @@ impl<T> Answers<T> {
 
     async fn next_within(&mut self, deadline: Duration) -> Option<Result<T, StacksError>> {
         // One that neither ran nor waits for a CPU waits for a file.
-        let ran = |thread: OwnThread| thread.scheduled().unzip();
-        let (mut seen, _) = ran(self.thread);
-        let mut since = Instant::now();
-        while since.elapsed() < deadline {
+        let mut standstill = Standstill::of(self.thread);
+        while standstill.lasts() < deadline {
             if let Ok(answer) = timeout(deadline / 20, self.answers.recv()).await {
                 return answer;
-            }
-            let (now, would_run) = ran(self.thread);
-            if now != seen || would_run == Some(true) {
-                (seen, since) = (now, Instant::now());
             }
         }
         None
@@ -198,6 +192,8 @@ fn silent(pid: u32) -> CliError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     const SOON: Duration = Duration::from_millis(300);

@@ -182,6 +182,11 @@ fn files(folder: &Path) -> Result<BTreeMap<(u64, Part), u64>, FolderError> {
     Ok(found)
 }
 
+/// Whether there is a record in it.
+pub fn is_record(folder: &Path) -> bool {
+    files(folder).is_ok_and(|files| !files.is_empty())
+}
+
 /// Reads a record: each segment whole where there are few, and by minutes where there are many, or where that is all that is left.
 /// Of many, parts of rows are put together as they are read, as finely as what is to come of it needs: it may be `compared`.
 pub fn read(folder: &Path, compared: bool) -> Result<Vec<Segment>, FolderError> {

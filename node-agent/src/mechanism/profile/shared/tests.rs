@@ -244,3 +244,41 @@ fn a_mode_without_stacks_is_known_until_it_has_some() {
     sampled.fails(CPU, None);
     assert_eq!(holder.failures(), BTreeMap::new());
 }
+
+#[test]
+fn a_sampler_that_works_or_waits_for_a_cpu_is_not_held_up_and_one_that_waits_for_something_else_is()
+{
+    const PATIENCE: Duration = Duration::from_millis(300);
+    let sampled = Arc::<SharedSampler>::default();
+    // What becomes of it while it does that, and is looked at, for so long.
+    let is_held_up = |work: fn(&Receiver<()>)| {
+        let (release, held) = channel();
+        let (begun, begins) = channel();
+        let own = Arc::clone(&sampled);
+        let thread = thread::spawn(move || {
+            own.begins(true);
+            let _ = begun.send(());
+            work(&held);
+            own.begins(false);
+        });
+        begins.recv().unwrap();
+        let began = Instant::now();
+        let mut held_up = false;
+        while began.elapsed() < 5 * PATIENCE && !held_up {
+            thread::sleep(PATIENCE / 10);
+            held_up = sampled.is_held_up(PATIENCE);
+        }
+        drop(release);
+        thread.join().unwrap();
+        held_up
+    };
+    assert!(!is_held_up(|held| {
+        while held.try_recv() != Err(TryRecvError::Disconnected) {
+            std::hint::spin_loop();
+        }
+    }));
+    assert!(is_held_up(|held| {
+        let _ = held.recv();
+    }));
+    assert!(!sampled.is_held_up(Duration::ZERO), "it does nothing now");
+}
